@@ -1,0 +1,61 @@
+"""Run options, frozen and checked once at the edge.
+
+Does not know: scenarios' own options (each scenario has a model of its own), the CLI, torch.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from agentcho.errors import NotYetAvailable
+from agentcho.request import Sampling
+
+Mode = Literal["baseline", "choreographed"]
+Leakage = Literal["audit", "enforce", "deny"]
+
+
+class Limits(BaseModel):
+    """Bounds that end a game early as a recorded outcome. None: unbounded.
+
+    Tokens are sampled tokens, messages are decodes, seconds are wall time since the game began.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    agent_tokens: Annotated[int, Field(ge=1)] | None = None
+    agent_messages: Annotated[int, Field(ge=1)] | None = None
+    agent_seconds: Annotated[float, Field(gt=0)] | None = None
+    game_tokens: Annotated[int, Field(ge=1)] | None = None
+    game_messages: Annotated[int, Field(ge=1)] | None = None
+    game_seconds: Annotated[float, Field(gt=0)] | None = None
+
+
+class RunConfig(BaseModel):
+    """How a run is played: everything a record needs to play it again, the scenario's options aside."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    model: str = "understudy"
+    device: str = "auto"
+    dtype: str = "auto"
+    mode: Mode = "choreographed"
+    leakage: Leakage = "audit"
+    seed: int = 0
+    games: Annotated[int, Field(ge=1)] = 1
+    temperature: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.7
+    top_p: Annotated[float, Field(gt=0, le=1)] = 0.95
+    max_tokens: Annotated[int, Field(ge=1)] = 256
+    limits: Limits = Limits()
+
+    @property
+    def sampling(self) -> Sampling:
+        """The defaults that an agent's verbs start from; its seed is set a call."""
+        return Sampling(max_tokens=self.max_tokens, temperature=self.temperature, top_p=self.top_p)
+
+
+def check_available(mode: Mode, leakage: Leakage) -> None:
+    """Raise `NotYetAvailable` for leakage answers that only a later version has. No-op in baseline mode."""
+    if mode == "choreographed" and leakage != "audit":
+        raise NotYetAvailable(f"leakage={leakage}", "use leakage=audit, or mode=baseline which leaks nothing")

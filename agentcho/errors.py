@@ -1,0 +1,267 @@
+"""Every error agentcho raises on purpose: one class a condition, each writing its own message and remedy.
+
+    AgentchoError
+    ├── ModelError                 a model cannot be used
+    │   ├── ModelNotFound
+    │   ├── UnsupportedModel       the gate refused it, with the cause
+    │   └── FramingError           no framing could be derived from the chat template
+    ├── RequestError               one call is wrong; nothing was computed for it (also a ValueError)
+    │   ├── UnknownEncoding
+    │   ├── BadParent
+    │   ├── BadOffsets
+    │   ├── BadSampling
+    │   ├── ContextOverflow
+    │   └── SpecialTokenInText
+    ├── SamplingFailed             a row could not choose a token
+    ├── StoreFull                  no pages are left
+    ├── EngineFailed               a forward raised; its calls are gone, the store is whole
+    ├── EngineClosed
+    ├── AudienceError              an audience or a cast names what does not exist
+    ├── LeakageError               a call would read what its caller may not
+    ├── NotYetAvailable            a documented option that this version does not have
+    ├── LimitReached               a limit on tokens, messages or time ended a game
+    ├── AnswerInvalid              a constrained answer did not validate
+    ├── ScenarioError
+    │   ├── ScenarioNotFound
+    │   ├── ScenarioBroken
+    │   ├── BadOption
+    │   └── AlreadyThere
+    └── RecordError
+        ├── RecordNotFound
+        ├── RecordBroken
+        └── BadTrace
+
+Does not know: torch, anyio, the terminal. Messages never quote text that a model or an agent wrote.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+
+class AgentchoError(Exception):
+    """Base of all errors raised on purpose."""
+
+
+class ModelError(AgentchoError):
+    """A model cannot be used."""
+
+
+class ModelNotFound(ModelError):
+    """Neither a folder, nor the understudy, nor a model that the local hub cache or the hub can give."""
+
+    def __init__(self, model: str, reason: str) -> None:
+        super().__init__(
+            f"no model {model!r}: {reason}. Give 'understudy', a folder with config.json and *.safetensors, "
+            "or a Hugging Face id that is downloaded or can be reached"
+        )
+        self.model = model
+
+
+class UnsupportedModel(ModelError):
+    """The model was loaded far enough to see that reuse of its keys would be wrong."""
+
+    def __init__(self, model: str, cause: str, remedy: str) -> None:
+        super().__init__(f"{model} cannot share encodings: {cause}. {remedy}")
+        self.model, self.cause, self.remedy = model, cause, remedy
+
+
+class FramingError(ModelError):
+    """The chat template is missing, or does not frame messages one by one."""
+
+    def __init__(self, model: str, cause: str) -> None:
+        super().__init__(
+            f"no framing for {model}: {cause}. Use an instruction-tuned model whose tokenizer carries a chat "
+            "template, or put a chat_template.jinja beside its tokenizer"
+        )
+        self.model, self.cause = model, cause
+
+
+class RequestError(AgentchoError, ValueError):
+    """One call is wrong. Nothing was computed for it, and nothing else is affected."""
+
+
+class UnknownEncoding(RequestError):
+    """An id that this engine never gave out, or whose encoding was released."""
+
+    def __init__(self, encoding: object, released: bool = False) -> None:
+        why = "was released" if released else "is unknown to this engine"
+        super().__init__(f"encoding {encoding!r} {why}; pass ids returned by prefill or decode and still held")
+
+
+class BadParent(RequestError):
+    """A parent that is no id, does not stand earlier in its list, or is a decode still running."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"{what}; a parent is the id of a finished call, or a Prefill earlier in the same list")
+
+
+class BadOffsets(RequestError):
+    """Offsets that do not fit their parents or are not positions."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"{what}; offsets are absolute positions >= 0 of first framing tokens, one per parent")
+
+
+class BadSampling(RequestError):
+    """Sampling options that contradict each other or cannot be met."""
+
+    def __init__(self, what: str, remedy: str) -> None:
+        super().__init__(f"{what}; {remedy}")
+
+
+class ContextOverflow(RequestError):
+    """A call would reach past the model's context. Nothing is ever truncated."""
+
+    def __init__(self, needed: int, limit: int) -> None:
+        super().__init__(
+            f"the call needs positions up to {needed}, the model has {limit}: read fewer messages, place them "
+            "closer together, or lower max_tokens"
+        )
+        self.needed, self.limit = needed, limit
+
+
+class SpecialTokenInText(RequestError):
+    """A text whose tokenisation cannot be kept free of special tokens."""
+
+    def __init__(self, token: str) -> None:
+        super().__init__(
+            f"the tokenizer can only encode part of this text as its special token {token!r}, which would forge "
+            "framing; remove that part of the text"
+        )
+
+
+class SamplingFailed(AgentchoError):
+    """No token could be chosen for one row. Its batch goes on."""
+
+    def __init__(self, cause: str) -> None:
+        super().__init__(f"sampling failed for this call alone: {cause}")
+
+
+class StoreFull(AgentchoError):
+    """The paged store has no room for what a call needs."""
+
+    def __init__(self, needed: int, free: int, page: int) -> None:
+        super().__init__(
+            f"the store has {free} free pages of {page} tokens and {needed} are needed; release encodings, play "
+            "fewer games at once, or load the engine with a larger store_tokens"
+        )
+        self.needed, self.free = needed, free
+
+
+class EngineFailed(AgentchoError):
+    """A forward raised. Every call that was in it is dropped; stored encodings are untouched."""
+
+    def __init__(self, cause: BaseException) -> None:
+        super().__init__(
+            f"the model's forward failed ({type(cause).__name__}: {cause}); the calls in it were dropped"
+        )
+
+
+class EngineClosed(AgentchoError):
+    """The choreographer ended while the request waited, or was over before it was made."""
+
+    def __init__(self) -> None:
+        super().__init__("the choreographer has shut down; open a new one to go on")
+
+
+class AudienceError(AgentchoError, ValueError):
+    """A name that is not in the cast, or a cast that names one agent twice."""
+
+    def __init__(self, what: str, cast: Iterable[str]) -> None:
+        super().__init__(f"{what}; the cast is: {', '.join(sorted(cast)) or '(empty)'}. Names are exact")
+
+
+class LeakageError(AgentchoError):
+    """A read was refused before any tensor was touched."""
+
+    def __init__(self, reader: str, message: str) -> None:
+        super().__init__(
+            f"{reader} may not read message {message}: not in its audience. Leave it out of {reader}'s view, or "
+            "release the same words as a new message to a wider audience"
+        )
+        self.reader, self.message = reader, message
+
+
+class NotYetAvailable(AgentchoError):
+    """An option that the documentation announces and this version does not have."""
+
+    def __init__(self, what: str, instead: str) -> None:
+        super().__init__(f"{what} is not available in this version; {instead}")
+
+
+class LimitReached(AgentchoError):
+    """A limit ended a game. `Game` records it as an outcome; it is no failure."""
+
+    def __init__(self, limit: str, who: str, value: float) -> None:
+        super().__init__(f"{who} reached the limit of {value:g} {limit}; raise it in the limits to go on longer")
+        self.limit, self.who, self.value = limit, who, value
+
+
+class AnswerInvalid(AgentchoError):
+    """A constrained answer parsed, and the pydantic model still refused its values."""
+
+    def __init__(self, model: str, fields: Iterable[str]) -> None:
+        super().__init__(
+            f"the answer fits the JSON schema of {model} and fails its own validators at: "
+            f"{', '.join(fields)}. Put the rule into the schema (enum, ge, le, pattern), or ask again"
+        )
+
+
+class ScenarioError(AgentchoError):
+    """A scenario cannot be found, read or set up."""
+
+
+class ScenarioNotFound(ScenarioError):
+    """No path and no scenario or agent of that name."""
+
+    def __init__(self, name: str, known: Iterable[str]) -> None:
+        super().__init__(f"no {name!r} here; known: {', '.join(sorted(known))}. Give one of these or a .py file")
+
+
+class ScenarioBroken(ScenarioError):
+    """A scenario's file does not parse, does not import, or defines no scenario."""
+
+    def __init__(self, path: Path, line: int | None, what: str) -> None:
+        where = f"{path}:{line}" if line else str(path)
+        super().__init__(f"{where}: {what}")
+
+
+class BadOption(ScenarioError):
+    """`--set` names an option that the scenario has not, or gives it a value it cannot take."""
+
+    def __init__(self, scenario: str, what: str, options: Iterable[str]) -> None:
+        super().__init__(f"{scenario}: {what}. Its options: {', '.join(options)}")
+
+
+class AlreadyThere(ScenarioError):
+    """A copy would overwrite a file."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(f"{path} exists already; move it away, or copy to another folder")
+
+
+class RecordError(AgentchoError):
+    """A run record or trace cannot be used."""
+
+
+class RecordNotFound(RecordError):
+    """No run of that id or path."""
+
+    def __init__(self, run: str, folder: Path) -> None:
+        super().__init__(f"no run {run!r} in {folder}; `agentcho ls --runs` lists them")
+
+
+class RecordBroken(RecordError):
+    """A record is damaged somewhere else than in its last line."""
+
+    def __init__(self, path: Path, line: int, what: str) -> None:
+        super().__init__(f"{path}:{line}: {what}; restore the file or delete that line")
+
+
+class BadTrace(RecordError, ValueError):
+    """A trace that is not `agentcho-trace/1`, or whose messages do not fit together."""
+
+    def __init__(self, where: str, what: str) -> None:
+        super().__init__(f"{where}: {what}; the format is agentcho-trace/1")

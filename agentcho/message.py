@@ -1,0 +1,105 @@
+"""Messages and audiences: what was said, by whom, and who may read it.
+
+A message is immutable. Its audience is fixed before its first token; to widen it is to say the same tokens
+again as a new message. Does not know: encodings, engines, how a message came to be spoken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from agentcho.errors import AudienceError
+
+Kind = Literal["prefill", "decode"]
+Role = Literal["system", "user", "assistant"]
+
+
+@dataclass(frozen=True, slots=True)
+class Audience:
+    """The agents that may read a message. `members=None` is everyone: a top element, not a roster.
+
+    Agents that join later belong to everyone. Only everyone covers everyone, whatever the roster is.
+    """
+
+    members: frozenset[str] | None
+
+    def includes(self, agent: str) -> bool:
+        """Whether `agent` may read."""
+        return self.members is None or agent in self.members
+
+    def covers(self, other: Audience) -> bool:
+        """Whether every reader of `other`, now or later, is also a reader here (self ⊇ other)."""
+        if self.members is None:
+            return True
+        return other.members is not None and other.members <= self.members
+
+    def to_json(self) -> str | list[str]:
+        """`"everyone"` or the sorted names: the form in transcripts and traces."""
+        return "everyone" if self.members is None else sorted(self.members)
+
+    def __str__(self) -> str:
+        return "everyone" if self.members is None else ", ".join(sorted(self.members)) or "nobody"
+
+
+EVERYONE = Audience(None)
+
+
+def audience(names: Audience | Iterable[str] | str, cast: Iterable[str] | None = None) -> Audience:
+    """Read an audience as users write it: `"everyone"`, one exact name, or several.
+
+    With `cast`, every name must be in it; a substring or another spelling is an `AudienceError`.
+    """
+    if isinstance(names, str):
+        names = EVERYONE if names == "everyone" else (names,)
+    given = names if isinstance(names, Audience) else Audience(frozenset(names))
+    if cast is not None and given.members is not None:
+        unknown = given.members - set(cast)
+        if unknown:
+            raise AudienceError(f"no agent named {', '.join(map(repr, sorted(unknown)))}", cast)
+    return given
+
+
+class Metadata(NamedTuple):
+    """What views and policies may see of a message: everything but its words and their length."""
+
+    id: str
+    kind: Kind
+    role: Role
+    author: str | None
+    audience: Audience
+    parents: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One finished message.
+
+    `tokens` are all ids fed, framing and closing included, BOS not; within them, `content` is the
+    (start, stop) of header and text, `sampled` of what was sampled. `parents` are the ids of the messages its author read, in prompt order; `offsets` and
+    `new_offset` the absolute positions asked for (None: right after the preceding one). `author` is None for
+    messages of the scenario. `stopped` says what ended a decode: "stop", "stop_string", "max_tokens", "forced".
+    """
+
+    id: str
+    game: int
+    kind: Kind
+    role: Role
+    author: str | None
+    audience: Audience
+    parents: tuple[str, ...]
+    header: str
+    text: str
+    tokens: tuple[int, ...]
+    content: tuple[int, int]
+    sampled: tuple[int, int] | None = None
+    name: str | None = None
+    offsets: tuple[int | None, ...] | None = None
+    new_offset: int | None = None
+    stopped: str | None = None
+
+    @property
+    def metadata(self) -> Metadata:
+        """The message without its words."""
+        return Metadata(self.id, self.kind, self.role, self.author, self.audience, self.parents)

@@ -1,0 +1,176 @@
+"""What crosses between the async side and the torch side: calls, samplings, receipts, and the engine's contract.
+
+Token ids and receipts only; tensors stay behind `Engine`. Does not know: agents, audiences, torch, anyio.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, NamedTuple, Protocol
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+EncodingId = int
+Stopped = Literal["stop", "stop_string", "max_tokens", "forced"]
+
+
+class Sampling(BaseModel):
+    """How one call chooses its tokens. Frozen, checked on construction.
+
+    `max_tokens` counts sampled tokens, a sampled stop token included. `temperature` 0 is greedy. `top_k` 0,
+    `top_p` 1 and `min_p` 0 are off; they apply after the temperature, in that order. A text that contains one
+    of `stop` ends there. `seed` keys the call's own coins: token i uses coin (seed, i), whoever shares the
+    batch. `choices` (exact continuations, closed at once) and `json_schema` constrain what can be sampled.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    max_tokens: Annotated[int, Field(ge=1)] = 256
+    temperature: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 1.0
+    top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
+    top_k: Annotated[int, Field(ge=0)] = 0
+    min_p: Annotated[float, Field(ge=0, le=1)] = 0.0
+    stop: tuple[Annotated[str, Field(min_length=1)], ...] = ()
+    seed: int = 0
+    choices: tuple[Annotated[str, Field(min_length=1)], ...] | None = None
+    json_schema: dict[str, Any] | None = None
+
+    @model_validator(mode="after")
+    def _one_constraint(self) -> Sampling:
+        if self.choices is not None and self.json_schema is not None:
+            raise ValueError("give choices or json_schema, not both")
+        if self.choices is not None and not self.choices:
+            raise ValueError("choices is empty: give at least one")
+        return self
+
+
+@dataclass(frozen=True, eq=False)
+class Prefill:
+    """A message of known text, to be encoded once over `parents` (ids, or Prefills earlier in the same list).
+
+    `offsets` are the absolute positions of the parents' first framing tokens (None, or a None inside: right
+    after the preceding parent; the first right after BOS); `new_offset` the message's own (None: right after
+    the last parent). `tokens`, where given, are the content's ids and win over `text`.
+    """
+
+    text: str
+    parents: Sequence[EncodingId | Prefill] = ()
+    offsets: Sequence[int | None] | None = None
+    new_offset: int | None = None
+    role: str = "user"
+    name: str | None = None
+    tokens: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Decode:
+    """A message to be generated: the assistant's framing, `header`, then sampled tokens, then the closing.
+
+    Parents and offsets as in `Prefill`. `forced` are content ids that take the place of the sampled ones, fed
+    one a step as sampling would feed them. `logits` keeps the row each token was chosen from.
+    """
+
+    header: str = ""
+    parents: Sequence[EncodingId | Prefill] = ()
+    offsets: Sequence[int | None] | None = None
+    new_offset: int | None = None
+    sampling: Sampling = Sampling()
+    name: str | None = None
+    forced: tuple[int, ...] | None = None
+    logits: bool = False
+
+
+Call = Prefill | Decode
+
+
+class ContextEntry(NamedTuple):
+    """One encoding as it was attended to: its id, the position of its first token, its length in tokens."""
+
+    id: EncodingId
+    offset: int
+    length: int
+
+
+class Receipt(NamedTuple):
+    """What a call really attended to, read from the gather that was built.
+
+    `start` is the position of its own first token; `bos` says that it attended to the BOS at position 0.
+    """
+
+    context: tuple[ContextEntry, ...]
+    start: int
+    bos: bool
+
+
+class Encoded(NamedTuple):
+    """The words of one encoding. `tokens`: every id fed, framing and closing included, BOS not.
+
+    `sampled` is the (start, stop) of sampled tokens within `tokens` ((n, n) when none were), None for a prefill.
+    `content` is the (start, stop) of header and text within `tokens`: what lies between opening and closing.
+    `text` leaves out header, framing and a stop string. `stopped` says what ended a decode.
+    """
+
+    role: str
+    name: str | None
+    header: str
+    text: str
+    tokens: tuple[int, ...]
+    content: tuple[int, int]
+    sampled: tuple[int, int] | None
+    stopped: Stopped | None
+
+
+class Spoken(NamedTuple):
+    """The `nth` sampled token of a running decode, from 0; `text` is what it adds to the visible text (may be empty)."""
+
+    id: EncodingId
+    nth: int
+    token: int
+    text: str
+
+
+class Failure(NamedTuple):
+    """A call that failed alone."""
+
+    id: EncodingId
+    error: Exception
+
+
+class StepResult(NamedTuple):
+    """What one engine step brought: new tokens, calls whose encodings are stored, calls that failed.
+
+    `encoded` counts the tokens fed in the step.
+    """
+
+    spoken: tuple[Spoken, ...]
+    finished: tuple[EncodingId, ...]
+    failed: tuple[Failure, ...]
+    encoded: int
+
+
+class EnginePort(Protocol):
+    """The engine as the choreographer sees it. Synchronous; all methods from one thread at a time.
+
+    `submit` checks every call before it accepts any, raises `RequestError` with nothing changed, and returns
+    one new id a call, in order; each id is held (reference count one) until `release`. Parents are ids of
+    finished calls, of prefills submitted earlier, or Prefills earlier in the same list.
+    `step` runs one forward over everything submitted and running; it raises `EngineFailed` when the forward
+    fails: all calls in it are dropped with their rows and pages, and stored encodings are untouched. With
+    nothing to do it returns an empty result.
+    `cancel` drops calls that are not finished, at once, rows and pages freed; finished or unknown ids are a
+    no-op. `release` gives up finished encodings; storage is freed when nothing else holds it.
+    """
+
+    def submit(self, calls: Sequence[Call]) -> tuple[EncodingId, ...]: ...
+    def step(self) -> StepResult: ...
+    def cancel(self, ids: Iterable[EncodingId]) -> None: ...
+    def release(self, ids: Iterable[EncodingId]) -> None: ...
+    def message(self, id: EncodingId) -> Encoded: ...
+    def receipt(self, id: EncodingId) -> Receipt: ...
+    @property
+    def idle(self) -> bool:
+        """Nothing submitted, nothing running."""
+    @property
+    def fingerprint(self) -> dict[str, str]:
+        """Digests and versions for the run record: model, tokenizer, dtype, device."""

@@ -1,0 +1,84 @@
+"""Views and policies: which messages an agent reads at a call, in which order, and where they are placed.
+
+A view is the author's wish; a policy is the scenario's rule. `read_set` turns both into one explicit, frozen
+list that nothing downstream can widen. Both see metadata, never words: the schedule is public, so it must not
+depend on what a model wrote. Does not know: encodings, engines, tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+from agentcho.errors import AudienceError
+from agentcho.message import Metadata
+
+
+class After(NamedTuple):
+    """The position right after message `id` of the same view, plus `plus` (> 0 leaves a gap, < 0 overlaps)."""
+
+    id: str
+    plus: int = 0
+
+
+Place = int | After | None
+
+
+class Read(NamedTuple):
+    """One message of a view. `at` None: right after the preceding one."""
+
+    id: str
+    at: Place = None
+
+
+class View(NamedTuple):
+    """What one call reads, in prompt order; `new_at` places the new message (None: right after the last)."""
+
+    reads: tuple[Read, ...]
+    new_at: Place = None
+
+    @classmethod
+    def of(cls, messages: Iterable[Metadata | str], new_at: Place = None) -> View:
+        """A view of these messages in this order, each right after the one before."""
+        return cls(tuple(Read(m if isinstance(m, str) else m.id) for m in messages), new_at)
+
+
+Policy = Callable[[str, Sequence[Metadata]], Sequence[Metadata]]
+"""(agent, messages said so far in order) → those it is allowed to read. Called once a request."""
+
+
+def audience_policy(agent: str, messages: Sequence[Metadata]) -> Sequence[Metadata]:
+    """The default policy: an agent may read what it is in the audience of."""
+    return [m for m in messages if m.audience.includes(agent)]
+
+
+class ReadSet(NamedTuple):
+    """The answer of view and policy for one call, explicit and final.
+
+    `direct` are the ids in `reads` whose audience leaves the caller out (a direct leak, to record or refuse).
+    """
+
+    caller: str
+    reads: tuple[Read, ...]
+    new_at: Place
+    direct: tuple[str, ...]
+
+
+def read_set(caller: str, view: View, allowed: Sequence[Metadata], said: Sequence[Metadata]) -> ReadSet:
+    """Combine a view with the policy's answer.
+
+    What the view names and the policy allows is read. What it names, the policy withholds and the caller is
+    in the audience of, is an `AudienceError`: a policy may only be asked for what it grants. What it names
+    outside the caller's audience stays in, marked `direct`. An id not said yet is an `AudienceError` too.
+    """
+    known = {m.id: m for m in said}
+    granted = {m.id for m in allowed}
+    direct = []
+    for read in view.reads:
+        if read.id not in known:
+            raise AudienceError(f"{caller}'s view names {read.id!r}, which has not been said", known)
+        if not known[read.id].audience.includes(caller):
+            direct.append(read.id)
+        elif read.id not in granted:
+            raise AudienceError(f"{caller}'s view names {read.id!r}, which the policy withholds", granted)
+    return ReadSet(caller, view.reads, view.new_at, tuple(direct))
