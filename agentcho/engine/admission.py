@@ -1,0 +1,157 @@
+"""Checks a call against what is there and makes it ready to run: ids, positions, pages. All or nothing.
+
+Does not know: how and when it runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+from weakref import WeakValueDictionary
+
+from agentcho.engine.constraint import Choices, Constraint, Grammars
+from agentcho.engine.encoding import Context, Piece, Storage, check_fits, place
+from agentcho.engine.framing import Framing
+from agentcho.engine.row import Row
+from agentcho.engine.scheduler import Pending, PendingDecode, PendingPrefill
+from agentcho.engine.store import Store
+from agentcho.errors import BadParent, RequestError
+from agentcho.request import Call, Decode, Encoded, EncodingId, Prefill, Sampling
+
+
+class Placed(NamedTuple):
+    """A call's own ids as far as they are known, and its context."""
+
+    opening: tuple[int, ...]
+    content: tuple[int, ...]
+    closing: tuple[int, ...]
+    context: Context
+
+
+class Admission:
+    """Turns calls into pending ones. `parent(id)` gives the storage of a finished or waiting encoding, or raises."""
+
+    def __init__(
+        self, framing: Framing, grammars: Grammars, store: Store, limit: int, bos: Piece | None,
+        parent: Callable[[EncodingId], Storage],
+    ) -> None:  # fmt: skip
+        self._framing, self._grammars, self._store = framing, grammars, store
+        self._limit, self._bos, self._parent = limit, bos, parent
+        self._shared: WeakValueDictionary[bytes, Storage] = WeakValueDictionary()
+
+    def admit(self, calls: Sequence[Call], new_id: Callable[[], EncodingId]) -> list[Pending]:
+        """Admit a whole list, or raise with nothing held."""
+        if not calls:
+            raise RequestError("an empty list of calls; give at least one Prefill or Decode")
+        admitted: list[Pending] = []
+        local: dict[int, tuple[EncodingId, Storage]] = {}
+        try:
+            for call in calls:
+                pending = self._admit(call, local, new_id)
+                admitted.append(pending)
+                if isinstance(pending, PendingPrefill):
+                    local[id(call)] = (pending.id, pending.storage)
+        except BaseException:
+            for pending in admitted:
+                self.withdraw(pending)
+            raise
+        return admitted
+
+    def withdraw(self, pending: Pending) -> None:
+        """Give back what an admitted call that never ran holds."""
+        if isinstance(pending, PendingPrefill):
+            self._store.release(pending.storage.block)
+            self._let_go(pending.context)
+        else:
+            self._store.unreserve(pending.reserved)
+            self._let_go(pending.row.context)
+
+    def place(self, call: Call, local: Mapping[int, tuple[EncodingId, Storage]] | None = None) -> Placed:
+        """Frame and tokenise a call and resolve its context, holding nothing."""
+        role = call.role if isinstance(call, Prefill) else "assistant"
+        opening, closing = self._framing.opening(role, call.name), self._framing.closing(role)
+        parents = [self._resolve(parent, local or {}) for parent in call.parents]
+        context = place(self._bos, parents, call.offsets, call.new_offset)
+        return Placed(opening, self._content(call), closing, context)
+
+    def _admit(
+        self, call: Call, local: Mapping[int, tuple[EncodingId, Storage]], new_id: Callable[[], EncodingId]
+    ) -> Pending:
+        if not isinstance(call, Prefill | Decode):
+            raise RequestError(f"a call is a Prefill or a Decode, not {type(call).__name__}")
+        placed = self.place(call, local)
+        pending = self._prefill(call, placed, new_id) if isinstance(call, Prefill) else self._decode(call, placed, new_id)
+        for piece in placed.context.pieces:
+            self._store.hold(piece.storage.block)
+        return pending
+
+    def _prefill(self, call: Prefill, placed: Placed, new_id: Callable[[], EncodingId]) -> PendingPrefill:
+        tokens = placed.opening + placed.content + placed.closing
+        check_fits(placed.context, len(tokens), self._limit)
+        begin = len(placed.opening)
+        words = Encoded(
+            call.role, call.name, "", self._said(call), tokens, (begin, begin + len(placed.content)), None, None
+        )
+        return PendingPrefill(new_id(), placed.context, self._storage(placed.context, tokens), words)
+
+    def _said(self, call: Prefill) -> str:
+        return call.text if call.tokens is None else self._framing.content.decode(call.tokens)
+
+    def _storage(self, context: Context, tokens: tuple[int, ...]) -> Storage:
+        """A new storage with pages, or that of an equal prefill, held once more."""
+        key = context.key(tokens)
+        known = self._shared.get(key)
+        if known is not None and known.block.holders > 0:
+            self._store.hold(known.block)
+            return known
+        storage = Storage(key, context.start, self._store.allocate(len(tokens)))
+        self._shared[key] = storage
+        return storage
+
+    def _decode(self, call: Decode, placed: Placed, new_id: Callable[[], EncodingId]) -> PendingDecode:
+        most = call.sampling.max_tokens if call.forced is None else len(call.forced)
+        own = len(placed.opening) + len(placed.content) + most + len(placed.closing)
+        check_fits(placed.context, own, self._limit)
+        constraint = self._constraint(call.sampling, placed.closing[0]) if call.forced is None else None
+        row = Row(
+            new_id(), call, placed.context, placed.opening, placed.content, placed.closing,
+            self._framing.stops, self._framing.content, constraint,
+        )  # fmt: skip
+        return PendingDecode(row, self._store.reserve(own))
+
+    def _constraint(self, sampling: Sampling, stop: int) -> Constraint | None:
+        if sampling.choices is not None:
+            return Choices([self._framing.content.encode(c) for c in sampling.choices], stop, sampling.max_tokens)
+        if sampling.json_schema is not None:
+            return self._grammars.json(sampling.json_schema, sampling.max_tokens)
+        return None
+
+    def _content(self, call: Call) -> tuple[int, ...]:
+        """A prefill's text, or a decode's header, as ids that hold no special token."""
+        if isinstance(call, Decode):
+            self._refuse_special(call.forced or ())
+            return tuple(self._framing.content.encode(call.header))
+        if call.tokens is None:
+            return tuple(self._framing.content.encode(call.text))
+        self._refuse_special(call.tokens)
+        return tuple(call.tokens)
+
+    def _refuse_special(self, tokens: Sequence[int]) -> None:
+        forged = self._framing.content.forbidden.intersection(tokens)
+        if forged:
+            raise RequestError(f"token ids {sorted(forged)} are special and cannot be content; leave framing out")
+
+    def _resolve(
+        self, parent: EncodingId | Prefill, local: Mapping[int, tuple[EncodingId, Storage]]
+    ) -> tuple[EncodingId, Storage]:
+        if isinstance(parent, Prefill):
+            if id(parent) not in local:
+                raise BadParent("a Prefill is named as parent and does not stand earlier in the same list")
+            return local[id(parent)]
+        if isinstance(parent, bool) or not isinstance(parent, int):
+            raise BadParent(f"a parent of type {type(parent).__name__}")
+        return parent, self._parent(parent)
+
+    def _let_go(self, context: Context) -> None:
+        for piece in context.pieces:
+            self._store.release(piece.storage.block)

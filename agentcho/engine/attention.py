@@ -1,0 +1,83 @@
+"""The attention of one layer over chosen keys: queries of a segment, its context and itself.
+
+Only what a segment may attend to is handed in; masks separate causality and locality (sliding windows and
+chunks, by logical position), nothing else. Does not know: where keys come from, rotations, the store.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
+
+
+class Locality(NamedTuple):
+    """Which keys a layer can see by logical position.
+
+    "sliding": key > query - size. "chunked": key // size == query // size. Keys of a context may stand at
+    later positions than the query; they are seen.
+    """
+
+    kind: Literal["full", "sliding", "chunked"] = "full"
+    size: int = 0
+
+    def visible(self, queries: Tensor, keys: Tensor) -> Tensor | None:
+        """Bool `[..., queries, keys]` for positions `[..., queries]` and `[..., keys]`; None: all are."""
+        if self.kind == "full":
+            return None
+        q, k = queries.unsqueeze(-1), keys.unsqueeze(-2)
+        return k > q - self.size if self.kind == "sliding" else k // self.size == q // self.size
+
+
+class Scoring(NamedTuple):
+    """How a layer turns queries and keys into weights: scale, `softcap` (gemma2), `sinks` `[heads]` (gpt_oss)."""
+
+    scale: float
+    softcap: float | None = None
+    sinks: Tensor | None = None
+
+
+def causal(queries: Tensor, keys: Tensor, own: int, locality: Locality) -> Tensor | None:
+    """The mask `[own, keys]` of a segment whose `own` tokens are the last of `keys` (both are positions).
+
+    Context keys are all visible but for locality; own keys up to the query's. None: nothing is hidden.
+    """
+    visible = locality.visible(queries, keys)
+    if own == 1:
+        return visible
+    seen = torch.ones(own, len(keys), dtype=torch.bool, device=keys.device).tril(len(keys) - own)
+    return seen if visible is None else seen & visible
+
+
+def attend(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, scoring: Scoring) -> Tensor:
+    """Weighted values `[rows, heads, n, value_dim]` for queries `[rows, heads, n, dim]` and keys and values
+    `[rows, kv_heads, length, dim]`; `mask` is bool, broadcastable to `[rows, 1, n, length]`, True where seen."""
+    if scoring.softcap is not None or scoring.sinks is not None:
+        return _explicit(queries, keys, values, mask, scoring)
+    heads, kv_heads = queries.shape[1], keys.shape[1]
+    if queries.shape[2] == 1 and heads != kv_heads:
+        # One query a head: the heads that share keys stand in for a sequence, so that keys are not repeated.
+        grouped = queries.view(len(queries), kv_heads, -1, queries.shape[3])
+        out = scaled_dot_product_attention(grouped, keys, values, attn_mask=mask, scale=scoring.scale)
+        return out.flatten(1, 2).unsqueeze(2)
+    return scaled_dot_product_attention(
+        queries, keys, values, attn_mask=mask, scale=scoring.scale, enable_gqa=heads != kv_heads
+    )
+
+
+def _explicit(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, scoring: Scoring) -> Tensor:
+    """The same by plain products in float32, for layers whose weights are no plain softmax."""
+    groups = queries.shape[1] // keys.shape[1]
+    keys, values = keys.repeat_interleave(groups, 1), values.repeat_interleave(groups, 1)
+    scores = (queries @ keys.transpose(-1, -2)).float() * scoring.scale
+    if scoring.softcap is not None:
+        scores = torch.tanh(scores / scoring.softcap) * scoring.softcap
+    if mask is not None:
+        scores = scores.masked_fill(~mask, float("-inf"))
+    if scoring.sinks is not None:
+        sinks = scoring.sinks.float().view(1, -1, 1, 1).expand(*scores.shape[:3], 1)
+        scores = torch.cat([scores, sinks], dim=-1)
+    weights = scores.softmax(dim=-1)[..., : keys.shape[2]]
+    return weights.to(values.dtype) @ values

@@ -1,0 +1,208 @@
+"""One forward: packed segments, what each attends to, and where its keys go.
+
+A segment is new tokens over a context of pieces: stored encodings, or other segments of the same forward. The
+batch lays the tokens out as one row, and answers the model's attention layer by layer: it gathers and turns
+the pieces, attends, and writes new keys to their block or lane. The gather is all a segment sees: what is not
+in its pieces is absent, not masked. Does not know: calls, agents, sampling.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from agentcho.engine.attention import Locality, Scoring, attend, causal
+from agentcho.engine.encoding import Piece, Storage
+from agentcho.engine.lanes import Bucket, Lane
+from agentcho.engine.rope import Rotation
+from agentcho.engine.store import Store
+
+
+@dataclass(eq=False)
+class Segment:
+    """New tokens `ids` at `position`, over `pieces`.
+
+    With a `lane`, pieces are gathered into it and own keys appended; without, own keys go to `storage`'s
+    block, or nowhere. `wanted` are the own token indices whose next-token logits are asked for.
+    """
+
+    ids: Sequence[int]
+    position: int
+    pieces: Sequence[Piece] = ()
+    lane: Lane | None = None
+    storage: Storage | None = None
+    wanted: Sequence[int] = ()
+    first: int = field(default=0, init=False)
+
+    @property
+    def single(self) -> bool:
+        """One token of a running row: it can attend together with the others of its bucket."""
+        return self.lane is not None and not self.pieces and len(self.ids) == 1
+
+    def span(self) -> slice:
+        """Where its tokens stand in the packed row."""
+        return slice(self.first, self.first + len(self.ids))
+
+
+class Batch:
+    """The packed tokens of one forward and their attention. Use for one forward, then `commit`."""
+
+    def __init__(self, segments: Sequence[Segment], store: Store, rotations: Sequence[Rotation], device: torch.device):
+        self._store, self._rotations, self._device = store, rotations, device
+        self._spans = [s for s in segments if not s.single]
+        self._groups = _groups([s for s in segments if s.single], device)
+        self.segments = self._spans + [s for group in self._groups for s in group.segments]
+        self._lay_out()
+        self._contexts = [_Context(s, device) for s in self._spans]
+
+    def _lay_out(self) -> None:
+        ids: list[int] = []
+        positions: list[int] = []
+        wanted: list[int] = []
+        for segment in self.segments:
+            segment.first = len(ids)
+            wanted += [segment.first + i for i in segment.wanted]
+            ids += segment.ids
+            positions += range(segment.position, segment.position + len(segment.ids))
+        self.ids = torch.tensor([ids], device=self._device)
+        self.positions = torch.tensor([positions], device=self._device)
+        self.wanted = torch.tensor(wanted, device=self._device, dtype=torch.long)
+
+    def attend(
+        self, layer: int, queries: Tensor, keys: Tensor, values: Tensor, locality: Locality, scoring: Scoring
+    ) -> Tensor:
+        """Attention of one layer: packed `[1, heads, tokens, dim]` in, `[1, tokens, heads, value_dim]` out."""
+        parts = []
+        for segment, context in zip(self._spans, self._contexts, strict=True):
+            k, v = self._keys_of(segment, layer, keys[0], values[0])
+            mask = context.mask(locality)
+            parts.append(attend(queries[:, :, segment.span()], k[None], v[None], mask, scoring))
+        for group in self._groups:
+            parts.append(group.attend(layer, queries[0], keys[0], values[0], locality, scoring))
+        return torch.cat(parts, dim=2).transpose(1, 2).contiguous()
+
+    def _keys_of(self, segment: Segment, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """All keys and values `[heads, length, dim]` that a segment attends to, its own last."""
+        own_k, own_v = keys[:, segment.span()], values[:, segment.span()]
+        if segment.storage is not None:
+            self._store.write(segment.storage.block, layer, own_k, own_v)
+        gathered = [self._gather(piece, layer, keys, values) for piece in segment.pieces]
+        k = torch.cat([*(k for k, _ in gathered), own_k], dim=1)
+        v = torch.cat([*(v for _, v in gathered), own_v], dim=1)
+        if segment.lane is None:
+            return k, v
+        segment.lane.put(layer, segment.lane.length, k, v)
+        return segment.lane.get(layer, 0, segment.lane.length + k.shape[1])
+
+    def _gather(self, piece: Piece, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        maker = piece.storage.segment
+        if maker is None:
+            k, v = self._store.read(piece.storage.block, layer)
+        else:
+            k, v = keys[:, maker.span()], values[:, maker.span()]
+        return self._rotations[layer].turn(k, piece.shift), v
+
+    def commit(self) -> None:
+        """After a forward that went well: lanes have grown, and what it made is stored."""
+        for segment in self.segments:
+            if segment.lane is not None:
+                segment.lane.length += sum(p.storage.length for p in segment.pieces) + len(segment.ids)
+        for segment in self.segments:
+            if segment.storage is not None:
+                segment.storage.segment, segment.storage.ready = None, True
+
+
+class _Context:
+    """Logical positions of one span's keys, and its masks, made once a forward and locality."""
+
+    def __init__(self, segment: Segment, device: torch.device) -> None:
+        own = torch.arange(segment.position, segment.position + len(segment.ids), device=device)
+        new = torch.cat([*(_positions(piece, device) for piece in segment.pieces), own])
+        if segment.lane is not None:
+            filled = segment.lane.length
+            segment.lane.place(filled, new)
+            new = segment.lane.positions(filled + len(new))
+        self._queries, self._keys = own, new
+        self._masks: dict[Locality, Tensor | None] = {}
+
+    def mask(self, locality: Locality) -> Tensor | None:
+        """Bool `[own, keys]`, or None where all is seen."""
+        if locality not in self._masks:
+            self._masks[locality] = causal(self._queries, self._keys, len(self._queries), locality)
+        return self._masks[locality]
+
+
+def _positions(piece: Piece, device: torch.device) -> Tensor:
+    return torch.arange(piece.offset, piece.offset + piece.storage.length, device=device)
+
+
+class _Group:
+    """Rows of one bucket that feed one token each; they attend in one operation."""
+
+    def __init__(self, bucket: Bucket, segments: list[Segment], device: torch.device) -> None:
+        self.segments = sorted(segments, key=lambda s: _lane(s).index)
+        self._bucket = bucket
+        lengths = [_lane(s).length for s in self.segments]
+        self._rows = torch.tensor([_lane(s).index for s in self.segments], device=device)
+        self._ends = torch.tensor(lengths, device=device)
+        self._at = torch.tensor([s.position for s in self.segments], device=device)
+        self._width = max(lengths) + 1
+        self._all = len(bucket.lanes) == len(segments)
+        bucket.positions[self._rows, self._ends] = self._at
+        self._masks: dict[Locality, Tensor] = {}
+
+    def attend(
+        self, layer: int, queries: Tensor, keys: Tensor, values: Tensor, locality: Locality, scoring: Scoring
+    ) -> Tensor:
+        """Append this step's keys, attend; `[1, heads, rows, value_dim]`."""
+        span = slice(self.segments[0].first, self.segments[-1].first + 1)
+        all_keys, all_values = self._bucket.keys[layer], self._bucket.values[layer]
+        all_keys[self._rows, :, self._ends] = keys[:, span].transpose(0, 1)
+        all_values[self._rows, :, self._ends] = values[:, span].transpose(0, 1)
+        asked = queries[:, span].transpose(0, 1).unsqueeze(2)
+        seen_keys, seen_values = (p[: len(self._bucket.lanes), :, : self._width] for p in (all_keys, all_values))
+        out = attend(self._spread(asked), seen_keys, seen_values, self._mask(locality), scoring)
+        return (out if self._all else out[self._rows]).squeeze(2).transpose(0, 1).unsqueeze(0)
+
+    def _spread(self, queries: Tensor) -> Tensor:
+        """Queries at their lanes' rows, zeros where a lane has none in this forward: keys need no copy."""
+        if self._all:
+            return queries
+        spread = queries.new_zeros(len(self._bucket.lanes), *queries.shape[1:])
+        spread[self._rows] = queries
+        return spread
+
+    def _mask(self, locality: Locality) -> Tensor:
+        if locality not in self._masks:
+            self._masks[locality] = self._visible(locality)
+        return self._masks[locality]
+
+    def _visible(self, locality: Locality) -> Tensor:
+        """Bool `[lanes, 1, 1, width]`; a lane with no query sees its first, zero key alone."""
+        lanes = len(self._bucket.lanes)
+        ends = torch.zeros(lanes, dtype=torch.long, device=self._ends.device)
+        ends[self._rows] = self._ends
+        places = torch.arange(self._width, device=self._ends.device)
+        mask = places <= ends.unsqueeze(1)
+        at = torch.zeros_like(ends)
+        at[self._rows] = self._at
+        local = locality.visible(at.unsqueeze(1), self._bucket.positions[:lanes, : self._width])
+        if local is not None:
+            mask = mask & (local.squeeze(1) | (places == ends.unsqueeze(1)))
+        return mask[:, None, None, :]
+
+
+def _lane(segment: Segment) -> Lane:
+    assert segment.lane is not None
+    return segment.lane
+
+
+def _groups(singles: list[Segment], device: torch.device) -> list[_Group]:
+    buckets: dict[Bucket, list[Segment]] = defaultdict(list)
+    for segment in singles:
+        buckets[_lane(segment).bucket].append(segment)
+    return [_Group(bucket, segments, device) for bucket, segments in buckets.items()]

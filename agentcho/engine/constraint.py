@@ -1,0 +1,155 @@
+"""Constraints on what a call may sample: exact choices, or JSON of a schema.
+
+Choices are followed along their own tokenisation. JSON goes through llguidance; a way to end the document is
+kept within the tokens left, so that what is said always parses. Does not know: logits, coins.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import llguidance.hf
+import llguidance.numpy
+import numpy as np
+import torch
+from llguidance import LLMatcher, LLTokenizer
+from torch import Tensor
+
+from agentcho.errors import BadSampling
+
+
+class Constraint(Protocol):
+    """Follows one row. `allowed` are the ids it may sample now, `done` says that nothing can follow.
+
+    `take(token, left)` follows a sampled token, `left` tokens from the end of the budget (this one included),
+    and returns the token to be said: another one only where the sampled one could not be ended in time.
+    """
+
+    @property
+    def allowed(self) -> Tensor: ...
+    @property
+    def done(self) -> bool: ...
+    def take(self, token: int, left: int) -> int: ...
+
+
+class Choices:
+    """One of several token sequences. Where one is the start of another, `stop` ends it."""
+
+    def __init__(self, sequences: list[list[int]], stop: int, max_tokens: int) -> None:
+        longest = max(map(len, sequences))
+        if longest > max_tokens:
+            raise BadSampling(
+                f"the longest choice has {longest} tokens and max_tokens is {max_tokens}", "raise max_tokens"
+            )
+        self._left = [tuple(sequence) for sequence in sequences]
+        self._stop = stop
+
+    @property
+    def allowed(self) -> Tensor:
+        """First tokens of what is left of each choice."""
+        return torch.tensor(sorted({left[0] if left else self._stop for left in self._left}))
+
+    @property
+    def done(self) -> bool:
+        """One choice is said and no other goes on."""
+        return not any(self._left)
+
+    def take(self, token: int, left: int) -> int:
+        """Keep the choices that go on with `token`."""
+        if token != self._stop:
+            self._left = [rest[1:] for rest in self._left if rest and rest[0] == token]
+        return token
+
+
+class Grammars:
+    """Makes JSON constraints for one tokenizer; its tables are built at the first use."""
+
+    def __init__(self, tokenizer: Any, vocabulary: int, stop: int) -> None:
+        self._hf, self._vocabulary, self._stop = tokenizer, vocabulary, stop
+        self._table: LLTokenizer | None = None
+
+    def json(self, schema: dict[str, Any], max_tokens: int) -> JsonConstraint:
+        """A constraint for a schema. `BadSampling`: the schema is not understood or needs more tokens."""
+        if self._table is None:
+            self._table = llguidance.hf.from_tokenizer(self._hf, self._vocabulary, self._stop)
+        try:
+            grammar = LLMatcher.grammar_from_json_schema(schema, overrides={"whitespace_flexible": False})
+        except ValueError as error:
+            raise BadSampling(f"json_schema is not usable: {error}", "simplify the model") from error
+        matcher = LLMatcher(self._table, grammar)
+        if matcher.is_error():
+            raise BadSampling(f"json_schema is not usable: {matcher.get_error()}", "simplify the model")
+        return JsonConstraint(matcher, self._vocabulary, self._stop, self._endings(), max_tokens)
+
+    def _endings(self) -> list[int]:
+        """Tokens that bring a JSON document towards its end, the best first."""
+        backend = self._hf.backend_tokenizer
+        ids = [backend.encode(mark, add_special_tokens=False).ids for mark in '}]",:0']
+        return [each[0] for each in ids if len(each) == 1]
+
+
+class JsonConstraint:
+    """JSON of one schema, which can be ended within the budget at every token."""
+
+    def __init__(
+        self, matcher: LLMatcher, vocabulary: int, stop: int, endings: list[int], max_tokens: int
+    ) -> None:
+        self._matcher, self._vocabulary, self._stop, self._endings = matcher, vocabulary, stop, endings
+        self._ending = self._shortest(matcher, 1024)
+        if self._ending is None or len(self._ending) > max_tokens:
+            needed = "more than 1024" if self._ending is None else str(len(self._ending))
+            raise BadSampling(
+                f"the shortest answer found for json_schema takes {needed} tokens, max_tokens is {max_tokens}",
+                "raise max_tokens or make the model smaller",
+            )
+
+    @property
+    def allowed(self) -> Tensor:
+        """Ids that keep the document on its way to valid JSON."""
+        return _allowed(self._matcher, self._vocabulary)
+
+    @property
+    def done(self) -> bool:
+        """The document is whole and nothing can follow."""
+        return self._matcher.is_stopped() or self.allowed.tolist() == [self._stop]
+
+    def take(self, token: int, left: int) -> int:
+        """Follow `token` if the document can then still be ended with `left` - 1 tokens, else end it."""
+        if token == self._stop:
+            return token
+        ahead = self._matcher.deep_copy()
+        ahead.consume_token(token)
+        ending = self._shortest(ahead, left - 1)
+        if ending is None:
+            assert self._ending
+            token, ending = self._ending[0], self._ending[1:]
+        self._ending = ending
+        self._matcher.consume_token(token)
+        return token
+
+    def _shortest(self, matcher: LLMatcher, at_most: int) -> list[int] | None:
+        """A short way to end the document, or None if none of at most that many tokens was found."""
+        ahead, path = matcher.deep_copy(), list[int]()
+        while not ahead.is_accepting():
+            if len(path) == at_most or ahead.is_error():
+                return None
+            token = self._towards_end(ahead)
+            ahead.consume_token(token)
+            path.append(token)
+        return path
+
+    def _towards_end(self, matcher: LLMatcher) -> int:
+        forced = matcher.compute_ff_tokens()
+        if forced:
+            return int(forced[0])
+        allowed = _allowed(matcher, self._vocabulary).tolist()
+        known = set(allowed)
+        return next((token for token in self._endings if token in known), allowed[0])
+
+
+def _allowed(matcher: LLMatcher, vocabulary: int) -> Tensor:
+    """The ids a matcher accepts next, ascending."""
+    mask = llguidance.numpy.allocate_token_bitmask(1, vocabulary)
+    llguidance.numpy.fill_next_token_bitmask(matcher, mask, 0)
+    bits = np.unpackbits(mask.view(np.uint8), bitorder="little")[:vocabulary]
+    return torch.from_numpy(bits.nonzero()[0])

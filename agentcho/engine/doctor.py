@@ -1,0 +1,86 @@
+"""What the gate and the framing found on one model, as a table: `agentcho doctor MODEL`.
+
+Does not know: the terminal.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+from agentcho.engine.attention import Locality
+from agentcho.engine.engine import Engine
+from agentcho.engine.framing import ROLES
+from agentcho.engine.gate import LayerProof
+
+
+class Row(NamedTuple):
+    """One line: what was checked, on which layer (None: the whole model), the outcome, and numbers or names."""
+
+    check: str
+    layer: int | None
+    result: str
+    detail: str
+
+
+class DoctorReport(NamedTuple):
+    """Facts of a model that passed. `rows` in reading order; `notes` are for people (roles that became user)."""
+
+    model: str
+    rows: list[Row]
+    notes: list[str]
+
+
+def doctor(
+    model: str | Path = "understudy", device: str = "auto", dtype: str = "auto", context: int | None = None
+) -> DoctorReport:
+    """Load a model through the gate and report. Raises as `Engine.load` does, with the cause and the remedy."""
+    engine = Engine.load(model, device, dtype, context=context)
+    rows = [Row("model", None, engine.fingerprint["model_type"], _numbers(engine))]
+    rows += [Row("framing", None, role, _framing(engine, role)) for role in ROLES]
+    rows.append(Row("framing", None, "begins", _begin(engine)))
+    rows += [_layer(proof) for proof in engine.proofs]
+    return DoctorReport(str(model), rows, _notes(engine))
+
+
+def _numbers(engine: Engine) -> str:
+    print_ = engine.fingerprint
+    return f"{len(engine.proofs)} layers, {engine.context} positions, {print_['dtype']} on {print_['device']}"
+
+
+def _framing(engine: Engine, role: str) -> str:
+    frame = engine.framing.frame(role)
+    named = "with names" if frame.named else "names left to the header"
+    return f"{frame.opening!r} … {frame.closing!r}, {named}"
+
+
+def _begin(engine: Engine) -> str:
+    bos = engine.framing.bos
+    stops = ", ".join(repr(engine.tokenizer.convert_ids_to_tokens(i)) for i in sorted(engine.framing.stops))
+    return f"{'no BOS' if bos is None else repr(engine.tokenizer.convert_ids_to_tokens(bos))}, ends at {stops}"
+
+
+def _layer(proof: LayerProof) -> Row:
+    turned = 0 if proof.rotation.frequencies is None else 2 * len(proof.rotation.frequencies)
+    rotary = "no rotary" if not turned else f"rotary {proof.rotation.form}, {turned} of {proof.shape.key_dim}"
+    detail = (
+        f"{rotary}; {_reach(proof.locality)}; shift {proof.turn_error:.0e}, packed {proof.packed_error:.0e}, "
+        f"neighbours {proof.neighbour_error:.0e}"
+    )
+    return Row("layer", proof.layer, "proved", detail)
+
+
+def _reach(locality: Locality) -> str:
+    return "all positions" if locality.kind == "full" else f"{locality.kind} {locality.size}"
+
+
+def _notes(engine: Engine) -> list[str]:
+    notes = [
+        f"the template cannot frame {role} by itself: it is framed as {alias}"
+        for role, alias in engine.framing.aliases.items()
+        if role != alias
+    ]
+    longest = max((p.locality.size for p in engine.proofs), default=0)
+    if longest > 32:
+        notes.append(f"windows and chunks (up to {longest}) are longer than the probe: taken from the config")
+    return notes

@@ -1,0 +1,126 @@
+"""Encodings as the engine keeps them, and where a context places them.
+
+Does not know: how keys are made or attended to.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from torch import Tensor
+
+from agentcho.engine.store import Block
+from agentcho.errors import BadOffsets, ContextOverflow
+from agentcho.request import ContextEntry, Encoded, EncodingId, Receipt
+
+if TYPE_CHECKING:
+    from agentcho.engine.batch import Segment
+
+
+@dataclass(eq=False)
+class Storage:
+    """Keys and values in `block`. Equal `key`s (tokens, context, positions) share one storage.
+
+    `position` is where its first token was encoded. Until `ready` only segments of the forward that makes it
+    (`segment`) can attend to it.
+    """
+
+    key: bytes
+    position: int
+    block: Block
+    ready: bool = False
+    segment: Segment | None = None
+
+    @property
+    def length(self) -> int:
+        """Tokens."""
+        return self.block.length
+
+
+@dataclass(eq=False)
+class Encoding:
+    """One id: its words and receipt, and the storage that it may share with other ids.
+
+    `logits` are the kept rows `[vocab]`, where a decode asked for them.
+    """
+
+    id: EncodingId
+    storage: Storage
+    words: Encoded
+    receipt: Receipt
+    logits: Sequence[Tensor] = ()
+
+
+class Piece(NamedTuple):
+    """One encoding as a context places it: its first token at position `offset`. `id` None is the BOS."""
+
+    id: EncodingId | None
+    storage: Storage
+    offset: int
+
+    @property
+    def shift(self) -> int:
+        """By how many positions its keys turn."""
+        return self.offset - self.storage.position
+
+
+class Context(NamedTuple):
+    """The pieces a call attends to, BOS first where the model has one, and the call's own first position."""
+
+    pieces: tuple[Piece, ...]
+    start: int
+
+    @property
+    def receipt(self) -> Receipt:
+        """What the gather of these pieces attends to."""
+        entries = tuple(ContextEntry(p.id, p.offset, p.storage.length) for p in self.pieces if p.id is not None)
+        return Receipt(entries, self.start, any(p.id is None for p in self.pieces))
+
+    @property
+    def length(self) -> int:
+        """Tokens of context."""
+        return sum(piece.storage.length for piece in self.pieces)
+
+    def key(self, tokens: Sequence[int]) -> bytes:
+        """A hash that names the keys and values of `tokens` in this context, framed part by part."""
+        hasher = hashlib.blake2b(digest_size=32)
+        for piece in self.pieces:
+            hasher.update(piece.storage.key + piece.offset.to_bytes(8))
+        hasher.update(b"own" + self.start.to_bytes(8) + len(tokens).to_bytes(8))
+        hasher.update(b"".join(token.to_bytes(4) for token in tokens))
+        return hasher.digest()
+
+
+def place(
+    bos: Piece | None,
+    parents: Sequence[tuple[EncodingId, Storage]],
+    offsets: Sequence[int | None] | None,
+    new_offset: int | None,
+) -> Context:
+    """Give every parent and the new message its position: as asked, or right after the one before."""
+    asked = [None] * len(parents) if offsets is None else list(offsets)
+    if len(asked) != len(parents):
+        raise BadOffsets(f"{len(asked)} offsets for {len(parents)} parents")
+    pieces, end = [], 1 if bos else 0
+    for (id, storage), offset in zip(parents, asked, strict=True):
+        start = end if offset is None else _position(offset)
+        pieces.append(Piece(id, storage, start))
+        end = start + storage.length
+    start = end if new_offset is None else _position(new_offset)
+    return Context(((bos,) if bos else ()) + tuple(pieces), start)
+
+
+def check_fits(context: Context, own: int, limit: int) -> None:
+    """`ContextOverflow` where a parent or the new message's `own` tokens would pass the model's last position."""
+    ends = [piece.offset + piece.storage.length for piece in context.pieces] + [context.start + own]
+    if max(ends) > limit:
+        raise ContextOverflow(max(ends), limit)
+
+
+def _position(offset: object) -> int:
+    if isinstance(offset, bool) or not isinstance(offset, int) or offset < 0:
+        raise BadOffsets(f"offset {offset!r} is no position")
+    return offset

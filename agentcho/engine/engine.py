@@ -1,0 +1,292 @@
+"""The engine: the paper's API over one model and one store. Synchronous, one thread.
+
+It knows tokens and encodings, and nothing of agents. `prefill`, `decode` and `score` run to the end;
+`submit` and `step` are the same work step by step, for the choreographer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, overload
+
+import torch
+from torch import Tensor
+
+from agentcho.engine.admission import Admission
+from agentcho.engine.batch import Batch, Segment
+from agentcho.engine.constraint import Grammars
+from agentcho.engine.encoding import Encoding, Piece, Storage, check_fits
+from agentcho.engine.framing import Framing, derive
+from agentcho.engine.gate import Gate, LayerProof, check_config
+from agentcho.engine.lanes import Lanes
+from agentcho.engine.model import Model, find
+from agentcho.engine.scheduler import PendingPrefill, Scheduler
+from agentcho.engine.store import Fullness, Store
+from agentcho.errors import BadParent, EngineFailed, RequestError, UnknownEncoding
+from agentcho.request import (
+    Call,
+    Decode,
+    Encoded,
+    EncodingId,
+    Prefill,
+    Receipt,
+    StepResult,
+)  # fmt: skip
+
+
+class Engine:
+    """One loaded model with its store of encodings. Make one with `Engine.load`."""
+
+    def __init__(
+        self, model: Model, framing: Framing, proofs: list[LayerProof], store_tokens: int, context: int
+    ) -> None:
+        shapes = [proof.shape for proof in proofs]
+        self._model, self.framing, self.proofs, self.context = model, framing, proofs, context
+        self.store = Store(shapes, store_tokens, model.device, model.dtype)
+        self._lanes = Lanes(shapes, model.device, model.dtype)
+        self._rotations = [proof.rotation for proof in proofs]
+        self._encodings: dict[EncodingId, Encoding] = {}
+        self._waiting: dict[EncodingId, Storage] = {}
+        self._last: EncodingId = 0
+        self._fingerprint: dict[str, str] | None = None
+        self._scheduler = Scheduler(self.store, self._lanes, self._banned(), model.packed, self._finished)
+        stop = framing.closing("assistant")[0]
+        grammars = Grammars(model.tokenizer, model.vocabulary, stop)
+        self._admission = Admission(framing, grammars, self.store, context, self._encode_bos(), self._parent)
+
+    @classmethod
+    def load(
+        cls, model: str | Path = "understudy", device: str = "auto", dtype: str = "auto", adapter: str | None = None,
+        *, context: int | None = None, store_tokens: int | None = None,
+    ) -> Engine:  # fmt: skip
+        """Load the understudy, a folder, or a Hugging Face id, and prove that it can share encodings.
+
+        `device` and `dtype` "auto": CUDA in the checkpoint's dtype if there is one, else float32 on the CPU.
+        `context` lowers the number of positions used; `store_tokens` bounds the store (default: 4 GiB on a
+        CPU, half of the free memory on CUDA). Safetensors only, no remote code.
+        Raises: `ModelNotFound`, `UnsupportedModel` (the gate's cause), `FramingError`.
+        """
+        source = find(model)
+        check_config(source, context)
+        loaded = Model.load(source, device, dtype, adapter)
+        framing = derive(loaded.tokenizer, source.name, loaded.end_tokens())
+        proofs = Gate(loaded).prove()
+        room = store_tokens or _default_room(loaded, proofs)
+        return cls(loaded, framing, proofs, room, min(context or loaded.context, loaded.context))
+
+    @property
+    def tokenizer(self) -> Any:
+        """The Hugging Face tokenizer."""
+        return self._model.tokenizer
+
+    @property
+    def fingerprint(self) -> dict[str, str]:
+        """Digests and versions for run records; computed once."""
+        if self._fingerprint is None:
+            self._fingerprint = self._model.fingerprint()
+        return self._fingerprint
+
+    @property
+    def fullness(self) -> Fullness:
+        """How full the store is, in pages."""
+        return self.store.fullness
+
+    @overload
+    def prefill(self, calls: str | Prefill, **options: Any) -> EncodingId: ...
+    @overload
+    def prefill(self, calls: Sequence[Prefill], **options: Any) -> list[EncodingId]: ...
+    def prefill(self, calls: str | Prefill | Sequence[Prefill], **options: Any) -> EncodingId | list[EncodingId]:
+        """Encode a message of known text over its parents, or a list of them in one forward.
+
+        With a text, the options are those of `Prefill`. Returns a new id a call; raises `RequestError` with
+        nothing changed, `StoreFull` where there is no room.
+        """
+        if isinstance(calls, str):
+            calls = Prefill(calls, **options)
+        if isinstance(calls, Prefill):
+            return self._complete([calls])[0]
+        return self._complete(self._all(calls, Prefill))
+
+    @overload
+    def decode(self, calls: str | Decode = "", **options: Any) -> EncodingId: ...
+    @overload
+    def decode(self, calls: Sequence[Decode], **options: Any) -> list[EncodingId]: ...
+    def decode(self, calls: str | Decode | Sequence[Decode] = "", **options: Any) -> EncodingId | list[EncodingId]:
+        """Generate a message after `header` over its parents, or a list of them side by side.
+
+        With a header, the options are those of `Decode`. Returns a new id a call.
+        """
+        if isinstance(calls, str):
+            calls = Decode(calls, **options)
+        if isinstance(calls, Decode):
+            return self._complete([calls])[0]
+        return self._complete(self._all(calls, Decode))
+
+    def score(
+        self, continuation: str, header: str = "", parents: Sequence[EncodingId] = (),
+        offsets: Sequence[int | None] | None = None, new_offset: int | None = None, name: str | None = None,
+        tokens: Sequence[int] | None = None,
+    ) -> Tensor:  # fmt: skip
+        """Log-probabilities `[tokens + 1, vocab]`, float32 on the CPU, of each token of an assistant's message.
+
+        Row i is what token i was to be chosen from; the last row is for the first closing token. `tokens`, if
+        given, win over the text. Stores nothing. Raises as `decode` does.
+        """
+        call = Decode(header, parents, offsets, new_offset, name=name)
+        placed = self._admission.place(call)
+        text = tuple(self.framing.content.encode(continuation) if tokens is None else tokens)
+        own = (*placed.opening, *placed.content, *text)
+        check_fits(placed.context, len(own) + len(placed.closing), self.context)
+        first = len(own) - len(text) - 1
+        segment = Segment(own, placed.context.start, placed.context.pieces, wanted=range(first, len(own)))
+        return self._forward(Batch([segment], self.store, self._rotations, self._model.device)).log_softmax(-1).cpu()
+
+    def message(self, id: EncodingId) -> Encoded:
+        """The words of a finished encoding: `.role .name .header .text .tokens .sampled`."""
+        return self._encoding(id).words
+
+    def receipt(self, id: EncodingId) -> Receipt:
+        """What it really attended to: `.context .start .bos`."""
+        return self._encoding(id).receipt
+
+    def logits(self, id: EncodingId) -> Tensor:
+        """The rows `[tokens + 1, vocab]` that a decode with `logits=True` chose from, float32 on the CPU.
+
+        Raw: before temperature and constraints. The last row is for the first closing token.
+        """
+        rows = self._encoding(id).logits
+        if not rows:
+            raise RequestError(f"encoding {id} kept no logits; pass logits=True to its Decode")
+        return torch.stack(list(rows))
+
+    # -- step by step ------------------------------------------------------------------------------------
+
+    def submit(self, calls: Sequence[Call]) -> tuple[EncodingId, ...]:
+        """See `EnginePort.submit`."""
+        admitted = self._admission.admit(calls, self._new_id)
+        for call in admitted:
+            if isinstance(call, PendingPrefill):
+                self._waiting[call.id] = call.storage
+        self._scheduler.add(admitted)
+        return tuple(call.id for call in admitted)
+
+    def step(self) -> StepResult:
+        """Schedule, run, collect. See `EnginePort.step`."""
+        try:
+            plan = self._scheduler.plan()
+            batch = Batch(plan.segments, self.store, self._rotations, self._model.device)
+            logits = self._forward(batch)
+            batch.commit()
+            return self._scheduler.collect(plan, batch.segments, logits)
+        except Exception as error:
+            self._scheduler.drop_all()
+            self._waiting.clear()
+            raise EngineFailed(error) from error
+
+    def cancel(self, ids: Iterable[EncodingId]) -> None:
+        """See `EnginePort.cancel`."""
+        gone = list(ids)
+        self._scheduler.cancel(gone)
+        for id in gone:
+            self._waiting.pop(id, None)
+
+    def release(self, ids: Iterable[EncodingId]) -> None:
+        """Give up finished encodings; their pages are freed when nothing else holds them."""
+        for id in list(ids):
+            encoding = self._encoding(id)
+            del self._encodings[id]
+            self.store.release(encoding.storage.block)
+
+    @property
+    def idle(self) -> bool:
+        """Nothing waits and nothing runs."""
+        return self._scheduler.idle
+
+    @property
+    def rows(self) -> int:
+        """Decodes that hold a lane now."""
+        return len(self._lanes)
+
+    # -- inside ------------------------------------------------------------------------------------------
+
+    def _all(self, calls: Sequence[Any], kind: type) -> list[Any]:
+        for call in calls:
+            if not isinstance(call, kind):
+                raise RequestError(f"a list of {kind.__name__} holds {type(call).__name__}")
+        return list(calls)
+
+    def _complete(self, calls: Sequence[Call]) -> list[EncodingId]:
+        """Run until these calls are done; if one fails, the others are given up and its error is raised."""
+        ids = self.submit(calls)
+        left = set(ids)
+        try:
+            while left:
+                result = self.step()
+                left -= set(result.finished)
+                for failure in result.failed:
+                    if failure.id in left:
+                        raise failure.error
+        except BaseException:
+            self.cancel(ids)
+            self.release(id for id in ids if id in self._encodings)
+            raise
+        return list(ids)
+
+    def _new_id(self) -> EncodingId:
+        self._last += 1
+        return self._last
+
+    def _forward(self, batch: Batch) -> Tensor:
+        if not batch.segments:
+            return torch.empty(0, self._model.vocabulary)
+        return self._model.forward(batch.ids, batch.positions, batch.wanted, batch)
+
+    def _finished(self, encoding: Encoding) -> None:
+        self._waiting.pop(encoding.id, None)
+        self._encodings[encoding.id] = encoding
+
+    def _encoding(self, id: EncodingId) -> Encoding:
+        if id not in self._encodings:
+            raise self._missing(id)
+        return self._encodings[id]
+
+    def _missing(self, id: EncodingId) -> RequestError:
+        if id in self._scheduler.in_flight:
+            return BadParent(f"encoding {id} is not finished")
+        return UnknownEncoding(id, released=isinstance(id, int) and 0 < id <= self._last)
+
+    def _parent(self, id: EncodingId) -> Storage:
+        """The storage of a finished encoding, or of a prefill that waits."""
+        return self._waiting[id] if id in self._waiting else self._encoding(id).storage
+
+    def _banned(self) -> Tensor:
+        """Bool `[vocab]`: control tokens that end nothing, and ids past the tokenizer's last."""
+        banned = torch.zeros(self._model.vocabulary, dtype=torch.bool, device=self._model.device)
+        banned[len(self._model.tokenizer) :] = True
+        control = [i for i in self.framing.content.forbidden - self.framing.stops if i < len(banned)]
+        banned[control] = True
+        return banned
+
+    def _encode_bos(self) -> Piece | None:
+        """Encode the BOS once, at position 0, for every context to begin with."""
+        bos = self.framing.bos
+        if bos is None:
+            return None
+        storage = Storage(b"bos", 0, self.store.allocate(1))
+        storage.segment = Segment([bos], 0, storage=storage)
+        batch = Batch([storage.segment], self.store, self._rotations, self._model.device)
+        self._forward(batch)
+        batch.commit()
+        return Piece(None, storage, 0)
+
+
+def _default_room(model: Model, proofs: list[LayerProof]) -> int:
+    """Tokens that fit in 4 GiB on a CPU, or in half of the free memory on CUDA."""
+    cuda = model.device.type == "cuda"
+    room = torch.cuda.mem_get_info(model.device)[0] // 2 if cuda else 4 << 30
+    size = torch.empty(0, dtype=model.dtype).element_size()
+    token = sum(p.shape.heads * (p.shape.key_dim + p.shape.value_dim) for p in proofs) * size
+    return max(1024, min(room // token, 1 << 22))
+
+

@@ -1,0 +1,200 @@
+"""Framing: the fixed ids that open and close a message of each role, derived from the model's chat template.
+
+The template is rendered with sentinels and the text around them is taken. Preambles that a template injects
+(dates, default system prompts, think blocks) are dropped; a role that it cannot frame by itself becomes user.
+Does not know: what is said; `text` tokenises that.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from agentcho.engine.text import ContentTokenizer
+from agentcho.errors import FramingError, RequestError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+ROLES = ("system", "user", "assistant")
+NAME = "Qnamesentinel"
+
+
+def _sentinel(index: int) -> str:
+    return f"Zq{index}sentinel{index}qZ"
+
+
+class Frame(NamedTuple):
+    """One role's framing as text. With `named`, the opening is split around the speaker's name."""
+
+    opening: str
+    closing: str
+    named: tuple[str, str] | None
+
+
+@dataclass(frozen=True)
+class Framing:
+    """Openings and closings as ids.
+
+    `aliases` maps a role to the role it is framed as. `stops` are the ids that end a decode; each becomes the
+    assistant's canonical `closing`. `bos` is the id encoded once at position 0, or None.
+    """
+
+    frames: dict[str, Frame]
+    aliases: dict[str, str]
+    bos: int | None
+    stops: frozenset[int]
+    content: ContentTokenizer
+    ids: dict[str, tuple[int, ...]]
+
+    def opening(self, role: str, name: str | None) -> tuple[int, ...]:
+        """Ids before a message's content. A name the template cannot frame is left to the header."""
+        frame = self.frame(role)
+        if not name or frame.named is None:
+            return self.ids[frame.opening]
+        before, after = frame.named
+        return (*self.ids[before], *self.content.encode(name), *self.ids[after])
+
+    def closing(self, role: str) -> tuple[int, ...]:
+        """Ids after a message's content."""
+        return self.ids[self.frame(role).closing]
+
+    def frame(self, role: str) -> Frame:
+        """The frame of a role, that of its alias where it has none."""
+        if role not in self.aliases:
+            raise RequestError(f"unknown role {role!r}; roles are {', '.join(ROLES)}")
+        return self.frames[self.aliases[role]]
+
+
+def derive(tokenizer: PreTrainedTokenizerBase, model: str, eos: frozenset[int] = frozenset()) -> Framing:
+    """Derive the framing, or raise `FramingError` with the cause. `eos` are the model's own end tokens."""
+    if not getattr(tokenizer, "chat_template", None):
+        raise FramingError(model, "its tokenizer has no chat template")
+    content = ContentTokenizer(tokenizer, model)
+    frames = _Template(tokenizer, model).frames()
+    aliases = {role: role if role in frames else "user" for role in ROLES}
+    pieces = {p for f in frames.values() for p in (f.opening, f.closing, *(f.named or ()))}
+    ids = {piece: _framing_ids(tokenizer, piece) for piece in pieces}
+    stops = _stops(tokenizer, ids[frames["assistant"].closing], content.special, eos)
+    if not ids[frames["assistant"].closing] or not stops:
+        raise FramingError(model, "its template closes the assistant's message with no token to stop at")
+    return Framing(frames, aliases, _bos(tokenizer), stops, content, ids)
+
+
+def _framing_ids(tokenizer: PreTrainedTokenizerBase, piece: str) -> tuple[int, ...]:
+    return tuple(tokenizer(piece, add_special_tokens=False)["input_ids"]) if piece else ()
+
+
+def _stops(
+    tokenizer: PreTrainedTokenizerBase, closing: tuple[int, ...], special: frozenset[int], eos: frozenset[int]
+) -> frozenset[int]:
+    ends = {id for id in closing if id in special} or set(closing[:1])
+    own = {tokenizer.eos_token_id} if tokenizer.eos_token_id is not None else set()
+    return frozenset(ends | own | set(eos))
+
+
+def _bos(tokenizer: PreTrainedTokenizerBase) -> int | None:
+    """The BOS id, if the rendered template, or else the tokenizer's own encoding, begins with it."""
+    bos = tokenizer.bos_token
+    if not bos:
+        return None
+    rendered = tokenizer.apply_chat_template([{"role": "user", "content": "x"}], tokenize=False)
+    if str(rendered).startswith(bos):
+        return int(tokenizer.bos_token_id)
+    own = tokenizer("x")["input_ids"]
+    return int(tokenizer.bos_token_id) if own and own[0] == tokenizer.bos_token_id else None
+
+
+class _Template:
+    """Renders sentinels and reads the frames off the text between them."""
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, model: str) -> None:
+        self._tokenizer, self._model = tokenizer, model
+        self._bos = tokenizer.bos_token or ""
+        added = sorted(map(str, tokenizer.added_tokens_encoder), key=len, reverse=True)
+        self._atoms = re.compile("|".join([*map(re.escape, added), "."]), re.DOTALL)
+
+    def frames(self) -> dict[str, Frame]:
+        """The frame of each role that the template can frame by itself."""
+        user, assistant = self._turns()
+        frames = {
+            "user": self._with_name(("user", "assistant", "user"), user, assistant.closing),
+            "assistant": self._with_name(("user", "assistant"), assistant, user.closing),
+        }
+        system = self._system(user)
+        if system is not None:
+            frames["system"] = self._with_name(("system",), system, user.closing)
+        return frames
+
+    def _render(self, *roles: str, name: str | None = None) -> list[str]:
+        """The text before, between and after the sentinels of a conversation of these roles."""
+        turns: list[dict[str, Any]] = [
+            {"role": role, "content": _sentinel(i)} | ({"name": name} if name else {})
+            for i, role in enumerate(roles)
+        ]
+        try:
+            text = self._tokenizer.apply_chat_template(turns, tokenize=False)
+        except Exception as error:  # the template is foreign code: any error means it cannot render this
+            raise FramingError(self._model, f"its template fails on {'/'.join(roles)}: {error}") from error
+        return self._cut(str(text), len(roles))
+
+    def _cut(self, text: str, count: int) -> list[str]:
+        parts, rest = [], text.removeprefix(self._bos) if self._bos else text
+        for i in range(count):
+            before, found, rest = rest.partition(_sentinel(i))
+            if not found:
+                raise FramingError(self._model, "its template leaves out or rewrites the content of a message")
+            parts.append(before)
+        return [*parts, rest]
+
+    def _turns(self) -> tuple[Frame, Frame]:
+        """User and assistant, read off the middle of a talk, where no preamble or think block stands."""
+        _, to_assistant, to_user, after_user = self._render("user", "assistant", "user")
+        *_, at_end = self._render("user", "assistant")
+        close_user = self._common_start(after_user, to_assistant)
+        # A template may end the last answer in another way than those before it; then the others' is canonical.
+        close = self._common_start(at_end, to_user) or self._common_start(close_user, to_user) or at_end
+        user = Frame(to_user.removeprefix(close), close_user, None)
+        return user, Frame(to_assistant.removeprefix(close_user), close, None)
+
+    def _system(self, user: Frame) -> Frame | None:
+        """The system frame, or None where the template has none or folds it into the user's message."""
+        try:
+            before, between, *_ = self._render("system", "user", "assistant")
+        except FramingError:
+            return None
+        if not user.opening or not between.endswith(user.opening):
+            return None
+        closing = between.removesuffix(user.opening)
+        return Frame(_bare_opening(before, user), closing, None) if closing else None
+
+    def _with_name(self, talk: tuple[str, ...], frame: Frame, before: str) -> Frame:
+        """Find where the template puts a speaker's name, if it does; `before` closes what stands before the last
+        sentinel of `talk`."""
+        try:
+            opening = self._render(*talk, name=NAME)[len(talk) - 1]
+        except FramingError:
+            return frame
+        head, found, tail = opening.rpartition(before)[2].partition(NAME) if before else opening.partition(NAME)
+        return frame._replace(named=(head, tail)) if found else frame
+
+    def _common_start(self, a: str, b: str) -> str:
+        """The longest common start of two texts; an added token counts as one letter."""
+        start = ""
+        for x, y in zip(self._atoms.findall(a), self._atoms.findall(b), strict=False):
+            if x != y:
+                break
+            start += x
+        return start
+
+
+def _bare_opening(before: str, user: Frame) -> str:
+    """A system opening without injected text.
+
+    Whole messages before it end with a closing; a preamble inside it follows the user's opening with the role
+    put in its place.
+    """
+    opening = before.rpartition(user.closing)[2] if user.closing else before
+    analog = user.opening.replace("user", "system")
+    return analog if opening.startswith(analog) and analog != user.opening else opening

@@ -1,0 +1,227 @@
+"""The gate: proves on the loaded model that its keys can be reused, or refuses it with the reason.
+
+It measures, layer by layer, that a shift of all positions only turns the keys, by which rotation, that a
+packed forward equals the stock one, and that neighbours in a batch change nothing. What cannot be seen on a
+short probe is refused by its config. Does not know: messages, calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from agentcho.engine.attention import Locality, Scoring, attend, causal
+from agentcho.engine.batch import Batch, Segment
+from agentcho.engine.encoding import Piece, Storage
+from agentcho.engine.model import Model, Source
+from agentcho.engine.rope import Rotation, candidates, infer
+from agentcho.engine.store import LayerShape, Store
+from agentcho.errors import UnsupportedModel
+
+PROBE = 16
+SHIFTS = (0, 1, 7, 61)
+
+
+class LayerProof(NamedTuple):
+    """What was measured on one layer; errors are relative to the largest value."""
+
+    layer: int
+    rotation: Rotation
+    locality: Locality
+    shape: LayerShape
+    turn_error: float
+    packed_error: float
+    neighbour_error: float
+
+
+class _Recorder:
+    """Answers attention for one plain sequence without windows, and keeps each layer's keys."""
+
+    def __init__(self) -> None:
+        self.keys: dict[int, Tensor] = {}
+        self.shapes: dict[int, LayerShape] = {}
+        self.localities: dict[int, Locality] = {}
+
+    def attend(
+        self, layer: int, queries: Tensor, keys: Tensor, values: Tensor, locality: Locality, scoring: Scoring
+    ) -> Tensor:
+        """See `Batch.attend`."""
+        self.keys[layer], self.localities[layer] = keys[0], locality
+        self.shapes[layer] = LayerShape(keys.shape[1], keys.shape[3], values.shape[3])
+        at = torch.arange(keys.shape[2], device=keys.device)
+        mask = causal(at, at, len(at), Locality())
+        return attend(queries, keys, values, mask, scoring).transpose(1, 2).contiguous()
+
+
+def check_config(source: Source, context: int | None) -> None:
+    """Refuse what a short probe cannot see, before any weights are read."""
+    for cause, remedy in _config_causes(source.config, context):
+        raise UnsupportedModel(source.name, cause, remedy)
+
+
+OTHER = "Use a model with rotary positions on attention layers, such as Llama, Qwen, Mistral, Gemma, OLMo or Granite."
+LEARNED = {"gpt2", "opt", "gpt_bigcode", "gpt_neo", "xglm", "biogpt", "openai-gpt", "ctrl"}
+RECURRENT = ("ssm_state_size", "state_size", "mamba_d_state", "mamba_d_ssm", "linear_num_key_heads", "lru_width",
+             "conv_L_cache", "attn_layer_indices", "wkv_version", "attention_hidden_size")  # fmt: skip
+
+
+def _config_causes(config: Any, context: int | None) -> Iterator[tuple[str, str]]:
+    kind = config.model_type
+    if getattr(config, "is_encoder_decoder", False) or kind.startswith("t5"):
+        yield "it is an encoder-decoder (T5-like relative positions)", OTHER
+    if kind in {"bloom", "mpt"} or getattr(config, "alibi", False):
+        yield "ALiBi adds positions to the scores, not to the keys", OTHER
+    if kind in LEARNED:
+        yield "learned positions are added to the tokens, so a message cannot move to another position", OTHER
+    if kind.startswith("hunyuan"):
+        yield "a learned norm after the rotary embedding, so turned keys are not the keys at the new position", OTHER
+    layers = set(getattr(config, "layer_types", None) or getattr(config, "layers_block_type", None) or [])
+    other = sorted(layers - {"full_attention", "sliding_attention", "chunked_attention", "attention"})
+    marks = [mark for mark in RECURRENT if hasattr(config, mark)]
+    if other or marks:
+        named = ", ".join(other or marks)
+        yield f"recurrent layers ({named}) keep a running state, not keys of single tokens to choose from", OTHER
+    yield from _scaling_causes(config, context)
+
+
+def _scaling_causes(config: Any, context: int | None) -> Iterator[tuple[str, str]]:
+    """Rotary scalings whose frequencies depend on the largest position of a batch."""
+    limit: int = getattr(config, "max_position_embeddings", 0) or 0
+    for rope in _ropes(config):
+        kind = rope.get("rope_type", "default")
+        if kind not in {"dynamic", "longrope"}:
+            continue
+        threshold = rope.get("original_max_position_embeddings") or getattr(
+            config, "original_max_position_embeddings", None
+        )
+        threshold = threshold or limit
+        if context is None or context > threshold:
+            yield (
+                f"{kind} scaling changes the frequencies of all positions once a batch passes position {threshold}",
+                f"Load it with context={threshold} or less, so that they stay fixed.",
+            )
+
+
+def _ropes(config: Any) -> list[dict[str, Any]]:
+    rope = getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None) or {}
+    nested = [value for value in rope.values() if isinstance(value, dict)]
+    return nested or [rope]
+
+
+class Gate:
+    """Runs the proofs on one loaded model."""
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+        self._tolerance = 1e-3 if model.dtype == torch.float32 else 8e-2
+        generator = torch.Generator().manual_seed(0)
+        usable = torch.arange(min(model.vocabulary, len(model.tokenizer)))
+        picks = torch.randint(len(usable), (3 * PROBE,), generator=generator)
+        ids = [int(i) for i in usable[picks]]
+        self._ids, self._neighbour = ids[: 2 * PROBE], ids[2 * PROBE :]
+
+    def prove(self) -> list[LayerProof]:
+        """One proof a layer, or `UnsupportedModel` at the first that fails."""
+        records = {shift: self._record(shift) for shift in SHIFTS if shift + PROBE <= self._model.context}
+        base = records[0]
+        missing = [layer for layer in range(self._model.layers) if layer not in base.keys]
+        if missing:
+            raise self._refusal(f"layers {missing} made no attention keys (recurrent state, or attention of their own)")
+        turns = [self._rotation(layer, records) for layer in range(self._model.layers)]
+        rotations = [rotation for rotation, _ in turns]
+        shapes = [base.shapes[layer] for layer in range(self._model.layers)]
+        packed, neighbours = self._packed_errors(shapes, rotations)
+        return [
+            LayerProof(i, rotations[i], base.localities[i], shapes[i], turns[i][1], packed[i], neighbours[i])
+            for i in range(self._model.layers)
+        ]
+
+    def _record(self, shift: int) -> _Recorder:
+        recorder = _Recorder()
+        ids = torch.tensor([self._ids[:PROBE]], device=self._model.device)
+        at = torch.arange(shift, shift + PROBE, device=self._model.device).unsqueeze(0)
+        try:
+            self._model.forward(ids, at, torch.tensor([0], device=self._model.device), recorder)
+        except (TypeError, RuntimeError, KeyError, AttributeError) as error:
+            what = f"its forward cannot run over packed tokens ({type(error).__name__}: {error})"
+            raise self._refusal(what) from error
+        return recorder
+
+    def _rotation(self, layer: int, records: dict[int, _Recorder]) -> tuple[Rotation, float]:
+        keys = {shift: record.keys[layer] for shift, record in records.items()}
+        forms = candidates(self._frequencies(), keys[0].shape[-1])
+        rotation, error = infer(keys, forms, self._tolerance)
+        if rotation is None:
+            raise self._refusal(
+                f"keys of layer {layer} at shifted positions are no rotation of the unshifted ones (off by "
+                f"{error:.1e}): learned positions, or a learned norm after the rotary embedding"
+            )
+        return rotation, error
+
+    def _frequencies(self) -> list[Tensor]:
+        """Every distinct table of frequencies in the model, in float64 on the CPU."""
+        found: list[Tensor] = []
+        for name, buffer in self._model.network.named_buffers():
+            if name.endswith("inv_freq") and not name.endswith("original_inv_freq"):
+                table = buffer.detach().cpu().double()
+                if not any(torch.equal(table, known) for known in found):
+                    found.append(table)
+        return found
+
+    def _packed_errors(
+        self, shapes: list[LayerShape], rotations: list[Rotation]
+    ) -> tuple[list[float], list[float]]:
+        """Per layer: a packed, moved and stored history against the stock forward; and with a neighbour."""
+        stock = self._stock()
+        alone = self._packed(shapes, rotations, neighbour=False)
+        crowded = self._packed(shapes, rotations, neighbour=True)
+        packed = [_error(a, b) for a, b in zip(alone, stock, strict=True)]
+        neighbours = [_error(a, b) for a, b in zip(crowded, alone, strict=True)]
+        self._demand(packed, "a packed forward differs from the stock one")
+        self._demand(neighbours, "rows change with their neighbours in a batch (expert capacity, or scaling)")
+        return packed, neighbours
+
+    def _demand(self, errors: list[float], what: str) -> None:
+        for layer, error in enumerate(errors):
+            if not error <= self._tolerance:
+                raise self._refusal(f"{what}, first at layer {layer} by {error:.1e}")
+
+    @torch.inference_mode()
+    def _stock(self) -> list[Tensor]:
+        ids = torch.tensor([self._ids], device=self._model.device)
+        with self._model.stock() as network:
+            out = network(input_ids=ids, use_cache=False, output_hidden_states=True)
+        return [hidden[0, PROBE:].float() for hidden in out.hidden_states[1:]]
+
+    @torch.inference_mode()
+    def _packed(self, shapes: list[LayerShape], rotations: list[Rotation], neighbour: bool) -> list[Tensor]:
+        """Hidden states of the probe's second half over its first, which was stored at another position."""
+        model = self._model
+        store = Store(shapes, 4 * PROBE, model.device, model.dtype)
+        first = Storage(b"", 5, store.allocate(PROBE))
+        first.segment = Segment(self._ids[:PROBE], 5, storage=first)
+        batch = Batch([first.segment], store, rotations, model.device)
+        self._run(batch)
+        batch.commit()
+        second = Segment(self._ids[PROBE:], PROBE, [Piece(0, first, 0)])
+        beside = [Segment(self._neighbour, 3)] if neighbour else []
+        batch = Batch([*beside, second], store, rotations, model.device)
+        return [hidden[0, second.span()].float() for hidden in self._run(batch)]
+
+    def _run(self, batch: Batch) -> Sequence[Tensor]:
+        out = self._model.network(
+            input_ids=batch.ids, position_ids=batch.positions, use_cache=False, past_key_values=None,
+            output_hidden_states=True, attending=batch, chunks=self._model.chunks,
+        )  # fmt: skip
+        hidden: Sequence[Tensor] = out.hidden_states[1:]
+        return hidden
+
+    def _refusal(self, cause: str) -> UnsupportedModel:
+        return UnsupportedModel(self._model.source.name, cause, OTHER)
+
+
+def _error(a: Tensor, b: Tensor) -> float:
+    return float((a - b).abs().max() / b.abs().max().clamp(min=1e-6))

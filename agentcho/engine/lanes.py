@@ -1,0 +1,125 @@
+"""Lanes: where running decodes keep their contexts, gathered once and then appended to.
+
+A lane is one row of a bucket; a bucket holds rows of like capacity in one tensor a layer, so that all its rows
+attend in one operation. A lane handed out is all zeros: what another row left never stands behind a mask. Does
+not know: calls, sampling, the store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from agentcho.engine.store import LayerShape
+
+
+class Lane:
+    """One row's place. `length` tokens are filled; `bucket` and `index` change when it moves."""
+
+    def __init__(self, bucket: Bucket, index: int) -> None:
+        self.bucket, self.index, self.length = bucket, index, 0
+
+    def put(self, layer: int, start: int, keys: Tensor, values: Tensor) -> None:
+        """Write keys and values `[heads, n, dim]` of one layer at tokens start … start + n."""
+        stop = start + keys.shape[1]
+        self.bucket.keys[layer][self.index, :, start:stop] = keys
+        self.bucket.values[layer][self.index, :, start:stop] = values
+
+    def get(self, layer: int, start: int, stop: int) -> tuple[Tensor, Tensor]:
+        """Views of keys and values `[heads, stop - start, dim]` of one layer."""
+        bucket = self.bucket
+        return bucket.keys[layer][self.index, :, start:stop], bucket.values[layer][self.index, :, start:stop]
+
+    def place(self, start: int, positions: Tensor) -> None:
+        """Write the logical positions of tokens start … start + n."""
+        self.bucket.positions[self.index, start : start + len(positions)] = positions
+
+    def positions(self, stop: int) -> Tensor:
+        """Logical positions of the first `stop` tokens."""
+        return self.bucket.positions[self.index, :stop]
+
+
+class Bucket:
+    """Rows of one capacity: `keys[layer]` and `values[layer]` are `[rows, heads, capacity, dim]`."""
+
+    def __init__(self, layers: list[LayerShape], capacity: int, device: torch.device, dtype: torch.dtype) -> None:
+        self.capacity = capacity
+        self.lanes: list[Lane] = []
+        self.keys = [torch.zeros(1, s.heads, capacity, s.key_dim, device=device, dtype=dtype) for s in layers]
+        self.values = [torch.zeros(1, s.heads, capacity, s.value_dim, device=device, dtype=dtype) for s in layers]
+        self.positions = torch.zeros(1, capacity, device=device, dtype=torch.long)
+
+    def open(self) -> Lane:
+        """A new lane, all zeros."""
+        if len(self.lanes) == len(self.positions):
+            self._double()
+        lane = Lane(self, len(self.lanes))
+        self.lanes.append(lane)
+        return lane
+
+    def close(self, lane: Lane) -> None:
+        """Give a lane up. The last lane moves into its row, so that rows in use stay the first ones."""
+        last = self.lanes.pop()
+        for pool in self._pools():
+            if last is not lane:
+                pool[lane.index, ...] = pool[last.index]
+            pool[last.index] = 0
+        if last is not lane:
+            self.lanes[lane.index] = last
+            last.index = lane.index
+
+    def _pools(self) -> Iterator[Tensor]:
+        yield from self.keys
+        yield from self.values
+        yield self.positions
+
+    def _double(self) -> None:
+        self.keys = [torch.cat([pool, torch.zeros_like(pool)]) for pool in self.keys]
+        self.values = [torch.cat([pool, torch.zeros_like(pool)]) for pool in self.values]
+        self.positions = torch.cat([self.positions, torch.zeros_like(self.positions)])
+
+
+class Lanes:
+    """All lanes of an engine, in buckets of doubling capacity."""
+
+    def __init__(
+        self, layers: list[LayerShape], device: torch.device, dtype: torch.dtype, smallest: int = 128
+    ) -> None:
+        self._layers, self._device, self._dtype, self._smallest = layers, device, dtype, smallest
+        self._buckets: dict[int, Bucket] = {}
+
+    def open(self, tokens: int) -> Lane:
+        """A lane with room for `tokens` tokens."""
+        return self._bucket(tokens).open()
+
+    def close(self, lane: Lane) -> None:
+        """Give a lane up; an emptied bucket gives its memory back."""
+        lane.bucket.close(lane)
+        if not lane.bucket.lanes:
+            del self._buckets[lane.bucket.capacity]
+
+    def ensure(self, lane: Lane, tokens: int) -> None:
+        """Make room for `tokens` tokens; the lane moves to a wider bucket if its own is too narrow."""
+        if tokens <= lane.bucket.capacity:
+            return
+        old, wide = lane.bucket, self._bucket(tokens).open()
+        for layer in range(len(self._layers)):
+            wide.put(layer, 0, *lane.get(layer, 0, lane.length))
+        wide.place(0, lane.positions(lane.length))
+        self.close(lane)
+        lane.bucket, lane.index = wide.bucket, wide.index
+        lane.bucket.lanes[lane.index] = lane
+        assert old is not lane.bucket
+
+    def __len__(self) -> int:
+        return sum(len(bucket.lanes) for bucket in self._buckets.values())
+
+    def _bucket(self, tokens: int) -> Bucket:
+        capacity = self._smallest
+        while capacity < tokens:
+            capacity *= 2
+        if capacity not in self._buckets:
+            self._buckets[capacity] = Bucket(self._layers, capacity, self._device, self._dtype)
+        return self._buckets[capacity]

@@ -1,0 +1,219 @@
+"""Loading a stock Hugging Face model and running it over a batch. The one module that imports model classes.
+
+The model's own attention call comes back to the batch in use, so that no class is changed and no cache of the
+library's is made. Does not know: what a batch holds.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+import transformers
+from torch import Tensor, nn
+from transformers import AttentionInterface, AutoConfig, AutoModelForCausalLM, AutoTokenizer
+from transformers.utils import logging as hf_logging
+
+from agentcho.engine.attention import Locality, Scoring
+from agentcho.errors import ModelNotFound, NotYetAvailable
+
+ATTENTION = "agentcho_packed"
+UNDERSTUDY = "understudy"
+
+
+class Attending(Protocol):
+    """What a forward's attention calls are answered by: see `Batch.attend`."""
+
+    def attend(
+        self, layer: int, queries: Tensor, keys: Tensor, values: Tensor, locality: Locality, scoring: Scoring
+    ) -> Tensor: ...
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a model comes from: the name the user gave, the folder or hub id, and its config."""
+
+    name: str
+    path: str
+    config: Any
+
+
+def find(model: str | Path) -> Source:
+    """Read a model's config, and no weights. `ModelNotFound` says what was looked for."""
+    name = str(model)
+    path = str(_understudy()) if name == UNDERSTUDY else name
+    if os.sep in path and path.count("/") != 1 and not Path(path).is_dir():
+        raise ModelNotFound(name, "there is no such folder")
+    try:
+        config = AutoConfig.from_pretrained(path, trust_remote_code=False)
+    except (OSError, ValueError, KeyError) as error:
+        raise ModelNotFound(name, _first_line(error)) from error
+    return Source(name, path, config)
+
+
+def _understudy() -> Path:
+    from agentcho.understudy import weights_path
+
+    return weights_path()
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+class Model:
+    """A stock causal language model and its tokenizer, in evaluation mode on one device.
+
+    `chunks` maps a layer to its attention chunk where the config alone tells it (llama4). `packed` bounds the
+    tokens of one forward.
+    """
+
+    def __init__(self, source: Source, network: nn.Module, tokenizer: Any, device: torch.device) -> None:
+        self.source, self.network, self.tokenizer, self.device = source, network, tokenizer, device
+        self.config: Any = source.config
+        self.dtype: torch.dtype = next(network.parameters()).dtype
+        self.layers: int = self.config.num_hidden_layers
+        self.context: int = _context(self.config)
+        self.vocabulary: int = self.config.vocab_size
+        self.chunks = _chunks(self.config)
+        self.packed = min(4096, _scale_step(self.config))
+
+    @classmethod
+    def load(cls, source: Source, device: str, dtype: str, adapter: str | None) -> Model:
+        """Load weights (safetensors only, no remote code). "auto": CUDA if there is one; the checkpoint's
+        dtype on CUDA, float32 on a CPU."""
+        if adapter is not None:
+            raise NotYetAvailable("adapter", "load the base model alone (adapter=None)")
+        where = torch.device(("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device)
+        kind = _dtype(dtype, where)
+        AttentionInterface.register(ATTENTION, _answer)
+        try:
+            tokenizer = AutoTokenizer.from_pretrained(source.path, trust_remote_code=False)
+            with _quiet():
+                network, report = _loader().from_pretrained(
+                    source.path, dtype=kind, attn_implementation=ATTENTION, use_safetensors=True,
+                    trust_remote_code=False, output_loading_info=True,
+                )  # fmt: skip
+        except (OSError, ValueError, KeyError, ImportError) as error:
+            raise ModelNotFound(source.name, _first_line(error)) from error
+        _check_whole(source, report)
+        return cls(source, network.to(where).eval(), tokenizer, where)
+
+    @torch.inference_mode()
+    def forward(self, ids: Tensor, positions: Tensor, wanted: Tensor, attending: Attending) -> Tensor:
+        """Logits `[wanted, vocab]` in float32 for packed ids and positions `[1, tokens]`."""
+        keep: Any = wanted if len(wanted) else 1
+        out = self.network(
+            input_ids=ids, position_ids=positions, use_cache=False, past_key_values=None, logits_to_keep=keep,
+            attending=attending, chunks=self.chunks,
+        )  # fmt: skip
+        logits: Tensor = out.logits[0, : len(wanted)]
+        return logits.float()
+
+    @contextmanager
+    def stock(self) -> Iterator[nn.Module]:
+        """The same network with the library's own eager attention, for comparison."""
+        self.network.set_attn_implementation("eager")  # type: ignore[operator]
+        try:
+            yield self.network
+        finally:
+            self.network.set_attn_implementation(ATTENTION)  # type: ignore[operator]
+
+    def end_tokens(self) -> frozenset[int]:
+        """The ids that the model's generation config ends at."""
+        eos = getattr(getattr(self.network, "generation_config", None), "eos_token_id", None)
+        return frozenset() if eos is None else frozenset([eos] if isinstance(eos, int) else eos)
+
+    def fingerprint(self) -> dict[str, str]:
+        """Names, versions and a digest of all weights, for run records."""
+        return {
+            "model": self.source.name, "model_type": self.config.model_type, "weights": _digest(self.network),
+            "tokenizer": tokenizer_digest(self.tokenizer), "dtype": str(self.dtype).removeprefix("torch."),
+            "device": self.device.type, "torch": torch.__version__, "transformers": transformers.__version__,
+        }  # fmt: skip
+
+
+def _loader() -> Any:
+    """The library's annotations do not know that a loading report can be asked for."""
+    return AutoModelForCausalLM
+
+
+def _check_whole(source: Source, report: Any) -> None:
+    """Refuse a checkpoint that leaves weights to chance."""
+    lacking = sorted(map(str, [*report["missing_keys"], *report["mismatched_keys"]]))
+    if lacking:
+        what = f"its files lack {len(lacking)} weights that its config asks for ({lacking[0]} …)"
+        raise ModelNotFound(source.name, what)
+
+
+def tokenizer_digest(tokenizer: Any) -> str:
+    """A digest of vocabulary, merges, added tokens and chat template."""
+    framed = tokenizer.backend_tokenizer.to_str() + "\0" + str(tokenizer.chat_template)
+    return hashlib.blake2b(framed.encode(), digest_size=16).hexdigest()
+
+
+def _digest(network: nn.Module) -> str:
+    hasher = hashlib.blake2b(digest_size=16)
+    for name, tensor in sorted(network.state_dict().items()):
+        hasher.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\0".encode())
+        hasher.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().data if tensor.ndim else b"")
+    return hasher.hexdigest()
+
+
+def _answer(
+    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None = None,
+    scaling: float | None = None, **options: Any,
+) -> tuple[Tensor, None]:  # fmt: skip
+    """The registered attention function: hands a layer's packed tensors to the batch in use."""
+    layer: int = module.layer_idx  # type: ignore[assignment]
+    window, chunk = options.get("sliding_window"), options["chunks"].get(layer)
+    locality = Locality("chunked", chunk) if chunk else Locality("sliding", window) if window else Locality()
+    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
+    scoring = Scoring(scale, options.get("softcap"), options.get("s_aux"))
+    query, key = query.to(value.dtype), key.to(value.dtype)
+    attending: Attending = options["attending"]
+    return attending.attend(layer, query, key, value, locality, scoring), None
+
+
+def _context(config: Any) -> int:
+    """Positions the model has, below the first step of a query scale that goes by packed index."""
+    limit: int = getattr(config, "max_position_embeddings", 0) or getattr(config, "n_positions", 0) or 2048
+    return min(limit, _scale_step(config))
+
+
+def _scale_step(config: Any) -> int:
+    """Tokens before llama4 scales queries by their index in the forward, which in a packed one means nothing."""
+    return int(config.floor_scale) if getattr(config, "attn_temperature_tuning", False) else 1 << 30
+
+
+def _chunks(config: Any) -> dict[int, int]:
+    kinds = getattr(config, "layer_types", None) or []
+    size = getattr(config, "attention_chunk_size", None)
+    return {i: size for i, kind in enumerate(kinds) if kind == "chunked_attention" and size}
+
+
+def _dtype(name: str, device: torch.device) -> Any:
+    if name == "auto":
+        return "auto" if device.type == "cuda" else torch.float32
+    known = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+    if name not in known:
+        raise ValueError(f"unknown dtype {name!r}; give auto, {', '.join(known)}")
+    return known[name]
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Silence the library's loading bars, and put them back."""
+    shown = hf_logging.is_progress_bar_enabled()
+    hf_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    try:
+        yield
+    finally:
+        if shown:
+            hf_logging.enable_progress_bar()  # type: ignore[no-untyped-call]

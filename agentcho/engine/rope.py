@@ -1,0 +1,82 @@
+"""Turning keys: moving a stored key to another position by one rotation of its whole message.
+
+A key is stored as its layer made it, rotated to the position it was encoded at. To read it elsewhere, every
+key of the message turns by the same angle, offset - position; nothing is turned when the two are equal, and a
+stored key is never written. A factor that the model multiplies into its rotation (yarn) stays as it is. Does
+not know: models. `infer` finds the rotation of a layer by trying the known forms on measured keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+Form = Literal["none", "half", "interleaved"]
+
+
+@dataclass(frozen=True)
+class Rotation:
+    """How one layer's keys depend on position.
+
+    `form` "half" pairs dimension i with i + n, "interleaved" 2i with 2i + 1, "none" is a layer without rotary
+    embedding. `frequencies` are the n angles per position (float64, on the CPU); `first` is the first of the
+    2n rotated dimensions.
+    """
+
+    form: Form
+    frequencies: Tensor | None = None
+    first: int = 0
+
+    def turn(self, keys: Tensor, by: int) -> Tensor:
+        """Keys `[..., tokens, dim]` moved by `by` positions; computed in float32, returned in their dtype.
+
+        `by` 0, or a layer without rotary embedding, returns `keys` itself.
+        """
+        if by == 0 or self.form == "none":
+            return keys
+        assert self.frequencies is not None
+        angles = self.frequencies * by
+        cos, sin = (f(angles).to(keys.device, torch.float32) for f in (torch.cos, torch.sin))
+        last = self.first + 2 * len(angles)
+        turned = self._pairs(keys[..., self.first : last].float(), cos, sin).to(keys.dtype)
+        return torch.cat([keys[..., : self.first], turned, keys[..., last:]], dim=-1)
+
+    def _pairs(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        if self.form == "half":
+            a, b = x.chunk(2, dim=-1)
+            return torch.cat([a * cos - b * sin, b * cos + a * sin], dim=-1)
+        a, b = x[..., 0::2], x[..., 1::2]
+        return torch.stack([a * cos - b * sin, b * cos + a * sin], dim=-1).flatten(-2)
+
+
+def candidates(frequencies: Iterable[Tensor], dim: int) -> Iterator[Rotation]:
+    """The known forms for keys of `dim` dimensions, the likely ones first."""
+    for form in ("half", "interleaved"):
+        for freq in frequencies:
+            rotated = 2 * len(freq)
+            if rotated <= dim:
+                yield Rotation(form, freq)
+                if rotated < dim:
+                    yield Rotation(form, freq, dim - rotated)
+    yield Rotation("none")
+
+
+def infer(at: dict[int, Tensor], forms: Iterable[Rotation], tolerance: float) -> tuple[Rotation | None, float]:
+    """The rotation that explains keys `[heads, tokens, dim]` of the same tokens measured at several shifts.
+
+    `at` maps shift → keys, shift 0 among them. Returns the best form and its worst error relative to the
+    largest key, or None with that error where none is within `tolerance`.
+    """
+    base = at[0].float()
+    scale = max(float(base.abs().max()), 1e-6)
+    best: tuple[Rotation | None, float] = (None, float("inf"))
+    for form in forms:
+        error = max(float((form.turn(base, by) - keys.float()).abs().max()) / scale for by, keys in at.items())
+        if not error >= best[1]:
+            best = (form, error)
+    rotation, error = best
+    return (rotation if error <= tolerance else None), error

@@ -1,0 +1,134 @@
+"""One running decode: what it feeds next, what it has said, and how it ends.
+
+Does not know: the model, the store, other rows.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from agentcho.engine.constraint import Constraint
+from agentcho.engine.encoding import Context
+from agentcho.engine.lanes import Lane
+from agentcho.engine.sampler import Draw
+from agentcho.engine.text import ContentTokenizer
+from agentcho.request import Decode, Encoded, EncodingId, Spoken, Stopped
+
+
+class Row:
+    """A decode from its framing to its closing.
+
+    Feeds opening and header, then each token it is given, then the closing. `feed` is what the next forward
+    takes; `asks` says whether that forward's last row chooses a token.
+    """
+
+    def __init__(
+        self, id: EncodingId, call: Decode, context: Context, opening: tuple[int, ...], header: tuple[int, ...],
+        closing: tuple[int, ...], stops: frozenset[int], content: ContentTokenizer, constraint: Constraint | None,
+    ) -> None:  # fmt: skip
+        self.id, self.call, self.context = id, call, context
+        self._opening, self._header, self._closing, self._stops = opening, header, closing, stops
+        self._content, self._stream, self._constraint = content, content.stream(), constraint
+        self.lane: Lane | None = None
+        self.feed: tuple[int, ...] = opening + header
+        self.fed = 0
+        self.sampled: list[int] = []
+        self.logits: list[Tensor] = []
+        self.stopped: Stopped | None = None
+        self._text, self._shown = "", 0
+
+    @property
+    def asks(self) -> bool:
+        """Whether it waits for a token."""
+        return self.stopped is None
+
+    @property
+    def keeps(self) -> bool:
+        """Whether the first row of the next forward is to be kept: a closing that follows an unfed token."""
+        return self.call.logits and not self.asks and len(self.feed) > len(self._closing)
+
+    @property
+    def position(self) -> int:
+        """Where the next fed token stands."""
+        return self.context.start + self.fed
+
+    def draw(self) -> Draw:
+        """How the next token is to be drawn."""
+        allowed = self._constraint.allowed if self._constraint else None
+        return Draw(self.call.sampling, len(self.sampled), allowed)
+
+    def forced(self) -> int | None:
+        """The next forced token: the text's, then the closing's first. None where tokens are sampled."""
+        if self.call.forced is None:
+            return None
+        done = len(self.sampled)
+        return self.call.forced[done] if done < len(self.call.forced) else self._closing[0]
+
+    def advance(self) -> None:
+        """The feed went through a forward."""
+        self.fed += len(self.feed)
+        self.feed = ()
+
+    def take(self, token: int) -> Spoken | None:
+        """Say `token`; sets the next feed. None where it ended the message and adds no text."""
+        forced = self.call.forced is not None
+        left = self.call.sampling.max_tokens - len(self.sampled)
+        if self._constraint is not None and not forced:
+            token = self._constraint.take(token, left)
+        if len(self.sampled) == len(self.call.forced) if self.call.forced is not None else token in self._stops:
+            self._end("forced" if forced else "stop", ())
+            return self._tail()
+        self.sampled.append(token)
+        self._text += self._stream.push(token)
+        self.feed = (token,)
+        self._check_end(token, left, forced)
+        return Spoken(self.id, len(self.sampled) - 1, token, self._show())
+
+    def _check_end(self, token: int, left: int, forced: bool) -> None:
+        if not forced and self._cut() is not None:
+            self._end("stop_string", (token,))
+        elif not forced and self._constraint is not None and self._constraint.done:
+            self._end("stop", (token,))
+        elif not forced and left == 1:
+            self._end("max_tokens", (token,))
+
+    def _end(self, why: Stopped, unfed: tuple[int, ...]) -> None:
+        self.stopped, self.feed = why, unfed + self._closing
+
+    def _cut(self) -> int | None:
+        """Where the earliest stop string begins in the text, if one is there."""
+        found = [at for at in (self._text.find(stop) for stop in self.call.sampling.stop) if at >= 0]
+        return min(found, default=None)
+
+    def _show(self) -> str:
+        """Text that is certain to stay, and was not shown before."""
+        cut = self._cut()
+        end = cut if cut is not None else len(self._text) - (self._doubtful() if self.asks else 0)
+        piece, self._shown = self._text[self._shown : end], max(self._shown, end)
+        return piece
+
+    def _doubtful(self) -> int:
+        """Length of the text's end that may yet turn out to begin a stop string."""
+        stops = self.call.sampling.stop
+        longest = max(map(len, stops), default=1) - 1
+        ends = range(min(longest, len(self._text)), 0, -1)
+        return next((n for n in ends if any(stop.startswith(self._text[-n:]) for stop in stops)), 0)
+
+    def _tail(self) -> Spoken | None:
+        piece = self._show()
+        return Spoken(self.id, len(self.sampled) - 1, self.sampled[-1], piece) if piece else None
+
+    def tokens(self) -> tuple[int, ...]:
+        """Every id of the message."""
+        return (*self._opening, *self._header, *self.sampled, *self._closing)
+
+    def words(self) -> Encoded:
+        """The finished message."""
+        begin = len(self._opening)
+        start = begin + len(self._header)
+        stop = start + len(self.sampled)
+        text, cut = self._content.decode(self.sampled), self._cut()
+        return Encoded(
+            role="assistant", name=self.call.name, header=self.call.header, text=text if cut is None else text[:cut],
+            tokens=self.tokens(), content=(begin, stop), sampled=(start, stop), stopped=self.stopped,
+        )  # fmt: skip

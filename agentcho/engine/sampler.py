@@ -1,0 +1,79 @@
+"""Choosing tokens: all rows of a step at once, each by its own options and its own coin.
+
+A row's choice depends on its logits, its options and its coin, never on the other rows. Does not know: what a
+token means, when a message ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from agentcho.engine.coins import coin
+from agentcho.request import Sampling
+
+
+class Draw(NamedTuple):
+    """One row's turn: its options, the number of the token it draws (from 0), and the ids it may draw (None: any)."""
+
+    sampling: Sampling
+    nth: int
+    allowed: Tensor | None = None
+
+
+def choose(logits: Tensor, draws: Sequence[Draw], banned: Tensor) -> list[int | None]:
+    """One token a row of `logits` `[rows, vocab]`; None where a row has no token that can be drawn.
+
+    `banned` is bool `[vocab]`: ids that no message may contain. `allowed` of a draw are the ids (int64) a
+    constraint leaves it; they win over `banned`. Logits must be finite where allowed: a NaN fails its row.
+    """
+    scores = _constrained(logits, draws, banned)
+    ok = ~torch.isnan(scores).any(-1) & torch.isfinite(scores.max(-1).values)
+    scores = torch.where(ok.unsqueeze(1), scores, 0.0)
+    greedy = scores.argmax(-1)
+    if any(d.sampling.temperature > 0 for d in draws):
+        hot = torch.tensor([d.sampling.temperature > 0 for d in draws], device=scores.device)
+        greedy = torch.where(hot, _draw(scores, draws), greedy)
+    return [token if good else None for token, good in zip(greedy.tolist(), ok.tolist(), strict=True)]
+
+
+def _constrained(logits: Tensor, draws: Sequence[Draw], banned: Tensor) -> Tensor:
+    scores = logits.masked_fill(banned, float("-inf"))
+    for row, draw in enumerate(draws):
+        if draw.allowed is not None:
+            scores[row] = float("-inf")
+            scores[row, draw.allowed] = logits[row, draw.allowed]
+    return scores
+
+
+def _draw(scores: Tensor, draws: Sequence[Draw]) -> Tensor:
+    """Inverse transform sampling over the kept tokens, most likely first."""
+    options = [d.sampling for d in draws]
+    heat = _column([s.temperature or 1.0 for s in options], scores)
+    probs, order = (scores / heat).softmax(-1).sort(dim=-1, descending=True, stable=True)
+    probs = torch.where(_kept(probs, options), probs, 0.0).double()
+    reach = probs.cumsum(-1)
+    coins = _column([coin(d.sampling.seed, d.nth) for d in draws], reach) * reach[:, -1:]
+    last = (probs > 0).sum(-1, keepdim=True) - 1
+    place = torch.minimum(torch.searchsorted(reach, coins, right=True), last)
+    return order.gather(-1, place).squeeze(-1)
+
+
+def _kept(probs: Tensor, options: Sequence[Sampling]) -> Tensor:
+    """Which of the sorted probabilities pass top_k, then top_p over what is left, then min_p."""
+    rank = torch.arange(probs.shape[-1], device=probs.device)
+    top_k = _column([s.top_k or probs.shape[-1] for s in options], rank)
+    keep = rank < top_k
+    left = torch.where(keep, probs, 0.0)
+    left = left / left.sum(-1, keepdim=True)
+    keep &= left.cumsum(-1) - left < _column([s.top_p if s.top_p < 1 else 2.0 for s in options], probs)
+    keep &= probs >= _column([s.min_p for s in options], probs) * probs[:, :1]
+    keep[:, 0] = True
+    return keep
+
+
+def _column(values: list[float] | list[int], like: Tensor) -> Tensor:
+    return torch.tensor(values, device=like.device, dtype=like.dtype).unsqueeze(1)

@@ -1,0 +1,249 @@
+"""What runs in the next forward: waiting prefills, new decodes and running rows, and what comes of it.
+
+Does not know: how calls are checked (`admission`), how a forward computes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from torch import Tensor
+
+from agentcho.engine.batch import Segment
+from agentcho.engine.encoding import Context, Encoding, Piece, Storage
+from agentcho.engine.lanes import Lanes
+from agentcho.engine.row import Row
+from agentcho.engine.sampler import choose
+from agentcho.engine.store import Store
+from agentcho.errors import BadParent, SamplingFailed
+from agentcho.request import Encoded, EncodingId, Failure, Spoken, StepResult
+
+
+@dataclass(eq=False)
+class PendingPrefill:
+    """An admitted prefill. Its storage may be shared, and may be ready already."""
+
+    id: EncodingId
+    context: Context
+    storage: Storage
+    words: Encoded
+
+    def segment(self) -> Segment:
+        """Its tokens over its context."""
+        return Segment(self.words.tokens, self.context.start, self.context.pieces, storage=self.storage)
+
+
+@dataclass(eq=False)
+class PendingDecode:
+    """An admitted decode, with the pages reserved for what it may become."""
+
+    row: Row
+    reserved: int
+
+    @property
+    def id(self) -> EncodingId:
+        """The call's id."""
+        return self.row.id
+
+
+Pending = PendingPrefill | PendingDecode
+
+
+class Plan(NamedTuple):
+    """One forward: its segments, its rows with the segment of each, the prefills that end with it, and
+    the calls that wait for what nobody makes any more."""
+
+    segments: list[Segment]
+    rows: list[tuple[Row, Segment]]
+    prefills: list[PendingPrefill]
+    orphans: list[Pending]
+
+
+class Scheduler:
+    """Waiting calls in order, running rows, and finished encodings handed to `store_encoding`."""
+
+    def __init__(
+        self, store: Store, lanes: Lanes, banned: Tensor, budget: int, finished: Callable[[Encoding], None]
+    ) -> None:
+        self._store, self._lanes, self._banned, self._budget = store, lanes, banned, budget
+        self._finished = finished
+        self._waiting: list[Pending] = []
+        self._running: list[PendingDecode] = []
+        self._making: list[PendingPrefill] = []
+
+    @property
+    def idle(self) -> bool:
+        """Nothing waits and nothing runs."""
+        return not self._waiting and not self._running
+
+    @property
+    def in_flight(self) -> frozenset[EncodingId]:
+        """Ids of calls not finished."""
+        return frozenset(call.id for call in (*self._waiting, *self._running))
+
+    def add(self, calls: Iterable[Pending]) -> None:
+        """Queue admitted calls."""
+        self._waiting.extend(calls)
+
+    def plan(self) -> Plan:
+        """Take waiting calls up to the token budget, in order, and one feed of every running row.
+
+        A call waits for the forward in which what it attends to is ready or made. One call always goes.
+        """
+        plan = Plan([], [], [], [])
+        for running in self._running:
+            self._plan_row(plan, running.row)
+        room = self._budget - sum(len(s.ids) for s in plan.segments)
+        waiting, self._waiting = self._waiting, []
+        for call in waiting:
+            size = _size(call)
+            if _attendable(call) and (size <= room or not plan.segments):
+                self._start(plan, call)
+                room -= size
+            elif _attendable(call) or _promised(call, self._waiting):
+                self._waiting.append(call)
+                room = 0
+            else:
+                plan.orphans.append(call)
+        return plan
+
+    def _start(self, plan: Plan, call: Pending) -> None:
+        if isinstance(call, PendingDecode):
+            self._running.append(call)
+            call.row.lane = self._lanes.open(call.row.context.length + 2 * len(call.row.feed))
+            self._plan_row(plan, call.row)
+            return
+        plan.prefills.append(call)
+        self._making.append(call)
+        if not call.storage.ready and call.storage.segment is None:
+            call.storage.segment = call.segment()
+            plan.segments.append(call.storage.segment)
+
+    def _plan_row(self, plan: Plan, row: Row) -> None:
+        assert row.lane is not None
+        pieces: tuple[Piece, ...] = () if row.fed else row.context.pieces
+        width = len(row.feed) + (row.lane.length if row.fed else row.context.length)
+        self._lanes.ensure(row.lane, width)
+        wanted = [len(row.feed) - 1] if row.asks else [0] if row.keeps else []
+        segment = Segment(row.feed, row.position, pieces, lane=row.lane, wanted=wanted)
+        plan.segments.append(segment)
+        plan.rows.append((row, segment))
+
+    def collect(self, plan: Plan, order: list[Segment], logits: Tensor) -> StepResult:
+        """Turn the logits of a forward (rows in `order`'s wanted order) into tokens, ends and failures."""
+        spoken: list[Spoken] = []
+        failed = [self._orphan(call) for call in plan.orphans]
+        rows = {id(segment): row for row, segment in plan.rows}
+        asking = [rows[id(s)] for s in order if s.wanted]
+        for row, line in zip(asking, logits, strict=True):
+            if row.call.logits:
+                row.logits.append(line.cpu())
+        tokens = self._choose(asking, logits)
+        finished = [self._finish_prefill(prefill) for prefill in plan.prefills]
+        self._making.clear()
+        finished += [self._finish_row(row) for row, _ in plan.rows if not row.asks]
+        for row, _ in plan.rows:
+            row.advance()
+        for row, token in zip(asking, tokens, strict=True):
+            self._say(row, token, spoken, failed)
+        return StepResult(tuple(spoken), tuple(finished), tuple(failed), sum(len(s.ids) for s in order))
+
+    def _choose(self, rows: list[Row], logits: Tensor) -> list[int | None]:
+        tokens: list[int | None] = [row.forced() for row in rows]
+        free = [i for i, row in enumerate(rows) if row.asks and row.call.forced is None]
+        if free:
+            drawn = choose(logits[free], [rows[i].draw() for i in free], self._banned)
+            for i, token in zip(free, drawn, strict=True):
+                tokens[i] = token
+        return tokens
+
+    def _say(self, row: Row, token: int | None, spoken: list[Spoken], failed: list[Failure]) -> None:
+        if not row.asks:
+            return
+        if token is None:
+            self.cancel([row.id])
+            failed.append(Failure(row.id, SamplingFailed("no finite logit among the tokens it may say")))
+            return
+        said = row.take(token)
+        if said is not None:
+            spoken.append(said)
+
+    def _orphan(self, call: Pending) -> Failure:
+        self._drop(call)
+        return Failure(call.id, BadParent("a parent was cancelled before it was encoded"))
+
+    def _finish_prefill(self, call: PendingPrefill) -> EncodingId:
+        self._finished(Encoding(call.id, call.storage, call.words, call.context.receipt))
+        self._let_go(call.context)
+        return call.id
+
+    def _finish_row(self, row: Row) -> EncodingId:
+        """Move a row's own keys from its lane to the store."""
+        call = next(call for call in self._running if call.row is row)
+        assert row.lane is not None
+        start = row.context.length
+        self._store.unreserve(call.reserved)
+        length = len(row.tokens())
+        block = self._store.allocate(length)
+        for layer in range(self._store.layers):
+            self._store.write(block, layer, *row.lane.get(layer, start, start + length))
+        key = row.context.key(row.tokens())
+        storage = Storage(b"decode" + key, row.context.start, block, ready=True)
+        self._finished(Encoding(row.id, storage, row.words(), row.context.receipt, row.logits))
+        self._running.remove(call)
+        self._lanes.close(row.lane)
+        self._let_go(row.context)
+        return row.id
+
+    def drop_all(self) -> None:
+        """Drop every call in flight, those of a forward that failed included."""
+        for call in (*self._making, *self._waiting, *self._running):
+            self._drop(call)
+        self._making, self._waiting, self._running = [], [], []
+
+    def cancel(self, ids: Iterable[EncodingId]) -> None:
+        """Drop waiting and running calls of these ids with all they hold."""
+        gone = frozenset(ids)
+        for call in [c for c in (*self._waiting, *self._running) if c.id in gone]:
+            self._drop(call)
+        self._waiting = [c for c in self._waiting if c.id not in gone]
+        self._running = [c for c in self._running if c.id not in gone]
+
+    def _drop(self, call: Pending) -> None:
+        if isinstance(call, PendingPrefill):
+            self._let_go(call.context)
+            self._store.release(call.storage.block)
+            return
+        self._let_go(call.row.context)
+        self._store.unreserve(call.reserved)
+        if call.row.lane is not None:
+            self._lanes.close(call.row.lane)
+
+    def _let_go(self, context: Context) -> None:
+        for piece in context.pieces:
+            self._store.release(piece.storage.block)
+
+
+def _size(call: Pending) -> int:
+    if isinstance(call, PendingDecode):
+        return len(call.row.feed)
+    made = call.storage.ready or call.storage.segment is not None
+    return 0 if made else len(call.words.tokens)
+
+
+def _attendable(call: Pending) -> bool:
+    """Whether all that a call attends to is stored, or made by the forward that is being planned."""
+    return all(p.storage.ready or p.storage.segment is not None for p in _context(call).pieces)
+
+
+def _promised(call: Pending, waiting: list[Pending]) -> bool:
+    """Whether what a call lacks is made by calls that wait before it."""
+    made = {id(c.storage) for c in waiting if isinstance(c, PendingPrefill)}
+    pieces = (p.storage for p in _context(call).pieces)
+    return all(s.ready or s.segment is not None or id(s) in made for s in pieces)
+
+
+def _context(call: Pending) -> Context:
+    return call.row.context if isinstance(call, PendingDecode) else call.context

@@ -1,0 +1,116 @@
+"""A stage: one engine and one oracle side by side, fed the same messages, compared by what they would say next.
+
+The expected layout of a call is worked out here from the rules of offsets, not taken from the engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from agentcho import Decode, Engine, Prefill
+
+from .families import Family
+from .oracle import Message, Oracle
+from .templates import styles, tokenizer
+
+Offsets = Sequence[int | None] | None
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where everything stands: the offset of each parent, and of the first own token."""
+
+    offsets: tuple[int, ...]
+    start: int
+
+
+class Stage:
+    """Messages go in as prefills; ``probe`` returns how far engine and oracle are apart on a continuation."""
+
+    def __init__(self, family: Family, engine: Engine, model: PreTrainedModel) -> None:
+        self.engine = engine
+        self._style, self._tokenizer = styles()[family.style], tokenizer(family.style)
+        self.bos = self._tokenizer.convert_tokens_to_ids(self._style.bos) if self._style.begins else None
+        self.oracle = Oracle(model, family.layers, self.bos)
+        self._index: dict[int, int] = {}
+
+    def close(self) -> None:
+        """Give up all encodings made here."""
+        self.engine.release(self._index)
+
+    def prefill(self, *calls: Prefill) -> list[int]:
+        """Encode the calls in one list, check their receipts, and let the oracle follow."""
+        ids = self.engine.prefill(list(calls))
+        made = dict(zip(calls, ids, strict=True))
+        for call, id in made.items():
+            self._follow(id, call, [made[p] if isinstance(p, Prefill) else p for p in call.parents])
+        return ids
+
+    def decode(self, *calls: Decode) -> tuple[list[int], float]:
+        """Decode the calls side by side; the ids, and how far the rows they chose from are off the oracle's."""
+        ids = self.engine.decode([replace(call, logits=True) for call in calls])
+        worst = 0.0
+        for call, id in zip(calls, ids, strict=True):
+            self._follow(id, call, list(call.parents))
+            ours, (start, stop) = self.engine.logits(id), self.engine.message(id).sampled
+            theirs = self.oracle.logits(self._index[id])[start - 1 : stop]
+            assert ours.shape == theirs.shape
+            worst = max(worst, gap(ours.log_softmax(-1), theirs.log_softmax(-1)))
+        return ids, worst
+
+    def probe(
+        self, parents: Sequence[int], offsets: Offsets = None, new_offset: int | None = None, **more: Any
+    ) -> float:
+        """The largest gap in log-probability between engine and oracle over a scored continuation."""
+        text, header = more.get("text", "so be it"), more.get("header", "To Bob: ")
+        ours = self.engine.score(
+            text, header=header, parents=list(parents), offsets=offsets, new_offset=new_offset
+        )
+        layout = self.layout(parents, offsets, new_offset)
+        said, total = self.ids(text), (*self.opening("assistant"), *self.ids(header), *self.ids(text))
+        index = self.oracle.add(Message(total, layout.start, self._context(parents, layout)))
+        theirs = self.oracle.logits(index)[len(total) - len(said) - 1 :].log_softmax(-1)
+        assert ours.shape == theirs.shape
+        return gap(ours, theirs)
+
+    def layout(self, parents: Sequence[int], offsets: Offsets, new_offset: int | None) -> Layout:
+        """The rule: right after what precedes it, unless said otherwise."""
+        at, places = 0 if self.bos is None else 1, []
+        for parent, given in zip(parents, offsets or [None] * len(parents), strict=True):
+            places.append(at if given is None else given)
+            at = places[-1] + len(self.engine.message(parent).tokens)
+        return Layout(tuple(places), at if new_offset is None else new_offset)
+
+    def opening(self, role: str) -> tuple[int, ...]:
+        """The ids before the content of a message of that role, from the style's own words."""
+        return tuple(self._tokenizer(self._style.frame(role)[0], add_special_tokens=False)["input_ids"])
+
+    def ids(self, text: str) -> tuple[int, ...]:
+        """The ids of plain text."""
+        return tuple(self._tokenizer(text, add_special_tokens=False)["input_ids"])
+
+    def _context(self, parents: Sequence[int], layout: Layout) -> tuple[tuple[int, int], ...]:
+        return tuple((self._index[p], at) for p, at in zip(parents, layout.offsets, strict=True))
+
+    def _follow(self, id: int, call: Prefill | Decode, parents: list[int]) -> None:
+        """Check the receipt of a call, and let the oracle encode what it says."""
+        layout = self.layout(parents, call.offsets, call.new_offset)
+        self._check(id, parents, layout)
+        context = self._context(parents, layout)
+        self._index[id] = self.oracle.add(Message(self.engine.message(id).tokens, layout.start, context))
+
+    def _check(self, id: int, parents: Sequence[int], layout: Layout) -> None:
+        receipt = self.engine.receipt(id)
+        lengths = [len(self.engine.message(p).tokens) for p in parents]
+        assert tuple(receipt.context) == tuple(zip(parents, layout.offsets, lengths, strict=True))
+        assert (receipt.start, receipt.bos) == (layout.start, self.bos is not None)
+
+
+def gap(one: Tensor, other: Tensor) -> float:
+    """The largest difference of two tables of log-probabilities, as float32 on the CPU."""
+    return float((one.float().cpu() - other.float().cpu()).abs().max())

@@ -1,0 +1,127 @@
+"""Tiny byte-level tokenizers in several chat styles, built offline and byte for byte the same each time.
+
+The templates in ``chat/`` have the *shape* of the wild ones, traps included: a dated preamble merged into the
+system message, trimming, a default system prompt, a think block for the last answer, a refused role, a renamed
+one, an end token after the last message only. Each style also says, as plain text, what its framing must be.
+Knows nothing of agentcho.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, processors
+from transformers import PreTrainedTokenizerFast
+
+WORDS = ("user", "assistant", "system", "model", " the", " and", " to")
+LLAMA3 = ("<|begin_of_text|>", "<|end_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>")
+CHATML = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
+GEMMA = ("<pad>", "<eos>", "<bos>", "<start_of_turn>", "<end_of_turn>")
+PHI = ("<|endoftext|>", "<|system|>", "<|user|>", "<|assistant|>", "<|end|>")
+INST = ("<unk>", "<s>", "</s>", "[INST]", "[/INST]")
+HARMONY = ("<|endoftext|>", "<|start|>", "<|message|>", "<|channel|>", "<|end|>", "<|return|>")
+
+
+@dataclass(frozen=True)
+class Style:
+    """A template, its added tokens, and the framing it must give: an opening and a closing for each role.
+
+    ``{role}`` in ``opening`` and ``closing`` stands for the role; ``others`` overrides them role by role.
+    """
+
+    template: str | None
+    special: tuple[str, ...]
+    opening: str = ""
+    closing: str = ""
+    others: tuple[tuple[str, str, str], ...] = ()
+    bos: str | None = None
+    eos: str = ""
+    encodes_bos: bool = False
+    plain: tuple[str, ...] = ()
+
+    @property
+    def begins(self) -> bool:
+        """Whether a conversation begins with BOS: the template writes it, or else the tokenizer adds it."""
+        return self.bos is not None and (self.encodes_bos or "bos_token" in (self.jinja or ""))
+
+    @property
+    def added(self) -> tuple[str, ...]:
+        """Every string that must never become one token inside of content."""
+        return self.special + self.plain
+
+    @property
+    def jinja(self) -> str | None:
+        """The template's source."""
+        return (
+            (Path(__file__).parent / "chat" / f"{self.template}.jinja").read_text() if self.template else None
+        )
+
+    def frame(self, role: str) -> tuple[str, str]:
+        """The text before and after the content of a message of that role."""
+        other = {name: (opening, closing) for name, opening, closing in self.others}
+        return other.get(role, (self.opening.format(role=role), self.closing.format(role=role)))
+
+
+def styles() -> dict[str, Style]:
+    """Every style by name. Only ``post`` gets BOS by its tokenizer alone; ``unused`` has one that nothing writes."""
+    header, turn, end = (
+        "<|start_header_id|>{role}<|end_header_id|>\n\n",
+        "<|im_start|>{role}\n",
+        "<|im_end|>\n",
+    )
+    model = ("assistant", "<start_of_turn>model\n", "<end_of_turn>\n")
+    alias = ("system", "<start_of_turn>user\n", "<end_of_turn>\n")
+    gemma = {"others": (model, alias), "bos": "<bos>", "eos": "<eos>"}
+    ends = {"bos": "<|endoftext|>", "eos": "<|im_end|>"}
+    return {
+        "llama3": Style(
+            "llama3", LLAMA3, header, "<|eot_id|>", bos=LLAMA3[0], eos="<|eot_id|>", encodes_bos=True
+        ),
+        "chatml": Style("chatml", CHATML, turn, end, eos="<|im_end|>", plain=("<think>", "</think>")),
+        "gemma": Style("gemma", GEMMA, "<start_of_turn>{role}\n", "<end_of_turn>\n", **gemma),
+        "named": Style("named", CHATML, turn, end, eos="<|im_end|>"),
+        "post": Style("named", CHATML, turn, end, encodes_bos=True, **ends),
+        "unused": Style("named", CHATML, turn, end, **ends),
+        "bare": Style(None, CHATML, eos="<|im_end|>"),
+    } | _wilder()
+
+
+def _wilder() -> dict[str, Style]:
+    inst = (("assistant", " ", "</s>"),)
+    rules = ("system", "<|start|>developer<|message|># Rules\n\n", "\n\n<|end|>")
+    final = ("assistant", "<|start|>assistant<|channel|>final<|message|>", "<|end|>")
+    says = "<|start|>{role}<|message|>"
+    return {
+        "phi": Style("phi", PHI, "<|{role}|>\n", "<|end|>\n", eos="<|endoftext|>"),
+        "inst": Style("inst", INST, "[INST] ", "[/INST]", inst, bos="<s>", eos="</s>", encodes_bos=True),
+        "harmony": Style("harmony", HARMONY, says, "<|end|>", (rules, final), eos="<|return|>"),
+    }
+
+
+def tokenizer(style: str) -> PreTrainedTokenizerFast:
+    """A byte-level BPE tokenizer of about 290 tokens with the style's added tokens and template."""
+    look = styles()[style]
+    core = _bytes_and_words()
+    core.add_special_tokens([AddedToken(text, special=True, normalized=False) for text in look.special])
+    core.add_tokens([AddedToken(text, special=False, normalized=False) for text in look.plain])
+    if look.encodes_bos and look.bos:
+        bos = (look.bos, core.token_to_id(look.bos))
+        core.post_processor = processors.TemplateProcessing(f"{look.bos} $A", f"{look.bos} $A $B", [bos])
+    named = {"bos_token": look.bos, "eos_token": look.eos, "pad_token": look.special[0]}
+    fast = PreTrainedTokenizerFast(tokenizer_object=core, clean_up_tokenization_spaces=False, **named)
+    fast.chat_template = look.jinja
+    return fast
+
+
+def _bytes_and_words() -> Tokenizer:
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    vocab = {letter: index for index, letter in enumerate(alphabet)}
+    merges: list[tuple[str, str]] = []
+    for word in (w.replace(" ", "Ġ") for w in WORDS):
+        for end in range(1, len(word)):
+            if word[: end + 1] not in vocab:
+                merges.append((word[:end], word[end]))
+                vocab[word[: end + 1]] = len(vocab)
+    core = Tokenizer(models.BPE(vocab=vocab, merges=merges))
+    core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    core.decoder = decoders.ByteLevel()
+    return core

@@ -1,0 +1,123 @@
+"""What the load must refuse, each with its cause and what to do about it; and what it must not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from transformers import AutoConfig
+
+from agentcho import Engine, Prefill
+from agentcho.errors import ContextOverflow, FramingError, ModelError, ModelNotFound, UnsupportedModel
+
+from .families import Family, families, refused
+from .stage import Stage
+from .templates import tokenizer
+from .test_families import linear, reorder, two_offsets
+
+CAUSES = {
+    "learned positions": r"position",
+    "learned norm after rotary": r"norm|rotar|shift",
+    "recurrent": r"recurren|state|attention",
+    "recurrent hybrid": r"recurren|state|linear",
+}
+
+
+def load(family: Family, folder: Path) -> Engine:
+    """Save a model and load it as a user would."""
+    family.save(folder)
+    return Engine.load(str(folder), device="cpu", dtype="float32")
+
+
+@pytest.mark.parametrize("reason", CAUSES)
+def test_a_model_that_cannot_share_is_refused_with_cause_and_remedy(tmp_path: Path, reason: str) -> None:
+    with pytest.raises(UnsupportedModel, match=f"(?i){CAUSES[reason]}") as caught:
+        load(refused()[reason], tmp_path)
+    assert caught.value.cause in str(caught.value) and caught.value.remedy in str(caught.value)
+    assert len(caught.value.remedy) > 20
+
+
+@pytest.mark.parametrize("reason", ["dynamic", "longrope"])
+def test_scaling_that_depends_on_length_is_never_used_past_its_threshold(tmp_path: Path, reason: str) -> None:
+    try:
+        engine = load(refused()[reason], tmp_path)
+    except UnsupportedModel as error:
+        assert reason in str(error) and error.remedy in str(error)
+        return
+    with pytest.raises(ContextOverflow):
+        engine.prefill("x", new_offset=64)
+
+
+def test_a_tokenizer_without_a_template_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(FramingError, match="chat template"):
+        load(refused()["no template"], tmp_path)
+
+
+def test_no_such_model(tmp_path: Path) -> None:
+    with pytest.raises(ModelNotFound, match="folder"):
+        Engine.load(str(tmp_path / "nowhere"), device="cpu")
+
+
+def test_a_folder_without_weights_is_no_model(tmp_path: Path) -> None:
+    Family("llama", "Llama").config().save_pretrained(tmp_path)
+    tokenizer("llama3").save_pretrained(tmp_path)
+    with pytest.raises(ModelError):
+        Engine.load(str(tmp_path), device="cpu")
+
+
+def test_weights_of_other_shape_are_no_model(tmp_path: Path) -> None:
+    Family("llama", "Llama").save(tmp_path)
+    config = AutoConfig.from_pretrained(tmp_path)
+    config.num_hidden_layers += 1
+    config.save_pretrained(tmp_path)
+    with pytest.raises(ModelError):
+        Engine.load(str(tmp_path), device="cpu")
+
+
+def others() -> tuple[Family, ...]:
+    """Families that nobody promised: each must be refused, or right."""
+    lora = {"kv_lora_rank": 32, "q_lora_rank": 32, "qk_rope_head_dim": 8, "qk_nope_head_dim": 16, "v_head_dim": 16}
+    experts = {"n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "n_group": 1}
+    deep = {**lora, **experts, "topk_group": 1, "first_k_dense_replace": 1, "n_shared_experts": 1, "num_key_value_heads": 4}
+    return (
+        Family("bloom", "Bloom"),
+        Family("opt", "OPT", {"ffn_dim": 128, "word_embed_proj_dim": 64, "pad_token_id": 1}),
+        Family("deepseek_v3", "DeepseekV3", deep),
+        Family("stablelm", "StableLm"),
+        Family("cohere", "Cohere", {"logit_scale": 1.0}),
+        Family("nemotron", "Nemotron"),
+        Family("granitemoe", "GraniteMoe", {"num_local_experts": 4, "num_experts_per_tok": 2}),
+        Family("doge", "Doge"),
+        Family("nanochat", "NanoChat"),
+        Family("lfm2", "Lfm2", {"layer_types": ["conv", "full_attention"] * 2}),
+        Family("minimax", "MiniMax", {"layer_types": ["linear_attention", "full_attention"] * 2}),
+        Family("diffllama", "DiffLlama"),
+        Family("mpt", "Mpt"),
+        Family("xlstm", "xLSTM"),
+    )
+
+
+@pytest.mark.parametrize("other", others(), ids=lambda family: family.name)
+def test_any_other_family_is_refused_or_right(tmp_path: Path, other: Family) -> None:
+    model = other.save(tmp_path)
+    try:
+        engine = Engine.load(str(tmp_path), device="cpu", dtype="float32")
+    except UnsupportedModel as error:
+        assert error.remedy in str(error)
+        return
+    assert max(apart for case in (linear, reorder, two_offsets) for apart in case(Stage(other, engine, model))) < 1e-4
+
+
+def test_queries_that_are_scaled_by_place_in_the_batch_stay_right(tmp_path: Path) -> None:
+    """Llama 4 scales queries of layers without rotary by their index in the forward, whatever their position."""
+    family = next(family for family in families() if family.name == "llama4_text")
+    crowded = replace(family, settings={**family.settings, "floor_scale": 48, "attn_scale": 2.0})
+    model = crowded.save(tmp_path)
+    try:
+        engine = Engine.load(str(tmp_path), device="cpu", dtype="float32")
+    except UnsupportedModel:
+        return
+    stage = Stage(crowded, engine, model)
+    ids = stage.prefill(*[Prefill(f"number {i}") for i in range(8)])
+    assert max(stage.probe([id]) for id in ids) < 1e-4

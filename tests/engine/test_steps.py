@@ -1,0 +1,218 @@
+"""The engine step by step: streams, cancellation, failures of one row and of a whole forward, a full store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from agentcho import Decode, Engine, Prefill, Sampling
+from agentcho.engine.model import Model
+from agentcho.errors import BadParent, EngineFailed, RequestError, SamplingFailed, StoreFull, UnknownEncoding
+
+from .families import Family
+from .templates import tokenizer
+
+Engines = Callable[[Family], Engine]
+LLAMA = Family("llama", "Llama")
+POISON = "§"
+
+
+@pytest.fixture
+def llama(engine: Engines) -> Iterator[Engine]:
+    """One small llama that must be as empty after the test as before it, once the test's ids are released."""
+    llama = engine(LLAMA)
+    first = llama.prefill("a mark")
+    before = llama.fullness.used
+    yield llama
+    last = llama.prefill("another mark")
+    llama.release(id for id in range(first + 1, last + 1) if _held(llama, id))
+    assert (llama.idle, llama.rows, llama.fullness.reserved) == (True, 0, 0)
+    assert llama.fullness.used == before
+    llama.release([first])
+
+
+def _held(engine: Engine, id: int) -> bool:
+    try:
+        engine.message(id)
+    except UnknownEncoding:
+        return False
+    return True
+
+
+def drain(engine: Engine) -> Iterator[tuple[int, str]]:
+    """Step until idle; every piece of text that was spoken, with the id that spoke it."""
+    while not engine.idle:
+        for said in engine.step().spoken:
+            yield said.id, said.text
+
+
+def test_an_idle_step_does_nothing(llama: Engine) -> None:
+    result = llama.step()
+    assert (result.spoken, result.finished, result.failed, result.encoded) == ((), (), (), 0)
+
+
+def test_what_is_streamed_is_what_was_said(llama: Engine) -> None:
+    stops = ((), ("e", "th"), ("\n\n", "abc"))
+    calls = [Decode("é", sampling=Sampling(max_tokens=50, seed=s, stop=stops[s % 3])) for s in range(9)]
+    ids = llama.submit(calls)
+    said: dict[int, str] = dict.fromkeys(ids, "")
+    for id, text in drain(llama):
+        said[id] += text
+    assert said == {id: llama.message(id).text for id in ids}
+
+
+def test_who_comes_later_joins_the_next_step(llama: Engine) -> None:
+    [slow] = llama.submit([Decode("slow", sampling=Sampling(max_tokens=20, seed=1))])
+    llama.step()
+    [parent] = llama.submit([Prefill("later")])
+    [child] = llama.submit([Decode("child", parents=[parent], sampling=Sampling(choices=("ok",)))])
+    finished = list(llama.step().finished)
+    assert finished == [parent] and llama.rows == 2
+    steps = sum(1 for _ in iter(lambda: finished.extend(llama.step().finished) or child in finished, True))
+    assert steps <= 3 and slow not in finished
+    list(drain(llama))
+    alone = llama.decode("slow", sampling=Sampling(max_tokens=20, seed=1))
+    assert llama.message(slow).tokens == llama.message(alone).tokens
+
+
+def test_an_unfinished_decode_is_no_parent(llama: Engine) -> None:
+    [running] = llama.submit([Decode(sampling=Sampling(max_tokens=9))])
+    for step in (lambda: None, llama.step):
+        step()
+        with pytest.raises(BadParent, match="finished"):
+            llama.submit([Prefill("too early", parents=[running])])
+        with pytest.raises(RequestError):
+            llama.message(running)
+    list(drain(llama))
+    llama.prefill("now", parents=[running])
+
+
+def test_cancel_frees_at_once_and_again_is_nothing(llama: Engine) -> None:
+    [gone, stays] = llama.submit([Decode("a", sampling=Sampling(max_tokens=30)), Decode("b", sampling=Sampling(max_tokens=4))])
+    [waiting] = llama.submit([Prefill("never")])
+    llama.cancel([waiting])
+    llama.step()
+    assert llama.rows == 2
+    llama.cancel([gone, waiting, 10**9])
+    llama.cancel([gone])
+    assert llama.rows == 1
+    list(drain(llama))
+    assert llama.message(stays).stopped == "max_tokens"
+    with pytest.raises(RequestError):
+        llama.message(gone)
+
+
+def test_a_call_whose_parent_is_cancelled_fails_alone(llama: Engine) -> None:
+    [parent] = llama.submit([Prefill("to be cancelled")])
+    child, grandchild = llama.submit([one := Prefill("child", parents=[parent]), Prefill("grandchild", parents=[one])])
+    [other] = llama.submit([Prefill("other")])
+    llama.cancel([parent])
+    result = llama.step()
+    assert {failure.id for failure in result.failed} == {child, grandchild} and set(result.finished) == {other}
+
+
+def test_an_equal_call_lives_on_when_its_twin_is_cancelled(llama: Engine) -> None:
+    one, two = llama.submit([Prefill("twins are we"), Prefill("twins are we")])
+    llama.cancel([one])
+    list(drain(llama))
+    fresh = llama.score("so", parents=[llama.prefill("twins are we", role="user")])
+    assert torch.equal(llama.score("so", parents=[two]), fresh) and fresh.isfinite().all()
+
+
+def test_a_failed_forward_drops_its_calls_and_nothing_else(llama: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = llama.prefill("kept")
+    before, used = llama.score("so", parents=[kept]), llama.fullness.used
+    [running] = llama.submit([Decode("running", parents=[kept])])
+    llama.step()
+    llama.submit([Prefill("new"), Prefill("newer", parents=[kept])])
+    with monkeypatch.context() as patch:
+        patch.setattr(Model, "forward", lambda *_: 1 / 0)
+        with pytest.raises(EngineFailed, match="ZeroDivisionError"):
+            llama.step()
+    assert (llama.idle, llama.rows, llama.fullness.used, llama.fullness.reserved) == (True, 0, used, 0)
+    assert torch.equal(before, llama.score("so", parents=[kept]))
+    assert llama.score("so", parents=[llama.prefill("new")]).isfinite().all()
+    with pytest.raises(RequestError):
+        llama.message(running)
+
+
+@pytest.fixture
+def poisoned(tmp_path: Path) -> Engine:
+    """A llama that answers NaN to one character, and to whoever reads it."""
+    model = LLAMA.build()
+    LLAMA.save(tmp_path)
+    [*_, last] = tokenizer("llama3")(POISON, add_special_tokens=False)["input_ids"]
+    with torch.no_grad():
+        model.get_input_embeddings().weight[last] = float("nan")
+    engine = Engine.load(str(tmp_path), device="cpu", dtype="float32")
+    engine_model(engine).load_state_dict(model.state_dict())
+    return engine
+
+
+def engine_model(engine: Engine) -> torch.nn.Module:
+    """The network inside, to break it on purpose."""
+    return engine._model.network
+
+
+def test_a_row_that_cannot_choose_fails_alone(poisoned: Engine) -> None:
+    bad, good = poisoned.prefill([Prefill(f"a {POISON} here"), Prefill("fine")])
+    sampling = Sampling(max_tokens=12, seed=5)
+    alone = poisoned.message(poisoned.decode(parents=[good], sampling=sampling)).tokens
+    fails, lives = poisoned.submit([Decode(parents=[bad], sampling=sampling), Decode(parents=[good], sampling=sampling)])
+    failed = [failure for _ in iter(lambda: poisoned.idle, True) for failure in poisoned.step().failed]
+    assert [failure.id for failure in failed] == [fails] and isinstance(failed[0].error, SamplingFailed)
+    assert poisoned.message(lives).tokens == alone
+    with pytest.raises(SamplingFailed):
+        poisoned.decode([Decode(parents=[bad]), Decode(parents=[good])])
+    assert poisoned.idle and poisoned.rows == 0
+
+
+def test_pages_of_a_poisoned_message_poison_nobody_after_it(poisoned: Engine) -> None:
+    fine = poisoned.prefill("fine")
+    before = poisoned.score("so", parents=[fine])
+    for _ in range(3):
+        bad = poisoned.prefill(f"{POISON} " * 20)
+        assert poisoned.score("so", parents=[bad]).isnan().any()
+        poisoned.release([bad])
+    again = poisoned.prefill("quite another, and longer text")
+    assert poisoned.score("so", parents=[again]).isfinite().all()
+    assert torch.equal(before, poisoned.score("so", parents=[fine]))
+
+
+def test_a_full_store_refuses_and_goes_on(tmp_path: Path) -> None:
+    LLAMA.save(tmp_path)
+    engine = Engine.load(str(tmp_path), device="cpu", dtype="float32", store_tokens=128)
+    first = engine.prefill("x" * 30)
+    used = engine.fullness.used
+    for call in (Prefill("y" * 200), Decode(sampling=Sampling(max_tokens=200))):
+        with pytest.raises(StoreFull, match="store_tokens"):
+            engine.submit([Prefill("fits"), call])
+        assert (engine.fullness.used, engine.fullness.reserved, engine.idle) == (used, 0, True)
+    engine.release([first])
+    engine.release([engine.prefill("y" * 90)])
+    assert engine.fullness.used < used
+
+
+def test_equal_messages_share_their_pages(llama: Engine) -> None:
+    one = llama.prefill("shared by all " * 4)
+    used = llama.fullness.used
+    two, other = llama.prefill("shared by all " * 4), llama.prefill("shared by all " * 4, new_offset=90)
+    assert llama.fullness.used > used and two != one
+    llama.release([other])
+    assert llama.fullness.used == used
+    llama.release([one])
+    assert llama.fullness.used == used and llama.score("so", parents=[two]).isfinite().all()
+
+
+def test_forced_tokens_are_fed_as_sampling_would(llama: Engine) -> None:
+    text = tuple(tokenizer("llama3")("exactly this", add_special_tokens=False)["input_ids"])
+    id = llama.decode([Decode("To Bob: ", forced=text, logits=True)])[0]
+    assert (llama.message(id).text, llama.message(id).stopped) == ("exactly this", "forced")
+    rows = llama.score("exactly this", header="To Bob: ")
+    assert torch.allclose(llama.logits(id).log_softmax(-1), rows, atol=1e-5) and len(rows) == len(text) + 1
+    [end] = tokenizer("llama3").convert_tokens_to_ids(["<|eot_id|>"])
+    with pytest.raises(RequestError, match="special"):
+        llama.decode([Decode(forced=(*text, end, *text))])
