@@ -1,0 +1,149 @@
+"""Agents: who speaks, with a role, a private system prompt, a default audience and a view.
+
+An agent submits only as itself. Subclass it, set what is fixed, and call the verbs. Does not know: engines,
+encodings, other agents' minds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
+from math import inf
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import anyio
+from pydantic import BaseModel, ValidationError
+
+from agentcho.errors import AgentchoError, AnswerInvalid
+from agentcho.message import Audience, Message, Metadata
+from agentcho.visibility import View
+
+if TYPE_CHECKING:
+    from agentcho.game import Game
+
+M = TypeVar("M", bound=BaseModel)
+Names = Audience | Iterable[str] | str
+
+
+class Agent:
+    """One participant of a game. All verbs are coroutines and may run side by side.
+
+    `role` is shown in transcripts. `system` is its private system prompt, or None. `audience` is who may read
+    what it says where `say` names nobody: "everyone", or exact names; by default nobody but itself. Keyword
+    arguments become attributes.
+
+    Every verb takes `prompt` (a private user message put before it), `header` (the beginning of the message,
+    not part of its text), `view`, and the options of `Sampling` (max_tokens, temperature, stop, …).
+    """
+
+    role: str = "agent"
+    system: str | None = None
+    audience: Names = ()
+
+    def __init__(self, name: str, **attributes: Any) -> None:
+        self.name = name
+        self._game: Game | None = None
+        for attribute, value in attributes.items():
+            setattr(self, attribute, value)
+
+    def view(self, readable: Sequence[Metadata]) -> View:
+        """What it reads at a call, of the messages it may read, in the order they were said.
+
+        Override to leave out, reorder or place messages. Default: its system prompt, then all others.
+        """
+        own = [m for m in readable if m.role == "system" and m.author == self.name]
+        return View.of([*own, *(m for m in readable if m not in own)])
+
+    async def run(self) -> None:
+        """What it does when it is started by itself; see `agentcho.run`."""
+
+    async def think(self, prompt: str | None = None, **options: Any) -> Message:
+        """Say something to itself alone."""
+        return await self._speak((), prompt, **options)
+
+    async def say(self, to: Names | None = None, prompt: str | None = None, **options: Any) -> Message:
+        """Say something to an audience (the default one where `to` is None); it can always read itself."""
+        return await self._speak(self.audience if to is None else to, prompt, **options)
+
+    async def choose(
+        self, choices: Iterable[str], prompt: str | None = None, to: Names = (), opening: str = "",
+        closing: str = "", **options: Any,
+    ) -> str:  # fmt: skip
+        """Say exactly one of `choices`, between `opening` and `closing`, and return it. Private by default."""
+        said = {f"{opening}{choice}{closing}": choice for choice in choices}
+        message = await self._speak(to, prompt, choices=tuple(said), **options)
+        return said[message.text]
+
+    async def ask(self, prompt: str, choices: Iterable[str], **options: Any) -> str:
+        """Put a private question to it and return its choice."""
+        return await self.choose(choices, prompt, **options)
+
+    async def answer(self, model: type[M], prompt: str | None = None, to: Names = (), **options: Any) -> M:
+        """Say JSON of a pydantic model and return it parsed. It always fits the model's JSON schema;
+        `AnswerInvalid` where the model's own validators refuse it all the same."""
+        message = await self._speak(to, prompt, json_schema=model.model_json_schema(), **options)
+        try:
+            return model.model_validate_json(message.text)
+        except ValidationError as error:
+            fields = [".".join(map(str, e["loc"])) or "(whole)" for e in error.errors()]
+            raise AnswerInvalid(model.__name__, fields) from error
+
+    @asynccontextmanager
+    async def stream(
+        self, to: Names | None = None, prompt: str | None = None, **options: Any
+    ) -> AsyncIterator[Pieces]:
+        """Say something and read its text as it comes: `async with a.stream() as pieces: async for text in pieces`.
+
+        Leaving the context waits for the end; then `pieces.message` is the message.
+        """
+        send, receive = anyio.create_memory_object_stream[str](inf)
+        pieces = Pieces(receive)
+
+        async def speak() -> None:
+            with send:
+                try:
+                    audience = self.audience if to is None else to
+                    pieces.message = await self._speak(audience, prompt, on_token=send.send_nowait, **options)
+                except AgentchoError as error:
+                    pieces.error = error
+
+        with receive:
+            async with anyio.create_task_group() as group:
+                group.start_soon(speak)
+                yield pieces
+        if pieces.error is not None:
+            raise pieces.error
+
+    async def tell(self, text: str, to: Names | None = None, role: str = "assistant") -> str:
+        """Put a message of known text into the talk as its own; returns its id. Encoded when first read."""
+        return self._playing.tell(self, text, self.audience if to is None else to, role)
+
+    async def _speak(
+        self, to: Names, prompt: str | None, header: str = "", view: View | None = None,
+        on_token: Callable[[str], None] | None = None, **sampling: Any,
+    ) -> Message:  # fmt: skip
+        return await self._playing.speak(self, to, prompt, header, view, sampling, on_token)
+
+    @property
+    def _playing(self) -> Game:
+        if self._game is None:
+            raise AgentchoError(f"{self.name} is in no game yet: cast it with game.cast(...) or agentcho.run(...)")
+        return self._game
+
+
+class Pieces:
+    """The text of a message as it comes. `message` is set at its end."""
+
+    def __init__(self, receive: anyio.abc.ObjectReceiveStream[str]) -> None:
+        self._receive = receive
+        self.message: Message | None = None
+        self.error: AgentchoError | None = None
+
+    def __aiter__(self) -> Pieces:
+        return self
+
+    async def __anext__(self) -> str:
+        try:
+            return await self._receive.receive()
+        except anyio.EndOfStream:
+            raise StopAsyncIteration from None

@@ -1,0 +1,276 @@
+"""The choreographer: the only loop. Takes requests from tasks, steps the engine, wakes whom a step has served.
+
+Whatever arrives while a step runs joins the next one. One thread hop a step, no locks: the engine is touched in
+that hop alone. Does not know: agents, audiences, what a message says; `game` asks it to run calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from time import perf_counter
+from types import TracebackType
+from typing import NamedTuple
+
+import anyio
+import anyio.abc
+import anyio.to_thread
+
+from agentcho.config import Leakage, Mode, check_available
+from agentcho.errors import EngineClosed
+from agentcho.request import Call, Encoded, EncodingId, EnginePort, Receipt, StepResult
+from agentcho.turns import Turn, Turns
+
+
+class Made(NamedTuple):
+    """One finished call: its id, held until `release`, its words and what it attended to."""
+
+    id: EncodingId
+    words: Encoded
+    receipt: Receipt
+
+
+class Result(NamedTuple):
+    """A finished request: its calls in order; seconds from submission to the last call's first token (a prefill:
+    to its end) and to the end of all."""
+
+    made: tuple[Made, ...]
+    ttft: float
+    seconds: float
+
+
+class Request(NamedTuple):
+    """Calls to submit as one list; the last is the message itself, those before it are what it lacks.
+
+    `order` sorts what is submitted to one step, so that the order in which tasks happen to run does not show.
+    `on_token` gets the visible text of the last call as it comes, `on_done` the result before the submitter
+    wakes; both run on the event loop and must not raise.
+    """
+
+    calls: tuple[Call, ...]
+    order: tuple[int | str, ...] = ()
+    on_token: Callable[[str], None] | None = None
+    on_done: Callable[[Result], None] | None = None
+
+
+class _Ticket:
+    """A request under way."""
+
+    def __init__(self, request: Request, turn: Turn | None) -> None:
+        self.request, self.turn = request, turn
+        self.done = anyio.Event()
+        self.ids: tuple[EncodingId, ...] = ()
+        self.made: dict[EncodingId, Made] = {}
+        self.submitted = perf_counter()
+        self.first: float | None = None
+        self.result: Result | None = None
+        self.error: Exception | None = None
+        self.abandoned = False
+
+    def finish(self, result: Result | None, error: Exception | None) -> None:
+        """Wake the submitter; it counts as awake from now."""
+        self.result, self.error = result, error
+        if self.turn is not None:
+            self.turn.wake()
+        self.done.set()
+
+
+class _Work(NamedTuple):
+    """What one hop does: drop and release first, then submit, then step."""
+
+    cancel: list[EncodingId]
+    release: list[EncodingId]
+    submit: list[_Ticket]
+
+
+class _Step(NamedTuple):
+    """What one hop brought back."""
+
+    submitted: list[_Ticket]
+    result: StepResult | None
+    made: dict[EncodingId, Made]
+    refused: list[tuple[_Ticket, Exception]]
+    error: Exception | None
+
+
+class Choreographer:
+    """Runs requests on one engine, as an async context manager.
+
+    `steps` counts engine steps, `encoded` the tokens they fed. After the context nothing of it is left in the
+    engine: no row, no page. Waiting submitters get `EngineClosed`.
+    """
+
+    def __init__(self, engine: EnginePort, mode: Mode = "choreographed", leakage: Leakage = "audit") -> None:
+        check_available(mode, leakage)
+        self._engine, self.mode, self.leakage = engine, mode, leakage
+        self.turns = Turns()
+        self.steps = self.encoded = 0
+        self._arrived: list[_Ticket] = []
+        self._flying: dict[EncodingId, _Ticket] = {}
+        self._held: set[EncodingId] = set()
+        self._cancel: list[EncodingId] = []
+        self._release: list[EncodingId] = []
+        self._arrivals = 0
+        self._work = anyio.Event()
+        self._closed = True
+
+    async def __aenter__(self) -> Choreographer:
+        self._group: anyio.abc.TaskGroup = anyio.create_task_group()
+        await self._group.__aenter__()
+        self._closed = False
+        self._group.start_soon(self._loop)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        self._closed = True
+        self._group.cancel_scope.cancel()
+        try:
+            return await self._group.__aexit__(kind, error, trace)
+        finally:
+            with anyio.CancelScope(shield=True):
+                await self._leave_nothing()
+
+    async def run(self, request: Request) -> Result:
+        """Submit and wait. The result's encodings stay held until `release`.
+
+        Raises what the engine says of this request alone (`RequestError`, `SamplingFailed`, `StoreFull`),
+        `EngineFailed` when a forward it was in failed, `EngineClosed` after shutdown. Cancelled: its rows are
+        freed at the next step.
+        """
+        if self._closed:
+            raise EngineClosed
+        ticket = _Ticket(request, self.turns.current())
+        self._arrived.append(ticket)
+        self._arrivals += 1
+        self._work.set()
+        try:
+            await ticket.done.wait()
+        except BaseException:
+            self._abandon(ticket)
+            raise
+        if ticket.result is None:
+            assert ticket.error is not None
+            raise ticket.error
+        return ticket.result
+
+    def release(self, ids: Iterable[EncodingId]) -> None:
+        """Give encodings up; their pages are freed at the next step, or at the end."""
+        self._release.extend(ids)
+        self._work.set()
+
+    async def _loop(self) -> None:
+        while True:
+            await self._work.wait()
+            self._work = anyio.Event()
+            while self._arrived or self._flying or self._cancel or self._release:
+                await self.turns.settle(lambda: self._arrivals)
+                step = await anyio.to_thread.run_sync(self._hop, self._take())
+                self._deliver(step)
+
+    def _take(self) -> _Work:
+        work = _Work(self._cancel, self._release, sorted(self._arrived, key=lambda t: t.request.order))
+        self._cancel, self._release, self._arrived = [], [], []
+        return work
+
+    def _hop(self, work: _Work) -> _Step:
+        """In the thread: everything that one step does with the engine."""
+        self._engine.cancel(work.cancel)
+        self._engine.release(work.release)
+        self._held.difference_update(work.release)
+        refused = [(ticket, error) for ticket in work.submit if (error := self._submit(ticket)) is not None]
+        if self._engine.idle:
+            return _Step(work.submit, None, {}, refused, None)
+        try:
+            result = self._engine.step()
+        except Exception as error:
+            return _Step(work.submit, None, {}, refused, error)
+        made = {id: Made(id, self._engine.message(id), self._engine.receipt(id)) for id in result.finished}
+        return _Step(work.submit, result, made, refused, None)
+
+    def _submit(self, ticket: _Ticket) -> Exception | None:
+        try:
+            ticket.ids = self._engine.submit(ticket.request.calls)
+        except Exception as error:
+            return error
+        return None
+
+    def _deliver(self, step: _Step) -> None:
+        """On the event loop again: the books first, then those whom the step served."""
+        for ticket in step.submitted:
+            self._flying.update(dict.fromkeys(ticket.ids, ticket))
+            if ticket.abandoned:
+                self._give_up(ticket)
+        for ticket, error in step.refused:
+            ticket.finish(None, error)
+        if step.error is not None:
+            for ticket in dict.fromkeys(self._flying.values()):
+                self._fail(ticket, step.error)
+        if step.result is not None:
+            self.steps += 1
+            self.encoded += step.result.encoded
+            self._deliver_result(step.result, step.made)
+
+    def _deliver_result(self, result: StepResult, made: dict[EncodingId, Made]) -> None:
+        for spoken in result.spoken:
+            if (ticket := self._flying.get(spoken.id)) is not None:
+                ticket.first = ticket.first or perf_counter()
+                if ticket.request.on_token and spoken.text and spoken.id == ticket.ids[-1]:
+                    ticket.request.on_token(spoken.text)
+        for failure in result.failed:
+            if (ticket := self._flying.get(failure.id)) is not None:
+                self._fail(ticket, failure.error)
+        self._held.update(result.finished)
+        for id in result.finished:
+            self._finish_call(id, made[id])
+
+    def _finish_call(self, id: EncodingId, made: Made) -> None:
+        ticket = self._flying.pop(id, None)
+        if ticket is None:  # its request failed or was abandoned while the step ran
+            self._release.append(id)
+            return
+        ticket.made[id] = made
+        if len(ticket.made) < len(ticket.ids):
+            return
+        now = perf_counter()
+        first = (ticket.first or now) - ticket.submitted
+        result = Result(tuple(ticket.made[i] for i in ticket.ids), first, now - ticket.submitted)
+        if ticket.request.on_done:
+            ticket.request.on_done(result)
+        ticket.finish(result, None)
+
+    def _fail(self, ticket: _Ticket, error: Exception) -> None:
+        self._give_up(ticket)
+        ticket.finish(None, error)
+
+    def _abandon(self, ticket: _Ticket) -> None:
+        """The submitter was cancelled, perhaps while its calls were being submitted, or just as its result came."""
+        ticket.abandoned = True
+        if ticket in self._arrived:
+            self._arrived.remove(ticket)
+        elif ticket.result is not None:
+            if ticket.request.on_done is None:
+                self.release(ticket.ids)
+        elif any(id in self._flying for id in ticket.ids):
+            self._give_up(ticket)
+        self._work.set()
+
+    def _give_up(self, ticket: _Ticket) -> None:
+        for id in ticket.ids:
+            self._flying.pop(id, None)
+        self._cancel.extend(id for id in ticket.ids if id not in ticket.made)
+        self._release.extend(ticket.made)
+
+    async def _leave_nothing(self) -> None:
+        """After the loop has ended: drop and release all, and tell those who still wait."""
+        waiting = [*self._arrived, *dict.fromkeys(self._flying.values())]
+        flying = [*self._flying, *self._cancel]
+        self._arrived, self._flying, self._cancel, self._release = [], {}, [], []
+        await anyio.to_thread.run_sync(self._clear, flying)
+        for ticket in waiting:
+            ticket.finish(None, EngineClosed())
+
+    def _clear(self, flying: list[EncodingId]) -> None:
+        self._engine.cancel(flying)
+        self._engine.release(self._held)
+        self._held = set()

@@ -1,0 +1,65 @@
+"""What a run tells while it goes on: to the display, to the record, to whoever listens.
+
+Does not know: who listens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from agentcho.message import Audience, Kind
+from agentcho.transcript import Entry
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """An agent joined a game."""
+
+    game: int
+    agent: str
+    role: str
+
+
+@dataclass(frozen=True, slots=True)
+class Began:
+    """A message is being generated."""
+
+    game: int
+    id: str
+    author: str
+    kind: Kind
+    audience: Audience
+    header: str
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A piece of the text of a message that began."""
+
+    game: int
+    id: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A message is finished, with its provenance."""
+
+    entry: Entry
+
+
+@dataclass(frozen=True, slots=True)
+class Over:
+    """A game is over. `outcome` None: `ended` says what ended it early ("limit: …"). Seconds of wall time."""
+
+    game: int
+    outcome: dict[str, Any] | None
+    score: dict[str, float]
+    ended: str | None
+    seconds: float
+
+
+Event = Joined | Began | Token | Ended | Over
+Sink = Callable[[Event], None]

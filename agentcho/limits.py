@@ -1,0 +1,77 @@
+"""Limits of a game and of its agents: counts, clocks, and the error that ends a game as an outcome.
+
+Does not know: what ends with it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from math import inf
+
+import anyio
+
+from agentcho.config import Limits
+from agentcho.errors import LimitReached
+from agentcho.message import Message
+
+GAME = "the game"
+
+
+class Meter:
+    """Counts one game's sampled tokens and decodes, by agent, and its seconds on the event loop's clock."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._tokens: Counter[str] = Counter()
+        self._messages: Counter[str] = Counter()
+        self._started = 0.0
+
+    def start(self) -> None:
+        """The game begins now."""
+        self._started = anyio.current_time()
+
+    def elapsed(self) -> float:
+        """Seconds since the game began."""
+        return anyio.current_time() - self._started
+
+    def count(self, message: Message) -> None:
+        """A decode is finished."""
+        start, stop = message.sampled or (0, 0)
+        for who in (message.author or GAME, GAME):
+            self._tokens[who] += stop - start
+            self._messages[who] += 1
+
+    def check(self, agent: str) -> None:
+        """Raise `LimitReached` where this agent or the game has nothing left to speak with."""
+        for what, who, used, limit in self._uses(agent):
+            if limit is not None and used >= limit:
+                raise LimitReached(what, who, limit)
+
+    def check_after(self, agent: str) -> None:
+        """Raise `LimitReached` where a message has used up its author's or the game's tokens."""
+        for what, who, used, limit in self._uses(agent):
+            if what == "tokens" and limit is not None and used >= limit:
+                raise LimitReached(what, who, limit)
+
+    def tokens_left(self, agent: str) -> int | None:
+        """Tokens that the agent may still sample; None: any number."""
+        bounds = [limit - used for what, _, used, limit in self._uses(agent) if what == "tokens" and limit]
+        return int(min(bounds)) if bounds else None
+
+    @contextmanager
+    def deadline(self, agent: str | None) -> Iterator[None]:
+        """Cancel what runs inside when the time of the agent (None: of the game) is over; `LimitReached`."""
+        limit = self._limits.game_seconds if agent is None else self._limits.agent_seconds
+        with anyio.CancelScope(deadline=inf if limit is None else self._started + limit) as scope:
+            yield
+        if scope.cancelled_caught and limit is not None:
+            raise LimitReached("seconds", agent or GAME, limit)
+
+    def _uses(self, agent: str) -> Iterator[tuple[str, str, float, float | None]]:
+        limits = self._limits
+        yield "tokens", agent, self._tokens[agent], limits.agent_tokens
+        yield "messages", agent, self._messages[agent], limits.agent_messages
+        yield "tokens", GAME, self._tokens[GAME], limits.game_tokens
+        yield "messages", GAME, self._messages[GAME], limits.game_messages

@@ -1,0 +1,55 @@
+"""Scenarios: a cast, rules of play, typed options, an outcome and a score.
+
+Does not know: engines, records, the terminal. A scenario casts agents and awaits their verbs; it is the only
+one that sets audiences.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from agentcho.errors import BadOption
+from agentcho.game import Game
+
+
+class Scenario:
+    """Subclass it: set `name`, nest `Options` and `Outcome`, write `play` and `score`.
+
+    The first line of the docstring is what `agentcho ls` shows.
+    """
+
+    name: ClassVar[str]
+
+    class Options(BaseModel):
+        """Typed options, set with `--set key=value`."""
+
+        model_config = ConfigDict(frozen=True, extra="forbid")
+
+    class Outcome(BaseModel):
+        """What came of a game."""
+
+        model_config = ConfigDict(frozen=True, extra="forbid")
+
+    def __init__(self, **options: Any) -> None:
+        try:
+            self.options = self.Options(**options)
+        except ValidationError as error:
+            raise BadOption(self.name, _what(error), self._choices()) from error
+
+    async def play(self, game: Game) -> Outcome:
+        """Cast the agents, let them act, and say what came of it."""
+        raise NotImplementedError
+
+    def score(self, outcome: Any) -> dict[str, float]:
+        """Numbers to compare games by."""
+        return {}
+
+    def _choices(self) -> list[str]:
+        return [f"{name} (default {field.get_default()!r})" for name, field in self.Options.model_fields.items()]
+
+
+def _what(error: ValidationError) -> str:
+    parts = (f"{'.'.join(map(str, e['loc'])) or 'options'}: {e['msg']}" for e in error.errors(include_url=False))
+    return "; ".join(parts)

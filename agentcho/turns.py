@@ -1,0 +1,153 @@
+"""Counting who is awake: a step starts once every task that the last one woke has come to rest.
+
+A tracked task runs through a wrapper that sees each of its suspensions and resumptions. Whatever it waits for
+counts as rest; a waker of ours marks it awake at the moment of waking, before the event loop gets to it. Nothing
+is timed or polled. Does not know: engines, agents, requests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from typing import Any, TypeVar
+
+import anyio
+import anyio.lowlevel
+
+T = TypeVar("T")
+
+
+class Turn:
+    """One tracked task. `wake` before it is let go on, so that it counts from then; both calls are idempotent."""
+
+    def __init__(self, turns: Turns) -> None:
+        self._turns, self._awake = turns, False
+
+    def wake(self) -> None:
+        """Count as awake."""
+        if not self._awake:
+            self._awake = True
+            self._turns.count(+1)
+
+    def rest(self) -> None:
+        """Count as waiting."""
+        if self._awake:
+            self._awake = False
+            self._turns.count(-1)
+
+
+class Turns:
+    """All tracked tasks of one choreographer."""
+
+    def __init__(self) -> None:
+        self._awake = 0
+        self._stirred = 0
+        self._still = anyio.Event()
+        self._by_task: dict[int, Turn] = {}
+
+    def count(self, change: int) -> None:
+        """Used by `Turn`."""
+        self._awake += change
+        self._stirred += change > 0
+        if self._awake == 0:
+            self._still.set()
+
+    def current(self) -> Turn | None:
+        """The turn of the running task; None for a task that is not tracked."""
+        return self._by_task.get(anyio.get_current_task().id)
+
+    async def settle(self, activity: Callable[[], int]) -> None:
+        """Return once nobody is awake and nothing has moved for two rounds of the event loop.
+
+        `activity` counts what untracked tasks do (their submissions), so that chains of them settle as well.
+        """
+        quiet = 0
+        while quiet < 2:
+            while self._awake:
+                self._still = anyio.Event()
+                await self._still.wait()
+            before = self._stirred + activity()
+            await anyio.lowlevel.checkpoint()
+            quiet = quiet + 1 if before == self._stirred + activity() and not self._awake else 0
+
+    async def run(self, work: Coroutine[Any, Any, T], turn: Turn | None = None) -> T:
+        """Run `work` in the current task, tracked. A task that is tracked already just runs it."""
+        if turn is None and self.current() is not None:
+            return await work
+        turn = turn or Turn(self)
+        task = anyio.get_current_task().id
+        self._by_task[task] = turn
+        try:
+            return await _Watched(work, turn)
+        finally:
+            del self._by_task[task]
+            turn.rest()
+
+    async def together(self, *works: Coroutine[Any, Any, Any]) -> list[Any]:
+        """Run all side by side, each tracked; their results in order, or the first error with the rest cancelled."""
+        parent, results, errors = self.current(), [None] * len(works), list[Exception]()
+        left = len(works)
+
+        async def one(place: int, work: Coroutine[Any, Any, Any], turn: Turn) -> None:
+            nonlocal left
+            try:
+                results[place] = await self.run(self._ending(work, ended), turn)
+            except Exception as error:
+                errors.append(error)
+                group.cancel_scope.cancel()
+
+        def ended() -> None:
+            nonlocal left
+            left -= 1
+            if left == 0 and parent is not None:
+                parent.wake()
+
+        turns = [Turn(self) for _ in works]
+        try:
+            async with anyio.create_task_group() as group:
+                for place, (work, turn) in enumerate(zip(works, turns, strict=True)):
+                    turn.wake()
+                    group.start_soon(one, place, work, turn)
+        finally:  # a task cancelled before its first step never ran its own clean-up
+            for work, turn in zip(works, turns, strict=True):
+                work.close()
+                turn.rest()
+        if errors:
+            raise errors[0]
+        return results
+
+    @staticmethod
+    async def _ending(work: Coroutine[Any, Any, T], ended: Callable[[], None]) -> T:
+        """Wake the parent, as the last child does, while this child still counts as awake."""
+        try:
+            return await work
+        finally:
+            ended()
+
+
+class _Watched(Awaitable[T]):
+    """Awaits a coroutine, and tells its turn at each suspension and resumption."""
+
+    def __init__(self, work: Coroutine[Any, Any, T], turn: Turn) -> None:
+        self._work, self._turn = work, turn
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        inner = self._work.__await__()
+        resume: Callable[[], Any] = lambda: next(inner)  # noqa: E731
+        while True:
+            self._turn.wake()
+            try:
+                trap = resume()
+            except StopIteration as stop:
+                return stop.value  # type: ignore[no-any-return]
+            self._turn.rest()
+            resume = yield from self._pass_on(inner, trap)
+
+    @staticmethod
+    def _pass_on(inner: Generator[Any, Any, Any], trap: Any) -> Generator[Any, Any, Callable[[], Any]]:
+        """Hand a suspension to the event loop; what comes back is how to resume."""
+        try:
+            value = yield trap
+        except BaseException as error:
+            thrown = error
+            return lambda: inner.throw(thrown)
+        return lambda: inner.send(value)
