@@ -89,9 +89,7 @@ class Agent:
             raise AnswerInvalid(model.__name__, fields) from error
 
     @asynccontextmanager
-    async def stream(
-        self, to: Names | None = None, prompt: str | None = None, **options: Any
-    ) -> AsyncIterator[Pieces]:
+    async def stream(self, to: Names | None = None, prompt: str | None = None, **options: Any) -> AsyncIterator[Pieces]:
         """Say something and read its text as it comes: `async with a.stream() as pieces: async for text in pieces`.
 
         Leaving the context waits for the end; then `pieces.message` is the message.

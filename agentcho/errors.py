@@ -3,6 +3,7 @@
     AgentchoError
     ├── ModelError                 a model cannot be used
     │   ├── ModelNotFound
+    │   ├── BadPlacement           no such device here, or no such dtype
     │   ├── UnsupportedModel       the gate refused it, with the cause
     │   └── FramingError           no framing could be derived from the chat template
     ├── RequestError               one call is wrong; nothing was computed for it (also a ValueError)
@@ -57,6 +58,13 @@ class ModelNotFound(ModelError):
             "or a Hugging Face id that is downloaded or can be reached"
         )
         self.model = model
+
+
+class BadPlacement(ModelError, ValueError):
+    """A device that this machine has not, or a dtype that models are not run in."""
+
+    def __init__(self, what: str, choices: str) -> None:
+        super().__init__(f"{what}; give {choices}")
 
 
 class UnsupportedModel(ModelError):
@@ -154,9 +162,7 @@ class EngineFailed(AgentchoError):
     """A forward raised. Every call that was in it is dropped; stored encodings are untouched."""
 
     def __init__(self, cause: BaseException) -> None:
-        super().__init__(
-            f"the model's forward failed ({type(cause).__name__}: {cause}); the calls in it were dropped"
-        )
+        super().__init__(f"the model's forward failed ({type(cause).__name__}: {cause}); the calls in it were dropped")
 
 
 class EngineClosed(AgentchoError):

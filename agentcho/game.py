@@ -181,13 +181,9 @@ class Game:
         assert utterance.message is not None
         return utterance.message
 
-    async def _decode(
-        self, utterance: Utterance, sampling: Sampling, on_token: Callable[[str], None] | None
-    ) -> None:
+    async def _decode(self, utterance: Utterance, sampling: Sampling, on_token: Callable[[str], None] | None) -> None:
         resolved = self._resolver.resolve(utterance.reads)
-        call = Decode(
-            utterance.text, resolved.parents, resolved.offsets, resolved.new_offset, sampling, utterance.name
-        )
+        call = Decode(utterance.text, resolved.parents, resolved.offsets, resolved.new_offset, sampling, utterance.name)
         author, id, seat = utterance.metadata.author or SCENARIO, utterance.metadata.id, self._seat.get()
 
         def piece(text: str) -> None:
@@ -232,9 +228,7 @@ class Game:
 
     # -- the books ---------------------------------------------------------------------------------------
 
-    def _enter(
-        self, missing: Sequence[Missing], utterance: Utterance | None, result: Result, caller: str
-    ) -> None:
+    def _enter(self, missing: Sequence[Missing], utterance: Utterance | None, result: Result, caller: str) -> None:
         """Take the encodings of a finished request in, and write the messages that are whole with it."""
         again: list[EncodingRecord] = []
         for lack, made in zip(missing, result.made, strict=False):
@@ -328,5 +322,3 @@ def coin_seed(seed: int, game: int, author: str, turn: int) -> int:
 
 def _nobody(event: Event) -> None:
     """A sink that nobody reads."""
-
-

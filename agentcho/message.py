@@ -76,10 +76,11 @@ class Metadata(NamedTuple):
 class Message:
     """One finished message.
 
-    `tokens` are all ids fed, framing and closing included, BOS not; within them, `content` is the
-    (start, stop) of header and text, `sampled` of what was sampled. `parents` are the ids of the messages its author read, in prompt order; `offsets` and
-    `new_offset` the absolute positions asked for (None: right after the preceding one). `author` is None for
-    messages of the scenario. `stopped` says what ended a decode: "stop", "stop_string", "max_tokens", "forced".
+    `tokens` are all ids fed, framing and closing included, BOS not; within them, `content` is the (start, stop)
+    of header and text, `sampled` of what was sampled. `parents` are the ids of the messages its author read, in
+    prompt order; `offsets` and `new_offset` the absolute positions asked for (None: right after the preceding
+    one). `author` is None for messages of the scenario. `stopped` says what ended a decode: "stop",
+    "stop_string", "max_tokens", "forced".
     """
 
     id: str

@@ -6,7 +6,7 @@ Token ids and receipts only; tensors stay behind `Engine`. Does not know: agents
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, NamedTuple, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -75,7 +75,7 @@ class Decode:
     parents: Sequence[EncodingId | Prefill] = ()
     offsets: Sequence[int | None] | None = None
     new_offset: int | None = None
-    sampling: Sampling = Sampling()
+    sampling: Sampling = field(default_factory=Sampling)
     name: str | None = None
     forced: tuple[int, ...] | None = None
     logits: bool = False
@@ -122,7 +122,7 @@ class Encoded(NamedTuple):
 
 
 class Spoken(NamedTuple):
-    """The `nth` sampled token of a running decode, from 0; `text` is what it adds to the visible text (may be empty)."""
+    """The `nth` sampled token of a running decode, from 0; `text` is what it adds to the visible text, if any."""
 
     id: EncodingId
     nth: int
@@ -171,6 +171,7 @@ class EnginePort(Protocol):
     @property
     def idle(self) -> bool:
         """Nothing submitted, nothing running."""
+
     @property
     def fingerprint(self) -> dict[str, str]:
         """Digests and versions for the run record: model, tokenizer, dtype, device."""

@@ -50,7 +50,8 @@ class Entry(NamedTuple):
         return {
             "game": m.game, "id": m.id, "kind": m.kind, "role": m.role, "author": m.author,
             "audience": m.audience.to_json(), "parents": list(m.parents), "header": m.header, "text": m.text,
-            "tokens": list(m.tokens), "content": list(m.content), "sampled": m.sampled and list(m.sampled), "name": m.name,
+            "tokens": list(m.tokens), "content": list(m.content), "sampled": m.sampled and list(m.sampled),
+            "name": m.name,
             "offsets": m.offsets and list(m.offsets), "new_offset": m.new_offset, "stopped": m.stopped,
             "encoding": self.encoding, "encodings": [_record_json(r) for r in self.made],
             "direct": list(self.direct), "usage": self.usage._asdict(),
@@ -63,8 +64,9 @@ class Entry(NamedTuple):
             id=line["id"], game=line["game"], kind=line["kind"], role=line["role"], author=line["author"],
             audience=audience(line["audience"] if line["audience"] == "everyone" else list(line["audience"])),
             parents=tuple(line["parents"]), header=line["header"], text=line["text"],
-            tokens=tuple(line["tokens"]), content=tuple(line["content"]), sampled=line["sampled"] and tuple(line["sampled"]),
-            name=line["name"], offsets=line["offsets"] and tuple(line["offsets"]),
+            tokens=tuple(line["tokens"]), content=tuple(line["content"]),
+            sampled=line["sampled"] and tuple(line["sampled"]), name=line["name"],
+            offsets=line["offsets"] and tuple(line["offsets"]),
             new_offset=line["new_offset"], stopped=line["stopped"],
         )  # fmt: skip
         made = tuple(_record(r) for r in line["encodings"])

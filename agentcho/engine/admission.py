@@ -80,7 +80,9 @@ class Admission:
         if not isinstance(call, Prefill | Decode):
             raise RequestError(f"a call is a Prefill or a Decode, not {type(call).__name__}")
         placed = self.place(call, local)
-        pending = self._prefill(call, placed, new_id) if isinstance(call, Prefill) else self._decode(call, placed, new_id)
+        pending = (
+            self._prefill(call, placed, new_id) if isinstance(call, Prefill) else self._decode(call, placed, new_id)
+        )
         for piece in placed.context.pieces:
             self._store.hold(piece.storage.block)
         return pending

@@ -81,8 +81,8 @@ class Batch:
             k, v = self._keys_of(segment, layer, keys[0], values[0])
             mask = context.mask(locality)
             parts.append(attend(queries[:, :, segment.span()], k[None], v[None], mask, scoring))
-        for group in self._groups:
-            parts.append(group.attend(layer, queries[0], keys[0], values[0], locality, scoring))
+        own = (queries[0], keys[0], values[0], locality, scoring)
+        parts += [group.attend(layer, *own) for group in self._groups]
         return torch.cat(parts, dim=2).transpose(1, 2).contiguous()
 
     def _keys_of(self, segment: Segment, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:

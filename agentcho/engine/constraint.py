@@ -91,9 +91,7 @@ class Grammars:
 class JsonConstraint:
     """JSON of one schema, which can be ended within the budget at every token."""
 
-    def __init__(
-        self, matcher: LLMatcher, vocabulary: int, stop: int, endings: list[int], max_tokens: int
-    ) -> None:
+    def __init__(self, matcher: LLMatcher, vocabulary: int, stop: int, endings: list[int], max_tokens: int) -> None:
         self._matcher, self._vocabulary, self._stop, self._endings = matcher, vocabulary, stop, endings
         self._ending = self._shortest(matcher, 1024)
         if self._ending is None or len(self._ending) > max_tokens:
@@ -121,7 +119,8 @@ class JsonConstraint:
         ahead.consume_token(token)
         ending = self._shortest(ahead, left - 1)
         if ending is None:
-            assert self._ending
+            if not self._ending:
+                return self._stop
             token, ending = self._ending[0], self._ending[1:]
         self._ending = ending
         self._matcher.consume_token(token)

@@ -71,9 +71,9 @@ class Engine:
         check_config(source, context)
         loaded = Model.load(source, device, dtype, adapter)
         framing = derive(loaded.tokenizer, source.name, loaded.end_tokens())
-        proofs = Gate(loaded).prove()
-        room = store_tokens or _default_room(loaded, proofs)
-        return cls(loaded, framing, proofs, room, min(context or loaded.context, loaded.context))
+        positions = min(context or loaded.context, loaded.context)
+        proofs = Gate(loaded, positions).prove()
+        return cls(loaded, framing, proofs, store_tokens or _default_room(loaded, proofs), positions)
 
     @property
     def tokenizer(self) -> Any:
@@ -179,10 +179,12 @@ class Engine:
             logits = self._forward(batch)
             batch.commit()
             return self._scheduler.collect(plan, batch.segments, logits)
-        except Exception as error:
+        except BaseException as error:
             self._scheduler.drop_all()
             self._waiting.clear()
-            raise EngineFailed(error) from error
+            if isinstance(error, Exception):
+                raise EngineFailed(error) from error
+            raise
 
     def cancel(self, ids: Iterable[EncodingId]) -> None:
         """See `EnginePort.cancel`."""
@@ -288,5 +290,3 @@ def _default_room(model: Model, proofs: list[LayerProof]) -> int:
     size = torch.empty(0, dtype=model.dtype).element_size()
     token = sum(p.shape.heads * (p.shape.key_dim + p.shape.value_dim) for p in proofs) * size
     return max(1024, min(room // token, 1 << 22))
-
-

@@ -130,8 +130,7 @@ class _Template:
     def _render(self, *roles: str, name: str | None = None) -> list[str]:
         """The text before, between and after the sentinels of a conversation of these roles."""
         turns: list[dict[str, Any]] = [
-            {"role": role, "content": _sentinel(i)} | ({"name": name} if name else {})
-            for i, role in enumerate(roles)
+            {"role": role, "content": _sentinel(i)} | ({"name": name} if name else {}) for i, role in enumerate(roles)
         ]
         try:
             text = self._tokenizer.apply_chat_template(turns, tokenize=False)

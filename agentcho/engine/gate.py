@@ -112,10 +112,10 @@ def _ropes(config: Any) -> list[dict[str, Any]]:
 
 
 class Gate:
-    """Runs the proofs on one loaded model."""
+    """Runs the proofs on one loaded model, within its first `context` positions."""
 
-    def __init__(self, model: Model) -> None:
-        self._model = model
+    def __init__(self, model: Model, context: int) -> None:
+        self._model, self._context = model, context
         self._tolerance = 1e-3 if model.dtype == torch.float32 else 8e-2
         generator = torch.Generator().manual_seed(0)
         usable = torch.arange(min(model.vocabulary, len(model.tokenizer)))
@@ -125,7 +125,16 @@ class Gate:
 
     def prove(self) -> list[LayerProof]:
         """One proof a layer, or `UnsupportedModel` at the first that fails."""
-        records = {shift: self._record(shift) for shift in SHIFTS if shift + PROBE <= self._model.context}
+        try:
+            return self._prove()
+        except UnsupportedModel:
+            raise
+        except Exception as error:  # foreign code: whatever it raises, it cannot be used
+            what = f"its forward cannot run over packed tokens ({type(error).__name__}: {error})"
+            raise self._refusal(what) from error
+
+    def _prove(self) -> list[LayerProof]:
+        records = {shift: self._record(shift) for shift in SHIFTS if shift + PROBE <= self._context}
         base = records[0]
         missing = [layer for layer in range(self._model.layers) if layer not in base.keys]
         if missing:
@@ -143,11 +152,7 @@ class Gate:
         recorder = _Recorder()
         ids = torch.tensor([self._ids[:PROBE]], device=self._model.device)
         at = torch.arange(shift, shift + PROBE, device=self._model.device).unsqueeze(0)
-        try:
-            self._model.forward(ids, at, torch.tensor([0], device=self._model.device), recorder)
-        except (TypeError, RuntimeError, KeyError, AttributeError) as error:
-            what = f"its forward cannot run over packed tokens ({type(error).__name__}: {error})"
-            raise self._refusal(what) from error
+        self._model.forward(ids, at, torch.tensor([0], device=self._model.device), recorder)
         return recorder
 
     def _rotation(self, layer: int, records: dict[int, _Recorder]) -> tuple[Rotation, float]:
@@ -171,9 +176,7 @@ class Gate:
                     found.append(table)
         return found
 
-    def _packed_errors(
-        self, shapes: list[LayerShape], rotations: list[Rotation]
-    ) -> tuple[list[float], list[float]]:
+    def _packed_errors(self, shapes: list[LayerShape], rotations: list[Rotation]) -> tuple[list[float], list[float]]:
         """Per layer: a packed, moved and stored history against the stock forward; and with a neighbour."""
         stock = self._stock()
         alone = self._packed(shapes, rotations, neighbour=False)

@@ -84,9 +84,7 @@ class Bucket:
 class Lanes:
     """All lanes of an engine, in buckets of doubling capacity."""
 
-    def __init__(
-        self, layers: list[LayerShape], device: torch.device, dtype: torch.dtype, smallest: int = 128
-    ) -> None:
+    def __init__(self, layers: list[LayerShape], device: torch.device, dtype: torch.dtype, smallest: int = 128) -> None:
         self._layers, self._device, self._dtype, self._smallest = layers, device, dtype, smallest
         self._buckets: dict[int, Bucket] = {}
 

@@ -21,7 +21,7 @@ from transformers import AttentionInterface, AutoConfig, AutoModelForCausalLM, A
 from transformers.utils import logging as hf_logging
 
 from agentcho.engine.attention import Locality, Scoring
-from agentcho.errors import ModelNotFound, NotYetAvailable
+from agentcho.errors import BadPlacement, ModelError, ModelNotFound, NotYetAvailable, UnsupportedModel
 
 ATTENTION = "agentcho_packed"
 UNDERSTUDY = "understudy"
@@ -90,7 +90,7 @@ class Model:
         dtype on CUDA, float32 on a CPU."""
         if adapter is not None:
             raise NotYetAvailable("adapter", "load the base model alone (adapter=None)")
-        where = torch.device(("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device)
+        where = _device(device)
         kind = _dtype(dtype, where)
         AttentionInterface.register(ATTENTION, _answer)
         try:
@@ -100,8 +100,8 @@ class Model:
                     source.path, dtype=kind, attn_implementation=ATTENTION, use_safetensors=True,
                     trust_remote_code=False, output_loading_info=True,
                 )  # fmt: skip
-        except (OSError, ValueError, KeyError, ImportError) as error:
-            raise ModelNotFound(source.name, _first_line(error)) from error
+        except (OSError, ValueError, KeyError, ImportError, RuntimeError) as error:
+            raise _refusal(source.name, error) from error
         _check_whole(source, report)
         return cls(source, network.to(where).eval(), tokenizer, where)
 
@@ -137,6 +137,13 @@ class Model:
             "tokenizer": tokenizer_digest(self.tokenizer), "dtype": str(self.dtype).removeprefix("torch."),
             "device": self.device.type, "torch": torch.__version__, "transformers": transformers.__version__,
         }  # fmt: skip
+
+
+def _refusal(name: str, error: Exception) -> ModelError:
+    if ATTENTION in str(error):
+        cause = "its class has an attention of its own that cannot be answered from outside"
+        return UnsupportedModel(name, cause, "Use a model whose class takes any attention implementation.")
+    return ModelNotFound(name, _first_line(error))
 
 
 def _loader() -> Any:
@@ -198,12 +205,25 @@ def _chunks(config: Any) -> dict[int, int]:
     return {i: size for i, kind in enumerate(kinds) if kind == "chunked_attention" and size}
 
 
+def _device(name: str) -> torch.device:
+    cuda = torch.cuda.is_available()
+    if name == "auto":
+        return torch.device("cuda" if cuda else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise BadPlacement(f"unknown device {name!r}", "auto, cpu, cuda or cuda:N") from error
+    if device.type == "cuda" and not (cuda and (device.index or 0) < torch.cuda.device_count()):
+        raise BadPlacement(f"no device {name!r} on this machine", "auto or cpu")
+    return device
+
+
 def _dtype(name: str, device: torch.device) -> Any:
     if name == "auto":
         return "auto" if device.type == "cuda" else torch.float32
     known = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
     if name not in known:
-        raise ValueError(f"unknown dtype {name!r}; give auto, {', '.join(known)}")
+        raise BadPlacement(f"unknown dtype {name!r}", f"auto, {', '.join(known)}")
     return known[name]
 
 

@@ -94,6 +94,9 @@ class Row:
 
     def _end(self, why: Stopped, unfed: tuple[int, ...]) -> None:
         self.stopped, self.feed = why, unfed + self._closing
+        whole = self._content.decode(self.sampled)
+        if whole.startswith(self._text):  # a character that stayed incomplete comes out as U+FFFD
+            self._text = whole
 
     def _cut(self) -> int | None:
         """Where the earliest stop string begins in the text, if one is there."""

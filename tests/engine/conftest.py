@@ -8,7 +8,7 @@ from transformers import PreTrainedModel
 
 from agentcho import Engine
 
-from .families import Family, families
+from .families import Family, families, llama_family
 from .stage import Stage
 
 Models = Callable[[Family], PreTrainedModel]
@@ -53,6 +53,12 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Engines:
         return loaded[key]
 
     return get
+
+
+@pytest.fixture
+def llama(engine: Engines) -> Engine:
+    """The engine of a small llama in the Llama-3 style, with BOS."""
+    return engine(llama_family())
 
 
 @pytest.fixture

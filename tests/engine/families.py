@@ -40,9 +40,7 @@ class Family:
     def config(self, **more: Any) -> Any:
         """The stock configuration, with settings over those common to all families."""
         suffix = "TextConfig" if self.name in ("gemma3_text", "llama4_text") else "Config"
-        return getattr(transformers, self.stem + suffix)(
-            **{**_common(len(self.layers)), **self.settings, **more}
-        )
+        return getattr(transformers, self.stem + suffix)(**{**_common(len(self.layers)), **self.settings, **more})
 
     def build(self, seed: int = 1, **more: Any) -> PreTrainedModel:
         """A float32 model with eager attention, random norms, biases and sinks too, and logits of scale 1."""
@@ -62,6 +60,11 @@ class Family:
 def families() -> tuple[Family, ...]:
     """The families that must work."""
     return _llamas() + _windowed() + _partial() + _mixed() + _gemmas() + _scaled()
+
+
+def llama_family() -> Family:
+    """The plain one, for tests that need no other."""
+    return families()[0]
 
 
 def refused() -> dict[str, Family]:

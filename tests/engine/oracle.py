@@ -6,7 +6,7 @@ first time: what the layer then caches is by definition its keys at that positio
 layer types do. Knows no trick to turn keys, and imports nothing from agentcho.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -51,9 +51,7 @@ class Oracle:
     def add(self, message: Message) -> int:
         """Encode one message and return its index."""
         context = self._context(message)
-        positions = [
-            at + i for index, at in context for i in range(len(self._encodings[index].message.tokens))
-        ]
+        positions = [at + i for index, at in context for i in range(len(self._encodings[index].message.tokens))]
         cache = DynamicCache()
         for layer in range(len(self._layers)):
             for index, at in context:
@@ -76,7 +74,8 @@ class Oracle:
             encoding, cache = self._encodings[index], DynamicCache()
             with self._fed(encoding.inputs):
                 self._forward(encoding.message, start, cache)
-            self._moved[index, start] = [(layer.keys, layer.values) for layer in cache.layers]
+            layers: list[Any] = cache.layers
+            self._moved[index, start] = [(layer.keys, layer.values) for layer in layers]
         return self._moved[index, start]
 
     @torch.no_grad()
@@ -84,7 +83,8 @@ class Oracle:
         ids = torch.tensor([message.tokens])
         positions = torch.arange(start, start + ids.shape[1])[None]
         output = self._model(ids, position_ids=positions, past_key_values=cache, use_cache=True)
-        return output.logits[0].float()
+        logits: Tensor = output.logits
+        return logits[0].float()
 
     @contextmanager
     def _masked(self, positions: list[int], message: Message) -> Iterator[None]:
@@ -101,11 +101,16 @@ class Oracle:
     @contextmanager
     def _watched(self) -> Iterator[list[Tensor]]:
         seen: list[Tensor] = []
-        with self._hooked(lambda layer, given: (seen.append(given["hidden_states"]), given)[1]):
+
+        def keep(layer: int, given: dict[str, Any]) -> dict[str, Any]:
+            seen.append(given["hidden_states"])
+            return given
+
+        with self._hooked(keep):
             yield seen
 
     @contextmanager
-    def _hooked(self, change: Any) -> Iterator[None]:
+    def _hooked(self, change: Callable[[int, dict[str, Any]], dict[str, Any]]) -> Iterator[None]:
         def hook(layer: int) -> Any:
             def run(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
                 named = kwargs if not args else kwargs | {"hidden_states": args[0]}
@@ -113,9 +118,7 @@ class Oracle:
 
             return run
 
-        handles = [
-            m.register_forward_pre_hook(hook(i), with_kwargs=True) for i, m in enumerate(self._attention)
-        ]
+        handles = [m.register_forward_pre_hook(hook(i), with_kwargs=True) for i, m in enumerate(self._attention)]
         try:
             yield
         finally:
@@ -138,4 +141,4 @@ def _mask(layer: Layer, context: Sequence[int], own: Sequence[int]) -> Tensor:
 
 def _attention_modules(model: PreTrainedModel) -> list[nn.Module]:
     found = [m for m in model.modules() if type(m).__name__.endswith("Attention") and hasattr(m, "layer_idx")]
-    return sorted(found, key=lambda module: int(module.layer_idx))
+    return sorted(found, key=lambda module: int(getattr(module, "layer_idx")))  # noqa: B009

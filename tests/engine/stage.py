@@ -5,7 +5,7 @@ The expected layout of a call is worked out here from the rules of offsets, not 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -35,7 +35,7 @@ class Stage:
     def __init__(self, family: Family, engine: Engine, model: PreTrainedModel) -> None:
         self.engine = engine
         self._style, self._tokenizer = styles()[family.style], tokenizer(family.style)
-        self.bos = self._tokenizer.convert_tokens_to_ids(self._style.bos) if self._style.begins else None
+        self.bos = self._tokenizer.bos_token_id if self._style.begins else None
         self.oracle = Oracle(model, family.layers, self.bos)
         self._index: dict[int, int] = {}
 
@@ -56,9 +56,10 @@ class Stage:
         ids = self.engine.decode([replace(call, logits=True) for call in calls])
         worst = 0.0
         for call, id in zip(calls, ids, strict=True):
-            self._follow(id, call, list(call.parents))
-            ours, (start, stop) = self.engine.logits(id), self.engine.message(id).sampled
-            theirs = self.oracle.logits(self._index[id])[start - 1 : stop]
+            self._follow(id, call, [parent for parent in call.parents if isinstance(parent, int)])
+            ours, sampled = self.engine.logits(id), self.engine.message(id).sampled
+            assert sampled is not None
+            theirs = self.oracle.logits(self._index[id])[sampled[0] - 1 : sampled[1]]
             assert ours.shape == theirs.shape
             worst = max(worst, gap(ours.log_softmax(-1), theirs.log_softmax(-1)))
         return ids, worst
@@ -68,9 +69,7 @@ class Stage:
     ) -> float:
         """The largest gap in log-probability between engine and oracle over a scored continuation."""
         text, header = more.get("text", "so be it"), more.get("header", "To Bob: ")
-        ours = self.engine.score(
-            text, header=header, parents=list(parents), offsets=offsets, new_offset=new_offset
-        )
+        ours = self.engine.score(text, header=header, parents=list(parents), offsets=offsets, new_offset=new_offset)
         layout = self.layout(parents, offsets, new_offset)
         said, total = self.ids(text), (*self.opening("assistant"), *self.ids(header), *self.ids(text))
         index = self.oracle.add(Message(total, layout.start, self._context(parents, layout)))
@@ -109,6 +108,11 @@ class Stage:
         lengths = [len(self.engine.message(p).tokens) for p in parents]
         assert tuple(receipt.context) == tuple(zip(parents, layout.offsets, lengths, strict=True))
         assert (receipt.start, receipt.bos) == (layout.start, self.bos is not None)
+
+
+def text_of(engine: Engine, tokens: Iterable[int]) -> str:
+    """Ids as text, nothing skipped."""
+    return str(engine.tokenizer.decode(list(tokens), skip_special_tokens=False))
 
 
 def gap(one: Tensor, other: Tensor) -> float:

@@ -8,6 +8,7 @@ Knows nothing of agentcho.
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
@@ -51,9 +52,7 @@ class Style:
     @property
     def jinja(self) -> str | None:
         """The template's source."""
-        return (
-            (Path(__file__).parent / "chat" / f"{self.template}.jinja").read_text() if self.template else None
-        )
+        return (Path(__file__).parent / "chat" / f"{self.template}.jinja").read_text() if self.template else None
 
     def frame(self, role: str) -> tuple[str, str]:
         """The text before and after the content of a message of that role."""
@@ -70,17 +69,15 @@ def styles() -> dict[str, Style]:
     )
     model = ("assistant", "<start_of_turn>model\n", "<end_of_turn>\n")
     alias = ("system", "<start_of_turn>user\n", "<end_of_turn>\n")
-    gemma = {"others": (model, alias), "bos": "<bos>", "eos": "<eos>"}
-    ends = {"bos": "<|endoftext|>", "eos": "<|im_end|>"}
+    says = "<start_of_turn>{role}\n", "<end_of_turn>\n", (model, alias)
+    both = "<|endoftext|>", "<|im_end|>"
     return {
-        "llama3": Style(
-            "llama3", LLAMA3, header, "<|eot_id|>", bos=LLAMA3[0], eos="<|eot_id|>", encodes_bos=True
-        ),
+        "llama3": Style("llama3", LLAMA3, header, "<|eot_id|>", bos=LLAMA3[0], eos="<|eot_id|>", encodes_bos=True),
         "chatml": Style("chatml", CHATML, turn, end, eos="<|im_end|>", plain=("<think>", "</think>")),
-        "gemma": Style("gemma", GEMMA, "<start_of_turn>{role}\n", "<end_of_turn>\n", **gemma),
+        "gemma": Style("gemma", GEMMA, *says, bos="<bos>", eos="<eos>"),
         "named": Style("named", CHATML, turn, end, eos="<|im_end|>"),
-        "post": Style("named", CHATML, turn, end, encodes_bos=True, **ends),
-        "unused": Style("named", CHATML, turn, end, **ends),
+        "post": Style("named", CHATML, turn, end, (), *both, encodes_bos=True),
+        "unused": Style("named", CHATML, turn, end, (), *both),
         "bare": Style(None, CHATML, eos="<|im_end|>"),
     } | _wilder()
 
@@ -107,7 +104,8 @@ def tokenizer(style: str) -> PreTrainedTokenizerFast:
         bos = (look.bos, core.token_to_id(look.bos))
         core.post_processor = processors.TemplateProcessing(f"{look.bos} $A", f"{look.bos} $A $B", [bos])
     named = {"bos_token": look.bos, "eos_token": look.eos, "pad_token": look.special[0]}
-    fast = PreTrainedTokenizerFast(tokenizer_object=core, clean_up_tokenization_spaces=False, **named)
+    make: Any = PreTrainedTokenizerFast
+    fast: PreTrainedTokenizerFast = make(tokenizer_object=core, clean_up_tokenization_spaces=False, **named)
     fast.chat_template = look.jinja
     return fast
 

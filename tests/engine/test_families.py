@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
-
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from transformers import PreTrainedModel
@@ -46,6 +45,8 @@ def two_offsets(stage: Stage) -> Gaps:
     calls = [Prefill("x", parents=[a], offsets=[at]) for at in (1, 6, 19)]
     one, two, three = stage.prefill(*calls, Prefill("y", parents=[a, a], offsets=[2, 30], new_offset=17))[:3]
     yield stage.probe([one, two, three])
+    for id in stage.prefill(*(Prefill("x", parents=[a], offsets=[at], new_offset=28) for at in (12, 17))):
+        yield stage.probe([id])
     yield stage.probe([a, three, a], offsets=[4, None, 40])
 
 

@@ -12,21 +12,19 @@ from agentcho import Decode, Engine, Prefill, Sampling
 from agentcho.engine.model import Model
 from agentcho.errors import BadParent, EngineFailed, RequestError, SamplingFailed, StoreFull, UnknownEncoding
 
-from .families import Family
+from .families import Family, llama_family
 from .templates import tokenizer
 
 Engines = Callable[[Family], Engine]
-LLAMA = Family("llama", "Llama")
 POISON = "§"
 
 
-@pytest.fixture
-def llama(engine: Engines) -> Iterator[Engine]:
-    """One small llama that must be as empty after the test as before it, once the test's ids are released."""
-    llama = engine(LLAMA)
+@pytest.fixture(autouse=True)
+def tidy(llama: Engine) -> Iterator[None]:
+    """The llama must be as empty after the test as before it, once the test's ids are released."""
     first = llama.prefill("a mark")
     before = llama.fullness.used
-    yield llama
+    yield
     last = llama.prefill("another mark")
     llama.release(id for id in range(first + 1, last + 1) if _held(llama, id))
     assert (llama.idle, llama.rows, llama.fullness.reserved) == (True, 0, 0)
@@ -70,9 +68,12 @@ def test_who_comes_later_joins_the_next_step(llama: Engine) -> None:
     [parent] = llama.submit([Prefill("later")])
     [child] = llama.submit([Decode("child", parents=[parent], sampling=Sampling(choices=("ok",)))])
     finished = list(llama.step().finished)
-    assert finished == [parent] and llama.rows == 2
-    steps = sum(1 for _ in iter(lambda: finished.extend(llama.step().finished) or child in finished, True))
-    assert steps <= 3 and slow not in finished
+    assert finished == [parent]
+    assert llama.rows == 2
+    for _ in range(3):
+        finished += llama.step().finished
+    assert child in finished
+    assert slow not in finished
     list(drain(llama))
     alone = llama.decode("slow", sampling=Sampling(max_tokens=20, seed=1))
     assert llama.message(slow).tokens == llama.message(alone).tokens
@@ -91,7 +92,9 @@ def test_an_unfinished_decode_is_no_parent(llama: Engine) -> None:
 
 
 def test_cancel_frees_at_once_and_again_is_nothing(llama: Engine) -> None:
-    [gone, stays] = llama.submit([Decode("a", sampling=Sampling(max_tokens=30)), Decode("b", sampling=Sampling(max_tokens=4))])
+    [gone, stays] = llama.submit(
+        [Decode("a", sampling=Sampling(max_tokens=30)), Decode("b", sampling=Sampling(max_tokens=4))]
+    )
     [waiting] = llama.submit([Prefill("never")])
     llama.cancel([waiting])
     llama.step()
@@ -111,7 +114,8 @@ def test_a_call_whose_parent_is_cancelled_fails_alone(llama: Engine) -> None:
     [other] = llama.submit([Prefill("other")])
     llama.cancel([parent])
     result = llama.step()
-    assert {failure.id for failure in result.failed} == {child, grandchild} and set(result.finished) == {other}
+    assert {failure.id for failure in result.failed} == {child, grandchild}
+    assert set(result.finished) == {other}
 
 
 def test_an_equal_call_lives_on_when_its_twin_is_cancelled(llama: Engine) -> None:
@@ -119,7 +123,8 @@ def test_an_equal_call_lives_on_when_its_twin_is_cancelled(llama: Engine) -> Non
     llama.cancel([one])
     list(drain(llama))
     fresh = llama.score("so", parents=[llama.prefill("twins are we", role="user")])
-    assert torch.equal(llama.score("so", parents=[two]), fresh) and fresh.isfinite().all()
+    assert torch.equal(llama.score("so", parents=[two]), fresh)
+    assert fresh.isfinite().all()
 
 
 def test_a_failed_forward_drops_its_calls_and_nothing_else(llama: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,32 +147,43 @@ def test_a_failed_forward_drops_its_calls_and_nothing_else(llama: Engine, monkey
 @pytest.fixture
 def poisoned(tmp_path: Path) -> Engine:
     """A llama that answers NaN to one character, and to whoever reads it."""
-    model = LLAMA.build()
-    LLAMA.save(tmp_path)
+    model = llama_family().build()
+    llama_family().save(tmp_path)
     [*_, last] = tokenizer("llama3")(POISON, add_special_tokens=False)["input_ids"]
     with torch.no_grad():
-        model.get_input_embeddings().weight[last] = float("nan")
+        model.get_parameter("model.embed_tokens.weight")[last] = float("nan")
     engine = Engine.load(str(tmp_path), device="cpu", dtype="float32")
-    engine_model(engine).load_state_dict(model.state_dict())
+    engine._model.network.load_state_dict(model.state_dict())
     return engine
-
-
-def engine_model(engine: Engine) -> torch.nn.Module:
-    """The network inside, to break it on purpose."""
-    return engine._model.network
 
 
 def test_a_row_that_cannot_choose_fails_alone(poisoned: Engine) -> None:
     bad, good = poisoned.prefill([Prefill(f"a {POISON} here"), Prefill("fine")])
     sampling = Sampling(max_tokens=12, seed=5)
     alone = poisoned.message(poisoned.decode(parents=[good], sampling=sampling)).tokens
-    fails, lives = poisoned.submit([Decode(parents=[bad], sampling=sampling), Decode(parents=[good], sampling=sampling)])
+    fails, lives = poisoned.submit(
+        [Decode(parents=[bad], sampling=sampling), Decode(parents=[good], sampling=sampling)]
+    )
     failed = [failure for _ in iter(lambda: poisoned.idle, True) for failure in poisoned.step().failed]
-    assert [failure.id for failure in failed] == [fails] and isinstance(failed[0].error, SamplingFailed)
+    assert [failure.id for failure in failed] == [fails]
+    assert isinstance(failed[0].error, SamplingFailed)
     assert poisoned.message(lives).tokens == alone
     with pytest.raises(SamplingFailed):
         poisoned.decode([Decode(parents=[bad]), Decode(parents=[good])])
-    assert poisoned.idle and poisoned.rows == 0
+    assert poisoned.idle
+    assert poisoned.rows == 0
+
+
+def test_the_place_of_a_poisoned_row_poisons_nobody_after_it(poisoned: Engine) -> None:
+    long, bad, short = poisoned.prefill([Prefill("long " * 20), Prefill(POISON), Prefill("short")])
+    sampling = Sampling(max_tokens=12, seed=5)
+    alone = poisoned.message(poisoned.decode(parents=[short], sampling=sampling)).tokens
+    poisoned.submit([Decode(parents=[long], sampling=Sampling(max_tokens=30, temperature=0)), Decode(parents=[bad])])
+    assert poisoned.step().failed
+    [after] = poisoned.submit([Decode(parents=[short], sampling=sampling)])
+    failed = [failure for _ in iter(lambda: poisoned.idle, True) for failure in poisoned.step().failed]
+    assert not failed
+    assert poisoned.message(after).tokens == alone
 
 
 def test_pages_of_a_poisoned_message_poison_nobody_after_it(poisoned: Engine) -> None:
@@ -183,7 +199,7 @@ def test_pages_of_a_poisoned_message_poison_nobody_after_it(poisoned: Engine) ->
 
 
 def test_a_full_store_refuses_and_goes_on(tmp_path: Path) -> None:
-    LLAMA.save(tmp_path)
+    llama_family().save(tmp_path)
     engine = Engine.load(str(tmp_path), device="cpu", dtype="float32", store_tokens=128)
     first = engine.prefill("x" * 30)
     used = engine.fullness.used
@@ -200,11 +216,13 @@ def test_equal_messages_share_their_pages(llama: Engine) -> None:
     one = llama.prefill("shared by all " * 4)
     used = llama.fullness.used
     two, other = llama.prefill("shared by all " * 4), llama.prefill("shared by all " * 4, new_offset=90)
-    assert llama.fullness.used > used and two != one
+    assert llama.fullness.used > used
+    assert two != one
     llama.release([other])
     assert llama.fullness.used == used
     llama.release([one])
-    assert llama.fullness.used == used and llama.score("so", parents=[two]).isfinite().all()
+    assert llama.fullness.used == used
+    assert llama.score("so", parents=[two]).isfinite().all()
 
 
 def test_forced_tokens_are_fed_as_sampling_would(llama: Engine) -> None:
@@ -212,7 +230,8 @@ def test_forced_tokens_are_fed_as_sampling_would(llama: Engine) -> None:
     id = llama.decode([Decode("To Bob: ", forced=text, logits=True)])[0]
     assert (llama.message(id).text, llama.message(id).stopped) == ("exactly this", "forced")
     rows = llama.score("exactly this", header="To Bob: ")
-    assert torch.allclose(llama.logits(id).log_softmax(-1), rows, atol=1e-5) and len(rows) == len(text) + 1
-    [end] = tokenizer("llama3").convert_tokens_to_ids(["<|eot_id|>"])
+    assert torch.allclose(llama.logits(id).log_softmax(-1), rows, atol=1e-5)
+    assert len(rows) == len(text) + 1
+    end = llama.tokenizer.convert_tokens_to_ids("<|eot_id|>")
     with pytest.raises(RequestError, match="special"):
         llama.decode([Decode(forced=(*text, end, *text))])

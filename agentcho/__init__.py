@@ -1,0 +1,71 @@
+"""agentcho: societies of language-model agents on one shared key-value cache of messages.
+
+Names load on first use, so that `import agentcho` is quick and imports no torch.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from agentcho.agent import Agent
+    from agentcho.choreographer import Choreographer
+    from agentcho.cli.script import run
+    from agentcho.config import Limits, RunConfig
+    from agentcho.engine import Engine
+    from agentcho.errors import AgentchoError
+    from agentcho.game import Game
+    from agentcho.message import EVERYONE, Audience, Message, Metadata
+    from agentcho.replayer import replay
+    from agentcho.request import Decode, Prefill, Sampling
+    from agentcho.scenario import Scenario
+    from agentcho.visibility import After, Read, View
+
+__all__ = [
+    "EVERYONE",
+    "After",
+    "Agent",
+    "AgentchoError",
+    "Audience",
+    "Choreographer",
+    "Decode",
+    "Engine",
+    "Game",
+    "Limits",
+    "Message",
+    "Metadata",
+    "Prefill",
+    "Read",
+    "RunConfig",
+    "Sampling",
+    "Scenario",
+    "View",
+    "replay",
+    "run",
+]
+
+
+def _homes() -> dict[str, str]:
+    """The module that defines each name of `__all__`."""
+    return {
+        "Agent": "agent", "AgentchoError": "errors", "Choreographer": "choreographer", "Engine": "engine",
+        "Game": "game", "Scenario": "scenario", "replay": "replayer", "run": "cli.script",
+        **dict.fromkeys(("Decode", "Prefill", "Sampling"), "request"),
+        **dict.fromkeys(("EVERYONE", "Audience", "Message", "Metadata"), "message"),
+        **dict.fromkeys(("After", "Read", "View"), "visibility"),
+        **dict.fromkeys(("Limits", "RunConfig"), "config"),
+    }  # fmt: skip
+
+
+def __getattr__(name: str) -> object:
+    home = _homes().get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{home}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,234 @@
+"""The record of a run: one folder with what was asked, every message, and every outcome.
+
+    DIR/<id>/run.json          versions, digests, seed, options, cast; status last, replaced whole
+    DIR/<id>/transcript.jsonl  one line a finished message, appended whole
+    DIR/<id>/outcomes.jsonl    one line a finished game, appended whole
+
+A kill at any byte leaves a record that opens: its status stays "running". Does not know: how games are played,
+engines, the terminal.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections.abc import Iterable
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from agentcho.config import RunConfig
+from agentcho.errors import RecordBroken, RecordNotFound
+from agentcho.trace import Workflow, trace_message, workflow
+from agentcho.transcript import Entry, Lines, read_lines, read_transcript
+
+Status = Literal["running", "done", "interrupted", "failed"]
+
+
+class RunInfo(BaseModel):
+    """What `run.json` holds. Times are ISO 8601 in UTC; `cast` is role by agent."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    format: Literal["agentcho-run/1"] = "agentcho-run/1"
+    id: str
+    scenario: str
+    options: dict[str, Any]
+    config: RunConfig
+    engine: dict[str, str]
+    versions: dict[str, str]
+    started: str
+    ended: str | None = None
+    status: Status = "running"
+    cast: dict[str, str] = {}
+
+
+class Finished(NamedTuple):
+    """One finished game. `outcome` None: `ended` says which limit ended it early. Time in seconds."""
+
+    game: int
+    outcome: dict[str, Any] | None
+    score: dict[str, float]
+    ended: str | None
+    seconds: float
+
+
+def versions() -> dict[str, str]:
+    """Versions of Python and of the packages that decide what a model says."""
+    found = {"python": platform.python_version()}
+    for package in ("agentcho", "torch", "transformers", "llguidance"):
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = "none"
+    return found
+
+
+class RunRecord:
+    """A record being written. A context manager: an error on the way out makes its status "failed", Ctrl-C or a
+    cancellation "interrupted". Each call returns when its line is with the kernel."""
+
+    def __init__(self, path: Path, info: RunInfo) -> None:
+        self.path, self.info = path, info
+        self._files = ExitStack()
+        _write_info(path, info)
+        self._transcript = self._files.enter_context(Lines(path / "transcript.jsonl"))
+        self._outcomes = self._files.enter_context(Lines(path / "outcomes.jsonl"))
+
+    @classmethod
+    def create(
+        cls, folder: Path, scenario: str, options: dict[str, Any], config: RunConfig, engine: dict[str, str]
+    ) -> RunRecord:
+        """Make `folder`/<id> and begin. The id is the time and the scenario, numbered where that exists."""
+        now = datetime.now(UTC)
+        path = _new_folder(folder, f"{now:%Y%m%d-%H%M%S}-{scenario}")
+        info = RunInfo(
+            id=path.name, scenario=scenario, options=options, config=config, engine=engine,
+            versions=versions(), started=now.isoformat(timespec="seconds"),
+        )  # fmt: skip
+        return cls(path, info)
+
+    def joined(self, agent: str, role: str) -> None:
+        """Note a member of the cast; it is written when the run ends."""
+        self.info = self.info.model_copy(update={"cast": self.info.cast | {agent: role}})
+
+    def said(self, entry: Entry) -> None:
+        """Append one finished message."""
+        self._transcript.append(entry.to_json())
+
+    def over(self, finished: Finished) -> None:
+        """Append one finished game."""
+        self._outcomes.append(finished._asdict())
+
+    def close(self, status: Status) -> None:
+        """Flush everything and write how the run ended. A second call is a no-op."""
+        if self.info.status != "running":
+            return
+        self._files.close()
+        ended = datetime.now(UTC).isoformat(timespec="seconds")
+        self.info = self.info.model_copy(update={"status": status, "ended": ended})
+        _write_info(self.path, self.info)
+
+    def __enter__(self) -> RunRecord:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.close("done")
+        else:
+            self.close("failed" if issubclass(kind, Exception) else "interrupted")
+
+
+def _new_folder(folder: Path, name: str) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    number = 1
+    while True:
+        path = folder / (name if number == 1 else f"{name}-{number}")
+        try:
+            path.mkdir()
+        except FileExistsError:
+            number += 1
+        else:
+            return path
+
+
+def _write_info(path: Path, info: RunInfo) -> None:
+    fresh = path / "run.json.new"
+    with fresh.open("w", encoding="utf-8") as file:
+        file.write(json.dumps(info.model_dump(mode="json"), indent=2, ensure_ascii=False) + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+    fresh.replace(path / "run.json")
+
+
+class SavedRun:
+    """A record on disk, finished or not. Reads on each call, so a run in progress can be looked at."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        file = path / "run.json"
+        try:
+            self.info = RunInfo.model_validate_json(file.read_bytes())
+        except (FileNotFoundError, NotADirectoryError):
+            raise RecordNotFound(path.name, path.parent) from None
+        except ValidationError as error:
+            first = error.errors(include_input=False, include_url=False)[0]
+            place = ".".join(map(str, first["loc"]))
+            raise RecordBroken(file, 1, f"{place} {first['msg']}".strip()) from None
+
+    def entries(self) -> list[Entry]:
+        """Every finished message, all games, in the order they ended."""
+        file = self.path / "transcript.jsonl"
+        return list(read_transcript(file)) if file.exists() else []
+
+    def games(self) -> dict[int, list[Entry]]:
+        """The messages by game; a game that ended without any has none."""
+        found: dict[int, list[Entry]] = {game: [] for game in sorted(self.finished())}
+        for entry in self.entries():
+            found.setdefault(entry.message.game, []).append(entry)
+        return dict(sorted(found.items()))
+
+    def finished(self) -> dict[int, Finished]:
+        """The games that ended, by number."""
+        file = self.path / "outcomes.jsonl"
+        found = {}
+        for number, line in read_lines(file) if file.exists() else ():
+            try:
+                found[line["game"]] = Finished(**line)
+            except (KeyError, TypeError):
+                raise RecordBroken(file, number, "not the line of a game") from None
+        return found
+
+    def export(self) -> list[Workflow]:
+        """Every game as a workflow of `agentcho-trace/1`, with its tokens and their tokenizer's digest."""
+        finished, tokenizer = self.finished(), self.info.engine.get("tokenizer")
+        return [
+            _workflow(self.info, game, entries, finished.get(game), tokenizer) for game, entries in self.games().items()
+        ]
+
+
+def _workflow(
+    info: RunInfo, game: int, entries: list[Entry], finished: Finished | None, tokenizer: str | None
+) -> Workflow:
+    meta: dict[str, Any] = {"run": info.id, "game": game, "seed": info.config.seed, "options": info.options}
+    if finished is not None:
+        meta |= {"outcome": finished.outcome, "score": finished.score, "ended": finished.ended}
+    line = {
+        "format": "agentcho-trace/1", "workflow": info.scenario, "id": f"{info.id}-{game}", "meta": meta,
+        "agents": sorted({*info.cast, *_named(entries)}),
+        "messages": [trace_message(entry.message, tokenizer).to_json() for entry in entries],
+    }  # fmt: skip
+    return workflow(line, f"{info.id} game {game}")
+
+
+def _named(entries: Iterable[Entry]) -> set[str]:
+    names = {e.message.author for e in entries if e.message.author is not None}
+    return names.union(*(e.message.audience.members or () for e in entries))
+
+
+def runs(folder: Path) -> list[SavedRun]:
+    """Every run in a folder, oldest first."""
+    return [SavedRun(file.parent) for file in sorted(folder.glob("*/run.json"))]
+
+
+def find(run: str, folder: Path) -> SavedRun:
+    """The run of that path, that id, the only one whose id begins so, or the newest for "last"."""
+    if (Path(run) / "run.json").is_file():
+        return SavedRun(Path(run))
+    names = sorted(file.parent.name for file in folder.glob("*/run.json"))
+    matches = names[-1:] if run == "last" else [n for n in names if n == run] or _begins(names, run)
+    if len(matches) != 1:
+        raise RecordNotFound(run, folder)
+    return SavedRun(folder / matches[0])
+
+
+def _begins(names: list[str], run: str) -> list[str]:
+    return [name for name in names if run and name.startswith(run)]

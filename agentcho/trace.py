@@ -1,0 +1,164 @@
+"""`agentcho-trace/1`: one workflow a JSON line, with every text known, to replay on any engine.
+
+A trace says who wrote what, for whom, over which parents. Does not know: encodings, engines, how a workflow
+was or will be played.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from agentcho.errors import BadTrace, RecordNotFound
+from agentcho.message import Audience, Kind, Message, Role, audience
+
+Name = Annotated[str, Field(min_length=1)]
+TokenId = Annotated[int, Field(ge=0)]
+
+
+class TraceMessage(BaseModel):
+    """One message. `header` only on a decode; `parents` in prompt order; `author` None: the scenario.
+
+    `offsets` (one a parent) and `new_offset` are absolute positions, None: right after the preceding message.
+    `tokens` are all ids fed, framing and closing included; they win over `text` where `tokenizer`, a digest,
+    is the engine's own.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    id: Name
+    kind: Kind
+    role: Role
+    author: Name | None
+    audience: Literal["everyone"] | tuple[Name, ...]
+    parents: tuple[Name, ...]
+    text: str
+    header: str | None = None
+    name: Name | None = None
+    offsets: tuple[int | None, ...] | None = None
+    new_offset: Annotated[int, Field(ge=0)] | None = None
+    tokens: tuple[TokenId, ...] | None = None
+    tokenizer: Name | None = None
+
+    @property
+    def readers(self) -> Audience:
+        """Its audience as a value."""
+        return audience(self.audience)
+
+    def to_json(self) -> dict[str, Any]:
+        """The message as a JSON object, without what is not set."""
+        return self.model_dump(mode="json", exclude_unset=True)
+
+    @model_validator(mode="after")
+    def _fits(self) -> TraceMessage:
+        faults = {
+            "a decode needs a header, which may be empty": self.kind == "decode" and self.header is None,
+            "a prefill has no header": self.kind == "prefill" and bool(self.header),
+            "a decode has the role assistant": self.kind == "decode" and self.role != "assistant",
+            "a decode needs an author who is in its audience": self.kind == "decode" and not self._own(),
+            "offsets must be one a parent": self.offsets is not None and len(self.offsets) != len(self.parents),
+            "tokens need the digest of their tokenizer": self.tokens is not None and self.tokenizer is None,
+        }
+        for fault, found in faults.items():
+            if found:
+                raise ValueError(fault)
+        return self
+
+    def _own(self) -> bool:
+        return self.author is not None and self.readers.includes(self.author)
+
+
+class Workflow(BaseModel):
+    """One workflow: its agents and its messages, each after its parents."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    format: Literal["agentcho-trace/1"]
+    workflow: Name
+    id: Name
+    meta: dict[str, Any] = {}
+    agents: tuple[Name, ...]
+    messages: tuple[TraceMessage, ...]
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Workflow:
+        cast, seen = set(self.agents), set[str]()
+        if len(cast) < len(self.agents):
+            raise ValueError("agents names one agent twice")
+        for message in self.messages:
+            _check_place(message, cast, seen)
+            seen.add(message.id)
+        return self
+
+    def to_json(self) -> dict[str, Any]:
+        """The line as a JSON object, without what is not set; `workflow` inverts it."""
+        return self.model_dump(mode="json", exclude_unset=True)
+
+
+def _check_place(message: TraceMessage, cast: set[str], seen: set[str]) -> None:
+    named = () if message.audience == "everyone" else message.audience
+    if message.id in seen:
+        raise ValueError(f"message {message.id}: this id was used before")
+    if late := [parent for parent in message.parents if parent not in seen]:
+        raise ValueError(f"message {message.id}: parents must stand earlier: {', '.join(late)}")
+    if unknown := sorted({*named, *([message.author] if message.author else [])} - cast):
+        raise ValueError(f"message {message.id}: not among the agents: {', '.join(unknown)}")
+
+
+def workflow(given: Mapping[str, Any] | Workflow, where: str = "trace") -> Workflow:
+    """Check a workflow. `BadTrace` names the place and the fault, and quotes no text."""
+    if isinstance(given, Workflow):
+        return given
+    try:
+        return Workflow.model_validate(given)
+    except ValidationError as error:
+        first = error.errors(include_input=False, include_url=False)[0]
+        place = ".".join(str(part) for part in first["loc"])
+        raise BadTrace(f"{where} {place}".strip(), first["msg"].removeprefix("Value error, ")) from None
+
+
+def read_traces(path: Path) -> list[Workflow]:
+    """Every workflow of a file. `BadTrace` where a line is none, `RecordNotFound` where there is no file."""
+    if not path.is_file():
+        raise RecordNotFound(path.name, path.parent)
+    lines = enumerate(path.read_bytes().splitlines(), start=1)
+    return [workflow(_object(raw, where), where) for n, raw in lines if raw.strip() for where in [f"{path}:{n}"]]
+
+
+def _object(raw: bytes, where: str) -> dict[str, Any]:
+    try:
+        line = json.loads(raw)
+    except ValueError:
+        raise BadTrace(where, "not a JSON line") from None
+    if not isinstance(line, dict):
+        raise BadTrace(where, "not a JSON object")
+    return line
+
+
+def write_traces(path: Path, workflows: Iterable[Workflow]) -> None:
+    """Write a file of workflows, one a line; it appears whole or not at all."""
+    fresh = path.with_name(path.name + ".new")
+    with fresh.open("w", encoding="utf-8") as file:
+        for each in workflows:
+            file.write(json.dumps(each.to_json(), ensure_ascii=False) + "\n")
+    fresh.replace(path)
+
+
+def trace_message(message: Message, tokenizer: str | None) -> TraceMessage:
+    """One message of a transcript as a trace has it. `tokenizer` is the digest of the run's tokenizer."""
+    fields: dict[str, Any] = {
+        "id": message.id, "kind": message.kind, "role": message.role, "author": message.author,
+        "audience": message.audience.to_json(), "parents": message.parents, "text": message.text,
+    }  # fmt: skip
+    if message.kind == "decode":
+        fields["header"] = message.header
+    for optional in ("name", "offsets", "new_offset"):
+        if getattr(message, optional) is not None:
+            fields[optional] = getattr(message, optional)
+    if tokenizer is not None:
+        fields |= {"tokens": message.tokens, "tokenizer": tokenizer}
+    return TraceMessage.model_validate(fields)

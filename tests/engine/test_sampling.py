@@ -1,0 +1,209 @@
+"""What is chosen: greedy, drawn, filtered and constrained, each against a slow reference."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from agentcho import Decode, Engine, Sampling
+from agentcho.errors import BadSampling
+
+from .families import Family, llama_family
+from .oracle import Message, Oracle
+from .stage import text_of
+from .templates import styles
+
+Models = Callable[[Family], PreTrainedModel]
+CLOSING = styles()["llama3"].closing
+
+
+class Reference:
+    """The oracle's logits that each sampled token of a call without parents was chosen from."""
+
+    def __init__(self, model: PreTrainedModel, engine: Engine) -> None:
+        self._model, self._engine = model, engine
+        end = engine.tokenizer.convert_tokens_to_ids(CLOSING)
+        self._banned = [id for id in engine.tokenizer.added_tokens_decoder if id != end]
+
+    def __call__(self, id: int) -> tuple[Tensor, tuple[int, ...]]:
+        """Logits ``[sampled, vocab]``, -inf where nothing may be sampled, and the sampled ids."""
+        said = self._engine.message(id)
+        assert said.sampled is not None
+        start, stop = said.sampled
+        oracle = Oracle(self._model, llama_family().layers, self._engine.tokenizer.bos_token_id)
+        logits = oracle.logits(oracle.add(Message(said.tokens, 1)))[start - 1 : stop - 1]
+        logits[:, self._banned] = float("-inf")
+        return logits, said.tokens[start:stop]
+
+
+@pytest.fixture
+def reference(stock: Models, llama: Engine) -> Reference:
+    """The slow reference of the small llama."""
+    return Reference(stock(llama_family()), llama)
+
+
+def decode(engine: Engine, sampling: Sampling, count: int) -> list[int]:
+    """The same call with so many seeds, side by side."""
+    return engine.decode([Decode(sampling=sampling.model_copy(update={"seed": s})) for s in range(count)])
+
+
+def test_greedy_is_the_chain_of_the_oracles_best(llama: Engine, reference: Reference) -> None:
+    logits, tokens = reference(llama.decode("So", sampling=Sampling(temperature=0, max_tokens=30)))
+    assert tuple(logits.argmax(-1).tolist()) == tokens
+
+
+def best(probs: Tensor) -> set[int]:
+    """The four most likely."""
+    return set(probs.topk(4).indices.tolist())
+
+
+def nucleus(probs: Tensor) -> set[int]:
+    """The smallest set of best tokens that holds 0.3."""
+    kept, total = set(), 0.0
+    for token in probs.argsort(descending=True).tolist():
+        if total >= 0.3:
+            break
+        kept.add(token)
+        total += float(probs[token])
+    return kept
+
+
+def likely(probs: Tensor) -> set[int]:
+    """At least 0.4 of the most likely."""
+    return set((probs >= 0.4 * probs.max()).nonzero()[:, 0].tolist())
+
+
+FILTERS = {
+    "top_k": (Sampling(max_tokens=3, temperature=1.5, top_k=4), best),
+    "top_p": (Sampling(max_tokens=3, temperature=0.7, top_p=0.3), nucleus),
+    "min_p": (Sampling(max_tokens=3, temperature=1.0, min_p=0.4), likely),
+}
+
+
+@pytest.mark.parametrize("option", FILTERS)
+def test_a_filter_keeps_what_the_reference_keeps(llama: Engine, reference: Reference, option: str) -> None:
+    sampling, keep = FILTERS[option]
+    first: set[int] = set()
+    for id in decode(llama, sampling, 120):
+        logits, tokens = reference(id)
+        kept = [keep((row / sampling.temperature).softmax(-1)) for row in logits]
+        assert all(token in some for token, some in zip(tokens, kept, strict=True))
+        first.update(tokens[:1])
+    assert first == kept[0]
+    assert len(first) > 2
+
+
+def test_temperature_gives_the_frequencies_of_the_reference(llama: Engine, reference: Reference) -> None:
+    count = 600
+    ids = decode(llama, Sampling(max_tokens=1, temperature=0.25), count)
+    expected = (reference(ids[0])[0][0] / 0.25).softmax(-1)
+    seen = torch.zeros_like(expected)
+    for id in ids:
+        said = llama.message(id)
+        seen[said.tokens[said.content[0]]] += 1 / count
+    llama.release(ids)
+    assert float((seen - expected).abs().max()) < 4 * (0.25 / count) ** 0.5
+
+
+def test_a_seed_repeats_and_another_does_not(llama: Engine) -> None:
+    texts = [llama.message(llama.decode("", sampling=Sampling(max_tokens=12, seed=s))).tokens for s in (1, 1, 2)]
+    assert texts[0] == texts[1] != texts[2]
+
+
+MIXED = [
+    Sampling(max_tokens=9, seed=1, temperature=0.5),
+    Sampling(max_tokens=30, seed=2, temperature=2.0, top_k=9),
+    Sampling(max_tokens=17, seed=1, temperature=1.0, stop=("e", "a")),
+    Sampling(max_tokens=12, temperature=0),
+    Sampling(choices=("COOPERATE", "DEFECT"), seed=4),
+    Sampling(max_tokens=3, seed=1, temperature=0.5),
+]
+
+
+def test_batch_mates_change_nothing(llama: Engine) -> None:
+    a, b = llama.prefill("one"), llama.prefill("another one")
+    calls = [Decode(f"{i}: ", parents=[a, b][: i % 3], sampling=s) for i, s in enumerate(MIXED * 2)]
+    together = [llama.message(id).tokens for id in llama.decode(calls)]
+    apart = [llama.message(llama.decode([call])[0]).tokens for call in reversed(calls)][::-1]
+    assert together == apart
+
+
+CHOICES = ("yes", "yes and no", "no", "über")
+
+
+def test_a_choice_is_always_one_of_them(llama: Engine) -> None:
+    longest = max(len(llama.tokenizer(choice, add_special_tokens=False)["input_ids"]) for choice in CHOICES)
+    for most in (longest, 256):
+        ids = decode(llama, Sampling(choices=CHOICES, temperature=2.0, max_tokens=most), 24)
+        said = [llama.message(id) for id in ids]
+        assert {message.text for message in said} == set(CHOICES)
+        assert all(text_of(llama, message.tokens[message.content[1] :]) == CLOSING for message in said)
+    with pytest.raises(BadSampling, match="max_tokens"):
+        llama.decode(sampling=Sampling(choices=CHOICES, max_tokens=longest - 1))
+
+
+def test_greedy_choice_is_the_likeliest_start(llama: Engine) -> None:
+    said = llama.message(llama.decode("", sampling=Sampling(choices=("a", "b", "c"), temperature=0))).text
+    row = llama.score("a")[0]
+    assert said == max("abc", key=lambda letter: float(row[llama.tokenizer.convert_tokens_to_ids(letter)]))
+
+
+def test_a_header_can_begin_the_json(llama: Engine) -> None:
+    said = llama.message(llama.decode('{"decision": ', sampling=Sampling(choices=('"DEFECT"}', '"COOPERATE"}'))))
+    assert json.loads(said.header + said.text)["decision"] in ("DEFECT", "COOPERATE")
+
+
+MOVE = {"enum": ["DEFECT", "COOPERATE"]}
+NUMBER = {"type": "integer", "minimum": 0, "maximum": 9}
+BOTH = {"type": "object", "properties": {"move": MOVE, "sure": NUMBER}, "required": ["move", "sure"]}
+SCHEMAS: dict[str, tuple[dict[str, Any], Callable[[Any], bool]]] = {
+    "object": (
+        {**BOTH, "additionalProperties": False},
+        lambda a: a.keys() == {"move", "sure"} and a["move"] in MOVE["enum"] and a["sure"] in range(10),
+    ),
+    "number": ({"type": "number"}, lambda a: isinstance(a, int | float)),
+    "text": ({"type": "string", "maxLength": 90}, lambda a: isinstance(a, str) and len(a) <= 90),
+    "list": (
+        {"type": "array", "items": NUMBER, "minItems": 1, "maxItems": 30},
+        lambda a: 1 <= len(a) <= 30 and set(a) <= set(range(10)),
+    ),
+    "pattern": (
+        {"type": "string", "pattern": "^[a-f]{2,40}$"},
+        lambda a: 2 <= len(a) <= 40 and set(a) <= set("abcdef"),
+    ),
+    "nested": (
+        {"type": "object", "properties": {"a": BOTH, "why": {"type": "string"}}, "required": ["a", "why"]},
+        lambda a: a["a"]["sure"] in range(10) and isinstance(a["why"], str),
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", SCHEMAS)
+def test_json_fits_its_schema_however_few_tokens_are_left(llama: Engine, kind: str) -> None:
+    schema, fits = SCHEMAS[kind]
+    fewest = next(n for n in range(1, 100) if admitted(llama, Sampling(json_schema=schema, max_tokens=n)))
+    for most in (fewest, fewest + 1, fewest + 5, fewest + 60):
+        ids = decode(llama, Sampling(json_schema=schema, temperature=1.5, max_tokens=most), 6)
+        assert all(fits(json.loads(llama.message(id).text)) for id in ids)
+        assert all(text_of(llama, (m := llama.message(id)).tokens[m.content[1] :]) == CLOSING for id in ids)
+
+
+def admitted(engine: Engine, sampling: Sampling) -> bool:
+    """Whether a call with these options is taken; if not, the error must speak of max_tokens."""
+    try:
+        ids = engine.submit([Decode(sampling=sampling)])
+    except BadSampling as error:
+        return "max_tokens" not in str(error)
+    engine.cancel(ids)
+    return True
+
+
+def test_a_schema_that_cannot_be_met_is_refused(llama: Engine) -> None:
+    with pytest.raises(BadSampling, match="json_schema"):
+        llama.decode(sampling=Sampling(json_schema={"type": "string", "pattern": "("}))
