@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from math import inf
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import anyio
 from pydantic import BaseModel, ValidationError
@@ -18,11 +18,19 @@ from agentcho.errors import AgentchoError, AnswerInvalid
 from agentcho.message import Audience, Message, Metadata
 from agentcho.visibility import View
 
-if TYPE_CHECKING:
-    from agentcho.game import Game
-
 M = TypeVar("M", bound=BaseModel)
 Names = Audience | Iterable[str] | str
+
+
+class Playing(Protocol):
+    """The game as its agents see it."""
+
+    async def speak(
+        self, agent: Agent, to: Names, prompt: str | None, header: str, view: View | None,
+        sampling: dict[str, Any], on_token: Callable[[str], None] | None = None,
+    ) -> Message: ...  # fmt: skip
+
+    def tell(self, agent: Agent, text: str, to: Names, role: str) -> str: ...
 
 
 class Agent:
@@ -42,7 +50,7 @@ class Agent:
 
     def __init__(self, name: str, **attributes: Any) -> None:
         self.name = name
-        self._game: Game | None = None
+        self._game: Playing | None = None
         for attribute, value in attributes.items():
             setattr(self, attribute, value)
 
@@ -123,7 +131,7 @@ class Agent:
         return await self._playing.speak(self, to, prompt, header, view, sampling, on_token)
 
     @property
-    def _playing(self) -> Game:
+    def _playing(self) -> Playing:
         if self._game is None:
             raise AgentchoError(f"{self.name} is in no game yet: cast it with game.cast(...) or agentcho.run(...)")
         return self._game

@@ -8,37 +8,31 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Coroutine, Iterable, Sequence
-from contextvars import ContextVar
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any, Protocol
 
 from agentcho.agent import Agent, Names
-from agentcho.choreographer import Choreographer, Made, Request, Result
+from agentcho.books import Books
+from agentcho.choreographer import Choreographer, Request, Result
 from agentcho.config import RunConfig
 from agentcho.errors import AudienceError, BadSampling, LeakageError, LimitReached
-from agentcho.events import Began, Ended, Event, Joined, Over, Sink, Token
+from agentcho.events import Began, Event, Joined, Over, Sink, Token
+from agentcho.floor import Floor
 from agentcho.limits import Meter
 from agentcho.message import Audience, Kind, Message, Metadata, Role, audience
-from agentcho.provenance import EncodingRecord, Ledger
 from agentcho.request import Call, Decode, Sampling
-from agentcho.resolver import Missing, Resolver, Utterance
-from agentcho.transcript import Entry, Usage
+from agentcho.resolver import Utterance
 from agentcho.visibility import Policy, Read, ReadSet, View, audience_policy, read_set
-
-if TYPE_CHECKING:
-    from agentcho.scenario import Scenario
 
 SCENARIO = "scenario"
 NAME = re.compile(r"[a-z][a-z0-9_-]*")
 
 
-@dataclass
-class _Seat:
-    """A player's place in a simultaneous round: what was said before it, and its own moves so far."""
+class Playable(Protocol):
+    """A scenario as a game sees it; see `scenario.Scenario`."""
 
-    before: list[Utterance]
-    moves: list[Utterance] = field(default_factory=list)
+    async def play(self, game: Game) -> Any: ...
+    def score(self, outcome: Any) -> dict[str, float]: ...
 
 
 class Game:
@@ -57,14 +51,12 @@ class Game:
         self.config = config or RunConfig()
         self._policy, self._sink, self._find = policy, sink or _nobody, find_agent
         self.agents: dict[str, Agent] = {}
-        self._resolver = Resolver(choreographer.mode)
-        self._ledger = Ledger()
-        self._said: list[Utterance] = []
+        self._meter = Meter(self.config.limits)
+        self._books = Books(index, choreographer.mode, self._meter, self._sink)
+        self._resolver = self._books.resolver
+        self._floor = Floor(choreographer.turns)
         self._numbers: dict[str, int] = {}
         self._turns: dict[str, int] = {}
-        self._held: list[int] = []
-        self._meter = Meter(self.config.limits)
-        self._seat: ContextVar[_Seat | None] = ContextVar("seat", default=None)
 
     # -- the cast ----------------------------------------------------------------------------------------
 
@@ -95,7 +87,7 @@ class Game:
     @property
     def said(self) -> tuple[Metadata, ...]:
         """Metadata of all messages that are out, in order."""
-        return tuple(utterance.metadata for utterance in self._visible())
+        return tuple(utterance.metadata for utterance in self._floor.visible())
 
     def message(self, id: str) -> Message:
         """A finished message with its words. KeyError: no such message, or not encoded yet."""
@@ -113,17 +105,10 @@ class Game:
         reads = self._reads(agent, None)
         return self._put(agent.name, role, self._audience(agent, to), text, reads)
 
-    def _visible(self) -> list[Utterance]:
-        seat = self._seat.get()
-        return self._said if seat is None else seat.before + seat.moves
-
-    def _publish(self, utterance: Utterance, seat: _Seat | None) -> None:
-        (self._said if seat is None else seat.moves).append(utterance)
-
     def _put(self, author: str, role: str, to: Audience, text: str, reads: ReadSet) -> str:
         """Publish a message of known text; its encoding is made by the first call that reads it."""
         utterance = self._utterance(author, "prefill", role, to, text, reads)
-        self._publish(utterance, self._seat.get())
+        self._floor.publish(utterance, self._floor.seat)
         return utterance.metadata.id
 
     def _utterance(self, author: str, kind: Kind, role: Any, to: Audience, text: str, reads: ReadSet) -> Utterance:
@@ -136,27 +121,9 @@ class Game:
         self._resolver.utterances[metadata.id] = utterance
         return utterance
 
-    # -- acting together ---------------------------------------------------------------------------------
-
     async def together(self, *moves: Coroutine[Any, Any, Any]) -> list[Any]:
         """A simultaneous round: all act on what was said before it; their moves come out at its end, in order."""
-        before = list(self._visible())
-        seats = [_Seat(before) for _ in moves]
-        outer = self._seat.get()
-        try:
-            return await self._choreographer.turns.together(
-                *(self._seated(seat, move) for seat, move in zip(seats, moves, strict=True))
-            )
-        finally:
-            for move in moves:
-                move.close()
-            for seat in seats:
-                for utterance in seat.moves:
-                    self._publish(utterance, outer)
-
-    async def _seated(self, seat: _Seat, move: Coroutine[Any, Any, Any]) -> Any:
-        self._seat.set(seat)
-        return await move
+        return await self._floor.together(*moves)
 
     # -- one turn ----------------------------------------------------------------------------------------
 
@@ -184,7 +151,7 @@ class Game:
     async def _decode(self, utterance: Utterance, sampling: Sampling, on_token: Callable[[str], None] | None) -> None:
         resolved = self._resolver.resolve(utterance.reads)
         call = Decode(utterance.text, resolved.parents, resolved.offsets, resolved.new_offset, sampling, utterance.name)
-        author, id, seat = utterance.metadata.author or SCENARIO, utterance.metadata.id, self._seat.get()
+        author, id, seat = utterance.metadata.author or SCENARIO, utterance.metadata.id, self._floor.seat
 
         def piece(text: str) -> None:
             self._sink(Token(self.index, id, text))
@@ -192,8 +159,8 @@ class Game:
                 on_token(text)
 
         def done(result: Result) -> None:
-            self._enter(resolved.missing, utterance, result, author)
-            self._publish(utterance, seat)
+            self._books.enter(resolved.missing, utterance, result, author)
+            self._floor.publish(utterance, seat)
 
         calls: tuple[Call, ...] = (*(missing.call for missing in resolved.missing), call)
         order = (self.index, author, self._turns[author])
@@ -226,59 +193,6 @@ class Game:
             return sampling
         return sampling.model_copy(update={"max_tokens": min(left, sampling.max_tokens)})
 
-    # -- the books ---------------------------------------------------------------------------------------
-
-    def _enter(self, missing: Sequence[Missing], utterance: Utterance | None, result: Result, caller: str) -> None:
-        """Take the encodings of a finished request in, and write the messages that are whole with it."""
-        again: list[EncodingRecord] = []
-        for lack, made in zip(missing, result.made, strict=False):
-            record = self._record(lack.message, lack.path, made, caller)
-            lacked = self._resolver.utterances[lack.message]
-            if lacked.message is None:
-                lacked.message = self._message(lacked, made)
-                self._write(lacked, (record,), result, (made,))
-            else:
-                again.append(record)
-        if utterance is not None:
-            made = result.made[-1]
-            path = (*(read.id for read in utterance.reads.reads), utterance.metadata.id)
-            utterance.message = self._message(utterance, made)
-            record = self._record(utterance.metadata.id, path, made, caller)
-            self._meter.count(utterance.message)
-            self._write(utterance, (*again, record), result, result.made)
-
-    def _record(self, message: str, path: tuple[str, ...], made: Made, caller: str) -> EncodingRecord:
-        """`caller` is whose prompt a baseline encoding stands in; an author's encoding is its author's."""
-        if self._resolver.mode == "baseline":
-            record = self._ledger.record(made.id, message, caller, "baseline", made.receipt)
-        else:
-            author = self._resolver.utterances[message].metadata.author
-            record = self._ledger.record(made.id, message, author, "author", made.receipt)
-        self._resolver.enter(message, record.recipe, path, made.id)
-        self._resolver.bos = made.receipt.bos
-        self._held.append(made.id)
-        return record
-
-    def _message(self, utterance: Utterance, made: Made) -> Message:
-        data, words, reads = utterance.metadata, made.words, utterance.reads
-        places = [read.at if isinstance(read.at, int) else None for read in reads.reads]
-        asked = any(place is not None for place in places)
-        return Message(
-            data.id, self.index, data.kind, data.role, data.author, data.audience, data.parents, words.header,
-            words.text, words.tokens, words.content, words.sampled, words.name,
-            tuple(places) if asked else None, reads.new_at if isinstance(reads.new_at, int) else None, words.stopped,
-        )  # fmt: skip
-
-    def _write(
-        self, utterance: Utterance, made: tuple[EncodingRecord, ...], result: Result, calls: Iterable[Made]
-    ) -> None:
-        message = utterance.message
-        assert message is not None
-        fresh = {call.id for call in result.made}
-        reused = sum(e.length for e in made[-1].receipt.context if e.id not in fresh)
-        usage = Usage(sum(len(call.words.tokens) for call in calls), reused, result.ttft, result.seconds)
-        self._sink(Ended(Entry(message, made[-1].id, made, utterance.reads.direct, usage)))
-
     async def _encode_first(self, ids: Iterable[str], author: str) -> None:
         """Encode messages now, because a position counts from their end or because the game is over."""
         for id in ids:
@@ -287,15 +201,15 @@ class Game:
                 reads = utterance.reads._replace(reads=(*utterance.reads.reads, Read(id)))
                 missing = self._resolver.resolve(reads).missing
                 request = Request(tuple(lack.call for lack in missing), (self.index, author, -1))
-                self._enter(missing, None, await self._choreographer.run(request), author)
+                self._books.enter(missing, None, await self._choreographer.run(request), author)
 
     # -- the whole ---------------------------------------------------------------------------------------
 
-    async def play(self, scenario: Scenario) -> Over:
+    async def play(self, scenario: Playable) -> Over:
         """Play a scenario to its end, or to a limit, which is an outcome too. Gives up all encodings."""
         return await self._choreographer.turns.run(self._play(scenario))
 
-    async def _play(self, scenario: Scenario) -> Over:
+    async def _play(self, scenario: Playable) -> Over:
         self._meter.start()
         outcome, ended = None, None
         try:
@@ -306,7 +220,7 @@ class Game:
         try:
             await self._encode_first(list(self._resolver.utterances), SCENARIO)
         finally:
-            self._choreographer.release(self._held)
+            self._choreographer.release(self._books.held)
         score = {} if outcome is None else scenario.score(outcome)
         shown = None if outcome is None else outcome.model_dump(mode="json")
         over = Over(self.index, shown, score, ended, self._meter.elapsed())

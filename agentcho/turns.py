@@ -84,7 +84,8 @@ class Turns:
 
     async def together(self, *works: Coroutine[Any, Any, Any]) -> list[Any]:
         """Run all side by side, each tracked; their results in order, or the first error with the rest cancelled."""
-        parent, results, errors = self.current(), [None] * len(works), list[Exception]()
+        parent, errors = self.current(), list[Exception]()
+        results: list[Any] = [None] * len(works)
         left = len(works)
 
         async def one(place: int, work: Coroutine[Any, Any, Any], turn: Turn) -> None:

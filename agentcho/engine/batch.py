@@ -10,42 +10,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
 from agentcho.engine.attention import Locality, Scoring, attend, causal
-from agentcho.engine.encoding import Piece, Storage
+from agentcho.engine.encoding import Piece, Segment
 from agentcho.engine.lanes import Bucket, Lane
 from agentcho.engine.rope import Rotation
 from agentcho.engine.store import Store
-
-
-@dataclass(eq=False)
-class Segment:
-    """New tokens `ids` at `position`, over `pieces`.
-
-    With a `lane`, pieces are gathered into it and own keys appended; without, own keys go to `storage`'s
-    block, or nowhere. `wanted` are the own token indices whose next-token logits are asked for.
-    """
-
-    ids: Sequence[int]
-    position: int
-    pieces: Sequence[Piece] = ()
-    lane: Lane | None = None
-    storage: Storage | None = None
-    wanted: Sequence[int] = ()
-    first: int = field(default=0, init=False)
-
-    @property
-    def single(self) -> bool:
-        """One token of a running row: it can attend together with the others of its bucket."""
-        return self.lane is not None and not self.pieces and len(self.ids) == 1
-
-    def span(self) -> slice:
-        """Where its tokens stand in the packed row."""
-        return slice(self.first, self.first + len(self.ids))
 
 
 class Batch:

@@ -1,4 +1,4 @@
-"""Encodings as the engine keeps them, and where a context places them.
+"""Encodings as the engine keeps them, where a context places them, and the segments that make them.
 
 Does not know: how keys are made or attended to.
 """
@@ -7,17 +7,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from torch import Tensor
 
+from agentcho.engine.lanes import Lane
 from agentcho.engine.store import Block
 from agentcho.errors import BadOffsets, ContextOverflow
 from agentcho.request import ContextEntry, Encoded, EncodingId, Receipt
-
-if TYPE_CHECKING:
-    from agentcho.engine.batch import Segment
 
 
 @dataclass(eq=False)
@@ -65,6 +63,32 @@ class Piece(NamedTuple):
     def shift(self) -> int:
         """By how many positions its keys turn."""
         return self.offset - self.storage.position
+
+
+@dataclass(eq=False)
+class Segment:
+    """New tokens `ids` at `position`, over `pieces`.
+
+    With a `lane`, pieces are gathered into it and own keys appended; without, own keys go to `storage`'s
+    block, or nowhere. `wanted` are the own token indices whose next-token logits are asked for.
+    """
+
+    ids: Sequence[int]
+    position: int
+    pieces: Sequence[Piece] = ()
+    lane: Lane | None = None
+    storage: Storage | None = None
+    wanted: Sequence[int] = ()
+    first: int = field(default=0, init=False)
+
+    @property
+    def single(self) -> bool:
+        """One token of a running row: it can attend together with the others of its bucket."""
+        return self.lane is not None and not self.pieces and len(self.ids) == 1
+
+    def span(self) -> slice:
+        """Where its tokens stand in the packed row."""
+        return slice(self.first, self.first + len(self.ids))
 
 
 class Context(NamedTuple):

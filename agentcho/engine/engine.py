@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 
 from agentcho.engine.admission import Admission
-from agentcho.engine.batch import Batch, Segment
+from agentcho.engine.batch import Batch
 from agentcho.engine.constraint import Grammars
-from agentcho.engine.encoding import Encoding, Piece, Storage, check_fits
+from agentcho.engine.encoding import Encoding, Piece, Segment, Storage, check_fits
 from agentcho.engine.framing import Framing, derive
 from agentcho.engine.gate import Gate, LayerProof, check_config
 from agentcho.engine.lanes import Lanes
@@ -135,6 +135,9 @@ class Engine:
         """
         call = Decode(header, parents, offsets, new_offset, name=name)
         placed = self._admission.place(call)
+        for piece in placed.context.pieces:
+            if not piece.storage.ready:
+                raise BadParent(f"encoding {piece.id} is not finished")
         text = tuple(self.framing.content.encode(continuation) if tokens is None else tokens)
         own = (*placed.opening, *placed.content, *text)
         check_fits(placed.context, len(own) + len(placed.closing), self.context)

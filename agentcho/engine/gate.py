@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from agentcho.engine.attention import Locality, Scoring, attend, causal
-from agentcho.engine.batch import Batch, Segment
-from agentcho.engine.encoding import Piece, Storage
+from agentcho.engine.batch import Batch
+from agentcho.engine.encoding import Piece, Segment, Storage
 from agentcho.engine.model import Model, Source
 from agentcho.engine.rope import Rotation, candidates, infer
 from agentcho.engine.store import LayerShape, Store

@@ -11,8 +11,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from agentcho.engine.batch import Segment
-from agentcho.engine.encoding import Context, Encoding, Piece, Storage
+from agentcho.engine.encoding import Context, Encoding, Piece, Segment, Storage
 from agentcho.engine.lanes import Lanes
 from agentcho.engine.row import Row
 from agentcho.engine.sampler import choose

@@ -9,6 +9,7 @@ import pytest
 from transformers import AutoConfig
 
 from agentcho import Engine, Prefill
+from agentcho.engine import doctor
 from agentcho.errors import ContextOverflow, FramingError, ModelError, ModelNotFound, UnsupportedModel
 
 from .families import Family, families, refused
@@ -48,6 +49,16 @@ def test_scaling_that_depends_on_length_is_never_used_past_its_threshold(tmp_pat
     with pytest.raises(ContextOverflow, match="64"):
         engine.prefill("x", new_offset=60)
     assert engine.score("so", parents=[engine.prefill("x")], offsets=[20]).isfinite().all()
+
+
+def test_the_doctor_shows_every_layer_and_what_became_of_each_role(tmp_path: Path) -> None:
+    family = next(family for family in families() if family.name == "cohere2")
+    family.save(tmp_path)
+    report = doctor(tmp_path, device="cpu", dtype="float32")
+    near, far = "rotary interleaved, 16 of 16; sliding 8; ", "no rotary; all positions; "
+    found = [row.detail.partition("shift")[0] for row in report.rows if row.layer is not None]
+    assert found == [near if layer.kind == "sliding" else far for layer in family.layers]
+    assert any("system" in note and "user" in note for note in report.notes)
 
 
 def test_a_tokenizer_without_a_template_is_refused(tmp_path: Path) -> None:

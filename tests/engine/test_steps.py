@@ -91,6 +91,23 @@ def test_an_unfinished_decode_is_no_parent(llama: Engine) -> None:
     llama.prefill("now", parents=[running])
 
 
+def test_a_prefill_that_still_waits_is_scored_right_or_not_at_all(llama: Engine) -> None:
+    [waiting] = llama.submit([Prefill("not encoded yet")])
+    with pytest.raises(BadParent, match="finished"):
+        llama.score("so", parents=[waiting])
+    list(drain(llama))
+    assert llama.score("so", parents=[waiting]).isfinite().all()
+
+
+def test_who_waits_is_not_held_up_by_who_calls_and_waits(llama: Engine) -> None:
+    running, waiting = llama.submit([Decode("a", sampling=Sampling(max_tokens=4, seed=2)), Prefill("b")])
+    llama.prefill("c", parents=[llama.prefill("d")])
+    list(drain(llama))
+    alone = llama.decode("a", sampling=Sampling(max_tokens=4, seed=2))
+    assert llama.message(running).tokens == llama.message(alone).tokens
+    assert llama.message(waiting).text == "b"
+
+
 def test_cancel_frees_at_once_and_again_is_nothing(llama: Engine) -> None:
     [gone, stays] = llama.submit(
         [Decode("a", sampling=Sampling(max_tokens=30)), Decode("b", sampling=Sampling(max_tokens=4))]

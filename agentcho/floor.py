@@ -1,0 +1,62 @@
+"""The floor of a game: what is out, in order, and simultaneous rounds in which moves wait for each other.
+
+Does not know: audiences, encodings, who may read what.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any
+
+from agentcho.resolver import Utterance
+from agentcho.turns import Turns
+
+
+@dataclass
+class Seat:
+    """A player's place in a simultaneous round: what was out before it, and its own moves so far."""
+
+    before: list[Utterance]
+    moves: list[Utterance] = field(default_factory=list)
+
+
+class Floor:
+    """Messages in the order they came out. A task in a round sees what was out before, and its own moves."""
+
+    def __init__(self, turns: Turns) -> None:
+        self._turns = turns
+        self._out: list[Utterance] = []
+        self._seat: ContextVar[Seat | None] = ContextVar("seat", default=None)
+
+    @property
+    def seat(self) -> Seat | None:
+        """The running task's place in a round, to publish from another task."""
+        return self._seat.get()
+
+    def visible(self) -> list[Utterance]:
+        """What the running task can see."""
+        seat = self.seat
+        return self._out if seat is None else seat.before + seat.moves
+
+    def publish(self, utterance: Utterance, seat: Seat | None) -> None:
+        """Let a message out, or keep it with the moves of a round until that closes."""
+        (self._out if seat is None else seat.moves).append(utterance)
+
+    async def together(self, *moves: Coroutine[Any, Any, Any]) -> list[Any]:
+        """Run moves side by side; all come out at the end, move by move in the order given, errors or not."""
+        before, outer = list(self.visible()), self.seat
+        seats = [Seat(before) for _ in moves]
+        seated = [self._seated(seat, move) for seat, move in zip(seats, moves, strict=True)]
+        try:
+            return await self._turns.together(*seated)
+        finally:
+            for move in moves:
+                move.close()
+            for utterance in (u for seat in seats for u in seat.moves):
+                self.publish(utterance, outer)
+
+    async def _seated(self, seat: Seat, move: Coroutine[Any, Any, Any]) -> Any:
+        self._seat.set(seat)
+        return await move

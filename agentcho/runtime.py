@@ -1,0 +1,160 @@
+"""Plays the games of a run side by side on one engine, and keeps their record whole, however the run ends.
+
+Does not know: the terminal, where a scenario came from. The engine is loaded when a run needs it, not before.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import anyio
+
+from agentcho.agent import Agent
+from agentcho.choreographer import Choreographer
+from agentcho.config import RunConfig, check_available
+from agentcho.errors import AgentchoError
+from agentcho.events import Ended, Event, Joined, Over, Sink
+from agentcho.game import Game
+from agentcho.record import Finished, RunRecord
+from agentcho.request import EnginePort
+from agentcho.scenario import Scenario
+
+FindAgent = Callable[[str], type[Agent]]
+
+
+class Played(NamedTuple):
+    """What a run came to. `games` are those that ended, by number; `steps` counts the engine's forwards.
+
+    `error` is the first that ended a game; the other games went on. `record` is its folder, if it has one.
+    """
+
+    games: tuple[Finished, ...]
+    steps: int
+    interrupted: bool
+    error: AgentchoError | None
+    record: Path | None
+
+
+class Run:
+    """One run under way: what is to be played, on what, and who listens."""
+
+    def __init__(
+        self, scenario: Scenario, config: RunConfig, engine: EnginePort, sink: Sink, find_agent: FindAgent
+    ) -> None:
+        self._scenario, self._config, self._engine = scenario, config, engine
+        self._sink, self._find = sink, find_agent
+        self.finished: dict[int, Finished] = {}
+        self.error: AgentchoError | None = None
+        self.steps = 0
+
+    async def play(self, at_once: int | None) -> None:
+        """Play all games, `at_once` of them side by side (None: all)."""
+        room = anyio.CapacityLimiter(at_once or self._config.games)
+        async with Choreographer(self._engine, self._config.mode, self._config.leakage) as choreographer:
+            try:
+                await choreographer.turns.together(
+                    *(self._game(choreographer, index, room) for index in range(self._config.games))
+                )
+            finally:
+                self.steps = choreographer.steps
+
+    async def _game(self, choreographer: Choreographer, index: int, room: anyio.CapacityLimiter) -> None:
+        async with room:
+            seed = game_seed(self._config.seed, index)
+            game = Game(choreographer, index, seed, self._config, sink=self._tell, find_agent=self._find)
+            try:
+                await game.play(copy.copy(self._scenario))
+            except AgentchoError as error:
+                self.error = self.error or error
+                self._tell(Over(index, None, {}, f"error: {type(error).__name__}: {error}", 0.0))
+
+    def _tell(self, event: Event) -> None:
+        if isinstance(event, Over):
+            self.finished[event.game] = finished(event)
+        self._sink(event)
+
+
+def play(
+    scenario: Scenario, config: RunConfig | None = None, *, engine: EnginePort | None = None,
+    sink: Sink | None = None, out: Path | None = None, at_once: int | None = None, find_agent: FindAgent | None = None,
+) -> Played:  # fmt: skip
+    """Play `config.games` games of a scenario, from a plain thread. Blocks until all are over.
+
+    `out` is the folder of runs to record in (None: no record). `sink` hears every event, on the event loop.
+    Ctrl-C stops the run, with everything said so far in the record. An `AgentchoError` of one game ends that
+    game, is returned, and leaves the others alone; any other error of a scenario stops the run and is raised.
+    """
+    config = config or RunConfig()
+    check_available(config.mode, config.leakage)
+    engine = engine or load_engine(config)
+    listeners = [sink] if sink else []
+    find = find_agent or _library_agent
+    if out is None:
+        return _play(Run(scenario, config, engine, _all(listeners), find), at_once)
+    options = scenario.options.model_dump(mode="json")
+    with RunRecord.create(out, scenario.name, options, config, engine.fingerprint) as record:
+        run = Run(scenario, config, engine, _all([partial(_write, record), *listeners]), find)
+        played = _play(run, at_once)
+        record.close("interrupted" if played.interrupted else "failed" if played.error else "done")
+        return played._replace(record=record.path)
+
+
+def _play(run: Run, at_once: int | None) -> Played:
+    interrupted = False
+    try:
+        anyio.run(run.play, at_once)
+    except KeyboardInterrupt:
+        interrupted = True
+    games = tuple(run.finished[index] for index in sorted(run.finished))
+    return Played(games, run.steps, interrupted, run.error, None)
+
+
+def load_engine(config: RunConfig) -> EnginePort:
+    """The engine that a run asks for; "fake" is the scripted one of `agentcho.testing`, without a model."""
+    if config.model == "fake":
+        from agentcho.testing import FakeEngine
+
+        return FakeEngine()
+    from agentcho.engine import Engine
+
+    return Engine.load(config.model, device=config.device, dtype=config.dtype)
+
+
+def _library_agent(name: str) -> type[Agent]:
+    from agentcho import library
+
+    return library.agent(name)
+
+
+def game_seed(seed: int, index: int) -> int:
+    """The seed of one game of a run: of the run's seed and the game's number alone."""
+    digest = hashlib.blake2b(f"{seed}/{index}".encode(), digest_size=8, person=b"agentcho.game").digest()
+    return int.from_bytes(digest) >> 1
+
+
+def finished(over: Over) -> Finished:
+    """The line of a game that ended."""
+    return Finished(over.game, over.outcome, over.score, over.ended, over.seconds)
+
+
+def _all(sinks: list[Sink]) -> Sink:
+    def tell(event: Event) -> None:
+        for sink in sinks:
+            sink(event)
+
+    return tell
+
+
+def _write(record: RunRecord, event: Event) -> None:
+    match event:
+        case Joined(agent=agent, role=role):
+            record.joined(agent, role)
+        case Ended(entry=entry):
+            record.said(entry)
+        case Over():
+            record.over(finished(event))
