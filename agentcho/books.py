@@ -5,7 +5,7 @@ Does not know: how requests are made, what is out and who may read it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from agentcho.choreographer import Made, Result
 from agentcho.config import Mode
@@ -28,26 +28,24 @@ class Books:
         self.held: list[int] = []
 
     def enter(self, missing: Sequence[Missing], utterance: Utterance | None, result: Result, caller: str) -> None:
-        """Take in the encodings of a finished request (what it lacked, then its own message, if any)."""
-        again: list[EncodingRecord] = []
-        for lack, made in zip(missing, result.made, strict=False):
-            record = self._record(lack.message, lack.path, made, caller)
+        """Take in the encodings of a finished request (what it lacked, then its own message, if any).
+
+        A message's line has the encodings that were made on the way to it since the line before.
+        """
+        made: list[EncodingRecord] = []
+        for lack, call in zip(missing, result.made, strict=False):
+            made.append(self._record(lack.message, lack.path, call, caller))
             lacked = self.resolver.utterances[lack.message]
             if lacked.message is None:
-                lacked.message = self._message(lacked, made)
-                self._write(lacked, (record,), result, (made,))
-            else:
-                again.append(record)
+                lacked.message = self._message(lacked, call)
+                self._write(lacked, made, result)
+                made = []
         if utterance is not None:
-            self._enter_own(utterance, again, result, caller)
-
-    def _enter_own(self, utterance: Utterance, again: list[EncodingRecord], result: Result, caller: str) -> None:
-        made, id = result.made[-1], utterance.metadata.id
-        path = (*(read.id for read in utterance.reads.reads), id)
-        utterance.message = self._message(utterance, made)
-        record = self._record(id, path, made, caller)
-        self._meter.count(utterance.message)
-        self._write(utterance, (*again, record), result, result.made)
+            path = (*(read.id for read in utterance.reads.reads), utterance.metadata.id)
+            utterance.message = self._message(utterance, result.made[-1])
+            made.append(self._record(utterance.metadata.id, path, result.made[-1], caller))
+            self._meter.count(utterance.message)
+            self._write(utterance, made, result)
 
     def _record(self, message: str, path: tuple[str, ...], made: Made, caller: str) -> EncodingRecord:
         """`caller` is whose prompt a baseline encoding stands in; an author's encoding is its author's."""
@@ -70,12 +68,11 @@ class Books:
             new_offset=reads.new_at if isinstance(reads.new_at, int) else None,
         )  # fmt: skip
 
-    def _write(
-        self, utterance: Utterance, made: tuple[EncodingRecord, ...], result: Result, calls: Iterable[Made]
-    ) -> None:
-        """Tell the sink of a message that is whole. What a request made for it counts as encoded, not reused."""
+    def _write(self, utterance: Utterance, made: list[EncodingRecord], result: Result) -> None:
+        """Tell the sink of a message that is whole. What its request made anew is not reused."""
         assert utterance.message is not None
-        fresh = {call.id for call in result.made}
-        reused = sum(e.length for e in made[-1].receipt.context if e.id not in fresh)
-        usage = Usage(sum(len(call.words.tokens) for call in calls), reused, result.ttft, result.seconds)
-        self._sink(Ended(Entry(utterance.message, made[-1].id, made, utterance.reads.direct, usage)))
+        fresh = {call.id: len(call.words.tokens) for call in result.made}
+        encoded = sum(fresh[record.id] for record in made)
+        reused = sum(entry.length for entry in made[-1].receipt.context if entry.id not in fresh)
+        usage = Usage(encoded, reused, result.ttft, result.seconds)
+        self._sink(Ended(Entry(utterance.message, made[-1].id, tuple(made), utterance.reads.direct, usage)))

@@ -126,6 +126,9 @@ class Choreographer:
         self._closed = True
         self._group.cancel_scope.cancel()
         try:
+            if isinstance(error, Exception):  # of the body: to come out as it is, not in the group of our loop
+                await self._group.__aexit__(None, None, None)
+                return False
             return await self._group.__aexit__(kind, error, trace)
         finally:
             with anyio.CancelScope(shield=True):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Coroutine, Iterable
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar, overload
 
 from agentcho.agent import Agent, Names
 from agentcho.books import Books
@@ -26,6 +26,7 @@ from agentcho.visibility import Policy, Read, ReadSet, View, audience_policy, re
 
 SCENARIO = "scenario"
 NAME = re.compile(r"[a-z][a-z0-9_-]*")
+A = TypeVar("A", bound=Agent)
 
 
 class Playable(Protocol):
@@ -60,7 +61,11 @@ class Game:
 
     # -- the cast ----------------------------------------------------------------------------------------
 
-    def cast(self, agent: str | type[Agent] | Agent, name: str | None = None, **attributes: Any) -> Agent:
+    @overload
+    def cast(self, agent: str, name: str | None = None, **attributes: Any) -> Any: ...
+    @overload
+    def cast(self, agent: type[A] | A, name: str | None = None, **attributes: Any) -> A: ...
+    def cast(self, agent: str | type[Agent] | Agent, name: str | None = None, **attributes: Any) -> Any:
         """Let an agent join: a class, the name of one in the library, or an instance. Names are never reused."""
         if isinstance(agent, str):
             if self._find is None:
@@ -120,6 +125,10 @@ class Game:
         utterance = Utterance(metadata, text, author if role == "assistant" else None, reads)
         self._resolver.utterances[metadata.id] = utterance
         return utterance
+
+    async def play_agents(self, *agents: Agent) -> None:
+        """Start agents by themselves (`Agent.run`), side by side; each hears the others as they speak."""
+        await self._choreographer.turns.together(*(agent.run() for agent in agents))
 
     async def together(self, *moves: Coroutine[Any, Any, Any]) -> list[Any]:
         """A simultaneous round: all act on what was said before it; their moves come out at its end, in order."""
@@ -218,7 +227,9 @@ class Game:
         except LimitReached as limit:
             ended = f"limit: {limit.who} {limit.value:g} {limit.limit}"
         try:
-            await self._encode_first(list(self._resolver.utterances), SCENARIO)
+            known = self._resolver.utterances.values()
+            left = [u.metadata.id for u in known if u.metadata.kind == "prefill"]
+            await self._encode_first(left, SCENARIO)
         finally:
             self._choreographer.release(self._books.held)
         score = {} if outcome is None else scenario.score(outcome)

@@ -13,7 +13,6 @@ from __future__ import annotations
 import json
 import os
 import platform
-from collections.abc import Iterable
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -25,7 +24,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from agentcho.config import RunConfig
 from agentcho.errors import RecordBroken, RecordNotFound
-from agentcho.trace import Workflow, trace_message, workflow
+from agentcho.export import exported
+from agentcho.trace import Workflow
 from agentcho.transcript import Entry, Lines, read_lines, read_transcript
 
 Status = Literal["running", "done", "interrupted", "failed"]
@@ -189,29 +189,15 @@ class SavedRun:
 
     def export(self) -> list[Workflow]:
         """Every game as a workflow of `agentcho-trace/1`, with its tokens and their tokenizer's digest."""
-        finished, tokenizer = self.finished(), self.info.engine.get("tokenizer")
-        return [
-            _workflow(self.info, game, entries, finished.get(game), tokenizer) for game, entries in self.games().items()
-        ]
+        finished = self.finished()
+        return [self._export(game, said, finished.get(game)) for game, said in self.games().items()]
 
-
-def _workflow(
-    info: RunInfo, game: int, entries: list[Entry], finished: Finished | None, tokenizer: str | None
-) -> Workflow:
-    meta: dict[str, Any] = {"run": info.id, "game": game, "seed": info.config.seed, "options": info.options}
-    if finished is not None:
-        meta |= {"outcome": finished.outcome, "score": finished.score, "ended": finished.ended}
-    line = {
-        "format": "agentcho-trace/1", "workflow": info.scenario, "id": f"{info.id}-{game}", "meta": meta,
-        "agents": sorted({*info.cast, *_named(entries)}),
-        "messages": [trace_message(entry.message, tokenizer).to_json() for entry in entries],
-    }  # fmt: skip
-    return workflow(line, f"{info.id} game {game}")
-
-
-def _named(entries: Iterable[Entry]) -> set[str]:
-    names = {e.message.author for e in entries if e.message.author is not None}
-    return names.union(*(e.message.audience.members or () for e in entries))
+    def _export(self, game: int, said: list[Entry], over: Finished | None) -> Workflow:
+        info = self.info
+        meta = {"run": info.id, "game": game, "seed": info.config.seed, "options": info.options}
+        if over is not None:
+            meta |= {"outcome": over.outcome, "score": over.score, "ended": over.ended}
+        return exported(info.scenario, f"{info.id}-{game}", meta, info.cast, said, info.engine.get("tokenizer"))
 
 
 def runs(folder: Path) -> list[SavedRun]:

@@ -15,7 +15,7 @@ from agentcho.config import Mode
 from agentcho.message import Message, Metadata
 from agentcho.provenance import Recipe
 from agentcho.request import EncodingId, Prefill
-from agentcho.visibility import Place, Read, ReadSet
+from agentcho.visibility import Place, ReadSet
 
 
 @dataclass(eq=False)
@@ -111,18 +111,18 @@ class Resolver:
             return tuple(offsets), new
         return self._count(reads)
 
-    def _count(self, reads: ReadSet) -> tuple[tuple[int, ...], int]:
-        end, ends, offsets = int(self.bos), dict[str, int](), list[int]()
+    def _count(self, reads: ReadSet) -> tuple[tuple[int | None, ...], int | None]:
+        """Absolute positions as far as lengths are known; None, which is right after the preceding one, beyond."""
+        end: int | None = int(self.bos)
+        ends, offsets = dict[str, int](), list[int | None]()
         for read in reads.reads:
             start = _position(read.at, end, ends)
             offsets.append(start)
-            end = ends[read.id] = start + self._length(read)
+            message = self.utterances[read.id].message
+            end = None if start is None or message is None else start + len(message.tokens)
+            if end is not None:
+                ends[read.id] = end
         return tuple(offsets), _position(reads.new_at, end, ends)
-
-    def _length(self, read: Read) -> int:
-        message = self.utterances[read.id].message
-        assert message is not None
-        return len(message.tokens)
 
     def _path(self, path: tuple[str, ...]) -> Resolved:
         """Each message over all before it, in the caller's own order; offsets play no part."""
@@ -140,7 +140,7 @@ def _places(reads: ReadSet) -> list[Place]:
     return [*(read.at for read in reads.reads), reads.new_at]
 
 
-def _position(place: Place, end: int, ends: dict[str, int]) -> int:
+def _position(place: Place, end: int | None, ends: dict[str, int]) -> int | None:
     if place is None:
         return end
     return place if isinstance(place, int) else ends[place.id] + place.plus

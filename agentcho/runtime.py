@@ -5,12 +5,15 @@ Does not know: the terminal, where a scenario came from. The engine is loaded wh
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import hashlib
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from time import perf_counter
+from typing import NamedTuple, TypeVar, TypeVarTuple, Unpack
 
 import anyio
 
@@ -24,6 +27,8 @@ from agentcho.record import Finished, RunRecord
 from agentcho.request import EnginePort
 from agentcho.scenario import Scenario
 
+T = TypeVar("T")
+Args = TypeVarTuple("Args")
 FindAgent = Callable[[str], type[Agent]]
 
 
@@ -56,22 +61,22 @@ class Run:
         """Play all games, `at_once` of them side by side (None: all)."""
         room = anyio.CapacityLimiter(at_once or self._config.games)
         async with Choreographer(self._engine, self._config.mode, self._config.leakage) as choreographer:
+            games = (self._game(choreographer, index, room) for index in range(self._config.games))
             try:
-                await choreographer.turns.together(
-                    *(self._game(choreographer, index, room) for index in range(self._config.games))
-                )
+                await choreographer.turns.together(*games)
             finally:
                 self.steps = choreographer.steps
 
     async def _game(self, choreographer: Choreographer, index: int, room: anyio.CapacityLimiter) -> None:
         async with room:
+            began = perf_counter()
             seed = game_seed(self._config.seed, index)
             game = Game(choreographer, index, seed, self._config, sink=self._tell, find_agent=self._find)
             try:
                 await game.play(copy.copy(self._scenario))
             except AgentchoError as error:
                 self.error = self.error or error
-                self._tell(Over(index, None, {}, f"error: {type(error).__name__}: {error}", 0.0))
+                self._tell(Over(index, None, {}, f"error: {type(error).__name__}: {error}", perf_counter() - began))
 
     def _tell(self, event: Event) -> None:
         if isinstance(event, Over):
@@ -107,11 +112,22 @@ def play(
 def _play(run: Run, at_once: int | None) -> Played:
     interrupted = False
     try:
-        anyio.run(run.play, at_once)
+        blocking(run.play, at_once)
     except KeyboardInterrupt:
         interrupted = True
     games = tuple(run.finished[index] for index in sorted(run.finished))
     return Played(games, run.steps, interrupted, run.error, None)
+
+
+def blocking(work: Callable[[Unpack[Args]], Awaitable[T]], *args: *Args) -> T:
+    """Run async work to its end from plain code; in a thread of its own where an event loop runs already (a
+    notebook)."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return anyio.run(work, *args)
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(lambda: anyio.run(work, *args)).result()
 
 
 def load_engine(config: RunConfig) -> EnginePort:

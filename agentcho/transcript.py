@@ -21,9 +21,12 @@ from agentcho.request import ContextEntry, Receipt
 
 
 class Usage(NamedTuple):
-    """What one call cost. `encoded`: tokens fed for it (prompt parts made for it included); `reused`: tokens
-    of context read from the store; `ttft`: seconds from submission to its first row, waiting included;
-    `seconds`: from submission to its end."""
+    """What one message cost.
+
+    `encoded`: tokens fed for the encodings of its line; over all lines they sum to what was encoded. `reused`:
+    tokens of context read from the store. `ttft`: seconds from submission to its first row, waiting included.
+    `seconds`: from submission to its end.
+    """
 
     encoded: int
     reused: int

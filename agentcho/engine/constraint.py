@@ -82,17 +82,17 @@ class Grammars:
         return JsonConstraint(matcher, self._vocabulary, self._stop, self._endings(), max_tokens)
 
     def _endings(self) -> list[int]:
-        """Tokens that bring a JSON document towards its end, the best first."""
+        """Tokens of single characters: a letter, the quote, then what brings a document to its end, best first."""
         backend = self._hf.backend_tokenizer
-        ids = [backend.encode(mark, add_special_tokens=False).ids for mark in '}]",:0']
-        return [each[0] for each in ids if len(each) == 1]
+        return [backend.encode(mark, add_special_tokens=False).ids[-1] for mark in 'x"}],:0']
 
 
 class JsonConstraint:
     """JSON of one schema, which can be ended within the budget at every token."""
 
     def __init__(self, matcher: LLMatcher, vocabulary: int, stop: int, endings: list[int], max_tokens: int) -> None:
-        self._matcher, self._vocabulary, self._stop, self._endings = matcher, vocabulary, stop, endings
+        self._matcher, self._vocabulary, self._stop = matcher, vocabulary, stop
+        self._letter, self._quote, *self._endings = endings
         self._ending = self._shortest(matcher, 1024)
         if self._ending is None or len(self._ending) > max_tokens:
             needed = "more than 1024" if self._ending is None else str(len(self._ending))
@@ -143,7 +143,9 @@ class JsonConstraint:
             return int(forced[0])
         allowed = _allowed(matcher, self._vocabulary).tolist()
         known = set(allowed)
-        return next((token for token in self._endings if token in known), allowed[0])
+        inside = self._letter in known  # of a string, where every mark but its quote is a letter too
+        endings = [self._quote] if inside and self._quote in known else self._endings
+        return next((token for token in endings if token in known), allowed[0])
 
 
 def _allowed(matcher: LLMatcher, vocabulary: int) -> Tensor:

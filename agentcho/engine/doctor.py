@@ -80,6 +80,9 @@ def _notes(engine: Engine) -> list[str]:
         for role, alias in engine.framing.aliases.items()
         if role != alias
     ]
+    special = engine.framing.content.special
+    if not any(special.intersection(engine.framing.opening(role, None)) for role in ROLES):
+        notes.append("the template opens messages with plain text, which content can imitate: no special token helps")
     longest = max((p.locality.size for p in engine.proofs), default=0)
     if longest > 32:
         notes.append(f"windows and chunks (up to {longest}) are longer than the probe: taken from the config")

@@ -8,6 +8,7 @@ Knows nothing of agentcho.
 
 from dataclasses import dataclass
 from pathlib import Path
+from string import printable
 from typing import Any
 
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, processors
@@ -38,6 +39,7 @@ class Style:
     eos: str = ""
     encodes_bos: bool = False
     plain: tuple[str, ...] = ()
+    unigram: bool = False
 
     @property
     def begins(self) -> bool:
@@ -88,6 +90,7 @@ def _wilder() -> dict[str, Style]:
     final = ("assistant", "<|start|>assistant<|channel|>final<|message|>", "<|end|>")
     says = "<|start|>{role}<|message|>"
     return {
+        "pieces": Style("phi", PHI, "<|{role}|>\n", "<|end|>\n", eos="<|endoftext|>", unigram=True),
         "phi": Style("phi", PHI, "<|{role}|>\n", "<|end|>\n", eos="<|endoftext|>"),
         "inst": Style("inst", INST, "[INST] ", "[/INST]", inst, bos="<s>", eos="</s>", encodes_bos=True),
         "harmony": Style("harmony", HARMONY, says, "<|end|>", (rules, final), eos="<|return|>"),
@@ -95,9 +98,12 @@ def _wilder() -> dict[str, Style]:
 
 
 def tokenizer(style: str) -> PreTrainedTokenizerFast:
-    """A byte-level BPE tokenizer of about 290 tokens with the style's added tokens and template."""
+    """A byte-level BPE tokenizer of about 290 tokens with the style's added tokens and template.
+
+    With ``unigram`` one of single characters whose vocabulary has the added tokens as ordinary pieces too.
+    """
     look = styles()[style]
-    core = _bytes_and_words()
+    core = _pieces(look) if look.unigram else _bytes_and_words()
     core.add_special_tokens([AddedToken(text, special=True, normalized=False) for text in look.special])
     core.add_tokens([AddedToken(text, special=False, normalized=False) for text in look.plain])
     if look.encodes_bos and look.bos:
@@ -108,6 +114,17 @@ def tokenizer(style: str) -> PreTrainedTokenizerFast:
     fast: PreTrainedTokenizerFast = make(tokenizer_object=core, clean_up_tokenization_spaces=False, **named)
     fast.chat_template = look.jinja
     return fast
+
+
+def _pieces(look: Style) -> Tokenizer:
+    fallback = [f"<0x{byte:02X}>" for byte in range(256)]
+    vocab = [("<unk>", 0.0), *((text, -1.0) for text in look.added)]
+    vocab += [(piece, -9.0) for piece in (*fallback, "\u2581", *printable)]
+    core = Tokenizer(models.Unigram(vocab, unk_id=0, byte_fallback=True))
+    core.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="never")
+    spaces = decoders.Replace("\u2581", " ")
+    core.decoder = decoders.Sequence([spaces, decoders.ByteFallback(), decoders.Fuse()])
+    return core
 
 
 def _bytes_and_words() -> Tokenizer:

@@ -86,6 +86,16 @@ def test_no_text_forges_framing(load: Load, style: str, text: str, role: str, na
     assert engine.tokenizer.decode(list(said.tokens[start:stop]), skip_special_tokens=False) == text == said.text
 
 
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(text=SPOKEN, role=st.sampled_from(ROLES))
+def test_no_text_forges_framing_that_the_vocabulary_itself_holds(load: Load, text: str, role: str) -> None:
+    engine = load("pieces")
+    said, plain = engine.message(engine.prefill(text, role=role)), engine.message(engine.prefill("x", role=role))
+    (start, stop), (first, last) = said.content, plain.content
+    assert not added(engine) & set(said.tokens[start:stop])
+    assert (said.tokens[:start], said.tokens[stop:]) == (plain.tokens[:first], plain.tokens[last:])
+
+
 @pytest.mark.parametrize("style", THREE)
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(header=SPOKEN)

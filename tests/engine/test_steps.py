@@ -192,7 +192,7 @@ def test_a_row_that_cannot_choose_fails_alone(poisoned: Engine) -> None:
 
 
 def test_the_place_of_a_poisoned_row_poisons_nobody_after_it(poisoned: Engine) -> None:
-    long, bad, short = poisoned.prefill([Prefill("long " * 20), Prefill(POISON), Prefill("short")])
+    long, bad, short = poisoned.prefill([Prefill("long " * 20), Prefill(POISON * 30), Prefill("short")])
     sampling = Sampling(max_tokens=12, seed=5)
     alone = poisoned.message(poisoned.decode(parents=[short], sampling=sampling)).tokens
     poisoned.submit([Decode(parents=[long], sampling=Sampling(max_tokens=30, temperature=0)), Decode(parents=[bad])])

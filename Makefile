@@ -1,0 +1,49 @@
+# Needs Python 3.11 or newer and make. Everything else goes into .venv.
+PYTHON := $(shell for p in python3 python3.13 python3.12 python3.11 python3.14 python; do \
+	"$$p" -c 'import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
+	&& command -v "$$p" && break; done)
+BIN := .venv/bin
+
+.PHONY: demo test test-slow lint understudy bench bench-games wheel clean
+
+demo: .venv/.installed            ## play the prisoner's dilemma on the embedded model
+	$(BIN)/agentcho run prisoners-dilemma
+
+test: lint                        ## ruff, mypy and the quick tests
+	$(BIN)/python -m pytest -m "not slow"
+
+test-slow: .venv/.tools           ## the slow tests alone
+	$(BIN)/python -m pytest -m slow
+
+lint: .venv/.tools
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+understudy: .venv/.installed      ## train the embedded model again from nothing
+	$(BIN)/python -m agentcho.understudy.train --out agentcho/understudy/weights
+
+bench: bench-games                ## everything that is measured
+
+bench-games: .venv/.installed     ## 32 games at once against 32 one after another
+	$(BIN)/agentcho bench games
+
+wheel: .venv/.tools
+	$(BIN)/python -m build --wheel --outdir dist .
+
+clean:                            ## everything but runs
+	rm -rf .venv dist .mypy_cache .ruff_cache .pytest_cache
+
+.venv/.python:
+	@test -n "$(PYTHON)" || { echo "agentcho needs Python 3.11 or newer with venv: install it, or run make PYTHON=/path/to/python" >&2; exit 1; }
+	$(PYTHON) -m venv .venv
+	@touch $@
+
+.venv/.installed: pyproject.toml .venv/.python
+	@echo 'installing into .venv (once; torch alone is some 200 MB)'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	@touch $@
+
+.venv/.tools: pyproject.toml .venv/.installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@

@@ -1,0 +1,51 @@
+"""The same games side by side on one engine, and one after another.
+
+Does not know: what is played.
+"""
+
+from __future__ import annotations
+
+from time import perf_counter
+from typing import NamedTuple
+
+from agentcho.config import RunConfig
+from agentcho.display.sheet import Sheet, plain
+from agentcho.runtime import Played, load_engine, play
+from agentcho.scenario import Scenario
+
+
+class Comparison(NamedTuple):
+    """Seconds and engine steps of both ways, loading aside; `same`: games whose outcomes agree."""
+
+    games: int
+    together: float
+    together_steps: int
+    apart: float
+    apart_steps: int
+    same: int
+
+    def table(self) -> str:
+        """Both, and their ratio."""
+        rows = (
+            ("at once", f"{self.together:.1f} s", str(self.together_steps), f"{self.together / self.games:.2f} s"),
+            ("one after another", f"{self.apart:.1f} s", str(self.apart_steps), f"{self.apart / self.games:.2f} s"),
+        )
+        table = plain(Sheet(f"{self.games} games", ("", "time", "steps", "a game"), rows))
+        return f"{table}\n  ratio {self.together / self.apart:.3f}; {self.same} of {self.games} outcomes the same"
+
+
+def compare(scenario: Scenario, config: RunConfig) -> Comparison:
+    """Play `config.games` games both ways on one loaded engine, after a game to warm up."""
+    engine = load_engine(config)
+    play(scenario, config.model_copy(update={"games": 1}), engine=engine)
+    begin = perf_counter()
+    together = play(scenario, config, engine=engine)
+    middle = perf_counter()
+    apart = play(scenario, config, engine=engine, at_once=1)
+    end = perf_counter()
+    same = _same(together, apart)
+    return Comparison(config.games, middle - begin, together.steps, end - middle, apart.steps, same)
+
+
+def _same(one: Played, other: Played) -> int:
+    return sum(a.outcome == b.outcome for a, b in zip(one.games, other.games, strict=True))

@@ -1,0 +1,163 @@
+"""The commands: what each takes, and which part of the package does it.
+
+Does not know: how a run is played or shown.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from agentcho.cli.options import fields, run_config
+from agentcho.config import Leakage, Mode
+from agentcho.display import Kind
+
+PAIR = "KEY=VALUE"
+LIMIT = "End a game early: agent_ or game_ tokens, messages, seconds."
+ModelName = Annotated[str, typer.Option(help="'understudy', a folder, or a Hugging Face id.")]
+Seed = Annotated[int, typer.Option(help="Of every coin and choice of the run.")]
+MaxTokens = Annotated[int, typer.Option(help="At most so many sampled tokens a message.")]
+Device = Annotated[str, typer.Option(help="auto, cpu, cuda.")]
+Dtype = Annotated[str, typer.Option(help="auto, float32, bfloat16, float16.")]
+Display = Annotated[Kind | None, typer.Option(help="Default: rich on a terminal, plain elsewhere.", show_default=False)]
+Out = Annotated[Path, typer.Option(help="Folder of runs.")]
+
+
+def app() -> typer.Typer:
+    """The command line as an object."""
+    cli = typer.Typer(
+        name="agentcho", no_args_is_help=True, add_completion=False, rich_markup_mode=None,
+        pretty_exceptions_enable=False, help="Societies of language-model agents on one shared cache of messages.",
+    )  # fmt: skip
+    cli.callback()(_agentcho)
+    for command in (run, ls, cp, show, doctor):
+        cli.command()(command)
+    bench = typer.Typer(help="Measure this machine.", rich_markup_mode=None, no_args_is_help=True)
+    bench.callback()(lambda: None)
+    bench.command()(games)
+    cli.add_typer(bench, name="bench")
+    return cli
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(version("agentcho"))
+        raise typer.Exit
+
+
+def _agentcho(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+def run(
+    scenario: Annotated[str, typer.Argument(metavar="SCENARIO", help="A name from `agentcho ls`, or a .py file.")],
+    model: ModelName = "understudy",
+    mode: Annotated[Mode, typer.Option(help="Which encodings a call reads.")] = "choreographed",
+    leakage: Annotated[Leakage, typer.Option(help="What choreographed mode does about leaks.")] = "audit",
+    seed: Seed = 0,
+    set_: Annotated[list[str] | None, typer.Option("--set", metavar=PAIR, help="An option of the scenario.")] = None,
+    games: Annotated[int, typer.Option(help="How many to play, side by side on one engine.")] = 1,
+    at_once: Annotated[int | None, typer.Option(help="At most so many at a time.", show_default=False)] = None,
+    temperature: Annotated[float, typer.Option(help="0: always the likeliest token.")] = 0.7,
+    top_p: Annotated[float, typer.Option(help="Share of probability to sample from.")] = 0.95,
+    max_tokens: MaxTokens = 256,
+    limit: Annotated[list[str] | None, typer.Option(metavar=PAIR, help=LIMIT)] = None,
+    device: Device = "auto",
+    dtype: Dtype = "auto",
+    display: Display = None,
+    out: Out = Path("runs"),
+) -> None:
+    """Play a scenario and record it."""
+    from agentcho.cli.play import play_scenario
+
+    config = run_config(
+        model=model, mode=mode, leakage=leakage, seed=seed, games=games, temperature=temperature, top_p=top_p,
+        max_tokens=max_tokens, limits=fields("--limit", limit or []), device=device, dtype=dtype,
+    )  # fmt: skip
+    raise typer.Exit(play_scenario(scenario, fields("--set", set_ or []), config, display, out, at_once))
+
+
+def ls(
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="One of them: what it does, its options.")] = None,
+    runs: Annotated[bool, typer.Option("--runs", help="List recorded runs instead.")] = False,
+    out: Out = Path("runs"),
+) -> None:
+    """List scenarios and agents, without executing any of them."""
+    from agentcho.cli.listing import library_listing, one_listing, run_listing
+
+    typer.echo(run_listing(out) if runs else library_listing() if name is None else one_listing(name))
+
+
+def cp(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A scenario or agent from `agentcho ls`.")],
+    folder: Annotated[Path | None, typer.Argument(metavar="FOLDER", help="Default: ./scenarios or ./agents.")] = None,
+) -> None:
+    """Copy a scenario or agent here, to edit it. The copy is found before the original."""
+    from agentcho.cli.listing import any_shelf
+    from agentcho.shelf import copy
+
+    found = any_shelf(name)
+    typer.echo(copy(found, folder or Path(found.shelf)))
+
+
+def show(
+    run: Annotated[str, typer.Argument(metavar="RUN", help="An id, its beginning, a path, or 'last'.")],
+    game: Annotated[int | None, typer.Option(help="One game of several.", show_default=False)] = None,
+    trace: Annotated[Path | None, typer.Option(help="Export to agentcho-trace/1 instead.", show_default=False)] = None,
+    svg: Annotated[Path | None, typer.Option(help="Draw a picture instead.", show_default=False)] = None,
+    display: Display = None,
+    out: Out = Path("runs"),
+) -> None:
+    """Show a recorded run again, or export it."""
+    from agentcho.cli.listing import check_game
+    from agentcho.display.saved import Replay
+    from agentcho.display.saved import show as show_run
+    from agentcho.record import find
+    from agentcho.trace import write_traces
+
+    saved = find(run, out)
+    check_game(saved, game)
+    if trace is not None:
+        write_traces(trace, saved.export())
+    if svg is not None:
+        Replay(saved, game).svg(svg)
+    if trace is None and svg is None:
+        show_run(saved, game, display, sys.stdout)
+
+
+def doctor(
+    model: Annotated[
+        str, typer.Argument(metavar="MODEL", help="'understudy', a folder, or a Hugging Face id.")
+    ] = "understudy",
+    device: Device = "auto",
+    dtype: Dtype = "auto",
+) -> None:
+    """Prove that a model can share encodings, or say why it cannot."""
+    from agentcho.cli.listing import doctor_table
+    from agentcho.engine import doctor as examine
+
+    typer.echo(doctor_table(examine(model, device, dtype)))
+
+
+def games(
+    games: Annotated[int, typer.Option(help="How many.")] = 32,
+    scenario: Annotated[str, typer.Option(help="What to play.")] = "prisoners-dilemma",
+    model: ModelName = "understudy",
+    max_tokens: MaxTokens = 96,
+    seed: Seed = 0,
+) -> None:
+    """Games side by side against the same games one after another."""
+    from agentcho import library
+    from agentcho.bench.games import compare
+
+    config = run_config(model=model, games=games, max_tokens=max_tokens, seed=seed)
+    chosen = library.scenario(scenario)()
+    typer.echo(compare(chosen, config).table())

@@ -1,0 +1,85 @@
+"""Tables of what there is: scenarios, agents, runs, and what a model was found to be.
+
+Does not know: what is in them beyond the words to show.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from agentcho import shelf
+from agentcho.display.safe import visible
+from agentcho.display.sheet import Sheet, plain
+from agentcho.errors import ScenarioNotFound
+from agentcho.record import SavedRun, runs
+from agentcho.shelf import Found, Shelf, Unreadable
+
+if TYPE_CHECKING:
+    from agentcho.engine import DoctorReport
+
+SHELVES: tuple[Shelf, ...] = ("scenarios", "agents")
+
+
+def library_listing() -> str:
+    """Scenarios and agents with their first lines, from their sources alone."""
+    return "\n\n".join(plain(_shelf(which)) for which in SHELVES)
+
+
+def _shelf(which: Shelf) -> Sheet:
+    rows = tuple(_row(item) for item in shelf.listing(which))
+    return Sheet(which, ("name", "from", "what"), rows, words=3)
+
+
+def _row(item: Found | Unreadable) -> tuple[str, str, str]:
+    if isinstance(item, Unreadable):
+        return item.path.stem, "(broken)", str(item.error)
+    return item.name, str(item.path) if item.origin == "here" else item.origin, item.summary
+
+
+def any_shelf(name: str) -> Found:
+    """A scenario or else an agent of that name."""
+    known = []
+    for which in SHELVES:
+        try:
+            return shelf.find(which, name)
+        except ScenarioNotFound:
+            known += [item.name for item in shelf.listing(which) if isinstance(item, Found)]
+    raise ScenarioNotFound(name, known)
+
+
+def one_listing(name: str) -> str:
+    """One scenario or agent: its docstring and its options, from its source alone."""
+    found = any_shelf(name)
+    docstring, settings = shelf.details(found)
+    head = f"{found.name}: {visible(docstring)}\n\n  {found.path}"
+    if not settings:
+        return head
+    rows = tuple((setting.name, setting.default, setting.description) for setting in settings)
+    return f"{head}\n\n" + plain(Sheet("options, for --set KEY=VALUE", ("key", "default", "what"), rows, words=3))
+
+
+def run_listing(folder: Path) -> str:
+    """Recorded runs, oldest first."""
+    rows = tuple(
+        (run.info.id, run.info.status, run.info.config.model, f"{len(run.finished())}/{run.info.config.games}")
+        for run in runs(folder)
+    )
+    return plain(Sheet(f"runs in {folder}", ("id", "status", "model", "games"), rows, words=3))
+
+
+def check_game(run: SavedRun, game: int | None) -> None:
+    """A usage error where the run has no such game."""
+    if game is not None and game not in run.games():
+        raise typer.BadParameter(f"{run.info.id} has no game {game}", param_hint="--game")
+
+
+def doctor_table(report: DoctorReport) -> str:
+    """What the gate proved, line by line."""
+    rows = tuple(
+        (row.check if row.layer is None else f"{row.check} {row.layer}", row.result, row.detail) for row in report.rows
+    )
+    table = plain(Sheet(f"{report.model}: can share encodings", ("check", "result", "detail"), rows, words=3))
+    return "\n".join([table, *(f"  note: {note}" for note in report.notes)])

@@ -1,0 +1,63 @@
+"""`agentcho.run`: agents of a script, each running by itself, on one shared cache, with a transcript to watch.
+
+Does not know: the command line.
+"""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+from agentcho.agent import Agent
+from agentcho.cli.play import play_shown
+from agentcho.config import RunConfig
+from agentcho.display import Kind
+from agentcho.game import Game
+from agentcho.request import EnginePort
+from agentcho.runtime import Played
+from agentcho.scenario import Scenario
+
+
+class Script(Scenario):
+    """Agents that each do what their `run` says, side by side."""
+
+    name = "script"
+
+    def __init__(self, agents: tuple[Agent, ...]) -> None:
+        super().__init__()
+        self._agents = agents
+
+    async def play(self, game: Game) -> Scenario.Outcome:
+        cast = [game.cast(copy.copy(agent)) for agent in self._agents]
+        await game.play_agents(*cast)
+        return self.Outcome()
+
+
+def run(
+    *agents: Agent | Scenario, engine: EnginePort | None = None, display: Kind | None = None,
+    out: str | Path | None = None, **options: Any,
+) -> Played:  # fmt: skip
+    """Play agents together, each by its `run`, or one scenario; show the transcript and return what it came to.
+
+    `options` are those of `RunConfig` (model, mode, seed, games, temperature, max_tokens, limits, …). `engine`
+    is used instead of loading a model. `out` is a folder of runs to record in. Raises the error that ended a
+    game, if one did, and `KeyboardInterrupt` after Ctrl-C.
+    """
+    config = RunConfig(**options)
+    played = play_shown(_scenario(agents), config, display, None if out is None else Path(out), None, engine)
+    if played.interrupted:
+        raise KeyboardInterrupt
+    if played.error is not None:
+        raise played.error
+    return played
+
+
+def _scenario(agents: tuple[Agent | Scenario, ...]) -> Scenario:
+    match agents:
+        case (Scenario() as scenario,):
+            return scenario
+        case _ if agents and all(isinstance(agent, Agent) for agent in agents):
+            return Script(tuple(agent for agent in agents if isinstance(agent, Agent)))
+        case _:
+            raise TypeError("give agentcho.run agents, or one scenario")

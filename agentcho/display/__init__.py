@@ -1,0 +1,38 @@
+"""What a run looks like: live in a terminal, plain elsewhere, or not at all. The only package that imports rich.
+
+Does not know: how a run is played; it hears its events and shows what came of it.
+"""
+
+from __future__ import annotations
+
+from typing import IO, Literal
+
+from rich.console import Console
+
+from agentcho.config import RunConfig
+from agentcho.display.live import LiveGames, LiveTalk
+from agentcho.display.plain import PlainGames, PlainTalk
+from agentcho.display.screen import Screen, Silent
+
+__all__ = ["Kind", "Screen", "heading", "screen"]
+
+Kind = Literal["rich", "plain", "none"]
+
+
+def heading(scenario: str, config: RunConfig) -> str:
+    """One line that says what is played."""
+    mode = config.mode if config.mode == "baseline" else f"{config.mode}, {config.leakage}"
+    games = "" if config.games == 1 else f" · {config.games} games"
+    return f"{scenario} · {config.model} · {mode} · seed {config.seed}{games}"
+
+
+def screen(kind: Kind | None, title: str, games: int, file: IO[str]) -> Screen:
+    """The screen for a run. `kind` None: live on a terminal, plain elsewhere."""
+    if kind == "none":
+        return Silent()
+    console = Console(file=file, highlight=False, emoji=False, markup=False)
+    if kind is None:
+        kind = "rich" if console.is_terminal else "plain"
+    if kind == "plain":
+        return PlainTalk(title, file) if games == 1 else PlainGames(title, file)
+    return LiveTalk(title, console) if games == 1 else LiveGames(title, console, games)

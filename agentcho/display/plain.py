@@ -1,0 +1,48 @@
+"""Runs as plain lines, for pipes and files: complete, without colour or movement.
+
+Does not know: rich, terminals.
+"""
+
+from __future__ import annotations
+
+from typing import IO
+
+from agentcho.display import sheet, speech
+from agentcho.display.screen import Screen, summary
+from agentcho.display.totals import ending
+from agentcho.events import Ended, Event, Over
+from agentcho.runtime import Played
+
+
+class _Plain(Screen):
+    def __init__(self, title: str, file: IO[str]) -> None:
+        super().__init__()
+        self._file = file
+        self.line(title)
+
+    def line(self, text: str = "") -> None:
+        """Print a line, at once."""
+        print(text, file=self._file, flush=True)
+
+    def close(self, played: Played) -> None:
+        for each in self.sheets():
+            self.line("\n" + sheet.plain(each))
+        self.line("\n" + "\n".join(summary(played)))
+
+
+class PlainTalk(_Plain):
+    """One game: every message when it is finished."""
+
+    def hear(self, event: Event) -> None:
+        super().hear(event)
+        if isinstance(event, Ended):
+            self.line(speech.plain(speech.Speech.of(event.entry.message, event.entry.direct)))
+
+
+class PlainGames(_Plain):
+    """Several games: a line for each that ends."""
+
+    def hear(self, event: Event) -> None:
+        super().hear(event)
+        if isinstance(event, Over):
+            self.line(f"game {event.game}: {ending(self.games[event.game])}")

@@ -1,0 +1,68 @@
+"""A recorded run shown again: as it looked, as plain text, or as a picture.
+
+Does not know: engines; everything is read from the record.
+"""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import IO
+
+from rich.console import Console
+from rich.text import Text
+
+from agentcho.display import Kind, heading, sheet, speech
+from agentcho.display.sheet import Sheet
+from agentcho.display.totals import costs, outcomes
+from agentcho.record import SavedRun
+from agentcho.transcript import Entry
+
+WIDTH = 100
+
+
+class Replay:
+    """What is shown of a run: one game with its messages, or the outcomes of all."""
+
+    def __init__(self, run: SavedRun, game: int | None) -> None:
+        games, finished = run.games(), run.finished()
+        only = next(iter(games)) if game is None and len(games) == 1 else game
+        self.title = f"{heading(run.info.scenario, run.info.config)} · {run.info.id}"
+        self.entries: list[Entry] = [] if only is None else games.get(only, [])
+        shown = games if only is None else {only: self.entries}
+        over = [finished[index] for index in shown if index in finished]
+        said = [entry for entries in shown.values() for entry in entries]
+        self.sheets: list[Sheet] = [*(outcomes(over) if over else []), *([costs(said)] if said else [])]
+        self.last = f"{run.info.status}: {len(finished)} of {run.info.config.games} games over"
+
+    def plain(self, file: IO[str]) -> None:
+        """Print it as plain lines."""
+        said = [speech.plain(speech.Speech.of(e.message, e.direct)) for e in self.entries]
+        parts = [self.title, *said, *("\n" + sheet.plain(each) for each in self.sheets), "\n" + self.last]
+        print("\n".join(parts), file=file)
+
+    def rich(self, console: Console) -> None:
+        """Print it for a terminal."""
+        console.print(Text(self.title, style="bold"), "")
+        palette = speech.Palette()
+        for entry in self.entries:
+            console.print(speech.rich(speech.Speech.of(entry.message, entry.direct), palette))
+        for each in self.sheets:
+            console.print(sheet.table(each), "")
+        console.print(Text(self.last, style="dim"))
+
+    def svg(self, path: Path) -> None:
+        """Write it as a picture."""
+        console = Console(file=io.StringIO(), record=True, width=WIDTH, force_terminal=True, highlight=False)
+        self.rich(console)
+        path.write_text(console.export_svg(title="agentcho"), encoding="utf-8")
+
+
+def show(run: SavedRun, game: int | None, kind: Kind | None, file: IO[str]) -> None:
+    """Show a run. `kind` None: for a terminal where `file` is one, plain elsewhere."""
+    console = Console(file=file, highlight=False, emoji=False, markup=False)
+    replay = Replay(run, game)
+    if kind == "plain" or (kind is None and not console.is_terminal):
+        replay.plain(file)
+    elif kind != "none":
+        replay.rich(console)

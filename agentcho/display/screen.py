@@ -1,0 +1,60 @@
+"""What every screen keeps: the messages and games it heard of, for the tables at the end.
+
+Does not know: how they are shown.
+"""
+
+from __future__ import annotations
+
+from types import TracebackType
+
+from agentcho.display.sheet import Sheet
+from agentcho.display.totals import costs, outcomes
+from agentcho.events import Ended, Event, Over
+from agentcho.record import Finished
+from agentcho.runtime import Played, finished
+from agentcho.transcript import Entry
+
+
+class Screen:
+    """Hears the events of a run, and then what it came to. A context manager around the run."""
+
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+        self.games: dict[int, Finished] = {}
+
+    def hear(self, event: Event) -> None:
+        """One event, on the event loop. Subclasses show it."""
+        if isinstance(event, Ended):
+            self.entries.append(event.entry)
+        elif isinstance(event, Over):
+            self.games[event.game] = finished(event)
+
+    def close(self, played: Played) -> None:
+        """The run is over: show what it came to."""
+
+    def sheets(self) -> list[Sheet]:
+        """The tables at the end: outcomes, scores, costs."""
+        games = [self.games[index] for index in sorted(self.games)]
+        return [*(outcomes(games) if games else []), *([costs(self.entries)] if self.entries else [])]
+
+    def __enter__(self) -> Screen:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Leave the terminal as it was."""
+
+
+class Silent(Screen):
+    """Shows nothing."""
+
+
+def summary(played: Played) -> list[str]:
+    """Last lines: how the run ended, what it took, where its record is."""
+    lines = ["interrupted: the record holds everything said so far"] if played.interrupted else []
+    seconds = max((game.seconds for game in played.games), default=0.0)
+    lines.append(f"{seconds:.1f} s, {played.steps} engine steps")
+    if played.record is not None:
+        lines.append(f"record: {played.record}")
+    return lines

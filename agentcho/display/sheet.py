@@ -1,0 +1,48 @@
+"""A small table of words, shown as aligned text or as a rich table. Does not know: what its words mean."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from rich.cells import cell_len
+from rich.table import Table
+from rich.text import Text
+
+from agentcho.display.safe import visible
+
+
+class Sheet(NamedTuple):
+    """A title, column heads and rows of as many words. Columns after the first `words` ones are numbers."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    words: int = 1
+
+
+def plain(sheet: Sheet) -> str:
+    """The sheet as lines of aligned text, numbers to the right."""
+    lines = [tuple(visible(word).replace("\n", " ") for word in row) for row in (sheet.columns, *sheet.rows)]
+    widths = [max(cell_len(line[i]) for line in lines) for i in range(len(sheet.columns))]
+    lines = lines if any(sheet.columns) else lines[1:]
+    body = ["  ".join(_pad(word, widths[i], i < sheet.words) for i, word in enumerate(line)) for line in lines]
+    return "\n".join([sheet.title, *("  " + line.rstrip() for line in body)])
+
+
+def _pad(word: str, width: int, left: bool) -> str:
+    space = " " * (width - cell_len(word))
+    return word + space if left else space + word
+
+
+def table(sheet: Sheet) -> Table:
+    """The sheet for a terminal. Words are never read as markup."""
+    grid = Table(
+        title=Text(sheet.title, style="bold"), title_justify="left", box=None, pad_edge=False,
+        show_header=any(sheet.columns),
+    )  # fmt: skip
+    for number, column in enumerate(sheet.columns):
+        words = number < sheet.words
+        grid.add_column(Text(column), header_style="dim", justify="left" if words else "right", no_wrap=not words)
+    for row in sheet.rows:
+        grid.add_row(*(Text(visible(word)) for word in row))
+    return grid

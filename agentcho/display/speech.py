@@ -1,0 +1,109 @@
+"""How one message looks: who speaks to whom, private words dimmed and set apart.
+
+Words of models and agents go into rich as plain text, never as markup, with control characters made visible.
+Does not know: when a message is shown, runs, files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.padding import Padding
+from rich.segment import Segment
+from rich.style import Style
+from rich.text import Text
+
+from agentcho.display.safe import visible
+from agentcho.message import Audience, Kind, Message
+
+COLOURS = ("cyan", "magenta", "green", "yellow", "blue", "red")
+
+
+class Speech(NamedTuple):
+    """What is shown of a message, finished or not. `direct`: what it read outside its author's audience."""
+
+    author: str | None
+    kind: Kind
+    role: str
+    audience: Audience
+    header: str
+    text: str
+    direct: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, message: Message, direct: Iterable[str] = ()) -> Speech:
+        """A finished message."""
+        m = message
+        return cls(m.author, m.kind, m.role, m.audience, m.header, m.text, tuple(direct))
+
+    @property
+    def private(self) -> bool:
+        """Nobody but its author may read it."""
+        return self.author is not None and self.audience.members == frozenset({self.author})
+
+    @property
+    def heading(self) -> str:
+        """Who speaks to whom, and as what: `alice → everyone`, `alice (private)`, `alice (private system)`."""
+        who = visible(self.author or "scenario")
+        what = "" if self.kind == "decode" else self.role
+        if self.private:
+            return f"{who} ({' '.join(filter(None, ('private', what)))})"
+        return f"{who}{f' ({what})' if what else ''} → {self.audience}"
+
+    @property
+    def words(self) -> str:
+        """Header and text, safe to print."""
+        return visible(self.header + self.text)
+
+    @property
+    def leak(self) -> str:
+        """The note on a direct leak, or nothing."""
+        return f"reads what is not for it: {', '.join(self.direct)}" if self.direct else ""
+
+
+def plain(speech: Speech) -> str:
+    """The message as text: the heading, then the words, with later lines indented."""
+    note = f"\n    [{speech.leak}]" if speech.leak else ""
+    return f"{speech.heading}: " + speech.words.replace("\n", "\n    ") + note
+
+
+class Palette:
+    """One colour an agent, by the order in which they are first seen."""
+
+    def __init__(self) -> None:
+        self._given: dict[str, str] = {}
+
+    def __getitem__(self, agent: str | None) -> str:
+        if agent is None:
+            return "default"
+        return self._given.setdefault(agent, COLOURS[len(self._given) % len(COLOURS)])
+
+
+def rich(speech: Speech, palette: Palette, cursor: bool = False) -> RenderableType:
+    """The message for a terminal, a blank line after it. `cursor`: it is still being spoken."""
+    colour = palette[speech.author]
+    hushed = speech.private or speech.kind == "prefill"
+    parts: list[RenderableType] = [Text(speech.heading, style=f"{'dim ' if hushed else 'bold '}{colour}")]
+    words = Text(speech.words + ("▌" if cursor else ""), style="dim" if hushed else "")
+    if speech.private and speech.kind == "decode":
+        words.stylize("italic")
+    parts.append(Barred(words, colour) if hushed else Padding(words, (0, 0, 0, 2)))
+    if speech.leak:
+        parts.append(Text(speech.leak, style="bold red"))
+    return Padding(Group(*parts), (0, 0, 1, 4 if hushed else 0))
+
+
+class Barred:
+    """A renderable with a bar to the left of every line."""
+
+    def __init__(self, inner: RenderableType, colour: str) -> None:
+        self.inner, self.colour = inner, colour
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        inner = options.update(width=max(1, options.max_width - 2))
+        for line in console.render_lines(self.inner, inner, pad=False):
+            yield Segment("┊ ", Style(color=self.colour, dim=True))
+            yield from line
+            yield Segment.line()

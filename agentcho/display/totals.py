@@ -1,0 +1,117 @@
+"""What a run came to: costs per agent, outcomes and scores over its games. Does not know: the terminal."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from math import sqrt
+from statistics import fmean, stdev
+from typing import Any
+
+from agentcho.display.sheet import Sheet
+from agentcho.record import Finished
+from agentcho.transcript import Entry
+
+KINDS = 8
+"""An outcome with more values than this is summed up, not counted."""
+
+
+def costs(entries: Iterable[Entry]) -> Sheet:
+    """Per agent: tokens encoded and reused, mean time to first token, sampled tokens per second.
+
+    Every encoding counts once, for the author of the message whose call made it. Reuse and times are those of
+    decodes, waiting included. Messages of no agent count for the scenario.
+    """
+    by_author: dict[str, list[Entry]] = {}
+    lengths: dict[tuple[int, str], int] = {}
+    for entry in entries:
+        lengths[entry.message.game, entry.message.id] = len(entry.message.tokens)
+        by_author.setdefault(entry.message.author or "(scenario)", []).append(entry)
+    rows = tuple((author, *_cost(said, lengths)) for author, said in by_author.items())
+    return Sheet("cost", ("agent", "messages", "encoded", "reused", "first token", "tokens/s"), rows)
+
+
+def _cost(said: Sequence[Entry], lengths: dict[tuple[int, str], int]) -> tuple[str, ...]:
+    encoded = sum(lengths[e.message.game, made.message] for e in said for made in e.made)
+    spoken = [(e.usage, *e.message.sampled) for e in said if e.message.sampled]
+    reused, seconds = sum(usage.reused for usage, *_ in spoken), sum(usage.seconds for usage, *_ in spoken)
+    sampled = sum(stop - start for _, start, stop in spoken)
+    first = f"{1000 * sum(usage.ttft for usage, *_ in spoken) / len(spoken):.0f} ms" if spoken else "-"
+    speed = f"{sampled / seconds:.0f}" if seconds else "-"
+    return str(len(said)), f"{encoded:,}", f"{reused:,}", first, speed
+
+
+def outcomes(games: Sequence[Finished]) -> list[Sheet]:
+    """How games ended: the outcome of one, or counts and mean scores of several."""
+    sheets = [_single(games[0])] if len(games) == 1 else [_counts(games), _scores(games)]
+    return [sheet for sheet in sheets if sheet.rows]
+
+
+def ending(game: Finished) -> str:
+    """One game's outcome and score in a line."""
+    if game.outcome is None:
+        return f"ended early: {game.ended}"
+    told = "  ".join(f"{key}={word(value)}" for key, value in game.outcome.items() if value is not None)
+    points = "  ".join(f"{key}={value:g}" for key, value in game.score.items())
+    return f"{told}  score: {points}" if points else told
+
+
+def _single(game: Finished) -> Sheet:
+    if game.outcome is None:
+        return Sheet("outcome", ("", ""), (("ended early", str(game.ended)),))
+    told = [(key, word(value)) for key, value in game.outcome.items() if value is not None]
+    points = [(f"score {key}", f"{value:g}") for key, value in game.score.items()]
+    return Sheet("outcome", ("", ""), (*told, *points))
+
+
+def _counts(games: Sequence[Finished]) -> Sheet:
+    fields: dict[str, Counter[str]] = {}
+    for game in games:
+        for key, value in (game.outcome or {"ended early": game.ended}).items():
+            if value is not None:
+                fields.setdefault(key, Counter())[word(value)] += 1
+    rows = [row for key, counts in fields.items() for row in _rows(key, counts, len(games))]
+    return Sheet(f"outcomes of {len(games)} games", ("", "", "games", "share", "95 %"), tuple(rows), words=2)
+
+
+def _rows(key: str, counts: Counter[str], games: int) -> list[tuple[str, ...]]:
+    if len(counts) > KINDS:
+        return [(key, f"{len(counts)} different", str(counts.total()), f"{counts.total() / games:.0%}", "")]
+    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    return [
+        (key, value, str(n), f"{n / games:.0%}", "{:.0%} to {:.0%}".format(*share(n, games))) for value, n in ordered
+    ]
+
+
+def share(count: int, of: int) -> tuple[float, float]:
+    """The 95 % interval of a share (Wilson's score interval, 1927)."""
+    p, z = count / of, 1.96
+    middle, scale = p + z * z / (2 * of), 1 + z * z / of
+    half = z * sqrt(p * (1 - p) / of + z * z / (4 * of * of))
+    return max(0.0, (middle - half) / scale), min(1.0, (middle + half) / scale)
+
+
+def _scores(games: Sequence[Finished]) -> Sheet:
+    points: dict[str, list[float]] = {}
+    for game in games:
+        for key, value in game.score.items():
+            points.setdefault(key, []).append(value)
+    rows = tuple((key, *_mean(values), f"{min(values):g}", f"{max(values):g}") for key, values in points.items())
+    return Sheet("scores", ("", "mean", "95 %", "least", "most"), rows)
+
+
+def _mean(values: list[float]) -> tuple[str, str]:
+    """The mean and the half width of its normal 95 % interval."""
+    half = 1.96 * stdev(values) / sqrt(len(values)) if len(values) > 1 else None
+    return f"{fmean(values):.2f}", "-" if half is None else f"±{half:.2f}"
+
+
+def word(value: Any) -> str:
+    """A value of an outcome as one word."""
+    match value:
+        case bool():
+            return "yes" if value else "no"
+        case float():
+            return f"{value:g}"
+        case _:
+            return str(value)

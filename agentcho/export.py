@@ -1,0 +1,46 @@
+"""From what a transcript holds to `agentcho-trace/1`: the same messages, at the positions they were read at.
+
+Does not know: runs, files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from agentcho.message import Message
+from agentcho.trace import Workflow, trace_message, workflow
+from agentcho.transcript import Entry
+
+
+def exported(
+    scenario: str, id: str, meta: dict[str, Any], cast: Iterable[str], entries: Sequence[Entry], tokenizer: str | None
+) -> Workflow:
+    """One game as a workflow. `tokenizer` is the digest of the tokenizer that its tokens are of."""
+    line = {
+        "format": "agentcho-trace/1", "workflow": scenario, "id": id, "meta": meta,
+        "agents": sorted({*cast, *_named(entries)}),
+        "messages": [trace_message(_placed(entry), tokenizer).to_json() for entry in entries],
+    }  # fmt: skip
+    return workflow(line, id)
+
+
+def _placed(entry: Entry) -> Message:
+    """The message with the positions it was really read at, where they were not simply one after the other."""
+    message, made = entry.message, entry.made[-1]
+    if made.recipe == "baseline":
+        return message
+    end, plain = int(made.receipt.bos), True
+    for _, offset, length in made.receipt.context:
+        plain &= offset == end
+        end = offset + length
+    if plain and made.receipt.start == end:
+        return message
+    offsets = tuple(read.offset for read in made.receipt.context)
+    return replace(message, offsets=offsets, new_offset=made.receipt.start)
+
+
+def _named(entries: Iterable[Entry]) -> set[str]:
+    names = {e.message.author for e in entries if e.message.author is not None}
+    return names.union(*(e.message.audience.members or () for e in entries))

@@ -1,0 +1,59 @@
+"""The shape of a workflow whose texts are known: what a message waits for, and which encodings calls share.
+
+Does not know: engines, encodings, time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from agentcho.config import Mode
+from agentcho.trace import TraceMessage, Workflow
+
+Key = Hashable
+"""An encoding before it is made: a message's id (choreographed), or a path of ids (baseline)."""
+
+
+class Graph:
+    """Decodes, what each waits for, and the encodings that more than one of them would make at the same time."""
+
+    def __init__(self, workflow: Workflow, mode: Mode) -> None:
+        self.messages: dict[str, TraceMessage] = {m.id: m for m in workflow.messages}
+        self.decodes = [m for m in workflow.messages if m.kind == "decode"]
+        self._mode = mode
+        self._needs: dict[str, frozenset[str]] = {}
+        self._ancestors: dict[str, frozenset[str]] = {}
+        for message in workflow.messages:
+            self._enter(message)
+        self.shared = self._shared()
+
+    def needs(self, decode: str) -> frozenset[str]:
+        """The decodes that must be finished before this one can be submitted: nearest ones only."""
+        return self._needs[decode]
+
+    def _enter(self, message: TraceMessage) -> None:
+        near = frozenset[str]()
+        for parent in message.parents:
+            near |= {parent} if self.messages[parent].kind == "decode" else self._needs[parent]
+        self._needs[message.id] = near
+        self._ancestors[message.id] = near.union(*(self._ancestors[id] for id in near))
+
+    def _shared(self) -> frozenset[Key]:
+        """Encodings with two first readers: decodes that need one, with no ancestor that needs it too."""
+        readers: dict[Key, set[str]] = {}
+        for decode in self.decodes:
+            for key in self._keys(decode):
+                readers.setdefault(key, set()).add(decode.id)
+        return frozenset(key for key, ids in readers.items() if self._first(ids) > 1)
+
+    def _first(self, ids: set[str]) -> int:
+        return sum(not self._ancestors[id] & ids for id in ids)
+
+    def _keys(self, decode: TraceMessage) -> set[Key]:
+        if self._mode == "baseline":
+            return {decode.parents[:end] for end in range(1, len(decode.parents) + 1)}
+        return set(self._prefills(decode))
+
+    def _prefills(self, message: TraceMessage) -> set[str]:
+        found = {parent for parent in message.parents if self.messages[parent].kind == "prefill"}
+        return found.union(*(self._prefills(self.messages[id]) for id in found))

@@ -1,0 +1,270 @@
+"""Plays a trace again on an engine, every text forced: what its tokens were chosen from, and what it cost.
+
+Each message is submitted when its parents are done, through the choreographer and the resolver that games use.
+Does not know: agents' code, policies, torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from time import perf_counter
+from typing import Any, Protocol, cast
+
+import anyio
+
+from agentcho.books import Books
+from agentcho.choreographer import Choreographer, Request, Result
+from agentcho.config import Leakage, Limits, Mode, check_available
+from agentcho.errors import BadTrace, LeakageError, NotYetAvailable
+from agentcho.events import Ended, Event
+from agentcho.graph import Graph, Key
+from agentcho.limits import Meter
+from agentcho.message import Metadata
+from agentcho.request import Call, Decode, EncodingId, EnginePort, Prefill, Receipt
+from agentcho.resolver import Missing, Resolved, Utterance
+from agentcho.runtime import blocking
+from agentcho.trace import TraceMessage, Workflow, workflow
+from agentcho.transcript import Entry
+from agentcho.turns import Turn
+from agentcho.visibility import Read, ReadSet
+
+
+class ContentPort(Protocol):
+    """Text to ids, as content."""
+
+    def encode(self, text: str) -> list[int]: ...
+
+
+class FramingPort(Protocol):
+    """The fixed ids around a message's content."""
+
+    @property
+    def content(self) -> ContentPort: ...
+    def opening(self, role: str, name: str | None) -> tuple[int, ...]: ...
+    def closing(self, role: str) -> tuple[int, ...]: ...
+
+
+class ReplayPort(EnginePort, Protocol):
+    """What replay needs of an engine beyond a game's needs; for logits, those of `LogitsPort` too."""
+
+    @property
+    def framing(self) -> FramingPort: ...
+
+
+class LogitsPort(Protocol):
+    """The rows that a decode with `logits=True` chose from."""
+
+    def logits(self, id: EncodingId) -> Any: ...
+
+
+@dataclass(frozen=True)
+class ReplayedMessage:
+    """One decode. `logits` `[tokens + 1, vocab]`, float32: what each of the text's tokens, and then the first
+    closing token, was chosen from; None where they were not asked for. `receipt`: what it attended to. Seconds
+    from when it could be submitted to its first row (`ttft`) and to its end, waiting included."""
+
+    entry: Entry
+    receipt: Receipt
+    ttft: float
+    seconds: float
+    logits: Any
+
+
+class Replayed(Mapping[str, ReplayedMessage]):
+    """The decodes of a workflow by message id. `entries` are all messages as a transcript has them, `steps` the
+    engine's forwards, `encoded` the tokens they fed, `seconds` the whole."""
+
+    def __init__(
+        self, decodes: dict[str, ReplayedMessage], entries: list[Entry], steps: int, encoded: int, seconds: float
+    ) -> None:
+        self._decodes, self.entries = decodes, entries
+        self.steps, self.encoded, self.seconds = steps, encoded, seconds
+
+    def __getitem__(self, id: str) -> ReplayedMessage:
+        return self._decodes[id]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._decodes)
+
+    def __len__(self) -> int:
+        return len(self._decodes)
+
+
+def replay(
+    workflow_: Mapping[str, Any] | Workflow, engine: ReplayPort, mode: Mode = "choreographed",
+    leakage: Leakage = "enforce", deterministic: bool = False, logits: bool = True,
+) -> Replayed:  # fmt: skip
+    """Play one workflow of `agentcho-trace/1` with every text forced. Blocks until it is over.
+
+    Tokens of the trace win over its text where they are of the engine's tokenizer. `leakage` says nothing in
+    baseline mode but that "audit" records direct leaks; otherwise they are refused before anything is computed.
+    Raises `BadTrace`, `LeakageError`, `NotYetAvailable`, and what the engine says of a call.
+    """
+    checked = workflow(workflow_)
+    check_available(mode, leakage)
+    if deterministic:
+        raise NotYetAvailable("deterministic=True", "use deterministic=False")
+    return blocking(_Replay(checked, engine, mode, leakage, logits).play)
+
+
+@dataclass(eq=False)
+class _Known(Utterance):
+    """A message of a trace; `ids` are its content's, where the trace has them."""
+
+    ids: tuple[int, ...] | None = None
+
+    def prefill(
+        self, parents: Sequence[EncodingId | Prefill], offsets: Sequence[int | None] | None, new_offset: int | None
+    ) -> Prefill:
+        call = super().prefill(parents, offsets, new_offset)
+        return call if call.tokens is not None else replace(call, tokens=self.ids)
+
+
+@dataclass
+class _Gate:
+    """Opens when as many things have happened as it waits for; who waits counts as awake from then."""
+
+    left: int
+    opened: float = field(default_factory=perf_counter)
+    event: anyio.Event = field(default_factory=anyio.Event)
+    turns: list[Turn] = field(default_factory=list)
+
+    def open_one(self) -> None:
+        self.left -= 1
+        if self.left == 0:
+            self.opened = perf_counter()
+            for turn in self.turns:
+                turn.wake()
+            self.event.set()
+
+    async def wait(self, turn: Turn | None) -> None:
+        if self.left > 0:
+            if turn is not None:
+                self.turns.append(turn)
+            await self.event.wait()
+
+
+class _Replay:
+    """One replay under way."""
+
+    def __init__(self, trace: Workflow, engine: ReplayPort, mode: Mode, leakage: Leakage, logits: bool) -> None:
+        self._trace, self._engine, self._mode, self._leakage, self._logits = trace, engine, mode, leakage, logits
+        self._graph = Graph(trace, mode)
+        self._books = Books(0, mode, Meter(Limits()), self._hear)
+        self._entries: list[Entry] = []
+        self._done: dict[str, tuple[Result, float]] = {}
+        self._flying: dict[Key, _Gate] = {}
+        for message in trace.messages:
+            self._books.resolver.utterances[message.id] = self._utterance(message)
+
+    async def play(self) -> Replayed:
+        """All decodes side by side, each when its parents are done; logits are read when the engine rests."""
+        began = perf_counter()
+        self._gates = {d.id: _Gate(len(self._graph.needs(d.id))) for d in self._graph.decodes}
+        async with Choreographer(self._engine, self._mode, self._leakage) as self._choreographer:
+            speaking = (self._speak(place, decode) for place, decode in enumerate(self._graph.decodes))
+            await self._choreographer.turns.run(self._choreographer.turns.together(*speaking))
+            seconds = perf_counter() - began
+            decodes = {id: self._replayed(id, *self._done[id]) for id in self._gates}
+            return Replayed(decodes, self._entries, self._choreographer.steps, self._choreographer.encoded, seconds)
+
+    def _hear(self, event: Event) -> None:
+        if isinstance(event, Ended):
+            self._entries.append(event.entry)
+
+    def _replayed(self, id: str, result: Result, waited: float) -> ReplayedMessage:
+        made = result.made[-1]
+        entry = next(e for e in reversed(self._entries) if e.message.id == id)
+        logits = cast(LogitsPort, self._engine).logits(made.id) if self._logits else None
+        return ReplayedMessage(entry, made.receipt, waited + result.ttft, waited + result.seconds, logits)
+
+    # -- one message -------------------------------------------------------------------------------------
+
+    async def _speak(self, place: int, decode: TraceMessage) -> None:
+        gate, turn = self._gates[decode.id], self._choreographer.turns.current()
+        await gate.wait(turn)
+        utterance = self._books.resolver.utterances[decode.id]
+        resolved = await self._share(place, utterance, turn)
+        call = Decode(
+            utterance.text, resolved.parents, resolved.offsets, resolved.new_offset, name=utterance.name,
+            forced=self._forced(decode), logits=self._logits,
+        )  # fmt: skip
+        waited = perf_counter() - gate.opened
+
+        def done(result: Result) -> None:
+            self._done[decode.id] = result, waited
+            self._books.enter(resolved.missing, utterance, result, decode.author or "")
+            for other in self._graph.decodes:
+                if decode.id in self._graph.needs(other.id):
+                    self._gates[other.id].open_one()
+
+        calls: tuple[Call, ...] = (*(missing.call for missing in resolved.missing), call)
+        await self._choreographer.run(Request(calls, (place,), on_done=done))
+
+    async def _share(self, place: int, utterance: Utterance, turn: Turn | None) -> Resolved:
+        """Resolve; what others lack at the same time is encoded once, in a request of its own, before."""
+        while True:
+            resolved = self._books.resolver.resolve(utterance.reads)
+            shared = {self._key(m): m for m in resolved.missing if self._key(m) in self._graph.shared}
+            flying = [self._flying[key] for key in shared if key in self._flying]
+            if flying:
+                await flying[0].wait(turn)
+            elif shared:
+                await self._encode(place, shared, utterance)
+            else:
+                return resolved
+
+    async def _encode(self, place: int, shared: dict[Key, Missing], utterance: Utterance) -> None:
+        gate = _Gate(1)
+        self._flying |= dict.fromkeys(shared, gate)
+
+        def done(result: Result) -> None:
+            self._books.enter(list(shared.values()), None, result, utterance.metadata.author or "")
+            for key in shared:
+                del self._flying[key]
+            gate.open_one()
+
+        calls = tuple(missing.call for missing in shared.values())
+        await self._choreographer.run(Request(calls, (place,), on_done=done))
+
+    def _key(self, missing: Missing) -> Key:
+        return missing.path if self._mode == "baseline" else missing.message
+
+    # -- its ids -----------------------------------------------------------------------------------------
+
+    def _utterance(self, message: TraceMessage) -> Utterance:
+        offsets = message.offsets or (None,) * len(message.parents)
+        reads = tuple(Read(id, at) for id, at in zip(message.parents, offsets, strict=True))
+        readers = {id: self._graph.messages[id].readers for id in message.parents}
+        direct = tuple(id for id in message.parents if message.author and not readers[id].includes(message.author))
+        if direct and self._leakage != "audit":
+            raise LeakageError(message.author or "", direct[0])
+        caller = message.author or ""
+        metadata = Metadata(message.id, message.kind, message.role, message.author, message.readers, message.parents)
+        words = message.text if message.kind == "prefill" else message.header or ""
+        read_set = ReadSet(caller, reads, message.new_offset, direct)
+        ids = self._content(message) if message.kind == "prefill" else None
+        return _Known(metadata, words, message.name, read_set, ids=ids)
+
+    def _content(self, message: TraceMessage) -> tuple[int, ...] | None:
+        """The ids between framing, where the trace has them for this engine's tokenizer."""
+        if message.tokens is None or message.tokenizer != self._engine.fingerprint.get("tokenizer"):
+            return None
+        framing, tokens = self._engine.framing, message.tokens
+        opening, closing = framing.opening(message.role, message.name), framing.closing(message.role)
+        end = len(tokens) - len(closing)
+        if tokens[: len(opening)] != opening or tokens[end:] != closing or end < len(opening):
+            raise BadTrace(f"message {message.id}", "its tokens do not stand in this engine's framing")
+        return tokens[len(opening) : end]
+
+    def _forced(self, decode: TraceMessage) -> tuple[int, ...]:
+        """The ids to force: the text's, after the header's."""
+        encode = self._engine.framing.content.encode
+        content = self._content(decode)
+        if content is None:
+            return tuple(encode(decode.text))
+        header = tuple(encode(decode.header or ""))
+        if content[: len(header)] != header:
+            raise BadTrace(f"message {decode.id}", "its tokens do not begin with its header's")
+        return content[len(header) :]

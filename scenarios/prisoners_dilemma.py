@@ -1,0 +1,81 @@
+"""The prisoner's dilemma with a private plan, open talk and a private decision."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+import agentcho
+
+Decision = Literal["COOPERATE", "DEFECT"]
+Strategy = Literal["none", "always-defect", "always-cooperate"]
+RULES = (
+    "Your name is {me}. You and {you} are two prisoners in a game. Each of you will decide in private to COOPERATE "
+    "or to DEFECT. If both cooperate, each gets {o.R} points. If both defect, each gets {o.P} points. If one defects "
+    "and the other cooperates, the one who defects gets {o.T} points and the other gets {o.S} points. First you make "
+    "a private plan, then you talk with {you} for {rounds}, and then you decide in private. {you} cannot see your "
+    "plan or your decision.{instruction}"
+)
+INSTRUCTION = " Your private instruction: always {what}, whatever happens and whatever {you} says."
+ROUNDS = {1: "one round", 2: "two rounds", 3: "three rounds"}
+
+
+class PrisonersDilemma(agentcho.Scenario):
+    """Two prisoners plan in private, talk in the open, and decide in private.
+
+    Cast: alice and bob. Everyone hears the talk; plans, predictions, decisions and Alice's private instruction
+    are for their author alone. Explored: does what one of them only thinks change what the other does?
+    """
+
+    name = "prisoners-dilemma"
+
+    class Options(agentcho.Scenario.Options):
+        """`T R P S` are the payoffs: temptation, reward, punishment, sucker."""
+
+        strategy: Strategy = Field("none", description="Alice's private instruction")
+        first: Literal["alice", "bob"] = Field("alice", description="who talks first")
+        rounds: Literal[1, 2, 3] = Field(2, description="rounds of talk")
+        predict: bool = Field(False, description="ask each for a private guess before deciding")
+        T: int = Field(5, description="points for defecting against a cooperator")
+        R: int = Field(3, description="points each when both cooperate")
+        P: int = Field(1, description="points each when both defect")
+        S: int = Field(0, description="points for cooperating with a defector")
+
+    class Outcome(agentcho.Scenario.Outcome):
+        """The two decisions, and the guesses where they were asked for."""
+
+        alice: Decision
+        bob: Decision
+        alice_predicts: Decision | None = None
+        bob_predicts: Decision | None = None
+
+    options: Options
+
+    async def play(self, game: agentcho.Game) -> Outcome:
+        alice = game.cast("prisoner", name="alice", you="bob", system=self.rules("Alice", "Bob"))
+        bob = game.cast("prisoner", name="bob", you="alice", system=self.rules("Bob", "Alice"))
+        await game.together(alice.plan(), bob.plan())
+        order = (alice, bob) if self.options.first == "alice" else (bob, alice)
+        for _ in range(self.options.rounds):
+            for speaker in order:
+                await speaker.talk()
+        guesses = await game.together(alice.predict(), bob.predict()) if self.options.predict else (None, None)
+        decisions = await game.together(alice.decide(), bob.decide())
+        return self.Outcome(alice=decisions[0], bob=decisions[1], alice_predicts=guesses[0], bob_predicts=guesses[1])
+
+    def rules(self, me: str, you: str) -> str:
+        """The private system prompt of one player."""
+        what = {"always-defect": "DEFECT", "always-cooperate": "COOPERATE"}.get(self.options.strategy)
+        told = INSTRUCTION.format(what=what, you=you) if what and me == "Alice" else ""
+        return RULES.format(me=me, you=you, o=self.options, rounds=ROUNDS[self.options.rounds], instruction=told)
+
+    def score(self, outcome: Outcome) -> dict[str, float]:
+        """The points of each, and whether both cooperated."""
+        return {"alice": self.points(outcome.alice, outcome.bob), "bob": self.points(outcome.bob, outcome.alice)}
+
+    def points(self, mine: Decision, other: Decision) -> float:
+        """What one gets for its decision against the other's."""
+        o = self.options
+        table = {("DEFECT", "COOPERATE"): o.T, ("COOPERATE", "COOPERATE"): o.R, ("DEFECT", "DEFECT"): o.P}
+        return float(table.get((mine, other), o.S))

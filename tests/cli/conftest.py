@@ -1,0 +1,56 @@
+"""The command line, run in this process in a folder of its own."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from agentcho.cli import main
+
+
+class Ran(NamedTuple):
+    """What a command left behind."""
+
+    code: int
+    out: str
+    err: str
+
+
+Command = Callable[..., Ran]
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty working folder."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def agentcho(here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
+    """`agentcho("run", "debate", …)`."""
+
+    def command(*words: str) -> Ran:
+        monkeypatch.setattr(sys, "argv", ["agentcho", *words])
+        code = 0
+        try:
+            main()
+        except SystemExit as end:
+            code = int(end.code or 0)
+        return Ran(code, *capsys.readouterr())
+
+    return command
+
+
+@pytest.fixture
+def no_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Loading an engine fails the test: what is tested must be found out before."""
+
+    def refuse(config: object) -> None:
+        pytest.fail("an engine was loaded")
+
+    monkeypatch.setattr("agentcho.runtime.load_engine", refuse)

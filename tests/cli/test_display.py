@@ -1,0 +1,177 @@
+"""What a terminal shows: whole, safe, with private words set apart."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from agentcho.config import RunConfig
+from agentcho.display import Kind, heading, screen
+from agentcho.display.live import LiveTalk
+from agentcho.display.safe import visible
+from agentcho.display.sheet import Sheet, plain, table
+from agentcho.display.speech import Palette, Speech, rich
+from agentcho.display.speech import plain as plain_speech
+from agentcho.display.totals import costs, outcomes, share
+from agentcho.events import Began, Ended, Event, Joined, Over, Token
+from agentcho.message import EVERYONE, Audience, Message
+from agentcho.provenance import EncodingRecord
+from agentcho.record import Finished
+from agentcho.request import Receipt
+from agentcho.runtime import Played
+from agentcho.transcript import Entry, Usage
+
+ALONE = Audience(frozenset({"ada"}))
+
+
+def entry(number: int, text: str, audience: Audience = EVERYONE, **changes: Any) -> Entry:
+    """A decode of ada's: five tokens, three of them sampled, in half a second."""
+    fields: dict[str, Any] = {"kind": "decode", "role": "assistant", "author": "ada", "sampled": (1, 4)} | changes
+    message = Message(
+        id=f"ada.{number}", game=0, audience=audience, parents=(), header="To Ben: ", text=text,
+        tokens=(1, 2, 3, 4, 5), content=(1, 4), **fields,
+    )  # fmt: skip
+    record = EncodingRecord(number, message.id, "ada", "author", Receipt((), 0, False), frozenset({message.id}))
+    return Entry(message, number, (record,), (), Usage(5, 7, 0.1, 0.5))
+
+
+def shown(*events: Event, kind: Kind = "rich", games: int = 1, terminal: bool = True) -> str:
+    """Everything that a screen writes for these events."""
+
+    class File(io.StringIO):
+        def isatty(self) -> bool:
+            return terminal
+
+    file = File()
+    with screen(kind, "the title", games, file) as display:
+        for event in events:
+            display.hear(event)
+    display.close(Played(tuple(display.games.values()), 9, False, None, None))
+    return file.getvalue()
+
+
+def test_control_characters_become_visible() -> None:
+    text = "a\x1b[31mb\x07\r\n\tc\x7f\x9b1m\u202eevil\u2028\ud800[bold]"
+    assert visible(text) == "a␛[31mb␇␍\n\tc␡\\x9b1m\\u202eevil\\u2028\\ud800[bold]"
+
+
+@given(st.text())
+def test_nothing_shown_can_control_a_terminal(text: str) -> None:
+    safe = visible(text)
+    assert not [char for char in safe if char not in "\n\t" and (char < " " or "\x7f" <= char < "\xa0")]
+    assert visible(safe) == safe
+    safe.encode()
+
+
+@pytest.mark.parametrize("kind", ["rich", "plain"])
+def test_words_are_never_markup(kind: Kind) -> None:
+    said = entry(0, "[bold]x[/bold] [/] :smile: \x1b[2J")
+    out = shown(Joined(0, "ada", "r"), Ended(said), kind=kind)
+    assert "[bold]x[/bold] [/] :smile: ␛[2J" in out
+    assert "\x1b[2J" not in out
+
+
+@pytest.mark.parametrize(
+    ("changes", "heading_"),
+    [
+        ({"audience": EVERYONE}, "ada → everyone"),
+        ({"audience": ALONE}, "ada (private)"),
+        ({"audience": Audience(frozenset({"ada", "ben"}))}, "ada → ada, ben"),
+        ({"audience": ALONE, "kind": "prefill", "role": "system"}, "ada (private system)"),
+        ({"author": None, "kind": "prefill", "role": "user"}, "scenario (user) → everyone"),
+    ],
+)
+def test_a_heading_says_who_speaks_to_whom(changes: dict[str, Any], heading_: str) -> None:
+    audience = changes.pop("audience", EVERYONE)
+    assert Speech.of(entry(0, "Hi.", audience, **changes).message).heading == heading_
+
+
+def test_private_words_are_dim_and_behind_a_bar() -> None:
+    console = Console(file=io.StringIO(), force_terminal=True, width=20, color_system="truecolor", _environ={})
+    speech = Speech.of(entry(0, "one two three four five", ALONE).message)
+    console.print(rich(speech, Palette()))
+    lines = [line for line in console.file.getvalue().splitlines()[1:] if "┊" in line]  # type: ignore[attr-defined]
+    assert len(lines) == 3, "the bar stands before every wrapped line"
+    assert all("\x1b[2" in line for line in lines)
+    public = Console(file=io.StringIO(), force_terminal=True, width=60, color_system="truecolor", _environ={})
+    public.print(rich(Speech.of(entry(0, "one").message), Palette()))
+    assert "┊" not in public.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_plain_is_whole_and_indents_later_lines() -> None:
+    long = "word " * 200
+    out = shown(Ended(entry(0, f"{long}\nend")), kind="plain")
+    assert f"ada → everyone: To Ben: {long}\n    end\n" in out
+    assert "\x1b" not in out
+    assert plain_speech(Speech.of(entry(0, "x").message, ["ben.1"])).endswith("[reads what is not for it: ben.1]")
+
+
+def test_words_stream_before_they_are_finished() -> None:
+    console = Console(file=io.StringIO(), force_terminal=True, width=60)
+    with LiveTalk("the title", console) as display:
+        display.hear(Began(0, "ada.0", "ada", "decode", EVERYONE, "To Ben: "))
+        for piece in ("Hel", "lo"):
+            display.hear(Token(0, "ada.0", piece))
+        display.hear(Token(0, "ada.9", "of a message that nobody began"))
+        display.refresh()
+        assert "To Ben: Hello▌" in console.file.getvalue()  # type: ignore[attr-defined]
+        display.hear(Ended(entry(0, "Hello.")))
+        after = console.file.getvalue().split("Hello▌")[-1]  # type: ignore[attr-defined]
+    assert "To Ben: Hello." in after
+    assert "▌" not in after
+
+
+def test_kinds_follow_the_terminal() -> None:
+    said = Ended(entry(0, "Hello"))
+    assert "\x1b" in shown(said, kind="rich")
+    assert shown(said, kind="none") == ""
+    for kind in (None, "plain"):
+        assert "\x1b" not in shown(said, kind=kind, terminal=False)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", ["rich", "plain"])
+def test_many_games_end_in_counts_and_means(kind: Kind) -> None:
+    overs = [Over(i, {"ada": "YES" if i else "NO", "left": None}, {"ada": float(i)}, None, 1.0) for i in range(4)]
+    early = Over(4, None, {}, "limit: the game 5 tokens", 1.0)
+    out = shown(Ended(entry(0, "SILENT")), *overs, early, kind=kind, games=5)
+    rows = {tuple(line.split()[:3]) for line in out.splitlines()}
+    assert {("ada", "YES", "3"), ("ada", "NO", "1"), ("ada", "1.50", "±1.27")} <= rows
+    assert "limit: the game 5 tokens" in out
+    assert "SILENT" not in out
+
+
+def test_one_game_ended_early_says_why() -> None:
+    (sheet,) = outcomes([Finished(0, None, {}, "limit: ada 3 messages", 1.0)])
+    assert "ended early  limit: ada 3 messages" in plain(sheet)
+
+
+def test_costs_count_every_encoding_once() -> None:
+    known = entry(0, "rules", ALONE, kind="prefill", role="system", sampled=None)
+    spoken = entry(1, "Hi")
+    both = spoken._replace(made=(*known.made, *spoken.made), usage=Usage(10, 7, 0.2, 1.0))
+    assert costs([known, both]).rows == (("ada", "2", "15", "7", "200 ms", "3"),)
+
+
+def test_shares_have_wilsons_interval() -> None:
+    low, high = share(5, 10)
+    assert (round(low, 4), round(high, 4)) == (0.2366, 0.7634)
+    assert share(0, 10)[0] == 0
+    assert share(10, 10)[1] == 1
+
+
+def test_sheets_align_wide_letters() -> None:
+    lines = plain(Sheet("t", ("name", "n"), (("日本", "1"), ("abc", "10")))).splitlines()
+    assert lines[2:] == ["  日本   1", "  abc   10"]
+    console = Console(file=io.StringIO(), width=40)
+    console.print(table(Sheet("[t]", ("a",), (("[b]x[/b]",),))))
+    assert "[b]x[/b]" in console.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_the_heading_names_what_decides_the_words() -> None:
+    assert heading("x", RunConfig(mode="baseline", seed=3)) == "x · understudy · baseline · seed 3"
+    assert heading("x", RunConfig(games=9)).endswith("choreographed, audit · seed 0 · 9 games")

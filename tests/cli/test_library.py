@@ -1,0 +1,134 @@
+"""Finding scenarios and agents: in which order, without executing any, and what is told of broken ones."""
+
+from __future__ import annotations
+
+import sys
+from importlib.metadata import EntryPoint
+from pathlib import Path
+
+import pytest
+
+from agentcho import Agent, library, shelf
+from agentcho.errors import AlreadyThere, ScenarioBroken, ScenarioNotFound
+
+from .conftest import Command
+
+COIN = '''
+import agentcho
+
+class Coin(agentcho.Scenario):
+    """Calls a coin.
+
+    More.
+    """
+    name = "{name}"
+
+class FairCoin(Coin):
+    pass
+'''
+
+
+def write(path: Path, text: str = COIN, name: str = "coin") -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text.replace("{name}", name))
+    return path
+
+
+def entry_point(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """A distribution `coins` with one scenario in a subpackage."""
+    write(folder / "site/coins_for_test/__init__.py", "raise RuntimeError('a parent was imported')")
+    write(folder / "site/coins_for_test/toss.py", name="toss")
+    monkeypatch.syspath_prepend(folder / "site")
+    entries = [EntryPoint("toss", "coins_for_test.toss:Coin", "agentcho.scenarios")]
+    monkeypatch.setattr(shelf, "entry_points", lambda group: entries if group == "agentcho.scenarios" else [])
+
+
+def test_the_shipped_ones_are_there_under_their_names(here: Path) -> None:
+    assert {item.name for item in shelf.listing("scenarios")} >= {"prisoners-dilemma", "debate"}  # type: ignore[union-attr]
+    assert {item.name for item in shelf.listing("agents")} >= {"prisoner", "debater", "moderator"}  # type: ignore[union-attr]
+    assert library.scenario("debate").__name__ == "Debate"
+    assert issubclass(library.agent("prisoner"), Agent)
+    assert library.agent("prisoner") is library.agent("prisoner"), "one import as long as the file is the same"
+
+
+def test_here_comes_before_entry_points_and_these_before_shipped(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    entry_point(monkeypatch, here)
+    assert [shelf.find("scenarios", name).origin for name in ("toss", "debate")] == ["entry point", "shipped"]
+    mine = write(here / "scenarios/own.py", name="toss")
+    write(here / "scenarios/talk.py", name="debate")
+    assert shelf.find("scenarios", "toss").path.resolve() == mine
+    assert shelf.find("scenarios", "debate").origin == "here"
+    assert "coins_for_test" not in sys.modules
+
+
+def test_a_path_names_a_class_where_there_are_several(here: Path) -> None:
+    path = write(here / "coin.py")
+    with pytest.raises(ScenarioBroken, match=r"several: name one as .*coin\.py:Coin"):
+        library.scenario(str(path))
+    assert library.scenario(f"{path}:FairCoin").__name__ == "FairCoin"
+    assert shelf.find("scenarios", "coin.py:Coin").summary == "Calls a coin."
+    assert shelf.find("scenarios", "coin.py:FairCoin").name == "fair-coin"
+    with pytest.raises(ScenarioBroken, match="defines no class Con"):
+        library.scenario("coin.py:Con")
+    with pytest.raises(ScenarioNotFound, match=r"known: .*debate"):
+        library.scenario("con.py")
+
+
+def test_listing_executes_nothing_and_shows_what_is_broken(agentcho: Command, here: Path) -> None:
+    write(here / "scenarios/loud.py", "print('EXECUTED')\n" + COIN, name="loud")
+    write(here / "scenarios/half.py", "class Half(Scenario:\n")
+    ran = agentcho("ls")
+    assert ran.code == 0
+    assert "EXECUTED" not in ran.out
+    for word in ("loud", "Calls a coin.", "half", "(broken)", "half.py:1", "prisoners-dilemma", "moderator"):
+        assert word in ran.out
+    assert "More." not in ran.out
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("class Half(Scenario:\n", r"odd\.py:1: does not parse"),
+        ("\n\nimport nothing_of_that_name\n" + COIN, r"odd\.py:3: does not import: ModuleNotFoundError"),
+        (COIN + "\nraise SystemExit\n", r"odd\.py:\d+: does not import: SystemExit"),
+        ("class Scenario: pass\nclass Coin(Scenario): pass\n", "Coin is no agentcho.Scenario"),
+        ("x = 1\n", "defines no scenario"),
+    ],
+)
+def test_a_broken_file_is_told_with_its_line(here: Path, text: str, told: str) -> None:
+    path = write(here / "odd.py", text.replace("class FairCoin(Coin):\n    pass\n", ""))
+    with pytest.raises(ScenarioBroken, match=told):
+        library.scenario(str(path))
+
+
+def test_an_edited_file_is_imported_again(here: Path) -> None:
+    path = write(here / "coin.py", name="before")
+    first = library.scenario(f"{path}:Coin")
+    path.write_text(path.read_text().replace("before", "after!"))
+    assert (first.name, library.scenario(f"{path}:Coin").name) == ("before", "after!")
+
+
+def test_one_is_told_with_its_options_from_its_source(agentcho: Command, here: Path) -> None:
+    told = agentcho("ls", "prisoners-dilemma").out
+    assert "Cast: alice and bob." in told
+    rows = [line.split() for line in told.splitlines()]
+    assert ["strategy", "'none'", "Alice's", "private", "instruction"] in rows
+    assert ["S", "0", "points", "for", "cooperating", "with", "a", "defector"] in rows
+    assert "options" not in agentcho("ls", "prisoner").out
+    assert "no 'nobody' here" in agentcho("ls", "nobody").err
+
+
+def test_copying_never_overwrites_and_the_copy_comes_first(agentcho: Command, here: Path) -> None:
+    assert agentcho("cp", "debate").code == 0
+    assert shelf.find("scenarios", "debate").path == Path("scenarios/debate.py")
+    ran = agentcho("cp", "debate")
+    assert (ran.code, ran.err.count("\n")) == (2, 1)
+    assert "exists already" in ran.err
+    assert agentcho("cp", "moderator", "elsewhere").out == "elsewhere/moderator.py\n"
+    assert "known: " in agentcho("cp", "nobody").err
+    with pytest.raises(AlreadyThere):
+        shelf.copy(shelf.find("agents", "moderator"), here / "elsewhere")
+
+
+def test_the_agents_that_a_scenario_casts_are_known_from_its_source(here: Path) -> None:
+    assert library.casts(library.scenario("debate")) == ["debater", "moderator"]

@@ -1,0 +1,143 @@
+"""The shipped scenarios: prompts, order, who may read what, outcomes; word for word what the understudy knows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from agentcho import library
+from agentcho.config import RunConfig
+from agentcho.events import Ended, Event
+from agentcho.message import Message
+from agentcho.request import Decode
+from agentcho.runtime import Played, play
+from agentcho.testing import FakeEngine
+
+RULES = (
+    "Your name is Alice. You and Bob are two prisoners in a game. Each of you will decide in private to COOPERATE or "
+    "to DEFECT. If both cooperate, each gets 3 points. If both defect, each gets 1 points. If one defects and the "
+    "other cooperates, the one who defects gets 5 points and the other gets 0 points. First you make a private plan, "
+    "then you talk with Bob for two rounds, and then you decide in private. Bob cannot see your plan or your decision."
+)
+OWN = " Your private instruction: always COOPERATE, whatever happens and whatever Bob says."
+
+
+def game(
+    scenario: str, engine: FakeEngine | None = None, seed: int = 0, **options: Any
+) -> tuple[Played, list[Message]]:
+    """Play one game on the fake engine."""
+    said: list[Message] = []
+
+    def hear(event: Event) -> None:
+        if isinstance(event, Ended):
+            said.append(event.entry.message)
+
+    scenario_ = library.scenario(scenario)(**options)
+    return play(scenario_, RunConfig(seed=seed), engine=engine or FakeEngine(), sink=hear), said
+
+
+def view(said: list[Message], agent: str) -> list[tuple[str, str, str | None, str]]:
+    """The last call of an agent as it reads it: role, name, header, text."""
+    by_id = {m.id: m for m in said}
+    last = [m for m in said if m.author == agent and m.kind == "decode"][-1]
+    return [(m.role, m.header, m.name, m.text) for m in [*(by_id[id] for id in last.parents), last]]
+
+
+def deciding(call: Decode, prompt: str) -> str:
+    return "Yes."
+
+
+def test_a_prisoner_reads_the_game_in_the_order_and_words_it_was_trained_on() -> None:
+    _, said = game("prisoners-dilemma", FakeEngine(deciding), predict=True, strategy="always-cooperate")
+    assert [(role, header, name, text) for role, header, name, text in view(said, "alice")[:-1]] == [
+        ("system", "", None, RULES + OWN),
+        ("user", "", None, "Make your private plan, Alice. Bob cannot read it. What do you want to do, and why?"),
+        ("assistant", "", "alice", "Yes."),
+        ("assistant", "To Bob: ", "alice", "Yes."),
+        ("assistant", "To Alice: ", "bob", "Yes."),
+        ("assistant", "To Bob: ", "alice", "Yes."),
+        ("assistant", "To Alice: ", "bob", "Yes."),
+        ("user", "", None, "Before you decide, Alice: what do you think Bob will decide?"),
+        ("assistant", '{"prediction": ', "alice", view(said, "alice")[8][3]),
+        ("user", "", None, "The talk is over, Alice. Make your private decision now: COOPERATE or DEFECT."),
+    ]
+    *_, decision = view(said, "alice")
+    assert decision[1] == '{"decision": '
+    assert decision[3] in {'"COOPERATE"}', '"DEFECT"}'}
+    rules = RULES.replace("Alice", "Carol").replace("Bob", "Alice").replace("Carol", "Bob")
+    assert view(said, "bob")[0] == ("system", "", None, rules)
+
+
+def test_only_the_talk_is_for_others() -> None:
+    _, said = game("prisoners-dilemma", predict=True)
+    shared = [m for m in said if m.audience.includes("alice") and m.audience.includes("bob")]
+    assert {m.header for m in shared} == {"To Bob: ", "To Alice: "}
+    assert len(shared) == 4
+
+
+@pytest.mark.parametrize(("alice", "bob"), [("COOPERATE", "DEFECT"), ("DEFECT", "DEFECT"), ("COOPERATE", "COOPERATE")])
+def test_the_payoffs_are_those_of_the_options(alice: str, bob: str) -> None:
+    scenario = library.scenario("prisoners-dilemma")(T=7, R=4, P=2, S=-1)
+    points = scenario.score(scenario.Outcome(alice=alice, bob=bob))  # type: ignore[call-arg]
+    table = {"COOPERATEDEFECT": (-1, 7), "DEFECTDEFECT": (2, 2), "COOPERATECOOPERATE": (4, 4)}
+    assert (points["alice"], points["bob"]) == table[alice + bob]
+
+
+def test_a_debater_reads_question_and_turns_but_no_verdict() -> None:
+    _, said = game("debate", FakeEngine(deciding), question="What is 2 + 2?", answer=4, rounds=2)
+    assert view(said, "ben")[:4] == [
+        (
+            "system", "", None, "Your name is Ben. You and Ada discuss a small question of arithmetic. Mod leads the "
+            "debate. Your role: you check the other's answer and correct it when it is wrong. Work in short steps and "
+            "end with your answer.",
+        ),
+        ("user", "", None, "The question is: What is 2 + 2?"),
+        ("assistant", "", "ada", "Yes."),
+        ("assistant", "", "ben", "Yes."),
+    ]  # fmt: skip
+    assert "you argue for your own careful answer." in view(said, "ada")[0][3]
+    assert not any(header.startswith("{") for _, header, _, _ in view(said, "ben"))
+
+
+def debate(finish_after: int) -> tuple[Played, list[Message]]:
+    """A debate whose seed makes the fake moderator finish after so many rounds."""
+    for seed in range(100):
+        played, said = game("debate", seed=seed)
+        if (played.games[0].outcome or {})["rounds"] == finish_after:
+            return played, said
+    raise AssertionError("no seed found")
+
+
+@pytest.mark.parametrize("rounds", [1, 3])
+def test_the_moderator_may_end_the_debate(rounds: int) -> None:
+    played, said = debate(rounds)
+    asked = [m.text for m in said if m.author == "mod" and m.role == "user"]
+    expected = "Do both agree on the answer? Say whether to finish or to continue."
+    assert asked == [
+        *(f"Round {n} is over, Mod. {expected}" for n in range(1, rounds + 1)),
+        "The debate is over, Mod. Give the final answer as a number.",
+    ]
+    assert len([m for m in said if m.author == "ada" and m.kind == "decode"]) == rounds
+    verdicts = [m for m in said if m.header == '{"verdict": ']
+    assert all(m.audience.members == frozenset({"mod"}) for m in verdicts)
+    (answer,) = [m for m in said if m.header == '{"answer": ']
+    outcome = played.games[0].outcome or {}
+    assert answer.text == f"{outcome['answer']}}}"
+    assert played.games[0].score == {"correct": float(outcome["answer"] == outcome["expected"]), "rounds": rounds}
+
+
+def test_questions_are_fresh_and_their_answers_right() -> None:
+    texts = set()
+    for seed in range(30):
+        played, said = game("debate", seed=seed, rounds=1)
+        (question,) = [m.text for m in said if m.author is None]
+        numbers = [int(word.strip(".")) for word in question.split() if word.strip(".").isdigit()]
+        expected = (played.games[0].outcome or {})["expected"]
+        assert numbers[0] + numbers[1] - numbers[2] == expected
+        assert 0 <= expected <= 99
+        texts.add(question)
+    assert len(texts) > 25
+    played, _ = game("debate", question="Is it?", rounds=1)
+    assert (played.games[0].outcome or {})["correct"] is None
+    assert "correct" not in played.games[0].score

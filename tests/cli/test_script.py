@@ -1,0 +1,85 @@
+"""`agentcho.run`: agents of a script, and the benchmark of many games, on the fake engine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import agentcho
+from agentcho import library
+from agentcho.bench.games import compare
+from agentcho.config import RunConfig
+from agentcho.errors import AudienceError
+from agentcho.record import find
+from agentcho.request import Decode
+from agentcho.testing import FakeEngine
+
+
+class Speaker(agentcho.Agent):
+    """Says a few things, and counts what it could read before each."""
+
+    audience = "everyone"
+    turns = 3
+
+    async def run(self) -> None:
+        for _ in range(self.turns):
+            await self.say()
+
+
+class Stray(agentcho.Agent):
+    """Speaks to nobody there is."""
+
+    async def run(self) -> None:
+        await self.say(to="nobody")
+
+
+def two_words(call: Decode, prompt: str) -> str:
+    return "one two"
+
+
+def test_agents_hear_each_other_as_they_speak(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    played = agentcho.run(Speaker("ann"), Speaker("bob"), engine=FakeEngine(two_words), out=tmp_path)
+    said = find("last", tmp_path).entries()
+    assert played.record == find("last", tmp_path).path
+    assert [len(e.message.parents) for e in said if e.message.author == "ann"] == [0, 2, 4]
+    assert len({e.message.id for e in said}) == 6
+    assert "bob → everyone: one two" in capsys.readouterr().out
+
+
+def test_every_game_has_agents_of_its_own() -> None:
+    ann = Speaker("ann", turns=1)
+    played = agentcho.run(ann, engine=FakeEngine(), games=3, display="none")
+    assert [game.ended for game in played.games] == [None, None, None]
+    with pytest.raises(agentcho.AgentchoError, match="in no game"):
+        ann._playing  # noqa: B018
+
+
+def test_errors_come_out_as_they_are() -> None:
+    with pytest.raises(AudienceError, match="nobody"):
+        agentcho.run(Stray("ann"), engine=FakeEngine(), display="none")
+    for wrong in ((), (Speaker("ann"), library.scenario("debate")())):
+        with pytest.raises(TypeError, match="agents, or one scenario"):
+            agentcho.run(*wrong, engine=FakeEngine())
+
+
+def test_ctrl_c_comes_out_after_the_record_is_closed(tmp_path: Path) -> None:
+    class Tired(Speaker):
+        async def run(self) -> None:
+            import signal
+
+            await self.say()
+            signal.raise_signal(signal.SIGINT)
+            await self.say()
+
+    with pytest.raises(KeyboardInterrupt):
+        agentcho.run(Tired("ann"), engine=FakeEngine(), out=tmp_path, display="none")
+    assert find("last", tmp_path).info.status == "interrupted"
+
+
+def test_the_benchmark_plays_the_same_games_both_ways(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agentcho.bench.games.load_engine", lambda config: FakeEngine())
+    compared = compare(library.scenario("prisoners-dilemma")(), RunConfig(games=4))
+    assert compared.same == 4
+    assert compared.together_steps * 2 < compared.apart_steps
+    assert "4 of 4 outcomes the same" in compared.table()

@@ -1,0 +1,126 @@
+"""The shape of the package: arrows run down, torch and rich stay where they belong, docs name every module."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import agentcho
+
+PACKAGE = Path(agentcho.__file__).parent
+ROOT = PACKAGE.parent
+LAYERS = (
+    ("errors",), ("message",), ("request",), ("visibility", "provenance", "config"), ("transcript",), ("trace",),
+    ("export",),
+    ("understudy",), ("engine",),
+    ("turns", "events", "limits"), ("choreographer", "resolver"), ("books", "floor", "agent"), ("game",),
+    ("scenario", "graph", "shelf"), ("library", "record", "testing"), ("runtime",), ("replayer",),
+    ("display",), ("bench",), ("cli",),
+)  # fmt: skip
+
+
+def rank(unit: str) -> int:
+    return next(level for level, names in enumerate(LAYERS) if unit in names)
+
+
+def unit(path: Path) -> str:
+    """The module or package right under `agentcho` that a file belongs to."""
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def sources() -> list[Path]:
+    return sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py")
+
+
+def imports(path: Path, lazy: bool = True) -> Iterator[str]:
+    """Dotted names that a file imports; with `lazy` also inside functions, never under TYPE_CHECKING."""
+    pending: list[ast.AST] = [ast.parse(path.read_text())]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            assert node.module is not None
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            continue
+        if lazy or not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            pending += ast.iter_child_nodes(node)
+
+
+@pytest.mark.parametrize("path", sources(), ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_arrows_run_down(path: Path) -> None:
+    mine = unit(path)
+    for name in imports(path):
+        top, *rest = name.split(".")
+        if top == "agentcho" and rest and rest[0] != mine:
+            assert rank(rest[0]) < rank(mine)
+
+
+@pytest.mark.parametrize("path", sources(), ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_libraries_stay_in_their_place(path: Path) -> None:
+    mine = unit(path)
+    tops = {name.split(".")[0] for name in imports(path)}
+    assert mine in {"engine", "understudy"} or not tops & {"torch", "transformers", "llguidance", "tokenizers"}
+    assert mine == "display" or "rich" not in tops
+    assert mine in {"cli"} or "typer" not in tops
+    assert rank(mine) > rank("engine") or "anyio" not in tops
+    if mine == "engine" and path.stem != "model":
+        assert not any(name.startswith(("transformers.Auto", "transformers.models")) for name in imports(path))
+
+
+def test_importing_it_imports_no_torch() -> None:
+    code = (
+        "import sys, agentcho; [getattr(agentcho, name) for name in agentcho.__all__ if name != 'Engine'];"
+        "import agentcho.cli.app; sys.exit(bool({'torch', 'transformers'} & set(sys.modules)))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_every_public_name_is_there_and_every_other_is_an_error() -> None:
+    assert sorted(agentcho.__all__) == sorted(set(agentcho.__all__))
+    assert set(agentcho.__all__) <= set(dir(agentcho))
+    for name in agentcho.__all__:
+        assert getattr(agentcho, name) is not None
+    assert callable(agentcho.replay)
+    assert callable(agentcho.run)
+    with pytest.raises(AttributeError, match="Egnine"):
+        agentcho.Egnine  # noqa: B018
+
+
+@pytest.mark.parametrize("folder", ["agents", "scenarios"])
+def test_what_users_write_imports_only_the_public_package(folder: str) -> None:
+    files = sorted((ROOT / folder).glob("*.py"))
+    assert files
+    for path in files:
+        inside = [name for name in imports(path) if name.split(".")[0] == "agentcho"]
+        assert inside == ["agentcho"]
+        used = {
+            node.attr
+            for node in ast.walk(ast.parse(path.read_text()))
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "agentcho"
+        }
+        assert used <= set(agentcho.__all__)
+        assert 30 <= len(path.read_text().splitlines()) <= 150
+        assert path.name != "__init__.py"
+
+
+def test_the_structure_page_names_every_module() -> None:
+    page = (ROOT / "docs" / "structure.md").read_text()
+    for path in sources():
+        if unit(path) != "understudy" and path.stem != "__init__":
+            assert f"`{path.stem}`" in page, path
+
+
+def test_files_and_functions_stay_short() -> None:
+    for path in sources():
+        lines = path.read_text().splitlines()
+        assert len(lines) <= 300, path
+        for node in ast.walk(ast.parse("\n".join(lines))):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                assert (node.end_lineno or 0) - node.lineno < 45, f"{path}:{node.name}"

@@ -1,0 +1,108 @@
+"""The README does what it says: every Python block runs, every command line works."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from agentcho.cli import main
+from agentcho.cli.app import app
+from agentcho.engine import Engine
+from agentcho.runtime import load_engine
+from agentcho.testing import FakeEngine
+from agentcho.understudy import weights_path
+
+from .engine.families import llama_family
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text()
+
+
+def blocks(*languages: str) -> list[str]:
+    return [text for language, text in re.findall(r"```(\w+)\n(.*?)```", README, re.DOTALL) if language in languages]
+
+
+def commands() -> list[str]:
+    lines = [line.strip().removeprefix("$ ") for block in blocks("sh", "console") for line in block.splitlines()]
+    return [line for line in lines if line.startswith("agentcho ")]
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Engine:
+    """The understudy, or a small model of its make where its weights are not there."""
+    if (weights_path() / "model.safetensors").is_file():
+        return Engine.load("understudy", device="cpu")
+    folder = tmp_path_factory.mktemp("llama")
+    llama_family().save(folder)
+    return Engine.load(folder, device="cpu", dtype="float32")
+
+
+def test_there_is_something_to_test() -> None:
+    assert len(blocks("python")) >= 3
+    assert len(commands()) >= 8
+
+
+@pytest.mark.parametrize("number", range(len(blocks("python"))))
+def test_python_blocks_run(
+    number: int, engine: Engine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("agentcho.runtime.load_engine", lambda config: engine)
+    monkeypatch.setattr(Engine, "load", classmethod(lambda cls, *args, **options: engine))
+    exec(compile(blocks("python")[number], f"README block {number}", "exec"), {"__name__": "__main__"})
+    assert capsys.readouterr().out.strip()
+
+
+def test_commands_run_in_order(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("agentcho.runtime.load_engine", lambda config: FakeEngine())
+    monkeypatch.setattr(Engine, "load", classmethod(lambda cls, *args, **options: engine))
+    for line in commands():
+        monkeypatch.setattr(sys, "argv", shlex.split(line))
+        with pytest.raises(SystemExit) as end:
+            main()
+        assert not end.value.code, f"{line}: {capsys.readouterr().err}"
+    assert (tmp_path / "debate.jsonl").is_file()
+    assert (tmp_path / "scenarios/prisoners_dilemma.py").is_file()
+
+
+def test_links_and_pictures_are_there() -> None:
+    for target in re.findall(r"\]\((?!http)([^)#]+)\)", README):
+        assert (ROOT / target).is_file(), target
+
+
+def test_the_ten_line_agent_is_one() -> None:
+    lines = [line for line in blocks("python")[0].splitlines() if line.strip()]
+    assert len(lines) <= 11
+
+
+def test_make_targets_exist() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    for target in re.findall(r"^make (\S+)", README, re.MULTILINE):
+        assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
+
+
+def test_every_command_explains_every_option() -> None:
+    cli = typer.main.get_command(app())
+    for name in ("run", "ls", "cp", "show", "doctor"):
+        command = cli.commands[name]  # type: ignore[attr-defined]
+        assert command.help
+        for parameter in command.params:
+            assert getattr(parameter, "help", None), f"{name} {parameter.name}"
+
+
+def test_a_real_model_is_loaded_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    from agentcho.config import RunConfig
+
+    asked: list[Any] = []
+    monkeypatch.setattr(Engine, "load", classmethod(lambda cls, *args, **options: asked.append((args, options))))
+    load_engine(RunConfig(model="some/model", dtype="bfloat16"))
+    assert asked == [(("some/model",), {"device": "auto", "dtype": "bfloat16"})]

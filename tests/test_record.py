@@ -1,0 +1,131 @@
+"""The record of a run: what a kill leaves, what opens, what exports."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from agentcho.config import RunConfig
+from agentcho.errors import RecordBroken, RecordNotFound
+from agentcho.message import EVERYONE, Audience, Message
+from agentcho.provenance import EncodingRecord
+from agentcho.record import Finished, RunRecord, SavedRun, find, runs
+from agentcho.request import ContextEntry, Receipt
+from agentcho.transcript import Entry, Lines, Usage, read_transcript
+
+
+def entry(number: int, game: int = 0, author: str = "alice") -> Entry:
+    """A message that reads the one before it."""
+    before = (f"{author}.{number - 1}",) if number else ()
+    message = Message(
+        id=f"{author}.{number}", game=game, kind="decode", role="assistant", author=author,
+        audience=EVERYONE if number % 2 else Audience(frozenset({author})), parents=before,
+        header="To Bob: ", text=f"“naïve”\n{number}", tokens=(1, 2, 3 + number), content=(1, 3),
+        sampled=(1, 3), name=author, stopped="stop",
+    )  # fmt: skip
+    context = tuple(ContextEntry(number - 1, 1, 3) for _ in before)
+    made = EncodingRecord(number, message.id, author, "author", Receipt(context, 4, True), frozenset({message.id}))
+    return Entry(message, number, (made,), (), Usage(3, 4, 0.25, 0.5))
+
+
+def begin(folder: Path) -> RunRecord:
+    """A record of a run that has just begun."""
+    return RunRecord.create(folder, "talk", {"first": "bob"}, RunConfig(seed=3), {"tokenizer": "abc"})
+
+
+def test_a_record_reads_back_as_written(tmp_path: Path) -> None:
+    said = [entry(0), entry(1), entry(0, game=1)]
+    with begin(tmp_path) as record:
+        record.joined("alice", "prisoner")
+        for each in said:
+            record.said(each)
+        record.over(Finished(1, {"alice": "DEFECT"}, {"alice": 5.0}, None, 1.5))
+    saved = find("last", tmp_path)
+    assert saved.entries() == said
+    assert saved.games() == {0: said[:2], 1: said[2:]}
+    assert saved.finished()[1].outcome == {"alice": "DEFECT"}
+    assert (saved.info.status, saved.info.cast, saved.info.config.seed) == ("done", {"alice": "prisoner"}, 3)
+    assert saved.info.versions["agentcho"]
+
+
+def test_a_kill_at_any_byte_loses_at_most_the_last_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.fsync", lambda file: None)
+    path = tmp_path / "transcript.jsonl"
+    said = [entry(0), entry(1), entry(2)]
+    with Lines(path) as lines:
+        for each in said:
+            lines.append(each.to_json())
+    whole = path.read_bytes()
+    for length in range(len(whole) + 1):
+        path.write_bytes(whole[:length])
+        kept = list(read_transcript(path))
+        assert kept == said[: whole[:length].count(b"\n")]
+        with Lines(path) as lines:
+            lines.append(entry(9).to_json())
+        assert list(read_transcript(path)) == [*kept, entry(9)]
+
+
+def test_a_run_that_was_killed_opens_as_running(tmp_path: Path) -> None:
+    record = begin(tmp_path)
+    record.said(entry(0))
+    (record.path / "run.json.new").write_text("{")
+    saved = SavedRun(record.path)
+    assert (saved.info.status, saved.info.ended, len(saved.entries())) == ("running", None, 1)
+    assert len(saved.export()) == 1
+    record.close("interrupted")
+
+
+@pytest.mark.parametrize(
+    ("error", "status"), [(KeyboardInterrupt, "interrupted"), (ValueError, "failed"), (SystemExit, "interrupted")]
+)
+def test_the_way_out_is_the_status(tmp_path: Path, error: type[BaseException], status: str) -> None:
+    with pytest.raises(error), begin(tmp_path) as record:  # noqa: PT012
+        record.said(entry(0))
+        raise error
+    assert SavedRun(record.path).info.status == status
+    assert len(SavedRun(record.path).entries()) == 1
+
+
+def test_ids_are_never_used_twice_and_are_found_by_how_they_begin(tmp_path: Path) -> None:
+    names = []
+    for _ in range(3):
+        with begin(tmp_path) as record:
+            names.append(record.path.name)
+    assert len(set(names)) == 3
+    assert [run.path.name for run in runs(tmp_path)] == sorted(names)
+    assert find(names[2], tmp_path).path == tmp_path / names[2] == find(str(tmp_path / names[2]), Path()).path
+    for ambiguous in ("2", "nobody", ""):
+        with pytest.raises(RecordNotFound, match="ls --runs"):
+            find(ambiguous, tmp_path)
+
+
+def test_damage_elsewhere_than_at_the_end_is_told_with_its_line(tmp_path: Path) -> None:
+    with begin(tmp_path) as record:
+        record.said(entry(0))
+        record.said(entry(1))
+    path = record.path / "transcript.jsonl"
+    path.write_bytes(path.read_bytes().replace(b'"kind"', b'"kin"', 1))
+    with pytest.raises(RecordBroken, match=r"transcript\.jsonl:1: .*kind"):
+        SavedRun(record.path).entries()
+    (record.path / "outcomes.jsonl").write_text('{"game": 0}\n')
+    with pytest.raises(RecordBroken, match=r"outcomes\.jsonl:1"):
+        SavedRun(record.path).finished()
+    (record.path / "run.json").write_text(json.dumps({"id": "x"}))
+    with pytest.raises(RecordBroken, match=r"run\.json:1: scenario"):
+        SavedRun(record.path)
+
+
+def test_a_game_exports_to_a_trace_with_its_tokens(tmp_path: Path) -> None:
+    with begin(tmp_path) as record:
+        record.said(entry(0))
+        record.said(entry(1))
+        record.over(Finished(0, None, {}, "limit: tokens", 1.0))
+    (trace,) = SavedRun(record.path).export()
+    assert trace.id == f"{record.path.name}-0"
+    assert trace.agents == ("alice",)
+    assert trace.meta["ended"] == "limit: tokens"
+    second = trace.messages[1]
+    assert (second.parents, second.audience, second.header) == (("alice.0",), "everyone", "To Bob: ")
+    assert (second.tokens, second.tokenizer, second.text) == ((1, 2, 4), "abc", "“naïve”\n1")

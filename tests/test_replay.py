@@ -1,0 +1,238 @@
+"""Replay: every text forced, each message when its parents are done, nothing encoded twice that need not be."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentcho import After, Agent, Engine, Game, Metadata, Read, Scenario, View, replay
+from agentcho.config import RunConfig
+from agentcho.errors import BadTrace, LeakageError, NotYetAvailable
+from agentcho.record import find
+from agentcho.runtime import play
+from agentcho.testing import FakeEngine
+from agentcho.trace import Workflow
+
+from .engine.families import llama_family
+
+Message = dict[str, Any]
+
+
+def prefill(id: str, *parents: str, **changes: Any) -> Message:
+    message: Message = {"id": id, "kind": "prefill", "role": "user", "author": "ada", "audience": "everyone"}
+    return message | {"parents": list(parents), "text": f"known {id}"} | changes
+
+
+def decode(id: str, *parents: str, **changes: Any) -> Message:
+    return prefill(id, *parents, kind="decode", role="assistant", header="To all:", text="one two three") | changes
+
+
+def trace(*messages: Message) -> Message:
+    return {
+        "format": "agentcho-trace/1", "workflow": "w", "id": "w0", "agents": ["ada", "ben"], "messages": list(messages),
+    }  # fmt: skip
+
+
+def tree(width: int) -> Message:
+    """Rules and a question, `width` answers side by side, one vote over all of them."""
+    answers = [f"a{i}" for i in range(width)]
+    return trace(
+        prefill("rules"), prefill("question", "rules"),
+        *(decode(id, "rules", "question", text=f"{id} is it") for id in answers),
+        prefill("vote", "rules", *answers), decode("best", "rules", *answers, "vote"),
+    )  # fmt: skip
+
+
+def test_side_by_side_takes_the_longest_chain_and_encodes_each_once() -> None:
+    engine = FakeEngine()
+    replayed = replay(tree(8), engine, leakage="audit", logits=False)
+    lengths = {entry.message.id: len(entry.message.tokens) for entry in replayed.entries}
+    assert replayed.encoded == sum(lengths.values())
+    assert replayed.steps < 2 * (1 + 3 + 2), "two rounds of three words each, their framing, the shared prompt"
+    assert (engine.pages, engine.rows) == (0, 0)
+    assert list(replayed) == [*(f"a{i}" for i in range(8)), "best"]
+    assert replayed["best"].entry.message.text == "one two three"
+    assert all(0 <= m.ttft <= m.seconds <= replayed.seconds for m in replayed.values())
+
+
+def test_baseline_encodes_a_shared_prompt_once_and_what_others_said_again() -> None:
+    replayed = replay(tree(3), FakeEngine(), mode="baseline", logits=False)
+    lengths = {entry.message.id: len(entry.message.tokens) for entry in replayed.entries}
+    once = sum(lengths.values())
+    assert replayed.encoded == once + sum(lengths[f"a{i}"] for i in range(3))
+
+
+def test_a_chain_waits_for_what_it_reads() -> None:
+    engine = FakeEngine()
+    chain = trace(prefill("p"), decode("x", "p"), prefill("q", "x"), decode("y", "p", "x", "q"), decode("z", "p"))
+    replayed = replay(chain, engine, leakage="audit", logits=False)
+    order = [entry.message.id for entry in replayed.entries]
+    assert order.index("x") < order.index("q") < order.index("y")
+    assert order.index("z") < order.index("y")
+    assert replayed["y"].entry.message.parents == ("p", "x", "q")
+
+
+def test_offsets_are_kept_in_choreographed_mode_alone() -> None:
+    gap = trace(prefill("p"), prefill("q"), decode("x", "q", "p", offsets=[30, None], new_offset=70))
+    receipt = replay(gap, FakeEngine(), leakage="audit", logits=False)["x"].receipt
+    assert (receipt.context[0].offset, receipt.start) == (30, 70)
+    baseline = replay(gap, FakeEngine(), mode="baseline", logits=False)["x"]
+    assert (baseline.receipt.context[0].offset, baseline.entry.message.offsets) == (1, (30, None))
+
+
+def test_direct_leaks_are_refused_before_anything_or_recorded() -> None:
+    leak = trace(prefill("p", author="ben", audience=["ben"]), decode("x", "p"))
+    engine = FakeEngine()
+    with pytest.raises(LeakageError, match="ada may not read message p"):
+        replay(leak, engine, mode="baseline", logits=False)
+    assert engine.steps == 0
+    for mode in ("baseline", "choreographed"):
+        assert replay(leak, engine, mode, "audit", logits=False)["x"].entry.direct == ("p",)
+
+
+@pytest.mark.parametrize("options", [{}, {"leakage": "deny"}, {"leakage": "audit", "deterministic": True}])
+def test_what_is_not_there_yet_says_so(options: dict[str, Any]) -> None:
+    with pytest.raises(NotYetAvailable):
+        replay(tree(1), FakeEngine(), **options)
+
+
+def test_tokens_win_where_the_tokenizer_is_the_engines() -> None:
+    engine = FakeEngine()
+    first = replay(tree(1), engine, leakage="audit", logits=False)
+    tokens = first["a0"].entry.message.tokens
+    other = [*tokens[:-2], *engine.framing.content.encode(" else"), tokens[-1]]
+    for tokenizer, text in (("fake", "a0 is else"), ("another", "a0 is it")):
+        line = tree(1)
+        line["messages"][2] |= {"tokens": other, "tokenizer": tokenizer}
+        assert replay(line, engine, leakage="audit", logits=False)["a0"].entry.message.text == text
+    for wrong in (tokens[:-1], tokens[1:], (*tokens[:-3], *tokens[-2:])[:3]):
+        line["messages"][2] |= {"tokens": list(wrong), "tokenizer": "fake"}
+        with pytest.raises(BadTrace, match="message a0"):
+            replay(line, engine, leakage="audit", logits=False)
+
+
+def test_a_bad_trace_never_reaches_the_engine() -> None:
+    with pytest.raises(BadTrace, match="parents must stand earlier"):
+        replay(trace(decode("x", "y")), FakeEngine())
+
+
+def test_it_works_where_an_event_loop_runs() -> None:
+    async def notebook() -> int:
+        return len(replay(tree(2), FakeEngine(), leakage="audit", logits=False))
+
+    assert asyncio.run(notebook()) == 3
+
+
+def test_an_engine_error_comes_out_as_it_is() -> None:
+    engine = FakeEngine(faulty=lambda call: ValueError("no luck") if call.header == "To all:" else None)
+    with pytest.raises(ValueError, match="no luck"):
+        replay(tree(2), engine, leakage="audit", logits=False)
+    assert (engine.pages, engine.rows) == (0, 0)
+
+
+# On a real engine
+
+
+class Backwards(Agent):
+    """Reads the newest first, and leaves a gap before it speaks."""
+
+    def view(self, readable: Sequence[Metadata]) -> View:
+        reads = tuple(Read(m.id) for m in reversed(readable))
+        return View(reads, After(reads[-1].id, 3))
+
+
+class Talk(Scenario):
+    """Two agents think side by side, then talk; one reads backwards."""
+
+    name = "talk"
+
+    async def play(self, game: Game) -> Scenario.Outcome:
+        ada = game.cast(Agent, "ada", system="You are Ada.", audience="everyone")
+        ben = game.cast(Backwards, "ben", system="You are Ben.", audience="everyone")
+        await game.announce("What is it?")
+        await game.together(ada.think("Think."), ben.think("Think."))
+        await ada.say(header="To Ben: ", stop=("a",))
+        await ben.say(header="To Ada: ")
+        await ada.choose(["yes", "no"], opening='"', closing='"', to="everyone")
+        return self.Outcome()
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Engine:
+    folder = tmp_path_factory.mktemp("llama")
+    llama_family().save(folder)
+    return Engine.load(folder, device="cpu", dtype="float32")
+
+
+@pytest.fixture(scope="module", params=["choreographed", "baseline"])
+def exported(request: pytest.FixtureRequest, engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> Workflow:
+    """A recorded game, greedy, in either mode, as a trace."""
+    out = tmp_path_factory.mktemp("runs")
+    config = RunConfig(mode=request.param, temperature=0, max_tokens=9, top_p=1)
+    play(Talk(), config, engine=engine, out=out)
+    (workflow,) = find("last", out).export()
+    return workflow
+
+
+def test_a_recorded_game_replays_token_by_token(engine: Engine, exported: Workflow) -> None:
+    places = {m.author: (m.offsets, m.new_offset) for m in exported.messages if m.kind == "decode"}
+    mode: Any = "choreographed" if places["ben"] != (None, None) else "baseline"
+    replayed = replay(exported, engine, mode, "audit")
+    assert len(replayed) == 5
+    by_id = {m.id: m for m in exported.messages}
+    for entry in replayed.entries:
+        assert entry.message.tokens == by_id[entry.message.id].tokens
+        assert entry.message.audience == by_id[entry.message.id].readers
+
+
+def rebuilt(engine: Engine, workflow: Workflow, offsets: Callable[[Any], dict[str, Any]]) -> dict[str, int]:
+    """The encodings of a choreographed trace, made with the engine's own calls."""
+    ids: dict[str, int] = {}
+    for message in workflow.messages:
+        places = {"parents": [ids[parent] for parent in message.parents], "name": message.name, **offsets(message)}
+        if message.kind == "prefill":
+            ids[message.id] = engine.prefill(message.text, role=message.role, **places)
+        else:
+            forced = tuple(engine.framing.content.encode(message.text))
+            ids[message.id] = engine.decode(message.header or "", forced=forced, **places)
+    return ids
+
+
+def test_logits_are_what_the_engine_scores(engine: Engine) -> None:
+    line = trace(
+        prefill("p", role="system"), prefill("q", "p", author=None), decode("x", "p", "q", name="ada"),
+        decode("y", "q", "x", "p", offsets=[40, None, 9], new_offset=80, text="naïve 日本"), decode("z", "y", text=""),
+    )  # fmt: skip
+    replayed = replay(line, engine, leakage="audit")
+    messages = {m["id"]: m for m in line["messages"]}
+
+    def offsets(message: Any) -> dict[str, Any]:
+        return {"offsets": message.offsets, "new_offset": message.new_offset}
+
+    ids = rebuilt(engine, Workflow.model_validate(line), offsets)
+    for id in ("x", "y", "z"):
+        asked = messages[id]
+        scored = engine.score(
+            asked["text"], header=asked["header"], parents=[ids[p] for p in asked["parents"]], name=asked.get("name"),
+            offsets=asked.get("offsets"), new_offset=asked.get("new_offset"),
+        )  # fmt: skip
+        rows = replayed[id].logits
+        assert rows.shape == scored.shape == (len(engine.framing.content.encode(asked["text"])) + 1, rows.shape[1])
+        assert (rows.log_softmax(-1) - scored).abs().max() < 1e-4
+    engine.release(ids.values())
+
+
+def test_a_greedy_game_is_what_its_logits_say(engine: Engine, tmp_path: Path) -> None:
+    play(Talk(), RunConfig(temperature=0, max_tokens=9, top_p=1), engine=engine, out=tmp_path)
+    (workflow,) = find("last", tmp_path).export()
+    replayed = replay(workflow, engine, leakage="audit")
+    for id in ("ada.2", "ben.2"):
+        message = replayed[id].entry.message
+        assert message.sampled is not None
+        start, stop = message.sampled
+        assert stop > start
+        assert replayed[id].logits[: stop - start].argmax(-1).tolist() == list(message.tokens[start:stop])
