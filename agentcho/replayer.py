@@ -6,8 +6,8 @@ Does not know: agents' code, policies, torch.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any, Protocol, cast
 
@@ -16,40 +16,17 @@ import anyio
 from agentcho.books import Books
 from agentcho.choreographer import Choreographer, Request, Result
 from agentcho.config import Leakage, Limits, Mode, check_available
-from agentcho.errors import BadTrace, LeakageError, NotYetAvailable
+from agentcho.errors import NotYetAvailable
 from agentcho.events import Ended, Event
 from agentcho.graph import Graph, Key
+from agentcho.known import ReplayPort, Words
 from agentcho.limits import Meter
-from agentcho.message import Metadata
-from agentcho.request import Call, Decode, EncodingId, EnginePort, Prefill, Receipt
+from agentcho.request import Call, Decode, EncodingId, Receipt
 from agentcho.resolver import Missing, Resolved, Utterance
 from agentcho.runtime import blocking
 from agentcho.trace import TraceMessage, Workflow, workflow
 from agentcho.transcript import Entry
 from agentcho.turns import Turn
-from agentcho.visibility import Read, ReadSet
-
-
-class ContentPort(Protocol):
-    """Text to ids, as content."""
-
-    def encode(self, text: str) -> list[int]: ...
-
-
-class FramingPort(Protocol):
-    """The fixed ids around a message's content."""
-
-    @property
-    def content(self) -> ContentPort: ...
-    def opening(self, role: str, name: str | None) -> tuple[int, ...]: ...
-    def closing(self, role: str) -> tuple[int, ...]: ...
-
-
-class ReplayPort(EnginePort, Protocol):
-    """What replay needs of an engine beyond a game's needs; for logits, those of `LogitsPort` too."""
-
-    @property
-    def framing(self) -> FramingPort: ...
 
 
 class LogitsPort(Protocol):
@@ -108,19 +85,6 @@ def replay(
     return blocking(_Replay(checked, engine, mode, leakage, logits).play)
 
 
-@dataclass(eq=False)
-class _Known(Utterance):
-    """A message of a trace; `ids` are its content's, where the trace has them."""
-
-    ids: tuple[int, ...] | None = None
-
-    def prefill(
-        self, parents: Sequence[EncodingId | Prefill], offsets: Sequence[int | None] | None, new_offset: int | None
-    ) -> Prefill:
-        call = super().prefill(parents, offsets, new_offset)
-        return call if call.tokens is not None else replace(call, tokens=self.ids)
-
-
 @dataclass
 class _Gate:
     """Opens when as many things have happened as it waits for; who waits counts as awake from then."""
@@ -151,12 +115,13 @@ class _Replay:
     def __init__(self, trace: Workflow, engine: ReplayPort, mode: Mode, leakage: Leakage, logits: bool) -> None:
         self._trace, self._engine, self._mode, self._leakage, self._logits = trace, engine, mode, leakage, logits
         self._graph = Graph(trace, mode)
+        self._words = Words(self._graph.messages, engine, leakage)
         self._books = Books(0, mode, Meter(Limits()), self._hear)
         self._entries: list[Entry] = []
         self._done: dict[str, tuple[Result, float]] = {}
         self._flying: dict[Key, _Gate] = {}
         for message in trace.messages:
-            self._books.resolver.utterances[message.id] = self._utterance(message)
+            self._books.resolver.utterances[message.id] = self._words.utterance(message)
 
     async def play(self) -> Replayed:
         """All decodes side by side, each when its parents are done; logits are read when the engine rests."""
@@ -188,7 +153,7 @@ class _Replay:
         resolved = await self._share(place, utterance, turn)
         call = Decode(
             utterance.text, resolved.parents, resolved.offsets, resolved.new_offset, name=utterance.name,
-            forced=self._forced(decode), logits=self._logits,
+            forced=self._words.forced(decode), logits=self._logits,
         )  # fmt: skip
         waited = perf_counter() - gate.opened
 
@@ -230,41 +195,3 @@ class _Replay:
 
     def _key(self, missing: Missing) -> Key:
         return missing.path if self._mode == "baseline" else missing.message
-
-    # -- its ids -----------------------------------------------------------------------------------------
-
-    def _utterance(self, message: TraceMessage) -> Utterance:
-        offsets = message.offsets or (None,) * len(message.parents)
-        reads = tuple(Read(id, at) for id, at in zip(message.parents, offsets, strict=True))
-        readers = {id: self._graph.messages[id].readers for id in message.parents}
-        direct = tuple(id for id in message.parents if message.author and not readers[id].includes(message.author))
-        if direct and self._leakage != "audit":
-            raise LeakageError(message.author or "", direct[0])
-        caller = message.author or ""
-        metadata = Metadata(message.id, message.kind, message.role, message.author, message.readers, message.parents)
-        words = message.text if message.kind == "prefill" else message.header or ""
-        read_set = ReadSet(caller, reads, message.new_offset, direct)
-        ids = self._content(message) if message.kind == "prefill" else None
-        return _Known(metadata, words, message.name, read_set, ids=ids)
-
-    def _content(self, message: TraceMessage) -> tuple[int, ...] | None:
-        """The ids between framing, where the trace has them for this engine's tokenizer."""
-        if message.tokens is None or message.tokenizer != self._engine.fingerprint.get("tokenizer"):
-            return None
-        framing, tokens = self._engine.framing, message.tokens
-        opening, closing = framing.opening(message.role, message.name), framing.closing(message.role)
-        end = len(tokens) - len(closing)
-        if tokens[: len(opening)] != opening or tokens[end:] != closing or end < len(opening):
-            raise BadTrace(f"message {message.id}", "its tokens do not stand in this engine's framing")
-        return tokens[len(opening) : end]
-
-    def _forced(self, decode: TraceMessage) -> tuple[int, ...]:
-        """The ids to force: the text's, after the header's."""
-        encode = self._engine.framing.content.encode
-        content = self._content(decode)
-        if content is None:
-            return tuple(encode(decode.text))
-        header = tuple(encode(decode.header or ""))
-        if content[: len(header)] != header:
-            raise BadTrace(f"message {decode.id}", "its tokens do not begin with its header's")
-        return content[len(header) :]

@@ -19,7 +19,7 @@ LAYERS = (
     ("export",),
     ("understudy",), ("engine",),
     ("turns", "events", "limits"), ("choreographer", "resolver"), ("books", "floor", "agent"), ("game",),
-    ("scenario", "graph", "shelf"), ("library", "record", "testing"), ("runtime",), ("replayer",),
+    ("scenario", "graph", "known", "shelf"), ("library", "record", "testing"), ("runtime",), ("replayer",),
     ("display",), ("bench",), ("cli",),
 )  # fmt: skip
 

@@ -21,6 +21,15 @@ class Ran(NamedTuple):
 
 
 Command = Callable[..., Ran]
+PLAY = ("run", "prisoners-dilemma", "--model", "fake")
+
+
+def one_line(ran: Ran) -> str:
+    """The error of a command that failed as it should: one line, no traceback, exit code 2."""
+    assert ran.code == 2
+    assert ran.err.count("\n") == 1
+    assert ran.err.startswith("error: ")
+    return ran.err
 
 
 @pytest.fixture

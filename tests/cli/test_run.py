@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -16,9 +15,8 @@ from agentcho.record import SavedRun, find
 from agentcho.testing import FakeEngine
 from agentcho.trace import read_traces
 
-from .conftest import Command, Ran
+from .conftest import PLAY, Command, Ran, one_line
 
-PLAY = ("run", "prisoners-dilemma", "--model", "fake")
 CHAIN = '''
 import signal
 import agentcho
@@ -52,14 +50,6 @@ def messages(run: SavedRun, game: int = 0) -> list[dict[str, Any]]:
     """The transcript's lines of one game, costs and times aside."""
     lines = [json.loads(line) for line in (run.path / "transcript.jsonl").read_text().splitlines()]
     return [{k: v for k, v in line.items() if k != "usage"} for line in lines if line["game"] == game]
-
-
-def one_line(ran: Ran) -> str:
-    """The error of a command that failed as it should: one line, no traceback, exit code 2."""
-    assert ran.code == 2
-    assert ran.err.count("\n") == 1
-    assert ran.err.startswith("error: ")
-    return ran.err
 
 
 def test_a_game_is_shown_whole_and_recorded(agentcho: Command) -> None:
@@ -140,51 +130,6 @@ def test_a_run_exports_to_traces_and_to_a_picture(agentcho: Command, here: Path)
     assert picture.startswith("<svg")
     assert "make&#160;your&#160;private&#160;plan" in picture.lower()
     assert "no game 2" in agentcho("show", "last", "--game", "2").err
-
-
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (("run", "nothing"), "no 'nothing' here; known: .*debate"),
-        ((*PLAY, "--set", "colour=red"), "colour: .*its options: strategy .*first"),
-        ((*PLAY, "--set", "strategy=sometimes"), "strategy: .*'always-defect'"),
-        ((*PLAY, "--set", "rounds=9"), "rounds"),
-        ((*PLAY, "--leakage", "enforce"), "leakage=enforce is not available.*leakage=audit"),
-        (("show", "nothing"), "no run 'nothing' in runs"),
-    ],
-)
-@pytest.mark.usefixtures("no_model")
-def test_what_is_wrong_is_said_in_a_line_before_a_model_is_loaded(
-    agentcho: Command, words: tuple[str, ...], told: str
-) -> None:
-    assert re.search(told, one_line(agentcho(*words)), re.IGNORECASE)
-    assert not Path("runs").exists()
-
-
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (("--set", "colour"), "'colour' is not KEY=VALUE"),
-        (("--set", "first=bob", "--set", "first=bob"), "given twice"),
-        (("--temperature", "-1"), "--temperature"),
-        (("--games", "0"), "--games"),
-        (("--limit", "game_tokens=0"), "--limit game-tokens"),
-        (("--mode", "fast"), "fast"),
-    ],
-)
-@pytest.mark.usefixtures("no_model")
-def test_wrong_usage_is_exit_code_2(agentcho: Command, words: tuple[str, ...], told: str) -> None:
-    ran = agentcho(*PLAY, *words)
-    assert ran.code == 2
-    assert told in ran.err
-    assert "Traceback" not in ran.err
-
-
-@pytest.mark.usefixtures("no_model")
-def test_a_broken_agent_is_found_before_a_model_is_loaded(agentcho: Command, here: Path) -> None:
-    (here / "agents").mkdir()
-    (here / "agents/prisoner.py").write_text("import agentcho\nclass Prisoner(agentcho.Agent):\n    role = 1 / 0\n")
-    assert "agents/prisoner.py:3: does not import: ZeroDivisionError" in one_line(agentcho(*PLAY))
 
 
 def test_options_reach_the_scenario_as_their_types(agentcho: Command) -> None:

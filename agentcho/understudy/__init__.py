@@ -1,0 +1,13 @@
+"""The embedded model: a small stand-in that ships with the package. Importing this imports no torch."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from pathlib import Path
+
+__all__ = ["weights_path"]
+
+
+def weights_path() -> Path:
+    """The folder with the shipped weights, tokenizer and configuration."""
+    return Path(str(files(__package__) / "weights"))

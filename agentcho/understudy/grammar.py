@@ -1,0 +1,90 @@
+"""Writes sentences from rules, with a share of all wordings and names held out.
+
+Knows a split, a seed and how a rule expands. Does not know what the sentences are about.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Sequence
+from typing import Literal, TypeVar
+
+from .wordings import Rules, rules
+
+Split = Literal["train", "held-out"]
+Item = TypeVar("Item")
+SYMBOL = re.compile(r"\[([a-z.]+)\]")
+
+
+def share(options: Sequence[Item], split: Split) -> Sequence[Item]:
+    """The options a split may use: every fifth is held out, unless there are fewer than five."""
+    if len(options) < 5:
+        return options
+    return [item for index, item in enumerate(options) if (index % 5 == 4) == (split == "held-out")]
+
+
+class Writer:
+    """A seeded source of choices for one workflow; the same split and seed write the same text."""
+
+    def __init__(self, split: Split, seed: str) -> None:
+        self.split: Split = split
+        self.random = random.Random(f"{split}/{seed}")
+        self.said: set[str] = set()
+
+    def pick(self, options: Sequence[Item]) -> Item:
+        """One of the options that this split may use."""
+        return self.random.choice(share(options, self.split))
+
+    def other(self, options: Sequence[str], *taken: str) -> str:
+        """One of the options that this split may use, and that is none of those taken."""
+        return self.random.choice([each for each in share(options, self.split) if each not in taken])
+
+    def chance(self, probability: float) -> bool:
+        """True with the given probability."""
+        return self.random.random() < probability
+
+    def write(self, wordings: Rules, symbol: str, **slots: object) -> str:
+        """Expand `[symbol]` until only text is left, then fill the `{slots}`.
+
+        Where a symbol is named `canon.…`, its first wording is used four times in ten in training. Others
+        say nothing twice in one workflow, as long as they have something left to say.
+        """
+        return self._expand(wordings, symbol).format_map(slots)
+
+    def _expand(self, wordings: Rules, symbol: str) -> str:
+        chosen = self._choose(symbol, wordings[symbol])
+        return SYMBOL.sub(lambda found: self._expand(wordings, found.group(1)), chosen)
+
+    def _choose(self, symbol: str, options: Sequence[str]) -> str:
+        if symbol.startswith("canon."):
+            first = self.split == "train" and self.chance(0.4)
+            return options[0] if first else self.pick(options)
+        allowed = share(options, self.split)
+        chosen = self.random.choice([each for each in allowed if each not in self.said] or allowed)
+        if len(options) >= 5:
+            self.said.add(chosen)
+        return chosen
+
+    def name(self, *taken: str) -> str:
+        """A first name, capitalised, that is none of those taken; one in four is made up."""
+        names = rules("names")
+        while True:
+            if self.chance(0.25):
+                onset, count = self.pick(names["onsets"]), self.random.choice((1, 2))
+                name = onset + "".join(self.pick(names["rhymes"]) for _ in range(count))
+            else:
+                name = self.pick(names["hers"] + names["his"])
+            if name not in taken:
+                return name
+
+
+def canonical(wordings: Rules, symbol: str, **slots: object) -> str:
+    """The first wording of a symbol, as the shipped scenarios use it."""
+    return wordings[symbol][0].format_map(slots)
+
+
+def pronoun(name: str) -> str:
+    """The pronoun for a first name: she, he, or they for a made-up one."""
+    names = rules("names")
+    return "she" if name in names["hers"] else "he" if name in names["his"] else "they"

@@ -1,0 +1,96 @@
+"""Packs samples into rows of one length, with a mask that keeps samples apart. Knows no model."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from .tokens import Encoded, Framer
+from .views import Sample
+
+
+class Batch(NamedTuple):
+    """Packed samples: ids, positions and weights `[rows, length]`, mask `[rows, 1, length, length]`."""
+
+    ids: Tensor
+    positions: Tensor
+    weights: Tensor
+    mask: Tensor
+
+    @property
+    def tokens(self) -> int:
+        """How many tokens are no padding."""
+        return int((self.positions >= 0).sum())
+
+
+class Row(NamedTuple):
+    """One row being filled: the samples in it."""
+
+    parts: list[tuple[Encoded, list[int]]]
+
+    @property
+    def filled(self) -> int:
+        """Tokens so far."""
+        return sum(len(part.ids) for part, _ in self.parts)
+
+
+def positions(encoded: Encoded, chance: random.Random, limit: int = 8192) -> list[int]:
+    """Positions of a sample's tokens; three times in ten there are gaps between its messages.
+
+    A message-level cache places messages with gaps, so the model should have met them.
+    """
+    if chance.random() > 0.3:
+        return list(range(len(encoded.ids)))
+    last = encoded.owners[-1]
+    gaps = [chance.randint(0, 60) if chance.random() < 0.5 else 0 for _ in range(last + 1)]
+    if chance.random() < 0.15:
+        gaps[chance.randint(0, last)] = chance.randint(0, limit - 2 - len(encoded.ids) - sum(gaps))
+    shift, found, seen = 0, [], -1
+    for index, owner in enumerate(encoded.owners):
+        shift, seen = (shift + gaps[owner], owner) if owner > seen else (shift, seen)
+        found.append(index + shift)
+    return found
+
+
+def pack(samples: Iterable[Sample], framer: Framer, rows: int, length: int, seed: int) -> Iterator[Batch]:
+    """Batches without end: each sample goes to the fullest row that still has room for it."""
+    chance = random.Random(seed)
+    filling: list[Row] = []
+    for sample in samples:
+        encoded = framer.sample(sample.turns)
+        if len(encoded.ids) > length:
+            continue
+        room = [row for row in filling if row.filled + len(encoded.ids) <= length]
+        if not room:
+            if len(filling) == 2 * rows:
+                filling.sort(key=lambda row: -row.filled)
+                yield batch(filling[:rows], framer.pad, length)
+                filling = filling[rows:]
+            room = [Row([])]
+            filling += room
+        max(room, key=lambda row: row.filled).parts.append((encoded, positions(encoded, chance)))
+
+
+def batch(rows: list[Row], pad: int, length: int) -> Batch:
+    """The tensors of full rows; padding has position -1, weight 0 and sees only itself."""
+    ids = torch.full((len(rows), length), pad)
+    where = torch.full((len(rows), length), -1)
+    weights = torch.zeros(len(rows), length)
+    documents = -torch.arange(1, length + 1).repeat(len(rows), 1)
+    for number, row in enumerate(rows):
+        start = 0
+        for document, (part, places) in enumerate(row.parts):
+            stop = start + len(part.ids)
+            ids[number, start:stop] = torch.tensor(part.ids)
+            where[number, start:stop] = torch.tensor(places)
+            weights[number, start:stop] = torch.tensor(part.weights)
+            documents[number, start:stop] = document
+            start = stop
+    same = documents[:, None, :, None] == documents[:, None, None, :]
+    allowed = same & torch.ones(length, length, dtype=torch.bool).tril()
+    mask = torch.zeros(allowed.shape, dtype=torch.bfloat16).masked_fill(~allowed, -1e9)
+    return Batch(ids, where, weights, mask)

@@ -1,0 +1,55 @@
+"""Mistakes on the command line: said in a line, before a model is loaded."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from .conftest import PLAY, Command, one_line
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("run", "nothing"), "no 'nothing' here; known: .*debate"),
+        ((*PLAY, "--set", "colour=red"), "colour: .*its options: strategy .*first"),
+        ((*PLAY, "--set", "strategy=sometimes"), "strategy: .*'always-defect'"),
+        ((*PLAY, "--set", "rounds=9"), "rounds"),
+        ((*PLAY, "--leakage", "enforce"), "leakage=enforce is not available.*leakage=audit"),
+        (("show", "nothing"), "no run 'nothing' in runs"),
+    ],
+)
+@pytest.mark.usefixtures("no_model")
+def test_what_is_wrong_is_said_in_a_line_before_a_model_is_loaded(
+    agentcho: Command, words: tuple[str, ...], told: str
+) -> None:
+    assert re.search(told, one_line(agentcho(*words)), re.IGNORECASE)
+    assert not Path("runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--set", "colour"), "'colour' is not KEY=VALUE"),
+        (("--set", "first=bob", "--set", "first=bob"), "given twice"),
+        (("--temperature", "-1"), "--temperature"),
+        (("--games", "0"), "--games"),
+        (("--limit", "game_tokens=0"), "--limit game-tokens"),
+        (("--mode", "fast"), "fast"),
+    ],
+)
+@pytest.mark.usefixtures("no_model")
+def test_wrong_usage_is_exit_code_2(agentcho: Command, words: tuple[str, ...], told: str) -> None:
+    ran = agentcho(*PLAY, *words)
+    assert ran.code == 2
+    assert told in ran.err
+    assert "Traceback" not in ran.err
+
+
+@pytest.mark.usefixtures("no_model")
+def test_a_broken_agent_is_found_before_a_model_is_loaded(agentcho: Command, here: Path) -> None:
+    (here / "agents").mkdir()
+    (here / "agents/prisoner.py").write_text("import agentcho\nclass Prisoner(agentcho.Agent):\n    role = 1 / 0\n")
+    assert "agents/prisoner.py:3: does not import: ZeroDivisionError" in one_line(agentcho(*PLAY))
