@@ -7,6 +7,7 @@ It knows tokens and encodings, and nothing of agents. `prefill`, `decode` and `s
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, overload
 
@@ -65,8 +66,20 @@ class Engine:
         `device` and `dtype` "auto": CUDA in the checkpoint's dtype if there is one, else float32 on the CPU.
         `context` lowers the number of positions used; `store_tokens` bounds the store (default: 4 GiB on a
         CPU, half of the free memory on CUDA). Safetensors only, no remote code.
-        Raises: `ModelNotFound`, `UnsupportedModel` (the gate's cause), `FramingError`.
+        Raises: `ModelNotFound`, `BadPlacement`, `UnsupportedModel` (the gate's cause), `FramingError`.
+
+        Loading runs in a thread of its own that ends with it: torch keeps a pool of compute threads for each
+        thread that ever called it, and a second pool halves the speed of the one that steps the engine.
         """
+        with ThreadPoolExecutor(1) as alone:
+            options = (model, device, dtype, adapter, context, store_tokens)
+            return alone.submit(cls._load, *options).result()
+
+    @classmethod
+    def _load(
+        cls, model: str | Path, device: str, dtype: str, adapter: str | None, context: int | None,
+        store_tokens: int | None,
+    ) -> Engine:  # fmt: skip
         source = find(model)
         check_config(source, context)
         loaded = Model.load(source, device, dtype, adapter)

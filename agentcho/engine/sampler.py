@@ -15,6 +15,8 @@ from torch import Tensor
 from agentcho.engine.coins import coin
 from agentcho.request import Sampling
 
+FEW = 256
+
 
 class Draw(NamedTuple):
     """One row's turn: its options, the number of the token it draws (from 0), and the ids it may draw (None: any)."""
@@ -50,11 +52,30 @@ def _constrained(logits: Tensor, draws: Sequence[Draw], banned: Tensor) -> Tenso
 
 
 def _draw(scores: Tensor, draws: Sequence[Draw]) -> Tensor:
-    """Inverse transform sampling over the kept tokens, most likely first."""
-    options = [d.sampling for d in draws]
-    heat = _column([s.temperature or 1.0 for s in options], scores)
-    probs, order = (scores / heat).softmax(-1).sort(dim=-1, descending=True, stable=True)
-    probs = torch.where(_kept(probs, options), probs, 0.0).double()
+    """Inverse transform sampling over the kept tokens, most likely first.
+
+    Only rows whose kept tokens reach past the `FEW` likeliest are sorted whole; which those are depends on
+    each row alone.
+    """
+    heat = _column([d.sampling.temperature or 1.0 for d in draws], scores)
+    probs = (scores / heat).softmax(-1)
+    few = probs.topk(min(FEW, probs.shape[-1]))
+    tokens = _pick(few.values, few.indices, draws)
+    rest = [row for row, mass in enumerate(few.values.sum(-1).tolist()) if not _covers(draws[row].sampling, mass)]
+    if rest and probs.shape[-1] > FEW:
+        whole = probs[rest].sort(dim=-1, descending=True, stable=True)
+        tokens[rest] = _pick(whole.values, whole.indices, [draws[row] for row in rest])
+    return tokens
+
+
+def _covers(sampling: Sampling, mass: float) -> bool:
+    """Whether the likeliest tokens, of that probability in all, hold every token that can be drawn."""
+    return 0 < sampling.top_k <= FEW or mass > sampling.top_p
+
+
+def _pick(probs: Tensor, order: Tensor, draws: Sequence[Draw]) -> Tensor:
+    """One of the sorted tokens `order` a row, by its coin."""
+    probs = torch.where(_kept(probs, [d.sampling for d in draws]), probs, 0.0).double()
     reach = probs.cumsum(-1)
     coins = _column([coin(d.sampling.seed, d.nth) for d in draws], reach) * reach[:, -1:]
     last = (probs > 0).sum(-1, keepdim=True) - 1
@@ -65,11 +86,11 @@ def _draw(scores: Tensor, draws: Sequence[Draw]) -> Tensor:
 def _kept(probs: Tensor, options: Sequence[Sampling]) -> Tensor:
     """Which of the sorted probabilities pass top_k, then top_p over what is left, then min_p."""
     rank = torch.arange(probs.shape[-1], device=probs.device)
-    top_k = _column([s.top_k or probs.shape[-1] for s in options], rank)
-    keep = rank < top_k
-    left = torch.where(keep, probs, 0.0)
-    left = left / left.sum(-1, keepdim=True)
-    keep &= left.cumsum(-1) - left < _column([s.top_p if s.top_p < 1 else 2.0 for s in options], probs)
+    ranked = rank < _column([s.top_k or 1 << 40 for s in options], rank)
+    left = torch.where(ranked, probs, 0.0)
+    mass = torch.where(_column([s.top_k for s in options], rank) > 0, left.sum(-1, keepdim=True), 1.0)
+    nucleus = _column([s.top_p if s.top_p < 1 else 2.0 for s in options], probs) * mass
+    keep = ranked & (left.cumsum(-1) - left < nucleus)
     keep &= probs >= _column([s.min_p for s in options], probs) * probs[:, :1]
     keep[:, 0] = True
     return keep
