@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -59,7 +60,8 @@ class Player:
         padded = [[self.framer.pad] * (longest - len(ids)) + ids for ids in asked]
         shown = [[0] * (longest - len(ids)) + [1] * len(ids) for ids in asked]
         drawn = {"do_sample": True, "temperature": heat, "top_k": 0, "top_p": 1.0} if heat else {"do_sample": False}
-        made = self.model.generate(
+        network: Any = self.model  # the library's annotation does not bind to the class
+        made = network.generate(
             input_ids=torch.tensor(padded),
             attention_mask=torch.tensor(shown),
             max_new_tokens=limit,
