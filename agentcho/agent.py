@@ -30,7 +30,7 @@ class Playing(Protocol):
         sampling: dict[str, Any], on_token: Callable[[str], None] | None = None,
     ) -> Message: ...  # fmt: skip
 
-    def tell(self, agent: Agent, text: str, to: Names, role: str) -> str: ...
+    async def tell(self, agent: Agent, text: str, to: Names, role: str) -> str: ...
 
 
 class Agent:
@@ -100,7 +100,8 @@ class Agent:
     async def stream(self, to: Names | None = None, prompt: str | None = None, **options: Any) -> AsyncIterator[Pieces]:
         """Say something and read its text as it comes: `async with a.stream() as pieces: async for text in pieces`.
 
-        Leaving the context waits for the end; then `pieces.message` is the message.
+        Leaving the context waits for the end; then `pieces.message` is the message. Leaving it with an error
+        gives the message up.
         """
         send, receive = anyio.create_memory_object_stream[str](inf)
         pieces = Pieces(receive)
@@ -110,19 +111,23 @@ class Agent:
                 try:
                     audience = self.audience if to is None else to
                     pieces.message = await self._speak(audience, prompt, on_token=send.send_nowait, **options)
-                except AgentchoError as error:
+                except Exception as error:
                     pieces.error = error
 
         with receive:
             async with anyio.create_task_group() as group:
                 group.start_soon(speak)
-                yield pieces
+                try:
+                    yield pieces
+                except Exception as error:  # of the body: to come out as it is, not in a group
+                    pieces.error = error
+                    group.cancel_scope.cancel()
         if pieces.error is not None:
             raise pieces.error
 
     async def tell(self, text: str, to: Names | None = None, role: str = "assistant") -> str:
         """Put a message of known text into the talk as its own; returns its id. Encoded when first read."""
-        return self._playing.tell(self, text, self.audience if to is None else to, role)
+        return await self._playing.tell(self, text, self.audience if to is None else to, role)
 
     async def _speak(
         self, to: Names, prompt: str | None, header: str = "", view: View | None = None,
@@ -143,7 +148,7 @@ class Pieces:
     def __init__(self, receive: anyio.abc.ObjectReceiveStream[str]) -> None:
         self._receive = receive
         self.message: Message | None = None
-        self.error: AgentchoError | None = None
+        self.error: Exception | None = None
 
     def __aiter__(self) -> Pieces:
         return self

@@ -26,6 +26,7 @@ class Books:
         self.resolver = Resolver(mode)
         self._ledger = Ledger()
         self.held: list[int] = []
+        self._twins: set[int] = set()
 
     def enter(self, missing: Sequence[Missing], utterance: Utterance | None, result: Result, caller: str) -> None:
         """Take in the encodings of a finished request (what it lacked, then its own message, if any).
@@ -52,7 +53,8 @@ class Books:
         author = self.resolver.utterances[message].metadata.author
         whose = caller if self._recipe == "baseline" else author
         record = self._ledger.record(made.id, message, whose, self._recipe, made.receipt)
-        self.resolver.enter(message, self._recipe, path, made.id)
+        if not self.resolver.enter(message, self._recipe, path, made.id):
+            self._twins.add(made.id)
         self.resolver.bos = made.receipt.bos
         self.held.append(made.id)
         return record
@@ -69,10 +71,11 @@ class Books:
         )  # fmt: skip
 
     def _write(self, utterance: Utterance, made: list[EncodingRecord], result: Result) -> None:
-        """Tell the sink of a message that is whole. What its request made anew is not reused."""
+        """Tell the sink of a message that is whole. What its request made anew is not reused; an encoding that
+        another request made at the same time is that one's, for the engine encodes it once."""
         assert utterance.message is not None
-        fresh = {call.id: len(call.words.tokens) for call in result.made}
-        encoded = sum(fresh[record.id] for record in made)
+        fresh = {call.id: len(call.words.tokens) for call in result.made if call.id not in self._twins}
+        encoded = sum(fresh.get(record.id, 0) for record in made)
         reused = sum(entry.length for entry in made[-1].receipt.context if entry.id not in fresh)
         usage = Usage(encoded, reused, result.ttft, result.seconds)
         self._sink(Ended(Entry(utterance.message, made[-1].id, tuple(made), utterance.reads.direct, usage)))

@@ -16,7 +16,7 @@ import anyio.abc
 import anyio.to_thread
 
 from agentcho.config import Leakage, Mode, check_available
-from agentcho.errors import EngineClosed
+from agentcho.errors import EngineClosed, UnknownEncoding
 from agentcho.request import Call, Encoded, EncodingId, EnginePort, Receipt, StepResult
 from agentcho.turns import Turn, Turns
 
@@ -67,9 +67,9 @@ class _Ticket:
         self.abandoned = False
 
     def finish(self, result: Result | None, error: Exception | None) -> None:
-        """Wake the submitter; it counts as awake from now."""
+        """Wake the submitter; it counts as awake from now, unless it has gone its way already."""
         self.result, self.error = result, error
-        if self.turn is not None:
+        if self.turn is not None and not self.abandoned:
             self.turn.wake()
         self.done.set()
 
@@ -104,6 +104,7 @@ class Choreographer:
         self._engine, self.mode, self.leakage = engine, mode, leakage
         self.turns = Turns()
         self.steps = self.encoded = 0
+        self._open: set[_Ticket] = set()
         self._arrived: list[_Ticket] = []
         self._flying: dict[EncodingId, _Ticket] = {}
         self._held: set[EncodingId] = set()
@@ -144,6 +145,7 @@ class Choreographer:
         if self._closed:
             raise EngineClosed
         ticket = _Ticket(request, self.turns.current())
+        self._open.add(ticket)
         self._arrived.append(ticket)
         self._arrivals += 1
         self._work.set()
@@ -152,14 +154,23 @@ class Choreographer:
         except BaseException:
             self._abandon(ticket)
             raise
+        finally:
+            self._open.discard(ticket)
         if ticket.result is None:
             assert ticket.error is not None
             raise ticket.error
         return ticket.result
 
     def release(self, ids: Iterable[EncodingId]) -> None:
-        """Give encodings up; their pages are freed at the next step, or at the end."""
-        self._release.extend(ids)
+        """Give encodings up; their pages are freed at the next step, or at the end, after which it is a no-op.
+
+        `UnknownEncoding`, with nothing given up: an id that is not held here.
+        """
+        given = set() if self._closed else set(ids)
+        for id in given - self._held:
+            raise UnknownEncoding(id, released=False)
+        self._held -= given
+        self._release.extend(sorted(given))
         self._work.set()
 
     async def _loop(self) -> None:
@@ -168,8 +179,8 @@ class Choreographer:
             self._work = anyio.Event()
             while self._arrived or self._flying or self._cancel or self._release:
                 await self.turns.settle(lambda: self._arrivals)
-                step = await anyio.to_thread.run_sync(self._hop, self._take())
-                self._deliver(step)
+                with anyio.CancelScope(shield=True):  # what is taken is run and delivered, shutdown or not
+                    self._deliver(await anyio.to_thread.run_sync(self._hop, self._take()))
 
     def _take(self) -> _Work:
         work = _Work(self._cancel, self._release, sorted(self._arrived, key=lambda t: t.request.order))
@@ -180,7 +191,6 @@ class Choreographer:
         """In the thread: everything that one step does with the engine."""
         self._engine.cancel(work.cancel)
         self._engine.release(work.release)
-        self._held.difference_update(work.release)
         refused = [(ticket, error) for ticket in work.submit if (error := self._submit(ticket)) is not None]
         if self._engine.idle:
             return _Step(work.submit, None, {}, refused, None)
@@ -215,6 +225,7 @@ class Choreographer:
             self._deliver_result(step.result, step.made)
 
     def _deliver_result(self, result: StepResult, made: dict[EncodingId, Made]) -> None:
+        self._held.update(result.finished)
         for spoken in result.spoken:
             if (ticket := self._flying.get(spoken.id)) is not None:
                 ticket.first = ticket.first or perf_counter()
@@ -223,14 +234,13 @@ class Choreographer:
         for failure in result.failed:
             if (ticket := self._flying.get(failure.id)) is not None:
                 self._fail(ticket, failure.error)
-        self._held.update(result.finished)
         for id in result.finished:
             self._finish_call(id, made[id])
 
     def _finish_call(self, id: EncodingId, made: Made) -> None:
         ticket = self._flying.pop(id, None)
         if ticket is None:  # its request failed or was abandoned while the step ran
-            self._release.append(id)
+            self.release([id])
             return
         ticket.made[id] = made
         if len(ticket.made) < len(ticket.ids):
@@ -262,18 +272,17 @@ class Choreographer:
         for id in ticket.ids:
             self._flying.pop(id, None)
         self._cancel.extend(id for id in ticket.ids if id not in ticket.made)
-        self._release.extend(ticket.made)
+        self.release(ticket.made)
 
     async def _leave_nothing(self) -> None:
         """After the loop has ended: drop and release all, and tell those who still wait."""
-        waiting = [*self._arrived, *dict.fromkeys(self._flying.values())]
-        flying = [*self._flying, *self._cancel]
-        self._arrived, self._flying, self._cancel, self._release = [], {}, [], []
-        await anyio.to_thread.run_sync(self._clear, flying)
-        for ticket in waiting:
-            ticket.finish(None, EngineClosed())
+        flying, held = [*self._flying, *self._cancel], [*self._held, *self._release]
+        self._arrived, self._flying, self._cancel, self._release, self._held = [], {}, [], [], set()
+        await anyio.to_thread.run_sync(self._clear, flying, held)
+        for ticket in self._open:
+            if not ticket.done.is_set():
+                ticket.finish(None, EngineClosed())
 
-    def _clear(self, flying: list[EncodingId]) -> None:
+    def _clear(self, flying: list[EncodingId], held: list[EncodingId]) -> None:
         self._engine.cancel(flying)
-        self._engine.release(self._held)
-        self._held = set()
+        self._engine.release(held)

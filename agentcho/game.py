@@ -105,10 +105,11 @@ class Game:
         """A message of the scenario itself; returns its id. Encoded when first read."""
         return self._put(SCENARIO, role, audience(to, self.agents), text, ReadSet(SCENARIO, (), None, ()))
 
-    def tell(self, agent: Agent, text: str, to: Names, role: str) -> str:
+    async def tell(self, agent: Agent, text: str, to: Names, role: str) -> str:
         """An agent's message of known text; see `Agent.tell`."""
-        reads = self._reads(agent, None)
-        return self._put(agent.name, role, self._audience(agent, to), text, reads)
+        spoken_to, reads = self._audience(agent, to), self._reads(agent, None)
+        await self._encode_first(self._resolver.placed_after(reads), agent.name)
+        return self._put(agent.name, role, spoken_to, text, reads)
 
     def _put(self, author: str, role: str, to: Audience, text: str, reads: ReadSet) -> str:
         """Publish a message of known text; its encoding is made by the first call that reads it."""
@@ -216,7 +217,11 @@ class Game:
 
     async def play(self, scenario: Playable) -> Over:
         """Play a scenario to its end, or to a limit, which is an outcome too. Gives up all encodings."""
-        return await self._choreographer.turns.run(self._play(scenario))
+        try:
+            return await self._choreographer.turns.run(self._play(scenario))
+        finally:
+            self._choreographer.release(self._books.held)
+            self._books.held.clear()
 
     async def _play(self, scenario: Playable) -> Over:
         self._meter.start()
@@ -226,12 +231,8 @@ class Game:
                 outcome = await scenario.play(self)
         except LimitReached as limit:
             ended = f"limit: {limit.who} {limit.value:g} {limit.limit}"
-        try:
-            known = self._resolver.utterances.values()
-            left = [u.metadata.id for u in known if u.metadata.kind == "prefill"]
-            await self._encode_first(left, SCENARIO)
-        finally:
-            self._choreographer.release(self._books.held)
+        known = self._resolver.utterances.values()
+        await self._encode_first([u.metadata.id for u in known if u.metadata.kind == "prefill"], SCENARIO)
         score = {} if outcome is None else scenario.score(outcome)
         shown = None if outcome is None else outcome.model_dump(mode="json")
         over = Over(self.index, shown, score, ended, self._meter.elapsed())

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from agentcho.config import Mode
+from agentcho.errors import BadOffsets
 from agentcho.message import Message, Metadata
 from agentcho.provenance import Recipe
 from agentcho.request import EncodingId, Prefill
@@ -81,7 +82,7 @@ class Resolver:
         return [read.id for read in reads.reads if read.id not in self._author]
 
     def enter(self, message: str, recipe: Recipe, path: tuple[str, ...], id: EncodingId) -> bool:
-        """Take a finished encoding in; False where one was there already, so that this one can be given up."""
+        """Take a finished encoding in; False where one was there already: this one is its twin."""
         if recipe == "baseline":
             return self._paths.setdefault(path, id) == id
         return self._author.setdefault(message, id) == id
@@ -141,6 +142,8 @@ def _places(reads: ReadSet) -> list[Place]:
 
 
 def _position(place: Place, end: int | None, ends: dict[str, int]) -> int | None:
-    if place is None:
-        return end
-    return place if isinstance(place, int) else ends[place.id] + place.plus
+    if place is None or isinstance(place, int):
+        return end if place is None else place
+    if place.id not in ends:
+        raise BadOffsets(f"a message is placed after {place.id!r}, which stands nowhere before it in the view")
+    return ends[place.id] + place.plus

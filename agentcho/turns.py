@@ -36,9 +36,14 @@ class Turn:
 
 
 class Turns:
-    """All tracked tasks of one choreographer."""
+    """All tracked tasks of one choreographer.
 
-    def __init__(self) -> None:
+    A step waits for at most `patience` rounds of the event loop beyond the waking of all: who polls in a loop
+    for what only a step can bring must not stop the steps.
+    """
+
+    def __init__(self, patience: int = 1000) -> None:
+        self._patience = patience
         self._awake = 0
         self._stirred = 0
         self._still = anyio.Event()
@@ -61,13 +66,15 @@ class Turns:
         `activity` counts what untracked tasks do (their submissions), so that chains of them settle as well.
         """
         quiet = 0
-        while quiet < 2:
+        for _ in range(self._patience):
             while self._awake:
                 self._still = anyio.Event()
                 await self._still.wait()
             before = self._stirred + activity()
             await anyio.lowlevel.checkpoint()
             quiet = quiet + 1 if before == self._stirred + activity() and not self._awake else 0
+            if quiet == 2:
+                return
 
     async def run(self, work: Coroutine[Any, Any, T], turn: Turn | None = None) -> T:
         """Run `work` in the current task, tracked. A task that is tracked already just runs it."""

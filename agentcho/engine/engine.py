@@ -23,7 +23,7 @@ from agentcho.engine.gate import Gate, LayerProof, check_config
 from agentcho.engine.lanes import Lanes
 from agentcho.engine.model import Model, find
 from agentcho.engine.scheduler import PendingPrefill, Scheduler
-from agentcho.engine.store import Fullness, Store
+from agentcho.engine.store import Fullness, Store, default_tokens
 from agentcho.errors import BadParent, EngineFailed, RequestError, UnknownEncoding
 from agentcho.request import (
     Call,
@@ -86,7 +86,9 @@ class Engine:
         framing = derive(loaded.tokenizer, source.name, loaded.end_tokens())
         positions = min(context or loaded.context, loaded.context)
         proofs = Gate(loaded, positions).prove()
-        return cls(loaded, framing, proofs, store_tokens or _default_room(loaded, proofs), positions)
+        shapes = [proof.shape for proof in proofs]
+        room = store_tokens or default_tokens(shapes, loaded.device, loaded.dtype)
+        return cls(loaded, framing, proofs, room, positions)
 
     @property
     def tokenizer(self) -> Any:
@@ -204,10 +206,9 @@ class Engine:
 
     def cancel(self, ids: Iterable[EncodingId]) -> None:
         """See `EnginePort.cancel`."""
-        gone = list(ids)
+        gone = set(ids)
         self._scheduler.cancel(gone)
-        for id in gone:
-            self._waiting.pop(id, None)
+        self._waiting = {id: storage for id, storage in self._waiting.items() if id not in gone}
 
     def release(self, ids: Iterable[EncodingId]) -> None:
         """Give up finished encodings; their pages are freed when nothing else holds them."""
@@ -297,12 +298,3 @@ class Engine:
         self._forward(batch)
         batch.commit()
         return Piece(None, storage, 0)
-
-
-def _default_room(model: Model, proofs: list[LayerProof]) -> int:
-    """Tokens that fit in 4 GiB on a CPU, or in half of the free memory on CUDA."""
-    cuda = model.device.type == "cuda"
-    room = torch.cuda.mem_get_info(model.device)[0] // 2 if cuda else 4 << 30
-    size = torch.empty(0, dtype=model.dtype).element_size()
-    token = sum(p.shape.heads * (p.shape.key_dim + p.shape.value_dim) for p in proofs) * size
-    return max(1024, min(room // token, 1 << 22))

@@ -136,3 +136,11 @@ class Store:
                 pool[layer] = torch.cat([old, self._rows(pages * self._page, *old.shape[1:])])
         self._free.extend(range(self._allocated + pages - 1, self._allocated - 1, -1))
         self._allocated += pages
+
+
+def default_tokens(layers: list[LayerShape], device: torch.device, dtype: torch.dtype) -> int:
+    """Tokens that fit in 4 GiB on a CPU, or in half of the free memory on CUDA."""
+    room = torch.cuda.mem_get_info(device)[0] // 2 if device.type == "cuda" else 4 << 30
+    size = torch.empty(0, dtype=dtype).element_size()
+    token = sum(shape.heads * (shape.key_dim + shape.value_dim) for shape in layers) * size
+    return max(1024, min(room // token, 1 << 22))

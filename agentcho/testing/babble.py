@@ -6,14 +6,7 @@ import hashlib
 from collections.abc import Sequence
 
 from agentcho.request import Decode
-
-
-def _digest(*parts: object) -> int:
-    return int.from_bytes(hashlib.blake2b(repr(parts).encode(), digest_size=8).digest())
-
-
-def pick(seed: int, choices: Sequence[str]) -> str:
-    return choices[_digest(seed) % len(choices)]
+from agentcho.testing.sample import smallest
 
 
 def babble(call: Decode, prompt: str) -> str:
@@ -21,3 +14,17 @@ def babble(call: Decode, prompt: str) -> str:
     words = ("yes", "no", "maybe", "trust", "me", "we", "talk", "again")
     count = 2 + _digest("length", call.sampling.seed, prompt) % 5
     return " ".join(words[_digest(i, call.sampling.seed, prompt) % len(words)] for i in range(count))
+
+
+def comply(call: Decode, prompt: str) -> str:
+    """One of the call's choices, by its seed and what it reads, or the smallest JSON of its schema."""
+    sampling = call.sampling
+    return _pick(sampling.seed, prompt, sampling.choices) if sampling.choices else smallest(sampling.json_schema or {})
+
+
+def _pick(seed: int, prompt: str, choices: Sequence[str]) -> str:
+    return choices[_digest(seed, prompt) % len(choices)]
+
+
+def _digest(*parts: object) -> int:
+    return int.from_bytes(hashlib.blake2b(repr(parts).encode(), digest_size=8).digest())

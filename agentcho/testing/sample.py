@@ -1,6 +1,6 @@
 """The smallest document of a JSON schema, as pydantic writes schemas. For fakes; `engine` constrains for real.
 
-Does not know: patterns and formats.
+Does not know: patterns, formats, multiples.
 """
 
 from __future__ import annotations
@@ -9,37 +9,79 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from agentcho.errors import BadSampling
 
-def smallest(schema: Mapping[str, Any]) -> str:
-    """JSON text that fits `schema`, without needless parts."""
-    return json.dumps(_value(schema, schema.get("$defs", {})), separators=(",", ":"), ensure_ascii=False)
+Schema = Mapping[str, Any]
 
 
-def _value(schema: Mapping[str, Any], defs: Mapping[str, Any]) -> Any:
+def smallest(schema: Schema) -> str:
+    """JSON text that fits `schema`, without needless parts. `BadSampling`: every document of it is endless."""
+    defs = schema.get("$defs", {})
+    try:
+        value = _value(schema, defs, frozenset())
+    except _Endless:
+        raise BadSampling("json_schema has no finite document", "give a field that ends the model") from None
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+
+
+class _Endless(Exception):
+    """A definition needs itself."""
+
+
+def _value(schema: Schema, defs: Schema, inside: frozenset[str]) -> Any:
+    """`inside` are the definitions that the value stands in."""
     if "$ref" in schema:
-        return _value(defs[schema["$ref"].rsplit("/", 1)[-1]], defs)
+        name = schema["$ref"].rsplit("/", 1)[-1]
+        if name in inside:
+            raise _Endless
+        return _value(defs[name], defs, inside | {name})
     if "const" in schema:
         return schema["const"]
     if "enum" in schema:
         return schema["enum"][0]
     for several in ("anyOf", "oneOf", "allOf"):
         if several in schema:
-            return _value(schema[several][0], defs)
-    return _plain(schema, defs)
+            return _first(schema[several], defs, inside)
+    return _plain(schema, defs, inside)
 
 
-def _plain(schema: Mapping[str, Any], defs: Mapping[str, Any]) -> Any:
+def _first(schemas: list[Schema], defs: Schema, inside: frozenset[str]) -> Any:
+    """The first of several that ends."""
+    for schema in schemas:
+        try:
+            return _value(schema, defs, inside)
+        except _Endless:
+            continue
+    raise _Endless
+
+
+def _plain(schema: Schema, defs: Schema, inside: frozenset[str]) -> Any:
     match schema.get("type"):
         case "object":
             fields = schema.get("properties", {})
-            return {name: _value(fields[name], defs) for name in schema.get("required", ())}
+            return {name: _value(fields[name], defs, inside) for name in schema.get("required", ())}
         case "array":
-            return [_value(schema.get("items", {}), defs)] * schema.get("minItems", 0)
+            first = [_value(item, defs, inside) for item in schema.get("prefixItems", ())]
+            more = schema.get("minItems", 0) - len(first)
+            return first + ([_value(schema.get("items", {}), defs, inside)] * more if more > 0 else [])
         case "string":
             return "x" * schema.get("minLength", 0)
         case "integer" | "number":
-            return schema.get("minimum", schema.get("exclusiveMinimum", -1) + 1)
+            return _number(schema)
         case "boolean":
             return False
         case _:
             return None
+
+
+def _number(schema: Schema) -> float:
+    """0, or what is nearest to it within the bounds; between bounds less than 1 apart, their middle."""
+    low = schema.get("minimum", schema.get("exclusiveMinimum"))
+    high = schema.get("maximum", schema.get("exclusiveMaximum"))
+    step = 1 if low is None or high is None or high - low > 1 or schema["type"] == "integer" else (high - low) / 2
+    number: float = 0
+    if low is not None:
+        number = max(number, low + (step if "exclusiveMinimum" in schema else 0))
+    if high is not None:
+        number = min(number, high - (step if "exclusiveMaximum" in schema else 0))
+    return number

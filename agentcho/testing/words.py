@@ -27,6 +27,14 @@ class Words:
         """The text of ids that `encode` gave."""
         return "".join(self._pieces[id] for id in ids)
 
+    def check(self, ids: Iterable[int]) -> tuple[int, ...]:
+        """Ids that are content. `RequestError`: one is of framing, or of no word that was ever encoded."""
+        given = tuple(ids)
+        wrong = sorted(set(given) - self._pieces.keys())
+        if wrong:
+            raise RequestError(f"token ids {wrong} are special or unknown and cannot be content; leave framing out")
+        return given
+
     def _id(self, piece: str) -> int:
         id = FIRST_WORD + int.from_bytes(hashlib.blake2b(piece.encode(), digest_size=6).digest())
         self._pieces[id] = piece

@@ -1,0 +1,138 @@
+"""Checks the calls that a fake engine is given, as the real one does, and places their contexts.
+
+Holds nothing. Does not know: steps, pages' holders.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from agentcho.errors import BadOffsets, BadParent, ContextOverflow, RequestError
+from agentcho.request import Call, ContextEntry, Decode, Encoded, EncodingId, Prefill, Receipt
+from agentcho.testing.babble import babble, comply
+from agentcho.testing.pages import Page
+from agentcho.testing.speech import Speech, constrained
+from agentcho.testing.words import FakeFraming
+
+Reply = Callable[[Decode, str], str]
+
+
+@dataclass(eq=False)
+class Kept:
+    """One id. `page` is set once it is held, `speech` for a decode; `fed` counts the tokens that steps took."""
+
+    id: EncodingId
+    call: Call
+    receipt: Receipt
+    parents: list[Kept]
+    words: Encoded
+    speech: Speech | None
+    page: Page | None = None
+    fed: int = 0
+    done: bool = False
+
+
+class Rules(NamedTuple):
+    """What a fake is made with; see `FakeEngine`."""
+
+    reply: Reply | None
+    answer: Reply | None
+    bos: bool
+    context: int
+
+
+def admit(
+    rules: Rules, framing: FakeFraming, calls: Sequence[Call], first: EncodingId, known: Callable[[EncodingId], Kept]
+) -> list[Kept]:
+    """All calls of a list under ids from `first`, or what is wrong with one. `known(id)` gives a call or raises."""
+    if not calls:
+        raise RequestError("an empty list of calls; give at least one Prefill or Decode")
+    local: dict[int, Kept] = {}
+    admitted: list[Kept] = []
+    for call in calls:
+        if not isinstance(call, Prefill | Decode):
+            raise RequestError(f"a call is a Prefill or a Decode, not {type(call).__name__}")
+        parents = [_parent(parent, local, known) for parent in call.parents]
+        kept = _kept(rules, framing, first + len(admitted), call, parents)
+        admitted.append(kept)
+        if isinstance(call, Prefill):
+            local[id(call)] = kept
+    return admitted
+
+
+def _parent(parent: object, local: Mapping[int, Kept], known: Callable[[EncodingId], Kept]) -> Kept:
+    if isinstance(parent, Prefill):
+        if id(parent) not in local:
+            raise BadParent("a Prefill is named as parent and does not stand earlier in the same list")
+        return local[id(parent)]
+    if isinstance(parent, bool) or not isinstance(parent, int):
+        raise BadParent(f"a parent of type {type(parent).__name__}")
+    kept = known(parent)
+    if not kept.done and isinstance(kept.call, Decode):
+        raise BadParent(f"encoding {parent} is not finished")
+    return kept
+
+
+def _kept(rules: Rules, framing: FakeFraming, id: EncodingId, call: Call, parents: list[Kept]) -> Kept:
+    words = _prefilled(framing, call) if isinstance(call, Prefill) else _begun(framing, call)
+    offsets, start = _places(call, parents, rules.bos)
+    ends = [at + len(parent.words.tokens) for at, parent in zip(offsets, parents, strict=True)]
+    needed = max([*ends, start + len(words.tokens) + _most(call)])
+    if needed > rules.context:
+        raise ContextOverflow(needed, rules.context)
+    pairs = zip(parents, offsets, strict=True)
+    entries = tuple(ContextEntry(parent.id, at, len(parent.words.tokens)) for parent, at in pairs)
+    speech = _speech(rules, framing, call, parents) if isinstance(call, Decode) else None
+    return Kept(id, call, Receipt(entries, start, rules.bos), parents, words, speech)
+
+
+def _places(call: Call, parents: Sequence[Kept], bos: bool) -> tuple[list[int], int]:
+    """The positions of all parents and of the call's own first token."""
+    asked = [None] * len(parents) if call.offsets is None else list(call.offsets)
+    if len(asked) != len(parents):
+        raise BadOffsets(f"{len(asked)} offsets for {len(parents)} parents")
+    end, offsets = int(bos), list[int]()
+    for parent, offset in zip(parents, asked, strict=True):
+        offsets.append(end if offset is None else _position(offset))
+        end = offsets[-1] + len(parent.words.tokens)
+    return offsets, end if call.new_offset is None else _position(call.new_offset)
+
+
+def _position(offset: object) -> int:
+    if isinstance(offset, bool) or not isinstance(offset, int) or offset < 0:
+        raise BadOffsets(f"offset {offset!r} is no position")
+    return offset
+
+
+def _most(call: Call) -> int:
+    """The most tokens that a call may come to say."""
+    if isinstance(call, Prefill):
+        return 0
+    return call.sampling.max_tokens if call.forced is None else len(call.forced)
+
+
+def _prefilled(framing: FakeFraming, call: Prefill) -> Encoded:
+    encode, check = framing.content.encode, framing.content.check
+    opening, closing = framing.opening(call.role, call.name), framing.closing(call.role)
+    content = tuple(encode(call.text)) if call.tokens is None else check(call.tokens)
+    tokens, span = (*opening, *content, *closing), (len(opening), len(opening) + len(content))
+    return Encoded(call.role, call.name, "", framing.content.decode(content), tokens, span, None, None)
+
+
+def _begun(framing: FakeFraming, call: Decode) -> Encoded:
+    """A decode before it has said anything."""
+    opening, header = framing.opening("assistant", call.name), framing.content.encode(call.header)
+    tokens, end = (*opening, *header, *framing.closing("assistant")), len(opening) + len(header)
+    return Encoded("assistant", call.name, call.header, "", tokens, (len(opening), end), (end, end), None)
+
+
+def _speech(rules: Rules, framing: FakeFraming, call: Decode, parents: Sequence[Kept]) -> Speech:
+    words, sampling = framing.content, call.sampling
+    if call.forced is not None:
+        return Speech(call, words.check(call.forced), words, abrupt=False)
+    prompt = "\n".join(parent.words.header + parent.words.text for parent in parents)
+    if sampling.choices is not None or sampling.json_schema is not None:
+        return constrained(call, (rules.answer or comply)(call, prompt), words)
+    return Speech(call, words.encode((rules.reply or babble)(call, prompt)), words, abrupt=False)

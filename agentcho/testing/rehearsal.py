@@ -1,0 +1,110 @@
+"""Plays a scenario, or a few lines of a test, on a fake engine, and gives back all that was said.
+
+Does not know: runs and their records, real engines.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+import anyio
+from pydantic import BaseModel
+
+from agentcho.agent import Agent
+from agentcho.choreographer import Choreographer
+from agentcho.config import RunConfig
+from agentcho.errors import BadSampling
+from agentcho.events import Ended, Event, Over
+from agentcho.game import Game, Playable
+from agentcho.message import Message
+from agentcho.request import Decode
+from agentcho.testing.admission import Reply
+from agentcho.testing.babble import babble, comply
+from agentcho.testing.fake import FakeEngine
+from agentcho.transcript import Entry
+from agentcho.visibility import Policy, audience_policy
+
+Script = Callable[[Game], Awaitable[Any]]
+
+
+class Rehearsal(NamedTuple):
+    """What came of it. `over` has the outcome, `entries` are the finished messages in order, `events` all that
+    was told, `engine` counts what was used."""
+
+    over: Over
+    entries: tuple[Entry, ...]
+    events: tuple[Event, ...]
+    engine: FakeEngine
+
+    def said(self, agent: str | None = None) -> tuple[Message, ...]:
+        """What agents (or one of them) generated, in order."""
+        messages = (entry.message for entry in self.entries)
+        return tuple(m for m in messages if m.kind == "decode" and agent in (None, m.author))
+
+
+class Lines:
+    """Scripted lines of agents, one a decode, in order; agents without lines say what the fake makes up.
+
+    For a choice or an answer, the line is the whole text: the choice with its opening and closing, or JSON.
+    """
+
+    def __init__(self, lines: Mapping[str, Iterable[str]]) -> None:
+        self._lines = {agent: deque(texts) for agent, texts in lines.items()}
+
+    def __call__(self, call: Decode, prompt: str) -> str:
+        """The next line of the agent that calls. `BadSampling`: it has none left."""
+        lines = self._lines.get(call.name or "")
+        if lines is None:
+            free = call.sampling.choices is None and call.sampling.json_schema is None
+            return babble(call, prompt) if free else comply(call, prompt)
+        if not lines:
+            raise BadSampling(f"{call.name} has no line left", "give its script a line for every decode")
+        return lines.popleft()
+
+
+def play(
+    scenario: Playable | Script, replies: Mapping[str, Iterable[str]] | Reply | None = None, *,
+    config: RunConfig | None = None, engine: FakeEngine | None = None, policy: Policy = audience_policy,
+    find_agent: Callable[[str], type[Agent]] | None = None, backend: str = "asyncio",
+) -> Rehearsal:  # fmt: skip
+    """Play one game without a model: a scenario, or `async def script(game)`, whose result is then the outcome.
+
+    `replies` gives each agent its lines, or is `FakeEngine`'s `reply`. `backend` is an event loop of anyio.
+    Blocks; raises what the game raises. Nothing is left in the engine.
+    """
+    config, events = config or RunConfig(model="fake"), list[Event]()
+    if isinstance(replies, Mapping):
+        lines = Lines(replies)
+        engine = engine or FakeEngine(lines, answer=lines)
+    engine = engine or FakeEngine(replies if callable(replies) else None)
+    whole = _Scripted(scenario) if callable(scenario) else scenario
+
+    async def work() -> Over:
+        async with Choreographer(engine, config.mode, config.leakage) as choreographer:
+            game = Game(choreographer, 0, config.seed, config, policy, events.append, find_agent)
+            return await game.play(whole)
+
+    over = anyio.run(work, backend=backend)
+    entries = tuple(event.entry for event in events if isinstance(event, Ended))
+    return Rehearsal(over, entries, tuple(events), engine)
+
+
+class _Value(BaseModel):
+    """What a script returned."""
+
+    value: Any
+
+
+class _Scripted:
+    """A function as a scenario."""
+
+    def __init__(self, script: Script) -> None:
+        self._script = script
+
+    async def play(self, game: Game) -> _Value:
+        return _Value(value=await self._script(game))
+
+    def score(self, outcome: Any) -> dict[str, float]:
+        return {}
