@@ -9,8 +9,8 @@ from pydantic import Field
 
 import agentcho
 
-NAMES = ("Tom", "Mia", "Leo", "Nora", "Emma", "Paul")
-THINGS = ("apples", "books", "coins", "marbles", "cards", "shells", "stamps", "pencils")
+NAMES = ("Tom", "Mia", "Max", "Nora", "Emma", "Clara")
+THINGS = ("apples", "books", "coins", "marbles", "cards", "shells", "stamps", "buttons")
 
 
 class Question(NamedTuple):
@@ -70,7 +70,7 @@ class Debate(agentcho.Scenario):
         has, more = dice.randint(2, 15), dice.randint(2, 15)
         less = dice.randint(1, has + more - 1)
         text = (
-            f"{name} has {has} {things}. {name} buys {more} more {things} and then gives away {less}. "
+            f"{name} has {has} {things}. Then {name} buys {more} more {things}. Then {name} loses {less} {things}. "
             f"How many {things} does {name} have now?"
         )
         return Question(text, has + more - less)
