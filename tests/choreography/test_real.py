@@ -1,28 +1,34 @@
-"""Games on a tiny real model: steps, coins, and baseline prompts as a chat API would encode them."""
+"""Games on a tiny real model: steps, coins, and prompts encoded again from nothing."""
 
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import anyio
 import pytest
 import torch
+from torch import Tensor
 
 from agentcho import Agent, Choreographer, Decode, Engine, Game, Prefill, RunConfig, Sampling, Scenario
 from agentcho.choreographer import Request
 from agentcho.config import Mode
 from agentcho.events import Ended, Event
+from agentcho.message import Message
+from agentcho.request import Call, Encoded, EncodingId, Receipt, StepResult
 from agentcho.transcript import Entry
 
-from .conftest import Play
+from .conftest import BACKENDS
+from .stage import MODES, Play
 
 
 def test_six_agents_that_speak_three_times_take_the_steps_of_the_longest(play: Play, tiny: Engine) -> None:
     steps: list[int] = []
-    banned = Sampling(temperature=0, max_tokens=1)
+    sampling = Sampling(temperature=0, max_tokens=1)
 
     async def agent(c: Choreographer, words: int) -> None:
         for turn in range(3):
             forced = tuple(tiny.framing.content.encode("x" * words))
-            await c.run(Request((Decode(forced=forced, sampling=banned),), (words, turn)))
+            await c.run(Request((Decode(forced=forced, sampling=sampling),), (words, turn)))
 
     async def work() -> None:
         async with Choreographer(tiny) as c:
@@ -59,6 +65,43 @@ def test_requests_with_their_own_options_say_the_same_together_and_apart(play: P
     assert len({r.made[-1].words.tokens for r in together}) == len(CALLS)
 
 
+class Keeping:
+    """The engine, keeping the rows that every decode chose from."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self.logits: dict[EncodingId, Tensor] = {}
+
+    @property
+    def idle(self) -> bool:
+        return self._engine.idle
+
+    @property
+    def fingerprint(self) -> dict[str, str]:
+        return self._engine.fingerprint
+
+    def submit(self, calls: Sequence[Call]) -> tuple[EncodingId, ...]:
+        return self._engine.submit([replace(c, logits=True) if isinstance(c, Decode) else c for c in calls])
+
+    def step(self) -> StepResult:
+        result = self._engine.step()
+        said = (id for id in result.finished if self._engine.message(id).sampled is not None)
+        self.logits.update((id, self._engine.logits(id).log_softmax(-1)) for id in said)
+        return result
+
+    def cancel(self, ids: Iterable[EncodingId]) -> None:
+        self._engine.cancel(ids)
+
+    def release(self, ids: Iterable[EncodingId]) -> None:
+        self._engine.release(ids)
+
+    def message(self, id: EncodingId) -> Encoded:
+        return self._engine.message(id)
+
+    def receipt(self, id: EncodingId) -> Receipt:
+        return self._engine.receipt(id)
+
+
 class Talker(Agent):
     """Has a secret and talks."""
 
@@ -68,52 +111,89 @@ class Talker(Agent):
 
 
 class Talk(Scenario):
-    """Two private plans, then four turns of talk."""
+    """Two private plans, then four turns of talk, a choice each."""
 
     name = "talk"
 
     async def play(self, game: Game) -> Scenario.Outcome:
         alice, bob = game.cast(Talker, "alice"), game.cast(Talker, "bob")
+        await game.announce("Talk to each other.")
         await game.together(alice.think("Plan."), bob.think("Plan."))
         for _ in range(2):
             await alice.say(header="To Bob: ")
             await bob.say(header="To Alice: ")
+        await game.together(alice.choose(["yes", "no"]), bob.choose(["yes", "no"]))
         return self.Outcome()
 
 
-def transcript(engine: Engine, mode: Mode) -> list[Entry]:
+Played = tuple[list[Entry], dict[EncodingId, Tensor]]
+
+
+def played(tiny: Engine, mode: Mode, backend: str = "asyncio", games: int = 1) -> Played:
+    """The transcript, and the rows that were chosen from by encoding. Nothing may be left in the engine."""
+    engine, used = Keeping(tiny), tiny.fullness.used
     events: list[Event] = []
 
     async def work() -> None:
+        config = RunConfig(mode=mode, max_tokens=12)
         async with Choreographer(engine, mode) as c:
-            await Game(c, 0, 5, RunConfig(mode=mode, max_tokens=12, temperature=0), sink=events.append).play(Talk())
+            await c.turns.together(*(Game(c, i, 5, config, sink=events.append).play(Talk()) for i in range(games)))
 
-    anyio.run(work)
-    return [event.entry for event in events if isinstance(event, Ended)]
+    anyio.run(work, backend=backend)
+    assert (tiny.fullness.used, tiny.fullness.reserved, tiny.rows, tiny.idle) == (used, 0, 0, True)
+    return [event.entry for event in events if isinstance(event, Ended)], engine.logits
 
 
-@pytest.mark.parametrize("mode", ["baseline", "choreographed"])
-def test_every_token_is_the_likeliest_over_what_its_receipt_says(tiny: Engine, mode: Mode) -> None:
-    """Encode each prompt from nothing, as the receipts say, and choose again: the same tokens come out."""
-    entries = transcript(tiny, mode)
-    records = {record.id: record for entry in entries for record in entry.made}
+def again(message: Message) -> Prefill:
+    """A message as text of known ids."""
+    content = message.tokens[slice(*message.content)]
+    return Prefill("", role=message.role, name=message.name, tokens=content)
+
+
+def score(engine: Engine, message: Message, parents: Sequence[EncodingId], **places: Any) -> Tensor:
+    """What its tokens, and then its closing, would be chosen from over these parents."""
+    said = message.tokens[slice(*(message.sampled or (0, 0)))]
+    return engine.score("", message.header, parents, name=message.name, tokens=said, **places)
+
+
+def close(rows: Tensor, expected: Tensor) -> bool:
+    """Logits of scale 1 within 1e-4; a choice, which ends at once, has no row for its closing."""
+    return torch.allclose(rows, expected[: len(rows)], atol=1e-4, rtol=0)
+
+
+def test_a_baseline_prompt_is_what_a_chat_api_would_encode(tiny: Engine) -> None:
+    """Each message over all before it, one right after the other, encoded from nothing for every single turn."""
+    entries, logits = played(tiny, "baseline")
     messages = {entry.message.id: entry.message for entry in entries}
-    ids: dict[int, int] = {}
+    decodes = [entry for entry in entries if entry.message.kind == "decode"]
+    assert len(decodes) == 8
+    for entry in decodes:
+        prompt: list[EncodingId] = []
+        for id in entry.message.parents:
+            prompt.append(tiny.prefill(replace(again(messages[id]), parents=tuple(prompt))))
+        assert close(logits[entry.encoding], score(tiny, entry.message, prompt))
+        tiny.release(prompt)
+
+
+def test_a_choreographed_turn_is_chosen_over_what_its_receipts_say(tiny: Engine) -> None:
+    """Encode each message once, in its author's context, and choose again."""
+    entries, logits = played(tiny, "choreographed")
+    ids: dict[EncodingId, EncodingId] = {}
     for entry in entries:
         for record in entry.made:
-            receipt, message = record.receipt, messages[record.message]
-            content = message.tokens[slice(*message.content)]
-            parents, offsets = [ids[e.id] for e in receipt.context], [e.offset for e in receipt.context]
-            again = Prefill("", parents, offsets, receipt.start, message.role, message.name, content)
-            ids[record.id] = tiny.prefill(again)
-            if record.id == entry.encoding and message.sampled is not None:
-                said = message.tokens[slice(*message.sampled)]
-                rows = tiny.score("", message.header, parents, offsets, receipt.start, message.name, said)
-                rows[:, list(tiny.framing.content.forbidden - tiny.framing.stops)] = -torch.inf
-                assert rows.argmax(-1).tolist()[: len(said)] == list(said)
-    baseline = [r for r in records.values() if r.recipe == "baseline"]
-    assert bool(baseline) == (mode == "baseline")
-    for record in baseline:
-        ends = [e.offset + e.length for e in record.receipt.context]
-        assert [e.offset for e in record.receipt.context] == [1, *ends[:-1]][: len(ends)]
+            parents, offsets = [ids[e.id] for e in record.receipt.context], [e.offset for e in record.receipt.context]
+            places: dict[str, Any] = {"offsets": offsets, "new_offset": record.receipt.start}
+            if record.id in logits:
+                assert close(logits[record.id], score(tiny, entry.message, parents, **places))
+            message = next(e.message for e in entries if e.message.id == record.message)
+            ids[record.id] = tiny.prefill(replace(again(message), parents=tuple(parents), **places))
+    assert len(logits) == 8
     tiny.release(ids.values())
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_same_seed_gives_the_same_transcript_on_both_loops(tiny: Engine, mode: Mode) -> None:
+    first, *others = [
+        [entry.message for entry in played(tiny, mode, backend, games=2)[0]] for backend in (*BACKENDS, *BACKENDS)
+    ]
+    assert others == [first] * 3

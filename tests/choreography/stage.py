@@ -1,0 +1,147 @@
+"""What tests of the choreographer share: a talker, scripted games, an engine that is interrupted, a clock."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import anyio
+import anyio.from_thread
+import anyio.lowlevel
+from trio.testing import MockClock
+
+from agentcho import Agent, Choreographer, Decode, Game, Limits, Message, Prefill, RunConfig, Sampling, Scenario
+from agentcho.choreographer import Request
+from agentcho.config import Leakage, Mode
+from agentcho.events import Ended, Event, Over
+from agentcho.request import StepResult
+from agentcho.testing import FakeEngine
+from agentcho.transcript import Entry
+from agentcho.visibility import Policy, audience_policy
+
+Work = Callable[[], Awaitable[Any]]
+Play = Callable[[Work], Any]
+Script = Callable[[Game], Awaitable[Any]]
+
+MODES: tuple[Mode, ...] = ("choreographed", "baseline")
+
+
+class Talker(Agent):
+    """Says what the engine babbles, to everyone."""
+
+    role = "talker"
+    audience = "everyone"
+
+
+class Scripted(Scenario):
+    """Plays a function."""
+
+    name = "scripted"
+
+    class Outcome(Scenario.Outcome):
+        """Whatever it returned."""
+
+        value: Any = None
+
+    def __init__(self, script: Script) -> None:
+        super().__init__()
+        self.script = script
+
+    async def play(self, game: Game) -> Scenario.Outcome:
+        return self.Outcome(value=await self.script(game))
+
+
+def game(
+    play: Play, script: Script, engine: FakeEngine | None = None, mode: Mode = "choreographed",
+    leakage: Leakage = "audit", limits: Limits | None = None, games: int = 1, seed: int = 0,
+    policy: Policy = audience_policy,
+) -> tuple[list[Entry], list[Over]]:  # fmt: skip
+    """Play a script; its transcript and outcomes. No game may leave anything in the engine."""
+    engine = engine or FakeEngine()
+    events: list[Event] = []
+    config = RunConfig(mode=mode, max_tokens=12, limits=limits or Limits())
+
+    async def work() -> None:
+        async with Choreographer(engine, mode, leakage) as c:
+            all_games = [Game(c, i, seed, config, policy, events.append) for i in range(games)]
+            try:
+                await c.turns.together(*(each.play(Scripted(script)) for each in all_games))
+            finally:
+                assert await empty(c, engine)
+
+    play(work)
+    assert nothing_left(engine)
+    return [e.entry for e in events if isinstance(e, Ended)], [e for e in events if isinstance(e, Over)]
+
+
+def spoken(entries: list[Entry]) -> list[Message]:
+    """What was generated."""
+    return [entry.message for entry in entries if entry.message.kind == "decode"]
+
+
+def speech(words: int, *order: int) -> Request:
+    """A decode of that many words."""
+    return Request((Decode(sampling=Sampling(max_tokens=words)),), order)
+
+
+def talker(words: int = 6) -> FakeEngine:
+    """Says `words` words each time."""
+    return FakeEngine(lambda call, prompt: " ".join(["word"] * words))
+
+
+async def empty(c: Choreographer, engine: FakeEngine) -> bool:
+    """Whether a request finds nothing in the engine but itself, while the choreographer is open."""
+    [own] = (await c.run(Request((Prefill("."),)))).made
+    alone = (engine.pages, engine.rows, engine.idle) == (1, 0, True)
+    c.release([own.id])
+    return alone
+
+
+def nothing_left(engine: FakeEngine) -> bool:
+    """No call, no row, no page."""
+    return (engine.pages, engine.rows, engine.idle) == (0, 0, True)
+
+
+class Interrupted(FakeEngine):
+    """While it makes a step, has something done on the event loop, which then goes round a few times before the
+    step goes on: `during[number of the step]`."""
+
+    def __init__(self, words: int = 6, **options: Any) -> None:
+        super().__init__(lambda call, prompt: " ".join(["word"] * words), **options)
+        self.during: dict[int, Callable[[], None]] = {}
+
+    def step(self) -> StepResult:
+        """See `EnginePort.step`."""
+        happens = self.during.pop(self.steps + 1, None)
+        if happens is not None:
+            anyio.from_thread.run(_happen, happens)
+        return super().step()
+
+
+async def _happen(what: Callable[[], None]) -> None:
+    what()
+    for _ in range(5):
+        await anyio.lowlevel.checkpoint()
+
+
+class Clock:
+    """An event loop whose time passes only when it is told to."""
+
+    def __init__(self, backend: str) -> None:
+        self._backend, self._passed, self._mock = backend, 0.0, MockClock()
+
+    def run(self, work: Work) -> Any:
+        """Run to the end."""
+        options: dict[str, Any] = {"clock": self._mock} if self._backend == "trio" else {"loop_factory": self._loop}
+        return anyio.run(work, backend=self._backend, backend_options=options)
+
+    def jump(self, seconds: float) -> None:
+        """Let time pass at once."""
+        self._passed += seconds
+        self._mock.jump(seconds)
+
+    def _loop(self) -> asyncio.AbstractEventLoop:
+        loop = asyncio.SelectorEventLoop()
+        loop.time = lambda: self._passed  # type: ignore[method-assign]
+        return loop

@@ -1,0 +1,207 @@
+"""What agents can do: think, say, ask, choose, answer, stream, tell."""
+
+import anyio
+import pytest
+from pydantic import BaseModel, field_validator
+
+from agentcho import Game
+from agentcho.errors import AgentchoError, AnswerInvalid, AudienceError, BadSampling, SamplingFailed
+from agentcho.events import Began, Ended, Event, Joined, Over, Token
+from agentcho.message import audience
+from agentcho.testing import FakeEngine
+from agentcho.testing import play as rehearse
+
+from .stage import Play, Talker, game, spoken, talker
+
+
+class Verdict(BaseModel):
+    """What is asked for."""
+
+    guilty: bool
+    years: int
+
+
+class Never(BaseModel):
+    """Fits its schema and still is refused."""
+
+    years: int
+
+    @field_validator("years")
+    @classmethod
+    def _never(cls, value: int) -> int:
+        raise ValueError("never")
+
+
+def test_every_verb_does_what_it_says(play: Play) -> None:
+    async def script(game: Game) -> None:
+        a, b = game.cast(Talker, "alice"), game.cast(Talker, "bob")
+        assert (await a.think("why?")).audience == audience("alice")
+        assert (await a.say(header="To Bob: ")).header == "To Bob: "
+        assert await a.ask("which?", ["left", "right"]) in {"left", "right"}
+        chosen = await a.choose(["yes", "no"], header='{"go": ', opening='"', closing='"}')
+        assert chosen in {"yes", "no"}
+        assert isinstance(await b.answer(Verdict, "how?"), Verdict)
+        told = await b.tell("I was there")
+        async with b.stream() as pieces:
+            text = "".join([piece async for piece in pieces])
+        assert pieces.message is not None
+        assert pieces.message.text == text
+        assert told in pieces.message.parents
+        assert game.message(told).text == "I was there"
+
+    entries, [over] = game(play, script)
+    assert over.ended is None
+    prompts = [e.message for e in entries if e.message.role == "user"]
+    assert [p.author for p in prompts] == ["alice", "alice", "bob"]
+    assert all(p.audience == audience(p.author or "") for p in prompts)
+    choice = next(m for m in spoken(entries) if m.header.startswith("{"))
+    assert choice.text in {'"yes"}', '"no"}'}
+    private = [m.audience for m in spoken(entries)[2:5]]
+    assert private == [audience("alice"), audience("alice"), audience("bob")]
+
+
+def test_an_answer_that_its_own_validators_refuse_says_where(play: Play) -> None:
+    async def script(game: Game) -> None:
+        with pytest.raises(AnswerInvalid, match="years"):
+            await game.cast(Talker, "alice").answer(Never)
+
+    game(play, script)
+
+
+def test_options_of_a_call_are_its_own_and_wrong_ones_are_refused(play: Play) -> None:
+    async def script(game: Game) -> None:
+        a = game.cast(Talker, "alice")
+        assert len((await a.say(max_tokens=1)).text.split()) == 1
+        assert (await a.say(stop=("word word",))).stopped == "stop_string"
+        for wrong in ({"max_tokens": 0}, {"temperature": -1}, {"tempreature": 1}, {"stop": ("",)}):
+            with pytest.raises(BadSampling, match="alice"):
+                await a.say(**wrong)
+        with pytest.raises(BadSampling):
+            await a.choose([])
+
+    entries, _ = game(play, script, talker())
+    assert len(spoken(entries)) == 2
+
+
+def test_verbs_of_one_agent_may_run_side_by_side(play: Play) -> None:
+    engine = talker(3)
+
+    async def script(game: Game) -> None:
+        a = game.cast(Talker, "alice")
+        await game.together(*(a.think(f"thought {number}") for number in range(4)))
+
+    entries, _ = game(play, script, engine)
+    assert sorted(m.id for m in spoken(entries)) == ["alice.1", "alice.3", "alice.5", "alice.7"]
+    assert [len(batch) for batch in engine.batches[:1]] == [8]
+
+
+def test_agents_that_stream_run_together_as_all_others(play: Play) -> None:
+    engine = talker(4)
+
+    async def script(game: Game) -> None:
+        agents = [game.cast(Talker, name) for name in ("alice", "bob", "carol")]
+
+        async def streams(number: int) -> None:
+            for _ in range(3):
+                async with agents[number].stream(max_tokens=number + 2) as pieces:
+                    assert len([piece async for piece in pieces]) == number + 2
+
+        steps = engine.steps
+        await game.together(*(streams(number) for number in range(3)))
+        assert engine.steps - steps == 3 * (4 + 1)
+
+    game(play, script, engine)
+
+
+def test_pieces_come_as_they_are_said_and_leaving_early_waits_for_the_end(play: Play) -> None:
+    engine = talker(6)
+
+    async def script(game: Game) -> None:
+        async with game.cast(Talker, "alice").stream() as pieces:
+            async for piece in pieces:
+                assert piece == "word"
+                assert engine.steps < 6
+                break
+            assert pieces.message is None
+        assert pieces.message is not None
+        assert len(pieces.message.text.split()) == 6
+
+    game(play, script, engine)
+
+
+def test_a_stream_raises_what_its_message_does(play: Play) -> None:
+    async def script(game: Game) -> None:
+        a = game.cast(Talker, "alice")
+        with pytest.raises(BadSampling):
+            async with a.stream(max_tokens=0) as pieces:
+                assert [piece async for piece in pieces] == []
+        with pytest.raises(AudienceError):
+            async with a.stream(to="bob") as pieces:
+                pass
+        with pytest.raises(SamplingFailed):
+            async with a.stream(header="bad") as pieces:
+                pass
+
+    game(play, script, FakeEngine(faulty=lambda call: SamplingFailed("x") if call.header else None))
+
+
+def test_an_error_while_streaming_comes_out_as_it_is_and_gives_the_message_up(play: Play) -> None:
+    engine = talker(12)
+
+    async def script(game: Game) -> None:
+        a = game.cast(Talker, "alice")
+
+        async def listens() -> None:
+            async with a.stream() as pieces:
+                async for _ in pieces:
+                    raise LookupError("mine")
+
+        with pytest.raises(LookupError, match="mine"):
+            await listens()
+        with anyio.CancelScope() as scope:
+            async with a.stream() as pieces:
+                async for _ in pieces:
+                    scope.cancel()
+        assert pieces.message is None
+        assert game.said == ()
+
+    entries, _ = game(play, script, engine)
+    assert entries == []
+    assert engine.steps < 12
+
+
+def test_a_message_of_known_text_is_encoded_when_first_read(play: Play) -> None:
+    engine = FakeEngine()
+
+    async def script(game: Game) -> None:
+        a, b = game.cast(Talker, "alice"), game.cast(Talker, "bob")
+        first = await a.tell("as I said")
+        second = await a.tell("and then", to="bob", role="user")
+        assert engine.steps == 0
+        message = await b.say()
+        assert message.parents == (first, second)
+        assert game.message(first).name == "alice"
+        assert game.message(second).name is None
+        assert game.message(second).parents == (first,)
+
+    game(play, script, engine)
+
+
+def test_an_agent_without_a_game_says_so() -> None:
+    for act in (Talker("alice").think, lambda: Talker("bob").tell("x")):
+        with pytest.raises(AgentchoError, match="no game"):
+            anyio.run(act)
+
+
+def test_events_tell_a_turn_from_its_beginning_to_its_end() -> None:
+    async def script(game: Game) -> None:
+        await game.cast(Talker, "alice").say(prompt="well?", header="To all: ", max_tokens=2)
+
+    events = rehearse(script, {"alice": ["one two three"]}).events
+    kinds: list[type[Event]] = [Joined, Began, Token, Token, Ended, Ended, Over]
+    assert [type(event) for event in events] == kinds
+    began = events[1]
+    assert isinstance(began, Began)
+    assert (began.id, began.author, began.header, began.audience.members) == ("alice.1", "alice", "To all: ", None)
+    assert [event.text for event in events if isinstance(event, Token)] == ["one", " two"]
+    assert [event.entry.message.id for event in events if isinstance(event, Ended)] == ["alice.0", "alice.1"]
