@@ -115,6 +115,7 @@ class Choreographer:
         self._closed = True
 
     async def __aenter__(self) -> Choreographer:
+        self._thread = anyio.CapacityLimiter(1)  # its own: agents may have all others blocked
         self._group: anyio.abc.TaskGroup = anyio.create_task_group()
         await self._group.__aenter__()
         self._closed = False
@@ -180,7 +181,7 @@ class Choreographer:
             while self._arrived or self._flying or self._cancel or self._release:
                 await self.turns.settle(lambda: self._arrivals)
                 with anyio.CancelScope(shield=True):  # what is taken is run and delivered, shutdown or not
-                    self._deliver(await anyio.to_thread.run_sync(self._hop, self._take()))
+                    self._deliver(await anyio.to_thread.run_sync(self._hop, self._take(), limiter=self._thread))
 
     def _take(self) -> _Work:
         work = _Work(self._cancel, self._release, sorted(self._arrived, key=lambda t: t.request.order))
@@ -278,7 +279,7 @@ class Choreographer:
         """After the loop has ended: drop and release all, and tell those who still wait."""
         flying, held = [*self._flying, *self._cancel], [*self._held, *self._release]
         self._arrived, self._flying, self._cancel, self._release, self._held = [], {}, [], [], set()
-        await anyio.to_thread.run_sync(self._clear, flying, held)
+        await anyio.to_thread.run_sync(self._clear, flying, held, limiter=self._thread)
         for ticket in self._open:
             if not ticket.done.is_set():
                 ticket.finish(None, EngineClosed())

@@ -18,7 +18,7 @@ from agentcho.config import RunConfig
 from agentcho.errors import AudienceError, BadSampling, LeakageError, LimitReached
 from agentcho.events import Began, Event, Joined, Over, Sink, Token
 from agentcho.floor import Floor
-from agentcho.limits import Meter
+from agentcho.limits import Meter, only_limit
 from agentcho.message import Audience, Kind, Message, Metadata, Role, audience
 from agentcho.request import Call, Decode, Sampling
 from agentcho.resolver import Utterance
@@ -229,7 +229,10 @@ class Game:
         try:
             with self._meter.deadline(None):
                 outcome = await scenario.play(self)
-        except LimitReached as limit:
+        except (LimitReached, ExceptionGroup) as error:
+            limit = only_limit(error)
+            if limit is None:
+                raise
             ended = f"limit: {limit.who} {limit.value:g} {limit.limit}"
         known = self._resolver.utterances.values()
         await self._encode_first([u.metadata.id for u in known if u.metadata.kind == "prefill"], SCENARIO)

@@ -19,6 +19,14 @@ from agentcho.message import Message
 GAME = "the game"
 
 
+def only_limit(error: BaseException) -> LimitReached | None:
+    """The limit (the first of them) where an error is nothing else, also in the groups of task groups."""
+    if isinstance(error, BaseExceptionGroup):
+        limits = [only_limit(each) for each in error.exceptions]
+        return None if None in limits else limits[0]
+    return error if isinstance(error, LimitReached) else None
+
+
 class Meter:
     """Counts one game's sampled tokens and decodes, by agent, and its seconds on the event loop's clock."""
 
