@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from agentcho.choreographer import Made, Result
-from agentcho.config import Mode
+from agentcho.config import Way
 from agentcho.events import Ended, Sink
 from agentcho.limits import Meter
 from agentcho.message import Message
 from agentcho.provenance import EncodingRecord, Ledger, Recipe
+from agentcho.request import EncodingId
 from agentcho.resolver import Missing, Resolver, Utterance
 from agentcho.transcript import Entry, Usage
 
@@ -20,40 +21,53 @@ from agentcho.transcript import Entry, Usage
 class Books:
     """One game's. `held` are the ids of all its encodings, to be released with it."""
 
-    def __init__(self, game: int, mode: Mode, meter: Meter, sink: Sink) -> None:
+    def __init__(self, game: int, way: Way, meter: Meter, sink: Sink) -> None:
         self._game, self._meter, self._sink = game, meter, sink
-        self._recipe: Recipe = "baseline" if mode == "baseline" else "author"
-        self.resolver = Resolver(mode)
+        self._recipe: Recipe = "baseline" if way.mode == "baseline" else "author"
+        self.resolver = Resolver(way)
         self._ledger = Ledger()
         self.held: list[int] = []
         self._twins: set[int] = set()
 
-    def enter(self, missing: Sequence[Missing], utterance: Utterance | None, result: Result, caller: str) -> None:
-        """Take in the encodings of a finished request (what it lacked, then its own message, if any).
+    def enter(
+        self, missing: Sequence[Missing], utterance: Utterance | None, result: Result, caller: str | None
+    ) -> None:
+        """Take in the encodings of a finished request: what it lacked, then its own message, if any, and its shadow.
 
         A message's line has the encodings that were made on the way to it since the line before.
         """
         made: list[EncodingRecord] = []
         for lack, call in zip(missing, result.made, strict=False):
-            made.append(self._record(lack.message, lack.path, call, caller))
+            made.append(self._record(lack.message, lack.recipe, lack.path, call, caller))
             lacked = self.resolver.utterances[lack.message]
             if lacked.message is None:
                 lacked.message = self._message(lacked, call)
-                self._write(lacked, made, result)
+                self._write(lacked, made, call.id, result)
                 made = []
         if utterance is not None:
-            path = (*(read.id for read in utterance.reads.reads), utterance.metadata.id)
-            utterance.message = self._message(utterance, result.made[-1])
-            made.append(self._record(utterance.metadata.id, path, result.made[-1], caller))
-            self._meter.count(utterance.message)
-            self._write(utterance, made, result)
+            self._enter_said(utterance, result.made[len(missing) :], made, result, caller)
 
-    def _record(self, message: str, path: tuple[str, ...], made: Made, caller: str) -> EncodingRecord:
-        """`caller` is whose prompt a baseline encoding stands in; an author's encoding is its author's."""
+    def _enter_said(
+        self, utterance: Utterance, said: Sequence[Made], made: list[EncodingRecord], result: Result,
+        caller: str | None,
+    ) -> None:  # fmt: skip
+        id = utterance.metadata.id
+        path = (*(read.id for read in utterance.reads.reads), id)
+        utterance.message = self._message(utterance, said[0])
+        made.append(self._record(id, self._recipe, path, said[0], caller))
+        made += [self._record(id, "audience", (), shadow, None) for shadow in said[1:]]
+        self._meter.count(utterance.message)
+        self._write(utterance, made, said[0].id, result)
+
+    def _record(
+        self, message: str, recipe: Recipe, path: tuple[str, ...], made: Made, caller: str | None
+    ) -> EncodingRecord:
+        """`caller` is whose prompt a baseline encoding stands in; an author's encoding is its author's, an
+        audience's is nobody's."""
         author = self.resolver.utterances[message].metadata.author
-        whose = caller if self._recipe == "baseline" else author
-        record = self._ledger.record(made.id, message, whose, self._recipe, made.receipt)
-        if not self.resolver.enter(message, self._recipe, path, made.id):
+        whose = {"baseline": caller, "author": author, "audience": None}[recipe]
+        record = self._ledger.record(made.id, message, whose, recipe, made.receipt)
+        if not self.resolver.enter(message, recipe, path, made.id):
             self._twins.add(made.id)
         self.resolver.bos = made.receipt.bos
         self.held.append(made.id)
@@ -66,16 +80,19 @@ class Books:
             id=data.id, game=self._game, kind=data.kind, role=data.role, author=data.author, audience=data.audience,
             parents=data.parents, header=words.header, text=words.text, tokens=words.tokens, content=words.content,
             sampled=words.sampled, name=words.name, stopped=words.stopped,
+            canonical=words.canonical,
             offsets=places if any(place is not None for place in places) else None,
             new_offset=reads.new_at if isinstance(reads.new_at, int) else None,
         )  # fmt: skip
 
-    def _write(self, utterance: Utterance, made: list[EncodingRecord], result: Result) -> None:
+    def _write(self, utterance: Utterance, made: list[EncodingRecord], own: EncodingId, result: Result) -> None:
         """Tell the sink of a message that is whole. What its request made anew is not reused; an encoding that
         another request made at the same time is that one's, for the engine encodes it once."""
         assert utterance.message is not None
         fresh = {call.id: len(call.words.tokens) for call in result.made if call.id not in self._twins}
         encoded = sum(fresh.get(record.id, 0) for record in made)
-        reused = sum(entry.length for entry in made[-1].receipt.context if entry.id not in fresh)
+        context = next(record.receipt.context for record in made if record.id == own)
+        reused = sum(entry.length for entry in context if entry.id not in fresh)
         usage = Usage(encoded, reused, result.ttft, result.seconds)
-        self._sink(Ended(Entry(utterance.message, made[-1].id, tuple(made), utterance.reads.direct, usage)))
+        direct, act = utterance.reads.direct, utterance.act
+        self._sink(Ended(Entry(utterance.message, own, tuple(made), direct, usage, act)))

@@ -15,7 +15,7 @@ import anyio
 import anyio.abc
 import anyio.to_thread
 
-from agentcho.config import Leakage, Mode, check_available
+from agentcho.config import Leakage, Mode, Shadowing, Way
 from agentcho.errors import EngineClosed, UnknownEncoding
 from agentcho.request import Call, Encoded, EncodingId, EnginePort, Receipt, StepResult
 from agentcho.turns import Turn, Turns
@@ -30,8 +30,8 @@ class Made(NamedTuple):
 
 
 class Result(NamedTuple):
-    """A finished request: its calls in order; seconds from submission to the last call's first token (a prefill:
-    to its end) and to the end of all."""
+    """A finished request: its calls in order; seconds from submission to the decode's first token (none: to the
+    end) and to the end of all."""
 
     made: tuple[Made, ...]
     ttft: float
@@ -39,10 +39,10 @@ class Result(NamedTuple):
 
 
 class Request(NamedTuple):
-    """Calls to submit as one list; the last is the message itself, those before it are what it lacks.
+    """Calls to submit as one list: what the message itself lacks, then the message, then its shadow, if any.
 
     `order` sorts what is submitted to one step, so that the order in which tasks happen to run does not show.
-    `on_token` gets the visible text of the last call as it comes, `on_done` the result before the submitter
+    `on_token` gets the visible text of the decode as it comes, `on_done` the result before the submitter
     wakes; both run on the event loop and must not raise.
     """
 
@@ -93,15 +93,17 @@ class _Step(NamedTuple):
 
 
 class Choreographer:
-    """Runs requests on one engine, as an async context manager.
+    """Runs requests on one engine, as an async context manager. `way` is how its games find what they read.
 
     `steps` counts engine steps, `encoded` the tokens they fed. After the context nothing of it is left in the
     engine: no row, no page. Waiting submitters get `EngineClosed`.
     """
 
-    def __init__(self, engine: EnginePort, mode: Mode = "choreographed", leakage: Leakage = "audit") -> None:
-        check_available(mode, leakage)
-        self._engine, self.mode, self.leakage = engine, mode, leakage
+    def __init__(
+        self, engine: EnginePort, mode: Mode = "choreographed", leakage: Leakage = "audit",
+        shadow: Shadowing = "auto", deterministic: bool = False,
+    ) -> None:  # fmt: skip
+        self._engine, self.way = engine, Way(mode, leakage, shadow, deterministic)
         self.turns = Turns()
         self.steps = self.encoded = 0
         self._open: set[_Ticket] = set()
@@ -196,7 +198,7 @@ class Choreographer:
         if self._engine.idle:
             return _Step(work.submit, None, {}, refused, None)
         try:
-            result = self._engine.step()
+            result = self._engine.step(self.way.deterministic)
         except Exception as error:
             return _Step(work.submit, None, {}, refused, error)
         made = {id: Made(id, self._engine.message(id), self._engine.receipt(id)) for id in result.finished}
@@ -230,7 +232,7 @@ class Choreographer:
         for spoken in result.spoken:
             if (ticket := self._flying.get(spoken.id)) is not None:
                 ticket.first = ticket.first or perf_counter()
-                if ticket.request.on_token and spoken.text and spoken.id == ticket.ids[-1]:
+                if ticket.request.on_token and spoken.text:
                     ticket.request.on_token(spoken.text)
         for failure in result.failed:
             if (ticket := self._flying.get(failure.id)) is not None:

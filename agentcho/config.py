@@ -5,15 +5,24 @@ Does not know: scenarios' own options (each scenario has a model of its own), th
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from agentcho.errors import NotYetAvailable
 from agentcho.request import Sampling
 
 Mode = Literal["baseline", "choreographed"]
 Leakage = Literal["audit", "enforce", "deny"]
+Shadowing = Literal["auto", "always", "never"]
+
+
+class Way(NamedTuple):
+    """How calls find what they read: see `Resolver`."""
+
+    mode: Mode = "choreographed"
+    leakage: Leakage = "audit"
+    shadow: Shadowing = "auto"
+    deterministic: bool = False
 
 
 class Limits(BaseModel):
@@ -42,6 +51,8 @@ class RunConfig(BaseModel):
     dtype: str = "auto"
     mode: Mode = "choreographed"
     leakage: Leakage = "audit"
+    shadow: Shadowing = "auto"
+    deterministic: bool = False
     seed: int = 0
     games: Annotated[int, Field(ge=1)] = 1
     temperature: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.7
@@ -49,13 +60,21 @@ class RunConfig(BaseModel):
     max_tokens: Annotated[int, Field(ge=1)] = 256
     limits: Limits = Limits()
 
+    @model_validator(mode="after")
+    def _one_recipe(self) -> RunConfig:
+        if self.deterministic and self.shadow == "always":
+            raise ValueError(
+                "shadow=always contradicts deterministic, which makes every audience encoding by one recipe; "
+                "use shadow=auto or never"
+            )
+        return self
+
+    @property
+    def way(self) -> Way:
+        """Mode, leakage, shadows and profile together."""
+        return Way(self.mode, self.leakage, self.shadow, self.deterministic)
+
     @property
     def sampling(self) -> Sampling:
         """The defaults that an agent's verbs start from; its seed is set a call."""
         return Sampling(max_tokens=self.max_tokens, temperature=self.temperature, top_p=self.top_p)
-
-
-def check_available(mode: Mode, leakage: Leakage) -> None:
-    """Raise `NotYetAvailable` for leakage answers that only a later version has. No-op in baseline mode."""
-    if mode == "choreographed" and leakage != "audit":
-        raise NotYetAvailable(f"leakage={leakage}", "use leakage=audit, or mode=baseline which leaks nothing")

@@ -19,6 +19,7 @@
     ├── EngineClosed
     ├── AudienceError              an audience or a cast names what does not exist
     ├── LeakageError               a call would read what its caller may not
+    │   └── LabelMissing           … or what nothing is known of
     ├── NotYetAvailable            a documented option that this version does not have
     ├── LimitReached               a limit on tokens, messages or time ended a game
     ├── AnswerInvalid              a constrained answer did not validate
@@ -37,7 +38,7 @@ Does not know: torch, anyio, the terminal. Messages never quote text that a mode
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 
@@ -180,14 +181,32 @@ class AudienceError(AgentchoError, ValueError):
 
 
 class LeakageError(AgentchoError):
-    """A read was refused before any tensor was touched."""
+    """A read was refused before any tensor was touched.
 
-    def __init__(self, reader: str, message: str) -> None:
-        super().__init__(
-            f"{reader} may not read message {message}: not in its audience. Leave it out of {reader}'s view, or "
-            "release the same words as a new message to a wider audience"
-        )
-        self.reader, self.message = reader, message
+    `path` leads from the message that was to be read to the one that its encoding carries; one id: read directly.
+    """
+
+    def __init__(self, reader: str, path: Sequence[str]) -> None:
+        what = f"{reader} may not read message {path[0]}"
+        if len(path) == 1:
+            what += f": not in its audience. Leave it out of {reader}'s view, or release the same words as a new "
+            what += "message to a wider audience"
+        else:
+            what += f" through its author's encoding, which carries {path[-1]} ({' <- '.join(path)}). Use "
+            what += "leakage=enforce, which encodes it again for its audience, or mode=baseline"
+        super().__init__(what)
+        self.reader, self.path = reader, tuple(path)
+
+
+class LabelMissing(LeakageError):
+    """An encoding was to be read whose label is not known: refused, for unknown is never clean."""
+
+    def __init__(self, reader: str, encoding: int) -> None:
+        AgentchoError.__init__(
+            self, f"{reader} may not read encoding {encoding}: nothing is known of what it was made from. Encode its "
+            "message again in this game"
+        )  # fmt: skip
+        self.reader, self.path = reader, ()
 
 
 class NotYetAvailable(AgentchoError):

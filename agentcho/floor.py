@@ -10,23 +10,25 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
+from agentcho.ears import Ears
 from agentcho.resolver import Utterance
 from agentcho.turns import Turns
 
 
 @dataclass
 class Seat:
-    """A player's place in a simultaneous round: what was out before it, and its own moves so far."""
+    """A player's place in a simultaneous round: what was out before it, its own moves so far, what it heard."""
 
     before: list[Utterance]
     moves: list[Utterance] = field(default_factory=list)
+    heard: set[str] = field(default_factory=set)
 
 
 class Floor:
     """Messages in the order they came out. A task in a round sees what was out before, and its own moves."""
 
-    def __init__(self, turns: Turns) -> None:
-        self._turns = turns
+    def __init__(self, turns: Turns, ears: Ears) -> None:
+        self._turns, self._ears = turns, ears
         self._out: list[Utterance] = []
         self._seat: ContextVar[Seat | None] = ContextVar("seat", default=None)
 
@@ -54,9 +56,11 @@ class Floor:
         finally:
             for move in moves:
                 move.close()
+            self._ears.join([seat.heard for seat in seats])
             for utterance in (u for seat in seats for u in seat.moves):
                 self.publish(utterance, outer)
 
     async def _seated(self, seat: Seat, move: Coroutine[Any, Any, Any]) -> Any:
         self._seat.set(seat)
+        seat.heard = self._ears.part()
         return await move

@@ -15,14 +15,19 @@ from agentcho.agent import Agent, Names
 from agentcho.books import Books
 from agentcho.choreographer import Choreographer, Request, Result
 from agentcho.config import RunConfig
+from agentcho.denial import carried
+from agentcho.ears import Ears
 from agentcho.errors import AudienceError, BadSampling, LeakageError, LimitReached
 from agentcho.events import Began, Event, Joined, Over, Sink, Token
 from agentcho.floor import Floor
 from agentcho.limits import Meter, only_limit
 from agentcho.message import Audience, Kind, Message, Metadata, Role, audience
-from agentcho.request import Call, Decode, Sampling
+from agentcho.placing import places_of
+from agentcho.request import Sampling
 from agentcho.resolver import Utterance
+from agentcho.transcript import Act
 from agentcho.visibility import Policy, Read, ReadSet, View, audience_policy, read_set
+from agentcho.whence import whence
 
 SCENARIO = "scenario"
 NAME = re.compile(r"[a-z][a-z0-9_-]*")
@@ -53,9 +58,10 @@ class Game:
         self._policy, self._sink, self._find = policy, sink or _nobody, find_agent
         self.agents: dict[str, Agent] = {}
         self._meter = Meter(self.config.limits)
-        self._books = Books(index, choreographer.mode, self._meter, self._sink)
+        self._books = Books(index, choreographer.way, self._meter, self._sink)
         self._resolver = self._books.resolver
-        self._floor = Floor(choreographer.turns)
+        self._ears = Ears()
+        self._floor = Floor(choreographer.turns, self._ears)
         self._numbers: dict[str, int] = {}
         self._turns: dict[str, int] = {}
 
@@ -99,11 +105,11 @@ class Game:
         message = self._resolver.utterances[id].message
         if message is None:
             raise KeyError(id)
-        return message
+        return self._ears.lend(message)
 
     async def announce(self, text: str, to: Names = "everyone", role: Role = "user") -> str:
         """A message of the scenario itself; returns its id. Encoded when first read."""
-        return self._put(SCENARIO, role, audience(to, self.agents), text, ReadSet(SCENARIO, (), None, ()))
+        return self._put(SCENARIO, role, audience(to, self.agents), text, ReadSet(None, (), None, ()))
 
     async def tell(self, agent: Agent, text: str, to: Names, role: str) -> str:
         """An agent's message of known text; see `Agent.tell`."""
@@ -123,9 +129,17 @@ class Game:
         who = None if author == SCENARIO else author
         parents = tuple(read.id for read in reads.reads)
         metadata = Metadata(f"{author}.{number}", kind, role, who, to, parents)
-        utterance = Utterance(metadata, text, author if role == "assistant" else None, reads)
+        name = author if role == "assistant" else None
+        utterance = Utterance(metadata, text, name, reads, act=self._act(to, reads))
         self._resolver.utterances[metadata.id] = utterance
         return utterance
+
+    def _act(self, to: Audience, reads: ReadSet) -> Act:
+        """How a message comes about: which line asked for it, where it is placed, on what it may depend."""
+        audiences = {id: utterance.metadata.audience for id, utterance in self._resolver.utterances.items()}
+        places = places_of(reads)
+        asked = places if any(place is not None for place in places) else ()
+        return Act(whence(), asked, self._ears.acted_on(to, audiences))
 
     async def play_agents(self, *agents: Agent) -> None:
         """Start agents by themselves (`Agent.run`), side by side; each hears the others as they speak."""
@@ -152,38 +166,39 @@ class Game:
             asked = self._put(agent.name, "user", private, prompt, reads)
             reads = reads._replace(reads=(*reads.reads, Read(asked, reads.new_at)), new_at=None)
         utterance = self._utterance(agent.name, "decode", "assistant", spoken_to, header, reads)
+        utterance.act = utterance.act._replace(choices=options.choices or ())
         self._sink(Began(self.index, utterance.metadata.id, agent.name, "decode", spoken_to, header))
         await self._decode(utterance, options, on_token)
         self._meter.check_after(agent.name)
         assert utterance.message is not None
-        return utterance.message
+        return self._ears.lend(utterance.message)
 
     async def _decode(self, utterance: Utterance, sampling: Sampling, on_token: Callable[[str], None] | None) -> None:
-        resolved = self._resolver.resolve(utterance.reads)
-        call = Decode(utterance.text, resolved.parents, resolved.offsets, resolved.new_offset, sampling, utterance.name)
+        speaking = self._resolver.speak(utterance, sampling=sampling)
         author, id, seat = utterance.metadata.author or SCENARIO, utterance.metadata.id, self._floor.seat
 
         def piece(text: str) -> None:
             self._sink(Token(self.index, id, text))
             if on_token is not None:
+                heard.add(id)
                 on_token(text)
 
         def done(result: Result) -> None:
-            self._books.enter(resolved.missing, utterance, result, author)
+            self._books.enter(speaking.missing, utterance, result, author)
             self._floor.publish(utterance, seat)
 
-        calls: tuple[Call, ...] = (*(missing.call for missing in resolved.missing), call)
+        heard = self._ears.heard
         order = (self.index, author, self._turns[author])
         with self._meter.deadline(author):
-            await self._choreographer.run(Request(calls, order, piece, done))
+            await self._choreographer.run(Request(speaking.calls, order, piece, done))
 
     def _reads(self, agent: Agent, view: View | None) -> ReadSet:
         """Ask policy and view once, for metadata alone."""
         said = self.said
         allowed = self._policy(agent.name, said)
         reads = read_set(agent.name, view or agent.view(allowed), allowed, said)
-        if reads.direct and self._choreographer.leakage != "audit":
-            raise LeakageError(agent.name, reads.direct[0])
+        if path := carried(reads, self._choreographer.way, self._resolver.utterances):
+            raise LeakageError(agent.name, path)
         return reads
 
     def _audience(self, agent: Agent, to: Names) -> Audience:
@@ -211,7 +226,7 @@ class Game:
                 reads = utterance.reads._replace(reads=(*utterance.reads.reads, Read(id)))
                 missing = self._resolver.resolve(reads).missing
                 request = Request(tuple(lack.call for lack in missing), (self.index, author, -1))
-                self._books.enter(missing, None, await self._choreographer.run(request), author)
+                self._books.enter(missing, None, await self._choreographer.run(request), reads.caller)
 
     # -- the whole ---------------------------------------------------------------------------------------
 

@@ -5,22 +5,20 @@ Does not know: engines, encodings, time.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Mapping
 
-from agentcho.config import Mode
+from agentcho.config import Way
+from agentcho.resolver import Key, Resolver, Utterance
 from agentcho.trace import TraceMessage, Workflow
-
-Key = Hashable
-"""An encoding before it is made: a message's id (choreographed), or a path of ids (baseline)."""
 
 
 class Graph:
     """Decodes, what each waits for, and the encodings that more than one of them would make at the same time."""
 
-    def __init__(self, workflow: Workflow, mode: Mode) -> None:
+    def __init__(self, workflow: Workflow, way: Way, utterances: Mapping[str, Utterance]) -> None:
         self.messages: dict[str, TraceMessage] = {m.id: m for m in workflow.messages}
         self.decodes = [m for m in workflow.messages if m.kind == "decode"]
-        self._mode = mode
+        self._plan = _planned(way, utterances)
         self._needs: dict[str, frozenset[str]] = {}
         self._ancestors: dict[str, frozenset[str]] = {}
         for message in workflow.messages:
@@ -42,18 +40,25 @@ class Graph:
         """Encodings with two first readers: decodes that need one, with no ancestor that needs it too."""
         readers: dict[Key, set[str]] = {}
         for decode in self.decodes:
-            for key in self._keys(decode):
+            for key in self._lacks(decode):
                 readers.setdefault(key, set()).add(decode.id)
         return frozenset(key for key, ids in readers.items() if self._first(ids) > 1)
 
     def _first(self, ids: set[str]) -> int:
         return sum(not self._ancestors[id] & ids for id in ids)
 
-    def _keys(self, decode: TraceMessage) -> set[Key]:
-        if self._mode == "baseline":
-            return {decode.parents[:end] for end in range(1, len(decode.parents) + 1)}
-        return set(self._prefills(decode))
+    def _lacks(self, decode: TraceMessage) -> set[Key]:
+        """What it would have to encode if it came first."""
+        return {lack.key for lack in self._plan.speak(self._plan.utterances[decode.id]).missing}
 
-    def _prefills(self, message: TraceMessage) -> set[str]:
-        found = {parent for parent in message.parents if self.messages[parent].kind == "prefill"}
-        return found.union(*(self._prefills(self.messages[id]) for id in found))
+
+def _planned(way: Way, utterances: Mapping[str, Utterance]) -> Resolver:
+    """A resolver that takes every decode for said, with what is made while it is said, and nothing else."""
+    plan = Resolver(way)
+    plan.utterances.update(utterances)
+    for number, (id, utterance) in enumerate(utterances.items()):
+        if utterance.metadata.kind == "decode" and way.mode != "baseline":
+            plan.enter(id, "author", (), number)
+            if plan.shadowed(utterance):
+                plan.enter(id, "audience", (), number)
+    return plan

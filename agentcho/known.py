@@ -5,16 +5,19 @@ Does not know: when they are played, what comes of it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Protocol
 
-from agentcho.config import Leakage
+from agentcho.config import Way
+from agentcho.denial import carried
 from agentcho.errors import BadTrace, LeakageError
 from agentcho.message import Metadata
-from agentcho.request import EncodingId, EnginePort, Prefill
+from agentcho.placing import places_of
+from agentcho.request import EnginePort
 from agentcho.resolver import Utterance
 from agentcho.trace import TraceMessage
+from agentcho.transcript import Act
 from agentcho.visibility import Read, ReadSet
 
 
@@ -46,33 +49,38 @@ class Known(Utterance):
 
     ids: tuple[int, ...] | None = None
 
-    def prefill(
-        self, parents: Sequence[EncodingId | Prefill], offsets: Sequence[int | None] | None, new_offset: int | None
-    ) -> Prefill:
-        call = super().prefill(parents, offsets, new_offset)
-        return call if call.tokens is not None else replace(call, tokens=self.ids)
+    @property
+    def content(self) -> tuple[int, ...] | None:
+        return self.ids if self.message is None else super().content
 
 
 class Words:
     """Turns messages of one workflow into utterances and ids for one engine."""
 
-    def __init__(self, messages: Mapping[str, TraceMessage], engine: ReplayPort, leakage: Leakage) -> None:
-        self._messages, self._engine, self._leakage = messages, engine, leakage
+    def __init__(self, messages: Mapping[str, TraceMessage], engine: ReplayPort, way: Way) -> None:
+        self._messages, self._engine, self._way = messages, engine, way
 
-    def utterance(self, message: TraceMessage) -> Utterance:
-        """The message as a game keeps it. `LeakageError` where its author may not read a parent."""
+    def utterances(self) -> dict[str, Utterance]:
+        """All messages as a game keeps them. `LeakageError` where an author may not read a parent as the way has it."""
+        said: dict[str, Utterance] = {}
+        for message in self._messages.values():
+            utterance = said[message.id] = self._utterance(message)
+            if path := carried(utterance.reads, self._way, said):
+                raise LeakageError(message.author or "", path)
+        return said
+
+    def _utterance(self, message: TraceMessage) -> Utterance:
         offsets = message.offsets or (None,) * len(message.parents)
         reads = tuple(Read(id, at) for id, at in zip(message.parents, offsets, strict=True))
         readers = {id: self._messages[id].readers for id in message.parents}
         direct = tuple(id for id in message.parents if message.author and not readers[id].includes(message.author))
-        if direct and self._leakage != "audit":
-            raise LeakageError(message.author or "", direct[0])
-        caller = message.author or ""
         metadata = Metadata(message.id, message.kind, message.role, message.author, message.readers, message.parents)
         words = message.text if message.kind == "prefill" else message.header or ""
-        read_set = ReadSet(caller, reads, message.new_offset, direct)
+        read_set = ReadSet(message.author, reads, message.new_offset, direct)
         ids = self._content(message) if message.kind == "prefill" else None
-        return Known(metadata, words, message.name, read_set, ids=ids)
+        asked = places_of(read_set)
+        act = Act(places=asked if any(place is not None for place in asked) else ())
+        return Known(metadata, words, message.name, read_set, act=act, ids=ids)
 
     def _content(self, message: TraceMessage) -> tuple[int, ...] | None:
         """The ids between framing, where the trace has them for this engine's tokenizer."""

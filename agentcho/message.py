@@ -80,7 +80,8 @@ class Message:
     of header and text, `sampled` of what was sampled. `parents` are the ids of the messages its author read, in
     prompt order; `offsets` and `new_offset` the absolute positions asked for (None: right after the preceding
     one). `author` is None for messages of the scenario. `stopped` says what ended a decode: "stop",
-    "stop_string", "max_tokens", "forced".
+    "stop_string", "max_tokens", "forced". `canonical`: the content ids are those that header and text encode to;
+    otherwise the ids say more than the text does.
     """
 
     id: str
@@ -99,6 +100,7 @@ class Message:
     offsets: tuple[int | None, ...] | None = None
     new_offset: int | None = None
     stopped: str | None = None
+    canonical: bool = True
 
     @property
     def metadata(self) -> Metadata:

@@ -12,13 +12,14 @@ from typing import Literal, NamedTuple
 from agentcho.message import Audience
 from agentcho.request import EncodingId, Receipt
 
-Recipe = Literal["author", "baseline"]
+Recipe = Literal["author", "audience", "baseline"]
 
 
 class EncodingRecord(NamedTuple):
     """One encoding of one message. `cone` holds message ids, its own included.
 
-    `recipe` "author": in the context its author spoke in; "baseline": in `caller`'s own prompt.
+    `recipe` "author": in the context its author spoke in, E(m); "audience": over those of its parents that all its
+    readers may read, X(m), of no caller; "baseline": in `caller`'s own prompt.
     """
 
     id: EncodingId

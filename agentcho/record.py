@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import secrets
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -32,7 +33,8 @@ Status = Literal["running", "done", "interrupted", "failed"]
 
 
 class RunInfo(BaseModel):
-    """What `run.json` holds. Times are ISO 8601 in UTC; `cast` is role by agent."""
+    """What `run.json` holds. Times are ISO 8601 in UTC; `cast` is role by agent. `key` (hex) is the run's own, for
+    digests of its words that leave it: they cannot be guessed at, or compared with those of other runs."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -47,6 +49,7 @@ class RunInfo(BaseModel):
     ended: str | None = None
     status: Status = "running"
     cast: dict[str, str] = {}
+    key: str = ""
 
 
 class Finished(NamedTuple):
@@ -90,7 +93,7 @@ class RunRecord:
         path = _new_folder(folder, f"{now:%Y%m%d-%H%M%S}-{scenario}")
         info = RunInfo(
             id=path.name, scenario=scenario, options=options, config=config, engine=engine,
-            versions=versions(), started=now.isoformat(timespec="seconds"),
+            versions=versions(), started=now.isoformat(timespec="seconds"), key=secrets.token_hex(16),
         )  # fmt: skip
         return cls(path, info)
 

@@ -15,14 +15,13 @@ import anyio
 
 from agentcho.books import Books
 from agentcho.choreographer import Choreographer, Request, Result
-from agentcho.config import Leakage, Limits, Mode, check_available
-from agentcho.errors import NotYetAvailable
+from agentcho.config import Leakage, Limits, Mode, Shadowing, Way
 from agentcho.events import Ended, Event
-from agentcho.graph import Graph, Key
+from agentcho.graph import Graph
 from agentcho.known import ReplayPort, Words
 from agentcho.limits import Meter
-from agentcho.request import Call, Decode, EncodingId, Receipt
-from agentcho.resolver import Missing, Resolved, Utterance
+from agentcho.request import EncodingId, Receipt
+from agentcho.resolver import Key, Missing, Speaking, Utterance
 from agentcho.runtime import blocking
 from agentcho.trace import TraceMessage, Workflow, workflow
 from agentcho.transcript import Entry
@@ -70,19 +69,16 @@ class Replayed(Mapping[str, ReplayedMessage]):
 
 def replay(
     workflow_: Mapping[str, Any] | Workflow, engine: ReplayPort, mode: Mode = "choreographed",
-    leakage: Leakage = "enforce", deterministic: bool = False, logits: bool = True,
+    leakage: Leakage = "enforce", deterministic: bool = False, logits: bool = True, shadow: Shadowing = "auto",
 ) -> Replayed:  # fmt: skip
     """Play one workflow of `agentcho-trace/1` with every text forced. Blocks until it is over.
 
     Tokens of the trace win over its text where they are of the engine's tokenizer. `leakage` says nothing in
     baseline mode but that "audit" records direct leaks; otherwise they are refused before anything is computed.
-    Raises `BadTrace`, `LeakageError`, `NotYetAvailable`, and what the engine says of a call.
+    Raises `BadTrace`, `LeakageError`, and what the engine says of a call.
     """
-    checked = workflow(workflow_)
-    check_available(mode, leakage)
-    if deterministic:
-        raise NotYetAvailable("deterministic=True", "use deterministic=False")
-    return blocking(_Replay(checked, engine, mode, leakage, logits).play)
+    way = Way(mode, leakage, shadow, deterministic)
+    return blocking(_Replay(workflow(workflow_), engine, way, logits).play)
 
 
 @dataclass
@@ -112,22 +108,21 @@ class _Gate:
 class _Replay:
     """One replay under way."""
 
-    def __init__(self, trace: Workflow, engine: ReplayPort, mode: Mode, leakage: Leakage, logits: bool) -> None:
-        self._trace, self._engine, self._mode, self._leakage, self._logits = trace, engine, mode, leakage, logits
-        self._graph = Graph(trace, mode)
-        self._words = Words(self._graph.messages, engine, leakage)
-        self._books = Books(0, mode, Meter(Limits()), self._hear)
+    def __init__(self, trace: Workflow, engine: ReplayPort, way: Way, logits: bool) -> None:
+        self._engine, self._way, self._logits = engine, way, logits
+        self._words = Words({message.id: message for message in trace.messages}, engine, way)
+        self._books = Books(0, way, Meter(Limits()), self._hear)
+        self._books.resolver.utterances.update(self._words.utterances())
+        self._graph = Graph(trace, way, self._books.resolver.utterances)
         self._entries: list[Entry] = []
         self._done: dict[str, tuple[Result, float]] = {}
         self._flying: dict[Key, _Gate] = {}
-        for message in trace.messages:
-            self._books.resolver.utterances[message.id] = self._words.utterance(message)
 
     async def play(self) -> Replayed:
         """All decodes side by side, each when its parents are done; logits are read when the engine rests."""
         began = perf_counter()
         self._gates = {d.id: _Gate(len(self._graph.needs(d.id))) for d in self._graph.decodes}
-        async with Choreographer(self._engine, self._mode, self._leakage) as self._choreographer:
+        async with Choreographer(self._engine, *self._way) as self._choreographer:
             speaking = (self._speak(place, decode) for place, decode in enumerate(self._graph.decodes))
             await self._choreographer.turns.run(self._choreographer.turns.together(*speaking))
             seconds = perf_counter() - began
@@ -139,10 +134,9 @@ class _Replay:
             self._entries.append(event.entry)
 
     def _replayed(self, id: str, result: Result, waited: float) -> ReplayedMessage:
-        made = result.made[-1]
         entry = next(e for e in reversed(self._entries) if e.message.id == id)
-        logits = cast(LogitsPort, self._engine).logits(made.id) if self._logits else None
-        return ReplayedMessage(entry, made.receipt, waited + result.ttft, waited + result.seconds, logits)
+        logits = cast(LogitsPort, self._engine).logits(entry.encoding) if self._logits else None
+        return ReplayedMessage(entry, entry.own.receipt, waited + result.ttft, waited + result.seconds, logits)
 
     # -- one message -------------------------------------------------------------------------------------
 
@@ -150,48 +144,41 @@ class _Replay:
         gate, turn = self._gates[decode.id], self._choreographer.turns.current()
         await gate.wait(turn)
         utterance = self._books.resolver.utterances[decode.id]
-        resolved = await self._share(place, utterance, turn)
-        call = Decode(
-            utterance.text, resolved.parents, resolved.offsets, resolved.new_offset, name=utterance.name,
-            forced=self._words.forced(decode), logits=self._logits,
-        )  # fmt: skip
+        speaking = await self._share(place, decode, utterance, turn)
         waited = perf_counter() - gate.opened
 
         def done(result: Result) -> None:
             self._done[decode.id] = result, waited
-            self._books.enter(resolved.missing, utterance, result, decode.author or "")
+            self._books.enter(speaking.missing, utterance, result, decode.author)
             for other in self._graph.decodes:
                 if decode.id in self._graph.needs(other.id):
                     self._gates[other.id].open_one()
 
-        calls: tuple[Call, ...] = (*(missing.call for missing in resolved.missing), call)
-        await self._choreographer.run(Request(calls, (place,), on_done=done))
+        await self._choreographer.run(Request(speaking.calls, (place,), on_done=done))
 
-    async def _share(self, place: int, utterance: Utterance, turn: Turn | None) -> Resolved:
+    async def _share(self, place: int, decode: TraceMessage, utterance: Utterance, turn: Turn | None) -> Speaking:
         """Resolve; what others lack at the same time is encoded once, in a request of its own, before."""
+        forced = self._words.forced(decode)
         while True:
-            resolved = self._books.resolver.resolve(utterance.reads)
-            shared = {self._key(m): m for m in resolved.missing if self._key(m) in self._graph.shared}
+            speaking = self._books.resolver.speak(utterance, forced=forced, logits=self._logits)
+            shared = {lack.key: lack for lack in speaking.missing if lack.key in self._graph.shared}
             flying = [self._flying[key] for key in shared if key in self._flying]
             if flying:
                 await flying[0].wait(turn)
             elif shared:
                 await self._encode(place, shared, utterance)
             else:
-                return resolved
+                return speaking
 
     async def _encode(self, place: int, shared: dict[Key, Missing], utterance: Utterance) -> None:
         gate = _Gate(1)
         self._flying |= dict.fromkeys(shared, gate)
 
         def done(result: Result) -> None:
-            self._books.enter(list(shared.values()), None, result, utterance.metadata.author or "")
+            self._books.enter(list(shared.values()), None, result, utterance.metadata.author)
             for key in shared:
                 del self._flying[key]
             gate.open_one()
 
         calls = tuple(missing.call for missing in shared.values())
         await self._choreographer.run(Request(calls, (place,), on_done=done))
-
-    def _key(self, missing: Missing) -> Key:
-        return missing.path if self._mode == "baseline" else missing.message

@@ -45,13 +45,24 @@ class Sampling(BaseModel):
         return self
 
 
+class Guard(Protocol):
+    """The reference monitor's answer for one call. The engine asks it right before it gathers, and knows no more."""
+
+    def admit(self, id: EncodingId, context: Sequence[EncodingId]) -> None:
+        """Encoding `id` is about to be made over `context`, or to share storage made over its like.
+
+        Raises `LeakageError` to refuse: the call fails alone and nothing of `context` is gathered for it.
+        """
+
+
 @dataclass(frozen=True, eq=False)
 class Prefill:
     """A message of known text, to be encoded once over `parents` (ids, or Prefills earlier in the same list).
 
     `offsets` are the absolute positions of the parents' first framing tokens (None, or a None inside: right
     after the preceding parent; the first right after BOS); `new_offset` the message's own (None: right after
-    the last parent). `tokens`, where given, are the content's ids and win over `text`.
+    the last parent). `tokens`, where given, are the content's ids and win over `text`. Equal calls share stored
+    keys only where their `salt` is the same. `guard` is asked before anything is gathered.
     """
 
     text: str
@@ -61,14 +72,16 @@ class Prefill:
     role: str = "user"
     name: str | None = None
     tokens: tuple[int, ...] | None = None
+    salt: str = ""
+    guard: Guard | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class Decode:
     """A message to be generated: the assistant's framing, `header`, then sampled tokens, then the closing.
 
-    Parents and offsets as in `Prefill`. `forced` are content ids that take the place of the sampled ones, fed
-    one a step as sampling would feed them. `logits` keeps the row each token was chosen from.
+    Parents, offsets, salt and guard as in `Prefill`. `forced` are content ids that take the place of the sampled
+    ones, fed one a step as sampling would feed them. `logits` keeps the row each token was chosen from.
     """
 
     header: str = ""
@@ -79,9 +92,27 @@ class Decode:
     name: str | None = None
     forced: tuple[int, ...] | None = None
     logits: bool = False
+    salt: str = ""
+    guard: Guard | None = None
 
 
-Call = Prefill | Decode
+@dataclass(frozen=True, eq=False)
+class Shadow:
+    """A second encoding of what a decode says, over other parents, made while it speaks.
+
+    `of` stands earlier in the same list. Each token that is accepted there is fed here too, so that both are
+    done together; it is dropped with `of`. Everything else as in `Prefill`.
+    """
+
+    of: Decode
+    parents: Sequence[EncodingId | Prefill] = ()
+    offsets: Sequence[int | None] | None = None
+    new_offset: int | None = None
+    salt: str = ""
+    guard: Guard | None = None
+
+
+Call = Prefill | Decode | Shadow
 
 
 class ContextEntry(NamedTuple):
@@ -108,7 +139,8 @@ class Encoded(NamedTuple):
 
     `sampled` is the (start, stop) of sampled tokens within `tokens` ((n, n) when none were), None for a prefill.
     `content` is the (start, stop) of header and text within `tokens`: what lies between opening and closing.
-    `text` leaves out header, framing and a stop string. `stopped` says what ended a decode.
+    `text` leaves out header, framing and a stop string. `stopped` says what ended a decode. `canonical`: the
+    content ids are those that header and text encode to.
     """
 
     role: str
@@ -119,6 +151,7 @@ class Encoded(NamedTuple):
     content: tuple[int, int]
     sampled: tuple[int, int] | None
     stopped: Stopped | None
+    canonical: bool = True
 
 
 class Spoken(NamedTuple):
@@ -157,13 +190,14 @@ class EnginePort(Protocol):
     finished calls, of prefills submitted earlier, or Prefills earlier in the same list.
     `step` runs one forward over everything submitted and running; it raises `EngineFailed` when the forward
     fails: all calls in it are dropped with their rows and pages, and stored encodings are untouched. With
-    nothing to do it returns an empty result.
+    nothing to do it returns an empty result. `deterministic` gives each call a forward of its own, whose bits
+    depend on that call alone.
     `cancel` drops calls that are not finished, at once, rows and pages freed; finished or unknown ids are a
     no-op. `release` gives up finished encodings; storage is freed when nothing else holds it.
     """
 
     def submit(self, calls: Sequence[Call]) -> tuple[EncodingId, ...]: ...
-    def step(self) -> StepResult: ...
+    def step(self, deterministic: bool = False) -> StepResult: ...
     def cancel(self, ids: Iterable[EncodingId]) -> None: ...
     def release(self, ids: Iterable[EncodingId]) -> None: ...
     def message(self, id: EncodingId) -> Encoded: ...

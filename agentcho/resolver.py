@@ -1,22 +1,28 @@
 """From what a call reads to the encodings it reads it through, by mode; makes what is missing in the same submit.
 
-choreographed: each message through its author's encoding E(m), made once. baseline: each message encoded in the
+choreographed: under audit and deny each message through its author's encoding E(m), made once. Under enforce the
+author of a message reads it through E(m), everyone else through its audience's X(m): m over those of its parents
+that all its readers may read, at positions that count from these alone. baseline: each message encoded in the
 caller's own prompt; a prompt is a path of message ids, and equal beginnings of paths are shared. Re-encoding is
-from token ids where they are known. Does not know: policies, the event loop, what a leak is.
+from token ids where they are known. Does not know: policies, the event loop, texts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+import json
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
-from agentcho.config import Mode
-from agentcho.errors import BadOffsets
-from agentcho.message import Message, Metadata
+from agentcho.config import Way
+from agentcho.message import Audience, Message, Metadata
+from agentcho.monitor import Monitor
+from agentcho.placing import count, places_of
 from agentcho.provenance import Recipe
-from agentcho.request import EncodingId, Prefill
-from agentcho.visibility import Place, ReadSet
+from agentcho.request import Call, Decode, EncodingId, Guard, Prefill, Shadow
+from agentcho.transcript import Act
+from agentcho.visibility import Read, ReadSet
+
+Offsets = tuple[int | None, ...] | None
 
 
 @dataclass(eq=False)
@@ -28,13 +34,22 @@ class Utterance:
     name: str | None
     reads: ReadSet
     message: Message | None = None
+    act: Act = field(default_factory=Act)
 
-    def prefill(self, parents: Sequence[EncodingId | Prefill], offsets: Sequence[int | None] | None,
-                new_offset: int | None) -> Prefill:  # fmt: skip
-        """The call that encodes it again, from its content's ids once they are known."""
+    @property
+    def own(self) -> Audience:
+        """Its author alone."""
+        return Audience(frozenset({self.metadata.author} if self.metadata.author else ()))
+
+    @property
+    def content(self) -> tuple[int, ...] | None:
+        """The ids of header and text, once they are known."""
         said = self.message
-        content = None if said is None else said.tokens[said.content[0] : said.content[1]]
-        return Prefill(self.text, parents, offsets, new_offset, self.metadata.role, self.name, content)
+        return None if said is None else said.tokens[said.content[0] : said.content[1]]
+
+
+Key = tuple[Recipe, tuple[str, ...]]
+"""An encoding before it is made: its recipe and its message, or a path of messages (baseline)."""
 
 
 class Missing(NamedTuple):
@@ -44,6 +59,11 @@ class Missing(NamedTuple):
     recipe: Recipe
     path: tuple[str, ...]
     call: Prefill
+
+    @property
+    def key(self) -> Key:
+        """What names it before it is made."""
+        return self.recipe, self.path or (self.message,)
 
 
 class Resolved(NamedTuple):
@@ -55,95 +75,159 @@ class Resolved(NamedTuple):
     new_offset: int | None
 
 
-class Resolver:
-    """The encodings of one game's messages.
+class Speaking(NamedTuple):
+    """The calls that say one message: what is missing, the decode, and its shadow, if it has one."""
 
-    `lengths` are tokens by message id, known once encoded; `bos` says whether contexts begin after a BOS.
+    missing: tuple[Missing, ...]
+    calls: tuple[Call, ...]
+
+
+class Resolver:
+    """The encodings of one game's messages. `bos` says whether contexts begin after a BOS.
+
+    In the deterministic profile every audience encoding is made by one recipe, so none by a shadow.
     """
 
-    def __init__(self, mode: Mode) -> None:
-        self.mode: Mode = mode
+    def __init__(self, way: Way) -> None:
+        self.way = way
         self.utterances: dict[str, Utterance] = {}
-        self._author: dict[str, EncodingId] = {}
-        self._paths: dict[tuple[str, ...], EncodingId] = {}
+        self._known: dict[Key, EncodingId] = {}
+        self._monitor = Monitor()
         self.bos = False
 
+    @property
+    def enforcing(self) -> bool:
+        """Whether readers other than the author get encodings of their own."""
+        return self.way.mode == "choreographed" and self.way.leakage == "enforce"
+
     def resolve(self, reads: ReadSet) -> Resolved:
-        """The context of a call with this read set."""
-        if self.mode == "baseline":
-            return self._path(tuple(read.id for read in reads.reads))
-        missing: dict[str, Missing] = {}
-        return self._context(reads, missing)
+        """The context of a call with this read set, as its caller sees it."""
+        if self.way.mode == "baseline":
+            return self._path(tuple(read.id for read in reads.reads), reads.caller)
+        return self._context(reads, {})
+
+    def speak(self, utterance: Utterance, **options: Any) -> Speaking:
+        """The calls that let an author say a message; `options` are the decode's."""
+        resolved = self.resolve(utterance.reads)
+        author = utterance.own
+        call = Decode(
+            utterance.text, resolved.parents, resolved.offsets, resolved.new_offset, name=utterance.name,
+            salt=self._salt(author), guard=self._guard(utterance, author), **options,
+        )  # fmt: skip
+        if not self.shadowed(utterance):
+            return Speaking(resolved.missing, (*(lack.call for lack in resolved.missing), call))
+        lacking = {lack.key: lack for lack in resolved.missing}
+        parents, audience = self._public(utterance, lacking), utterance.metadata.audience
+        shadow = Shadow(call, parents, salt=self._salt(audience), guard=self._guard(utterance, audience))
+        return Speaking(tuple(lacking.values()), (*(lack.call for lack in lacking.values()), call, shadow))
+
+    def shadowed(self, utterance: Utterance) -> bool:
+        """Whether X(m) is made while m is said: by what is public alone. The two differ in their keys, if only in
+        the class, wherever someone besides the author may read."""
+        if not self.enforcing or self.way.deterministic or self.way.shadow == "never":
+            return False
+        return self.way.shadow == "always" or utterance.metadata.audience != utterance.own
 
     def placed_after(self, reads: ReadSet) -> list[str]:
         """Messages that must be encoded first because a position of the read set counts from their end."""
-        if self.mode == "baseline" or all(place is None or isinstance(place, int) for place in _places(reads)):
+        if self.way.mode == "baseline" or all(place is None or isinstance(place, int) for place in places_of(reads)):
             return []
-        return [read.id for read in reads.reads if read.id not in self._author]
+        return [read.id for read in reads.reads if self.utterances[read.id].message is None]
 
     def enter(self, message: str, recipe: Recipe, path: tuple[str, ...], id: EncodingId) -> bool:
         """Take a finished encoding in; False where one was there already: this one is its twin."""
-        if recipe == "baseline":
-            return self._paths.setdefault(path, id) == id
-        return self._author.setdefault(message, id) == id
+        return self._known.setdefault((recipe, path if recipe == "baseline" else (message,)), id) == id
 
-    def _context(self, reads: ReadSet, missing: dict[str, Missing]) -> Resolved:
-        parents = tuple(self._through_author(read.id, missing) for read in reads.reads)
+    def forget(self, message: str) -> list[EncodingId]:
+        """Give its encodings up; who reads it next makes them again, from its ids. The caller releases them."""
+        keys: list[Key] = [("author", (message,)), ("audience", (message,))]
+        return [self._known.pop(key) for key in keys if key in self._known]
+
+    # -- choreographed -----------------------------------------------------------------------------------
+
+    def _context(self, reads: ReadSet, missing: dict[Key, Missing]) -> Resolved:
+        parents = tuple(self._through(reads.caller, read, missing) for read in reads.reads)
         offsets, new_offset = self._positions(reads)
         return Resolved(tuple(missing.values()), parents, offsets, new_offset)
 
-    def _through_author(self, id: str, missing: dict[str, Missing]) -> EncodingId | Prefill:
-        if id in self._author:
-            return self._author[id]
-        if id not in missing:
-            utterance = self.utterances[id]
-            own = self._context(utterance.reads, missing)
-            call = utterance.prefill(own.parents, own.offsets, own.new_offset)
-            missing[id] = Missing(id, "author", (), call)
-        return missing[id].call
+    def _through(self, reader: str | None, read: Read, missing: dict[Key, Missing]) -> EncodingId | Prefill:
+        """What `reader` reads a message through. Under enforce it is never the author's encoding of another's
+        message, clean or not: that choice would itself tell of what is hidden."""
+        author = self.utterances[read.id].metadata.author
+        if self.enforcing and (author is None or author != reader):
+            return self._encoding("audience", read.id, missing)
+        return self._encoding("author", read.id, missing)
 
-    def _positions(self, reads: ReadSet) -> tuple[tuple[int | None, ...] | None, int | None]:
+    def _encoding(self, recipe: Recipe, id: str, missing: dict[Key, Missing]) -> EncodingId | Prefill:
+        key: Key = (recipe, (id,))
+        if key in self._known:
+            return self._known[key]
+        if key not in missing:
+            make = self._audience_call if recipe == "audience" else self._author_call
+            missing[key] = Missing(id, recipe, (), make(self.utterances[id], missing))
+        return missing[key].call
+
+    def _author_call(self, utterance: Utterance, missing: dict[Key, Missing]) -> Prefill:
+        """E(m): over what was resolved for its author."""
+        own = self._context(utterance.reads, missing)
+        return self._prefill(utterance, utterance.own, own.parents, own.offsets, own.new_offset)
+
+    def _audience_call(self, utterance: Utterance, missing: dict[Key, Missing]) -> Prefill:
+        """X(m): compact over X of those parents whose audience covers its own."""
+        return self._prefill(utterance, utterance.metadata.audience, self._public(utterance, missing), None, None)
+
+    def _public(self, utterance: Utterance, missing: dict[Key, Missing]) -> tuple[EncodingId | Prefill, ...]:
+        audience = utterance.metadata.audience
+        parents = [read.id for read in utterance.reads.reads]
+        open_to_all = [id for id in parents if self.utterances[id].metadata.audience.covers(audience)]
+        return tuple(self._encoding("audience", id, missing) for id in open_to_all)
+
+    def _positions(self, reads: ReadSet) -> tuple[Offsets, int | None]:
         """Absolute positions; None where the engine's default says the same."""
-        places = _places(reads)
+        places = places_of(reads)
         if all(place is None for place in places):
             return None, None
         if all(place is None or isinstance(place, int) for place in places):
-            *offsets, new = (place if isinstance(place, int) else None for place in places)
-            return tuple(offsets), new
-        return self._count(reads)
+            *asked, own = (place if isinstance(place, int) else None for place in places)
+            return tuple(asked), own
+        known = (self.utterances[read.id].message for read in reads.reads)
+        lengths = [None if message is None else len(message.tokens) for message in known]
+        *offsets, new = count(reads, lengths, int(self.bos))
+        return tuple(offsets), new
 
-    def _count(self, reads: ReadSet) -> tuple[tuple[int | None, ...], int | None]:
-        """Absolute positions as far as lengths are known; None, which is right after the preceding one, beyond."""
-        end: int | None = int(self.bos)
-        ends, offsets = dict[str, int](), list[int | None]()
-        for read in reads.reads:
-            start = _position(read.at, end, ends)
-            offsets.append(start)
-            message = self.utterances[read.id].message
-            end = None if start is None or message is None else start + len(message.tokens)
-            if end is not None:
-                ends[read.id] = end
-        return tuple(offsets), _position(reads.new_at, end, ends)
+    # -- baseline ----------------------------------------------------------------------------------------
 
-    def _path(self, path: tuple[str, ...]) -> Resolved:
+    def _path(self, path: tuple[str, ...], caller: str | None) -> Resolved:
         """Each message over all before it, in the caller's own order; offsets play no part."""
+        clearance = Audience(frozenset({caller} if caller else ()))
         missing, parents = list[Missing](), list[EncodingId | Prefill]()
         for end, id in enumerate(path, start=1):
-            known = self._paths.get(path[:end])
+            known = self._known.get(("baseline", path[:end]))
             if known is None:
-                call = self.utterances[id].prefill(tuple(parents), None, None)
+                call = self._prefill(self.utterances[id], clearance, tuple(parents), None, None)
                 missing.append(Missing(id, "baseline", path[:end], call))
             parents.append(missing[-1].call if known is None else known)
         return Resolved(tuple(missing), tuple(parents), None, None)
 
+    # -- calls -------------------------------------------------------------------------------------------
 
-def _places(reads: ReadSet) -> list[Place]:
-    return [*(read.at for read in reads.reads), reads.new_at]
+    def _prefill(
+        self, utterance: Utterance, clearance: Audience, parents: tuple[EncodingId | Prefill, ...], offsets: Offsets,
+        new_offset: int | None,
+    ) -> Prefill:  # fmt: skip
+        """The call that encodes a message of known words for all of `clearance`."""
+        return Prefill(
+            utterance.text, parents, offsets, new_offset, utterance.metadata.role, utterance.name,
+            utterance.content, self._salt(clearance), self._guard(utterance, clearance),
+        )  # fmt: skip
 
+    def _salt(self, clearance: Audience) -> str:
+        """The class within which stored keys are shared: who could tell that they were there already."""
+        if self.way.mode == "baseline" or self.way.leakage == "audit":
+            return ""
+        return json.dumps(clearance.to_json())
 
-def _position(place: Place, end: int | None, ends: dict[str, int]) -> int | None:
-    if place is None or isinstance(place, int):
-        return end if place is None else place
-    if place.id not in ends:
-        raise BadOffsets(f"a message is placed after {place.id!r}, which stands nowhere before it in the view")
-    return ends[place.id] + place.plus
+    def _guard(self, utterance: Utterance, clearance: Audience) -> Guard | None:
+        if self.way.leakage == "audit":
+            return None
+        return self._monitor.guard(utterance.metadata.id, utterance.metadata.audience, clearance)

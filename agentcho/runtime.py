@@ -19,7 +19,7 @@ import anyio
 
 from agentcho.agent import Agent
 from agentcho.choreographer import Choreographer
-from agentcho.config import RunConfig, check_available
+from agentcho.config import RunConfig
 from agentcho.errors import AgentchoError
 from agentcho.events import Ended, Event, Joined, Over, Sink
 from agentcho.game import Game
@@ -60,7 +60,7 @@ class Run:
     async def play(self, at_once: int | None) -> None:
         """Play all games, `at_once` of them side by side (None: all)."""
         room = anyio.CapacityLimiter(at_once or self._config.games)
-        async with Choreographer(self._engine, self._config.mode, self._config.leakage) as choreographer:
+        async with Choreographer(self._engine, *self._config.way) as choreographer:
             games = (self._game(choreographer, index, room) for index in range(self._config.games))
             try:
                 await choreographer.turns.together(*games)
@@ -95,7 +95,6 @@ def play(
     game, is returned, and leaves the others alone; any other error of a scenario stops the run and is raised.
     """
     config = config or RunConfig()
-    check_available(config.mode, config.leakage)
     engine = engine or load_engine(config)
     listeners = [sink] if sink else []
     find = find_agent or _library_agent

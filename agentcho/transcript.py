@@ -18,6 +18,7 @@ from agentcho.errors import RecordBroken
 from agentcho.message import Audience, Message, audience
 from agentcho.provenance import EncodingRecord
 from agentcho.request import ContextEntry, Receipt
+from agentcho.visibility import After, Place
 
 
 class Usage(NamedTuple):
@@ -34,11 +35,26 @@ class Usage(NamedTuple):
     seconds: float
 
 
+class Act(NamedTuple):
+    """How a message came to be asked for.
+
+    `where` is the line of the scenario's or agent's code, "file:number". `places` are the positions asked for,
+    one a parent and then the message's own (empty: none was). `acted_on` are the messages outside whose audience
+    this one is heard and whose words the playing code had looked at before. `choices` are the texts that a
+    constrained decode could become.
+    """
+
+    where: str | None = None
+    places: tuple[Place, ...] = ()
+    acted_on: tuple[str, ...] = ()
+    choices: tuple[str, ...] = ()
+
+
 class Entry(NamedTuple):
     """One finished message with its provenance.
 
-    `encoding` is the id of its own encoding, `made` the records of all encodings that the call made, its own
-    last. `direct` are the messages it read outside its author's audience.
+    `encoding` is the id of its own encoding, `made` the records of all encodings that the call made, among them
+    its own. `direct` are the messages it read outside its author's audience.
     """
 
     message: Message
@@ -46,6 +62,12 @@ class Entry(NamedTuple):
     made: tuple[EncodingRecord, ...]
     direct: tuple[str, ...]
     usage: Usage
+    act: Act = Act()
+
+    @property
+    def own(self) -> EncodingRecord:
+        """The record of its own encoding."""
+        return next(record for record in self.made if record.id == self.encoding)
 
     def to_json(self) -> dict[str, Any]:
         """The line as a JSON object; `from_json` inverts it."""
@@ -54,10 +76,10 @@ class Entry(NamedTuple):
             "game": m.game, "id": m.id, "kind": m.kind, "role": m.role, "author": m.author,
             "audience": m.audience.to_json(), "parents": list(m.parents), "header": m.header, "text": m.text,
             "tokens": list(m.tokens), "content": list(m.content), "sampled": m.sampled and list(m.sampled),
-            "name": m.name,
+            "name": m.name, "canonical": m.canonical,
             "offsets": m.offsets and list(m.offsets), "new_offset": m.new_offset, "stopped": m.stopped,
             "encoding": self.encoding, "encodings": [_record_json(r) for r in self.made],
-            "direct": list(self.direct), "usage": self.usage._asdict(),
+            "direct": list(self.direct), "usage": self.usage._asdict(), "act": _act_json(self.act),
         }  # fmt: skip
 
     @classmethod
@@ -70,10 +92,11 @@ class Entry(NamedTuple):
             tokens=tuple(line["tokens"]), content=tuple(line["content"]),
             sampled=line["sampled"] and tuple(line["sampled"]), name=line["name"],
             offsets=line["offsets"] and tuple(line["offsets"]),
-            new_offset=line["new_offset"], stopped=line["stopped"],
+            new_offset=line["new_offset"], stopped=line["stopped"], canonical=line["canonical"],
         )  # fmt: skip
         made = tuple(_record(r) for r in line["encodings"])
-        return cls(message, line["encoding"], made, tuple(line["direct"]), Usage(**line["usage"]))
+        usage, act = Usage(**line["usage"]), _act(line["act"])
+        return cls(message, line["encoding"], made, tuple(line["direct"]), usage, act)
 
 
 def _record_json(record: EncodingRecord) -> dict[str, Any]:
@@ -91,6 +114,16 @@ def _record(line: dict[str, Any]) -> EncodingRecord:
         line["id"], line["message"], line["caller"], line["recipe"],
         Receipt(context, line["start"], line["bos"]), frozenset(line["cone"]),
     )  # fmt: skip
+
+
+def _act_json(act: Act) -> dict[str, Any]:
+    places = [list(place) if isinstance(place, After) else place for place in act.places]
+    return act._asdict() | {"places": places, "acted_on": list(act.acted_on), "choices": list(act.choices)}
+
+
+def _act(line: dict[str, Any]) -> Act:
+    places = tuple(After(*place) if isinstance(place, list) else place for place in line["places"])
+    return Act(line["where"], places, tuple(line["acted_on"]), tuple(line["choices"]))
 
 
 class Lines:

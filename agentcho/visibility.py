@@ -53,12 +53,12 @@ def audience_policy(agent: str, messages: Sequence[Metadata]) -> Sequence[Metada
 
 
 class ReadSet(NamedTuple):
-    """The answer of view and policy for one call, explicit and final.
+    """The answer of view and policy for one call, explicit and final. `caller` None is the scenario.
 
     `direct` are the ids in `reads` whose audience leaves the caller out (a direct leak, to record or refuse).
     """
 
-    caller: str
+    caller: str | None
     reads: tuple[Read, ...]
     new_at: Place
     direct: tuple[str, ...]

@@ -15,12 +15,13 @@ import agentcho
 PACKAGE = Path(agentcho.__file__).parent
 ROOT = PACKAGE.parent
 LAYERS = (
-    ("errors",), ("message",), ("request",), ("visibility", "provenance", "config"), ("transcript",), ("trace",),
+    ("errors",), ("message",), ("request",), ("visibility", "provenance", "config", "monitor"),
+    ("transcript", "placing", "denial"), ("trace",),
     ("export",),
     ("understudy",), ("engine",),
-    ("turns", "events", "limits"), ("choreographer", "resolver"), ("books", "floor", "agent"), ("game",),
+    ("turns", "events", "limits", "ears", "whence"), ("choreographer", "resolver"), ("books", "floor", "agent"), ("game",),
     ("scenario", "graph", "known", "shelf"), ("library", "record", "testing"), ("runtime",), ("replayer",),
-    ("display",), ("bench",), ("cli",),
+    ("experiments",), ("audit",), ("display",), ("bench",), ("cli",),
 )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from agentcho import After, Agent, Engine, Game, Metadata, Read, Scenario, View, replay
 from agentcho.config import RunConfig
-from agentcho.errors import BadTrace, LeakageError, NotYetAvailable
+from agentcho.errors import BadTrace, LeakageError
 from agentcho.record import find
 from agentcho.runtime import play
 from agentcho.testing import FakeEngine
@@ -94,10 +94,18 @@ def test_direct_leaks_are_refused_before_anything_or_recorded() -> None:
         assert replay(leak, engine, mode, "audit", logits=False)["x"].entry.direct == ("p",)
 
 
-@pytest.mark.parametrize("options", [{}, {"leakage": "deny"}, {"leakage": "audit", "deterministic": True}])
-def test_what_is_not_there_yet_says_so(options: dict[str, Any]) -> None:
-    with pytest.raises(NotYetAvailable):
-        replay(tree(1), FakeEngine(), **options)
+def test_what_an_encoding_carries_is_refused_under_deny_and_encoded_anew_under_enforce() -> None:
+    talk = trace(
+        prefill("plan", author="ben", audience=["ben"]), decode("said", "plan", author="ben"), decode("heard", "said")
+    )
+    engine = FakeEngine()
+    with pytest.raises(LeakageError, match="said <- plan"):
+        replay(talk, engine, leakage="deny", logits=False)
+    assert engine.steps == 0
+    for options in ({}, {"shadow": "never"}, {"deterministic": True}):
+        heard = replay(talk, engine, logits=False, **options)["heard"].entry
+        assert [sorted(record.cone) for record in heard.made if record.message == "heard"][0] == ["heard", "said"]
+    assert "plan" in replay(talk, engine, leakage="audit", logits=False)["heard"].entry.own.cone
 
 
 def test_tokens_win_where_the_tokenizer_is_the_engines() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from agentcho import library
 from agentcho.cli.options import configured
-from agentcho.config import RunConfig, check_available
+from agentcho.config import RunConfig
 from agentcho.display import Kind, heading, screen
 from agentcho.errors import AgentchoError
 from agentcho.request import EnginePort
@@ -23,7 +23,6 @@ def play_scenario(
     name: str, given: Mapping[str, str], config: RunConfig, display: Kind | None, out: Path, at_once: int | None
 ) -> int:
     """Play a scenario by name. Returns the exit code: 0, 2 after an error in a game, 130 after Ctrl-C."""
-    check_available(config.mode, config.leakage)
     scenario = configured(library.scenario(name), given)
     for agent in library.casts(type(scenario)):
         library.agent(agent)

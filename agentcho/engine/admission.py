@@ -11,12 +11,13 @@ from weakref import WeakValueDictionary
 
 from agentcho.engine.constraint import Choices, Constraint, Grammars
 from agentcho.engine.encoding import Context, Piece, Storage, check_fits, place
+from agentcho.engine.follower import Follower
 from agentcho.engine.framing import Framing
 from agentcho.engine.row import Row
 from agentcho.engine.scheduler import Pending, PendingDecode, PendingPrefill
 from agentcho.engine.store import Store
 from agentcho.errors import BadParent, RequestError
-from agentcho.request import Call, Decode, Encoded, EncodingId, Prefill, Sampling
+from agentcho.request import Call, Decode, Encoded, EncodingId, Prefill, Sampling, Shadow
 
 
 class Placed(NamedTuple):
@@ -45,12 +46,15 @@ class Admission:
             raise RequestError("an empty list of calls; give at least one Prefill or Decode")
         admitted: list[Pending] = []
         local: dict[int, tuple[EncodingId, Storage]] = {}
+        rows: dict[int, PendingDecode] = {}
         try:
             for call in calls:
-                pending = self._admit(call, local, new_id)
+                pending = self._admit(call, local, rows, new_id)
                 admitted.append(pending)
                 if isinstance(pending, PendingPrefill):
                     local[id(call)] = (pending.id, pending.storage)
+                else:
+                    rows[id(call)] = pending
         except BaseException:
             for pending in admitted:
                 self.withdraw(pending)
@@ -64,44 +68,60 @@ class Admission:
             self._let_go(pending.context)
         else:
             self._store.unreserve(pending.reserved)
-            self._let_go(pending.row.context)
+            self._let_go(pending.context)
 
-    def place(self, call: Call, local: Mapping[int, tuple[EncodingId, Storage]] | None = None) -> Placed:
+    def place(self, call: Prefill | Decode, local: Mapping[int, tuple[EncodingId, Storage]] | None = None) -> Placed:
         """Frame and tokenise a call and resolve its context, holding nothing."""
         role = call.role if isinstance(call, Prefill) else "assistant"
         opening, closing = self._framing.opening(role, call.name), self._framing.closing(role)
-        parents = [self._resolve(parent, local or {}) for parent in call.parents]
-        context = place(self._bos, parents, call.offsets, call.new_offset)
-        return Placed(opening, self._content(call), closing, context)
+        return Placed(opening, self._content(call), closing, self._context(call, local or {}))
+
+    def _context(self, call: Call, local: Mapping[int, tuple[EncodingId, Storage]]) -> Context:
+        parents = [self._resolve(parent, local) for parent in call.parents]
+        return place(self._bos, parents, call.offsets, call.new_offset)
 
     def _admit(
-        self, call: Call, local: Mapping[int, tuple[EncodingId, Storage]], new_id: Callable[[], EncodingId]
-    ) -> Pending:
-        if not isinstance(call, Prefill | Decode):
-            raise RequestError(f"a call is a Prefill or a Decode, not {type(call).__name__}")
-        placed = self.place(call, local)
-        pending = (
-            self._prefill(call, placed, new_id) if isinstance(call, Prefill) else self._decode(call, placed, new_id)
-        )
-        for piece in placed.context.pieces:
+        self, call: Call, local: Mapping[int, tuple[EncodingId, Storage]], rows: Mapping[int, PendingDecode],
+        new_id: Callable[[], EncodingId],
+    ) -> Pending:  # fmt: skip
+        match call:
+            case Prefill():
+                pending: Pending = self._prefill(call, self.place(call, local), new_id)
+            case Decode():
+                pending = self._decode(call, self.place(call, local), new_id)
+            case Shadow():
+                pending = self._shadow(call, self._context(call, local), rows.get(id(call.of)), new_id)
+            case _:
+                raise RequestError(f"a call is a Prefill, a Decode or a Shadow, not {type(call).__name__}")
+        for piece in pending.context.pieces:
             self._store.hold(piece.storage.block)
         return pending
+
+    def _shadow(
+        self, call: Shadow, context: Context, leader: PendingDecode | None, new_id: Callable[[], EncodingId]
+    ) -> PendingDecode:
+        if leader is None or not isinstance(leader.row, Row):
+            raise BadParent("a Shadow follows a Decode that does not stand earlier in the same list")
+        check_fits(context, leader.row.longest, self._limit)
+        return PendingDecode(Follower(new_id(), call, context, leader.row), self._store.reserve(leader.row.longest))
 
     def _prefill(self, call: Prefill, placed: Placed, new_id: Callable[[], EncodingId]) -> PendingPrefill:
         tokens = placed.opening + placed.content + placed.closing
         check_fits(placed.context, len(tokens), self._limit)
         begin = len(placed.opening)
         words = Encoded(
-            call.role, call.name, "", self._said(call), tokens, (begin, begin + len(placed.content)), None, None
-        )
-        return PendingPrefill(new_id(), placed.context, self._storage(placed.context, tokens), words)
+            call.role, call.name, "", self._said(call), tokens, (begin, begin + len(placed.content)), None, None,
+            call.tokens is None or self._framing.content.spells(call.tokens, self._said(call)),
+        )  # fmt: skip
+        storage = self._storage(placed.context, tokens, call.salt)
+        return PendingPrefill(new_id(), placed.context, storage, words, call.guard)
 
     def _said(self, call: Prefill) -> str:
         return call.text if call.tokens is None else self._framing.content.decode(call.tokens)
 
-    def _storage(self, context: Context, tokens: tuple[int, ...]) -> Storage:
+    def _storage(self, context: Context, tokens: tuple[int, ...], salt: str) -> Storage:
         """A new storage with pages, or that of an equal prefill, held once more."""
-        key = context.key(tokens)
+        key = context.key(tokens, salt, "whole")
         known = self._shared.get(key)
         if known is not None and known.block.holders > 0:
             self._store.hold(known.block)
@@ -117,7 +137,7 @@ class Admission:
         constraint = self._constraint(call.sampling, placed.closing[0]) if call.forced is None else None
         row = Row(
             new_id(), call, placed.context, placed.opening, placed.content, placed.closing,
-            self._framing.stops, self._framing.content, constraint,
+            self._framing.stops, self._framing.content, constraint, own,
         )  # fmt: skip
         return PendingDecode(row, self._store.reserve(own))
 
@@ -128,7 +148,7 @@ class Admission:
             return self._grammars.json(sampling.json_schema, sampling.max_tokens)
         return None
 
-    def _content(self, call: Call) -> tuple[int, ...]:
+    def _content(self, call: Prefill | Decode) -> tuple[int, ...]:
         """A prefill's text, or a decode's header, as ids that hold no special token."""
         if isinstance(call, Decode):
             self._refuse_special(call.forced or ())

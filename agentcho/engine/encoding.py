@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from torch import Tensor
 
@@ -108,9 +108,13 @@ class Context(NamedTuple):
         """Tokens of context."""
         return sum(piece.storage.length for piece in self.pieces)
 
-    def key(self, tokens: Sequence[int]) -> bytes:
-        """A hash that names the keys and values of `tokens` in this context, framed part by part."""
-        hasher = hashlib.blake2b(digest_size=32)
+    def key(self, tokens: Sequence[int], salt: str, recipe: Literal["whole", "stepwise"]) -> bytes:
+        """A hash that names the keys and values of `tokens` in this context, framed part by part.
+
+        `salt` keeps apart what must not be shared, `recipe` what was fed at once from what was fed token by token.
+        """
+        hasher = hashlib.blake2b(digest_size=32, person=recipe.encode())
+        hasher.update(len(self.pieces).to_bytes(8) + len(salt.encode()).to_bytes(8) + salt.encode())
         for piece in self.pieces:
             hasher.update(piece.storage.key + piece.offset.to_bytes(8))
         hasher.update(b"own" + self.start.to_bytes(8) + len(tokens).to_bytes(8))

@@ -25,15 +25,7 @@ from agentcho.engine.model import Model, find
 from agentcho.engine.scheduler import PendingPrefill, Scheduler
 from agentcho.engine.store import Fullness, Store, default_tokens
 from agentcho.errors import BadParent, EngineFailed, RequestError, UnknownEncoding
-from agentcho.request import (
-    Call,
-    Decode,
-    Encoded,
-    EncodingId,
-    Prefill,
-    Receipt,
-    StepResult,
-)  # fmt: skip
+from agentcho.request import Call, Decode, Encoded, EncodingId, Prefill, Receipt, StepResult
 
 
 class Engine:
@@ -158,7 +150,7 @@ class Engine:
         check_fits(placed.context, len(own) + len(placed.closing), self.context)
         first = len(own) - len(text) - 1
         segment = Segment(own, placed.context.start, placed.context.pieces, wanted=range(first, len(own)))
-        return self._forward(Batch([segment], self.store, self._rotations, self._model.device)).log_softmax(-1).cpu()
+        return self._run([segment])[1].log_softmax(-1).cpu()
 
     def message(self, id: EncodingId) -> Encoded:
         """The words of a finished encoding: `.role .name .header .text .tokens .sampled`."""
@@ -178,6 +170,12 @@ class Engine:
             raise RequestError(f"encoding {id} kept no logits; pass logits=True to its Decode")
         return torch.stack(list(rows))
 
+    def cached(self, id: EncodingId) -> list[tuple[Tensor, Tensor]]:
+        """Copies of its keys and values a layer, `[heads, tokens, dim]`, float32 on the CPU, where it was encoded."""
+        block = self._encoding(id).storage.block
+        pairs = (self.store.read(block, layer) for layer in range(self.store.layers))
+        return [(keys.float().cpu(), values.float().cpu()) for keys, values in pairs]
+
     # -- step by step ------------------------------------------------------------------------------------
 
     def submit(self, calls: Sequence[Call]) -> tuple[EncodingId, ...]:
@@ -189,14 +187,14 @@ class Engine:
         self._scheduler.add(admitted)
         return tuple(call.id for call in admitted)
 
-    def step(self) -> StepResult:
+    def step(self, deterministic: bool = False) -> StepResult:
         """Schedule, run, collect. See `EnginePort.step`."""
         try:
-            plan = self._scheduler.plan()
-            batch = Batch(plan.segments, self.store, self._rotations, self._model.device)
-            logits = self._forward(batch)
-            batch.commit()
-            return self._scheduler.collect(plan, batch.segments, logits)
+            plan = self._scheduler.plan(alone=deterministic)
+            groups = [[segment] for segment in plan.segments] if deterministic else [plan.segments]
+            run = [self._run(group) for group in groups if group]
+            order = [segment for segments, _ in run for segment in segments]
+            return self._scheduler.collect(plan, order, [row for _, rows in run for row in rows])
         except BaseException as error:
             self._scheduler.drop_all()
             self._waiting.clear()
@@ -256,10 +254,12 @@ class Engine:
         self._last += 1
         return self._last
 
-    def _forward(self, batch: Batch) -> Tensor:
-        if not batch.segments:
-            return torch.empty(0, self._model.vocabulary)
-        return self._model.forward(batch.ids, batch.positions, batch.wanted, batch)
+    def _run(self, segments: Sequence[Segment]) -> tuple[list[Segment], Tensor]:
+        """One forward, kept; the segments in the order of their rows of logits."""
+        batch = Batch(segments, self.store, self._rotations, self._model.device)
+        logits = self._model.forward(batch.ids, batch.positions, batch.wanted, batch)
+        batch.commit()
+        return batch.segments, logits
 
     def _finished(self, encoding: Encoding) -> None:
         self._waiting.pop(encoding.id, None)
@@ -280,11 +280,9 @@ class Engine:
         return self._waiting[id] if id in self._waiting else self._encoding(id).storage
 
     def _banned(self) -> Tensor:
-        """Bool `[vocab]`: control tokens that end nothing, and ids past the tokenizer's last."""
+        """Bool `[vocab]`: what no message may be made to say."""
         banned = torch.zeros(self._model.vocabulary, dtype=torch.bool, device=self._model.device)
-        banned[len(self._model.tokenizer) :] = True
-        control = [i for i in self.framing.content.forbidden - self.framing.stops if i < len(banned)]
-        banned[control] = True
+        banned[self.framing.unsayable(self._model.vocabulary, len(self._model.tokenizer))] = True
         return banned
 
     def _encode_bos(self) -> Piece | None:
@@ -294,7 +292,5 @@ class Engine:
             return None
         storage = Storage(b"bos", 0, self.store.allocate(1))
         storage.segment = Segment([bos], 0, storage=storage)
-        batch = Batch([storage.segment], self.store, self._rotations, self._model.device)
-        self._forward(batch)
-        batch.commit()
+        self._run([storage.segment])
         return Piece(None, storage, 0)

@@ -48,6 +48,11 @@ class Framing:
     content: ContentTokenizer
     ids: dict[str, tuple[int, ...]]
 
+    def unsayable(self, vocabulary: int, known: int) -> list[int]:
+        """Control tokens that end nothing, and the model's ids past the tokenizer's `known` ones."""
+        control = {id for id in self.content.forbidden - self.stops if id < vocabulary}
+        return sorted(control.union(range(known, vocabulary)))
+
     def opening(self, role: str, name: str | None) -> tuple[int, ...]:
         """Ids before a message's content. A name the template cannot frame is left to the header."""
         frame = self.frame(role)

@@ -42,10 +42,15 @@ class Lane:
 
 
 class Bucket:
-    """Rows of one capacity: `keys[layer]` and `values[layer]` are `[rows, heads, capacity, dim]`."""
+    """Rows of one capacity: `keys[layer]` and `values[layer]` are `[rows, heads, capacity, dim]`.
 
-    def __init__(self, layers: list[LayerShape], capacity: int, device: torch.device, dtype: torch.dtype) -> None:
-        self.capacity = capacity
+    A bucket that is `alone` has one row for good, so that its shapes and alignment depend on that row only.
+    """
+
+    def __init__(
+        self, layers: list[LayerShape], capacity: int, alone: bool, device: torch.device, dtype: torch.dtype
+    ) -> None:
+        self.capacity, self.alone = capacity, alone
         self.lanes: list[Lane] = []
         self.keys = [torch.zeros(1, s.heads, capacity, s.key_dim, device=device, dtype=dtype) for s in layers]
         self.values = [torch.zeros(1, s.heads, capacity, s.value_dim, device=device, dtype=dtype) for s in layers]
@@ -94,23 +99,23 @@ class Lanes:
 
     def __init__(self, layers: list[LayerShape], device: torch.device, dtype: torch.dtype, smallest: int = 128) -> None:
         self._layers, self._device, self._dtype, self._smallest = layers, device, dtype, smallest
-        self._buckets: dict[int, Bucket] = {}
+        self._buckets: list[Bucket] = []
 
-    def open(self, tokens: int) -> Lane:
-        """A lane with room for `tokens` tokens."""
-        return self._bucket(tokens).open()
+    def open(self, tokens: int, alone: bool = False) -> Lane:
+        """A lane with room for `tokens` tokens; `alone`: in a bucket that no other row ever shares."""
+        return self._bucket(tokens, alone).open()
 
     def close(self, lane: Lane) -> None:
         """Give a lane up; an emptied bucket gives its memory back."""
         lane.bucket.close(lane)
         if not lane.bucket.lanes:
-            del self._buckets[lane.bucket.capacity]
+            self._buckets.remove(lane.bucket)
 
     def ensure(self, lane: Lane, tokens: int) -> None:
         """Make room for `tokens` tokens; the lane moves to a wider bucket if its own is too narrow."""
         if tokens <= lane.bucket.capacity:
             return
-        old, wide = lane.bucket, self._bucket(tokens).open()
+        old, wide = lane.bucket, self._bucket(tokens, lane.bucket.alone).open()
         for layer in range(len(self._layers)):
             wide.put(layer, 0, *lane.get(layer, 0, lane.length))
         wide.place(0, lane.positions(lane.length))
@@ -120,12 +125,14 @@ class Lanes:
         assert old is not lane.bucket
 
     def __len__(self) -> int:
-        return sum(len(bucket.lanes) for bucket in self._buckets.values())
+        return sum(len(bucket.lanes) for bucket in self._buckets)
 
-    def _bucket(self, tokens: int) -> Bucket:
+    def _bucket(self, tokens: int, alone: bool) -> Bucket:
         capacity = self._smallest
         while capacity < tokens:
             capacity *= 2
-        if capacity not in self._buckets:
-            self._buckets[capacity] = Bucket(self._layers, capacity, self._device, self._dtype)
-        return self._buckets[capacity]
+        shared = [bucket for bucket in self._buckets if bucket.capacity == capacity and not bucket.alone]
+        if shared and not alone:
+            return shared[0]
+        self._buckets.append(Bucket(self._layers, capacity, alone, self._device, self._dtype))
+        return self._buckets[-1]

@@ -19,14 +19,15 @@ class Row:
     """A decode from its framing to its closing.
 
     Feeds opening and header, then each token it is given, then the closing. `feed` is what the next forward
-    takes; `asks` says whether that forward's last row chooses a token.
+    takes; `asks` says whether that forward's last row chooses a token. `longest` bounds its tokens in all.
     """
 
     def __init__(
         self, id: EncodingId, call: Decode, context: Context, opening: tuple[int, ...], header: tuple[int, ...],
         closing: tuple[int, ...], stops: frozenset[int], content: ContentTokenizer, constraint: Constraint | None,
+        longest: int,
     ) -> None:  # fmt: skip
-        self.id, self.call, self.context = id, call, context
+        self.id, self.call, self.context, self.longest = id, call, context, longest
         self._opening, self._header, self._closing, self._stops = opening, header, closing, stops
         self._content, self._stream, self._constraint = content, content.stream(), constraint
         self.lane: Lane | None = None
@@ -46,6 +47,22 @@ class Row:
     def keeps(self) -> bool:
         """Whether the first row of the next forward is to be kept: a closing that follows an unfed token."""
         return self.call.logits and not self.asks and len(self.feed) > len(self._closing)
+
+    @property
+    def wanted(self) -> tuple[int, ...]:
+        """The own tokens of the next feed whose next-token logits are asked for."""
+        return (len(self.feed) - 1,) if self.asks else (0,) if self.keeps else ()
+
+    @property
+    def ending(self) -> bool:
+        """Whether the next forward is its last: what it feeds ends with the closing."""
+        return not self.asks
+
+    @property
+    def script(self) -> tuple[int, ...]:
+        """Every id that is certain to be the message's: framing, header, accepted tokens, the closing once it ended."""
+        closing = self._closing if self.ending else ()
+        return (*self._opening, *self._header, *self.sampled, *closing)
 
     @property
     def position(self) -> int:
@@ -130,8 +147,10 @@ class Row:
         begin = len(self._opening)
         start = begin + len(self._header)
         stop = start + len(self.sampled)
-        text, cut = self._content.decode(self.sampled), self._cut()
+        whole, cut = self._content.decode(self.sampled), self._cut()
+        text = whole if cut is None else whole[:cut]
         return Encoded(
-            role="assistant", name=self.call.name, header=self.call.header, text=text if cut is None else text[:cut],
-            tokens=self.tokens(), content=(begin, stop), sampled=(start, stop), stopped=self.stopped,
+            role="assistant", name=self.call.name, header=self.call.header, text=text, tokens=self.tokens(),
+            content=(begin, stop), sampled=(start, stop), stopped=self.stopped,
+            canonical=self._content.spells(self.sampled, text),
         )  # fmt: skip

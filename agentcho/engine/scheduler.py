@@ -9,15 +9,17 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 from agentcho.engine.encoding import Context, Encoding, Piece, Segment, Storage
+from agentcho.engine.follower import Follower
 from agentcho.engine.lanes import Lanes
 from agentcho.engine.row import Row
 from agentcho.engine.sampler import choose
 from agentcho.engine.store import Store
-from agentcho.errors import BadParent, SamplingFailed
-from agentcho.request import Encoded, EncodingId, Failure, Spoken, StepResult
+from agentcho.errors import BadParent, LeakageError, SamplingFailed
+from agentcho.request import Encoded, EncodingId, Failure, Guard, Spoken, StepResult
 
 
 @dataclass(eq=False)
@@ -28,6 +30,7 @@ class PendingPrefill:
     context: Context
     storage: Storage
     words: Encoded
+    guard: Guard | None
 
     def segment(self) -> Segment:
         """Its tokens over its context."""
@@ -36,9 +39,9 @@ class PendingPrefill:
 
 @dataclass(eq=False)
 class PendingDecode:
-    """An admitted decode, with the pages reserved for what it may become."""
+    """An admitted decode or its shadow, with the pages reserved for what it may become."""
 
-    row: Row
+    row: Row | Follower
     reserved: int
 
     @property
@@ -46,18 +49,30 @@ class PendingDecode:
         """The call's id."""
         return self.row.id
 
+    @property
+    def context(self) -> Context:
+        """What it attends to."""
+        return self.row.context
+
+    @property
+    def guard(self) -> Guard | None:
+        """Who is asked before that is gathered."""
+        return self.row.call.guard
+
 
 Pending = PendingPrefill | PendingDecode
 
 
 class Plan(NamedTuple):
     """One forward: its segments, its rows with the segment of each, the prefills that end with it, and
-    the calls that wait for what nobody makes any more."""
+    the calls that fail before it: refused by their guard, or waiting for what nobody makes any more. `alone`:
+    each row depends on itself only, down to the bits."""
 
     segments: list[Segment]
-    rows: list[tuple[Row, Segment]]
+    rows: list[tuple[Row | Follower, Segment]]
     prefills: list[PendingPrefill]
-    orphans: list[Pending]
+    failed: list[tuple[Pending, Exception]]
+    alone: bool
 
 
 class Scheduler:
@@ -86,12 +101,13 @@ class Scheduler:
         """Queue admitted calls."""
         self._waiting.extend(calls)
 
-    def plan(self) -> Plan:
+    def plan(self, alone: bool = False) -> Plan:
         """Take waiting calls up to the token budget, in order, and one feed of every running row.
 
-        A call waits for the forward in which what it attends to is ready or made. One call always goes.
+        A call waits for the forward in which what it attends to is ready or made. One call always goes. `alone`:
+        rows that begin share no lane's tensor with others.
         """
-        plan = Plan([], [], [], [])
+        plan = Plan([], [], [], [], alone)
         for running in self._running:
             self._plan_row(plan, running.row)
         room = self._budget - sum(len(s.ids) for s in plan.segments)
@@ -99,19 +115,31 @@ class Scheduler:
         for call in waiting:
             size = _size(call)
             if _attendable(call) and (size <= room or not plan.segments):
-                self._start(plan, call)
-                room -= size
+                room -= self._admit(plan, call)
             elif _attendable(call) or _promised(call, self._waiting):
                 self._waiting.append(call)
                 room = 0
             else:
-                plan.orphans.append(call)
+                plan.failed.append((call, BadParent("a parent was cancelled before it was encoded")))
         return plan
+
+    def _admit(self, plan: Plan, call: Pending) -> int:
+        """Ask the call's guard about the very pieces that are gathered next; returns the tokens it will feed."""
+        context = [piece.id for piece in call.context.pieces if piece.id is not None]
+        size = _size(call)
+        try:
+            if call.guard is not None:
+                call.guard.admit(call.id, context)
+        except LeakageError as error:
+            plan.failed.append((call, error))
+            return 0
+        self._start(plan, call)
+        return size
 
     def _start(self, plan: Plan, call: Pending) -> None:
         if isinstance(call, PendingDecode):
             self._running.append(call)
-            call.row.lane = self._lanes.open(call.row.context.length + 2 * len(call.row.feed))
+            call.row.lane = self._lanes.open(call.row.context.length + 2 * len(call.row.feed), plan.alone)
             self._plan_row(plan, call.row)
             return
         plan.prefills.append(call)
@@ -120,41 +148,40 @@ class Scheduler:
             call.storage.segment = call.segment()
             plan.segments.append(call.storage.segment)
 
-    def _plan_row(self, plan: Plan, row: Row) -> None:
+    def _plan_row(self, plan: Plan, row: Row | Follower) -> None:
         assert row.lane is not None
         pieces: tuple[Piece, ...] = () if row.fed else row.context.pieces
         width = len(row.feed) + (row.lane.length if row.fed else row.context.length)
         self._lanes.ensure(row.lane, width)
-        wanted = [len(row.feed) - 1] if row.asks else [0] if row.keeps else []
-        segment = Segment(row.feed, row.position, pieces, lane=row.lane, wanted=wanted)
+        segment = Segment(row.feed, row.position, pieces, lane=row.lane, wanted=row.wanted)
         plan.segments.append(segment)
         plan.rows.append((row, segment))
 
-    def collect(self, plan: Plan, order: list[Segment], logits: Tensor) -> StepResult:
-        """Turn the logits of a forward (rows in `order`'s wanted order) into tokens, ends and failures."""
+    def collect(self, plan: Plan, order: list[Segment], logits: list[Tensor]) -> StepResult:
+        """Turn logits (rows `[vocab]` in `order`'s wanted order) into tokens, ends and failures."""
         spoken: list[Spoken] = []
-        failed = [self._orphan(call) for call in plan.orphans]
-        rows = {id(segment): row for row, segment in plan.rows}
+        failed = [self._failure(call, error) for call, error in plan.failed]
+        rows = {id(segment): row for row, segment in plan.rows if isinstance(row, Row)}
         asking = [rows[id(s)] for s in order if s.wanted]
         for row, line in zip(asking, logits, strict=True):
             if row.call.logits:
                 row.logits.append(line.cpu())
-        tokens = self._choose(asking, logits)
+        tokens = self._choose(asking, logits, plan.alone)
         finished = [self._finish_prefill(prefill) for prefill in plan.prefills]
         self._making.clear()
-        finished += [self._finish_row(row) for row, _ in plan.rows if not row.asks]
-        for row, _ in plan.rows:
-            row.advance()
+        finished += [self._finish_row(row) for row, _ in plan.rows if row.ending]
+        for speaker, _ in plan.rows:
+            speaker.advance()
         for row, token in zip(asking, tokens, strict=True):
             self._say(row, token, spoken, failed)
         return StepResult(tuple(spoken), tuple(finished), tuple(failed), sum(len(s.ids) for s in order))
 
-    def _choose(self, rows: list[Row], logits: Tensor) -> list[int | None]:
+    def _choose(self, rows: list[Row], logits: list[Tensor], alone: bool) -> list[int | None]:
         tokens: list[int | None] = [row.forced() for row in rows]
         free = [i for i, row in enumerate(rows) if row.asks and row.call.forced is None]
-        if free:
-            drawn = choose(logits[free], [rows[i].draw() for i in free], self._banned)
-            for i, token in zip(free, drawn, strict=True):
+        for group in [[i] for i in free] if alone else [free] if free else []:
+            drawn = choose(torch.stack([logits[i] for i in group]), [rows[i].draw() for i in group], self._banned)
+            for i, token in zip(group, drawn, strict=True):
                 tokens[i] = token
         return tokens
 
@@ -169,16 +196,17 @@ class Scheduler:
         if said is not None:
             spoken.append(said)
 
-    def _orphan(self, call: Pending) -> Failure:
+    def _failure(self, call: Pending, error: Exception) -> Failure:
         self._drop(call)
-        return Failure(call.id, BadParent("a parent was cancelled before it was encoded"))
+        self.cancel(self._shadows({call.id}))
+        return Failure(call.id, error)
 
     def _finish_prefill(self, call: PendingPrefill) -> EncodingId:
         self._finished(Encoding(call.id, call.storage, call.words, call.context.receipt))
         self._let_go(call.context)
         return call.id
 
-    def _finish_row(self, row: Row) -> EncodingId:
+    def _finish_row(self, row: Row | Follower) -> EncodingId:
         """Move a row's own keys from its lane to the store."""
         call = next(call for call in self._running if call.row is row)
         assert row.lane is not None
@@ -188,8 +216,8 @@ class Scheduler:
         block = self._store.allocate(length)
         for layer in range(self._store.layers):
             self._store.write(block, layer, *row.lane.get(layer, start, start + length))
-        key = row.context.key(row.tokens())
-        storage = Storage(b"decode" + key, row.context.start, block, ready=True)
+        key = row.context.key(row.tokens(), row.call.salt, "stepwise")
+        storage = Storage(key, row.context.start, block, ready=True)
         self._finished(Encoding(row.id, storage, row.words(), row.context.receipt, row.logits))
         self._running.remove(call)
         self._lanes.close(row.lane)
@@ -203,12 +231,18 @@ class Scheduler:
         self._making, self._waiting, self._running = [], [], []
 
     def cancel(self, ids: Iterable[EncodingId]) -> None:
-        """Drop waiting and running calls of these ids with all they hold."""
+        """Drop waiting and running calls of these ids, and their shadows, with all they hold."""
         gone = frozenset(ids)
+        gone |= self._shadows(gone)
         for call in [c for c in (*self._waiting, *self._running) if c.id in gone]:
             self._drop(call)
         self._waiting = [c for c in self._waiting if c.id not in gone]
         self._running = [c for c in self._running if c.id not in gone]
+
+    def _shadows(self, leaders: Iterable[EncodingId]) -> frozenset[EncodingId]:
+        ids = frozenset(leaders)
+        rows = [call.row for call in (*self._waiting, *self._running) if isinstance(call, PendingDecode)]
+        return frozenset(row.id for row in rows if isinstance(row, Follower) and row.leader.id in ids)
 
     def _drop(self, call: Pending) -> None:
         if isinstance(call, PendingPrefill):
@@ -234,15 +268,11 @@ def _size(call: Pending) -> int:
 
 def _attendable(call: Pending) -> bool:
     """Whether all that a call attends to is stored, or made by the forward that is being planned."""
-    return all(p.storage.ready or p.storage.segment is not None for p in _context(call).pieces)
+    return all(p.storage.ready or p.storage.segment is not None for p in call.context.pieces)
 
 
 def _promised(call: Pending, waiting: list[Pending]) -> bool:
     """Whether what a call lacks is made by calls that wait before it."""
     made = {id(c.storage) for c in waiting if isinstance(c, PendingPrefill)}
-    pieces = (p.storage for p in _context(call).pieces)
+    pieces = (p.storage for p in call.context.pieces)
     return all(s.ready or s.segment is not None or id(s) in made for s in pieces)
-
-
-def _context(call: Pending) -> Context:
-    return call.row.context if isinstance(call, PendingDecode) else call.context

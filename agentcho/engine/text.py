@@ -52,6 +52,13 @@ class ContentTokenizer:
         """The text of content ids, nothing skipped; incomplete UTF-8 becomes U+FFFD."""
         return self._whole.decode(list(ids), skip_special_tokens=False)
 
+    def spells(self, ids: Sequence[int], text: str) -> bool:
+        """Whether `ids` are the ones that `text` encodes to: they say nothing that it does not."""
+        try:
+            return self.encode(text) == list(ids)
+        except SpecialTokenInText:
+            return False
+
     def stream(self) -> TextStream:
         """A fresh incremental decoder."""
         return TextStream(self._whole)

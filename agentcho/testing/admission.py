@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from agentcho.errors import BadOffsets, BadParent, ContextOverflow, RequestError
-from agentcho.request import Call, ContextEntry, Decode, Encoded, EncodingId, Prefill, Receipt
+from agentcho.request import Call, ContextEntry, Decode, Encoded, EncodingId, Prefill, Receipt, Shadow
 from agentcho.testing.babble import babble, comply
 from agentcho.testing.pages import Page
 from agentcho.testing.speech import Speech, constrained
@@ -21,7 +21,8 @@ Reply = Callable[[Decode, str], str]
 
 @dataclass(eq=False)
 class Kept:
-    """One id. `page` is set once it is held, `speech` for a decode; `fed` counts the tokens that steps took."""
+    """One id. `page` is set once it is held, `speech` for a decode; `fed` counts the tokens that steps took.
+    `leader` is the decode that a shadow follows."""
 
     id: EncodingId
     call: Call
@@ -29,6 +30,7 @@ class Kept:
     parents: list[Kept]
     words: Encoded
     speech: Speech | None
+    leader: Kept | None = None
     page: Page | None = None
     fed: int = 0
     done: bool = False
@@ -52,14 +54,25 @@ def admit(
     local: dict[int, Kept] = {}
     admitted: list[Kept] = []
     for call in calls:
-        if not isinstance(call, Prefill | Decode):
-            raise RequestError(f"a call is a Prefill or a Decode, not {type(call).__name__}")
+        if not isinstance(call, Prefill | Decode | Shadow):
+            raise RequestError(f"a call is a Prefill, a Decode or a Shadow, not {type(call).__name__}")
         parents = [_parent(parent, local, known) for parent in call.parents]
-        kept = _kept(rules, framing, first + len(admitted), call, parents)
+        number = first + len(admitted)
+        if isinstance(call, Shadow):
+            kept = _shadow(rules, number, call, parents, local)
+        else:
+            kept = _kept(rules, framing, number, call, parents)
         admitted.append(kept)
-        if isinstance(call, Prefill):
-            local[id(call)] = kept
+        local[id(call)] = kept
     return admitted
+
+
+def _shadow(rules: Rules, number: EncodingId, call: Shadow, parents: list[Kept], local: Mapping[int, Kept]) -> Kept:
+    leader = local.get(id(call.of))
+    if leader is None or leader.speech is None:
+        raise BadParent("a Shadow follows a Decode that does not stand earlier in the same list")
+    receipt = _receipt(rules, call, parents, len(leader.words.tokens) + _most(call.of))
+    return Kept(number, call, receipt, parents, leader.words, None, leader)
 
 
 def _parent(parent: object, local: Mapping[int, Kept], known: Callable[[EncodingId], Kept]) -> Kept:
@@ -70,22 +83,27 @@ def _parent(parent: object, local: Mapping[int, Kept], known: Callable[[Encoding
     if isinstance(parent, bool) or not isinstance(parent, int):
         raise BadParent(f"a parent of type {type(parent).__name__}")
     kept = known(parent)
-    if not kept.done and isinstance(kept.call, Decode):
+    if not kept.done and not isinstance(kept.call, Prefill):
         raise BadParent(f"encoding {parent} is not finished")
     return kept
 
 
-def _kept(rules: Rules, framing: FakeFraming, id: EncodingId, call: Call, parents: list[Kept]) -> Kept:
+def _kept(rules: Rules, framing: FakeFraming, id: EncodingId, call: Prefill | Decode, parents: list[Kept]) -> Kept:
     words = _prefilled(framing, call) if isinstance(call, Prefill) else _begun(framing, call)
+    receipt = _receipt(rules, call, parents, len(words.tokens) + _most(call))
+    speech = _speech(rules, framing, call, parents) if isinstance(call, Decode) else None
+    return Kept(id, call, receipt, parents, words, speech)
+
+
+def _receipt(rules: Rules, call: Call, parents: Sequence[Kept], own: int) -> Receipt:
+    """Where everything stands; `ContextOverflow` where a parent or the call's `own` tokens would pass the end."""
     offsets, start = _places(call, parents, rules.bos)
     ends = [at + len(parent.words.tokens) for at, parent in zip(offsets, parents, strict=True)]
-    needed = max([*ends, start + len(words.tokens) + _most(call)])
+    needed = max([*ends, start + own])
     if needed > rules.context:
         raise ContextOverflow(needed, rules.context)
     pairs = zip(parents, offsets, strict=True)
-    entries = tuple(ContextEntry(parent.id, at, len(parent.words.tokens)) for parent, at in pairs)
-    speech = _speech(rules, framing, call, parents) if isinstance(call, Decode) else None
-    return Kept(id, call, Receipt(entries, start, rules.bos), parents, words, speech)
+    return Receipt(tuple(ContextEntry(p.id, at, len(p.words.tokens)) for p, at in pairs), start, rules.bos)
 
 
 def _places(call: Call, parents: Sequence[Kept], bos: bool) -> tuple[list[int], int]:
@@ -106,7 +124,7 @@ def _position(offset: object) -> int:
     return offset
 
 
-def _most(call: Call) -> int:
+def _most(call: Prefill | Decode) -> int:
     """The most tokens that a call may come to say."""
     if isinstance(call, Prefill):
         return 0
@@ -118,7 +136,9 @@ def _prefilled(framing: FakeFraming, call: Prefill) -> Encoded:
     opening, closing = framing.opening(call.role, call.name), framing.closing(call.role)
     content = tuple(encode(call.text)) if call.tokens is None else check(call.tokens)
     tokens, span = (*opening, *content, *closing), (len(opening), len(opening) + len(content))
-    return Encoded(call.role, call.name, "", framing.content.decode(content), tokens, span, None, None)
+    text = framing.content.decode(content)
+    canonical = tuple(encode(text)) == content
+    return Encoded(call.role, call.name, "", text, tokens, span, None, None, canonical)
 
 
 def _begun(framing: FakeFraming, call: Decode) -> Encoded:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from agentcho.errors import BadParent, EngineFailed, UnknownEncoding
-from agentcho.request import Call, Decode, Encoded, EncodingId, Failure, Receipt, Spoken, StepResult
+from agentcho.errors import BadParent, EngineFailed, LeakageError, UnknownEncoding
+from agentcho.request import Call, Decode, Encoded, EncodingId, Failure, Prefill, Receipt, Spoken, StepResult
 from agentcho.testing.admission import Kept, Reply, Rules, admit
 from agentcho.testing.pages import Page, Pages, key_of
 from agentcho.testing.words import FakeFraming
@@ -63,14 +63,14 @@ class FakeEngine:
         admitted = admit(self._rules, self.framing, calls, self._last + 1, self._known)
         for kept in admitted:
             self._all[kept.id] = kept
-            if kept.speech is None:
+            if kept.speech is None and kept.leader is None:
                 kept.page = self._pages.take(self._key(kept), len(kept.words.tokens))
             self._pages.hold(_context(kept))
         self._last += len(admitted)
         self._flying += admitted
         return tuple(kept.id for kept in admitted)
 
-    def step(self) -> StepResult:
+    def step(self, deterministic: bool = False) -> StepResult:
         """See `EnginePort.step`."""
         if self.broken is not None:
             error, self.broken = self.broken, None
@@ -82,6 +82,8 @@ class FakeEngine:
         self.batches.append(tuple(kept.id for kept in self._flying))
         spoken, finished, failed, encoded = list[Spoken](), list[EncodingId](), list[Failure](), 0
         for kept in list(self._flying):
+            if kept not in self._flying:  # a shadow whose leader has just failed
+                continue
             fault = self._error(kept)
             if fault is not None:
                 self.cancel([kept.id])
@@ -97,6 +99,7 @@ class FakeEngine:
         for id in list(ids):
             kept = self._all.get(id)
             if kept is not None and not kept.done:
+                self.cancel([other.id for other in self._flying if other.leader is kept])
                 self._flying.remove(kept)
                 self._pages.drop(_context(kept))
                 self._forget(kept)
@@ -119,10 +122,18 @@ class FakeEngine:
     def _error(self, kept: Kept) -> Exception | None:
         if not all(page.ready for page in _context(kept)):
             return BadParent("a parent was cancelled before it was encoded")
+        if kept.fed == 0 and kept.call.guard is not None:
+            try:
+                kept.call.guard.admit(kept.id, [parent.id for parent in kept.parents])
+            except LeakageError as error:
+                return error
         return self._faulty(kept.call) if self._faulty and isinstance(kept.call, Decode) else None
 
     def _feed(self, kept: Kept, spoken: list[Spoken]) -> int:
         """One forward's share of one call; returns the tokens fed."""
+        if kept.leader is not None and not kept.leader.done:
+            kept.fed, fed = kept.leader.fed, kept.leader.fed - kept.fed
+            return fed
         if kept.speech is None or kept.speech.stopped is not None:
             return self._finish(kept)
         fed = len(kept.words.tokens) - 1 if kept.fed == 0 else 1
@@ -133,8 +144,8 @@ class FakeEngine:
         return fed
 
     def _finish(self, kept: Kept) -> int:
-        if kept.speech is not None:
-            kept.words = _said(kept)
+        if kept.speech is not None or kept.leader is not None:
+            kept.words = _said(kept) if kept.leader is None else kept.leader.words
             kept.page = self._pages.add(self._key(kept), len(kept.words.tokens))
         assert kept.page is not None
         fed = 0 if kept.page.ready else len(kept.words.tokens) - kept.fed
@@ -147,7 +158,8 @@ class FakeEngine:
 
     def _key(self, kept: Kept) -> bytes:
         offsets = [entry.offset for entry in kept.receipt.context]
-        kind = "prefill" if kept.speech is None else "decode"
+        kind = "prefill" if isinstance(kept.call, Prefill) else "decode"
+        kind = f"{kind}/{kept.call.salt}"
         return key_of(list(zip(_context(kept), offsets, strict=True)), kept.receipt.start, kept.words.tokens, kind)
 
     def _known(self, id: EncodingId) -> Kept:
@@ -181,5 +193,6 @@ def _said(kept: Kept) -> Encoded:
     tokens = (*words.tokens[:end], *speech.said, *words.tokens[end:])
     stop = end + len(speech.said)
     return words._replace(
-        text=speech.text, tokens=tokens, content=(words.content[0], stop), sampled=(end, stop), stopped=speech.stopped
-    )
+        text=speech.text, tokens=tokens, content=(words.content[0], stop), sampled=(end, stop), stopped=speech.stopped,
+        canonical=speech.canonical,
+    )  # fmt: skip

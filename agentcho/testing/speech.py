@@ -24,6 +24,11 @@ class Speech:
         text = self._words.decode(self.said)
         return text[: self._cut(text)]
 
+    @property
+    def canonical(self) -> bool:
+        """Whether what is said is what its text encodes to."""
+        return self._words.encode(self.text) == self.said
+
     def go_on(self, id: EncodingId) -> Spoken | None:
         """Say the next token, or end without one."""
         if len(self.said) == len(self._script):

@@ -111,12 +111,12 @@ class Interrupted(FakeEngine):
         super().__init__(lambda call, prompt: " ".join(["word"] * words), **options)
         self.during: dict[int, Callable[[], None]] = {}
 
-    def step(self) -> StepResult:
+    def step(self, deterministic: bool = False) -> StepResult:
         """See `EnginePort.step`."""
         happens = self.during.pop(self.steps + 1, None)
         if happens is not None:
             anyio.from_thread.run(_happen, happens)
-        return super().step()
+        return super().step(deterministic)
 
 
 async def _happen(what: Callable[[], None]) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from agentcho import Choreographer, Decode, Prefill
 from agentcho.choreographer import Request
-from agentcho.errors import NotYetAvailable, UnknownEncoding
+from agentcho.errors import UnknownEncoding
 from agentcho.testing import FakeEngine
 
 from .stage import Play, empty, nothing_left, speech, talker
@@ -233,10 +233,3 @@ def test_what_is_not_held_cannot_be_released_and_nobody_else_is_disturbed(play: 
 
     play(work)
     assert nothing_left(engine)
-
-
-def test_what_comes_later_is_refused_before_anything_runs() -> None:
-    for leakage in ("enforce", "deny"):
-        with pytest.raises(NotYetAvailable, match=leakage):
-            Choreographer(FakeEngine(), "choreographed", leakage)
-    Choreographer(FakeEngine(), "baseline", "enforce")

@@ -83,8 +83,8 @@ class Keeping:
     def submit(self, calls: Sequence[Call]) -> tuple[EncodingId, ...]:
         return self._engine.submit([replace(c, logits=True) if isinstance(c, Decode) else c for c in calls])
 
-    def step(self) -> StepResult:
-        result = self._engine.step()
+    def step(self, deterministic: bool = False) -> StepResult:
+        result = self._engine.step(deterministic)
         said = (id for id in result.finished if self._engine.message(id).sampled is not None)
         self.logits.update((id, self._engine.logits(id).log_softmax(-1)) for id in said)
         return result

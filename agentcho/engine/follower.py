@@ -1,0 +1,54 @@
+"""The shadow of a running decode: the same tokens over another context, each fed once it is accepted.
+
+Does not know: who may read what, why there are two.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from agentcho.engine.encoding import Context
+from agentcho.engine.lanes import Lane
+from agentcho.engine.row import Row
+from agentcho.request import Encoded, EncodingId, Shadow
+
+
+class Follower:
+    """Feeds what its leader has said so far and it has not fed yet; done when the leader has ended. It asks for
+    nothing, keeps nothing, and never hears of a token that was not accepted."""
+
+    asks = False
+    wanted: tuple[int, ...] = ()
+    logits: tuple[Tensor, ...] = ()
+
+    def __init__(self, id: EncodingId, call: Shadow, context: Context, leader: Row) -> None:
+        self.id, self.call, self.context, self.leader = id, call, context, leader
+        self.lane: Lane | None = None
+        self.fed = 0
+
+    @property
+    def feed(self) -> tuple[int, ...]:
+        """What the next forward takes; more than the leader's where it began later."""
+        return self.leader.script[self.fed :]
+
+    @property
+    def ending(self) -> bool:
+        """Whether the next forward is its last."""
+        return self.leader.ending
+
+    @property
+    def position(self) -> int:
+        """Where the next fed token stands."""
+        return self.context.start + self.fed
+
+    def advance(self) -> None:
+        """The feed went through a forward."""
+        self.fed += len(self.feed)
+
+    def tokens(self) -> tuple[int, ...]:
+        """Every id of the message."""
+        return self.leader.tokens()
+
+    def words(self) -> Encoded:
+        """The finished message: its leader's."""
+        return self.leader.words()

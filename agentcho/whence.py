@@ -1,0 +1,31 @@
+"""Which line of a scenario, or else of an agent, asked for what is being done. Does not know: what that is."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import FrameType
+
+LOOPS = ("anyio", "asyncio", "trio", "threading", "concurrent")
+
+
+def whence() -> str | None:
+    """ "file:line" of the outermost frame on the stack that is neither ours nor an event loop's; None: there is
+    none. The file is relative to the working folder, or its folder and name where it lies elsewhere."""
+    found, frame = None, sys._getframe(1)
+    while frame is not None and _top(frame) not in LOOPS:
+        if _top(frame) != "agentcho":
+            found = frame
+        frame = frame.f_back  # type: ignore[assignment]
+    return None if found is None else f"{_shown(Path(found.f_code.co_filename))}:{found.f_lineno}"
+
+
+def _top(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__", "")).split(".", 1)[0]
+
+
+def _shown(path: Path) -> str:
+    try:
+        return path.resolve().relative_to(Path.cwd()).as_posix()
+    except (ValueError, OSError):
+        return "/".join(path.parts[-2:])
