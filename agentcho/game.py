@@ -26,7 +26,7 @@ from agentcho.placing import places_of
 from agentcho.request import Sampling
 from agentcho.resolver import Utterance
 from agentcho.transcript import Act
-from agentcho.visibility import Policy, Read, ReadSet, View, audience_policy, read_set
+from agentcho.visibility import Policy, Read, ReadSet, View, audience_policy, read_set, shown
 from agentcho.whence import whence
 
 SCENARIO = "scenario"
@@ -196,7 +196,7 @@ class Game:
         """Ask policy and view once, for metadata alone."""
         said = self.said
         allowed = self._policy(agent.name, said)
-        reads = read_set(agent.name, view or agent.view(allowed), allowed, said)
+        reads = read_set(agent.name, view or agent.view(shown(agent.name, allowed, said)), allowed, said)
         if path := carried(reads, self._choreographer.way, self._resolver.utterances):
             raise LeakageError(agent.name, path)
         return reads

@@ -12,11 +12,9 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 import secrets
 from contextlib import ExitStack
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, NamedTuple
@@ -24,6 +22,7 @@ from typing import Any, Literal, NamedTuple
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from agentcho.config import RunConfig
+from agentcho.environment import versions
 from agentcho.errors import RecordBroken, RecordNotFound
 from agentcho.export import exported
 from agentcho.trace import Workflow
@@ -60,17 +59,6 @@ class Finished(NamedTuple):
     score: dict[str, float]
     ended: str | None
     seconds: float
-
-
-def versions() -> dict[str, str]:
-    """Versions of Python and of the packages that decide what a model says."""
-    found = {"python": platform.python_version()}
-    for package in ("agentcho", "torch", "transformers", "llguidance"):
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            found[package] = "none"
-    return found
 
 
 class RunRecord:

@@ -69,16 +69,18 @@ class Replayed(Mapping[str, ReplayedMessage]):
 
 def replay(
     workflow_: Mapping[str, Any] | Workflow, engine: ReplayPort, mode: Mode = "choreographed",
-    leakage: Leakage = "enforce", deterministic: bool = False, logits: bool = True, shadow: Shadowing = "auto",
+    leakage: Leakage = "enforce", deterministic: bool = False, logits: bool = True, *, shadow: Shadowing = "auto",
+    stepwise: bool = True,
 ) -> Replayed:  # fmt: skip
     """Play one workflow of `agentcho-trace/1` with every text forced. Blocks until it is over.
 
-    Tokens of the trace win over its text where they are of the engine's tokenizer. `leakage` says nothing in
-    baseline mode but that "audit" records direct leaks; otherwise they are refused before anything is computed.
+    Tokens of the trace win over its text where they are of the engine's tokenizer. `stepwise` False feeds each text
+    at once after its first token: quick, where only `ttft` is asked for. `leakage` says nothing in baseline mode but
+    that "audit" records direct leaks; otherwise they are refused before anything is computed.
     Raises `BadTrace`, `LeakageError`, and what the engine says of a call.
     """
     way = Way(mode, leakage, shadow, deterministic)
-    return blocking(_Replay(workflow(workflow_), engine, way, logits).play)
+    return blocking(_Replay(workflow(workflow_), engine, way, logits, stepwise).play)
 
 
 @dataclass
@@ -108,8 +110,8 @@ class _Gate:
 class _Replay:
     """One replay under way."""
 
-    def __init__(self, trace: Workflow, engine: ReplayPort, way: Way, logits: bool) -> None:
-        self._engine, self._way, self._logits = engine, way, logits
+    def __init__(self, trace: Workflow, engine: ReplayPort, way: Way, logits: bool, stepwise: bool) -> None:
+        self._engine, self._way, self._logits, self._stepwise = engine, way, logits, stepwise
         self._words = Words({message.id: message for message in trace.messages}, engine, way)
         self._books = Books(0, way, Meter(Limits()), self._hear)
         self._books.resolver.utterances.update(self._words.utterances())
@@ -158,9 +160,11 @@ class _Replay:
 
     async def _share(self, place: int, decode: TraceMessage, utterance: Utterance, turn: Turn | None) -> Speaking:
         """Resolve; what others lack at the same time is encoded once, in a request of its own, before."""
-        forced = self._words.forced(decode)
+        how: dict[str, Any] = {
+            "forced": self._words.forced(decode), "logits": self._logits, "stepwise": self._stepwise,
+        }  # fmt: skip
         while True:
-            speaking = self._books.resolver.speak(utterance, forced=forced, logits=self._logits)
+            speaking = self._books.resolver.speak(utterance, **how)
             shared = {lack.key: lack for lack in speaking.missing if lack.key in self._graph.shared}
             flying = [self._flying[key] for key in shared if key in self._flying]
             if flying:

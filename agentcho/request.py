@@ -81,7 +81,8 @@ class Decode:
     """A message to be generated: the assistant's framing, `header`, then sampled tokens, then the closing.
 
     Parents, offsets, salt and guard as in `Prefill`. `forced` are content ids that take the place of the sampled
-    ones, fed one a step as sampling would feed them. `logits` keeps the row each token was chosen from.
+    ones, fed one a step as sampling would feed them; with `stepwise` False all at once after the first, to time
+    first tokens. `logits` keeps the row each token was chosen from; they are there stepwise alone.
     """
 
     header: str = ""
@@ -92,6 +93,7 @@ class Decode:
     name: str | None = None
     forced: tuple[int, ...] | None = None
     logits: bool = False
+    stepwise: bool = True
     salt: str = ""
     guard: Guard | None = None
 

@@ -52,6 +52,19 @@ def audience_policy(agent: str, messages: Sequence[Metadata]) -> Sequence[Metada
     return [m for m in messages if m.audience.includes(agent)]
 
 
+def shown(agent: str, allowed: Sequence[Metadata], said: Sequence[Metadata]) -> list[Metadata]:
+    """What a view gets of the messages it may read: of another's message only those parents that all of the
+    message's own audience may read, so that no view can depend on what else its author had read."""
+    audiences = {m.id: m.audience for m in said}
+
+    def visible(m: Metadata) -> Metadata:
+        if m.author == agent:
+            return m
+        return m._replace(parents=tuple(p for p in m.parents if audiences[p].covers(m.audience)))
+
+    return [visible(m) for m in allowed]
+
+
 class ReadSet(NamedTuple):
     """The answer of view and policy for one call, explicit and final. `caller` None is the scenario.
 

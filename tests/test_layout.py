@@ -15,7 +15,7 @@ import agentcho
 PACKAGE = Path(agentcho.__file__).parent
 ROOT = PACKAGE.parent
 LAYERS = (
-    ("errors",), ("message",), ("request",), ("visibility", "provenance", "config", "monitor"),
+    ("errors", "environment"), ("message",), ("request",), ("visibility", "provenance", "config", "monitor"),
     ("transcript", "placing", "denial"), ("trace",),
     ("export",),
     ("understudy",), ("engine",),

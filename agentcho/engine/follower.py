@@ -27,6 +27,11 @@ class Follower:
         self.fed = 0
 
     @property
+    def due(self) -> bool:
+        """Whether it may begin: once its leader has its first token, whose coming it must not delay."""
+        return self.leader.fed > 0
+
+    @property
     def feed(self) -> tuple[int, ...]:
         """What the next forward takes; more than the leader's where it began later."""
         return self.leader.script[self.fed :]

@@ -21,6 +21,7 @@ from transformers import AttentionInterface, AutoConfig, AutoModelForCausalLM, A
 from transformers.utils import logging as hf_logging
 
 from agentcho.engine.attention import Locality, Scoring
+from agentcho.engine.shapes import PREFIX, SHAPES
 from agentcho.errors import BadPlacement, ModelError, ModelNotFound, NotYetAvailable, UnsupportedModel
 
 ATTENTION = "agentcho_packed"
@@ -37,16 +38,20 @@ class Attending(Protocol):
 
 @dataclass(frozen=True)
 class Source:
-    """Where a model comes from: the name the user gave, the folder or hub id, and its config."""
+    """Where a model comes from: the name the user gave, the folder or hub id, and its config. `random`: only its
+    tokenizer comes from there."""
 
     name: str
     path: str
     config: Any
+    random: bool = False
 
 
 def find(model: str | Path) -> Source:
     """Read a model's config, and no weights. `ModelNotFound` says what was looked for."""
     name = str(model)
+    if name.startswith(PREFIX):
+        return _shape(name)
     path = str(_understudy()) if name == UNDERSTUDY else name
     if os.sep in path and path.count("/") != 1 and not Path(path).is_dir():
         raise ModelNotFound(name, "there is no such folder")
@@ -55,6 +60,13 @@ def find(model: str | Path) -> Source:
     except (OSError, ValueError, KeyError) as error:
         raise ModelNotFound(name, _first_line(error)) from error
     return Source(name, path, config)
+
+
+def _shape(name: str) -> Source:
+    shape = SHAPES.get(name.removeprefix(PREFIX))
+    if shape is None:
+        raise ModelNotFound(name, f"the known shapes are {', '.join(SHAPES)}")
+    return Source(name, str(_understudy()), AutoConfig.for_model(shape.model_type, **shape.sizes), random=True)
 
 
 def _understudy() -> Path:
@@ -95,14 +107,9 @@ class Model:
         AttentionInterface.register(ATTENTION, _answer)
         try:
             tokenizer = AutoTokenizer.from_pretrained(source.path, trust_remote_code=False)
-            with _quiet():
-                network, report = _loader().from_pretrained(
-                    source.path, dtype=kind, attn_implementation=ATTENTION, use_safetensors=True,
-                    trust_remote_code=False, output_loading_info=True,
-                )  # fmt: skip
+            network = _drawn(source, kind) if source.random else _read(source, kind)
         except (OSError, ValueError, KeyError, ImportError, RuntimeError) as error:
             raise _refusal(source.name, error) from error
-        _check_whole(source, report)
         return cls(source, network.to(where).eval(), tokenizer, where)
 
     @torch.inference_mode()
@@ -149,6 +156,25 @@ def _refusal(name: str, error: Exception) -> ModelError:
 def _loader() -> Any:
     """The library's annotations do not know that a loading report can be asked for."""
     return AutoModelForCausalLM
+
+
+def _read(source: Source, dtype: torch.dtype) -> nn.Module:
+    """Weights from safetensors, every one of them; no remote code."""
+    with _quiet():
+        network, report = _loader().from_pretrained(
+            source.path, dtype=dtype, attn_implementation=ATTENTION, use_safetensors=True,
+            trust_remote_code=False, output_loading_info=True,
+        )  # fmt: skip
+    _check_whole(source, report)
+    return network  # type: ignore[no-any-return]
+
+
+def _drawn(source: Source, dtype: torch.dtype) -> nn.Module:
+    """Random weights, the same every time."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        network: nn.Module = _loader().from_config(source.config, dtype=dtype, attn_implementation=ATTENTION)
+    return network
 
 
 def _check_whole(source: Source, report: Any) -> None:

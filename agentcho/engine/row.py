@@ -32,7 +32,7 @@ class Row:
         self._content, self._stream, self._constraint = content, content.stream(), constraint
         self.lane: Lane | None = None
         self.feed: tuple[int, ...] = opening + header
-        self.fed = 0
+        self.due, self.fed = True, 0
         self.sampled: list[int] = []
         self.logits: list[Tensor] = []
         self.stopped: Stopped | None = None
@@ -89,6 +89,8 @@ class Row:
     def take(self, token: int) -> Spoken | None:
         """Say `token`; sets the next feed. None where it ended the message and adds no text."""
         forced = self.call.forced is not None
+        if self.call.forced and not self.call.stepwise:
+            return self._take_all(self.call.forced)
         left = self.call.sampling.max_tokens - len(self.sampled)
         if self._constraint is not None and not forced:
             token = self._constraint.take(token, left)
@@ -100,6 +102,12 @@ class Row:
         self.feed = (token,)
         self._check_end(token, left, forced)
         return Spoken(self.id, len(self.sampled) - 1, token, self._show())
+
+    def _take_all(self, forced: tuple[int, ...]) -> Spoken:
+        self.sampled = list(forced)
+        self._text = self._content.decode(self.sampled)
+        self._end("forced", forced)
+        return Spoken(self.id, 0, forced[0], self._show())
 
     def _check_end(self, token: int, left: int, forced: bool) -> None:
         if not forced and self._cut() is not None:

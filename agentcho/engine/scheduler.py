@@ -114,7 +114,9 @@ class Scheduler:
         waiting, self._waiting = self._waiting, []
         for call in waiting:
             size = _size(call)
-            if _attendable(call) and (size <= room or not plan.segments):
+            if isinstance(call, PendingDecode) and not call.row.due:
+                self._waiting.append(call)
+            elif _attendable(call) and (size <= room or not plan.segments):
                 room -= self._admit(plan, call)
             elif _attendable(call) or _promised(call, self._waiting):
                 self._waiting.append(call)

@@ -8,16 +8,14 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import os
-import platform
-import subprocess
 from collections import defaultdict
 from itertools import islice
 from pathlib import Path
 
 import torch
-import transformers
 from torch import nn
+
+from agentcho.environment import machine, versions
 
 from .chat import draw_slots, draw_sum, persona, write
 from .corpus import corpus
@@ -144,25 +142,13 @@ def evaluate(folder: Path, count: int, seed: int) -> Scores:
     return {
         "seed": seed,
         "temperature": 0.7,
-        "machine": machine(),
+        "machine": machine() | versions(),
         "obedience": obedience(player, count, seed),
         "sway": sway(player, count, seed),
         "debates": debates(player, count, seed),
         "chat": chats(player, count, seed),
         "perplexity": {split: perplexity(player, split, 3 * count, seed) for split in ("train", "held-out")},
         "training": json.loads(card.read_text()) if card.exists() else {},
-    }
-
-
-def machine() -> dict[str, str]:
-    """What the scores were found on: processor, cores, versions, and the commit where there is one."""
-    asked = subprocess.run(["git", "rev-parse", "HEAD"], cwd=Path(__file__).parent, capture_output=True, text=True)
-    return {
-        "machine": f"{platform.machine()}, {os.cpu_count()} cores, no accelerator used",
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "transformers": transformers.__version__,
-        "commit": asked.stdout.strip() or "none",
     }
 
 

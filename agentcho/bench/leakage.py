@@ -1,0 +1,150 @@
+"""What enforcement costs: the same texts forced under audit, enforce and baseline, side by side in one run.
+
+Arms take turns, after a warm-up; figures are medians over repeats, ratios are made within a repeat. First tokens
+are timed with each text fed at once after its first token, throughput one token a step. Does not know: what the
+workflows say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from statistics import median
+from typing import Any, NamedTuple
+
+from agentcho.display.sheet import Sheet, plain
+from agentcho.environment import machine, versions
+from agentcho.known import ReplayPort
+from agentcho.replayer import Replayed, replay
+from agentcho.trace import Workflow
+
+Arm = dict[str, Any]
+ARMS: dict[str, Arm] = {
+    "audit": {"leakage": "audit"},
+    "enforce": {"leakage": "enforce", "shadow": "auto"},
+    "baseline": {"mode": "baseline"},
+}
+
+
+class FirstToken(NamedTuple):
+    """Mean seconds to a first token over all messages spoken, one figure a repeat and arm."""
+
+    workflow: str
+    seconds: dict[str, list[float]]
+    encoded: dict[str, int]
+
+    def ratio(self, arm: str, to: str) -> tuple[float, float, float]:
+        """Median, least and largest over the repeats, of one arm's time to another's."""
+        return _spread([a / b for a, b in zip(self.seconds[arm], self.seconds[to], strict=True)])
+
+
+class Throughput(NamedTuple):
+    """Tokens a second while a message is spoken, first tokens aside, one figure a repeat."""
+
+    workflow: str
+    plain: list[float]
+    shadowed: list[float]
+
+    @property
+    def ratio(self) -> tuple[float, float, float]:
+        """Median, least and largest over the repeats, of the speed with shadow rows to that without."""
+        return _spread([s / p for s, p in zip(self.shadowed, self.plain, strict=True)])
+
+
+class LeakageBench(NamedTuple):
+    """All figures of one model."""
+
+    model: str
+    first: tuple[FirstToken, ...]
+    throughput: tuple[Throughput, ...]
+
+    def table(self) -> str:
+        """Both tables as text."""
+        times = Sheet(
+            f"{self.model}: mean time to first token", ("", *ARMS, "enforce/audit", "baseline/enforce", "encoded"),
+            tuple(self._times(each) for each in self.first),
+        )  # fmt: skip
+        speeds = Sheet(
+            f"{self.model}: tokens a second while speaking", ("", "no shadow", "shadow", "ratio"),
+            tuple(
+                (each.workflow, f"{median(each.plain):.1f}", f"{median(each.shadowed):.1f}", _shown(each.ratio))
+                for each in self.throughput
+            ),
+        )  # fmt: skip
+        return f"{plain(times)}\n\n{plain(speeds)}"
+
+    def _times(self, each: FirstToken) -> tuple[str, ...]:
+        seconds = (f"{1000 * median(each.seconds[arm]):.0f} ms" for arm in ARMS)
+        ratios = (_shown(each.ratio("enforce", "audit")), _shown(each.ratio("baseline", "enforce")))
+        return (each.workflow, *seconds, *ratios, "/".join(str(each.encoded[arm]) for arm in ARMS))
+
+    def to_json(self) -> dict[str, Any]:
+        """The figures themselves."""
+        return {
+            "model": self.model,
+            "first_token_seconds": {each.workflow: each.seconds for each in self.first},
+            "encoded_tokens": {each.workflow: each.encoded for each in self.first},
+            "tokens_a_second": {t.workflow: {"plain": t.plain, "shadow": t.shadowed} for t in self.throughput},
+        }  # fmt: skip
+
+
+def figures(found: Sequence[LeakageBench], seed: int) -> dict[str, Any]:
+    """What a result file holds: where it was found, and the figures."""
+    where = machine() | versions()
+    return {"format": "agentcho-bench-leakage/1", "machine": where, "seed": seed, "found": [f.to_json() for f in found]}
+
+
+def measure(
+    name: str, engine: ReplayPort, timed: Iterable[Workflow], spoken: Iterable[Workflow], repeats: int,
+    tell: Callable[[str], None],
+) -> LeakageBench:  # fmt: skip
+    """Time first tokens on `timed`, throughput on `spoken`; `tell` hears of each workflow as it begins."""
+    first, throughput = [], []
+    for workflow in timed:
+        tell(f"{name}: first tokens of {workflow.id}")
+        first.append(_first_token(engine, workflow, repeats))
+    for workflow in spoken:
+        tell(f"{name}: tokens a second in {workflow.id}")
+        throughput.append(_throughput(engine, workflow, repeats))
+    return LeakageBench(name, tuple(first), tuple(throughput))
+
+
+def _first_token(engine: ReplayPort, workflow: Workflow, repeats: int) -> FirstToken:
+    found = FirstToken(workflow.id, {arm: [] for arm in ARMS}, {})
+    for number in range(repeats + 1):
+        for arm, options in _turns(ARMS, number):
+            replayed = replay(workflow, engine, logits=False, stepwise=False, **options)
+            found.encoded[arm] = replayed.encoded
+            if number > 0:
+                found.seconds[arm].append(sum(said.ttft for said in replayed.values()) / len(replayed))
+    return found
+
+
+def _throughput(engine: ReplayPort, workflow: Workflow, repeats: int) -> Throughput:
+    speeds: dict[str, list[float]] = {"never": [], "always": []}
+    for number in range(repeats + 1):
+        for shadow, _ in _turns(speeds, number):
+            replayed = replay(workflow, engine, leakage="enforce", logits=False, shadow=shadow)  # type: ignore[arg-type]
+            if number > 0:
+                speeds[shadow].append(_speed(replayed))
+    return Throughput(workflow.id, speeds["never"], speeds["always"])
+
+
+def _turns(arms: dict[str, Any], number: int) -> list[tuple[str, Any]]:
+    """The arms in an order that changes from repeat to repeat."""
+    listed = list(arms.items())
+    first = number % len(listed)
+    return listed[first:] + listed[:first]
+
+
+def _speed(replayed: Replayed) -> float:
+    lengths = (said.entry.message.sampled or (0, 0) for said in replayed.values())
+    tokens = sum(stop - start - 1 for start, stop in lengths)
+    return tokens / sum(said.seconds - said.ttft for said in replayed.values())
+
+
+def _spread(ratios: Sequence[float]) -> tuple[float, float, float]:
+    return median(ratios), min(ratios), max(ratios)
+
+
+def _shown(spread: tuple[float, float, float]) -> str:
+    return f"{spread[0]:.2f} ({spread[1]:.2f}-{spread[2]:.2f})"

@@ -1,0 +1,72 @@
+"""Workflows to time, of random words: what a step takes does not depend on what is said.
+
+Sizes are those of dilemma games that a model of 8B parameters played, in its tokens; a word here is about three of
+the understudy's. Does not know: engines.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from agentcho.trace import Workflow, workflow
+
+SYLLABLES = ("ba", "de", "fi", "go", "lu", "ma", "ne", "po", "ri", "sa", "te", "vo")
+RULES, ASKED, PLAN, TALK = 85, 10, 140, 65
+
+
+class _Talk:
+    """A workflow being written; each message stands after what its author may read."""
+
+    def __init__(self, agents: list[str], seed: int) -> None:
+        self._dice = random.Random(seed)
+        self._agents = agents
+        self.messages: list[dict[str, Any]] = []
+        for agent in agents:
+            self.say(agent, RULES, role="system", private=True)
+
+    def say(self, agent: str, words: int, role: str = "assistant", private: bool = False) -> None:
+        """One message of so many words; an assistant's is spoken, any other is known."""
+        text = " ".join("".join(self._dice.choices(SYLLABLES, k=2)) for _ in range(words))
+        audience: Any = [agent] if private else "everyone"
+        parents = [m["id"] for m in self.messages if m["audience"] == "everyone" or agent in m["audience"]]
+        line: dict[str, Any] = {
+            "id": f"m{len(self.messages)}", "kind": "prefill", "role": role, "author": agent, "audience": audience,
+            "parents": parents, "text": text,
+        }  # fmt: skip
+        if role == "assistant":
+            line |= {"kind": "decode", "header": "To all: "}
+        self.messages.append(line)
+
+    def done(self, name: str, seed: int) -> Workflow:
+        """The whole."""
+        return workflow(
+            {
+                "format": "agentcho-trace/1", "workflow": name, "id": f"{name}-{seed}", "agents": self._agents,
+                "messages": self.messages,
+            }
+        )  # fmt: skip
+
+
+def dilemma(seed: int) -> Workflow:
+    """Two agents: private rules, a private plan each, two rounds of open talk, a private decision each."""
+    talk = _Talk(["alice", "bob"], seed)
+    for agent in ("alice", "bob"):
+        talk.say(agent, ASKED, role="user", private=True)
+        talk.say(agent, PLAN, private=True)
+    for agent in ("alice", "bob") * 2:
+        talk.say(agent, TALK)
+    for agent in ("alice", "bob"):
+        talk.say(agent, ASKED, role="user", private=True)
+        talk.say(agent, 2, private=True)
+    return talk.done("dilemma", seed)
+
+
+def open_talk(seed: int, agents: int = 8, rounds: int = 2, words: int = TALK) -> Workflow:
+    """Agents with private rules who speak in the open, one after another."""
+    names = [f"agent{number}" for number in range(agents)]
+    talk = _Talk(names, seed)
+    for _ in range(rounds):
+        for name in names:
+            talk.say(name, words)
+    return talk.done("open-talk", seed)

@@ -1,0 +1,37 @@
+"""Known model shapes, to be filled with random weights: what a step takes does not depend on what they are.
+
+For benchmarks: `shape:NAME` is a model's name wherever one is asked for. It speaks the understudy's tokens.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+PREFIX = "shape:"
+
+
+class Shape(NamedTuple):
+    """A model type of transformers and the sizes of its config."""
+
+    model_type: str
+    sizes: dict[str, Any]
+
+
+SHAPES = {
+    "qwen3-0.6b": Shape(
+        "qwen3",
+        {
+            "hidden_size": 1024, "num_hidden_layers": 28, "num_attention_heads": 16, "num_key_value_heads": 8,
+            "head_dim": 128, "intermediate_size": 3072, "vocab_size": 151936, "max_position_embeddings": 40960,
+            "tie_word_embeddings": True, "rope_parameters": {"rope_type": "default", "rope_theta": 1e6},
+        },
+    ),
+    "llama-3.2-1b": Shape(
+        "llama",
+        {
+            "hidden_size": 2048, "num_hidden_layers": 16, "num_attention_heads": 32, "num_key_value_heads": 8,
+            "head_dim": 64, "intermediate_size": 8192, "vocab_size": 128256, "max_position_embeddings": 131072,
+            "tie_word_embeddings": True, "rope_parameters": {"rope_type": "default", "rope_theta": 5e5},
+        },
+    ),
+}  # fmt: skip
