@@ -4,7 +4,7 @@ PYTHON := $(shell for p in python3 python3.13 python3.12 python3.11 python3.14 p
 	&& command -v "$$p" && break; done)
 BIN := .venv/bin
 
-.PHONY: demo test test-slow lint understudy bench bench-games wheel clean
+.PHONY: demo test test-slow lint understudy bench bench-games bench-leakage mutants wheel clean
 
 demo: .venv/.installed            ## play the prisoner's dilemma on the embedded model
 	$(BIN)/agentcho run prisoners-dilemma
@@ -23,10 +23,16 @@ lint: .venv/.tools
 understudy: .venv/.installed      ## train the embedded model again from nothing
 	$(BIN)/python -m agentcho.understudy.train --out agentcho/understudy/weights
 
-bench: bench-games                ## everything that is measured
+bench: bench-games bench-leakage  ## everything that is measured
 
 bench-games: .venv/.installed     ## 32 games at once against 32 one after another
 	$(BIN)/agentcho bench games
+
+bench-leakage: .venv/.installed   ## what enforcing costs
+	$(BIN)/agentcho bench leakage
+
+mutants: .venv/.tools             ## break the code on purpose, and see that the tests notice
+	$(BIN)/python -m tests.mutants.run
 
 wheel: .venv/.tools
 	$(BIN)/python -m build --wheel --outdir dist .

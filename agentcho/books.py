@@ -13,7 +13,6 @@ from agentcho.events import Ended, Sink
 from agentcho.limits import Meter
 from agentcho.message import Message
 from agentcho.provenance import EncodingRecord, Ledger, Recipe
-from agentcho.request import EncodingId
 from agentcho.resolver import Missing, Resolver, Utterance
 from agentcho.transcript import Entry, Usage
 
@@ -28,50 +27,46 @@ class Books:
         self._ledger = Ledger()
         self.held: list[int] = []
         self._twins: set[int] = set()
+        self._unwritten: list[tuple[EncodingRecord, int]] = []
 
     def enter(
         self, missing: Sequence[Missing], utterance: Utterance | None, result: Result, caller: str | None
     ) -> None:
         """Take in the encodings of a finished request: what it lacked, then its own message, if any, and its shadow.
 
-        A message's line has the encodings that were made on the way to it since the line before.
+        A message's line has all encodings that were made since the line before, of whatever message.
         """
-        made: list[EncodingRecord] = []
         for lack, call in zip(missing, result.made, strict=False):
-            made.append(self._record(lack.message, lack.recipe, lack.path, call, caller))
+            self._record(lack.message, lack.recipe, lack.path, call, caller)
             lacked = self.resolver.utterances[lack.message]
             if lacked.message is None:
                 lacked.message = self._message(lacked, call)
-                self._write(lacked, made, call.id, result)
-                made = []
+                self._write(lacked, call, result)
         if utterance is not None:
-            self._enter_said(utterance, result.made[len(missing) :], made, result, caller)
+            self._enter_said(utterance, result.made[len(missing) :], result, caller)
 
-    def _enter_said(
-        self, utterance: Utterance, said: Sequence[Made], made: list[EncodingRecord], result: Result,
-        caller: str | None,
-    ) -> None:  # fmt: skip
+    def _enter_said(self, utterance: Utterance, said: Sequence[Made], result: Result, caller: str | None) -> None:
         id = utterance.metadata.id
         path = (*(read.id for read in utterance.reads.reads), id)
         utterance.message = self._message(utterance, said[0])
-        made.append(self._record(id, self._recipe, path, said[0], caller))
-        made += [self._record(id, "audience", (), shadow, None) for shadow in said[1:]]
+        self._record(id, self._recipe, path, said[0], caller)
+        for shadow in said[1:]:
+            self._record(id, "audience", (), shadow, None)
         self._meter.count(utterance.message)
-        self._write(utterance, made, said[0].id, result)
+        self._write(utterance, said[0], result)
 
-    def _record(
-        self, message: str, recipe: Recipe, path: tuple[str, ...], made: Made, caller: str | None
-    ) -> EncodingRecord:
+    def _record(self, message: str, recipe: Recipe, path: tuple[str, ...], made: Made, caller: str | None) -> None:
         """`caller` is whose prompt a baseline encoding stands in; an author's encoding is its author's, an
-        audience's is nobody's."""
+        audience's is nobody's. An encoding that another request made at the same time is that one's: the engine
+        encodes the two once."""
         author = self.resolver.utterances[message].metadata.author
         whose = {"baseline": caller, "author": author, "audience": None}[recipe]
         record = self._ledger.record(made.id, message, whose, recipe, made.receipt)
-        if not self.resolver.enter(message, recipe, path, made.id):
-            self._twins.add(made.id)
+        first = self.resolver.enter(message, recipe, path, made.id)
+        self._twins.update(() if first else {made.id})
+        self._unwritten.append((record, len(made.words.tokens) if first else 0))
         self.resolver.bos = made.receipt.bos
         self.held.append(made.id)
-        return record
 
     def _message(self, utterance: Utterance, made: Made) -> Message:
         data, words, reads = utterance.metadata, made.words, utterance.reads
@@ -85,14 +80,13 @@ class Books:
             new_offset=reads.new_at if isinstance(reads.new_at, int) else None,
         )  # fmt: skip
 
-    def _write(self, utterance: Utterance, made: list[EncodingRecord], own: EncodingId, result: Result) -> None:
-        """Tell the sink of a message that is whole. What its request made anew is not reused; an encoding that
-        another request made at the same time is that one's, for the engine encodes it once."""
+    def _write(self, utterance: Utterance, own: Made, result: Result) -> None:
+        """Tell the sink of a message that is whole. What its own request made anew is not reused."""
         assert utterance.message is not None
-        fresh = {call.id: len(call.words.tokens) for call in result.made if call.id not in self._twins}
-        encoded = sum(fresh.get(record.id, 0) for record in made)
-        context = next(record.receipt.context for record in made if record.id == own)
-        reused = sum(entry.length for entry in context if entry.id not in fresh)
+        made, encoded = tuple(record for record, _ in self._unwritten), sum(tokens for _, tokens in self._unwritten)
+        fresh = {call.id for call in result.made} - self._twins
+        reused = sum(entry.length for entry in own.receipt.context if entry.id not in fresh)
+        self._unwritten.clear()
         usage = Usage(encoded, reused, result.ttft, result.seconds)
         direct, act = utterance.reads.direct, utterance.act
-        self._sink(Ended(Entry(utterance.message, own, tuple(made), direct, usage, act)))
+        self._sink(Ended(Entry(utterance.message, own.id, made, direct, usage, act)))

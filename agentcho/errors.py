@@ -20,6 +20,7 @@
     ├── AudienceError              an audience or a cast names what does not exist
     ├── LeakageError               a call would read what its caller may not
     │   └── LabelMissing           … or what nothing is known of
+    ├── OptionsClash               two options of a run contradict each other
     ├── NotYetAvailable            a documented option that this version does not have
     ├── LimitReached               a limit on tokens, messages or time ended a game
     ├── AnswerInvalid              a constrained answer did not validate
@@ -31,7 +32,9 @@
     └── RecordError
         ├── RecordNotFound
         ├── RecordBroken
-        └── BadTrace
+        ├── BadTrace
+        ├── BadReport
+        └── BadSuppression
 
 Does not know: torch, anyio, the terminal. Messages never quote text that a model or an agent wrote.
 """
@@ -209,6 +212,13 @@ class LabelMissing(LeakageError):
         self.reader, self.path = reader, ()
 
 
+class OptionsClash(AgentchoError, ValueError):
+    """Options of a run that contradict each other; `what` says which, and what to give instead."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(what)
+
+
 class NotYetAvailable(AgentchoError):
     """An option that the documentation announces and this version does not have."""
 
@@ -290,3 +300,21 @@ class BadTrace(RecordError, ValueError):
 
     def __init__(self, where: str, what: str) -> None:
         super().__init__(f"{where}: {what}; the format is agentcho-trace/1")
+
+
+class BadReport(RecordError, ValueError):
+    """A file that should be an earlier audit's JSON and is none."""
+
+    def __init__(self, path: Path, what: str) -> None:
+        super().__init__(f"{path}: {what}; give a file that `agentcho audit --json` wrote (agentcho-audit/1)")
+
+
+class BadSuppression(RecordError, ValueError):
+    """A file of suppressions that is no TOML, or an entry in it that says too little or too much."""
+
+    def __init__(self, path: Path, entry: int | None, what: str) -> None:
+        where = str(path) if entry is None else f"{path}: suppression {entry}"
+        super().__init__(
+            f"{where}: {what}; each [[suppress]] needs owner, reason and expires, and either a fingerprint or a rule "
+            "with its reader, secret_of and carrier"
+        )

@@ -104,7 +104,7 @@ def test_what_an_encoding_carries_is_refused_under_deny_and_encoded_anew_under_e
     assert engine.steps == 0
     for options in ({}, {"shadow": "never"}, {"deterministic": True}):
         heard = replay(talk, engine, logits=False, **options)["heard"].entry
-        assert [sorted(record.cone) for record in heard.made if record.message == "heard"][0] == ["heard", "said"]
+        assert sorted(heard.own.cone) == ["heard", "said"]
     assert "plan" in replay(talk, engine, leakage="audit", logits=False)["heard"].entry.own.cone
 
 

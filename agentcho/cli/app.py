@@ -12,15 +12,28 @@ from typing import Annotated
 
 import typer
 
+from agentcho.audit.report import FailOn
+from agentcho.cli.bench import bench
 from agentcho.cli.options import fields, run_config
-from agentcho.config import Leakage, Mode
+from agentcho.config import Leakage, Mode, Shadowing
 from agentcho.display import Kind
 
 PAIR = "KEY=VALUE"
+TARGET = "A scenario, a trace file (.jsonl), or a run: its id, the beginning of it, its path, 'last'."
+FILE = "FILE"
+EARLIER = "The JSON of an earlier audit: findings become new, unchanged or gone."
+SUPPRESS = "A TOML file of findings that somebody answers for."
 LIMIT = "End a game early: agent_ or game_ tokens, messages, seconds."
+MODE = "Which encodings a call reads."
+LEAKAGE = "What choreographed mode does about leaks."
+PROFILE = "Batch so that every bit depends on nothing that a reader may not read. Slower."
+SHADOW = "Follow an author's words for its audience while it speaks; auto: where the two differ."
 ModelName = Annotated[str, typer.Option(help="'understudy', a folder, or a Hugging Face id.")]
 Seed = Annotated[int, typer.Option(help="Of every coin and choice of the run.")]
 MaxTokens = Annotated[int, typer.Option(help="At most so many sampled tokens a message.")]
+Deterministic = Annotated[bool, typer.Option("--deterministic", help=PROFILE)]
+Shadow = Annotated[Shadowing, typer.Option(help=SHADOW)]
+Set = Annotated[list[str] | None, typer.Option("--set", metavar=PAIR, help="An option of the scenario.")]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda.")]
 Dtype = Annotated[str, typer.Option(help="auto, float32, bfloat16, float16.")]
 Display = Annotated[Kind | None, typer.Option(help="Default: rich on a terminal, plain elsewhere.", show_default=False)]
@@ -34,12 +47,9 @@ def app() -> typer.Typer:
         pretty_exceptions_enable=False, help="Societies of language-model agents on one shared cache of messages.",
     )  # fmt: skip
     cli.callback()(_agentcho)
-    for command in (run, ls, cp, show, doctor):
+    for command in (run, audit, ls, cp, show, doctor):
         cli.command()(command)
-    bench = typer.Typer(help="Measure this machine.", rich_markup_mode=None, no_args_is_help=True)
-    bench.callback()(lambda: None)
-    bench.command()(games)
-    cli.add_typer(bench, name="bench")
+    cli.add_typer(bench(), name="bench")
     return cli
 
 
@@ -60,10 +70,12 @@ def _agentcho(
 def run(
     scenario: Annotated[str, typer.Argument(metavar="SCENARIO", help="A name from `agentcho ls`, or a .py file.")],
     model: ModelName = "understudy",
-    mode: Annotated[Mode, typer.Option(help="Which encodings a call reads.")] = "choreographed",
-    leakage: Annotated[Leakage, typer.Option(help="What choreographed mode does about leaks.")] = "audit",
+    mode: Annotated[Mode, typer.Option(help=MODE)] = "choreographed",
+    leakage: Annotated[Leakage, typer.Option(help=LEAKAGE)] = "audit",
+    deterministic: Deterministic = False,
+    shadow: Shadow = "auto",
     seed: Seed = 0,
-    set_: Annotated[list[str] | None, typer.Option("--set", metavar=PAIR, help="An option of the scenario.")] = None,
+    set_: Set = None,
     games: Annotated[int, typer.Option(help="How many to play, side by side on one engine.")] = 1,
     at_once: Annotated[int | None, typer.Option(help="At most so many at a time.", show_default=False)] = None,
     temperature: Annotated[float, typer.Option(help="0: always the likeliest token.")] = 0.7,
@@ -79,10 +91,52 @@ def run(
     from agentcho.cli.play import play_scenario
 
     config = run_config(
-        model=model, mode=mode, leakage=leakage, seed=seed, games=games, temperature=temperature, top_p=top_p,
-        max_tokens=max_tokens, limits=fields("--limit", limit or []), device=device, dtype=dtype,
+        model=model, mode=mode, leakage=leakage, deterministic=deterministic, shadow=shadow, seed=seed, games=games,
+        temperature=temperature, top_p=top_p, max_tokens=max_tokens, limits=fields("--limit", limit or []),
+        device=device, dtype=dtype,
     )  # fmt: skip
     raise typer.Exit(play_scenario(scenario, fields("--set", set_ or []), config, display, out, at_once))
+
+
+def audit(
+    target: Annotated[str, typer.Argument(metavar="TARGET", help=TARGET)],
+    measure: Annotated[bool, typer.Option("--measure", help="Measure too how much a leak matters.")] = False,
+    fail_on: Annotated[FailOn, typer.Option(help="The least level that makes the exit code 1.")] = "error",
+    json: Annotated[Path | None, typer.Option(metavar=FILE, help="Write it as JSON; '-': to standard output.")] = None,
+    sarif: Annotated[Path | None, typer.Option(metavar=FILE, help="Write it as SARIF 2.1.0.")] = None,
+    junit: Annotated[Path | None, typer.Option(metavar=FILE, help="Write it as JUnit XML.")] = None,
+    html: Annotated[Path | None, typer.Option(metavar=FILE, help="Write it as one page.")] = None,
+    baseline: Annotated[Path | None, typer.Option(metavar=FILE, help=EARLIER)] = None,
+    suppress: Annotated[Path | None, typer.Option(metavar=FILE, help=SUPPRESS)] = None,
+    reveal: Annotated[bool, typer.Option("--reveal", help="Put the words of messages into the report.")] = False,
+    games: Annotated[int | None, typer.Option(min=1, help="How many to play.  [default: 1]")] = None,
+    mode: Annotated[Mode | None, typer.Option(help=f"{MODE}  [default: choreographed]")] = None,
+    leakage: Annotated[Leakage | None, typer.Option(help=f"{LEAKAGE}  [default: audit]")] = None,
+    deterministic: Deterministic = False,
+    shadow: Annotated[Shadowing | None, typer.Option(help=f"{SHADOW}  [default: auto]")] = None,
+    model: Annotated[str | None, typer.Option(help="As of run.  [default: understudy]")] = None,
+    seed: Annotated[int | None, typer.Option(help="Of playing and of measuring.  [default: 0]")] = None,
+    set_: Set = None,
+    max_tokens: Annotated[int | None, typer.Option(min=1, help="As of run.  [default: 256]")] = None,
+    display: Display = None,
+    out: Out = Path("runs"),
+) -> None:
+    """Say who can learn what of whom through shared encodings, and how much it matters.
+
+    Exit codes: 0 clean, 1 findings at or above --fail-on, 2 wrong usage, 3 inconclusive, 4 internal error.
+    """
+    from agentcho.cli.audit import Asked
+    from agentcho.cli.audit import audit as audit_target
+    from agentcho.cli.outputs import Outputs
+
+    how = {
+        "games": games, "mode": mode, "leakage": leakage, "deterministic": deterministic or None, "shadow": shadow,
+        "model": model, "seed": seed, "max_tokens": max_tokens,
+    }  # fmt: skip
+    outputs = Outputs(json, sarif, junit, html)
+    given = fields("--set", set_ or [])
+    asked = Asked(target, how, given, out, outputs, measure, reveal, baseline, suppress, fail_on, display)
+    raise typer.Exit(audit_target(asked))
 
 
 def ls(
@@ -145,19 +199,3 @@ def doctor(
     from agentcho.engine import doctor as examine
 
     typer.echo(doctor_table(examine(model, device, dtype)))
-
-
-def games(
-    games: Annotated[int, typer.Option(help="How many.")] = 32,
-    scenario: Annotated[str, typer.Option(help="What to play.")] = "prisoners-dilemma",
-    model: ModelName = "understudy",
-    max_tokens: MaxTokens = 96,
-    seed: Seed = 0,
-) -> None:
-    """Games side by side against the same games one after another."""
-    from agentcho import library
-    from agentcho.bench.games import compare
-
-    config = run_config(model=model, games=games, max_tokens=max_tokens, seed=seed)
-    chosen = library.scenario(scenario)()
-    typer.echo(compare(chosen, config).table())

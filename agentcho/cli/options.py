@@ -13,7 +13,7 @@ import typer
 from pydantic import ValidationError
 
 from agentcho.config import RunConfig
-from agentcho.errors import BadOption
+from agentcho.errors import BadOption, OptionsClash
 from agentcho.scenario import Scenario
 
 
@@ -31,12 +31,15 @@ def fields(option: str, given: Iterable[str]) -> dict[str, str]:
 
 
 def run_config(**options: Any) -> RunConfig:
-    """The run's options, checked; a usage error names the first that does not fit."""
+    """The run's options, checked; a usage error names the first that does not fit, `OptionsClash` those that
+    contradict each other."""
     try:
         return RunConfig(**options)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = " ".join(str(part).replace("_", "-") for part in first["loc"])
+        if not where:
+            raise OptionsClash(first["msg"].removeprefix("Value error, ")) from None
         raise typer.BadParameter(first["msg"], param_hint=f"--{where.replace('limits ', 'limit ')}") from None
 
 

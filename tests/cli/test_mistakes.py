@@ -17,7 +17,7 @@ from .conftest import PLAY, Command, one_line
         ((*PLAY, "--set", "colour=red"), "colour: .*its options: strategy .*first"),
         ((*PLAY, "--set", "strategy=sometimes"), "strategy: .*'always-defect'"),
         ((*PLAY, "--set", "rounds=9"), "rounds"),
-        ((*PLAY, "--leakage", "enforce"), "leakage=enforce is not available.*leakage=audit"),
+        ((*PLAY, "--shadow", "always", "--deterministic"), "shadow=always contradicts deterministic.*use shadow=auto"),
         (("show", "nothing"), "no run 'nothing' in runs"),
     ],
 )

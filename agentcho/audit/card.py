@@ -1,0 +1,78 @@
+"""The page on leaks, from result files: `python -m agentcho.audit.card docs/results docs/leakage.md`.
+
+Does not know: how a result was found.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from jinja2 import Environment, StrictUndefined
+
+from agentcho.audit.measurement import Probe
+from agentcho.audit.report import AuditReport
+from agentcho.audit.rules import RULES
+
+AUDITS = {
+    "leakage-audit.json": "The prisoner's dilemma under audit",
+    "leakage-instructed.json": "The same, with Alice told in private to defect",
+    "leakage-enforce.json": "The same under enforce",
+}
+
+
+def page(results: Path) -> str:
+    """The text of the page, from the files in `results`."""
+    template = (Path(__file__).parent / "leakage.md.jinja").read_text()
+    environment = Environment(undefined=StrictUndefined, keep_trailing_newline=True)  # a page of ours, not HTML
+    audits = [(title, AuditReport.model_validate_json((results / file).read_bytes())) for file, title in AUDITS.items()]
+    return environment.from_string(template).render(
+        audits=audits, rules=RULES.values(), bench=_read(results / "leakage-bench.json"),
+        mutants=_read(results / "mutants.json")["mutants"], number=_number, percent=_percent, best=_best,
+        ms=_milliseconds, ratio=_ratio, median=median,
+    )  # fmt: skip
+
+
+def _read(file: Path) -> Any:
+    return json.loads(file.read_bytes())
+
+
+def _number(value: float) -> str:
+    return "0" if value == 0 else f"{value:.2g}" if abs(value) < 10 else f"{value:.0f}"
+
+
+def _percent(value: float) -> str:
+    return f"{100 * value:.0f}%"
+
+
+def _milliseconds(seconds: Sequence[float]) -> str:
+    return f"{1000 * median(seconds):.0f} ms"
+
+
+def _ratio(these: Sequence[float], those: Sequence[float]) -> str:
+    """Median, least and largest of the ratios within a repeat."""
+    ratios = [a / b for a, b in zip(these, those, strict=True)]
+    return f"{median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
+
+
+def _best(probes: Sequence[Probe]) -> list[Probe]:
+    """The most accurate layer of each owner and source: the worst case."""
+    kinds = dict.fromkeys((p.owner, p.source) for p in probes)
+    return [max((p for p in probes if (p.owner, p.source) == kind), key=lambda p: p.accuracy) for kind in kinds]
+
+
+def main() -> None:
+    """Write the page."""
+    parser = argparse.ArgumentParser(description="Write the page on leaks from its result files.")
+    parser.add_argument("results", type=Path)
+    parser.add_argument("page", type=Path)
+    asked = parser.parse_args()
+    asked.page.write_text(page(asked.results))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,138 @@
+"""Cones, computed once more from the receipts of one game, and what in its transcript does not fit together.
+
+Nothing that the transcript says of a cone is believed: it is compared. Does not know: who may read what.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from agentcho.message import Message
+from agentcho.provenance import EncodingRecord
+from agentcho.transcript import Entry
+
+
+class Walk(NamedTuple):
+    """All encodings that one was made over, itself first, nearest first; `before` is the way back to it."""
+
+    order: tuple[int, ...]
+    before: dict[int, int]
+
+    def trail(self, end: int) -> tuple[int, ...]:
+        """The encodings from the first to `end`, both included: a shortest walk."""
+        path = [end]
+        while path[-1] in self.before:
+            path.append(self.before[path[-1]])
+        return tuple(reversed(path))
+
+
+class Cones:
+    """The encodings of one game.
+
+    `messages` and `entries` are by message id, `records` by encoding id, `order` is each message's place. `faults`
+    tells for an encoding id why nothing can be said of it; `roots` are those whose fault is their own, not that of
+    what they were made over.
+    """
+
+    def __init__(self, entries: Sequence[Entry]) -> None:
+        self.entries = {entry.message.id: entry for entry in entries}
+        self.messages: dict[str, Message] = {id: entry.message for id, entry in self.entries.items()}
+        self.order = {id: place for place, id in enumerate(self.messages)}
+        made = [record for entry in entries for record in entry.made]
+        self.records: dict[int, EncodingRecord] = {record.id: record for record in made}
+        self._sorted = _in_order(self.records)
+        self.cones = self._cones()
+        self.faults: dict[int, str] = {}
+        self.roots: dict[int, str] = {}
+        self._judge(entries, made)
+        self._walks: dict[int, Walk] = {}
+
+    def fault(self, id: int) -> str | None:
+        """Why nothing can be said of an encoding; None where its cone is known."""
+        return self.faults.get(id) if id in self.records else "there is no record of it"
+
+    def walk(self, start: int) -> Walk:
+        """Breadth first from an encoding through all that were attended to, in the order of the prompts."""
+        if start not in self._walks:
+            before, order, queue = dict[int, int](), [start], deque([start])
+            while queue:
+                here = queue.popleft()
+                for id in self._over(here):
+                    if id != start and id not in before:
+                        before[id] = here
+                        order.append(id)
+                        queue.append(id)
+            self._walks[start] = Walk(tuple(order), before)
+        return self._walks[start]
+
+    def path(self, start: int, end: int) -> tuple[str, ...]:
+        """The messages on a shortest walk from one encoding to another, both included."""
+        return tuple(self.records[id].message for id in self.walk(start).trail(end))
+
+    def paths(self, start: int, wanted: Iterable[str]) -> dict[str, tuple[str, ...]]:
+        """A shortest path to each of these messages that is in the cone, the nearest first."""
+        left, found = set(wanted), dict[str, tuple[str, ...]]()
+        for id in self.walk(start).order:
+            message = self.records[id].message
+            if message in left:
+                left.remove(message)
+                found[message] = self.path(start, id)
+        return found
+
+    def _over(self, id: int) -> Iterator[int]:
+        return (entry.id for entry in self.records[id].receipt.context if entry.id in self.records)
+
+    def _cones(self) -> dict[int, frozenset[str]]:
+        cones: dict[int, frozenset[str]] = {}
+        for id in self._sorted:
+            cones[id] = frozenset({self.records[id].message}).union(*(cones[over] for over in self._over(id)))
+        return cones
+
+    def _judge(self, entries: Sequence[Entry], made: Sequence[EncodingRecord]) -> None:
+        """Fill `faults` and `roots`. An encoding made over one of which nothing can be said is no better."""
+        lines, ids = Counter(entry.message.id for entry in entries), Counter(record.id for record in made)
+        self.roots = {
+            entry.encoding: f"message {entry.message.id} has no record of its own encoding" for entry in entries
+            if not any(r.id == entry.encoding and r.message == entry.message.id for r in entry.made)
+        }  # fmt: skip
+        self.faults = dict(self.roots)
+        for id in dict.fromkeys([*self._sorted, *self.records]):
+            record = self.records[id]
+            fault = self._misfit(record, lines[record.message], ids[id])
+            bad = next((over for over in self._over(id) if over in self.faults), None)
+            if fault is None and bad is not None:
+                self.faults.setdefault(id, f"it attends to encoding {bad}: {self.faults[bad]}")
+            elif fault is None and record.cone != self.cones[id]:
+                fault = "its stored cone is not the one that the receipts give"
+            if fault is not None:
+                self.roots[id] = self.faults[id] = fault
+
+    def _misfit(self, record: EncodingRecord, lines: int, records: int) -> str | None:
+        """What is wrong with a record by itself, its stored cone aside."""
+        lost = [entry.id for entry in record.receipt.context if entry.id not in self.records]
+        if lines != 1:
+            return f"message {record.message} has {lines or 'no'} lines"
+        if records > 1:
+            return "it is recorded more than once"
+        if lost:
+            return f"it attends to encoding {lost[0]}, of which there is no record"
+        return None if record.id in self.cones else "it attends to itself, or to what does"
+
+
+def _in_order(records: dict[int, EncodingRecord]) -> list[int]:
+    """Ids, each after all that it attends to. What attends to itself is left out, and all that stands on it."""
+    users: dict[int, list[int]] = {}
+    waiting = {id: {entry.id for entry in record.receipt.context} & records.keys() for id, record in records.items()}
+    for id, over in waiting.items():
+        for each in over:
+            users.setdefault(each, []).append(id)
+    left = {id: len(over) for id, over in waiting.items()}
+    order = [id for id in records if not left[id]]
+    for id in order:
+        for user in users.get(id, ()):
+            left[user] -= 1
+            if not left[user]:
+                order.append(user)
+    return order

@@ -1,0 +1,195 @@
+"""Where everything stands in the picture of one game: a column an agent, time downwards, an edge a reading.
+
+Grey edges are readings, amber ones carried a secret on, red ones are leaks. Does not know: SVG, colours, texts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Literal, NamedTuple
+
+from agentcho.audit.report import AuditReport, Edge, Said, Verdict
+
+ROW, BOX_WIDTH, BOX_HEIGHT = 66.0, 176.0, 44.0
+NARROW, WIDE, PAGE = 250.0, 360.0, 1020.0
+"""Columns are as wide as a page lets them be, between these two."""
+
+TOP, SIDE = 76.0, 16.0
+CROWDED = 250
+SCENARIO = "scenario"
+
+Reach = Literal["private", "some", "everyone"]
+Kind = Literal["reads", "carries", "leaks"]
+Key = tuple[str, str]
+"""An edge by the message that is read and the one that is spoken."""
+
+
+class Node(NamedTuple):
+    """One message as a box; `x` and `y` are its upper left corner. `secret`: a leak ends in it. `outer` is the side
+    on which edges within its column run, 1 the right one, and `bend` how far out they may."""
+
+    said: Said
+    x: float
+    y: float
+    reach: Reach
+    audience: str
+    secret: bool
+    outer: float
+    bend: float
+
+
+class Line(NamedTuple):
+    """One edge, from the message that is read to the call that reads it; `path` is that of SVG."""
+
+    source: str
+    target: str
+    kind: Kind
+    verdict: Verdict
+    path: str
+
+
+class Lane(NamedTuple):
+    """One agent's column; `x` is its middle."""
+
+    name: str
+    x: float
+    width: float
+
+
+class Drawing(NamedTuple):
+    """The whole picture. `undrawn` counts leaking readings of what is in no transcript."""
+
+    width: float
+    height: float
+    lanes: tuple[Lane, ...]
+    nodes: tuple[Node, ...]
+    lines: tuple[Line, ...]
+    undrawn: int
+
+    @property
+    def dense(self) -> bool:
+        """Whether there are so many readings that they would hide the leaks among them."""
+        return sum(line.kind == "reads" for line in self.lines) > CROWDED
+
+
+class _Port(NamedTuple):
+    """One end of an edge: which box, which side of it, and how far up the other end is."""
+
+    node: str
+    side: float
+    other: float
+    edge: Key
+    outgoing: bool
+
+
+def draw(report: AuditReport) -> Drawing:
+    """Lay out the game that is drawn."""
+    edges = [edge for edge in report.edges if edge.game == report.drawn_game and edge.verdict != "clean"]
+    lanes = _lanes(report)
+    nodes = {node.said.id: node for node in _nodes(report.drawn, lanes, {s for e in edges for s in e.secrets})}
+    kinds = _kinds(report.drawn, edges)
+    drawn = {key: kind for key, kind in kinds.items() if nodes.keys() >= set(key)}
+    undrawn = sum(not nodes.keys() >= {edge.message, edge.call} for edge in edges)
+    verdicts = {(edge.message, edge.call): edge.verdict for edge in edges}
+    lines = sorted(_lines(drawn, verdicts, nodes), key=lambda line: ("reads", "carries", "leaks").index(line.kind))
+    bottom = max((node.y for node in nodes.values()), default=TOP) + BOX_HEIGHT + SIDE
+    width = sum(lane.width for lane in lanes) + 2 * SIDE
+    return Drawing(width, bottom, lanes, tuple(nodes.values()), tuple(lines), undrawn)
+
+
+def _lanes(report: AuditReport) -> tuple[Lane, ...]:
+    """Agents in the order of the report, the scenario before them if it says anything."""
+    speaking = {said.author for said in report.drawn}
+    known = [agent for agent in report.subject.agents if agent in speaking]
+    others = sorted(speaking - {None, *known}, key=str)
+    names = [*([SCENARIO] if None in speaking else []), *known, *map(str, others)]
+    width = max(NARROW, min(WIDE, PAGE / max(len(names), 1)))
+    return tuple(Lane(name, SIDE + width * (column + 0.5), width) for column, name in enumerate(names))
+
+
+def _nodes(drawn: Sequence[Said], lanes: Sequence[Lane], secrets: set[str]) -> Iterator[Node]:
+    columns = {lane.name: (number, lane) for number, lane in enumerate(lanes)}
+    rows = _rows(drawn)
+    for said in drawn:
+        reach, audience = _reach(said)
+        number, lane = columns[said.author or SCENARIO]
+        outer = -1.0 if 2 * number + 1 < len(lanes) else 1.0
+        x, y = lane.x - BOX_WIDTH / 2, TOP + ROW * rows[said.id]
+        yield Node(said, x, y, reach, audience, said.id in secrets, outer, 0.65 * (lane.width - BOX_WIDTH))
+
+
+def _rows(drawn: Sequence[Said]) -> dict[str, int]:
+    """A row for each message: below what it reads and what its author said before, never above an earlier one."""
+    rows: dict[str, int] = {}
+    lowest: dict[str | None, int] = {}
+    now = 0
+    for said in drawn:
+        above = [rows[parent] for parent in said.parents if parent in rows]
+        now = max([now, lowest.get(said.author, -1) + 1, *(row + 1 for row in above)])
+        rows[said.id] = lowest[said.author] = now
+    return rows
+
+
+def _reach(said: Said) -> tuple[Reach, str]:
+    if isinstance(said.audience, str):
+        return "everyone", f"to {said.audience}"
+    if set(said.audience) <= {said.author}:
+        return "private", "private"
+    return "some", "to " + ", ".join(name for name in said.audience if name != said.author)
+
+
+def _kinds(drawn: Iterable[Said], edges: Iterable[Edge]) -> dict[Key, Kind]:
+    """What each edge is; the worst where it is several."""
+    kinds: dict[Key, Kind] = {(parent, said.id): "reads" for said in drawn for parent in said.parents}
+    for edge in edges:
+        for call, read in zip(edge.path, edge.path[1:], strict=False):
+            kinds[read, call] = "carries"
+    return kinds | {(edge.message, edge.call): "leaks" for edge in edges}
+
+
+def _lines(kinds: dict[Key, Kind], verdicts: dict[Key, Verdict], nodes: dict[str, Node]) -> Iterator[Line]:
+    heights = _heights([port for key in kinds for port in _ports(key, nodes)])
+    for (source, target), kind in kinds.items():
+        ends = heights[(source, target), True], heights[(source, target), False]
+        path = _path(nodes[source], nodes[target], *ends)
+        yield Line(source, target, kind, verdicts.get((source, target), "clean"), path)
+
+
+def _sides(source: Node, target: Node) -> tuple[float, float]:
+    """Which side of its box each end is at: the one that faces the other, the outer one within a column."""
+    if source.x == target.x:
+        return source.outer, source.outer
+    facing = 1.0 if target.x > source.x else -1.0
+    return facing, -facing
+
+
+def _ports(key: Key, nodes: dict[str, Node]) -> Iterator[_Port]:
+    source, target = (nodes[id] for id in key)
+    out, into = _sides(source, target)
+    yield _Port(key[0], out, target.y, key, True)
+    yield _Port(key[1], into, source.y, key, False)
+
+
+def _heights(ports: Iterable[_Port]) -> dict[tuple[Key, bool], float]:
+    """How far below the top of its box each end is: ends at one side are spread, in the order of where they go."""
+    sides: dict[tuple[str, float], list[_Port]] = {}
+    for port in ports:
+        sides.setdefault((port.node, port.side), []).append(port)
+    found = {}
+    for at in sides.values():
+        for number, port in enumerate(sorted(at, key=lambda port: (port.other, port.outgoing)), start=1):
+            found[port.edge, port.outgoing] = BOX_HEIGHT * number / (len(at) + 1)
+    return found
+
+
+def _path(source: Node, target: Node, out: float, into: float) -> str:
+    side, other = _sides(source, target)
+    x1, y1 = source.x + BOX_WIDTH * (side > 0), source.y + out
+    x2, y2 = target.x + BOX_WIDTH * (other > 0), target.y + into
+    if source.x == target.x:
+        bend = side * min(16 + 9 * (y2 - y1) / ROW, source.bend)
+        c1, c2 = x1 + bend, x2 + bend
+    else:
+        bend = max(40.0, abs(x2 - x1) / 2)
+        c1, c2 = x1 + side * bend, x2 + other * bend
+    return f"M{x1:.1f} {y1:.1f}C{c1:.1f} {y1:.1f} {c2:.1f} {y2:.1f} {x2:.1f} {y2:.1f}"

@@ -1,0 +1,43 @@
+"""A report against an earlier one: which findings are new, which are as they were, which are gone.
+
+Does not know: how findings are found, suppressions.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from agentcho.audit.conclusion import concluded
+from agentcho.audit.report import AuditReport
+from agentcho.errors import BadReport
+
+
+def read_report(path: Path) -> AuditReport:
+    """An audit's JSON. `BadReport` where the file is none."""
+    try:
+        return AuditReport.model_validate_json(path.read_bytes())
+    except OSError as error:
+        raise BadReport(path, f"cannot be read ({error.strerror})") from None
+    except ValidationError as error:
+        first = error.errors(include_input=False, include_url=False)[0]
+        raise BadReport(path, f"{'.'.join(map(str, first['loc']))} {first['msg']}".strip()) from None
+
+
+def against(report: AuditReport, earlier: AuditReport) -> AuditReport:
+    """The report with a status for each finding. Those that are gone are listed too, and count for nothing."""
+    before = {finding.fingerprint: finding for finding in earlier.findings if finding.status != "gone"}
+    now = {finding.fingerprint for finding in report.findings}
+    compared = tuple(
+        finding.model_copy(update={"status": "unchanged" if finding.fingerprint in before else "new"})
+        for finding in report.findings
+    )
+    gone = tuple(
+        finding.model_copy(update={"status": "gone", "suppressed": None})
+        for fingerprint, finding in before.items() if fingerprint not in now
+    )  # fmt: skip
+    more = []
+    if report.subject.scenario != earlier.subject.scenario:
+        more.append(f"the earlier report is of another scenario, {earlier.subject.scenario}: nothing can be unchanged")
+    return concluded(report.model_copy(update={"findings": compared + gone}), report, more)

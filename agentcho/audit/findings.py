@@ -1,0 +1,176 @@
+"""Findings: readings, releases, blockages and acts of all games, put together by what one would act on.
+
+Does not know: how a verdict was found, what was found before, who has put up with what.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import PurePath
+from typing import NamedTuple
+
+from agentcho.audit.report import Blockage, Finding, Place, Release, Subject, Verdict
+from agentcho.audit.rules import RULES, fingerprint
+from agentcho.audit.verdict import SCENARIO, Judge, Reading, Share, line_of
+from agentcho.provenance import EncodingRecord
+from agentcho.transcript import Entry
+
+LEAKS: dict[Verdict, str] = {"direct": "AC001", "transitive": "AC002", "positional": "AC003", "unlabelled": "AC004"}
+
+
+class Who(NamedTuple):
+    """What findings of one rule are told apart by."""
+
+    rule: str
+    reader: str | None = None
+    owner: str | None = None
+    carrier: str | None = None
+    file: str | None = None
+
+
+class Shown(NamedTuple):
+    """One thing that shows a finding. `rank` sorts: the lowest is what the finding tells of."""
+
+    game: int
+    rank: tuple[int, ...]
+    secrets: tuple[str, ...] = ()
+    path: tuple[str, ...] = ()
+    place: Place | None = None
+    detail: str = ""
+
+
+Evidence = dict[Who, list[Shown]]
+Lines = Mapping[tuple[int, str], Place | None]
+"""The line of code, or of a trace, by game and message."""
+
+
+def gathered(scenario: str, evidence: Evidence, say: Mapping[str, str]) -> Iterator[Finding]:
+    """One finding for each key of the evidence; `say` is the sentence of each rule."""
+    for who, shown in evidence.items():
+        worst = min(shown, key=lambda one: one.rank)
+        names = {"reader": who.reader or "an agent", "owner": who.owner or "others", "carrier": who.carrier or "nobody"}
+        yield Finding(
+            rule=who.rule, level=RULES[who.rule].level, reader=who.reader, owner=who.owner, carrier=who.carrier,
+            message=say[who.rule].format(**names, times=len(shown), detail=worst.detail),
+            secrets=worst.secrets, path=worst.path, hops=max(len(worst.path) - 1, 0), place=worst.place,
+            games=len({one.game for one in shown}), edges=len(shown),
+            fingerprint=fingerprint(who.rule, scenario, *who[1:]),
+        )  # fmt: skip
+
+
+def leaks(scenario: str, readings: Iterable[Reading], judges: Sequence[Judge]) -> list[Finding]:
+    """AC001 to AC004, and AC009: one a rule, reader, owner of the secret and author of what carried it."""
+    evidence: Evidence = {}
+    seen: set[tuple[int, int]] = set()
+    for reading in readings:
+        edge = reading.edge
+        seen.add((edge.game, edge.encoding))
+        if edge.verdict == "unlabelled":
+            evidence.setdefault(Who("AC004", edge.reader, None, reading.author), []).append(_unknown(reading))
+        for share in reading.shares:
+            who = Who(LEAKS[edge.verdict], edge.reader, share.owner, reading.author)
+            evidence.setdefault(who, []).append(_shown(reading, share))
+        if reading.cached is not None:
+            shown = Shown(edge.game, (edge.game,), place=reading.place)
+            evidence.setdefault(Who("AC009", edge.reader, reading.cached), []).append(shown)
+    for judge in judges:
+        _loose(judge, seen, evidence)
+    return list(gathered(scenario, evidence, _SAY))
+
+
+_SAY = {
+    "AC001": "{reader} reads private messages of {owner}: {times} readings{detail}",
+    "AC002": "{reader} reads messages of {carrier} that carry private messages of {owner}: {times} readings{detail}",
+    "AC003": "{reader} can feel what {owner} kept private in where messages of {carrier} are placed: {times} readings",
+    "AC004": "it cannot be told what {reader} reads in messages of {carrier}: {detail} ({times} times)",
+    "AC009": "the prefix cache served {reader} what {owner} had encoded, {times} times: how long it took tells so",
+}
+
+
+def _shown(reading: Reading, share: Share) -> Shown:
+    detail = " (refused before anything was computed)" if reading.refused else ""
+    rank = (len(share.path), -len(share.secrets), reading.edge.game)
+    return Shown(reading.edge.game, rank, share.secrets, share.path, reading.place, detail)
+
+
+def _unknown(reading: Reading) -> Shown:
+    return Shown(reading.edge.game, (reading.edge.game,), place=reading.place, detail=reading.fault or "")
+
+
+def _loose(judge: Judge, seen: set[tuple[int, int]], evidence: Evidence) -> None:
+    """Encodings of which nothing can be said either, where no reading shows it: neither of them, nor by them."""
+    for id, fault in judge.cones.roots.items():
+        record = judge.cones.records.get(id)
+        if (judge.game, id) in seen or (record is not None and _told(judge, record)):
+            continue
+        message = judge.cones.messages.get(record.message) if record else None
+        who = Who("AC004", None, None, message.author or SCENARIO if message else None)
+        shown = Shown(judge.game, (judge.game,), place=judge.place(id), detail=f"encoding {id}: {fault}")
+        evidence.setdefault(who, []).append(shown)
+
+
+def _told(judge: Judge, record: EncodingRecord) -> bool:
+    """Whether the readings by this encoding's own call are unlabelled already."""
+    return judge.reader(record) is not None and any(judge.cones.fault(piece.id) for piece in record.receipt.context)
+
+
+def acts(scenario: str, games: Mapping[int, Sequence[Entry]]) -> list[Finding]:
+    """AC006: messages said after a look at words that some of their hearers may not read, by file."""
+    evidence: Evidence = {}
+    for game, entries in games.items():
+        authors = {entry.message.id: entry.message.author or SCENARIO for entry in entries}
+        for entry in entries:
+            place = line_of(entry.act.where)
+            file = PurePath(place.file).name if place else ""
+            for owner in sorted({authors.get(id, SCENARIO) for id in entry.act.acted_on}):
+                who = Who("AC006", None, owner, entry.message.author or SCENARIO, file)
+                secrets = tuple(id for id in entry.act.acted_on if authors.get(id, SCENARIO) == owner)
+                shown = Shown(game, (game,), secrets, (entry.message.id, *secrets[:1]), place)
+                evidence.setdefault(who, []).append(shown)
+    say = "the code had read private words of {owner} before {carrier} spoke to others: {times} messages"
+    return list(gathered(scenario, evidence, {"AC006": say}))
+
+
+def released(
+    scenario: str, releases: Iterable[Release], lines: Lines, games: Mapping[int, Sequence[Entry]]
+) -> list[Finding]:
+    """AC007: who put what it had read of whom before a wider audience."""
+    authors = {(game, e.message.id): e.message.author or SCENARIO for game, said in games.items() for e in said}
+    evidence: Evidence = {}
+    strange: Counter[Who] = Counter()
+    for release in releases:
+        owners: dict[str, list[str]] = {}
+        for source in release.sources:
+            owners.setdefault(authors[release.game, source], []).append(source)
+        for owner, sources in owners.items():
+            who = Who("AC007", None, owner, release.author)
+            strange[who] += not release.canonical
+            rank, path = (int(release.canonical), release.game), (release.message, sources[0])
+            place = lines.get((release.game, release.message))
+            evidence.setdefault(who, []).append(Shown(release.game, rank, tuple(sources), path, place))
+    for who, count in strange.items():
+        ids = f"; the token ids of {count} are not those of their text and say more than it does" if count else ""
+        evidence[who] = [shown._replace(detail=ids) for shown in evidence[who]]
+    say = "{carrier} spoke before others after reading private messages of {owner}: {times} releases{detail}"
+    return list(gathered(scenario, evidence, {"AC007": say}))
+
+
+def blocked(scenario: str, blockages: Iterable[Blockage], lines: Lines) -> list[Finding]:
+    """AC008: one a reader."""
+    evidence: Evidence = {}
+    for each in blockages:
+        place = lines.get((each.game, each.call))
+        shown = Shown(each.game, (-len(each.missing), each.game), (), (each.message,), place)
+        evidence.setdefault(Who("AC008", each.reader), []).append(shown)
+    say = "{reader} reads messages that were not encoded over all that stands before them in its prompt: {times} times"
+    return list(gathered(scenario, evidence, {"AC008": say}))
+
+
+def profile(subject: Subject) -> list[Finding]:
+    """AC005: enforcement was claimed, in a profile whose batches it does not cover."""
+    if subject.mode != "choreographed" or subject.leakage != "enforce" or subject.deterministic:
+        return []
+    shown = {Who("AC005"): [Shown(game, (game,)) for game in range(subject.games)] or [Shown(0, (0,))]}
+    say = "leakage=enforce ran in the fast profile: rows of one batch may change each other's last bits"
+    return list(gathered(subject.scenario, shown, {"AC005": say}))

@@ -1,0 +1,97 @@
+"""A report as JUnit XML, which build servers show: one case a reader and rule.
+
+A failure is what makes the audit's exit code 1, or an error-level finding; an error says that the audit is
+inconclusive; what is suppressed is skipped. Does not know: how findings were found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from xml.etree import ElementTree
+
+from agentcho.audit.report import AuditReport, FailOn, Finding, Level
+from agentcho.audit.rules import RULES
+from agentcho.audit.wording import LEVELS, headline, legal
+
+OF_READERS = ("AC001", "AC002", "AC003", "AC004", "AC009", "AC008")
+OF_THE_RUN = ("AC004", "AC005", "AC006", "AC007")
+
+
+def junit(report: AuditReport, fail_on: FailOn = "error") -> str:
+    """The report as a JUnit document. Warnings fail where `fail_on` says so, and are told as output elsewhere."""
+    suite = ElementTree.Element("testsuite", name=legal(f"agentcho audit {report.subject.scenario}"))
+    cases = list(_cases(report, _failing(fail_on)))
+    suite.extend([_properties(report), _conclusion(report), *cases])
+    counts = {
+        "tests": len(cases) + 1, "failures": len(suite.findall("testcase/failure")),
+        "errors": len(suite.findall("testcase/error")), "skipped": len(suite.findall("testcase/skipped")),
+    }  # fmt: skip
+    numbers = {name: str(count) for name, count in counts.items()}
+    suite.attrib.update(numbers)
+    whole = ElementTree.Element("testsuites", numbers)
+    whole.append(suite)
+    ElementTree.indent(whole)
+    return ElementTree.tostring(whole, encoding="unicode", xml_declaration=True) + "\n"
+
+
+def _failing(fail_on: FailOn) -> tuple[Level, ...]:
+    """Errors fail always, for that is what they are; lower levels where they were asked for."""
+    return LEVELS[:1] if fail_on == "never" else LEVELS[: LEVELS.index(fail_on) + 1]
+
+
+def _cases(report: AuditReport, failing: Sequence[Level]) -> Iterator[ElementTree.Element]:
+    shown = (*LEVELS[:2], *failing)
+    readers = dict.fromkeys([*(row.reader for row in report.readers), *(f.reader for f in report.findings if f.reader)])
+    for reader in (*readers, None):
+        for rule in OF_THE_RUN if reader is None else OF_READERS:
+            if RULES[rule].level in shown:
+                found = [f for f in report.findings if f.rule == rule and f.reader == reader and f.status != "gone"]
+                yield _case(report, rule, reader, found, failing)
+
+
+def _case(
+    report: AuditReport, rule: str, reader: str | None, found: Sequence[Finding], failing: Sequence[Level]
+) -> ElementTree.Element:
+    name = legal(f"{rule} {RULES[rule].title}: {reader or 'the run'}")
+    case = ElementTree.Element("testcase", classname=legal(report.subject.scenario), name=name, time="0")
+    standing = [finding for finding in found if not finding.suppressed]
+    told = "\n".join(_told(finding) for finding in found)
+    if standing and RULES[rule].level in failing:
+        _add(case, "failure", standing[0].message, told, type=rule)
+    elif standing:
+        ElementTree.SubElement(case, "system-out").text = legal(told)
+    elif found:
+        _add(case, "skipped", f"suppressed: {found[0].suppressed}", told)
+    return case
+
+
+def _told(finding: Finding) -> str:
+    """The finding in lines: what it is, the way from reader to secret, where, and its name."""
+    lines = [finding.message]
+    if finding.path:
+        lines.append(f"  path: {' <- '.join((finding.reader or 'read', *finding.path))}")
+    if finding.place is not None:
+        lines.append(f"  at: {finding.place.file}:{finding.place.line}")
+    if finding.suppressed:
+        lines.append(f"  suppressed: {finding.suppressed}")
+    return "\n".join([*lines, f"  {RULES[finding.rule].remedy}", f"  fingerprint: {finding.fingerprint}"])
+
+
+def _conclusion(report: AuditReport) -> ElementTree.Element:
+    name = "the audit comes to a conclusion"
+    case = ElementTree.Element("testcase", classname=legal(report.subject.scenario), name=name, time="0")
+    if report.conclusion == "inconclusive":
+        _add(case, "error", headline(report).sentence, "\n".join(report.reasons), type="inconclusive")
+    return case
+
+
+def _properties(report: AuditReport) -> ElementTree.Element:
+    properties = ElementTree.Element("properties")
+    told = {"conclusion": report.conclusion, "reproduce": report.subject.reproduce} | report.subject.environment
+    for name, value in told.items():
+        ElementTree.SubElement(properties, "property", name=legal(name), value=legal(value))
+    return properties
+
+
+def _add(case: ElementTree.Element, tag: str, message: str, text: str, type: str = "suppressed") -> None:
+    ElementTree.SubElement(case, tag, message=legal(message), type=type).text = legal(text)

@@ -1,0 +1,69 @@
+"""Other secrets for the same game: what its owner really said in that place in another game.
+
+What is the same in every game is no secret and stays, unless nothing else is behind what the reader reads; then its ids
+are shuffled. Does not know: encodings, what a swap does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from agentcho.audit.measure.play import Ids, Pair, Play, slots, through_to
+from agentcho.audit.measurement import Swap
+
+Secrets = dict[str, Ids]
+"""New content ids by message id."""
+
+
+def fitted(donor: Ids, length: int) -> Ids:
+    """The ids cut, or repeated from their beginning, to `length`; none of nothing is a run of nothing."""
+    if not donor:
+        return ()
+    return (donor * (length // len(donor) + 1))[:length]
+
+
+def lengthened(donor: Ids, length: int) -> Ids:
+    """The ids as they are, or with their first half said twice where they would be just `length` long."""
+    return donor if len(donor) != length else (*donor, *donor[: max(1, len(donor) // 2)])
+
+
+def donor_order(game: int, games: int, seed: int) -> list[int]:
+    """The other games in an order of their own for each game."""
+    rng = np.random.default_rng((seed, game))
+    return [int(other) for other in rng.permutation(games) if other != game]
+
+
+def swapped(plays: Sequence[Play], game: int, pair: Pair, swap: Swap, seed: int) -> Secrets:
+    """Other words for all that `pair.owner` hides from `pair.reader` in a game: those of the first other game, in a
+    seeded order, that differ behind what the reader reads. Empty: it hides nothing, or not a word."""
+    play = plays[game]
+    hidden = {line.message.id: line.content for line in play.hidden(pair.owner, pair.reader)}
+    through = through_to(play, pair) or hidden.keys()
+    for other in donor_order(game, len(plays), seed):
+        found = fit(borrowed(play, plays[other], hidden), hidden, swap)
+        if found.keys() & through:
+            return found
+    told = {id: ids for id, ids in hidden.items() if id in through}
+    return _shuffled(told, swap, np.random.default_rng((seed, game, 1)))
+
+
+def borrowed(play: Play, donor: Play, hidden: Secrets) -> Secrets:
+    """What the donor said in the places of `hidden`, where it said something there."""
+    theirs = slots(donor)
+    places = {line.message.id: slot for slot, line in slots(play).items() if line.message.id in hidden}
+    return {id: theirs[slot].content for id, slot in places.items() if slot in theirs}
+
+
+def fit(words: Secrets, hidden: Secrets, swap: Swap) -> Secrets:
+    """Those of `words` that differ from what was said, at the same length or at another one."""
+    shaped = fitted if swap == "same-length" else lengthened
+    other = {id: shaped(ids, len(hidden[id])) for id, ids in words.items() if ids != hidden[id] and ids}
+    return {id: ids for id, ids in other.items() if ids != hidden[id]}
+
+
+def _shuffled(hidden: Secrets, swap: Swap, rng: np.random.Generator) -> Secrets:
+    said = {id: ids for id, ids in hidden.items() if len(ids) > 1}
+    mixed = {id: tuple(int(token) for token in rng.permutation(ids)) for id, ids in said.items()}
+    return fit({id: ids if ids != said[id] else ids[::-1] for id, ids in mixed.items()}, said, swap)

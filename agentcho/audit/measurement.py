@@ -1,0 +1,115 @@
+"""What the measurements of an audit found: how much a leak matters, never whether there is one.
+
+Frozen values that reports hold and draw. Does not know: how they were measured.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+Arm = Literal["reuse", "floor", "enforce", "plain", "stale"]
+Swap = Literal["same-length", "other-length"]
+Source = Literal["author", "audience", "text"]
+
+
+class Frozen(BaseModel):
+    """Base of all parts."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Interval(Frozen):
+    """A two-sided interval at `level`; `method` names how ("clopper-pearson", "bootstrap clustered by game")."""
+
+    low: float
+    high: float
+    level: float = 0.95
+    method: str
+
+
+class Effect(Frozen):
+    """What swapping `owner`'s secrets did to the next-token distributions of `reader`, in one arm.
+
+    Arms: "reuse" through reused encodings; "floor" the same secret twice; "enforce" through audience encodings;
+    "plain" the secret in the reader's own prompt (ceiling); "stale" public words encoded again without the
+    secret, against with it unswapped (not leakage). Total variation in [0, 1], KL in nats, both the largest over
+    all rows and games, with the mean's interval beside. `flips` of `decisions` changed their greedy choice:
+    McNemar's exact p over discordant directions, Holm-adjusted over pairs. `carried`: in the graph of messages the
+    secrets are behind what the reader reads, so that reuse ought to move it; where not, nothing may.
+    """
+
+    reader: str
+    owner: str
+    swap: Swap
+    arm: Arm
+    carried: bool = True
+    games: int
+    rows: int
+    tv_max: float
+    tv_mean: float
+    tv_interval: Interval
+    kl_max: float
+    kl_mean: float
+    kl_interval: Interval
+    decisions: int
+    flips: int
+    flip_interval: Interval
+    mcnemar_p: float
+    holm_p: float
+
+
+class Probe(Frozen):
+    """How well a linear reader tells which secret lay behind a public utterance, from one layer of one source.
+
+    `layer` None: the text alone. Held-out games and secrets. A lower bound on the channel. `control` is the same
+    with permuted labels. `bits` is the mutual information that the accuracy proves, at the interval's low end.
+    """
+
+    owner: str
+    source: Source
+    layer: int | None
+    classes: int
+    trained: int
+    tested: int
+    accuracy: float
+    interval: Interval
+    chance: float
+    control: float
+    bits: float
+
+
+class Ablation(Frozen):
+    """The paper's Figure 8 and Table 7: public words encoded again to see less, and what readers then do.
+
+    `seen` is what the owner's public words could see: "all" (reused), "system" alone, "plan" alone, or "public"
+    (enforced). `outcome` is "decision" or "prediction"; `rate` the share of games with `choice` as the greedy one.
+    """
+
+    reader: str
+    owner: str
+    seen: Literal["all", "system", "plan", "public"]
+    outcome: Literal["decision", "prediction"]
+    choice: str
+    games: int
+    count: int
+    rate: float
+    interval: Interval
+    flips: int
+    mcnemar_p: float
+    holm_p: float
+
+
+class Measurement(Frozen):
+    """All of them. `deterministic` tells the profile of the arms; `noise` is the floor's largest total variation."""
+
+    deterministic: bool
+    model: str
+    seed: int
+    games: int
+    noise: float
+    effects: tuple[Effect, ...]
+    probes: tuple[Probe, ...] = ()
+    ablations: tuple[Ablation, ...] = ()
+    notes: tuple[str, ...] = ()

@@ -1,0 +1,85 @@
+"""What an audit lists beside leaks: blockages, releases, and acts that came after a look at hidden words.
+
+Does not know: verdicts, findings.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Iterator, Sequence
+
+from agentcho.audit.report import Blockage, Place, Release, Said
+from agentcho.audit.verdict import Judge
+from agentcho.message import Message
+
+
+def digest(key: bytes, tokens: Sequence[int]) -> str:
+    """16 hex digits that stand for token ids; nobody without the key can try texts on them."""
+    return sealed(key, f"{len(tokens)}:{','.join(map(str, tokens))}".encode())
+
+
+def sealed(key: bytes, data: bytes) -> str:
+    """16 hex digits that stand for bytes: an HMAC."""
+    return hmac.new(key, data, hashlib.sha256).hexdigest()[:16]
+
+
+def said(message: Message, key: bytes, reveal: bool, place: Place | None = None) -> Said:
+    """A message as a report has it, without its words unless they are to be revealed. `place` asked for it."""
+    return Said(
+        id=message.id, kind=message.kind, role=message.role, author=message.author,
+        audience=message.audience.to_json(), parents=message.parents, tokens=len(message.tokens),
+        digest=digest(key, message.tokens), text=message.header + message.text if reveal else None,
+        place=place,
+    )  # fmt: skip
+
+
+def blockages(judge: Judge) -> Iterator[Blockage]:
+    """Messages that stand in an agent's prompt before another one, whose encoding did not attend to them. In
+    baseline mode each attends to all before it, so there are none."""
+    cones = judge.cones
+    for call in cones.records.values():
+        reader = judge.reader(call)
+        if reader is None or call.recipe == "baseline":
+            continue
+        before: list[str] = []
+        for piece in call.receipt.context:
+            read = cones.records.get(piece.id)
+            if read is None:
+                continue
+            over = {cones.records[e.id].message for e in read.receipt.context if e.id in cones.records}
+            missing = tuple(m for m in before if m not in over and m != read.message)
+            if missing:
+                yield Blockage(
+                    game=judge.game, reader=reader, call=call.message, message=read.message, missing=missing
+                )  # fmt: skip
+            before.append(read.message)
+
+
+def releases(judge: Judge, key: bytes) -> Iterator[Release]:
+    """Messages of agents that were put before an audience which may not read all that their author had read."""
+    attended = _attended(judge)
+    messages = judge.cones.messages
+    for message in messages.values():
+        if message.author is None:
+            continue
+        read = attended.get(message.id, set()) | {id for id in message.parents if id in messages}
+        sources = [id for id in read if not messages[id].audience.covers(message.audience)]
+        if sources:
+            yield Release(
+                game=judge.game, message=message.id, author=message.author, audience=message.audience.to_json(),
+                sources=tuple(sorted(sources, key=judge.cones.order.__getitem__)),
+                digest=digest(key, message.tokens), canonical=message.canonical,
+            )  # fmt: skip
+
+
+def _attended(judge: Judge) -> dict[str, set[str]]:
+    """What its author's own encodings of a message attended to, by message."""
+    records, messages = judge.cones.records, judge.cones.messages
+    found: dict[str, set[str]] = {}
+    for record in records.values():
+        own = messages.get(record.message)
+        if own is not None and own.author is not None and judge.reader(record) == own.author:
+            over = {records[piece.id].message for piece in record.receipt.context if piece.id in records}
+            found.setdefault(own.id, set()).update(over & messages.keys())
+    return found

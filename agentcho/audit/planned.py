@@ -1,0 +1,127 @@
+"""The verdict on traces without receipts: the real resolver, played on an engine that computes sets.
+
+What is found is what a run of that mode and that answer to leaks would do, so it is called planned. Does not
+know: models, what a leak does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from agentcho.audit.audit import Refused, audit_entries, new_key
+from agentcho.audit.notes import digest
+from agentcho.audit.report import AuditReport, Edge, Place, Said
+from agentcho.audit.subject import of_traces
+from agentcho.audit.symbolic import SymbolicEngine
+from agentcho.audit.verdict import SCENARIO, Reading, Share
+from agentcho.config import Leakage, Mode
+from agentcho.errors import LabelMissing, LeakageError
+from agentcho.provenance import EncodingRecord
+from agentcho.replayer import replay
+from agentcho.trace import TraceMessage, Workflow, read_traces
+from agentcho.transcript import Entry
+
+
+class Plan(NamedTuple):
+    """What came of one workflow: its messages with receipts, or the refusal that ended it."""
+
+    entries: tuple[Entry, ...]
+    refusal: LeakageError | None
+
+
+def audit_traces(
+    path: Path, mode: Mode = "choreographed", leakage: Leakage = "audit", reveal: bool = False,
+    deterministic: bool = False, key: bytes | None = None,
+) -> AuditReport:  # fmt: skip
+    """Audit every workflow of a file of `agentcho-trace/1`, as `mode` and `leakage` would play it; a game is a
+    line, numbered from 0. `BadTrace`, `RecordNotFound`: the file is none."""
+    key = key or new_key()
+    traces = read_traces(path)
+    plans = [plan(trace, mode, leakage, deterministic) for trace in traces]
+    places = dict(enumerate(_lines(path)))
+    refused = {
+        game: _refused(game, traces[game], one.refusal, places[game], key, reveal)
+        for game, one in enumerate(plans) if one.refusal is not None
+    }  # fmt: skip
+    games = {game: one.entries for game, one in enumerate(plans) if one.refusal is None}
+    subject = of_traces(path, traces, mode, leakage, deterministic, key)
+    return audit_entries(subject, games, key, reveal, places, refused)
+
+
+def plan(trace: Workflow, mode: Mode, leakage: Leakage, deterministic: bool = False) -> Plan:
+    """Play one workflow on sets. In baseline mode direct leaks are recorded where `leakage` is audit, as ever."""
+    engine = SymbolicEngine()
+    try:
+        replayed = replay(trace, engine, mode, leakage, deterministic, logits=False)
+    except (LeakageError, ExceptionGroup) as error:
+        return Plan((), _refusal(error))
+    tokens = {entry.message.id: entry.message.tokens for entry in replayed.entries}
+    return Plan(tuple(_believed(entry, engine, tokens) for entry in replayed.entries), None)
+
+
+def _refusal(error: Exception) -> LeakageError:
+    """The refusal that ended a game, alone or among others that ended with it."""
+    if isinstance(error, LeakageError):
+        return error
+    assert isinstance(error, ExceptionGroup)
+    refusals, others = error.split(LeakageError)
+    if refusals is None or others is not None:
+        raise error
+    return _refusal(refusals.exceptions[0])
+
+
+def _believed(entry: Entry, engine: SymbolicEngine, tokens: Mapping[str, tuple[int, ...]]) -> Entry:
+    """The entry, if every record's cone is what really reached the encoding. Else the cone is taken away, so that
+    the verdict finds it unlabelled."""
+    made = tuple(
+        record if _holds(record, engine, tokens) else record._replace(cone=frozenset()) for record in entry.made
+    )
+    return entry._replace(made=made)
+
+
+def _holds(record: EncodingRecord, engine: SymbolicEngine, tokens: Mapping[str, tuple[int, ...]]) -> bool:
+    return frozenset(tokens[message] for message in record.cone) == engine.influence(record.id)
+
+
+def _lines(path: Path) -> Iterator[Place]:
+    """The place of each workflow of a file."""
+    for number, raw in enumerate(path.read_bytes().splitlines(), start=1):
+        if raw.strip():
+            yield Place(file=str(path), line=number)
+
+
+def _refused(game: int, trace: Workflow, refusal: LeakageError, place: Place, key: bytes, reveal: bool) -> Refused:
+    """The reading that was refused, as if it had happened; its encoding was never made."""
+    messages = {message.id: message for message in trace.messages}
+    path, reader = refusal.path, refusal.reader
+    said = tuple(_said(message, key, reveal) for message in trace.messages)
+    if isinstance(refusal, LabelMissing) or not path:
+        edge = _edge(game, reader, "", ()).model_copy(update={"verdict": "unlabelled"})
+        return Refused(Reading(edge, SCENARIO, place=place, fault=str(refusal), refused=True), said)
+    call = next((m.id for m in trace.messages if m.author == reader and path[0] in m.parents), "")
+    share = Share(messages[path[-1]].author or SCENARIO, path[-1:], path)
+    author = messages[path[0]].author or SCENARIO
+    return Refused(Reading(_edge(game, reader, call, path), author, (share,), place, refused=True), said)
+
+
+def _edge(game: int, reader: str, call: str, path: tuple[str, ...]) -> Edge:
+    return Edge(
+        game=game, reader=reader, call=call, encoding=0, message=path[0] if path else "", recipe="author",
+        verdict="direct" if len(path) == 1 else "transitive", secrets=path[-1:], path=path, hops=max(len(path) - 1, 0),
+    )  # fmt: skip
+
+
+def _said(message: TraceMessage, key: bytes, reveal: bool) -> Said:
+    """A message that was never encoded: its words are counted and digested as the symbolic engine would."""
+    framing = SymbolicEngine().framing
+    text = (message.header or "") + message.text
+    opening, closing = framing.opening(message.role, message.name), framing.closing(message.role)
+    content = framing.content
+    tokens = (*opening, *content.encode(message.header or ""), *content.encode(message.text), *closing)
+    return Said(
+        id=message.id, kind=message.kind, role=message.role, author=message.author,
+        audience=message.readers.to_json(), parents=message.parents, tokens=len(tokens),
+        digest=digest(key, tokens), text=text if reveal else None,
+    )  # fmt: skip

@@ -1,0 +1,203 @@
+"""What an audit says: frozen, JSON of a versioned schema, the one thing that every output format is made from.
+
+Does not know: how a verdict is found, how it is drawn. Texts of messages are never in it; `Said.digest` stands
+for them unless they were asked for.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from agentcho.audit.measurement import Measurement
+
+Verdict = Literal["clean", "direct", "transitive", "positional", "unlabelled"]
+Level = Literal["error", "warning", "note"]
+FailOn = Literal["error", "warning", "note", "never"]
+Status = Literal["new", "unchanged", "gone"]
+Conclusion = Literal["clean", "findings", "inconclusive"]
+
+
+class Frozen(BaseModel):
+    """Base of all parts of a report."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Said(Frozen):
+    """One message of the game that is drawn: what a graph needs, not its words.
+
+    `digest` is an HMAC of its token ids under the run's key; `text` is there with `--reveal` alone. `place` is the
+    line of code that asked for it, where that is known.
+    """
+
+    id: str
+    kind: Literal["prefill", "decode"]
+    role: str
+    author: str | None
+    audience: str | list[str]
+    parents: tuple[str, ...]
+    tokens: int
+    digest: str
+    text: str | None = None
+    place: Place | None = None
+
+
+class Edge(Frozen):
+    """One agent's reading of one encoding: `reader`, speaking `call`, attended to `encoding` of `message`.
+
+    `secrets` are the messages in its cone that the reader may not read. `path` leads from `message` to the
+    nearest of them, through the messages that were attended to on the way; `hops` is its length in steps, 0 for
+    a direct leak. `recipe` tells which kind of encoding it was. positional: `path` leads to the message whose place
+    tells something, and on to what it counts from, where that is known. unlabelled: a `message` that is not known
+    is "#" and the encoding's id. `encoding` 0: the reading was refused, and none was made.
+    """
+
+    game: int
+    reader: str
+    call: str
+    encoding: int
+    message: str
+    recipe: Literal["author", "audience", "baseline"]
+    verdict: Verdict
+    secrets: tuple[str, ...] = ()
+    path: tuple[str, ...] = ()
+    hops: int = 0
+
+
+class Blockage(Frozen):
+    """In the prompt of `call` stand `missing` before `message`; the encoding that was read did not attend to them."""
+
+    game: int
+    reader: str
+    call: str
+    message: str
+    missing: tuple[str, ...]
+
+
+class Release(Frozen):
+    """`author` put `message` before `audience` after reading `sources`, which that audience may not read.
+
+    `canonical` False: its token ids are not those of its text, so they say more than one sees.
+    """
+
+    game: int
+    message: str
+    author: str
+    audience: str | list[str]
+    sources: tuple[str, ...]
+    digest: str
+    canonical: bool
+
+
+class Place(Frozen):
+    """A line of a scenario, agent or policy, or of a trace."""
+
+    file: str
+    line: int
+
+
+class Finding(Frozen):
+    """One thing to act on, over all games: a rule, who is concerned, where it comes from.
+
+    `secrets` and `path` are those of the worst edge (most direct, then most secrets); `games` counts games and
+    `edges` readings that show it. `fingerprint` depends on rule, scenario, reader, secret's author and carrier,
+    not on lines or texts. `status` is against a baseline, `suppressed` the reason of a suppression.
+    """
+
+    rule: str
+    level: Level
+    message: str
+    reader: str | None = None
+    owner: str | None = None
+    carrier: str | None = None
+    secrets: tuple[str, ...] = ()
+    path: tuple[str, ...] = ()
+    hops: int = 0
+    games: int = 0
+    edges: int = 0
+    place: Place | None = None
+    fingerprint: str
+    status: Status | None = None
+    suppressed: str | None = None
+
+
+class ReaderVerdict(Frozen):
+    """One agent: the worst verdict of all its readings, how many there were, and whose secrets they carried."""
+
+    reader: str
+    verdict: Verdict
+    readings: int
+    leaking: int
+    secrets_of: tuple[str, ...]
+
+
+class Cell(Frozen):
+    """Reader against author: the worst verdict of `readings`, over all games; `leaking` of them leak."""
+
+    reader: str
+    author: str
+    verdict: Verdict
+    readings: int
+    leaking: int
+
+
+class Control(Frozen):
+    """A check that the audit could have seen something. `fired` False makes the audit inconclusive."""
+
+    name: str
+    fired: bool
+    detail: str
+
+
+class Subject(Frozen):
+    """What was audited and how it can be audited again.
+
+    `planned`: there were no receipts; the real resolver was run on a symbolic engine. `lost` are games whose
+    transcript is not whole. `environment` has versions and keyed digests.
+    """
+
+    scenario: str
+    source: str
+    mode: Literal["baseline", "choreographed"]
+    leakage: Literal["audit", "enforce", "deny"]
+    deterministic: bool
+    planned: bool
+    games: int
+    lost: tuple[str, ...] = ()
+    agents: tuple[str, ...]
+    environment: dict[str, str]
+    reproduce: str
+
+
+class AuditReport(Frozen):
+    """The whole. `edges` holds every reading that is not clean; `clean_edges` counts the others.
+
+    `drawn` is the game with the worst findings, `drawn_game` its number. Schema: `agentcho-audit/1`.
+    """
+
+    format: Literal["agentcho-audit/1"] = "agentcho-audit/1"
+    subject: Subject
+    conclusion: Conclusion
+    reasons: tuple[str, ...]
+    readers: tuple[ReaderVerdict, ...]
+    matrix: tuple[Cell, ...]
+    findings: tuple[Finding, ...]
+    edges: tuple[Edge, ...]
+    clean_edges: int
+    blockages: tuple[Blockage, ...]
+    releases: tuple[Release, ...]
+    drawn_game: int | None
+    drawn: tuple[Said, ...]
+    measurement: Measurement | None = None
+    controls: tuple[Control, ...] = ()
+
+    def exit_code(self, fail_on: FailOn) -> int:
+        """0 clean, 1 findings at or above `fail_on` that no suppression covers, 3 inconclusive. Findings win:
+        what was found is found. Never 0 where the audit is inconclusive."""
+        levels: tuple[Level, ...] = ("error", "warning", "note")
+        counted = () if fail_on == "never" else levels[: levels.index(fail_on) + 1]
+        if any(f.level in counted and not f.suppressed and f.status != "gone" for f in self.findings):
+            return 1
+        return 3 if self.conclusion == "inconclusive" else 0

@@ -1,0 +1,79 @@
+"""The rules of an audit: their names, levels, and what each of them means.
+
+Does not know: how one is found broken.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+from agentcho.audit.report import Level
+
+
+class Rule(NamedTuple):
+    """One rule. `title` names it in a few words, `meaning` says what a finding of it tells, `remedy` what to do."""
+
+    id: str
+    level: Level
+    title: str
+    meaning: str
+    remedy: str
+
+
+_ALL = (
+    Rule(
+        "AC001", "error", "direct leak", "An agent attends to a message whose audience leaves it out.",
+        "Leave the message out of the agent's view, or release its words as a new message to a wider audience.",
+    ),
+    Rule(
+        "AC002", "error", "transitive leak",
+        "An agent attends to an encoding that was made over messages which the agent may not read.",
+        "Run with leakage=enforce, which encodes the message again for its audience, or with mode=baseline.",
+    ),
+    Rule(
+        "AC003", "error", "positional leak", "A position that an agent can feel depends on what it may not read.",
+        "Place messages after ones that every reader may read, plus a constant; or leave positions out.",
+    ),
+    Rule(
+        "AC004", "error", "unlabelled encoding", "It cannot be told what an encoding was made from.",
+        "Play the run again; a transcript that was edited or cut can prove nothing.",
+    ),
+    Rule(
+        "AC005", "warning", "batches are outside the claim",
+        "Enforcement ran in the fast profile, where the rows of a batch may change each other's last bits.",
+        "Run with --deterministic to make the claim hold for every bit.",
+    ),
+    Rule(
+        "AC006", "warning", "schedule depends on a secret",
+        "The playing code had looked at words before it acted in front of agents that may not read them.",
+        "Decide by what every hearer may read, or release the words first.",
+    ),
+    Rule(
+        "AC007", "note", "release", "An author spoke before a wider audience after reading what it may not read.",
+        "Nothing, if it was meant: what an author says is the author's act. The ledger lists each release.",
+    ),
+    Rule(
+        "AC008", "note", "blockage",
+        "In a prompt stand messages that a later one was not encoded over, as a chat API would have done.",
+        "Nothing, if it was meant; mode=baseline encodes every message over all that stand before it.",
+    ),
+    Rule(
+        "AC009", "warning", "cache timing across agents",
+        "An agent was served from a prefix that another one had encoded: the time it takes tells that it was there.",
+        "Do not let agents share a prefix cache, or keep prefixes apart by who may read them.",
+    ),
+)  # fmt: skip
+
+RULES: Mapping[str, Rule] = MappingProxyType({rule.id: rule for rule in _ALL})
+
+
+def fingerprint(
+    rule: str, scenario: str, reader: str | None, owner: str | None, carrier: str | None, file: str | None = None
+) -> str:
+    """32 hex digits that name a finding: no lines, no texts, no counts, so that it stays itself over edits."""
+    framed = json.dumps([rule, scenario, reader, owner, carrier, *([] if file is None else [file])])
+    return hashlib.sha256(framed.encode()).hexdigest()[:32]

@@ -1,0 +1,141 @@
+"""A report as SARIF 2.1.0, which code hosts and editors show beside the code.
+
+Source: OASIS, Static Analysis Results Interchange Format 2.1.0. Does not know: how findings were found. Texts of
+messages are never in it.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterator
+from importlib.metadata import version
+from itertools import pairwise
+from pathlib import Path, PurePosixPath
+from typing import Any
+from urllib.parse import quote
+
+from agentcho.audit.report import AuditReport, FailOn, Finding, Place
+from agentcho.audit.rules import RULES, Rule
+from agentcho.audit.wording import legal
+
+SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+FINGERPRINT = "agentcho/v1"
+STATES = {"new": "new", "unchanged": "unchanged", "gone": "absent"}
+Json = dict[str, Any]
+
+
+def sarif(report: AuditReport, fail_on: FailOn = "error", root: Path | None = None) -> str:
+    """The report as a SARIF log. Places under `root` (default: the working folder) become relative to it."""
+    log = {"$schema": SCHEMA, "version": "2.1.0", "runs": [_run(report, fail_on, root or Path.cwd())]}
+    return json.dumps(log, indent=2, ensure_ascii=True) + "\n"
+
+
+def _run(report: AuditReport, fail_on: FailOn, root: Path) -> Json:
+    subject = report.subject
+    return {
+        "tool": {"driver": {
+            "name": "agentcho", "version": version("agentcho"), "semanticVersion": version("agentcho"),
+            "rules": [_rule(rule) for rule in RULES.values()],
+        }},
+        "automationDetails": {"id": f"agentcho/{subject.scenario}/{subject.mode}/{subject.leakage}/"},
+        "invocations": [_invocation(report, fail_on)],
+        "columnKind": "unicodeCodePoints",
+        "results": [_result(report, finding, root) for finding in report.findings],
+        "properties": {
+            "conclusion": report.conclusion, "reasons": list(report.reasons),
+            "subject": subject.model_dump(mode="json"),
+            "readers": [reader.model_dump(mode="json") for reader in report.readers],
+            "controls": [control.model_dump(mode="json") for control in report.controls],
+        },
+    }  # fmt: skip
+
+
+def _rule(rule: Rule) -> Json:
+    return {
+        "id": rule.id, "name": rule.title.title().replace(" ", ""),
+        "shortDescription": {"text": rule.title.capitalize()},
+        "fullDescription": {"text": rule.meaning}, "help": {"text": rule.remedy},
+        "defaultConfiguration": {"level": rule.level},
+        "properties": {"tags": ["security", "information-flow"]},
+    }  # fmt: skip
+
+
+def _invocation(report: AuditReport, fail_on: FailOn) -> Json:
+    """Executed successfully means that the audit came to a conclusion, whichever."""
+    notifications = [
+        {"message": {"text": reason}, "level": "warning"}
+        for reason in report.reasons if report.conclusion == "inconclusive"
+    ]  # fmt: skip
+    return {
+        "executionSuccessful": report.conclusion != "inconclusive",
+        "exitCode": report.exit_code(fail_on),
+        "exitCodeDescription": report.conclusion,
+        "commandLine": report.subject.reproduce,
+        "arguments": shlex.split(report.subject.reproduce)[1:],
+        "toolExecutionNotifications": notifications,
+    }
+
+
+def _result(report: AuditReport, finding: Finding, root: Path) -> Json:
+    result: Json = {
+        "ruleId": finding.rule, "ruleIndex": list(RULES).index(finding.rule), "level": finding.level,
+        "message": {"text": legal(finding.message)},
+        "locations": [_location(finding.place, root) | _logical(report, finding.reader, "agent")],
+        "partialFingerprints": {FINGERPRINT: finding.fingerprint},
+        "properties": {
+            "reader": finding.reader, "owner": finding.owner, "carrier": finding.carrier, "hops": finding.hops,
+            "secrets": list(finding.secrets), "games": finding.games, "readings": finding.edges,
+        },
+    }  # fmt: skip
+    if finding.path:
+        result["codeFlows"] = [{"threadFlows": [{"locations": list(_flow(report, finding, root))}]}]
+    if finding.edges:
+        result["occurrenceCount"] = finding.edges
+    if finding.status is not None:
+        result["baselineState"] = STATES[finding.status]
+    if finding.suppressed:
+        result["suppressions"] = [{"kind": "external", "status": "accepted", "justification": finding.suppressed}]
+    return result
+
+
+def _flow(report: AuditReport, finding: Finding, root: Path) -> Iterator[Json]:
+    """From the secret to its reader: each message that carried it on, and at last the line that read it."""
+    places = _places(report, finding)
+    for number, id in enumerate(reversed(finding.path)):
+        said = f"{id} is what {finding.owner or 'others'} kept private" if number == 0 else f"{id} attended to it"
+        location = _location(places.get(id), root) | _logical(report, id, "message")
+        yield {"location": location | {"message": {"text": said}}, "importance": "important" if number else "essential"}
+    text = f"{finding.reader or finding.carrier or 'an agent'} attends to {finding.path[0]}"
+    location = _location(finding.place, root) | _logical(report, finding.reader, "agent")
+    yield {"location": location | {"message": {"text": text}}, "importance": "essential"}
+
+
+def _places(report: AuditReport, finding: Finding) -> dict[str, Place]:
+    """Where the messages of the path were asked for, if the game whose lines are known has that path."""
+    drawn = {said.id: said for said in report.drawn}
+    there = all(id in drawn for id in finding.path)
+    if not there or not all(read in drawn[call].parents for call, read in pairwise(finding.path)):
+        return {}
+    return {id: place for id in finding.path if (place := drawn[id].place) is not None}
+
+
+def _location(place: Place | None, root: Path) -> Json:
+    if place is None:
+        return {}
+    artifact = {"uri": _uri(place.file, root)}
+    return {"physicalLocation": {"artifactLocation": artifact, "region": {"startLine": max(place.line, 1)}}}
+
+
+def _uri(file: str, root: Path) -> str:
+    """Relative to `root` where the file is under it, else as it stands or as a file URI."""
+    path = Path(file)
+    if not path.is_absolute():
+        return quote(str(PurePosixPath(path)))
+    return quote(path.relative_to(root).as_posix()) if path.is_relative_to(root) else path.as_uri()
+
+
+def _logical(report: AuditReport, name: str | None, kind: str) -> Json:
+    scenario = report.subject.scenario
+    full = scenario if name is None else f"{scenario}/{name}"
+    return {"logicalLocations": [{"name": name or scenario, "fullyQualifiedName": full, "kind": kind}]}

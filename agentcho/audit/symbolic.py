@@ -1,0 +1,205 @@
+"""An engine that computes sets instead of numbers: what an encoding is worth is whose words have reached it.
+
+It keeps the engine's contract for known words: ids, positions, receipts, guards, what is refused. Tokens are
+words between spaces; a call is finished in one step. Does not know: agents, audiences, models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from agentcho.errors import BadOffsets, BadParent, LeakageError, RequestError, UnknownEncoding
+from agentcho.request import (
+    Call,
+    ContextEntry,
+    Decode,
+    Encoded,
+    EncodingId,
+    Failure,
+    Prefill,
+    Receipt,
+    Shadow,
+    Spoken,
+    StepResult,
+)  # fmt: skip
+from agentcho.testing.words import FakeFraming
+
+Influence = frozenset[tuple[int, ...]]
+"""The token ids of every message whose words went into an encoding, one tuple a message."""
+
+
+@dataclass(eq=False)
+class Symbol:
+    """One id. `influence` is there once it is finished: what was really gathered, and its own words."""
+
+    id: EncodingId
+    call: Call
+    words: Encoded
+    parents: tuple[Symbol, ...]
+    receipt: Receipt
+    influence: Influence | None = None
+
+
+class SymbolicEngine:
+    """An `EnginePort`, with what replay needs besides. It has a BOS and no limit of context.
+
+    Influences are kept after `release`, to be compared with what was written down.
+    """
+
+    def __init__(self) -> None:
+        self.framing = FakeFraming()
+        self._all: dict[EncodingId, Symbol] = {}
+        self._flying: list[Symbol] = []
+        self._influences: dict[EncodingId, Influence] = {}
+        self._last = 0
+
+    @property
+    def idle(self) -> bool:
+        """Nothing submitted."""
+        return not self._flying
+
+    @property
+    def fingerprint(self) -> dict[str, str]:
+        """What a run record says of it."""
+        return {"model": "symbolic", "model_type": "symbolic", "tokenizer": "words", "dtype": "none", "device": "none"}
+
+    def influence(self, id: EncodingId) -> Influence:
+        """Whose words reached an encoding that was finished, released or not. KeyError: it never was."""
+        return self._influences[id]
+
+    def submit(self, calls: Sequence[Call]) -> tuple[EncodingId, ...]:
+        """See `EnginePort.submit`."""
+        if not calls:
+            raise RequestError("an empty list of calls; give at least one Prefill or Decode")
+        local: dict[int, Symbol] = {}
+        admitted: list[Symbol] = []
+        for call in calls:
+            symbol = self._admit(self._last + 1 + len(admitted), call, local)
+            local[id(call)] = symbol
+            admitted.append(symbol)
+        self._all |= {symbol.id: symbol for symbol in admitted}
+        self._flying += admitted
+        self._last += len(admitted)
+        return tuple(symbol.id for symbol in admitted)
+
+    def step(self, deterministic: bool = False) -> StepResult:
+        """See `EnginePort.step`. All that was submitted is finished or has failed."""
+        spoken, finished, failed = list[Spoken](), list[EncodingId](), list[Failure]()
+        flying, self._flying = self._flying, []
+        for symbol in flying:
+            try:
+                self._gather(symbol)
+            except (LeakageError, BadParent) as error:
+                failed.append(Failure(symbol.id, error))
+                del self._all[symbol.id]
+            else:
+                finished.append(symbol.id)
+                spoken += _spoken(symbol)
+        fed = sum(len(self._all[id].words.tokens) for id in finished)
+        return StepResult(tuple(spoken), tuple(finished), tuple(failed), fed)
+
+    def cancel(self, ids: Iterable[EncodingId]) -> None:
+        """See `EnginePort.cancel`."""
+        gone = set(ids)
+        for symbol in [s for s in self._flying if s.id in gone]:
+            self._flying.remove(symbol)
+            del self._all[symbol.id]
+
+    def release(self, ids: Iterable[EncodingId]) -> None:
+        """See `EnginePort.release`."""
+        for id in list(ids):
+            self._finished(id)
+            del self._all[id]
+
+    def message(self, id: EncodingId) -> Encoded:
+        """See `EnginePort.message`."""
+        return self._finished(id).words
+
+    def receipt(self, id: EncodingId) -> Receipt:
+        """See `EnginePort.receipt`."""
+        return self._finished(id).receipt
+
+    # -- one call ----------------------------------------------------------------------------------------
+
+    def _gather(self, symbol: Symbol) -> None:
+        """Ask the guard, then take in what is in the context, as it is."""
+        if symbol.call.guard is not None:
+            symbol.call.guard.admit(symbol.id, [parent.id for parent in symbol.parents])
+        gathered: Influence = frozenset({symbol.words.tokens})
+        for parent in symbol.parents:
+            if parent.influence is None:
+                raise BadParent("a parent was refused or cancelled before it was encoded")
+            gathered |= parent.influence
+        symbol.influence = self._influences[symbol.id] = gathered
+
+    def _admit(self, id: EncodingId, call: Call, local: Mapping[int, Symbol]) -> Symbol:
+        parents = tuple(self._parent(parent, local) for parent in call.parents)
+        return Symbol(id, call, self._words(call, local), parents, _receipt(call, parents))
+
+    def _parent(self, parent: EncodingId | Prefill, local: Mapping[int, Symbol]) -> Symbol:
+        if isinstance(parent, Prefill):
+            if id(parent) not in local:
+                raise BadParent("a Prefill is named as parent and does not stand earlier in the same list")
+            return local[id(parent)]
+        known = self._known(parent)
+        if known.influence is None and not isinstance(known.call, Prefill):
+            raise BadParent(f"encoding {parent} is not finished")
+        return known
+
+    def _words(self, call: Call, local: Mapping[int, Symbol]) -> Encoded:
+        if isinstance(call, Shadow):
+            leader = local.get(id(call.of))
+            if leader is None:
+                raise BadParent("a Shadow follows a Decode that does not stand earlier in the same list")
+            return leader.words
+        role, header = (call.role, "") if isinstance(call, Prefill) else ("assistant", call.header)
+        opening, closing = self.framing.opening(role, call.name), self.framing.closing(role)
+        before, content = self._content(call)
+        begin, end = len(opening), len(opening) + len(before) + len(content)
+        sampled = (end - len(content), end) if isinstance(call, Decode) else None
+        return Encoded(
+            role, call.name, header, self.framing.content.decode(content), (*opening, *before, *content, *closing),
+            (begin, end), sampled, "forced" if isinstance(call, Decode) else None,
+        )  # fmt: skip
+
+    def _content(self, call: Prefill | Decode) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """The ids of the header and of what follows it."""
+        words = self.framing.content
+        if isinstance(call, Prefill):
+            return (), tuple(words.encode(call.text)) if call.tokens is None else words.check(call.tokens)
+        if call.forced is None:
+            raise RequestError("an engine without a model has nothing to say; force the words")
+        return tuple(words.encode(call.header)), words.check(call.forced)
+
+    def _known(self, id: EncodingId) -> Symbol:
+        if id not in self._all:
+            raise UnknownEncoding(id, released=0 < id <= self._last)
+        return self._all[id]
+
+    def _finished(self, id: EncodingId) -> Symbol:
+        symbol = self._known(id)
+        if symbol.influence is None:
+            raise BadParent(f"encoding {id} is not finished")
+        return symbol
+
+
+def _receipt(call: Call, parents: Sequence[Symbol]) -> Receipt:
+    """Where everything stands: as asked for, or right after what stands before; the first after the BOS."""
+    asked = [None] * len(parents) if call.offsets is None else list(call.offsets)
+    if len(asked) != len(parents):
+        raise BadOffsets(f"{len(asked)} offsets for {len(parents)} parents")
+    end, context = 1, list[ContextEntry]()
+    for parent, offset in zip(parents, asked, strict=True):
+        entry = ContextEntry(parent.id, end if offset is None else offset, len(parent.words.tokens))
+        context.append(entry)
+        end = entry.offset + entry.length
+    return Receipt(tuple(context), end if call.new_offset is None else call.new_offset, True)
+
+
+def _spoken(symbol: Symbol) -> list[Spoken]:
+    """What a decode said, at once; a shadow says nothing."""
+    words = symbol.words
+    if not isinstance(symbol.call, Decode) or words.sampled is None or words.sampled[0] == words.sampled[1]:
+        return []
+    return [Spoken(symbol.id, 0, words.tokens[words.sampled[0]], words.text)]

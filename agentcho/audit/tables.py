@@ -1,0 +1,51 @@
+"""Who reads whom, over all games: a verdict for each agent, and reader against author. The worst, never a mean.
+
+Does not know: findings, rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from agentcho.audit.report import Cell, ReaderVerdict
+from agentcho.audit.verdict import WORST, Reading, worst
+
+
+def by_reader(agents: Iterable[str], readings: Sequence[Reading]) -> tuple[ReaderVerdict, ...]:
+    """One row an agent, also for those that read nothing; the worst first."""
+    found: dict[str, list[Reading]] = {agent: [] for agent in agents}
+    for reading in readings:
+        found.setdefault(reading.edge.reader, []).append(reading)
+    rows = [_row(reader, own) for reader, own in found.items()]
+    return tuple(sorted(rows, key=lambda row: (WORST.index(row.verdict), row.reader)))
+
+
+def _row(reader: str, own: Sequence[Reading]) -> ReaderVerdict:
+    owners = {share.owner for reading in own for share in reading.shares if share.owner is not None}
+    return ReaderVerdict(
+        reader=reader, verdict=worst([r.edge.verdict for r in own]), readings=len(own),
+        leaking=sum(r.edge.verdict != "clean" for r in own), secrets_of=tuple(sorted(owners)),
+    )  # fmt: skip
+
+
+def matrix(readings: Iterable[Reading]) -> tuple[Cell, ...]:
+    """One cell a reader and an author whom it read, by name."""
+    found: dict[tuple[str, str], list[Reading]] = {}
+    for reading in readings:
+        found.setdefault((reading.edge.reader, reading.author), []).append(reading)
+    return tuple(
+        Cell(
+            reader=reader, author=author, verdict=worst([r.edge.verdict for r in own]), readings=len(own),
+            leaking=sum(r.edge.verdict != "clean" for r in own),
+        )
+        for (reader, author), own in sorted(found.items())
+    )  # fmt: skip
+
+
+def worst_game(games: Iterable[int], readings: Iterable[Reading]) -> int | None:
+    """The game with the most readings of the worst verdict, then of the next; the first of several."""
+    counts: Mapping[int, list[int]] = {game: [0] * len(WORST) for game in games}
+    for reading in readings:
+        if reading.edge.game in counts and reading.edge.verdict != "clean":
+            counts[reading.edge.game][WORST.index(reading.edge.verdict)] += 1
+    return max(counts, key=lambda game: (counts[game], -game), default=None)

@@ -1,0 +1,155 @@
+"""The verdict on every reading of one game: an agent, speaking, attended to an encoding.
+
+Rests on receipts, audiences and positions alone. Does not know: engines, texts, what a leak does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from agentcho.audit.cones import Cones
+from agentcho.audit.positions import Odd, Positions, hidden
+from agentcho.audit.report import Edge, Place, Verdict
+from agentcho.provenance import EncodingRecord
+from agentcho.transcript import Entry
+
+SCENARIO = "scenario"
+WORST: tuple[Verdict, ...] = ("direct", "transitive", "positional", "unlabelled", "clean")
+"""Verdicts, the worst first: what is proven stands before what is unknown."""
+
+
+class Share(NamedTuple):
+    """What a reading tells of one agent: `secrets` of its own, and the `path` to the nearest of them.
+
+    `owner` None: it cannot be told whose secret a position depends on.
+    """
+
+    owner: str | None
+    secrets: tuple[str, ...]
+    path: tuple[str, ...]
+
+
+class Reading(NamedTuple):
+    """One edge and what findings need of it. `author` wrote the message read, `cached` is who else had encoded
+    it in a prompt of its own, `fault` says why it is unlabelled, `refused` that it was not allowed to happen."""
+
+    edge: Edge
+    author: str
+    shares: tuple[Share, ...] = ()
+    place: Place | None = None
+    cached: str | None = None
+    fault: str | None = None
+    refused: bool = False
+
+
+class Judge:
+    """The readings of one game. `place` stands in for calls that do not know their line."""
+
+    def __init__(self, game: int, entries: Sequence[Entry], place: Place | None = None) -> None:
+        self.game, self._default = game, place
+        self.cones = Cones(entries)
+        self._positions = Positions(self.cones)
+        self._spoken = {entry.encoding for entry in entries if entry.message.kind == "decode"}
+        self._where = {record.id: entry.act.where for entry in entries for record in entry.made}
+
+    def readings(self) -> Iterator[Reading]:
+        """Every reading: for each encoding that an agent made, each piece of its context."""
+        for record in self.cones.records.values():
+            reader = self.reader(record)
+            if reader is None:
+                continue
+            place = self.place(record.id)
+            for piece in range(len(record.receipt.context)):
+                yield self._judge(reader, record, piece)._replace(place=place)
+
+    def place(self, id: int) -> Place | None:
+        """The line of code from which an encoding came to be made."""
+        return line_of(self._where.get(id)) or self._default
+
+    def reader(self, record: EncodingRecord) -> str | None:
+        """The agent that reads what an encoding was made over: its author, or in whose prompt it stands. What was
+        spoken was spoken over its context, whatever its label says."""
+        message = self.cones.messages.get(record.message)
+        if record.recipe == "author" or record.id in self._spoken:
+            who = record.caller if message is None else message.author
+        else:
+            who = record.caller if record.recipe == "baseline" else None
+        return None if who == SCENARIO else who
+
+    def _judge(self, reader: str, call: EncodingRecord, piece: int) -> Reading:
+        id = call.receipt.context[piece].id
+        fault = self.cones.fault(id)
+        if fault is not None:
+            return self._unlabelled(reader, call, id, fault)
+        read = self.cones.records[id]
+        verdict, shares = self._verdict(reader, call, piece, id)
+        path = min((share.path for share in shares), key=len, default=())
+        edge = Edge(
+            game=self.game, reader=reader, call=call.message, encoding=id, message=read.message, recipe=read.recipe,
+            verdict=verdict, path=path, hops=max(len(path) - 1, 0),
+            secrets=tuple(sorted({s for share in shares for s in share.secrets}, key=self._place_of)),
+        )  # fmt: skip
+        return Reading(edge, self._author(read.message), shares, cached=self._cached(reader, read))
+
+    def _verdict(self, reader: str, call: EncodingRecord, piece: int, id: int) -> tuple[Verdict, tuple[Share, ...]]:
+        """The first that applies of an encoding whose cone is known."""
+        message = self.cones.records[id].message
+        if hidden(self.cones.messages[message], reader):
+            return "direct", (Share(self._author(message), (message,), (message,)),)
+        secrets = [m for m in self.cones.cones[id] if hidden(self.cones.messages[m], reader)]
+        if secrets:
+            return "transitive", self._shares(self.cones.paths(id, secrets))
+        odd = self._positions.at(call.id, reader, piece)
+        if odd is not None:
+            return "positional", (self._felt((message,), odd),)
+        within = self._positions.within(id, reader)
+        if within is not None:
+            return "positional", (self._felt(self.cones.path(id, within[0]), within[1]),)
+        return "clean", ()
+
+    def _shares(self, paths: dict[str, tuple[str, ...]]) -> tuple[Share, ...]:
+        owners: dict[str, list[str]] = {}
+        for secret in paths:
+            owners.setdefault(self._author(secret), []).append(secret)
+        return tuple(
+            Share(owner, tuple(sorted(secrets, key=self._place_of)), paths[secrets[0]])
+            for owner, secrets in owners.items()
+        )
+
+    def _felt(self, path: tuple[str, ...], odd: Odd) -> Share:
+        if odd.after is None:
+            return Share(None, (), path)
+        owner = self._author(odd.after) if odd.after in self.cones.messages else None
+        return Share(owner, (odd.after,), (*path, odd.after))
+
+    def _unlabelled(self, reader: str, call: EncodingRecord, id: int, fault: str) -> Reading:
+        read = self.cones.records.get(id)
+        edge = Edge(
+            game=self.game, reader=reader, call=call.message, encoding=id,
+            message=read.message if read else f"#{id}", recipe=(read or call).recipe, verdict="unlabelled",
+        )  # fmt: skip
+        author = self._author(read.message) if read and read.message in self.cones.messages else ""
+        return Reading(edge, author or SCENARIO, fault=f"encoding {id}: {fault}")
+
+    def _cached(self, reader: str, read: EncodingRecord) -> str | None:
+        caller = read.caller if read.recipe == "baseline" else None
+        return None if caller in (None, SCENARIO, reader) else caller
+
+    def _place_of(self, message: str) -> int:
+        """Where a message stands in the transcript; what has no line stands last."""
+        return self.cones.order.get(message, len(self.cones.order))
+
+    def _author(self, message: str) -> str:
+        return self.cones.messages[message].author or SCENARIO
+
+
+def line_of(where: str | None) -> Place | None:
+    """ "file:number" as a place; None where it is none."""
+    file, _, number = (where or "").rpartition(":")
+    return Place(file=file, line=int(number)) if file and number.isdecimal() else None
+
+
+def worst(verdicts: Sequence[Verdict]) -> Verdict:
+    """The worst of them; clean where there is none."""
+    return min(verdicts, key=WORST.index, default="clean")

@@ -1,0 +1,106 @@
+"""A report in words: its headline, what a finding is called, what a verdict means. Shared by all formats.
+
+Does not know: the terminal, HTML, which format it is for.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from agentcho.audit.report import AuditReport, Finding, Level, Verdict
+
+LEVELS: tuple[Level, ...] = ("error", "warning", "note")
+DIRECTION = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+
+MEANING: dict[Verdict, str] = {
+    "direct": "reads a message that is not for it",
+    "transitive": "reads an encoding that carries what is not for it",
+    "positional": "feels in a position what is not for it",
+    "unlabelled": "reads what nobody can account for",
+    "clean": "reads nothing that is not for it",
+}
+
+
+class Headline(NamedTuple):
+    """What an audit comes to: one word, and a sentence."""
+
+    word: str
+    sentence: str
+
+
+def headline(report: AuditReport) -> Headline:
+    """The conclusion. What is proven stands before what is unknown, and doubt before anything good."""
+    standing = [f for f in report.findings if f.level == "error" and stands(f)]
+    if report.conclusion == "findings" and not standing:
+        return Headline("SUPPRESSED", "every leak that was found is one that somebody answers for")
+    if report.conclusion == "findings":
+        return _leaks(standing)
+    if report.conclusion == "inconclusive":
+        return Headline("INCONCLUSIVE", next(iter(report.reasons), "it cannot be told"))
+    planned = ", as the resolver plans it" if report.subject.planned else ""
+    return Headline("CLEAN", f"no agent reads what is not for it{planned}")
+
+
+def _leaks(findings: Sequence[Finding]) -> Headline:
+    learns: dict[str, list[str]] = {}
+    for finding in findings:
+        if finding.rule in ("AC001", "AC002", "AC003") and finding.reader:
+            owners = learns.setdefault(finding.reader, [])
+            owner = finding.owner or "another"
+            owners += [] if owner in owners else [owner]
+    if not learns:
+        readers = sorted({finding.reader or "an agent" for finding in findings})
+        return Headline("UNKNOWN", f"it cannot be told what {listed(readers)} reads")
+    sentences = [f"{reader} can learn what {_keeps(owners)} private" for reader, owners in learns.items()]
+    more = [f"so can {many(len(sentences) - 3, 'more agent')}"] if len(sentences) > 3 else []
+    return Headline("LEAKS", ", and ".join(sentences[:3] + more))
+
+
+def _keeps(owners: Sequence[str]) -> str:
+    names = ["the scenario" if owner == "scenario" else owner for owner in owners]
+    return f"{listed(names)} {'keeps' if len(names) == 1 else 'keep'}"
+
+
+def listed(words: Sequence[str], most: int = 6) -> str:
+    """ "a", "a and b", "a, b and 3 more"."""
+    if len(words) > most:
+        words = [*words[: most - 1], f"{len(words) - most + 1} more"]
+    return " and ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))
+
+
+def stands(finding: Finding) -> bool:
+    """Whether a finding is there and no suppression covers it."""
+    return finding.status != "gone" and not finding.suppressed
+
+
+def played(report: AuditReport) -> str:
+    """One line: what was audited, and how."""
+    subject = report.subject
+    mode = subject.mode if subject.mode == "baseline" else f"{subject.mode}, {subject.leakage}"
+    parts = [subject.scenario, mode, *(["deterministic"] if subject.deterministic else []), many(subject.games, "game")]
+    return " · ".join([*parts, *(["planned from a trace, not played"] if subject.planned else [])])
+
+
+def many(count: int, word: str) -> str:
+    """ "1 game", "2 games", "1,024 games"."""
+    return f"{count:,} {word}" if count == 1 else f"{count:,} {word}s"
+
+
+def number(value: float) -> str:
+    """A size of any order: 0, 0.41, 4.1e-08."""
+    if value == 0:
+        return "0"
+    return f"{value:.2g}" if abs(value) < 0.0995 else f"{value:.2f}"
+
+
+def legal(text: str) -> str:
+    """The text without signs that XML and HTML forbid or that turn the direction of what follows."""
+    return "".join(char if char in "\n\t" else _legal(char) for char in text)
+
+
+def _legal(char: str) -> str:
+    code = ord(char)
+    odd = char in DIRECTION or unicodedata.category(char) in {"Cc", "Cs"} or code & 0xFFFE == 0xFFFE
+    return f"\\u{code:04x}" if odd or 0xFDD0 <= code <= 0xFDEF else char

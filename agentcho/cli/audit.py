@@ -1,0 +1,246 @@
+"""`agentcho audit`: find out what is audited, play it if it has to be, put the report together, write and show it.
+
+Exit codes: 0 clean, 1 findings at or above --fail-on, 2 usage, 3 inconclusive, 4 something of ours went wrong.
+Does not know: how a verdict is found, how a report is drawn.
+"""
+
+from __future__ import annotations
+
+import shlex
+import sys
+import tempfile
+import traceback
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import typer
+
+from agentcho import audit as auditing
+from agentcho import library
+from agentcho.audit.report import AuditReport, FailOn
+from agentcho.audit.suppressions import Suppression
+from agentcho.audit.wording import many
+from agentcho.cli.options import configured, run_config
+from agentcho.cli.outputs import Outputs
+from agentcho.cli.play import play_shown
+from agentcho.config import RunConfig
+from agentcho.display import Kind
+from agentcho.display.audit import show
+from agentcho.display.safe import visible
+from agentcho.errors import AgentchoError, RecordNotFound, ScenarioNotFound
+from agentcho.record import SavedRun, find
+from agentcho.shelf import find as on_shelf
+from agentcho.trace import read_traces
+
+INTERNAL = 4
+INTERRUPTED = 130
+Nature = Literal["scenario", "trace", "run"]
+
+TAKES: dict[Nature, frozenset[str]] = {
+    "scenario": frozenset(
+        {"mode", "leakage", "deterministic", "shadow", "model", "seed", "games", "set", "max_tokens"}
+    ),
+    "trace": frozenset({"mode", "leakage", "deterministic", "model", "seed"}),
+    "run": frozenset({"seed"}),
+}
+"""The options that each kind of target takes. A run was played already: nothing can be said about how."""
+
+
+class Asked(NamedTuple):
+    """The words of the command. `how` are the options of a run that were given, `given` those of the scenario."""
+
+    target: str
+    how: Mapping[str, Any]
+    given: Mapping[str, str]
+    out: Path
+    outputs: Outputs
+    measure: bool
+    reveal: bool
+    baseline: Path | None
+    suppress: Path | None
+    fail_on: FailOn
+    display: Kind | None
+
+
+class Prepared(NamedTuple):
+    """What could be checked before anything is played."""
+
+    earlier: AuditReport | None
+    suppressions: tuple[Suppression, ...]
+
+
+def audit(asked: Asked) -> int:
+    """Do it all. Returns the exit code; an `AgentchoError` and a usage error go on up, anything else is told in a
+    line, with its traceback in a file."""
+    try:
+        return _audit(asked)
+    except (AgentchoError, typer.BadParameter, typer.Exit):
+        raise
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except Exception as error:
+        print(_internal(error), file=sys.stderr)
+        return INTERNAL
+
+
+def _audit(asked: Asked) -> int:
+    nature = nature_of(asked.target, asked.out)
+    _check_options(asked, nature)
+    asked.outputs.check()
+    prepared = _prepare(asked)
+    report = {"scenario": _of_scenario, "trace": _of_trace, "run": _of_run}[nature](asked)
+    if report is None:
+        return INTERRUPTED
+    _tell("", last=True)
+    report = _finished(report, prepared)
+    asked.outputs.write(report, asked.fail_on)
+    show(report, "none" if asked.outputs.piped else asked.display, sys.stdout)
+    return report.exit_code(asked.fail_on)
+
+
+def nature_of(target: str, out: Path) -> Nature:
+    """What a word names: a trace by its ending, a run by its folder, id or its beginning, else a scenario."""
+    if target.endswith(".jsonl"):
+        return "trace"
+    if target.endswith(".py"):
+        return "scenario"
+    try:
+        find(target, out)
+    except RecordNotFound:
+        pass
+    else:
+        return "run"
+    try:
+        on_shelf("scenarios", target)
+    except ScenarioNotFound as error:
+        if target == "last" or Path(target).is_dir():
+            raise RecordNotFound(target, out) from None
+        what = f"neither a run in {out} nor a trace (.jsonl), and {error}"
+        raise typer.BadParameter(what, param_hint="TARGET") from None
+    return "scenario"
+
+
+def _check_options(asked: Asked, nature: Nature) -> None:
+    """A usage error for an option that would do nothing: whoever gave it expects that it does."""
+    named = {"set": asked.given, **asked.how}
+    for name, value in named.items():
+        if value in (None, {}) or name in TAKES[nature]:
+            continue
+        why = "it is recorded how that run was played" if nature == "run" else "that is played already"
+        raise typer.BadParameter(f"says nothing about a {nature}: {why}", param_hint=f"--{name.replace('_', '-')}")
+    for name in ("model", "seed"):
+        if nature != "scenario" and asked.how.get(name) is not None and not asked.measure:
+            raise typer.BadParameter(f"a {nature} needs it for --measure alone", param_hint=f"--{name}")
+
+
+def _prepare(asked: Asked) -> Prepared:
+    earlier = None if asked.baseline is None else auditing.read_report(asked.baseline)
+    return Prepared(earlier, () if asked.suppress is None else auditing.read_suppressions(asked.suppress))
+
+
+def _of_scenario(asked: Asked) -> AuditReport | None:
+    """Play it, record it, audit the record. None: it was interrupted."""
+    config = _config(asked.how)
+    scenario = configured(library.scenario(asked.target), asked.given)
+    for agent in library.casts(type(scenario)):
+        library.agent(agent)
+    engine = _engine(config) if asked.measure else None
+    _tell(f"playing {many(config.games, 'game')} of {scenario.name}")
+    played = play_shown(scenario, config, _playing(asked), asked.out, None, engine)
+    if played.interrupted:
+        return None
+    if played.error is not None:
+        print(f"a game ended with an error: {visible(' '.join(str(played.error).split()))}", file=sys.stderr)
+    assert played.record is not None
+    run = SavedRun(played.record)
+    report = auditing.audit_run(run, asked.reveal)
+    environment = report.subject.environment | {"played by": _command(asked, config)}
+    subject = report.subject.model_copy(update={"environment": environment})
+    report = report.model_copy(update={"subject": subject})
+    return _measured(report, run, engine, config) if asked.measure else report
+
+
+def _of_run(asked: Asked) -> AuditReport:
+    run = find(asked.target, asked.out)
+    report = auditing.audit_run(run, asked.reveal)
+    config = run.info.config.model_copy(update=_given(asked.how))
+    return _measured(report, run, _engine(config), config) if asked.measure else report
+
+
+def _of_trace(asked: Asked) -> AuditReport:
+    path, config = Path(asked.target), _config(asked.how)
+    report = auditing.audit_traces(path, config.mode, config.leakage, asked.reveal, config.deterministic)
+    return _measured(report, path, _engine(config), config) if asked.measure else report
+
+
+def _finished(report: AuditReport, prepared: Prepared) -> AuditReport:
+    """The report against an earlier one, with what somebody answers for."""
+    if prepared.earlier is not None:
+        report = auditing.against(report, prepared.earlier)
+    if prepared.suppressions:
+        report = auditing.suppress(report, prepared.suppressions, datetime.now(UTC).date())
+    return report
+
+
+def _measured(report: AuditReport, source: SavedRun | Path, engine: Any, config: RunConfig) -> AuditReport:
+    """What a leak does, measured in the deterministic profile, whatever the run was played in."""
+    from agentcho.audit.measure import controls, measure
+
+    games = read_traces(source) if isinstance(source, Path) else [said for said in source.games().values() if said]
+    found = measure(games, engine, seed=config.seed, progress=_progress)
+    return auditing.measured(report, found, controls(found))
+
+
+def _progress(done: int, of: int) -> None:
+    _tell(f"measuring {done} of {of}", last=done >= of)
+
+
+def _tell(what: str, last: bool = False) -> None:
+    """What is going on, on a terminal alone, over what was told before."""
+    if sys.stderr.isatty():
+        print(f"\r{visible(what):<60}" + ("\r" + " " * 60 + "\r") * last, end="", file=sys.stderr, flush=True)
+
+
+def _engine(config: RunConfig) -> Any:
+    """The engine to measure on. The fake one computes no distributions."""
+    from agentcho import runtime
+
+    if config.model == "fake":
+        raise typer.BadParameter("the fake model has nothing to measure; play with another", param_hint="--measure")
+    return runtime.load_engine(config)
+
+
+def _given(how: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in how.items() if value is not None}
+
+
+def _config(how: Mapping[str, Any]) -> RunConfig:
+    return run_config(**_given(how))
+
+
+def _playing(asked: Asked) -> Kind | None:
+    """While it is played: nothing where standard output is taken, and no talk where there is a report to come."""
+    return "none" if asked.outputs.piped or asked.display in (None, "none") else asked.display
+
+
+def _command(asked: Asked, config: RunConfig) -> str:
+    """The command that plays it again. The scenario's own options may be secret: they are named alone."""
+    words = ["agentcho", "audit", asked.target]
+    for name in ("games", "seed", "mode", "leakage", "model", "max_tokens"):
+        words += [f"--{name.replace('_', '-')}", str(getattr(config, name))]
+    words += ["--deterministic"] * config.deterministic
+    for name in asked.given:
+        words += ["--set", f"{name}=..."]
+    return shlex.join(words)
+
+
+def _internal(error: Exception) -> str:
+    """One line for something unexpected; the rest is in a file."""
+    with tempfile.NamedTemporaryFile(
+        "w", prefix="agentcho-", suffix=".traceback.txt", delete=False, encoding="utf-8", errors="backslashreplace"
+    ) as file:
+        file.writelines(traceback.format_exception(error))
+    what = visible(" ".join(f"{type(error).__name__}: {error}".split()))
+    return f"internal error: {what}; the traceback is in {file.name}. Please report it"

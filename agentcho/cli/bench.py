@@ -1,0 +1,78 @@
+"""`agentcho bench`: what is measured on this machine, and where the figures go.
+
+Does not know: how anything is measured.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from agentcho.cli.options import run_config
+
+SHAPE, UNDERSTUDY = "shape:qwen3-0.6b", "understudy"
+
+
+def bench() -> typer.Typer:
+    """The commands under `agentcho bench`."""
+    group = typer.Typer(help="Measure this machine.", rich_markup_mode=None, no_args_is_help=True)
+    group.callback()(lambda: None)
+    group.command()(games)
+    group.command()(leakage)
+    return group
+
+
+def games(
+    games: Annotated[int, typer.Option(help="How many.")] = 32,
+    scenario: Annotated[str, typer.Option(help="What to play.")] = "prisoners-dilemma",
+    model: Annotated[str, typer.Option(help="'understudy', a folder, or a Hugging Face id.")] = UNDERSTUDY,
+    max_tokens: Annotated[int, typer.Option(help="At most so many sampled tokens a message.")] = 96,
+    seed: Annotated[int, typer.Option(help="Of every coin and choice of the run.")] = 0,
+) -> None:
+    """Games side by side against the same games one after another."""
+    from agentcho import library
+    from agentcho.bench.games import compare
+
+    config = run_config(model=model, games=games, max_tokens=max_tokens, seed=seed)
+    chosen = library.scenario(scenario)()
+    typer.echo(compare(chosen, config).table())
+
+
+def leakage(
+    model: Annotated[
+        list[str] | None,
+        typer.Option(help=f"One or more; default: {SHAPE} in bfloat16 and {UNDERSTUDY}.", show_default=False),
+    ] = None,
+    dtype: Annotated[str, typer.Option(help="auto: bfloat16 for a shape, the model's own for others.")] = "auto",
+    traces: Annotated[
+        Path | None, typer.Option(help="Dilemma games of a trace file instead of random words.", show_default=False)
+    ] = None,
+    limit: Annotated[int, typer.Option(help="At most so many games of the trace file.", min=1)] = 2,
+    seed: Annotated[int, typer.Option(help="Of the random words.")] = 1,
+    repeats: Annotated[int, typer.Option(help="Times each arm is measured, after a warm-up.", min=1)] = 3,
+    json_: Annotated[Path | None, typer.Option("--json", help="Write the figures here.", show_default=False)] = None,
+) -> None:
+    """What enforcing costs: audit, enforce and baseline on the same words, arms taking turns."""
+    from agentcho.bench.leakage import LeakageBench, figures, measure
+    from agentcho.bench.workflows import dilemma, open_talk
+    from agentcho.engine import Engine
+    from agentcho.trace import read_traces
+
+    played = [dilemma(seed)] if traces is None else read_traces(traces)[:limit]
+    found: list[LeakageBench] = []
+    for name in model or [SHAPE, UNDERSTUDY]:
+        kind = "bfloat16" if dtype == "auto" and name.startswith("shape:") else dtype
+        engine = Engine.load(name, dtype=kind)
+        spoken = [open_talk(seed, agents=4, rounds=1, words=16)]
+        label = f"{name}, {engine.fingerprint['dtype']}, {engine.fingerprint['device']}"
+        found.append(measure(label, engine, [*played, open_talk(seed)], spoken, repeats, _progress))
+        typer.echo(f"\n{found[-1].table()}\n")
+    if json_ is not None:
+        json_.write_text(json.dumps(figures(found, seed), indent=1) + "\n")
+
+
+def _progress(what: str) -> None:
+    typer.echo(what, err=True)

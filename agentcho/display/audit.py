@@ -1,0 +1,138 @@
+"""An audit in a terminal: the conclusion first, then who reads what, what to act on, what was measured.
+
+The same lines in plain text where there is no terminal. Does not know: how anything in the report was found.
+"""
+
+from __future__ import annotations
+
+import io
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import IO
+
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from agentcho.audit.report import AuditReport, Control, Finding, ReaderVerdict, Verdict
+from agentcho.audit.rules import RULES
+from agentcho.audit.wording import MEANING, headline, listed, many, played
+from agentcho.display import Kind
+from agentcho.display.measured import measured
+from agentcho.display.safe import visible
+
+PLAIN_WIDTH = 100
+TONES: dict[Verdict, str] = {
+    "direct": "red", "transitive": "red", "positional": "yellow", "unlabelled": "magenta", "clean": "green",
+}  # fmt: skip
+WORDS = {"LEAKS": "red", "UNKNOWN": "magenta", "CLEAN": "green", "INCONCLUSIVE": "yellow", "SUPPRESSED": "yellow"}
+LEVELS = {"error": "red", "warning": "yellow", "note": "blue"}
+
+
+def show(report: AuditReport, kind: Kind | None, file: IO[str]) -> None:
+    """Print the report. `kind` None: for a terminal where `file` is one, plain elsewhere; "none" prints nothing."""
+    if kind == "none":
+        return
+    if kind == "plain" or (kind is None and not file.isatty()):
+        paper = io.StringIO()
+        _print(report, Console(file=paper, color_system=None, width=PLAIN_WIDTH))
+        file.writelines(line.rstrip() + "\n" for line in paper.getvalue().splitlines())
+    else:
+        _print(report, Console(file=file, highlight=False, emoji=False, markup=False))
+
+
+def _print(report: AuditReport, console: Console) -> None:
+    for part in _parts(report):
+        console.print(part, highlight=False, emoji=False, markup=False)
+
+
+def _parts(report: AuditReport) -> Iterator[RenderableType]:
+    word, sentence = headline(report)
+    yield Text.assemble((word, f"bold {WORDS[word]}"), ": ", (visible(sentence), "bold"))
+    yield Text(visible(played(report)), style="dim")
+    yield from _section("readers", [_readers(report.readers)] if report.readers else [])
+    acted = [finding for finding in report.findings if finding.level != "note"]
+    yield from _section("findings", [_findings(acted)] if acted else [])
+    yield from _section("notes", list(_notes(report)))
+    yield from _section("measured", list(measured(report.measurement)))
+    yield from _section("controls", [_controls(report.controls)] if report.controls else [])
+    yield from _section("why", [Text(visible(reason)) for reason in report.reasons])
+    yield from _section("again", [Text(visible(report.subject.reproduce), overflow="fold")])
+
+
+def _section(title: str, parts: Sequence[RenderableType]) -> Iterator[RenderableType]:
+    """A blank line, the title, and its parts set in."""
+    if parts:
+        yield Text()
+        yield Text(title, style="bold")
+        yield Padding(Group(*parts), (0, 0, 0, 2))
+
+
+def _grid(columns: int) -> Table:
+    """Words in columns, of which the last one wraps."""
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    for number in range(columns):
+        grid.add_column(no_wrap=number < columns - 1, overflow="fold", ratio=1 if number == columns - 1 else None)
+    return grid
+
+
+def _readers(rows: Sequence[ReaderVerdict]) -> Table:
+    grid = _grid(4)
+    for row in rows:
+        leaking = f"{row.leaking:,} of {row.readings:,}" if row.leaking else f"{row.readings:,}"
+        of = f", of {listed(row.secrets_of)}" if row.secrets_of else ""
+        meaning = MEANING[row.verdict] + of if row.readings else "reads nothing at all"
+        grid.add_row(
+            Text(visible(row.reader), style="bold"), Text(row.verdict, style=TONES[row.verdict]), Text(leaking),
+            Text(visible(meaning)),
+        )  # fmt: skip
+    return grid
+
+
+def _findings(findings: Sequence[Finding]) -> Table:
+    grid = _grid(3)
+    for finding in findings:
+        quiet = finding.status == "gone" or finding.suppressed is not None
+        tone = "dim" if quiet else LEVELS[finding.level]
+        grid.add_row(Text(finding.level, style=tone), Text(finding.rule, style=tone), _body(finding, quiet))
+    return grid
+
+
+def _body(finding: Finding, quiet: bool) -> Group:
+    """What it is; the way from the reader to the secret, and how often; where."""
+    lines = [Text(visible(finding.message), style="dim" if quiet else "bold")]
+    seen = [f"in {many(finding.games, 'game')}"] if finding.games else []
+    hops = [many(finding.hops, "hop")] if finding.hops else []
+    way = " ← ".join(visible(name) for name in (finding.reader or "read", *finding.path)) if finding.path else ""
+    lines.append(Text(" · ".join(filter(None, [way, *seen, *hops, finding.status or ""]))))
+    if finding.place is not None:
+        lines.append(Text(visible(f"{finding.place.file}:{finding.place.line}"), style="dim", overflow="fold"))
+    if finding.suppressed:
+        lines.append(Text(visible(f"suppressed: {finding.suppressed}"), style="dim"))
+    return Group(*(line for line in lines if line.plain))
+
+
+def _notes(report: AuditReport) -> Iterator[Text]:
+    """Releases and blockages in a line each; the files list them."""
+    for rule, things, whose in (
+        ("AC007", report.releases, Counter(release.author for release in report.releases)),
+        ("AC008", report.blockages, Counter(blockage.reader for blockage in report.blockages)),
+    ):
+        if things:
+            who = listed([f"{visible(name)} {count:,}" for name, count in sorted(whose.items())])
+            noun = RULES[rule].title + ("s" if len(things) > 1 else "")
+            yield Text(f"{rule}  {len(things):,} {noun}: {who}")
+
+
+def _controls(controls: Sequence[Control]) -> Table:
+    """Those that did not fire, each; of the others, how many: the files list them."""
+    grid = _grid(2)
+    for control in controls:
+        if not control.fired:
+            told = Text(visible(f"{control.name}: {control.detail}"))
+            grid.add_row(Text("did not fire", style="bold red"), told)
+    fired = [control.name for control in controls if control.fired]
+    if fired:
+        grid.add_row(Text("fired", style="green"), Text(f"{len(fired)} of {len(controls)}"))
+    return grid

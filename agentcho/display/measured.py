@@ -1,0 +1,120 @@
+"""What was measured, as small tables: the worst case first, an interval beside every share and mean.
+
+Does not know: verdicts; a measurement changes none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from agentcho.audit.measurement import Ablation, Arm, Effect, Interval, Measurement, Probe
+from agentcho.audit.wording import many, number
+from agentcho.display.safe import visible
+from agentcho.display.sheet import Sheet, table
+
+ARMS: dict[Arm, str] = {
+    "reuse": "reused", "stale": "encoded again", "plain": "in plain sight", "floor": "same twice",
+    "enforce": "enforced",
+}  # fmt: skip
+PAIRS = 6
+SOURCES = {"author": "author encodings", "audience": "audience encodings", "text": "the text alone"}
+
+
+def measured(measurement: Measurement | None) -> Iterator[RenderableType]:
+    """The tables of a measurement; nothing where there is none."""
+    if measurement is None:
+        return
+    profile = "deterministic" if measurement.deterministic else "fast"
+    told = (many(measurement.games, "game"), measurement.model, f"{profile} profile")
+    yield Text(" · ".join((*map(visible, told), f"noise floor {number(measurement.noise)}")), style="dim")
+    yield from _tables([*effects(measurement.effects), probes(measurement.probes), *ablations(measurement.ablations)])
+    if measurement.notes:
+        yield Text()
+    yield _notes(measurement.notes)
+
+
+def _notes(notes: Iterable[str]) -> Table:
+    grid = Table.grid(padding=(0, 1, 0, 0))
+    for note in notes:
+        grid.add_row(Text("·", style="dim"), Text(visible(note), style="dim"))
+    return grid
+
+
+def _tables(sheets: Iterable[Sheet]) -> Iterator[RenderableType]:
+    for sheet in sheets:
+        if sheet.rows:
+            grid = table(sheet)
+            grid.title = None  # it would wrap at the width of its table
+            yield from (Text(), Text(visible(sheet.title), style="underline"), grid)
+
+
+def effects(found: Iterable[Effect]) -> list[Sheet]:
+    """A table a pair, the largest leak first; a row an arm, of the swap that did more."""
+    pairs: dict[tuple[str, str], dict[Arm, Effect]] = {}
+    for effect in found:
+        arms = pairs.setdefault((effect.reader, effect.owner), {})
+        arms[effect.arm] = max(effect, arms.get(effect.arm, effect), key=lambda one: one.tv_max)
+    ordered = sorted(pairs.items(), key=lambda item: (-_leak(item[1]), item[0]))
+    sheets = [_pair(reader, owner, arms) for (reader, owner), arms in ordered[:PAIRS]]
+    more = Sheet(f"and {len(ordered) - PAIRS} more pairs, which leak no more: see --json or --html", ("",), (("",),))
+    return [*sheets, *([more] if len(ordered) > PAIRS else [])]
+
+
+def _leak(arms: dict[Arm, Effect]) -> float:
+    return arms["reuse"].tv_max if "reuse" in arms else 0.0
+
+
+def _pair(reader: str, owner: str, arms: dict[Arm, Effect]) -> Sheet:
+    columns = ("", "worst TV", "mean TV, 95 %", "worst KL", "decisions changed")
+    rows = tuple(_effect(arms[arm]) for arm in ARMS if arm in arms)
+    return Sheet(f"{reader}, if the secrets of {owner} are swapped", columns, rows)
+
+
+def _effect(effect: Effect) -> tuple[str, ...]:
+    mean = f"{number(effect.tv_interval.low)} to {number(effect.tv_interval.high)}"
+    changed = f"{effect.flips} of {effect.decisions}, {share(effect.flip_interval)}" if effect.decisions else "-"
+    return ARMS[effect.arm], number(effect.tv_max), mean, number(effect.kl_max), changed
+
+
+def probes(found: Iterable[Probe]) -> Sheet:
+    """A row an owner and source: the layer that tells most."""
+    best: dict[tuple[str, str], Probe] = {}
+    for probe in found:
+        key = probe.owner, probe.source
+        best[key] = max(best.get(key, probe), probe, key=lambda one: one.accuracy)
+    rows = tuple(_probe(probe) for probe in sorted(best.values(), key=lambda one: -one.accuracy))
+    columns = ("words of", "read from", "layer", "accuracy, 95 %", "chance", "shuffled", "bits")
+    return Sheet("what a linear reader finds, in its best layer", columns, rows, words=2)
+
+
+def _probe(probe: Probe) -> tuple[str, ...]:
+    layer = "-" if probe.layer is None else str(probe.layer)
+    accuracy = f"{probe.accuracy:.0%}, {share(probe.interval)}"
+    told = f"{probe.chance:.0%}", f"{probe.control:.0%}", f"{probe.bits:.2f}"
+    return probe.owner, SOURCES[probe.source], layer, accuracy, *told
+
+
+def ablations(found: Iterable[Ablation]) -> list[Sheet]:
+    """A table a pair, outcome and choice; a row for each thing that public words could see."""
+    groups: dict[tuple[str, str, str, str], list[Ablation]] = {}
+    for one in found:
+        groups.setdefault((one.reader, one.owner, one.outcome, one.choice), []).append(one)
+    columns = ("", "share, 95 %", "changed", "Holm p")
+    return [
+        Sheet(f"{reader}'s {outcome} for {choice}, if words of {owner} see", columns, tuple(map(_ablation, rows)))
+        for (reader, owner, outcome, choice), rows in groups.items()
+    ]
+
+
+def _ablation(one: Ablation) -> tuple[str, ...]:
+    rate = f"{one.count} of {one.games}, {share(one.interval)}"
+    return one.seen, rate, str(one.flips), number(one.holm_p)
+
+
+def share(interval: Interval) -> str:
+    """An interval of shares."""
+    return f"{interval.low:.0%} to {interval.high:.0%}"

@@ -1,0 +1,68 @@
+"""A real browser without a window, for tests: what it makes of a page, and what it complains of.
+
+Does not know: what is on the page.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from matplotlib.image import imread
+from numpy.typing import NDArray
+
+Picture = NDArray[np.float32]
+NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
+QUIET = (
+    "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--enable-logging=stderr",
+    "--virtual-time-budget=3000", "--timeout=30000",
+)  # fmt: skip
+
+
+class Opened(NamedTuple):
+    """The page once it has settled, and the lines of its console."""
+
+    dom: str
+    console: list[str]
+
+    def told(self, name: str) -> int:
+        """A number that the page's script left on its root."""
+        root = self.dom[self.dom.index("<html") :]
+        found = re.search(rf'data-{name}="(\d+)"', root[: root.index(">")])
+        assert found is not None, f"the page's script did not tell {name}"
+        return int(found[1])
+
+
+def chromium() -> str:
+    """The browser. Skips where there is none, but never on a build server."""
+    for name in NAMES:
+        if found := shutil.which(name):
+            return found
+    assert os.environ.get("CI") != "true", "no chromium on the build server"
+    return pytest.skip("no chromium here")
+
+
+def opened(page: Path, folder: Path, *options: str) -> Opened:
+    """Open a file. Its profile lives in `folder`."""
+    ran = _run(page, folder, *options, "--dump-dom")
+    return Opened(ran.stdout, [line for line in ran.stderr.splitlines() if "CONSOLE" in line])
+
+
+def pictured(page: Path, folder: Path, *options: str) -> Picture:
+    """How it looks: [height, width, 3 or 4] in [0, 1]."""
+    file = folder / "picture.png"
+    _run(page, folder, *options, f"--screenshot={file}", "--window-size=1280,1400", "--hide-scrollbars")
+    picture: Picture = imread(file)
+    return picture
+
+
+def _run(page: Path, folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    words = [chromium(), *QUIET, f"--user-data-dir={folder / 'profile'}", *options, page.as_uri()]
+    return subprocess.run(words, capture_output=True, text=True, encoding="utf-8", check=True, timeout=120)

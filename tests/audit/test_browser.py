@@ -1,0 +1,103 @@
+"""The page of an audit in a real browser: it draws, nothing is empty, and the console stays silent."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from agentcho.audit.drawing import draw
+from agentcho.audit.html import html
+from agentcho.audit.report import AuditReport, Edge, Said
+
+from . import sample
+from .browser import Opened, opened, pictured
+from .test_html import evil
+
+NARROW = "--window-size=500,900"
+CLICKS = """<script>
+const seen = [];
+const on = (what) => document.querySelectorAll("svg.graph " + what + ".on").length;
+for (const button of document.querySelectorAll("button.show:not([hidden])")) {
+  button.click();
+  seen.push([on("path.line"), on("path.leaks"), on("g.node")].join("-"));
+}
+const node = document.querySelector('g.node[data-id="alice.3"]');
+node.dispatchEvent(new PointerEvent("pointerenter"));
+seen.push(["near", on("path.line"), on("g.node")].join("-"));
+node.dispatchEvent(new PointerEvent("pointerleave"));
+seen.push(["left", on("path.line"), on("g.node")].join("-"));
+document.body.dataset.seen = seen.join(" ");
+</script>"""
+
+
+def shown(text: str, folder: Path, *options: str) -> Opened:
+    page = folder / "report.html"
+    page.write_text(text, encoding="utf-8")
+    return opened(page, folder, *options)
+
+
+def crowd() -> AuditReport:
+    """Eight agents who each hear all the others, eighty messages long."""
+    names = [f"agent{number}" for number in range(8)]
+    said = tuple(
+        Said(
+            id=f"m{n}", kind="decode", role="assistant", author=names[n % 8],
+            audience=[names[n % 8]] if n < 8 else "everyone", parents=tuple(f"m{p}" for p in range(n)) if n > 7 else (),
+            tokens=9, digest="00",
+        )
+        for n in range(80)
+    )  # fmt: skip
+    edges = tuple(
+        Edge(
+            game=0, reader=names[n % 8], call=f"m{n}", encoding=n, message=f"m{n - 1}", recipe="author",
+            verdict="transitive", secrets=("m0",), path=(f"m{n - 1}", "m0"), hops=1,
+        )
+        for n in range(9, 80)
+    )  # fmt: skip
+    subject = sample.subject().model_copy(update={"agents": tuple(names)})
+    return sample.report(subject=subject, drawn=said, edges=edges)
+
+
+@pytest.mark.parametrize(
+    ("report", "options"),
+    [
+        (sample.report(reveal=True), (NARROW,)), (sample.inconclusive(), ()), (evil(), ()), (crowd(), ()),
+    ],
+)  # fmt: skip
+def test_it_draws_and_logs_nothing(report: AuditReport, options: tuple[str, ...], tmp_path: Path) -> None:
+    page = shown(html(report), tmp_path, *options)
+    assert page.console == []
+    drawing = draw(report)
+    assert page.told("lines") == len(drawing.lines) > 0
+    assert page.told("leaks") == sum(line.kind == "leaks" for line in drawing.lines)
+    assert page.told("nodes") == len(report.drawn)
+    assert page.told("empty") == 0
+    plots = 0 if report.measurement is None else 2
+    assert page.dom.count('data-height="') == 1 + plots
+
+
+def test_the_ways_of_findings_can_be_shown(tmp_path: Path) -> None:
+    text = html(sample.report())
+    policy = text[text.index("<meta http-equiv") : text.index(">", text.index("<meta http-equiv")) + 1]
+    page = shown(text.replace(policy, "").replace("</body>", CLICKS + "</body>"), tmp_path)
+    assert page.console == []
+    seen = page.dom[page.dom.index('data-seen="') + 11 :].split('"')[0].split()
+    # direct to carol; alice.2 by alice.3 to bob; alice.1 by bob.2 to carol; alice.0 by alice.3 to carol
+    assert seen == ["1-1-2", "2-1-3", "2-1-3", "2-1-3", "near-6-7", "left-0-0"]
+
+
+def test_the_browser_does_complain_where_there_is_something_to_complain_of(tmp_path: Path) -> None:
+    calls = '<script>fetch("https://example.invalid/")</script></body>'
+    assert shown(html(sample.clean()).replace("</body>", calls), tmp_path).console
+    shown_twice = shown("<!doctype html><p>x<script>console.warn('hm')</script>", tmp_path)
+    assert len(shown_twice.console) == 1
+
+
+def test_it_is_drawn_without_its_script(tmp_path: Path) -> None:
+    page = tmp_path / "report.html"
+    page.write_text(re.sub(r"<script>.*?</script>", "", html(sample.report()), flags=re.DOTALL), encoding="utf-8")
+    seen = pictured(page, tmp_path)
+    red = (seen[..., 0] > 0.7) & (seen[..., 1] < 0.3) & (seen[..., 2] < 0.3)
+    assert red[500:].sum() > 1000  # below the headline and the cards: the edges of leaks

@@ -1,0 +1,281 @@
+"""Findings: what is put together over games, what is noted beside leaks, what is redacted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from agentcho.audit import RULES, AuditReport, read_report
+from agentcho.audit.report import Finding, Place
+from agentcho.audit.rules import fingerprint
+from agentcho.errors import BadReport
+from agentcho.transcript import Act
+from agentcho.visibility import After
+
+from .transcripts import Talk, audited, chain
+
+
+def found(report: AuditReport, rule: str) -> list[Finding]:
+    return [finding for finding in report.findings if finding.rule == rule]
+
+
+def one(report: AuditReport, rule: str) -> Finding:
+    (finding,) = found(report, rule)
+    return finding
+
+
+def clean(game: int = 0) -> Talk:
+    talk = Talk(game)
+    talk.say("bob.0", "everyone", [talk.say("alice.0", "everyone")])
+    return talk
+
+
+def test_leaks_are_put_together_over_games_and_the_worst_is_told() -> None:
+    second = Talk(1)
+    secret = second.say("alice.0", ["alice"])
+    second.say("alice.1", "everyone", [second.say("alice.2", "everyone", [secret])])
+    second.say("bob.0", "everyone", [3])
+    second.say("bob.1", "everyone", [2, 3])
+    report = audited(second, chain(0), games=2)
+    (bob, carol) = found(report, "AC002")
+    assert (bob.reader, bob.owner, bob.carrier, bob.games, bob.edges) == ("bob", "alice", "alice", 2, 4)
+    assert (bob.path, bob.hops, bob.secrets) == (("alice.1", "alice.0"), 1, ("alice.0",))
+    assert bob.place == Place(file="play.py", line=3), "where Bob, in game 0, asked for what he said"
+    assert (carol.carrier, carol.path) == ("bob", ("bob.0", "alice.1", "alice.0"))
+    assert (report.conclusion, report.reasons[0]) == ("findings", "2 errors: AC002 2")
+    assert (report.drawn_game, [said.id for said in report.drawn]) == (
+        1,
+        ["alice.0", "alice.2", "alice.1", "bob.0", "bob.1"],
+    )
+
+
+def test_of_equally_long_ways_the_one_to_most_secrets_is_told() -> None:
+    talk = Talk()
+    first, second = talk.say("alice.0", ["alice"]), talk.say("alice.1", ["alice"])
+    few, most = talk.say("alice.2", "everyone", [first]), talk.say("alice.3", "everyone", [first, second])
+    talk.say("bob.0", "everyone", [few, most, few])
+    leak = one(audited(talk), "AC002")
+    assert (leak.secrets, leak.path) == (("alice.0", "alice.1"), ("alice.3", "alice.0"))
+
+
+def test_each_owner_of_a_secret_has_a_finding_with_its_own_path() -> None:
+    talk = Talk()
+    far, near = talk.say("alice.0", ["alice"]), talk.say("carol.0", ["carol"])
+    talk.say("bob.0", "everyone", [talk.say("carol.1", "everyone", [talk.say("alice.1", "everyone", [far]), near])])
+    by_owner = {finding.owner: finding for finding in found(audited(talk), "AC002") if finding.reader == "bob"}
+    assert by_owner["alice"].path == ("carol.1", "alice.1", "alice.0")
+    assert by_owner["carol"].path == ("carol.1", "carol.0")
+    assert by_owner["alice"].secrets == ("alice.0",)
+
+
+def test_private_words_of_the_scenario_have_the_scenario_as_owner() -> None:
+    talk = Talk()
+    talk.say("bob.0", "everyone", [talk.say("secret", ["alice"], author=None, kind="prefill")])
+    leak = one(audited(talk), "AC001")
+    assert (leak.owner, leak.carrier, leak.hops) == ("scenario", "scenario", 0)
+
+
+def test_positional_and_unlabelled_leaks_are_errors() -> None:
+    talk = Talk()
+    talk.say("alice.0", ["alice"])
+    odd = talk.say("alice.1", "everyone", act=Act(None, (After("alice.0"),)))
+    talk.say("bob.0", "everyone", [odd])
+    positional = one(audited(talk), "AC003")
+    assert (positional.level, positional.owner, positional.path) == ("error", "alice", ("alice.1", "alice.0"))
+    talk = chain()
+    talk.forge("alice.1", cone=frozenset({"alice.1"}))
+    report = audited(talk)
+    assert [(f.reader, f.carrier) for f in found(report, "AC004")] == [("bob", "alice"), ("carol", "bob")]
+    assert "of 2 readings or encodings it cannot be told what they carried" in report.reasons
+
+
+def test_a_forged_record_that_nobody_reads_is_found_too() -> None:
+    talk = clean()
+    talk.forge("bob.0", cone=frozenset({"bob.0"}))
+    unread = one(audited(talk), "AC004")
+    assert (unread.reader, unread.carrier, unread.edges) == (None, "bob", 1)
+    assert unread.place == Place(file="play.py", line=2)
+    talk.change("bob.0", made=())
+    assert "bob.0 has no record of its own" in one(audited(talk), "AC004").message
+    talk = clean()
+    talk.drop("alice.0")
+    assert [f.reader for f in found(audited(talk), "AC004")] == ["bob"], "told once, by who reads it"
+
+
+def test_readers_and_matrix_say_the_worst_and_never_a_mean() -> None:
+    talk = clean()
+    for number in range(1, 9):
+        talk.say(f"bob.{number}", "everyone", [1])
+    talk.say("bob.9", "everyone", [talk.say("alice.1", ["alice"])])
+    report = audited(talk, agents=("alice", "bob", "eve"))
+    bob, alice, eve = report.readers
+    assert (bob.reader, bob.verdict, bob.readings, bob.leaking, bob.secrets_of) == ("bob", "direct", 10, 1, ("alice",))
+    assert (alice.verdict, alice.readings, eve.verdict, eve.readings) == ("clean", 0, "clean", 0)
+    (cell,) = report.matrix
+    assert (cell.reader, cell.author, cell.verdict, cell.readings, cell.leaking) == ("bob", "alice", "direct", 10, 1)
+    assert (len(report.edges), report.clean_edges) == (1, 9)
+
+
+def test_a_fingerprint_depends_on_names_alone() -> None:
+    first, again = Talk(0), chain(7)
+    secret = first.say("alice.0", ["alice"], text="something else")
+    said = first.say("alice.3", "everyone", [secret], act=Act("elsewhere.py:99"))
+    first.say("bob.0", "everyone", [said, said])
+    mine = one(audited(first), "AC002").fingerprint
+    assert mine == next(f.fingerprint for f in audited(again).findings if f.reader == "bob")
+    assert mine == fingerprint("AC002", "talk", "bob", "alice", "alice")
+    others = [("AC001", "talk", "bob", "alice", "alice"), ("AC002", "walk", "bob", "alice", "alice")]
+    others += [("AC002", "talk", "eve", "alice", "alice"), ("AC002", "talk", "bob", "eve", "alice")]
+    assert (
+        len({mine, *(fingerprint(*other) for other in others), fingerprint("AC002", "talk", "bob", "alice", "eve")})
+        == 6
+    )
+    assert fingerprint("AC006", "a", None, "b", "c") != fingerprint("AC006", "a", "b", None, "c")
+    assert len(mine) == 32
+
+
+def test_a_release_has_its_sources_and_a_finding_by_owner() -> None:
+    talk = Talk()
+    own, told = talk.say("alice.0", ["alice"]), talk.say("bob.0", ["alice"])
+    talk.say("alice.1", ["bob"], [told])
+    talk.say("alice.2", "everyone", [own], parents=("bob.0", "alice.0"), canonical=False)
+    talk.say("rules", "everyone", [own], author=None, kind="prefill")
+    report = audited(talk)
+    (release,) = report.releases
+    assert (release.message, release.author, release.audience, release.canonical) == (
+        "alice.2",
+        "alice",
+        "everyone",
+        False,
+    )
+    assert release.sources == ("alice.0", "bob.0")
+    assert [(f.owner, f.carrier, f.path, f.level) for f in found(report, "AC007")] == [
+        ("alice", "alice", ("alice.2", "alice.0"), "note"), ("bob", "alice", ("alice.2", "bob.0"), "note"),
+    ]  # fmt: skip
+    assert all("token ids of 1 are not those of their text" in f.message for f in found(report, "AC007"))
+
+
+def test_a_release_is_found_by_what_was_attended_even_if_the_parents_hide_it() -> None:
+    talk = Talk()
+    talk.say("alice.1", "everyone", [talk.say("alice.0", ["alice"])], parents=())
+    (release,) = audited(talk).releases
+    assert (release.sources, release.canonical) == (("alice.0",), True)
+    assert "token ids" not in one(audited(talk), "AC007").message
+
+
+def test_what_others_encode_it_over_is_no_release_of_the_author() -> None:
+    talk = Talk()
+    secret = talk.say("bob.0", ["bob"])
+    talk.say("alice.0", "everyone")
+    talk.also("alice.0", [secret], "baseline", caller="bob")
+    talk.also("alice.0", [secret])
+    assert audited(talk).releases == ()
+
+
+def test_only_everyone_covers_everyone() -> None:
+    talk = Talk()
+    named = talk.say("alice.0", ["alice", "bob"])
+    talk.say("alice.1", ["bob"], [named])
+    talk.say("alice.2", "everyone", [named])
+    assert [release.message for release in audited(talk).releases] == ["alice.2"]
+
+
+def test_blockages_are_what_a_prompt_holds_and_an_encoding_did_not_attend_to() -> None:
+    talk = Talk()
+    rules = talk.say("rules", "everyone", author=None, kind="prefill")
+    one_, two = talk.say("alice.0", "everyone", [rules]), talk.say("alice.1", "everyone", [1, 2])
+    alone = talk.say("carol.0", "everyone")
+    talk.say("bob.0", "everyone", [rules, one_, alone, two])
+    mine = talk.also("bob.0", [rules, alone], recipe="baseline", caller="bob")
+    report = audited(talk)
+    assert [(b.reader, b.call, b.message, b.missing) for b in report.blockages] == [
+        ("bob", "bob.0", "carol.0", ("rules", "alice.0")), ("bob", "bob.0", "alice.1", ("carol.0",)),
+    ]  # fmt: skip
+    note = one(report, "AC008")
+    assert (note.reader, note.level, note.edges, note.path) == ("bob", "note", 2, ("carol.0",))
+    assert mine
+    assert report.conclusion == "clean"
+
+
+def test_enforcement_in_the_fast_profile_is_a_warning() -> None:
+    for changes, there in (
+        ({"leakage": "enforce"}, True),
+        ({"leakage": "enforce", "deterministic": True}, False),
+        ({"leakage": "audit"}, False),
+        ({"leakage": "deny"}, False),
+        ({"leakage": "enforce", "mode": "baseline"}, False),
+    ):
+        report = audited(clean(), **changes)
+        assert [f.level for f in found(report, "AC005")] == ["warning"] * there
+        assert (report.conclusion, report.exit_code("error"), report.exit_code("warning")) == ("clean", 0, int(there))
+
+
+def test_acting_on_hidden_words_is_a_warning_at_its_line() -> None:
+    talk = Talk()
+    talk.say("alice.0", ["alice"])
+    talk.say("bob.0", "everyone", act=Act("scenarios/talk.py:7", acted_on=("alice.0",)))
+    talk.say("bob.1", "everyone", act=Act("scenarios/talk.py:9", acted_on=("alice.0",)))
+    talk.say("carol.0", "everyone", act=Act("agents/carol.py:3", acted_on=("alice.0",)))
+    bob, carol = found(audited(talk), "AC006")
+    assert (bob.level, bob.owner, bob.carrier, bob.edges, bob.secrets) == ("warning", "alice", "bob", 2, ("alice.0",))
+    assert (bob.place, carol.place) == (Place(file="scenarios/talk.py", line=7), Place(file="agents/carol.py", line=3))
+    assert bob.fingerprint == fingerprint("AC006", "talk", None, "alice", "bob", "talk.py")
+    assert bob.fingerprint != fingerprint("AC006", "talk", None, "alice", "bob", "walk.py")
+
+
+def test_a_prefix_that_another_agent_had_encoded_is_a_warning() -> None:
+    talk = Talk()
+    rules = talk.say("rules", "everyone", author=None, kind="prefill", recipe="baseline", caller="alice")
+    ours = talk.also("rules", recipe="baseline", caller="scenario")
+    talk.say("alice.0", "everyone", [rules], recipe="baseline", caller="alice")
+    talk.say("bob.0", "everyone", [rules, ours], recipe="baseline", caller="bob")
+    report = audited(talk, mode="baseline")
+    timing = one(report, "AC009")
+    assert (timing.level, timing.reader, timing.owner, timing.edges) == ("warning", "bob", "alice", 1)
+    assert (report.conclusion, report.exit_code("error"), report.exit_code("warning")) == ("clean", 0, 1)
+
+
+def test_raw_offsets_are_counted() -> None:
+    talk = Talk()
+    one_ = talk.say("alice.0", "everyone")
+    talk.say("bob.0", "everyone", [(one_, 5)], start=9, act=Act(None, (5, 9)))
+    talk.say("bob.1", "everyone", [(one_, 5)], offsets=(5,))
+    report = audited(talk)
+    assert (report.subject.environment["raw offsets"], report.conclusion) == ("3", "clean")
+
+
+def test_no_text_is_in_the_report_unless_it_is_to_be_revealed() -> None:
+    talk = chain()
+    hidden, shown = audited(talk).model_dump_json(), audited(talk, reveal=True).model_dump_json()
+    assert "words of" not in hidden
+    assert all(f"the words of {entry.message.id}" in shown for entry in talk.entries)
+
+
+def test_digests_are_keyed() -> None:
+    mine, again, other = audited(chain()), audited(chain()), audited(chain(), key=b"other")
+    digests = [
+        [said.digest for said in report.drawn] + [r.digest for r in report.releases] for report in (mine, again, other)
+    ]
+    assert digests[0] == digests[1]
+    assert not set(digests[0]) & set(digests[2])
+    assert len(set(digests[0])) == 4
+    assert all(len(digest) == 16 for digest in digests[0])
+
+
+def test_a_report_is_its_json(tmp_path: Path) -> None:
+    report, file = audited(chain()), tmp_path / "report.json"
+    file.write_text(report.model_dump_json())
+    assert read_report(file) == report
+    for text, what in (("{}", "subject"), ("nonsense", "JSON"), ('{"format": "agentcho-audit/2"}', "format")):
+        file.write_text(text)
+        with pytest.raises(BadReport, match=what):
+            read_report(file)
+    with pytest.raises(BadReport, match=r"none\.json.*cannot be read"):
+        read_report(tmp_path / "none.json")
+
+
+def test_rules_have_the_levels_that_the_report_uses() -> None:
+    assert sorted(RULES) == [f"AC00{n}" for n in range(1, 10)]
+    levels = {"error": "1234", "warning": "569", "note": "78"}
+    assert all(RULES[f"AC00{n}"].level == level for level, numbers in levels.items() for n in numbers)

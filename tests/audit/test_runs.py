@@ -1,0 +1,101 @@
+"""Recorded runs: what is audited, whose key seals it, and that no damage makes a run clean."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentcho.audit import AuditReport, audit_run
+from agentcho.audit.report import Finding
+from agentcho.config import RunConfig
+from agentcho.record import Finished, RunRecord, SavedRun
+
+from .transcripts import Talk, chain
+
+
+def found(report: AuditReport, rule: str) -> list[Finding]:
+    return [finding for finding in report.findings if finding.rule == rule]
+
+
+def clean(game: int = 0) -> Talk:
+    talk = Talk(game)
+    talk.say("bob.0", "everyone", [talk.say("alice.0", "everyone")])
+    return talk
+
+
+def recorded(folder: Path, *talks: Talk, games: int = 1, over: int = 1, **config: Any) -> SavedRun:
+    """A run's record on disk, with an outcome for the first `over` games."""
+    options = {"secret": "the colour of the moon"}
+    engine = {"model": "abc", "tokenizer": "def"}
+    with RunRecord.create(folder, "talk", options, RunConfig(games=games, **config), engine) as record:
+        record.joined("alice", "talker")
+        record.joined("mute", "talker")
+        for talk in talks:
+            for entry in talk.entries:
+                record.said(entry)
+        for game in range(over):
+            record.over(Finished(game, {}, {}, None, 1.0))
+    return SavedRun(record.path)
+
+
+def test_a_whole_run_is_audited_from_its_record(tmp_path: Path) -> None:
+    report = audit_run(recorded(tmp_path, chain(), leakage="enforce", seed=5))
+    subject = report.subject
+    assert (subject.scenario, subject.leakage, subject.planned, subject.games, subject.lost) == (
+        "talk", "enforce", False, 1, (),
+    )  # fmt: skip
+    assert subject.agents == ("alice", "bob", "carol", "mute")
+    assert (subject.environment["engine model"], subject.environment["seed"]) == ("abc", "5")
+    assert subject.reproduce.startswith("agentcho audit ")
+    assert "colour of the moon" not in report.model_dump_json()
+    assert {f.rule for f in report.findings} == {"AC002", "AC005", "AC007"}
+    assert report.exit_code("error") == 1
+
+
+def test_digests_are_of_the_run_and_of_no_other(tmp_path: Path) -> None:
+    run, other = recorded(tmp_path, chain()), recorded(tmp_path, chain())
+    assert audit_run(run).drawn == audit_run(run).drawn != audit_run(other).drawn
+    assert audit_run(run, key=b"k").drawn == audit_run(other, key=b"k").drawn != audit_run(run).drawn
+    assert run.info.key not in audit_run(run).model_dump_json()
+    file = run.path / "run.json"
+    file.write_text(file.read_text().replace(run.info.key, ""))
+    keyless = SavedRun(run.path)
+    assert audit_run(keyless).drawn != audit_run(keyless).drawn, "no key that anybody could know"
+
+
+def test_games_without_an_outcome_are_lost_and_their_edges_count(tmp_path: Path) -> None:
+    report = audit_run(recorded(tmp_path, clean(0), chain(1), games=3, over=1))
+    assert report.subject.lost == ("game 1 has no outcome", "game 2 has no outcome")
+    assert [f.games for f in found(report, "AC002")] == [1, 1]
+    many = audit_run(recorded(tmp_path, clean(0), games=9))
+    told = [reason for reason in many.reasons if reason.startswith("not whole")]
+    assert (len(many.subject.lost), len(told), told[-1]) == (8, 4, "not whole: 5 more")
+    report = audit_run(recorded(tmp_path, clean(0), games=2, over=2))
+    assert (report.subject.lost, report.conclusion) == (("game 1 has an outcome and no message",), "inconclusive")
+
+
+@pytest.mark.parametrize("status", ["running", "interrupted", "failed"])
+def test_a_run_that_did_not_end_well_is_inconclusive(tmp_path: Path, status: str) -> None:
+    run = recorded(tmp_path, clean())
+    file = run.path / "run.json"
+    file.write_text(file.read_text().replace('"done"', f'"{status}"'))
+    report = audit_run(SavedRun(run.path))
+    assert (report.subject.lost, report.exit_code("error")) == ((f"the run's status is {status}",), 3)
+
+
+def test_a_torn_transcript_is_never_clean_at_any_byte(tmp_path: Path) -> None:
+    talk = clean()
+    talk.say("alice.1", "everyone", [2])
+    run = recorded(tmp_path, talk)
+    file = run.path / "transcript.jsonl"
+    whole = file.read_bytes()
+    assert audit_run(run).exit_code("error") == 0
+    for length in range(0, len(whole), 37):
+        file.write_bytes(whole[:length])
+        assert audit_run(run).exit_code("error") in {1, 3}, length
+    for name in ("transcript.jsonl", "outcomes.jsonl"):
+        file.write_bytes(whole)
+        (run.path / name).unlink()
+        assert f"there is no {name}" in audit_run(run).subject.lost

@@ -1,0 +1,118 @@
+"""Transcripts written by hand: what an engine would have written, and what it never would."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from agentcho.audit.audit import audit_entries
+from agentcho.audit.report import AuditReport, Edge, Subject
+from agentcho.audit.verdict import Judge, Reading
+from agentcho.message import Audience, Message, audience
+from agentcho.provenance import EncodingRecord, Ledger, Recipe
+from agentcho.request import ContextEntry, Receipt
+from agentcho.transcript import Act, Entry, Usage
+
+LENGTH = 3
+KEY = b"k" * 32
+Over = Iterable[int | tuple[int, int]]
+
+
+class Talk:
+    """A game as it is written down. Every message has three tokens; places are the default ones unless given."""
+
+    def __init__(self, game: int = 0, bos: bool = True) -> None:
+        self.game, self.bos = game, bos
+        self.entries: list[Entry] = []
+        self._ledger = Ledger()
+        self._last = 0
+
+    def say(
+        self, id: str, to: str | list[str], over: Over = (), recipe: Recipe = "author", caller: str | None = None,
+        start: int | None = None, act: Act | None = None, **changes: Any,
+    ) -> int:  # fmt: skip
+        """One message of the agent its id begins with, and its own encoding; returns that encoding's id."""
+        author = changes.pop("author", id.split(".")[0])
+        made = self._made(id, over, recipe, author if recipe == "author" else caller, start)
+        attended = tuple(self._ledger[piece.id].message for piece in made.receipt.context)
+        kind = changes.pop("kind", "decode")
+        tokens = tuple(100 * self.game + 10 * len(self.entries) + n for n in range(LENGTH))
+        fields = {"parents": attended, "header": "", "text": f"the words of {id}", "tokens": tokens, "content": (1, 2)}
+        message = Message(
+            id=id, game=self.game, kind=kind, role="assistant" if kind == "decode" else "user", author=author,
+            audience=_audience(to, author), **(fields | changes),
+        )  # fmt: skip
+        self.entries.append(
+            Entry(message, made.id, (made,), (), Usage(LENGTH, 0, 0, 0), act or Act(f"play.py:{made.id}"))
+        )
+        return made.id
+
+    def also(
+        self, id: str, over: Over = (), recipe: Recipe = "audience", caller: str | None = None, start: int | None = None
+    ) -> int:
+        """Another encoding of a message, on the last line."""
+        made = self._made(id, over, recipe, caller, start)
+        self.change(self.entries[-1].message.id, made=(*self.entries[-1].made, made))
+        return made.id
+
+    def change(self, id: str, **changes: Any) -> None:
+        """Write a line of the transcript anew."""
+        at = next(n for n, entry in enumerate(self.entries) if entry.message.id == id)
+        self.entries[at] = self.entries[at]._replace(**changes)
+
+    def forge(self, id: str, **changes: Any) -> None:
+        """Write the first record of a line anew."""
+        entry = next(entry for entry in self.entries if entry.message.id == id)
+        self.change(id, made=(entry.made[0]._replace(**changes), *entry.made[1:]))
+
+    def drop(self, id: str) -> None:
+        """Take a line out."""
+        self.entries = [entry for entry in self.entries if entry.message.id != id]
+
+    def readings(self) -> list[Reading]:
+        """The verdict's."""
+        return list(Judge(self.game, self.entries).readings())
+
+    def edges(self, reader: str) -> list[Edge]:
+        """One agent's edges, in order."""
+        return [reading.edge for reading in self.readings() if reading.edge.reader == reader]
+
+    def _made(self, id: str, over: Over, recipe: Recipe, caller: str | None, start: int | None) -> EncodingRecord:
+        context, end = list[ContextEntry](), int(self.bos)
+        for each in over:
+            piece, offset = each if isinstance(each, tuple) else (each, end)
+            context.append(ContextEntry(piece, offset, LENGTH))
+            end = offset + LENGTH
+        self._last += 1
+        receipt = Receipt(tuple(context), end if start is None else start, self.bos)
+        return self._ledger.record(self._last, id, caller, recipe, receipt)
+
+
+def _audience(to: str | list[str], author: str | None) -> Audience:
+    given = audience(to)
+    return given if given.members is None or author is None else Audience(given.members | {author})
+
+
+def subject(**changes: Any) -> Subject:
+    """What was audited, here: nothing in particular."""
+    fields: dict[str, Any] = {
+        "scenario": "talk", "source": "runs/1", "mode": "choreographed", "leakage": "audit", "deterministic": False,
+        "planned": False, "games": 1, "agents": ("alice", "bob"), "environment": {}, "reproduce": "agentcho audit 1",
+    }  # fmt: skip
+    return Subject(**(fields | changes))
+
+
+def audited(*talks: Talk, reveal: bool = False, key: bytes = KEY, **changes: Any) -> AuditReport:
+    """The report on these games."""
+    games: Mapping[int, Sequence[Entry]] = {talk.game: talk.entries for talk in talks}
+    return audit_entries(subject(**({"games": len(talks)} | changes)), games, key, reveal)
+
+
+def chain(game: int = 0) -> Talk:
+    """Alice's secret, what she says of it, what Bob says of that, what Carol says of that."""
+    talk = Talk(game)
+    secret = talk.say("alice.0", ["alice"])
+    first = talk.say("alice.1", "everyone", [secret])
+    second = talk.say("bob.0", "everyone", [first])
+    talk.say("carol.0", "everyone", [second])
+    return talk

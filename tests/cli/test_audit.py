@@ -1,0 +1,245 @@
+"""`agentcho audit` from end to end, on the fake engine: what it is told of, what it writes, how it ends."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from agentcho.audit.report import AuditReport
+from agentcho.record import find
+
+from .conftest import Command, one_line
+
+AUDIT = ("audit", "prisoners-dilemma", "--model", "fake")
+FILES = ("--json", "r.json", "--sarif", "r.sarif", "--junit", "r.xml", "--html", "r.html")
+SECRET = "zanzibar at dawn"
+WHISPER = f'''
+import agentcho
+
+class Whisper(agentcho.Scenario):
+    """Ada knows a secret and speaks; Ben answers."""
+    name = "whisper"
+
+    class Options(agentcho.Scenario.Options):
+        password: str = ""
+
+    class Outcome(agentcho.Scenario.Outcome):
+        pass
+
+    async def play(self, game):
+        ada = game.cast(agentcho.Agent, name="ada", system="{SECRET}", audience="everyone")
+        ben = game.cast(agentcho.Agent, name="ben", system="You are Ben.", audience="everyone")
+        await ada.think(prompt="{SECRET}")
+        await ada.say(header="one ")
+        await ben.say(header="two ")
+        return self.Outcome()
+'''
+
+
+def report(path: str = "r.json") -> AuditReport:
+    return AuditReport.model_validate_json(Path(path).read_bytes())
+
+
+def findings(path: str = "r.json") -> dict[str, Any]:
+    """The findings of a report by fingerprint, as they are told."""
+    return {f.fingerprint: (f.rule, f.message, f.path, f.games, f.edges) for f in report(path).findings}
+
+
+def test_a_scenario_is_played_recorded_and_audited(agentcho: Command, here: Path) -> None:
+    ran = agentcho(*AUDIT, "--games", "2", "--seed", "3", *FILES)
+    assert (ran.code, ran.err) == (1, "")
+    first, *lines = ran.out.splitlines()
+    assert first == "LEAKS: alice can learn what bob keeps private, and bob can learn what alice keeps private"
+    assert "  error  AC002  bob reads messages of alice that carry private messages of alice: 14 readings" in lines
+    assert "                bob ← alice.3 ← alice.0 · in 2 games · 1 hop" in lines
+    assert "                scenarios/prisoners_dilemma.py:62" in lines
+    run = find("last", Path("runs"))
+    assert (run.info.config.games, run.info.config.seed) == (2, 3)
+    assert report().subject.source == str(run.path)
+    (log,) = json.loads(Path("r.sarif").read_text())["runs"]
+    assert len(log["results"]) == len(report().findings)
+    assert log["invocations"][0]["exitCode"] == 1
+    assert ElementTree.parse("r.xml").getroot().get("failures") == "2"
+    assert Path("r.html").read_text().startswith("<!doctype html>")
+    assert sorted(path.name for path in here.iterdir()) == ["r.html", "r.json", "r.sarif", "r.xml", "runs"]
+
+
+def test_a_run_and_its_trace_say_what_the_scenario_said(agentcho: Command) -> None:
+    agentcho(*AUDIT, "--games", "2", *FILES)
+    assert agentcho("audit", "last", "--json", "run.json").code == 1
+    assert findings("run.json") == findings()
+    agentcho("show", "last", "--trace", "t.jsonl")
+    assert agentcho("audit", "t.jsonl", "--json", "trace.json").code == 1
+    assert findings("trace.json") == findings()
+    assert report("trace.json").subject.planned
+    assert {finding.place.file for finding in report("trace.json").findings if finding.place} == {"t.jsonl"}
+    id = find("last", Path("runs")).info.id
+    for name in (id, id[:15], f"runs/{id}"):
+        assert agentcho("audit", name).code == 1
+
+
+@pytest.mark.parametrize("how", [("--leakage", "enforce", "--deterministic"), ("--mode", "baseline")])
+def test_what_leaks_nothing_is_clean(agentcho: Command, how: tuple[str, ...]) -> None:
+    ran = agentcho(*AUDIT, *how)
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out.startswith("CLEAN: no agent reads what is not for it\n")
+    agentcho("show", "last", "--trace", "t.jsonl")
+    planned = agentcho("audit", "t.jsonl", *how)
+    assert planned.code == 0
+    assert planned.out.startswith("CLEAN: no agent reads what is not for it, as the resolver plans it\n")
+
+
+def test_the_level_that_fails_is_a_choice(agentcho: Command) -> None:
+    agentcho(*AUDIT, "--leakage", "enforce")
+    codes = [agentcho("audit", "last", "--fail-on", level).code for level in ("error", "warning", "note", "never")]
+    assert codes == [0, 1, 1, 0]
+    agentcho(*AUDIT)
+    assert agentcho("audit", "last", "--fail-on", "never").code == 0
+
+
+def test_a_run_that_is_not_whole_is_inconclusive(agentcho: Command, here: Path) -> None:
+    ran = agentcho(*AUDIT, "--leakage", "deny")
+    assert ran.code == 3
+    assert "a game ended with an error: bob may not read message alice.3" in ran.err
+    assert ran.out.startswith("INCONCLUSIVE: ")
+    agentcho(*AUDIT, "--mode", "baseline")
+    file = find("last", Path("runs")).path / "run.json"
+    file.write_text(file.read_text().replace('"status": "done"', '"status": "running"'))
+    assert agentcho("audit", "last").code == 3
+    assert agentcho("audit", "last", "--fail-on", "never").code == 3
+
+
+def test_json_alone_goes_to_standard_output(agentcho: Command) -> None:
+    ran = agentcho(*AUDIT, "--json", "-", "--html", "r.html")
+    assert ran.code == 1
+    assert AuditReport.model_validate_json(ran.out).conclusion == "findings"
+    assert agentcho("audit", "last", "--display", "none").out == ""
+    assert "\x1b" not in agentcho("audit", "last").out
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--json", "."), "--json: . cannot be written: it is a folder"),
+        (("--html", "no/r.html"), "--html: no/r.html cannot be written: there is no folder no"),
+        (("--sarif", "-"), "--sarif: only --json can go to standard output"),
+        (("--sarif", "a", "--junit", "./a"), "is the file of --sarif too"),
+        (("--fail-on", "sometimes"), "--fail-on"),
+        (("--games", "0"), "--games"),
+    ],
+)
+@pytest.mark.usefixtures("no_model")
+def test_files_are_checked_before_anything_is_played(
+    agentcho: Command, here: Path, words: tuple[str, ...], told: str
+) -> None:
+    ran = agentcho(*AUDIT, "--junit", "fine.xml", *words)
+    assert ran.code == 2
+    assert told in ran.err
+    assert list(here.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("last", "--games", "3"), "--games: says nothing about a run"),
+        (("last", "--leakage", "enforce"), "--leakage: says nothing about a run"),
+        (("last", "--deterministic"), "--deterministic: says nothing about a run"),
+        (("last", "--measure"), "--measure: the fake model has nothing to measure"),
+        (("last", "--seed", "3"), "--seed: a run needs it for --measure alone"),
+        (("t.jsonl", "--set", "first=bob"), "--set: says nothing about a trace"),
+        (("t.jsonl", "--model", "fake"), "--model: a trace needs it for --measure alone"),
+        (("nothing",), "TARGET: neither a run in runs nor a trace (.jsonl), and no 'nothing' here; known: debate"),
+    ],
+)
+def test_an_option_that_would_do_nothing_is_refused(agentcho: Command, words: tuple[str, ...], told: str) -> None:
+    agentcho("run", "prisoners-dilemma", "--model", "fake", "--display", "none")
+    agentcho("show", "last", "--trace", "t.jsonl")
+    ran = agentcho("audit", *words)
+    assert ran.code == 2
+    assert told in " ".join(ran.err.split())
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("last",), "no run 'last' in runs"),
+        (("no.jsonl",), "no run 'no.jsonl'"),
+        ((*AUDIT[1:], "--baseline", "no.json"), "no.json: cannot be read"),
+        ((*AUDIT[1:], "--suppress", "no.toml"), "no.toml: cannot be read"),
+        ((*AUDIT[1:], "--set", "colour=red"), "colour"),
+        ((*AUDIT[1:], "--deterministic", "--shadow", "always"), "shadow=always contradicts deterministic"),
+    ],
+)
+@pytest.mark.usefixtures("no_model")
+def test_what_is_wrong_is_said_in_a_line(agentcho: Command, words: tuple[str, ...], told: str) -> None:
+    assert told in one_line(agentcho("audit", *words))
+
+
+def test_findings_are_new_unchanged_or_gone(agentcho: Command) -> None:
+    agentcho(*AUDIT, *FILES)
+    again = agentcho("audit", "last", "--baseline", "r.json", "--json", "again.json")
+    assert again.code == 1
+    assert {finding.status for finding in report("again.json").findings} == {"unchanged"}
+    gone = agentcho(*AUDIT, "--mode", "baseline", "--baseline", "r.json", "--json", "gone.json")
+    assert gone.code == 0
+    statuses = {(f.rule, f.status) for f in report("gone.json").findings}
+    assert {("AC002", "gone"), ("AC008", "gone"), ("AC007", "unchanged")} == statuses
+    assert " · gone" in gone.out
+
+
+def test_what_somebody_answers_for_fails_no_more(agentcho: Command, here: Path) -> None:
+    agentcho(*AUDIT, *FILES)
+    errors = [finding for finding in report().findings if finding.level == "error"]
+    entry = '[[suppress]]\nfingerprint = "{}"\nowner = "dana"\nreason = "wanted"\nexpires = {}\n'
+    (here / "s.toml").write_text("".join(entry.format(error.fingerprint, "2999-01-01") for error in errors))
+    ran = agentcho("audit", "last", "--suppress", "s.toml")
+    assert ran.code == 0
+    assert ran.out.startswith("SUPPRESSED: ")
+    assert ran.out.count("suppressed: wanted (dana, until 2999-01-01)") == len(errors)
+    (here / "s.toml").write_text(entry.format(errors[0].fingerprint, "2001-01-01"))
+    assert agentcho("audit", "last", "--suppress", "s.toml").code == 1
+
+
+def test_words_stay_secret_unless_they_are_revealed(agentcho: Command, here: Path) -> None:
+    (here / "whisper.py").write_text(WHISPER)
+    words = ("audit", "whisper.py", "--model", "fake", "--set", f"password={SECRET}", *FILES)
+    ran = agentcho(*words)
+    assert ran.code == 1
+    assert "ben can learn what ada keeps private" in ran.out
+    outputs = {name: Path(name).read_text() for name in FILES[1::2]}
+    assert SECRET in (find("last", Path("runs")).path / "transcript.jsonl").read_text()
+    assert not [name for name, text in {"out": ran.out, "err": ran.err, **outputs}.items() if SECRET in text]
+    revealed = agentcho(*words, "--reveal")
+    assert SECRET not in revealed.out
+    assert [name for name in FILES[1::2] if SECRET in Path(name).read_text()] == ["r.json", "r.html"]
+
+
+def test_something_unexpected_is_a_line_and_a_file(
+    agentcho: Command, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*args: object, **options: object) -> None:
+        raise RuntimeError("two\nlines")
+
+    agentcho("run", "prisoners-dilemma", "--model", "fake", "--display", "none")
+    monkeypatch.setattr("agentcho.audit.audit_run", broken)
+    monkeypatch.setattr(tempfile, "tempdir", str(here))
+    ran = agentcho("audit", "last", *FILES)
+    assert ran.code == 4
+    assert ran.err.startswith("internal error: RuntimeError: two lines; the traceback is in ")
+    assert ran.err.count("\n") == 1
+    (traceback,) = here.glob("*.traceback.txt")
+    assert str(traceback) in ran.err
+    assert "in broken" in traceback.read_text()
+    assert not Path("r.json").exists()
+
+
+def test_a_run_records_its_profile_and_its_shadows(agentcho: Command) -> None:
+    words = ("run", "prisoners-dilemma", "--model", "fake", "--leakage", "enforce", "--display", "none")
+    assert agentcho(*words, "--deterministic", "--shadow", "never").code == 0
+    config = find("last", Path("runs")).info.config
+    assert (config.deterministic, config.shadow) == (True, "never")

@@ -1,0 +1,117 @@
+"""What a terminal shows of an audit: the conclusion first, the worst before the rest, nothing that moves a cursor."""
+
+from __future__ import annotations
+
+import io
+import re
+
+import pytest
+from rich.cells import cell_len
+
+from agentcho.audit.report import AuditReport, Control
+from agentcho.audit.wording import number
+from agentcho.display import Kind
+from agentcho.display.audit import show
+
+from ..audit import sample
+
+
+class Terminal(io.StringIO):
+    """A file that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def shown(report: AuditReport, kind: Kind | None = None, file: io.StringIO | None = None) -> str:
+    file = file or io.StringIO()
+    show(report, kind, file)
+    return file.getvalue()
+
+
+def test_it_begins_with_the_conclusion_and_ends_with_the_command() -> None:
+    lines = shown(sample.report()).splitlines()
+    assert lines[0] == "LEAKS: carol can learn what alice keeps private, and bob can learn what alice keeps private"
+    assert lines[1] == "three-in-a-room · choreographed, audit · 12 games"
+    assert lines[-1] == "  agentcho audit runs/20260102-030405-three-in-a-room"
+    sections = [line for line in lines if line and not line.startswith(" ")][2:]
+    assert sections == ["readers", "findings", "notes", "measured", "controls", "why", "again"]
+
+
+def test_readers_stand_with_their_verdicts_the_worst_first() -> None:
+    lines = shown(sample.report()).splitlines()
+    first = lines.index("readers") + 1
+    assert [line.split()[:2] for line in lines[first : first + 3]] == [
+        ["carol", "direct"], ["bob", "transitive"], ["alice", "clean"],
+    ]  # fmt: skip
+    assert "9 of 16  reads a message that is not for it, of alice and bob" in lines[first]
+
+
+def test_a_finding_tells_the_way_the_place_and_how_it_stands() -> None:
+    text = shown(sample.report())
+    assert "bob ← alice.3 ← alice.2 · in 12 games · 1 hop · unchanged\n" in text
+    assert re.search(r"AC001  direct leak: .*\n +carol ← alice.2 · in 12 games · new\n +scenarios/.*:41\n", text)
+    assert f"suppressed: {sample.EXCUSE}" in text
+    assert "AC007  2 releases: alice 1 and bob 1" in text
+    assert not re.search("(error|warning|note) +AC00[78]", text)
+
+
+def test_measurements_show_the_worst_case_with_intervals() -> None:
+    lines = shown(sample.report()).splitlines()
+    first = lines.index("  bob, if the secrets of alice are swapped") + 2
+    assert [line.split("  ")[1] for line in lines[first : first + 5]] == [
+        "reused", "encoded again", "in plain sight", "same twice", "enforced",
+    ]  # fmt: skip
+    assert lines[first].split()[1] == number(0.41 * 1.1)
+    assert "9 of 60, 9% to 24%" in lines[first]
+    assert lines.index("  carol, if the secrets of alice are swapped") > first
+    (best,) = [line for line in lines if "author encodings" in line]
+    assert best.split()[3:8] == ["3", "89%,", "79%", "to", "98%"]
+
+
+def test_controls_that_did_not_fire_are_named_and_the_others_counted() -> None:
+    fired = Control(name="enough games", fired=True, detail="12 games")
+    text = shown(sample.clean(controls=(*sample.inconclusive().controls, fired)))
+    assert "did not fire  the swap moved logits: no row changed at all" in text
+    assert "fired         1 of 2" in text
+    assert "enough games" not in text
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_it_fits_into_a_terminal(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    text = shown(sample.report(), file=Terminal())
+    assert "\x1b[1;31mLEAKS" in text
+    lines = [re.sub(r"\x1b\[[0-9;]*m", "", line) for line in text.splitlines()]
+    assert max(cell_len(line.rstrip()) for line in lines) <= width
+    assert "…" not in text
+
+
+def test_plain_text_has_no_colour_even_on_a_terminal_and_none_is_nothing() -> None:
+    assert "\x1b" not in shown(sample.report(), "plain", Terminal())
+    assert shown(sample.report(), "none") == ""
+
+
+def test_names_cannot_move_the_cursor_or_be_markup() -> None:
+    odd = sample.finding("AC001", "\x1b[31m[bold]eve", "\u202eyram", "alice", ("m\x071",))
+    text = shown(sample.clean(conclusion="findings", findings=(odd,)))
+    assert "␛[31m[bold]eve ← m␇1" in text
+    assert "\\u202eyram" in text
+    assert "\x1b" not in text
+
+
+@pytest.mark.parametrize("report", [sample.clean(), sample.inconclusive()], ids=lambda report: report.conclusion)
+def test_what_there_is_none_of_has_no_heading(report: AuditReport) -> None:
+    text = shown(report)
+    for section in ("findings", "notes", "measured"):
+        assert f"\n{section}\n" not in text
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [(0.0, "0"), (1.0, "1.00"), (0.41, "0.41"), (0.0994, "0.099"), (4.1e-8, "4.1e-08"), (2.2, "2.20")],
+)
+def test_sizes_keep_two_figures(value: float, told: str) -> None:
+    assert number(value) == told
