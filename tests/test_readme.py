@@ -66,10 +66,12 @@ def test_commands_run_in_order(
     monkeypatch.setattr("agentcho.runtime.load_engine", lambda config: FakeEngine())
     monkeypatch.setattr(Engine, "load", classmethod(lambda cls, *args, **options: engine))
     for line in commands():
+        line, _, told = line.partition("  #")
+        expected = re.search(r"exits (\d)", told)
         monkeypatch.setattr(sys, "argv", shlex.split(line))
         with pytest.raises(SystemExit) as end:
             main()
-        assert not end.value.code, f"{line}: {capsys.readouterr().err}"
+        assert (end.value.code or 0) == int(expected[1] if expected else 0), f"{line}: {capsys.readouterr().err}"
     assert (tmp_path / "debate.jsonl").is_file()
     assert (tmp_path / "scenarios/prisoners_dilemma.py").is_file()
 
@@ -92,7 +94,7 @@ def test_make_targets_exist() -> None:
 
 def test_every_command_explains_every_option() -> None:
     cli = typer.main.get_command(app())
-    for name in ("run", "ls", "cp", "show", "doctor"):
+    for name in ("run", "ls", "cp", "show", "doctor", "audit"):
         command = cli.commands[name]  # type: ignore[attr-defined]
         assert command.help
         for parameter in command.params:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -18,27 +18,32 @@ from agentcho.audit.measurement import Probe
 from agentcho.audit.report import AuditReport
 from agentcho.audit.rules import RULES
 
-AUDITS = {
-    "leakage-audit.json": "The prisoner's dilemma under audit",
-    "leakage-instructed.json": "The same, with Alice told in private to defect",
-    "leakage-enforce.json": "The same under enforce",
-}
+COMMAND = "agentcho audit prisoners-dilemma --measure --games 60 --seed 1"
+AUDITS = (
+    ("leakage-audit.json", "The prisoner's dilemma under audit", COMMAND),
+    ("leakage-enforce.json", "The same under enforce", f"{COMMAND} --leakage enforce --deterministic"),
+)
 
 
 def page(results: Path) -> str:
-    """The text of the page, from the files in `results`."""
+    """The text of the page, from the files in `results`. What has no result file yet is left out."""
     template = (Path(__file__).parent / "leakage.md.jinja").read_text()
     environment = Environment(undefined=StrictUndefined, keep_trailing_newline=True)  # a page of ours, not HTML
-    audits = [(title, AuditReport.model_validate_json((results / file).read_bytes())) for file, title in AUDITS.items()]
+    bench, mutants = _read(results / "leakage-bench.json"), _read(results / "mutants.json")
     return environment.from_string(template).render(
-        audits=audits, rules=RULES.values(), bench=_read(results / "leakage-bench.json"),
-        mutants=_read(results / "mutants.json")["mutants"], number=_number, percent=_percent, best=_best,
-        ms=_milliseconds, ratio=_ratio, median=median,
+        audits=list(_audits(results)), rules=RULES.values(), bench=bench, mutants=mutants and mutants["mutants"],
+        number=_number, percent=_percent, best=_best, ms=_milliseconds, ratio=_ratio, median=median,
     )  # fmt: skip
 
 
+def _audits(results: Path) -> Iterator[tuple[str, str, AuditReport]]:
+    for file, title, command in AUDITS:
+        if (results / file).is_file():
+            yield title, command, AuditReport.model_validate_json((results / file).read_bytes())
+
+
 def _read(file: Path) -> Any:
-    return json.loads(file.read_bytes())
+    return json.loads(file.read_bytes()) if file.is_file() else None
 
 
 def _number(value: float) -> str:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from agentcho.audit.report import Blockage, Finding, Place, Release, Subject, Verdict
 from agentcho.audit.rules import RULES, fingerprint
+from agentcho.audit.subject import LIMITS
 from agentcho.audit.verdict import SCENARIO, Judge, Reading, Share, line_of
 from agentcho.provenance import EncodingRecord
 from agentcho.transcript import Entry
@@ -165,6 +166,15 @@ def blocked(scenario: str, blockages: Iterable[Blockage], lines: Lines) -> list[
         evidence.setdefault(Who("AC008", each.reader), []).append(shown)
     say = "{reader} reads messages that were not encoded over all that stands before them in its prompt: {times} times"
     return list(gathered(scenario, evidence, {"AC008": say}))
+
+
+def shared_limits(subject: Subject) -> list[Finding]:
+    """AC006: a bound on the whole game counts what some of those whom it ends may not read."""
+    if subject.mode != "choreographed" or subject.leakage == "audit" or LIMITS not in subject.environment:
+        return []
+    shown = {Who("AC006", None, None, "limits"): [Shown(game, (game,)) for game in range(max(1, subject.games))]}
+    say = f"a game ends by what all have said together, private words too: {subject.environment[LIMITS]}"
+    return list(gathered(subject.scenario, shown, {"AC006": say}))
 
 
 def profile(subject: Subject) -> list[Finding]:

@@ -13,10 +13,12 @@ from pathlib import Path
 from agentcho.audit.notes import sealed
 from agentcho.audit.report import Subject
 from agentcho.config import Leakage, Mode
-from agentcho.environment import versions
+from agentcho.environment import machine, versions
 from agentcho.record import SavedRun
 from agentcho.trace import Workflow
 from agentcho.transcript import Entry
+
+LIMITS = "limits of a whole game"
 
 
 def of_run(run: SavedRun, games: Mapping[int, Sequence[Entry]], key: bytes) -> Subject:
@@ -24,7 +26,9 @@ def of_run(run: SavedRun, games: Mapping[int, Sequence[Entry]], key: bytes) -> S
     info, config = run.info, run.info.config
     options = json.dumps([info.options, config.model_dump(mode="json")], sort_keys=True).encode()
     environment = info.versions | {f"engine {name}": value for name, value in info.engine.items()}
-    environment |= {"seed": str(config.seed), "options": sealed(key, options)}
+    environment |= {"seed": str(config.seed), "options": sealed(key, options)} | machine()
+    if limits := [f"{name} {value:g}" for name, value in config.limits if name.startswith("game_") and value]:
+        environment |= {LIMITS: ", ".join(limits)}
     return Subject(
         scenario=info.scenario, source=str(run.path), mode=config.mode, leakage=config.leakage,
         deterministic=config.deterministic, planned=False, games=len(games), lost=tuple(_lost(run, games)),
@@ -58,7 +62,7 @@ def of_traces(
         scenario=", ".join(sorted({trace.workflow for trace in traces})) or path.stem, source=str(path), mode=mode,
         leakage=leakage, deterministic=deterministic, planned=True, games=len(traces),
         agents=tuple(sorted({agent for trace in traces for agent in trace.agents})),
-        environment=versions() | {"trace": sealed(key, path.read_bytes())},
+        environment=versions() | machine() | {"trace": sealed(key, path.read_bytes())},
         reproduce=shlex.join(again + ["--deterministic"] * deterministic),
     )  # fmt: skip
 

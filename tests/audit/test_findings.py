@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from agentcho.audit import RULES, AuditReport, read_report
 from agentcho.audit.report import Finding, Place
 from agentcho.audit.rules import fingerprint
+from agentcho.audit.subject import LIMITS
 from agentcho.errors import BadReport
 from agentcho.transcript import Act
 from agentcho.visibility import After
@@ -209,6 +211,17 @@ def test_enforcement_in_the_fast_profile_is_a_warning() -> None:
         report = audited(clean(), **changes)
         assert [f.level for f in found(report, "AC005")] == ["warning"] * there
         assert (report.conclusion, report.exit_code("error"), report.exit_code("warning")) == ("clean", 0, int(there))
+
+
+def test_a_limit_on_the_whole_game_counts_private_words_and_is_a_warning_where_a_claim_is_made() -> None:
+    limits = {LIMITS: "game_tokens 40"}
+    cases: list[tuple[dict[str, Any], int]] = [
+        ({"leakage": "enforce"}, 1), ({"leakage": "deny"}, 1), ({"leakage": "audit"}, 0), ({"mode": "baseline"}, 0),
+    ]  # fmt: skip
+    for changes, there in cases:
+        warned = found(audited(clean(), environment=limits, **changes), "AC006")
+        assert [(f.level, "game_tokens 40" in f.message) for f in warned] == [("warning", True)] * there
+    assert not found(audited(clean(), leakage="enforce"), "AC006")
 
 
 def test_acting_on_hidden_words_is_a_warning_at_its_line() -> None:

@@ -1,0 +1,21 @@
+"""The page on leaks is made from its result files, and from nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from agentcho.audit.card import AUDITS, page
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_committed_page_is_what_the_results_give() -> None:
+    assert page(ROOT / "docs/results") == (ROOT / "docs/leakage.md").read_text()
+
+
+def test_what_has_no_result_is_left_out(tmp_path: Path) -> None:
+    bare = page(tmp_path)
+    assert "## The claim" in bare
+    assert "## Mutants" not in bare
+    assert "## What enforcing costs" not in bare
+    assert all(title not in bare for _, title, _ in AUDITS)
