@@ -4,11 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agentcho.environment import machine, versions
 from agentcho.errors import AudienceError
 from agentcho.message import EVERYONE, Audience, Metadata, audience
 from agentcho.provenance import Ledger, readers
 from agentcho.request import ContextEntry, Receipt
-from agentcho.visibility import Read, View, audience_policy, read_set
+from agentcho.visibility import Read, View, audience_policy, read_set, shown
 
 NAMES = st.frozensets(st.sampled_from(["alice", "bob", "carol"]))
 AUDIENCES = st.one_of(st.just(EVERYONE), NAMES.map(Audience))
@@ -87,3 +88,19 @@ def test_readers_are_in_every_audience_of_the_cone() -> None:
 def test_an_encoding_over_an_unknown_one_is_our_own_fault() -> None:
     with pytest.raises(KeyError):
         Ledger().record(1, "m1", None, "author", Receipt((ContextEntry(7, 0, 1),), 0, False))
+
+
+def test_a_view_sees_of_anothers_message_only_parents_that_all_its_readers_may_read() -> None:
+    everyone, ada = Audience(None), Audience(frozenset({"ada"}))
+    out = [
+        Metadata("ada.0", "prefill", "system", "ada", ada, ()),
+        Metadata("ada.1", "decode", "assistant", "ada", everyone, ("ada.0",)),
+        Metadata("ben.0", "decode", "assistant", "ben", everyone, ("ada.1",)),
+    ]
+    assert [m.parents for m in shown("ben", out[1:], out)] == [(), ("ada.1",)]
+    assert [m.parents for m in shown("ada", out, out)] == [(), ("ada.0",), ("ada.1",)]
+
+
+def test_results_say_where_they_were_found() -> None:
+    assert set(machine()) == {"machine", "system", "commit"}
+    assert {"python", "agentcho", "torch", "transformers"} <= set(versions())
