@@ -27,7 +27,7 @@ AUDITS = (
 
 def page(results: Path) -> str:
     """The text of the page, from the files in `results`. What has no result file yet is left out."""
-    template = (Path(__file__).parent / "leakage.md.jinja").read_text()
+    template = (Path(__file__).parent / "leakage.md.jinja").read_text().replace("\\\n", "")  # a line goes on after \\
     environment = Environment(undefined=StrictUndefined, keep_trailing_newline=True)  # a page of ours, not HTML
     bench, mutants = _read(results / "leakage-bench.json"), _read(results / "mutants.json")
     return environment.from_string(template).render(
