@@ -1,0 +1,66 @@
+"""What must be true of a play at any time, said with nothing but what was said in it."""
+
+from __future__ import annotations
+
+from agentcho.provenance import EncodingRecord
+
+from .stage import Talk
+
+
+class Check:
+    """Call it as often as you like; it looks at what is new since the last time."""
+
+    def __init__(self, talk: Talk) -> None:
+        self._talk, self._world = talk, talk.world
+        self._entries = 0
+        self._records: set[int] = set()
+
+    def __call__(self) -> None:
+        for reader, record in self._talk.readings(self._entries):
+            self._reading(reader, record)
+        self._entries = len(self._talk.entries)
+        for id, record in self._talk.records.items():
+            if id not in self._records:
+                self._record(record)
+        self._records = set(self._talk.records)
+        most = 2 if self._talk.resolver.enforcing else 1
+        assert all(len(kept) <= most for kept in self._talk.storages().values())
+
+    def _reading(self, reader: str, record: EncodingRecord) -> None:
+        """No reader attends to anything outside its view; own messages as their author, others' as all may."""
+        way, words = self._talk.way, self._talk.engine.words(record.id)
+        if way.leakage != "audit":
+            view = self._world.view(reader)
+            assert record.cone <= view
+            assert words <= self._talk.tokens(view)
+        if way.leakage == "enforce":
+            mine = self._world.said[record.message].author == reader
+            assert record.recipe == ("author" if mine else "audience")
+            assert record.cone == self._world.heard(reader, record.message)
+        else:
+            assert (record.recipe, record.cone) == ("author", self._world.reach(record.message))
+
+    def _record(self, record: EncodingRecord) -> None:
+        """A cone is what was gathered, and what reachability says: exactly, of every encoding, read or not."""
+        reached = {
+            "audit": self._world.reach, "deny": self._world.reach,
+            "enforce": self._world.public if record.recipe == "audience" else self._world.own,
+        }[self._talk.way.leakage]  # fmt: skip
+        assert record.cone == reached(record.message)
+        assert self._talk.engine.words(record.id) == self._talk.tokens(record.cone)
+        if record.recipe == "audience":
+            self._compact(record)
+        else:
+            assert record.caller == self._world.said[record.message].author
+
+    def _compact(self, record: EncodingRecord) -> None:
+        """An audience encoding is nobody's, and stands right after what it was made over, whatever its author asked."""
+        end = 1
+        for entry in record.receipt.context:
+            assert entry.offset == end
+            end += entry.length
+        assert (record.receipt.start, record.caller) == (end, None)
+        audience = self._world.said[record.message].audience
+        for id in record.cone:
+            other = self._world.said[id].audience
+            assert other is None or (audience is not None and audience <= other)

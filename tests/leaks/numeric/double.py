@@ -1,0 +1,154 @@
+"""A double around the real engine: forces what others say, poisons what a reader must not read, keeps what it reads.
+
+It stands where the choreographer expects an engine. What it keeps of an encoding is taken in the step that made
+it. Does not know: games, agents' code.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from agentcho import Engine
+from agentcho.request import Call, Decode, Encoded, EncodingId, Prefill, Receipt, Shadow, StepResult
+
+Forced = Mapping[str, tuple[int, ...]]
+
+
+class Key(NamedTuple):
+    """What names an encoding in two plays of one workflow: the class it is kept in, and its known words."""
+
+    salt: str
+    words: str
+
+    def open_to(self, reader: str) -> bool:
+        """Whether the reader is in its class; without classes (audit), whether anyone is known to be kept out."""
+        members = json.loads(self.salt) if self.salt else "everyone"
+        return members == "everyone" or reader in members
+
+
+class Kept(NamedTuple):
+    """One encoding: its words, what it attended to as (key, offset, length), its place, and its numbers."""
+
+    words: Encoded
+    context: tuple[tuple[Key, int, int], ...]
+    start: int
+    bos: bool
+    cached: list[tuple[Tensor, Tensor]]
+    logits: Tensor | None
+
+
+class Double:
+    """An `EnginePort` around `engine`. Decodes of others than `reader` say what `forced` has for their header.
+
+    `poison` fills, after each step, whatever is of a class without `reader` with NaN. `kept` are all encodings
+    that are not poisoned, by key; where one is made again, `again` has the others. `own` are the reader's decodes.
+    """
+
+    def __init__(self, engine: Engine, reader: str, forced: Forced | None = None, poison: bool = False) -> None:
+        self.engine, self.reader, self._forced, self._poison = engine, reader, forced or {}, poison
+        self.keys: dict[EncodingId, Key] = {}
+        self.kept: dict[Key, Kept] = {}
+        self.again: list[tuple[Key, Kept]] = []
+        self.spoken: dict[str, tuple[int, ...]] = {}
+        self.own: list[Key] = []
+        self.encoded = 0
+
+    def submit(self, calls: Sequence[Call]) -> tuple[EncodingId, ...]:
+        """The calls, those of others forced, those of the reader with their logits."""
+        decodes = {id(call): self._changed(call) for call in calls if isinstance(call, Decode)}
+        changed = [self._follow(call, decodes) for call in calls]
+        ids = self.engine.submit(changed)
+        self.keys.update((i, _key(call)) for i, call in zip(ids, changed, strict=True))
+        self.own += [_key(call) for call in changed if isinstance(call, Decode) and call.name == self.reader]
+        return ids
+
+    def _changed(self, call: Decode) -> Decode:
+        own = call.name == self.reader
+        return replace(call, logits=own, forced=None if own else self._forced.get(call.header))
+
+    def _follow(self, call: Call, decodes: Mapping[int, Decode]) -> Call:
+        if isinstance(call, Shadow):
+            return replace(call, of=decodes[id(call.of)])
+        return decodes[id(call)] if isinstance(call, Decode) else call
+
+    def step(self, deterministic: bool = False) -> StepResult:
+        """A step of the engine; then keep, and poison."""
+        result = self.engine.step(deterministic)
+        self.encoded += result.encoded
+        for id in result.finished:
+            self._take(id)
+        return result
+
+    def _take(self, id: EncodingId) -> None:
+        key, words = self.keys[id], self.engine.message(id)
+        if words.sampled is not None:
+            self.spoken[words.header] = words.tokens[slice(*words.sampled)]
+        if self._poison and not key.open_to(self.reader):
+            self._spoil(id)
+            return
+        kept = self._kept(id, key, words)
+        if key in self.kept:
+            self.again.append((key, kept))
+        else:
+            self.kept[key] = kept
+
+    def _kept(self, id: EncodingId, key: Key, words: Encoded) -> Kept:
+        receipt = self.engine.receipt(id)
+        context = tuple((self.keys[entry.id], entry.offset, entry.length) for entry in receipt.context)
+        logits = self.engine.logits(id) if key in self.own and key not in self.kept else None
+        return Kept(words, context, receipt.start, receipt.bos, self.engine.cached(id), logits)
+
+    def _spoil(self, id: EncodingId) -> None:
+        block = self.engine._encodings[id].storage.block
+        for layer, (keys, values) in enumerate(self.engine.cached(id)):
+            self.engine.store.write(block, layer, torch.full_like(keys, torch.nan), torch.full_like(values, torch.nan))
+
+    def read(self) -> Iterator[Key]:
+        """All that the reader's own decodes were computed from, and they themselves."""
+        left, seen = list(self.own), set[Key]()
+        while left:
+            key = left.pop()
+            if key not in seen:
+                seen.add(key)
+                yield key
+                left += [parent for parent, _, _ in self.kept[key].context]
+
+    # -- as the engine -----------------------------------------------------------------------------------
+
+    def cancel(self, ids: Iterable[EncodingId]) -> None:
+        """See `EnginePort.cancel`."""
+        self.engine.cancel(ids)
+
+    def release(self, ids: Iterable[EncodingId]) -> None:
+        """See `EnginePort.release`."""
+        self.engine.release(ids)
+
+    def message(self, id: EncodingId) -> Encoded:
+        """See `EnginePort.message`."""
+        return self.engine.message(id)
+
+    def receipt(self, id: EncodingId) -> Receipt:
+        """See `EnginePort.receipt`."""
+        return self.engine.receipt(id)
+
+    @property
+    def idle(self) -> bool:
+        """See `EnginePort.idle`."""
+        return self.engine.idle
+
+    @property
+    def fingerprint(self) -> dict[str, str]:
+        """See `EnginePort.fingerprint`."""
+        return self.engine.fingerprint
+
+
+def _key(call: Call) -> Key:
+    if isinstance(call, Shadow):
+        return Key(call.salt, call.of.header)
+    return Key(call.salt, call.text if isinstance(call, Prefill) else call.header)

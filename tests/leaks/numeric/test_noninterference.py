@@ -1,0 +1,100 @@
+"""What a reader may not read changes nothing for it, bit for bit: words, length, presence, and the tensors themselves.
+
+Others' public words are forced to be the same in both plays (the claim is conditional on what is released); the
+reader's own words are drawn, with its coins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from agentcho import Engine
+from agentcho.config import Shadowing
+
+from .script import Act, Swap, absent, chain, other_length, same_length, secret_of, workflow
+from .stage import AUDIT, BITWISE, FAST, Played, Profile, differences, movement, others, play
+
+SWAPS: dict[str, Swap] = {"same length": same_length, "other length": other_length, "absent": absent}
+READERS = ("alice", "bob", "carol", "dave")
+SEEDS = range(2)
+
+
+def swapped(engine: Engine, acts: tuple[Act, ...], reader: str, swap: Swap, first: Played, profile: Profile) -> Played:
+    """The workflow again with all other words where the reader may not read."""
+    return play(engine, secret_of(acts, reader, swap), reader, others(first, acts, reader), profile)
+
+
+def forced(engine: Engine, acts: tuple[Act, ...], reader: str, profile: Profile) -> Played:
+    """The workflow with others' words said once freely, and then again as they will be in the second play: where the
+    author's encodings are read, a token that is forced is fed apart from the closing, and rounds otherwise."""
+    return play(engine, acts, reader, others(play(engine, acts, reader, profile=profile), acts, reader), profile)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_hidden_words_change_no_bit_for_a_reader(deep_engine: Engine, seed: int) -> None:
+    acts, reader = workflow(seed), READERS[seed % 4]
+    first = forced(deep_engine, acts, reader, BITWISE)
+    assert first.double.own
+    for name, swap in SWAPS.items():
+        assert differences(first, swapped(deep_engine, acts, reader, swap, first, BITWISE)) == [], name
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_same_workflows_leak_where_nothing_is_enforced(deep_engine: Engine, seed: int) -> None:
+    acts, reader = workflow(seed), READERS[seed % 4]
+    first = forced(deep_engine, acts, reader, AUDIT)
+    for name, swap in SWAPS.items():
+        assert movement(first, swapped(deep_engine, acts, reader, swap, first, AUDIT)) > 1e-6, name
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_not_a_number_in_all_that_is_hidden_reaches_no_reader(deep_engine: Engine, seed: int) -> None:
+    acts, reader = workflow(10 + seed), READERS[3 - seed]
+    first = play(deep_engine, acts, reader)
+    poisoned = play(deep_engine, acts, reader, others(first, acts, reader), poison=True)
+    assert differences(first, poisoned) == []
+
+
+@pytest.mark.parametrize("shadow", ["auto", "never"])
+def test_in_the_fast_profile_hidden_words_change_no_word_and_no_number_beyond_rounding(
+    deep_engine: Engine, shadow: Shadowing
+) -> None:
+    profile = replace(FAST, shadow=shadow)
+    acts, reader = workflow(20), "bob"
+    first = play(deep_engine, acts, reader, profile=profile)
+    for name, swap in SWAPS.items():
+        second = swapped(deep_engine, acts, reader, swap, first, profile)
+        assert differences(first, second, 1e-4) == [], name
+    poisoned = play(deep_engine, acts, reader, others(first, acts, reader), profile, poison=True)
+    assert differences(first, poisoned, 1e-4) == []
+
+
+@pytest.mark.parametrize("hops", [1, 2, 3])
+def test_a_secret_reaches_the_last_of_a_chain_through_public_words_alone(
+    llama_of: Callable[[int], Engine], hops: int
+) -> None:
+    acts, reader = chain(hops), ("alice", "bob", "carol", "dave")[hops]
+
+    def moved(layers: int, profile: Profile) -> float:
+        first = forced(llama_of(layers), acts, reader, profile)
+        return movement(first, swapped(llama_of(layers), acts, reader, same_length, first, profile))
+
+    assert moved(6, AUDIT) > 1e-6
+    assert moved(hops + 1, AUDIT) > 1e-6
+    assert moved(hops, AUDIT) == 0, "k hops are not to be seen in k layers: shallow models make these tests blind"
+    assert moved(6, BITWISE) == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(100, 112))
+def test_hidden_words_change_no_bit_for_any_reader_of_many_workflows(deep_engine: Engine, seed: int) -> None:
+    acts = workflow(seed, steps=10)
+    for reader in READERS:
+        first = play(deep_engine, acts, reader, backend="trio")
+        for name, swap in SWAPS.items():
+            assert differences(first, swapped(deep_engine, acts, reader, swap, first, BITWISE)) == [], (reader, name)
+        poisoned = play(deep_engine, acts, reader, others(first, acts, reader), poison=True)
+        assert differences(first, poisoned) == [], reader

@@ -1,0 +1,90 @@
+"""What may reach whom, worked out from what was said and from nothing else.
+
+The rules of the design, written again: who said what, before whom, having read what. Imports nothing of agentcho, and
+knows no encodings, no ids of them, no way in which they are made.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Said(NamedTuple):
+    """One message. `audience` None is everyone, of all times; `author` None is the scenario."""
+
+    id: str
+    author: str | None
+    audience: frozenset[str] | None
+    reads: tuple[str, ...]
+
+
+def may_read(agent: str, message: Said) -> bool:
+    """Whether an agent is in the audience."""
+    return message.audience is None or agent in message.audience
+
+
+def at_least(wide: Said, narrow: Said) -> bool:
+    """Whether all who may read `narrow`, now or later, may read `wide`."""
+    if wide.audience is None:
+        return True
+    return narrow.audience is not None and narrow.audience <= wide.audience
+
+
+class World:
+    """All that was said in one play, by id."""
+
+    def __init__(self) -> None:
+        self.said: dict[str, Said] = {}
+        self._found: dict[tuple[str, str], frozenset[str]] = {}
+
+    def view(self, reader: str) -> frozenset[str]:
+        """The messages of G|reader."""
+        return frozenset(id for id, message in self.said.items() if may_read(reader, message))
+
+    def reach(self, id: str) -> frozenset[str]:
+        """Everything that reached a message's own author: the message, all that it read, and so on up."""
+        return self._once("reach", id, [self.reach(read) for read in self._up("reach", id)])
+
+    def public(self, id: str) -> frozenset[str]:
+        """What may reach all readers of a message through it: up along reads that are no narrower than what they
+        were read for."""
+        message = self.said[id]
+        wide = [read for read in self._up("public", id) if at_least(self.said[read], message)]
+        return self._once("public", id, [self.public(read) for read in wide])
+
+    def own(self, id: str) -> frozenset[str]:
+        """What reaches an author through its own message under enforcement: its own others whole, the rest publicly."""
+        author = self.said[id].author
+        return self._once("own", id, [self.heard(author, read) for read in self._up("own", id)])
+
+    def _up(self, how: str, id: str) -> tuple[str, ...]:
+        """What a message read; nothing where the answer is known."""
+        return () if (how, id) in self._found else self.said[id].reads
+
+    def _once(self, how: str, id: str, parts: list[frozenset[str]]) -> frozenset[str]:
+        if (how, id) not in self._found:
+            self._found[how, id] = frozenset({id}).union(*parts)
+        return self._found[how, id]
+
+    def heard(self, reader: str | None, id: str) -> frozenset[str]:
+        """What reaches a reader with one message under enforcement."""
+        mine = reader is not None and self.said[id].author == reader
+        return self.own(id) if mine else self.public(id)
+
+    def visible(self, reader: str) -> tuple[Said, ...]:
+        """G|reader itself: its messages in order, each with the reads that the reader may know of."""
+        seen = []
+        for message in self.said.values():
+            if may_read(reader, message):
+                mine = message.author == reader
+                reads = tuple(r for r in message.reads if mine or at_least(self.said[r], message))
+                seen.append(message._replace(reads=reads))
+        return tuple(seen)
+
+    def direct(self, reader: str, reads: tuple[str, ...]) -> bool:
+        """Whether one of these is not for the reader."""
+        return any(not may_read(reader, self.said[id]) for id in reads)
+
+    def carried(self, reader: str, reads: tuple[str, ...]) -> bool:
+        """Whether one of these, or what had reached its author, is not for the reader."""
+        return any(not may_read(reader, self.said[up]) for id in reads for up in self.reach(id))

@@ -1,0 +1,200 @@
+"""An engine that keeps sets instead of keys: for each encoding, whose keys were gathered to make it, all the way up.
+
+The value of an encoding is the id of the call that made its storage and the values of all storages that this call
+gathered. Equal prefills of one class share storage, and so the value of the first of them, as real ones do. Positions
+need no sets: by default a call stands after what it gathers, and what is asked for as a number is compared between two
+plays in `test_same`. Knows nothing of agents; obeys guards, or with `guarded` False no guard at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from agentcho.errors import BadParent, LeakageError
+from agentcho.request import (
+    Call,
+    ContextEntry,
+    Decode,
+    Encoded,
+    EncodingId,
+    Failure,
+    Prefill,
+    Receipt,
+    Shadow,
+    Spoken,
+    StepResult,
+)  # fmt: skip
+from agentcho.testing.words import FakeFraming
+
+Key = tuple[object, ...]
+
+
+@dataclass(eq=False)
+class Store:
+    """One storage: what its keys are made of, and how many ids hold it."""
+
+    key: Key
+    value: frozenset[EncodingId]
+    holders: int = 1
+
+
+@dataclass(eq=False)
+class Kept:
+    """A finished call."""
+
+    store: Store
+    words: Encoded
+    receipt: Receipt
+
+
+class Sets:
+    """An `EnginePort` whose every call is done in one step, in the order of submission. Decodes say what is forced."""
+
+    def __init__(self, guarded: bool = True) -> None:
+        self._guarded, self.framing = guarded, FakeFraming()
+        self._waiting: list[tuple[EncodingId, Call]] = []
+        self._kept: dict[EncodingId, Kept] = {}
+        self._ids: dict[int, EncodingId] = {}
+        self._shared: dict[Key, Store] = {}
+        self._values: dict[EncodingId, frozenset[EncodingId]] = {}
+        self._said: dict[EncodingId, tuple[int, ...]] = {}
+        self._last = 0
+
+    @property
+    def idle(self) -> bool:
+        """See `EnginePort.idle`."""
+        return not self._waiting
+
+    @property
+    def held(self) -> frozenset[EncodingId]:
+        """Finished encodings that are not released."""
+        return frozenset(self._kept)
+
+    @property
+    def fingerprint(self) -> dict[str, str]:
+        """See `EnginePort.fingerprint`."""
+        return {"model": "sets"}
+
+    def submit(self, calls: Sequence[Call]) -> tuple[EncodingId, ...]:
+        """See `EnginePort.submit`; what is wrong with a call shows when it runs."""
+        first = self._last + 1
+        self._last += len(calls)
+        ids = tuple(range(first, first + len(calls)))
+        self._waiting += zip(ids, calls, strict=True)
+        return ids
+
+    def step(self, deterministic: bool = False) -> StepResult:
+        """See `EnginePort.step`."""
+        waiting, self._waiting = self._waiting, []
+        self._ids = {id(call): number for number, call in waiting}
+        finished, failed, spoken, fed = list[EncodingId](), list[Failure](), list[Spoken](), 0
+        for number, call in waiting:
+            try:
+                fed += self._run(number, call)
+                finished.append(number)
+            except (LeakageError, BadParent) as error:
+                failed.append(Failure(number, error))
+                continue
+            for nth, token in enumerate(call.forced or () if isinstance(call, Decode) else ()):
+                spoken.append(Spoken(number, nth, token, self.framing.content.decode([token])))
+        return StepResult(tuple(spoken), tuple(finished), tuple(failed), fed)
+
+    def cancel(self, ids: Iterable[EncodingId]) -> None:
+        """See `EnginePort.cancel`."""
+        gone = set(ids)
+        self._waiting = [(number, call) for number, call in self._waiting if number not in gone]
+
+    def release(self, ids: Iterable[EncodingId]) -> None:
+        """See `EnginePort.release`. KeyError: it is not held."""
+        for number in list(ids):
+            store = self._kept.pop(number).store
+            store.holders -= 1
+            if store.holders == 0 and self._shared.get(store.key) is store:
+                del self._shared[store.key]
+
+    def message(self, id: EncodingId) -> Encoded:
+        """See `EnginePort.message`."""
+        return self._kept[id].words
+
+    def receipt(self, id: EncodingId) -> Receipt:
+        """See `EnginePort.receipt`."""
+        return self._kept[id].receipt
+
+    def value(self, id: EncodingId) -> frozenset[EncodingId]:
+        """The calls whose tokens could have influenced an encoding. It outlives the encoding."""
+        return self._values[id]
+
+    def words(self, id: EncodingId) -> frozenset[tuple[int, ...]]:
+        """The same, as the tokens of these calls: of who says the same words in the same role, either will do."""
+        return frozenset(self._said[maker] for maker in self._values[id])
+
+    def storage(self, id: EncodingId) -> Store:
+        """What a held encoding shares with its equals. Its key names all that its bits depend on: tokens, positions,
+        class, whether fed at once or token by token, and the same of all that it was made over."""
+        return self._kept[id].store
+
+    # -- one call ----------------------------------------------------------------------------------------
+
+    def _run(self, number: EncodingId, call: Call) -> int:
+        """Gather, encode, keep; returns the tokens fed."""
+        parents = [self._resolved(parent) for parent in call.parents]
+        if self._guarded and call.guard is not None:
+            call.guard.admit(number, parents)
+        words = self._words(call)
+        receipt = self._place(call, parents)
+        gathered = [self._kept[parent].store for parent in parents]
+        at = tuple(entry.offset for entry in receipt.context)
+        key = (
+            isinstance(call, Prefill), call.salt, words.tokens, receipt.start, at, tuple(g.key for g in gathered),
+        )  # fmt: skip
+        known = self._shared.get(key) if isinstance(call, Prefill) else None
+        store = known or Store(key, frozenset({number}).union(*(g.value for g in gathered)))
+        if known is not None:
+            known.holders += 1
+        elif isinstance(call, Prefill):
+            self._shared[key] = store
+        self._kept[number], self._values[number] = Kept(store, words, receipt), store.value
+        self._said[number] = words.tokens
+        return 0 if known is not None else len(words.tokens)
+
+    def _resolved(self, parent: object) -> EncodingId:
+        number = self._ids.get(id(parent)) if isinstance(parent, Prefill) else parent
+        if not isinstance(number, int) or number not in self._kept:
+            raise BadParent(f"parent {number!r} is not there")
+        return number
+
+    def _place(self, call: Call, parents: Sequence[EncodingId]) -> Receipt:
+        end, entries = 1, list[ContextEntry]()
+        for parent, asked in zip(parents, call.offsets or [None] * len(parents), strict=True):
+            length = len(self._kept[parent].words.tokens)
+            entries.append(ContextEntry(parent, end if asked is None else asked, length))
+            end = entries[-1].offset + length
+        assert all(entry.offset >= 0 for entry in entries)
+        return Receipt(tuple(entries), end if call.new_offset is None else call.new_offset, True)
+
+    def _words(self, call: Call) -> Encoded:
+        framing, content = self.framing, self.framing.content
+        if isinstance(call, Shadow):
+            return self._followed(call)
+        if isinstance(call, Prefill):
+            own = tuple(content.encode(call.text)) if call.tokens is None else call.tokens
+            opening, closing = framing.opening(call.role, call.name), framing.closing(call.role)
+            span = (len(opening), len(opening) + len(own))
+            return Encoded(
+                call.role, call.name, "", content.decode(own), (*opening, *own, *closing), span, None, None,
+            )  # fmt: skip
+        assert call.forced is not None, "sets say nothing of their own"
+        opening, header = framing.opening("assistant", call.name), tuple(content.encode(call.header))
+        begin, stop = len(opening) + len(header), len(opening) + len(header) + len(call.forced)
+        tokens = (*opening, *header, *call.forced, *framing.closing("assistant"))
+        text = content.decode(call.forced)
+        return Encoded(
+            "assistant", call.name, call.header, text, tokens, (len(opening), stop), (begin, stop), "forced",
+        )  # fmt: skip
+
+    def _followed(self, shadow: Shadow) -> Encoded:
+        leader = self._ids.get(id(shadow.of))
+        if leader is None or leader not in self._kept:
+            raise BadParent("a shadow follows a decode that does not stand before it, or that failed")
+        return self._kept[leader].words

@@ -1,0 +1,192 @@
+"""A play without an event loop: the real resolver and books over an engine of sets, and everything compared with
+what reachability says, after each message. Agents are names; what they say is scripted.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from agentcho.books import Books
+from agentcho.choreographer import Made, Result
+from agentcho.config import Limits, Way
+from agentcho.denial import carried
+from agentcho.errors import LeakageError
+from agentcho.events import Ended, Event
+from agentcho.limits import Meter
+from agentcho.message import Audience, Metadata
+from agentcho.provenance import EncodingRecord
+from agentcho.request import Call, EncodingId
+from agentcho.resolver import Missing, Speaking, Utterance
+from agentcho.transcript import Act, Entry
+from agentcho.visibility import Place, Read, ReadSet
+
+from .reach import Said, World
+from .sets import Sets
+
+
+class Plan(NamedTuple):
+    """One message to be: of known text (a prefill) or generated; `reads` are ids and places, `at` is its own place."""
+
+    author: str | None
+    audience: frozenset[str] | None
+    text: str
+    reads: tuple[tuple[str, Place], ...] = ()
+    at: Place = None
+    generated: bool = False
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """What it reads."""
+        return tuple(id for id, _ in self.reads)
+
+
+@dataclass
+class Speech:
+    """A decode that is about to be submitted."""
+
+    utterance: Utterance
+    speaking: Speaking
+    ids: tuple[EncodingId, ...] = ()
+
+
+class Talk:
+    """One play. `world` is what was said, `entries` the transcript, `records` all encodings that stand in it."""
+
+    def __init__(self, engine: Sets, way: Way, game: int = 0) -> None:
+        self.engine, self.way, self.game, self.world = engine, way, game, World()
+        self.entries: list[Entry] = []
+        self.records: dict[EncodingId, EncodingRecord] = {}
+        self.made: dict[EncodingId, str] = {}
+        self._books = Books(game, way, Meter(Limits()), self._hear)
+        self.resolver = self._books.resolver
+        self.out: list[str] = []
+        self.plans: dict[str, Plan] = {}
+
+    def _hear(self, event: Event) -> None:
+        assert isinstance(event, Ended)
+        self.entries.append(event.entry)
+        self.records.update((record.id, record) for record in event.entry.made)
+
+    # -- what is done ------------------------------------------------------------------------------------
+
+    def put(self, plan: Plan) -> str:
+        """A message of known text: encoded when it is first read. `LeakageError`: its author may not read that."""
+        reads = self._reads(plan)
+        self._encode_first(self.resolver.placed_after(reads))
+        utterance = self._utterance(plan, reads, "prefill")
+        self.out.append(utterance.metadata.id)
+        return utterance.metadata.id
+
+    def speak(self, *plans: Plan) -> list[str]:
+        """Messages generated in one round: none of them can read another. `LeakageError`: nothing is said at all."""
+        reads = [self._reads(plan) for plan in plans]
+        for each in reads:
+            self._encode_first(self.resolver.placed_after(each))
+        said = [self._utterance(plan, each, "decode") for plan, each in zip(plans, reads, strict=True)]
+        speeches = [self._submit(plan, utterance) for plan, utterance in zip(plans, said, strict=True)]
+        self._run()
+        for speech in speeches:
+            self._enter(speech.speaking.missing, speech.utterance, speech.ids)
+            self.out.append(speech.utterance.metadata.id)
+        return [utterance.metadata.id for utterance in said]
+
+    def evict(self, id: str) -> int:
+        """Give a message's encodings up, twins too; who reads it makes them again. Returns how many were in use."""
+        used = self.resolver.forget(id)
+        gone = [held for held in self._books.held if self.made[held] == id]
+        assert set(used) <= set(gone)
+        self.engine.release(gone)
+        self._books.held[:] = [held for held in self._books.held if held not in gone]
+        return len(used)
+
+    def again(self, game: int) -> Talk:
+        """A play of its own on the same engine, in which the same was said."""
+        other = Talk(self.engine, self.way, game)
+        for plan in self.plans.values():
+            other.speak(plan) if plan.generated else other.put(plan)
+        return other
+
+    def end(self) -> None:
+        """Encode what nobody read, and give everything up."""
+        self._encode_first(id for id, u in self.resolver.utterances.items() if u.message is None)
+        self.engine.release(self._books.held)
+        self._books.held.clear()
+
+    # -- one message -------------------------------------------------------------------------------------
+
+    def _reads(self, plan: Plan) -> ReadSet:
+        direct = tuple(id for id in plan.ids if plan.author and self.world.direct(plan.author, (id,)))
+        reads = ReadSet(plan.author, tuple(Read(id, at) for id, at in plan.reads), plan.at, direct)
+        if path := carried(reads, self.way, self.resolver.utterances):
+            raise LeakageError(plan.author or "", path)
+        return reads
+
+    def _utterance(self, plan: Plan, reads: ReadSet, kind: str) -> Utterance:
+        id = f"{plan.author or 'scenario'}.{len(self.world.said)}"
+        self.world.said[id] = Said(id, plan.author, plan.audience, plan.ids)
+        self.plans[id] = plan._replace(generated=kind == "decode")
+        role = "assistant" if plan.author else "user"
+        data = Metadata(id, kind, role, plan.author, Audience(plan.audience), plan.ids)  # type: ignore[arg-type]
+        text = plan.text if kind == "prefill" else ""
+        self.resolver.utterances[id] = Utterance(data, text, plan.author, reads, act=Act())
+        return self.resolver.utterances[id]
+
+    def _submit(self, plan: Plan, utterance: Utterance) -> Speech:
+        words = tuple(self.engine.framing.content.encode(plan.text))
+        speaking = self.resolver.speak(utterance, forced=words)
+        speech = Speech(utterance, speaking)
+        speech.ids = self._take(speaking.calls, [*(m.message for m in speaking.missing), utterance.metadata.id])
+        return speech
+
+    def _take(self, calls: Sequence[Call], messages: list[str]) -> tuple[EncodingId, ...]:
+        ids = self.engine.submit(calls)
+        self.made.update(zip(ids, [*messages, messages[-1]], strict=False))
+        return ids
+
+    def _encode_first(self, ids: Iterable[str]) -> None:
+        for id in ids:
+            utterance = self.resolver.utterances[id]
+            if utterance.message is None:
+                reads = utterance.reads._replace(reads=(*utterance.reads.reads, Read(id)))
+                missing = self.resolver.resolve(reads).missing
+                made = self._take([m.call for m in missing], [m.message for m in missing])
+                self._run()
+                self._enter(missing, None, made)
+
+    def _run(self) -> None:
+        for failure in self.engine.step(self.way.deterministic).failed:
+            raise AssertionError(f"refused: {failure.error}")
+
+    def _enter(self, missing: Sequence[Missing], utterance: Utterance | None, ids: Sequence[EncodingId]) -> None:
+        made = tuple(Made(id, self.engine.message(id), self.engine.receipt(id)) for id in ids)
+        author = utterance.metadata.author if utterance else None
+        self._books.enter(missing, utterance, Result(made, 0.0, 0.0), author)
+
+    # -- what it shows -----------------------------------------------------------------------------------
+
+    def tokens(self, ids: Iterable[str]) -> frozenset[tuple[int, ...]]:
+        """What is said in these messages, framing included."""
+        said = (self.resolver.utterances[id].message for id in ids)
+        return frozenset(message.tokens for message in said if message is not None)
+
+    def storages(self) -> dict[str, set[object]]:
+        """What is kept of each message now, equal ones once."""
+        kept: dict[str, set[object]] = {}
+        for held in self._books.held:
+            kept.setdefault(self.made[held], set()).add(self.engine.storage(held))
+        return kept
+
+    def readings(self, since: int = 0) -> Iterator[tuple[str, EncodingRecord]]:
+        """Every (reader, record of an encoding that it attends to), of what agents generated from entry `since` on."""
+        for entry in self.entries[since:]:
+            author = entry.message.author
+            if entry.message.kind == "decode" and author is not None:
+                for read in entry.own.receipt.context:
+                    yield author, self.records[read.id]
+
+    def loaded(self) -> list[Entry]:
+        """The transcript, written and read again."""
+        return [Entry.from_json(json.loads(json.dumps(entry.to_json()))) for entry in self.entries]

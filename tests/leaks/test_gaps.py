@@ -1,0 +1,117 @@
+"""Small facts of enforcement that mutants need to be told: labels, cones, audiences, defaults. Without a model."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from agentcho import Agent, Game, RunConfig
+from agentcho.errors import LabelMissing
+from agentcho.message import EVERYONE, Audience
+from agentcho.monitor import Monitor
+from agentcho.provenance import EncodingRecord, Ledger
+from agentcho.request import ContextEntry, Receipt
+from agentcho.testing.rehearsal import Rehearsal, Script, play
+from agentcho.transcript import Entry
+from agentcho.visibility import After, Read, View
+
+ALICE = Audience(frozenset({"alice"}))
+
+
+class Talker(Agent):
+    """Says what the engine babbles."""
+
+    role = "talker"
+
+
+def enforced(script: Script) -> Rehearsal:
+    """Play a script under enforce."""
+    return play(script, config=RunConfig(model="fake", leakage="enforce", max_tokens=4))
+
+
+async def _secret_then_public(game: Game) -> str:
+    alice, bob = game.cast(Talker, "alice", system="a secret"), game.cast(Talker, "bob")
+    first = await alice.say("everyone")
+    second = await alice.say("everyone")
+    await bob.say("everyone")
+    return f"{first.id} {second.id}"
+
+
+def records(played: Rehearsal) -> dict[tuple[str, str], EncodingRecord]:
+    """All encodings of a play, by recipe and message."""
+    return {(record.recipe, record.message): record for entry in played.entries for record in entry.made}
+
+
+def test_a_cone_reaches_what_was_attended_to_by_what_is_attended_to() -> None:
+    ledger = Ledger()
+    ledger.record(1, "secret", "alice", "author", Receipt((), 0, False))
+    ledger.record(2, "public", "alice", "author", Receipt((ContextEntry(1, 0, 3),), 3, False))
+    third = ledger.record(3, "answer", "bob", "author", Receipt((ContextEntry(2, 0, 3),), 3, False))
+    assert third.cone == {"secret", "public", "answer"}
+
+
+def test_a_cone_holds_what_was_attended_to_and_not_what_was_asked_for() -> None:
+    made = records(enforced(_secret_then_public))
+    assert made["author", "alice.1"].cone == {"alice.0", "alice.1"}
+    assert made["audience", "alice.1"].cone == {"alice.1"}
+    assert made["author", "bob.0"].cone == {"alice.1", "alice.2", "bob.0"}
+
+
+def test_a_line_that_is_written_and_read_again_has_its_cones() -> None:
+    for entry in enforced(_secret_then_public).entries:
+        assert Entry.from_json(json.loads(json.dumps(entry.to_json()))) == entry
+
+
+def test_a_label_of_one_game_vouches_for_nothing_in_another() -> None:
+    first, second = Monitor(), Monitor()
+    first.guard("said", EVERYONE, EVERYONE).admit(1, ())
+    first.guard("next", EVERYONE, EVERYONE).admit(2, (1,))
+    with pytest.raises(LabelMissing):
+        second.guard("next", EVERYONE, EVERYONE).admit(2, (1,))
+
+
+def test_everyone_is_no_roster() -> None:
+    async def script(game: Game) -> None:
+        game.cast(Talker, "alice")
+        announced = await game.announce("welcome")
+        late = game.cast(Talker, "late")
+        assert game.message((await late.say("everyone")).id).parents == (announced,)
+
+    entries = enforced(script).entries
+    assert {entry.message.audience for entry in entries} == {EVERYONE}
+
+
+def test_without_an_audience_a_message_is_its_authors_alone() -> None:
+    async def script(game: Game) -> None:
+        alice = game.cast(Talker, "alice")
+        await alice.say()
+        await alice.tell("so")
+        await alice.think()
+        await alice.ask("left or right?", ("left", "right"))
+
+    assert {entry.message.audience for entry in enforced(script).entries} == {ALICE}
+
+
+def test_others_read_a_message_where_its_author_did_not_put_it() -> None:
+    async def script(game: Game) -> None:
+        alice, bob = game.cast(Talker, "alice", system="a secret of some length"), game.cast(Talker, "bob")
+        system = game.said[0].id
+        placed = View((Read(system),), After(system, 9))
+        await alice.say("everyone", view=placed)
+        await bob.say("everyone")
+
+    made = records(enforced(script))
+    assert made["author", "alice.1"].receipt.start > made["audience", "alice.1"].receipt.start == 1
+
+
+def test_others_never_read_an_authors_encoding_clean_or_not() -> None:
+    async def script(game: Game) -> None:
+        alice, bob = game.cast(Talker, "alice"), game.cast(Talker, "bob")
+        await alice.say("everyone")  # over nothing at all: as clean as can be
+        await bob.say("everyone")
+
+    played = enforced(script)
+    made = {record.id: record for entry in played.entries for record in entry.made}
+    [read] = [made[piece.id] for piece in played.entries[-1].own.receipt.context]
+    assert (read.message, read.recipe) == ("alice.0", "audience")

@@ -1,0 +1,68 @@
+"""What is hidden from a reader makes no difference to it: not its words, not its length, not whether it was said.
+
+A random script is played twice, the second time with everything hidden from one reader changed. Whatever the reader
+attended to must be made of the same tokens at the same positions, in the same class, by the same recipe, over the same,
+all the way up. This holds by resolving alone: the engine here asks no guard. Under audit the same scripts must show
+differences, or the test would be blind.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import get_args
+
+import pytest
+
+from agentcho.config import Shadowing, Way
+
+from .scripts import READER, Change, Line, changed, hidden, perform, script
+from .sets import Sets
+from .stage import Talk
+
+CHANGES: tuple[Change, ...] = get_args(Change)
+
+
+def heard(lines: dict[int, Line], way: Way) -> dict[int, object]:
+    """By message that the reader generated: what it was made of and over. (Which of the two encodings of a known text
+    was made first is not for the reader to see.)"""
+    talk = Talk(Sets(guarded=False), way)
+    ids = perform(talk, lines)
+    said = [entry for entry in talk.entries if entry.message.author == READER and entry.message.kind == "decode"]
+    own = {entry.message.id: entry.encoding for entry in said}
+    return {number: talk.engine.storage(own[id]).key for number, id in ids.items() if id in own}
+
+
+def differ(seeds: range, change: Change, way: Way) -> int:
+    """In how many scripts, of those in which something is hidden, the reader could tell."""
+    told = 0
+    for seed in seeds:
+        lines = script(Random(seed))
+        if hidden(lines):
+            told += heard(dict(enumerate(lines)), way) != heard(changed(lines, change), way)
+    return told
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize(("shadow", "deterministic"), [("auto", False), ("never", False), ("auto", True)])
+def test_what_is_hidden_makes_no_difference(change: Change, shadow: Shadowing, deterministic: bool) -> None:
+    assert differ(range(250), change, Way("choreographed", "enforce", shadow, deterministic)) == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("shadow", ["auto", "always", "never"])
+def test_what_is_hidden_makes_no_difference_in_thousands_of_scripts(change: Change, shadow: Shadowing) -> None:
+    assert differ(range(1000, 3000), change, Way("choreographed", "enforce", shadow)) == 0
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_the_same_scripts_tell_the_reader_under_audit(change: Change) -> None:
+    assert differ(range(100), change, Way("choreographed", "audit")) > 50
+
+
+def test_a_reader_that_is_told_is_told() -> None:
+    """What is visible and changed shows: the comparison does not pass for want of something to compare."""
+    lines = script(Random(3))
+    of_all = {n: line._replace(plan=line.plan._replace(text="other words")) for n, line in enumerate(lines)}
+    way = Way("choreographed", "enforce")
+    assert heard(of_all, way) != heard(dict(enumerate(lines)), way)

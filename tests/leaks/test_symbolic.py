@@ -1,0 +1,201 @@
+"""Random workflows over the real resolver and books, on an engine that keeps sets: after each of them no reader has
+attended to anything outside its view, and every cone is exactly what reachability says.
+
+A machine plays one or two games at once on one engine: agents join, late ones too; plans, whispers and public
+messages, of known text and generated, each over any messages in any order and at any places; the same words again for
+others; rounds; a second game with the first one's words; encodings given up and made again; transcripts written and
+read. In some runs the engine obeys no guard, so that resolving alone has to be right.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from agentcho.config import Way
+from agentcho.errors import LeakageError
+from agentcho.provenance import Ledger
+from agentcho.visibility import After
+
+from .checks import Check
+from .sets import Sets
+from .stage import Plan, Talk
+
+NAMES = ("ann", "bob", "cid", "dot", "eve")
+
+
+class Workflow(RuleBasedStateMachine):
+    """Two plays at most; `cast` are the agents that have joined so far."""
+
+    @initialize(
+        leakage=st.sampled_from(["audit", "enforce", "enforce", "deny"]),
+        shadow=st.sampled_from(["auto", "always", "never"]), deterministic=st.booleans(), guarded=st.booleans(),
+    )  # fmt: skip
+    def begin(self, leakage: Any, shadow: Any, deterministic: bool, guarded: bool) -> None:
+        self.way = Way(
+            "choreographed", leakage, "auto" if deterministic and shadow == "always" else shadow, deterministic
+        )
+        self.engine = Sets(guarded)
+        self.talks, self.checks = list[Talk](), list[Check]()
+        self.cast = list(NAMES[:2])
+        self._begin(Talk(self.engine, self.way))
+
+    def _begin(self, talk: Talk) -> None:
+        self.talks.append(talk)
+        self.checks.append(Check(talk))
+
+    # -- what may happen ---------------------------------------------------------------------------------
+
+    @precondition(lambda self: len(self.cast) < len(NAMES))
+    @rule()
+    def join(self) -> None:
+        self.cast.append(NAMES[len(self.cast)])
+
+    @rule(data=st.data())
+    def announce(self, data: st.DataObject) -> None:
+        """The scenario says something to some or to all."""
+        talk = data.draw(st.sampled_from(self.talks))
+        plan = Plan(None, self._audience(data, None), self._words(talk))
+        self._put(talk, plan)
+
+    @rule(data=st.data())
+    def tell(self, data: st.DataObject) -> None:
+        """An agent's message of known text."""
+        talk = data.draw(st.sampled_from(self.talks))
+        plan = self._plan(data, talk, data.draw(st.sampled_from(self.cast)))
+        if self._free(talk, plan):
+            self._put(talk, plan)
+
+    @rule(data=st.data())
+    def say(self, data: st.DataObject) -> None:
+        """One or several agents generate, each without hearing the others."""
+        talk = data.draw(st.sampled_from(self.talks))
+        round = data.draw(st.lists(st.sampled_from(self.cast), min_size=1, max_size=3, unique=True))
+        plans = [self._plan(data, talk, author) for author in round]
+        if all(self._free(talk, plan) for plan in plans):
+            talk.speak(*plans)
+
+    @precondition(lambda self: any(talk.out for talk in self.talks))
+    @rule(data=st.data())
+    def release(self, data: st.DataObject) -> None:
+        """Whoever may read a message puts its words before others, as a new message."""
+        talk = data.draw(st.sampled_from([talk for talk in self.talks if talk.out]))
+        said = talk.world.said[data.draw(st.sampled_from(talk.out))]
+        author = data.draw(st.sampled_from(self.cast))
+        plan = self._plan(data, talk, author)._replace(text=talk.plans[said.id].text)
+        if self._free(talk, plan):
+            self._put(talk, plan)
+
+    @precondition(lambda self: any(talk.out for talk in self.talks))
+    @rule(data=st.data())
+    def evict(self, data: st.DataObject) -> None:
+        talk = data.draw(st.sampled_from([talk for talk in self.talks if talk.out]))
+        assert talk.evict(data.draw(st.sampled_from(talk.out))) <= 2
+
+    @precondition(lambda self: len(self.talks) == 1 and self.talks[0].out)
+    @rule()
+    def fork(self) -> None:
+        """A second game says all that the first has said, in the same words, and goes on by itself."""
+        self._begin(self.talks[0].again(1))
+
+    @rule()
+    def save_and_load(self) -> None:
+        """What is read back is what was written; cones made again from its receipts are the same."""
+        for talk in self.talks:
+            loaded, ledger = talk.loaded(), Ledger()
+            assert loaded == talk.entries
+            for record in sorted((r for entry in loaded for r in entry.made), key=lambda r: r.id):
+                again = ledger.record(record.id, record.message, record.caller, record.recipe, record.receipt)
+                assert again == record == talk.records[record.id]
+
+    # -- what is always true -----------------------------------------------------------------------------
+
+    @invariant()
+    def all_is_as_reachability_says(self) -> None:
+        for check in getattr(self, "checks", []):
+            check()
+
+    def teardown(self) -> None:
+        for talk in getattr(self, "talks", []):
+            talk.end()
+        self.all_is_as_reachability_says()
+        assert not hasattr(self, "engine") or not self.engine.held
+
+    # -- drawing -----------------------------------------------------------------------------------------
+
+    def _words(self, talk: Talk) -> str:
+        return "w" + " x" * (len(talk.world.said) % 4) + f" {talk.game}-{len(talk.world.said)}"
+
+    def _audience(self, data: st.DataObject, author: str | None) -> frozenset[str] | None:
+        if data.draw(st.booleans()):
+            return None
+        own = {author} if author else set[str]()
+        return frozenset(data.draw(st.sets(st.sampled_from(self.cast), max_size=3)) | own)
+
+    def _plan(self, data: st.DataObject, talk: Talk, author: str) -> Plan:
+        """Mostly over what its author may read; now and then over anything."""
+        mine = [id for id in talk.out if not talk.world.direct(author, (id,))]
+        pool = talk.out if data.draw(st.integers(0, 9)) == 7 else mine
+        chosen = data.draw(st.permutations(pool))[: data.draw(st.integers(0, 5))]
+        reads = tuple((id, self._place(data, chosen[:i])) for i, id in enumerate(chosen))
+        at = self._place(data, chosen)
+        return Plan(author, self._audience(data, author), self._words(talk), reads, at)
+
+    def _place(self, data: st.DataObject, before: list[str]) -> Any:
+        kind = data.draw(st.sampled_from(["next"] * 6 + ["number", "after"]))
+        if kind == "number":
+            return data.draw(st.integers(0, 60))
+        if kind == "after" and before:
+            return After(data.draw(st.sampled_from(before)), data.draw(st.integers(-1, 3)))
+        return None
+
+    # -- refusals ----------------------------------------------------------------------------------------
+
+    def _free(self, talk: Talk, plan: Plan) -> bool:
+        """Whether the plan may go on; if not, that it is refused, and that nothing is changed by it."""
+        assert plan.author is not None
+        refused = {
+            "audit": False, "enforce": talk.world.direct(plan.author, plan.ids),
+            "deny": talk.world.carried(plan.author, plan.ids),
+        }[self.way.leakage]  # fmt: skip
+        if refused:
+            before = (len(talk.entries), len(talk.world.said), self.engine.held)
+            with pytest.raises(LeakageError):
+                talk.speak(plan)
+            assert before == (len(talk.entries), len(talk.world.said), self.engine.held)
+        return not refused
+
+    def _put(self, talk: Talk, plan: Plan) -> None:
+        talk.put(plan)
+
+
+def _explore(examples: int, steps: int, same: bool) -> None:
+    """Nothing is shrunk: a failure is told at once, and the acts that led to it are printed. `same`: always alike."""
+    checks = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
+    options = settings(
+        max_examples=examples, stateful_step_count=steps, deadline=None, suppress_health_check=checks,
+        derandomize=same, database=None, phases=[Phase.generate], report_multiple_bugs=False,
+    )  # fmt: skip
+    run_state_machine_as_test(Workflow, settings=options)
+
+
+def test_random_workflows() -> None:
+    """Some hundred of them, of thirty acts each."""
+    _explore(300, 30, same=True)
+
+
+@pytest.mark.slow
+def test_many_random_workflows() -> None:
+    """Thousands, other ones each time."""
+    _explore(4000, 40, same=False)

@@ -1,0 +1,141 @@
+"""Breaks a copy of the package, one mutant at a time, and sees whether the tests that are named for it fail.
+
+`python -m tests.mutants.run` prints a table, writes `docs/results/mutants.json`, and exits 1 where one survives.
+The copy alone is changed. Does not know: what a mutant means.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import perf_counter
+from typing import NamedTuple
+
+from agentcho.environment import machine, versions
+
+from .table import MUTANTS, Mutant
+
+ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / "docs" / "results" / "mutants.json"
+COPIED = ("agentcho", "agents", "scenarios", "tests", "docs", "README.md", "pyproject.toml")
+OPTIONS = ("-x", "-q", "-p", "no:cacheprovider", "--hypothesis-seed=0", "-m", "not slow")
+SECONDS = 300
+
+
+class Killer(NamedTuple):
+    """A test that failed, and the first line of why."""
+
+    test: str
+    said: str
+
+
+class Fate(NamedTuple):
+    """What became of a mutant: the test that killed it (None: it lives), what that said, and the seconds it took."""
+
+    mutant: Mutant
+    killer: Killer | None
+    seconds: float
+
+
+def once(mutant: Mutant, root: Path = ROOT) -> bool:
+    """Whether what it replaces is there exactly once."""
+    return (root / mutant.file).read_text().count(mutant.old) == 1
+
+
+@contextmanager
+def copy() -> Iterator[Path]:
+    """A copy of what the tests need, thrown away at the end."""
+    with TemporaryDirectory(prefix="mutants-") as folder:
+        for name in COPIED:
+            source, target = ROOT / name, Path(folder) / name
+            if source.is_dir():
+                shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__", "*.pyc"))
+            else:
+                shutil.copy(source, target)
+        yield Path(folder)
+
+
+def fate(mutant: Mutant, folder: Path) -> Fate:
+    """Apply a mutant to the copy, run its tests one after another until one fails, and take it back."""
+    file = folder / mutant.file
+    sound = file.read_text()
+    assert once(mutant, folder), mutant.name
+    began = perf_counter()
+    file.write_text(sound.replace(mutant.old, mutant.new))
+    try:
+        killers = (failing(folder, [tests]) for tests in mutant.killed_by)
+        killer = next((name for name in killers if name is not None), None)
+    finally:
+        file.write_text(sound)
+    return Fate(mutant, killer, perf_counter() - began)
+
+
+def failing(folder: Path, tests: Iterable[str]) -> Killer | None:
+    """The first test that fails in the copy; None where all pass.
+
+    RuntimeError: they could not be run at all, or not to their end, which kills nothing.
+    """
+    plain = {"OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1", "COLUMNS": "400"}
+    env = os.environ | {"PYTHONPATH": str(folder)} | plain
+    command = [sys.executable, "-m", "pytest", *OPTIONS, *tests]
+    ran = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=SECONDS, check=False)
+    if ran.returncode == 0:
+        return None
+    failed = re.search(r"^(?:FAILED|ERROR) (\S+::\S+)(?: - (.*))?$", ran.stdout, re.MULTILINE)
+    if ran.returncode != 1 or failed is None:
+        raise RuntimeError(
+            f"{' '.join(tests)}: pytest exited {ran.returncode}\n{ran.stdout[-2000:]}{ran.stderr[-2000:]}"
+        )
+    return Killer(failed[1], failed[2] or "")
+
+
+def run_all(names: Iterable[str] = ()) -> Iterator[Fate]:
+    """The fate of each mutant (or of those named); before, that the tests pass where nothing is broken."""
+    wanted = [mutant for mutant in MUTANTS if not names or mutant.name in names]
+    with copy() as folder:
+        sound = failing(folder, sorted({tests.split("::")[0] for mutant in wanted for tests in mutant.killed_by}))
+        if sound is not None:
+            raise RuntimeError(f"{sound.test} fails with nothing broken: {sound.said}")
+        for mutant in wanted:
+            yield fate(mutant, folder)
+
+
+def report(fates: Iterable[Fate]) -> dict[str, object]:
+    """The results as they are kept."""
+    rows = [
+        {
+            "name": fate.mutant.name, "why": fate.mutant.why, "file": fate.mutant.file,
+            "killed_by": fate.killer and fate.killer.test, "said": fate.killer and fate.killer.said[:160],
+            "seconds": round(fate.seconds, 1),
+        }
+        for fate in fates
+    ]  # fmt: skip
+    return {"format": "agentcho-mutants/1", **machine(), "versions": versions(), "mutants": rows}
+
+
+def main(names: list[str]) -> int:
+    """Run, print, write."""
+    fates = []
+    for each in run_all(names):
+        fates.append(each)
+        print(
+            f"{each.mutant.name:<52}{each.seconds:6.1f} s  {each.killer.test if each.killer else 'SURVIVED'}",
+            flush=True,
+        )
+    if not names:
+        RESULTS.write_text(json.dumps(report(fates), indent=2) + "\n")
+    alive = [each for each in fates if each.killer is None]
+    print(f"{len(fates) - len(alive)} of {len(fates)} killed")
+    return 1 if alive else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,199 @@
+"""The mutants: each breaks one rule of enforcement on purpose, and names the tests that must notice.
+
+A mutant is an exact replacement in one source file. Does not know: how it is applied and run.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+NUMERIC = "tests/leaks/numeric/test_noninterference.py"
+FUNCTIONAL = "tests/leaks/numeric/test_functional.py"
+CACHE = "tests/leaks/numeric/test_cache.py"
+GAPS = "tests/leaks/test_gaps.py"
+
+
+class Mutant(NamedTuple):
+    """`old` occurs exactly once in `file`; `new` takes its place. One of `killed_by` must then fail."""
+
+    name: str
+    why: str
+    file: str
+    old: str
+    new: str
+    killed_by: tuple[str, ...]
+
+
+MUTANTS = (
+    Mutant(
+        "drop the transitive step",
+        "a cone would end at what was attended to, and not reach what that had attended to",
+        "agentcho/provenance.py",
+        "cone = frozenset({message}).union(*(self._records[entry.id].cone for entry in receipt.context))",
+        "cone = frozenset({message, *(self._records[entry.id].message for entry in receipt.context)})",
+        (GAPS, "tests/audit/test_cones.py"),
+    ),
+    Mutant(
+        "skip one re-encoding",
+        "an audience encoding would stand on an author's encoding of its first parent",
+        "agentcho/resolver.py",
+        'return tuple(self._encoding("audience", id, missing) for id in open_to_all)',
+        'recipes: list[Recipe] = ["author", *["audience"] * len(open_to_all)]  # type: ignore[list-item]\n'
+        "        return tuple(self._encoding(r, id, missing) for r, id in zip(recipes, open_to_all, strict=False))",
+        (NUMERIC,),
+    ),
+    Mutant(
+        "the author's encoding where it happens to be clean",
+        "rule 1: whether it is clean depends on what its author had read; only the absence of a secret shows it",
+        "agentcho/resolver.py",
+        """            return self._encoding("audience", read.id, missing)
+        return self._encoding("author", read.id, missing)""",
+        """            made = self._known.get(("author", (read.id,)), -1)
+            label, wanted = self._monitor._labels.get(made, ()), self.utterances[read.id].metadata.audience
+            if label and all(mark.audience.covers(wanted) for mark in label):
+                return made
+            return self._encoding("audience", read.id, missing)
+        return self._encoding("author", read.id, missing)""",
+        (f"{NUMERIC}::test_hidden_words_change_no_bit_for_a_reader", GAPS),
+    ),
+    Mutant(
+        "one generator for all agents' coins",
+        "how often others speak in private would change what is drawn",
+        "agentcho/game.py",
+        '{"seed": coin_seed(self.seed, self.index, author, turn)}',
+        '{"seed": coin_seed(self.seed, self.index, "", sum(self._turns.values()) + len(self._turns))}',
+        (f"{NUMERIC}::test_hidden_words_change_no_bit_for_a_reader",),
+    ),
+    Mutant(
+        "a shadow that keeps a rejected token",
+        "a shadow would hold a token that was guessed and not accepted, here in place of the first that was",
+        "agentcho/engine/follower.py",
+        "return self.leader.script[self.fed :]",
+        "accepted = self.leader.script[self.fed :]\n"
+        "        return accepted if self.fed else (*accepted[:-1], accepted[0])",
+        (f"{FUNCTIONAL}::test_shadow_lazy_and_deterministic_make_the_same_encodings",),
+    ),
+    Mutant(
+        "roster instead of everyone",
+        "rule 4: everyone would be those who are there already",
+        "agentcho/game.py",
+        'return self._put(SCENARIO, role, audience(to, self.agents), text, ReadSet(None, (), None, ()))',
+        "roster = Audience(frozenset(self.agents)) if to == \"everyone\" else audience(to, self.agents)\n"
+        "        return self._put(SCENARIO, role, roster, text, ReadSet(None, (), None, ()))",
+        (GAPS, "tests/choreography/test_views.py"),
+    ),
+    Mutant(
+        "build on a dirty parent",
+        "an audience encoding would attend to what not all of its audience may read",
+        "agentcho/resolver.py",
+        "open_to_all = [id for id in parents if self.utterances[id].metadata.audience.covers(audience)]",
+        "open_to_all = [id for id in parents if audience is not None]",
+        (NUMERIC,),
+    ),
+    Mutant(
+        "build on a dirty parent, with no monitor",
+        "the same, where nothing refuses it: numbers must show it",
+        "agentcho/resolver.py",
+        """        open_to_all = [id for id in parents if self.utterances[id].metadata.audience.covers(audience)]
+        return tuple(self._encoding("audience", id, missing) for id in open_to_all)""",
+        """        self._monitor.guard = lambda *_: None  # type: ignore[method-assign, assignment, return-value]
+        return tuple(self._encoding("audience", id, missing) for id in parents if audience is not None)""",
+        (NUMERIC,),
+    ),
+    Mutant(
+        "key without parents",
+        "the same words over other parents would be taken for the same encoding",
+        "agentcho/engine/encoding.py",
+        "hasher.update(piece.storage.key + piece.offset.to_bytes(8))",
+        "hasher.update(piece.storage.length.to_bytes(8) + piece.offset.to_bytes(8))",
+        (CACHE,),
+    ),
+    Mutant(
+        "key without offset",
+        "the same words over the same parents elsewhere would be taken for the same encoding",
+        "agentcho/engine/encoding.py",
+        "hasher.update(piece.storage.key + piece.offset.to_bytes(8))",
+        "hasher.update(piece.storage.key)",
+        (CACHE,),
+    ),
+    Mutant(
+        "keep the author's offsets",
+        "rule 7: an audience encoding would stand where its author put it, by the length of what it had read",
+        "agentcho/resolver.py",
+        "return self._prefill(utterance, utterance.metadata.audience, self._public(utterance, missing), None, None)",
+        "own, new = utterance.metadata.audience, self._positions(utterance.reads)[1]\n"
+        "        return self._prefill(utterance, own, self._public(utterance, missing), None, new)",
+        (GAPS, FUNCTIONAL, NUMERIC),
+    ),
+    Mutant(
+        "mask instead of gather",
+        "rule 13: all that is stored would be gathered and masked; not a number goes through a mask",
+        "agentcho/engine/batch.py",
+        """            mask = context.mask(locality)
+            parts.append(attend(queries[:, :, segment.span()], k[None], v[None], mask, scoring))""",
+        """            mask = context.mask(locality)
+            if segment.storage is not None and segment.pieces:
+                all_k, all_v = (p[layer].transpose(0, 1) for p in (self._store._keys, self._store._values))
+                seen = torch.ones(len(segment.ids), k.shape[1], dtype=torch.bool) if mask is None else mask
+                mask = torch.cat([torch.zeros(len(segment.ids), all_k.shape[1], dtype=torch.bool), seen], dim=1)
+                k, v = torch.cat([all_k, k], dim=1), torch.cat([all_v, v], dim=1)
+            parts.append(attend(queries[:, :, segment.span()], k[None], v[None], mask, scoring))""",
+        (f"{NUMERIC}::test_not_a_number_in_all_that_is_hidden_reaches_no_reader",),
+    ),
+    Mutant(
+        "lose the label on save and load",
+        "a transcript that was read again would know of no message but an encoding's own",
+        "agentcho/transcript.py",
+        'Receipt(context, line["start"], line["bos"]), frozenset(line["cone"]),',
+        'Receipt(context, line["start"], line["bos"]), frozenset({line["message"]}),',
+        ("tests/test_record.py", GAPS),
+    ),
+    Mutant(
+        "share labels between runs",
+        "rule 12: what another game knows of an id would vouch for it here",
+        "agentcho/monitor.py",
+        """    def __init__(self) -> None:
+        self._labels: dict[EncodingId, frozenset[Mark]] = {}
+""",
+        """    _labels: dict[EncodingId, frozenset[Mark]] = {}
+""",
+        (GAPS,),
+    ),
+    Mutant(
+        "cone from what was asked",
+        "cones would be of the messages in the prompt, and not of what was attended to",
+        "agentcho/books.py",
+        "record = self._ledger.record(made.id, message, whose, recipe, made.receipt)",
+        "record = self._ledger.record(made.id, message, whose, recipe, made.receipt)\n"
+        "        asked = frozenset({message, *self.resolver.utterances[message].metadata.parents})\n"
+        "        record = record._replace(cone=asked)",
+        (GAPS, "tests/audit"),
+    ),
+    Mutant(
+        "re-encode from text",
+        "rule 5: an audience encoding would hold the ids that the text encodes to, and not those that were said",
+        "agentcho/resolver.py",
+        """            utterance.text, parents, offsets, new_offset, utterance.metadata.role, utterance.name,
+            utterance.content,""",
+        """            utterance.text if (said := utterance.message) is None else said.header + said.text,
+            parents, offsets, new_offset, utterance.metadata.role, utterance.name,
+            None,""",
+        (FUNCTIONAL, GAPS),
+    ),
+    Mutant(
+        "swap two classes",
+        "the author's encoding would be kept in its audience's class, and the other way round",
+        "agentcho/resolver.py",
+        "return json.dumps(clearance.to_json())",
+        'return json.dumps("everyone" if clearance.members else ["alice"])',
+        (CACHE, NUMERIC),
+    ),
+    Mutant(
+        "public by default",
+        "rule 3: a message with no audience given would be for everyone",
+        "agentcho/agent.py",
+        "audience: Names = ()",
+        'audience: Names = "everyone"',
+        (GAPS, "tests/choreography/test_views.py"),
+    ),
+)  # fmt: skip

@@ -1,0 +1,33 @@
+"""Code that is broken on purpose does not pass the tests. See `tests/mutants`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.mutants.run import ROOT, copy, fate, once
+from tests.mutants.table import MUTANTS, Mutant
+
+MUTANT = pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name.replace(" ", "-"))
+
+
+@MUTANT
+def test_what_a_mutant_breaks_is_there_exactly_once(mutant: Mutant) -> None:
+    assert once(mutant)
+    assert mutant.old != mutant.new
+    compile((ROOT / mutant.file).read_text().replace(mutant.old, mutant.new), mutant.file, "exec")
+
+
+@pytest.fixture(scope="module")
+def folder() -> Iterator[Path]:
+    """The copy that is broken."""
+    with copy() as folder:
+        yield folder
+
+
+@pytest.mark.slow
+@MUTANT
+def test_a_mutant_is_killed(mutant: Mutant, folder: Path) -> None:
+    assert fate(mutant, folder).killer is not None
