@@ -80,7 +80,7 @@ MUTANTS = (
         'return self._put(SCENARIO, role, audience(to, self.agents), text, ReadSet(None, (), None, ()))',
         "roster = Audience(frozenset(self.agents)) if to == \"everyone\" else audience(to, self.agents)\n"
         "        return self._put(SCENARIO, role, roster, text, ReadSet(None, (), None, ()))",
-        (GAPS, "tests/choreography/test_views.py"),
+        (GAPS,),
     ),
     Mutant(
         "build on a dirty parent",
@@ -146,7 +146,7 @@ MUTANTS = (
         "agentcho/transcript.py",
         'Receipt(context, line["start"], line["bos"]), frozenset(line["cone"]),',
         'Receipt(context, line["start"], line["bos"]), frozenset({line["message"]}),',
-        ("tests/test_record.py", GAPS),
+        (GAPS,),
     ),
     Mutant(
         "share labels between runs",
@@ -167,7 +167,7 @@ MUTANTS = (
         "record = self._ledger.record(made.id, message, whose, recipe, made.receipt)\n"
         "        asked = frozenset({message, *self.resolver.utterances[message].metadata.parents})\n"
         "        record = record._replace(cone=asked)",
-        (GAPS, "tests/audit"),
+        (GAPS,),
     ),
     Mutant(
         "re-encode from text",
@@ -194,6 +194,6 @@ MUTANTS = (
         "agentcho/agent.py",
         "audience: Names = ()",
         'audience: Names = "everyone"',
-        (GAPS, "tests/choreography/test_views.py"),
+        (GAPS,),
     ),
 )  # fmt: skip

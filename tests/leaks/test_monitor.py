@@ -1,0 +1,134 @@
+"""The reference monitor: labels of what was gathered, asked for right before it is gathered again, on both engines."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from agentcho import Decode, Engine, Prefill
+from agentcho.errors import BadParent, LabelMissing, LeakageError
+from agentcho.message import EVERYONE, Audience
+from agentcho.monitor import Monitor
+from agentcho.request import Shadow
+from agentcho.testing import FakeEngine
+
+from .contract import Asked, Bench, Shut, secret, speech
+
+ALICE, BOB = Audience(frozenset({"alice"})), Audience(frozenset({"bob"}))
+BOTH = Audience(frozenset({"alice", "bob"}))
+
+
+def test_a_label_is_all_that_was_gathered_and_is_checked_whole() -> None:
+    monitor = Monitor()
+    monitor.guard("plan", ALICE, ALICE).admit(1, [])
+    monitor.guard("said", EVERYONE, ALICE).admit(2, [1])
+    monitor.guard("again", EVERYONE, ALICE).admit(3, [2])
+    for context in ([1], [2], [3]):
+        with pytest.raises(LeakageError) as refused:
+            monitor.guard("answer", EVERYONE, BOB).admit(9, context)
+        assert (refused.value.path[-1], refused.value.reader) == ("plan", "bob")
+    monitor.guard("answer", EVERYONE, ALICE).admit(9, [3])
+
+
+def test_what_has_no_label_is_refused_even_where_all_else_is_clean() -> None:
+    monitor = Monitor()
+    monitor.guard("said", EVERYONE, EVERYONE).admit(1, [])
+    with pytest.raises(LabelMissing, match="encoding 7"):
+        monitor.guard("answer", EVERYONE, BOB).admit(2, [1, 7])
+    with pytest.raises(LabelMissing):
+        monitor.guard("answer", EVERYONE, BOB).admit(3, [2])  # what was refused has no label either
+
+
+def test_a_game_knows_no_labels_of_another() -> None:
+    one, other = Monitor(), Monitor()
+    one.guard("said", EVERYONE, EVERYONE).admit(1, [])
+    with pytest.raises(LabelMissing):
+        other.guard("answer", EVERYONE, BOB).admit(2, [1])
+
+
+def test_everyone_is_no_roster() -> None:
+    monitor = Monitor()
+    monitor.guard("whisper", BOTH, BOTH).admit(1, [])
+    monitor.guard("answer", BOTH, BOB).admit(2, [1])
+    with pytest.raises(LeakageError):
+        monitor.guard("public", EVERYONE, EVERYONE).admit(3, [1])
+    with pytest.raises(LeakageError):
+        monitor.guard("plan", BOB, BOTH).admit(4, [])  # its own message is part of what it carries
+
+
+def test_a_guard_is_asked_about_what_is_gathered(bench: Bench) -> None:
+    asked = [Asked() for _ in range(4)]
+    one = Prefill("one", guard=asked[0])
+    two = Prefill("two", (one,), guard=asked[1])
+    said = Decode("So: ", (two, one), forced=bench.words("we go"), guard=asked[2])
+    ids = bench.run(one, two, said, Shadow(said, (one,), guard=asked[3]))
+    assert [guard.calls for guard in asked] == [
+        [(ids[0], ())], [(ids[1], (ids[0],))], [(ids[2], (ids[1], ids[0]))], [(ids[3], (ids[0],))],
+    ]  # fmt: skip
+    for id, guard in zip(ids, asked, strict=True):
+        assert [entry.id for entry in bench.engine.receipt(id).context] == list(guard.calls[0][1])
+
+
+def test_storage_is_not_shared_without_asking(bench: Bench) -> None:
+    """An equal prefill feeds nothing, and is asked about and labelled all the same."""
+    monitor = Monitor()
+    [first] = bench.run(Prefill("same", guard=monitor.guard("m", EVERYONE, EVERYONE)))
+    fed = bench.step().encoded
+    second, third = bench.run(Prefill("same", guard=monitor.guard("n", ALICE, ALICE)), Prefill("same", guard=Shut()))
+    assert sum(result.encoded for result in bench.steps[1:]) == fed == 0
+    assert (second in bench.held, third in bench.held) == (True, False)
+    monitor.guard("answer", EVERYONE, BOB).admit(99, [first])
+    with pytest.raises(LeakageError):
+        monitor.guard("answer", EVERYONE, BOB).admit(99, [second])
+
+
+@pytest.mark.parametrize("deterministic", [False, True])
+def test_a_refusal_fails_its_call_alone(bench: Bench, deterministic: bool) -> None:
+    [hidden] = bench.run(secret())
+    refused = [Prefill("x", (hidden,), guard=Shut()), Decode("y", (hidden,), forced=(), guard=Shut())]
+    good = speech(hidden, forced=bench.words("all is well"))
+    ids = bench.run(refused[0], good, refused[1], Prefill("over", (refused[0],)), deterministic=deterministic)
+    errors = {id: type(error) for id, error in bench.failures().items()}
+    assert errors == {ids[0]: LeakageError, ids[2]: LeakageError, ids[3]: BadParent}
+    assert bench.engine.message(ids[1]).text == "all is well"
+
+
+def test_a_refused_shadow_leaves_its_leader_alone_and_a_refused_leader_takes_it_along(bench: Bench) -> None:
+    [hidden] = bench.run(secret())
+    good = speech(forced=bench.words("all is well"))
+    leader, shadow = bench.run(good, Shadow(good, (hidden,), guard=Shut()))
+    assert (leader in bench.held, shadow in bench.held) == (True, False)
+    bad = Decode("", (hidden,), forced=bench.words("no"), guard=Shut())
+    leader, shadow = bench.run(bad, Shadow(bad, ()))
+    assert not {leader, shadow} & bench.held
+    assert isinstance(bench.failures()[leader], LeakageError)
+
+
+def test_nothing_is_read_for_a_call_that_is_refused(small: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every read of the store is watched while a call over a secret is refused and another call runs."""
+    bench = Bench(small)
+    hidden, public = bench.run(secret(), Prefill("Hello."))
+    read: list[object] = []
+    real = small.store.read
+
+    def watched(block: Any, layer: int) -> Any:
+        read.append(block)
+        return real(block, layer)
+
+    monkeypatch.setattr(small.store, "read", watched)
+    blocks = {id: small._encodings[id].storage.block for id in (hidden, public)}
+    shut = [Prefill("x", (hidden,), guard=Shut()), Decode("y", (hidden,), forced=(), guard=Shut())]
+    bench.run(*shut, Prefill("z", (public,)), speech(public, forced=bench.words("fine")))
+    assert {id for id, block in blocks.items() if any(block is each for each in read)} == {public}
+    bench.run(Prefill("x", (hidden,)))
+    assert any(blocks[hidden] is each for each in read)  # the watch would have seen it
+    bench.clear()
+
+
+def test_the_fake_feeds_nothing_of_a_call_that_is_refused() -> None:
+    bench = Bench(FakeEngine())
+    [hidden] = bench.run(secret())
+    bench.run(Prefill("x", (hidden,), guard=Shut()))
+    assert bench.steps[-1].encoded == 0
+    bench.clear()

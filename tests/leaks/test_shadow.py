@@ -1,0 +1,211 @@
+"""Shadows, on both engines: the same tokens over another context, done with their leader, and gone with it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from agentcho import Decode, Engine, Prefill, Sampling
+from agentcho.engine import scheduler
+from agentcho.errors import BadParent, EngineFailed, SamplingFailed
+from agentcho.request import EncodingId, Shadow
+from agentcho.testing import FakeEngine
+
+from .contract import Bench, secret, speech
+
+ENDINGS: dict[str, dict[str, Any]] = {
+    "max_tokens": {"sampling": Sampling(max_tokens=3, temperature=0)},
+    "one token": {"sampling": Sampling(max_tokens=1, temperature=0)},
+    "sampled": {"sampling": Sampling(max_tokens=12, temperature=1.5, seed=5)},
+    "choices": {"sampling": Sampling(max_tokens=20, seed=1, choices=("left", "right", "straight on"))},
+    "forced": {"forced": "we all go home"},
+    "nothing": {"forced": ""},
+    "at once": {"forced": "we all go home", "stepwise": False},
+}
+
+
+def ending(bench: Bench, how: str) -> dict[str, Any]:
+    """A decode's options by name; forced texts as ids."""
+    options = dict(ENDINGS[how])
+    if "forced" in options:
+        options["forced"] = bench.words(options["forced"])
+    return options
+
+
+def same(bench: Bench, leader: EncodingId, shadow: EncodingId) -> None:
+    """Word for word the same; on the real engine, the keys that encoding these words afresh would give."""
+    assert bench.engine.message(leader) == bench.engine.message(shadow)
+    if isinstance(bench.engine, FakeEngine):
+        return
+    words, receipt = bench.engine.message(shadow), bench.engine.receipt(shadow)
+    content = words.tokens[slice(*words.content)]
+    places: dict[str, Any] = {"offsets": [entry.offset for entry in receipt.context], "new_offset": receipt.start}
+    parents = [entry.id for entry in receipt.context]
+    [again] = bench.run(Prefill("", parents, role="assistant", name=words.name, tokens=content, **places))
+    assert bench.engine.message(again).tokens == words.tokens
+    pairs = zip(bench.engine.cached(shadow), bench.engine.cached(again), strict=True)
+    assert all(torch.allclose(a, b, atol=1e-4) for ours, fresh in pairs for a, b in zip(ours, fresh, strict=True))
+
+
+@pytest.mark.parametrize("how", ENDINGS)
+def test_a_shadow_says_the_same_over_its_own_context_and_is_done_in_the_same_step(bench: Bench, how: str) -> None:
+    hidden, public = bench.run(secret(), Prefill("Who goes home?"))
+    said = Decode("So: ", (hidden, public), name=None, **ending(bench, how))
+    leader, shadow = bench.run(said, Shadow(said, (public,), offsets=(5,), new_offset=90))
+    assert bench.ended(leader) == bench.ended(shadow)
+    length = len(bench.engine.message(public).tokens)
+    assert bench.engine.receipt(shadow) == (((public, 5, length),), 90, True)
+    assert [entry.id for entry in bench.engine.receipt(leader).context] == [hidden, public]
+    assert {spoken.id for result in bench.steps for spoken in result.spoken} <= {leader}
+    same(bench, leader, shadow)
+
+
+def test_a_shadow_never_changes_what_its_leader_says_nor_delays_it(bench: Bench) -> None:
+    hidden, public = bench.run(secret(), Prefill("Who goes home?"))
+    options: dict[str, Any] = {"sampling": Sampling(max_tokens=8, seed=11)}
+    [alone] = bench.run(Decode("So: ", (hidden, public), **options))
+    steps = len(bench.steps)
+    said = Decode("So: ", (hidden, public), **options)
+    leader, shadow = bench.run(said, Shadow(said, (public,)))
+    assert bench.engine.message(leader) == bench.engine.message(alone) == bench.engine.message(shadow)
+    assert bench.ended(leader) - steps == bench.ended(alone) - 1
+
+
+def test_stop_strings_and_stop_tokens_end_both_alike(bench: Bench) -> None:
+    """A stop string's tokens are kept and its text is cut; a sampled end becomes the closing, once."""
+    [public] = bench.run(Prefill("Talk."))
+    for stop in (("e", "o", "a"), ()):
+        said = Decode("So: ", (public,), sampling=Sampling(max_tokens=30, temperature=1.0, seed=2, stop=stop))
+        leader, shadow = bench.run(said, Shadow(said))
+        same(bench, leader, shadow)
+        assert bench.engine.message(shadow).stopped == bench.engine.message(leader).stopped
+
+
+@pytest.mark.parametrize("ending", ["stop", "early stop"])
+def test_an_end_that_the_model_chose_is_fed_once(small: Engine, monkeypatch: pytest.MonkeyPatch, ending: str) -> None:
+    """The stop token is the closing's first: neither leader nor shadow has it twice, or anything after it."""
+    bench, stop = Bench(small), small.framing.closing("assistant")[0]
+    script = iter([*bench.words("we go"), stop] if ending == "stop" else [stop])
+    monkeypatch.setattr(scheduler, "choose", lambda *_: [next(script)])
+    said = Decode("So: ", sampling=Sampling(max_tokens=30))
+    leader, shadow = bench.run(said, Shadow(said))
+    words = bench.engine.message(shadow)
+    assert (words.stopped, words.text) == ("stop", "we go" if ending == "stop" else "")
+    assert words.tokens[words.content[1] :] == small.framing.closing("assistant")
+    same(bench, leader, shadow)
+    bench.clear()
+
+
+def test_a_shadow_follows_token_by_token(small: Engine) -> None:
+    """After each forward it has fed exactly what was accepted before, one token behind the choice."""
+    bench = Bench(small)
+    said = speech(forced=bench.words("one two three"))
+    leader, shadow = bench.submit(said, Shadow(said))
+    fed: list[tuple[int, int]] = []
+    while not small.idle:
+        bench.step()
+        rows = {call.id: call.row.fed for call in small._scheduler._running}  # type: ignore[attr-defined]
+        fed.append((rows.get(leader, 0), rows.get(shadow, 0)))
+    opening = fed[0][0]
+    assert fed[0] == (opening, 0)
+    assert all(one == other for one, other in fed[1:])
+    assert bench.steps[1].encoded == 1 + opening + 1
+    bench.clear()
+
+
+@pytest.mark.parametrize("deterministic", [False, True])
+def test_a_shadow_that_begins_late_catches_up(
+    small: Engine, monkeypatch: pytest.MonkeyPatch, deterministic: bool
+) -> None:
+    """With no room in a forward for more than its leader's token it begins when there is; nothing is left out."""
+    bench = Bench(small)
+    [public] = bench.run(Prefill("Who goes home?"))
+    monkeypatch.setattr(small._scheduler, "_budget", 1)
+    said = speech(public, forced=bench.words("we all go home"))
+    leader, shadow = bench.run(said, Shadow(said, (public,)), deterministic=deterministic)
+    assert bench.ended(shadow) == bench.ended(leader) + 1
+    same(bench, leader, shadow)
+    bench.clear()
+
+
+@pytest.mark.parametrize("steps", [0, 1, 2, 3])
+@pytest.mark.parametrize("which", ["leader", "shadow", "both"])
+def test_cancelling(bench: Bench, steps: int, which: str) -> None:
+    """A leader takes its shadow along, a shadow goes alone; rows and pages are free at once."""
+    [public] = bench.run(Prefill("Who goes home?"))
+    before = bench.used
+    said = speech(public, forced=bench.words("we all go home"))
+    leader, shadow = bench.submit(said, Shadow(said, (public,)))
+    for _ in range(steps):
+        bench.step()
+    gone = {"leader": [leader], "shadow": [shadow], "both": [shadow, leader]}[which]
+    bench.engine.cancel(gone)
+    if which != "shadow":
+        assert (bench.used, bench.engine.rows, bench.engine.idle) == (before, 0, True)
+    while not bench.engine.idle:
+        bench.step()
+    assert (leader in bench.held, shadow in bench.held) == (which == "shadow", False)
+
+
+def test_a_leader_that_fails_takes_its_shadow_along(small: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench, real, chosen = Bench(small), scheduler.choose, list[int]()
+
+    def third_fails(*args: Any) -> Any:
+        chosen.append(1)
+        return [None] if len(chosen) == 3 else real(*args)
+
+    monkeypatch.setattr(scheduler, "choose", third_fails)
+    said = speech(most=9)
+    leader, shadow = bench.run(said, Shadow(said))
+    assert {id: type(error) for id, error in bench.failures().items()} == {leader: SamplingFailed}
+    assert not bench.held & {leader, shadow}
+    assert (small.rows, small.fullness.reserved) == (0, 0)
+
+
+def test_a_fake_leader_that_fails_takes_its_shadow_along() -> None:
+    faults = iter([None, None, SamplingFailed("no logit")])
+    bench = Bench(FakeEngine(lambda call, prompt: "one two three four", faulty=lambda call: next(faults)))
+    said = speech()
+    leader, shadow = bench.run(said, Shadow(said))
+    assert {id: type(error) for id, error in bench.failures().items()} == {leader: SamplingFailed}
+    assert not bench.held & {leader, shadow}
+    assert (bench.used, bench.engine.rows) == ((0, 0), 0)
+
+
+@pytest.mark.parametrize("steps", [0, 1, 2])
+def test_a_forward_that_fails_drops_both(bench: Bench, monkeypatch: pytest.MonkeyPatch, steps: int) -> None:
+    [public] = bench.run(Prefill("Who goes home?"))
+    before = bench.used
+    said = speech(public, forced=bench.words("we all go home"))
+    bench.submit(said, Shadow(said, (public,)))
+    for _ in range(steps):
+        bench.step()
+    with monkeypatch.context() as broken:
+        if isinstance(bench.engine, FakeEngine):
+            bench.engine.broken = RuntimeError("gone")
+        else:
+            broken.setattr(bench.engine._model, "forward", lambda *_: 1 / 0)
+        with pytest.raises(EngineFailed):
+            bench.step()
+    assert (bench.used, bench.engine.rows, bench.engine.idle) == (before, 0, True)
+
+
+def test_a_shadow_stands_after_its_leader_in_the_same_list(bench: Bench) -> None:
+    said, before = speech(forced=()), bench.used
+    for calls in ([Shadow(said)], [Shadow(said), said], [said, Shadow(speech(forced=()))]):
+        with pytest.raises(BadParent):
+            bench.submit(*calls)
+    elsewhere = bench.submit(said)
+    with pytest.raises(BadParent):
+        bench.submit(Shadow(said))
+    bench.engine.cancel(elsewhere)
+    assert (bench.used, bench.engine.idle) == (before, True)
+
+
+def test_a_shadow_that_would_not_fit_is_refused_with_its_list(bench: Bench) -> None:
+    said, before = speech(forced=()), bench.used
+    with pytest.raises(ValueError, match="positions up to"):
+        bench.submit(said, Shadow(said, new_offset=4095))
+    assert (bench.used, bench.engine.idle) == (before, True)
