@@ -108,13 +108,15 @@ def perform(talk: Talk, lines: dict[int, Line]) -> dict[int, str]:
         numbers, plans = [], []
         for number, line in group:
             numbers.append(number)
-            plans.append(_named(line.plan, ids))
+            plans.append(named(line.plan, ids))
         said = talk.speak(*plans) if plans[0].generated else [talk.put(plans[0])]
         ids.update(zip(numbers, said, strict=True))
     return ids
 
 
-def _named(plan: Plan, ids: dict[int, str]) -> Plan:
+def named(plan: Plan, ids: dict[int, str]) -> Plan:
+    """A plan over ids of messages, in the place of their numbers."""
+
     def place(at: Place) -> Place:
         return After(ids[int(at.id)], at.plus) if isinstance(at, After) else at
 

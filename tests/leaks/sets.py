@@ -49,7 +49,8 @@ class Kept:
 
 
 class Sets:
-    """An `EnginePort` whose every call is done in one step, in the order of submission. Decodes say what is forced."""
+    """An `EnginePort` whose every call is done in one step, in the order of submission. Decodes say what is forced,
+    and nothing more than their header where nothing is."""
 
     def __init__(self, guarded: bool = True) -> None:
         self._guarded, self.framing = guarded, FakeFraming()
@@ -184,11 +185,11 @@ class Sets:
             return Encoded(
                 call.role, call.name, "", content.decode(own), (*opening, *own, *closing), span, None, None,
             )  # fmt: skip
-        assert call.forced is not None, "sets say nothing of their own"
+        forced = call.forced or ()
         opening, header = framing.opening("assistant", call.name), tuple(content.encode(call.header))
-        begin, stop = len(opening) + len(header), len(opening) + len(header) + len(call.forced)
-        tokens = (*opening, *header, *call.forced, *framing.closing("assistant"))
-        text = content.decode(call.forced)
+        begin, stop = len(opening) + len(header), len(opening) + len(header) + len(forced)
+        tokens = (*opening, *header, *forced, *framing.closing("assistant"))
+        text = content.decode(forced)
         return Encoded(
             "assistant", call.name, call.header, text, tokens, (len(opening), stop), (begin, stop), "forced",
         )  # fmt: skip

@@ -10,7 +10,7 @@ from agentcho import Decode, Engine, Prefill
 from agentcho.errors import BadParent, LabelMissing, LeakageError
 from agentcho.message import EVERYONE, Audience
 from agentcho.monitor import Monitor
-from agentcho.request import Shadow
+from agentcho.request import Call, Shadow
 from agentcho.testing import FakeEngine
 
 from .contract import Asked, Bench, Shut, secret, speech
@@ -86,9 +86,10 @@ def test_storage_is_not_shared_without_asking(bench: Bench) -> None:
 @pytest.mark.parametrize("deterministic", [False, True])
 def test_a_refusal_fails_its_call_alone(bench: Bench, deterministic: bool) -> None:
     [hidden] = bench.run(secret())
-    refused = [Prefill("x", (hidden,), guard=Shut()), Decode("y", (hidden,), forced=(), guard=Shut())]
+    refused = Prefill("x", (hidden,), guard=Shut())
+    unsaid = Decode("y", (hidden,), forced=(), guard=Shut())
     good = speech(hidden, forced=bench.words("all is well"))
-    ids = bench.run(refused[0], good, refused[1], Prefill("over", (refused[0],)), deterministic=deterministic)
+    ids = bench.run(refused, good, unsaid, Prefill("over", (refused,)), deterministic=deterministic)
     errors = {id: type(error) for id, error in bench.failures().items()}
     assert errors == {ids[0]: LeakageError, ids[2]: LeakageError, ids[3]: BadParent}
     assert bench.engine.message(ids[1]).text == "all is well"
@@ -118,7 +119,7 @@ def test_nothing_is_read_for_a_call_that_is_refused(small: Engine, monkeypatch: 
 
     monkeypatch.setattr(small.store, "read", watched)
     blocks = {id: small._encodings[id].storage.block for id in (hidden, public)}
-    shut = [Prefill("x", (hidden,), guard=Shut()), Decode("y", (hidden,), forced=(), guard=Shut())]
+    shut: list[Call] = [Prefill("x", (hidden,), guard=Shut()), Decode("y", (hidden,), forced=(), guard=Shut())]
     bench.run(*shut, Prefill("z", (public,)), speech(public, forced=bench.words("fine")))
     assert {id for id, block in blocks.items() if any(block is each for each in read)} == {public}
     bench.run(Prefill("x", (hidden,)))

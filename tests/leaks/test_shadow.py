@@ -9,6 +9,7 @@ import torch
 
 from agentcho import Decode, Engine, Prefill, Sampling
 from agentcho.engine import scheduler
+from agentcho.engine.sampler import choose
 from agentcho.errors import BadParent, EngineFailed, SamplingFailed
 from agentcho.request import EncodingId, Shadow
 from agentcho.testing import FakeEngine
@@ -106,7 +107,7 @@ def test_a_shadow_follows_token_by_token(small: Engine) -> None:
     fed: list[tuple[int, int]] = []
     while not small.idle:
         bench.step()
-        rows = {call.id: call.row.fed for call in small._scheduler._running}  # type: ignore[attr-defined]
+        rows = {call.id: call.row.fed for call in small._scheduler._running}
         fed.append((rows.get(leader, 0), rows.get(shadow, 0)))
     opening = fed[0][0]
     assert fed[0] == (opening, 0)
@@ -150,7 +151,7 @@ def test_cancelling(bench: Bench, steps: int, which: str) -> None:
 
 
 def test_a_leader_that_fails_takes_its_shadow_along(small: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    bench, real, chosen = Bench(small), scheduler.choose, list[int]()
+    bench, real, chosen = Bench(small), choose, list[int]()
 
     def third_fails(*args: Any) -> Any:
         chosen.append(1)

@@ -178,7 +178,7 @@ MUTANTS = (
         """            utterance.text if (said := utterance.message) is None else said.header + said.text,
             parents, offsets, new_offset, utterance.metadata.role, utterance.name,
             None,""",
-        (FUNCTIONAL, GAPS),
+        (f"{FUNCTIONAL}::test_a_reader_reads_the_ids_that_were_said_and_not_those_of_their_text",),
     ),
     Mutant(
         "swap two classes",

@@ -113,6 +113,21 @@ def audible(acts: tuple[Act, ...]) -> tuple[Act, ...]:
     return tuple(replace(act, round=None) for act in acts)
 
 
+@pytest.mark.parametrize("profile", PROFILES.values(), ids=PROFILES)
+def test_a_reader_reads_the_ids_that_were_said_and_not_those_of_their_text(
+    llama_of: Callable[[int], Engine], profile: Profile
+) -> None:
+    engine = llama_of(6)
+    encode = engine.framing.content.encode
+    letters = tuple(id for letter in " the and" for id in encode(letter))
+    assert letters != tuple(encode(" the and"))
+    played = play(engine, chain(1), "bob", {"0. so": letters}, profile)
+    said = next(entry.message for entry in played.entries if entry.message.header == "0. so")
+    assert (said.text, said.canonical) == (" the and", False)
+    [(read, _, _)] = played.double.kept[played.double.own[0]].context
+    assert played.double.kept[read].words.tokens == said.tokens
+
+
 def test_the_stage_itself_tells_two_plays_apart(llama_of: Callable[[int], Engine]) -> None:
     engine, acts = llama_of(6), chain(1)
     first: Played = play(engine, acts, "bob")

@@ -1,0 +1,121 @@
+"""Who could tell that keys were there already: storage is shared within a class of readers and never across."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import anyio
+import pytest
+
+from agentcho import Agent, Choreographer, Game, Prefill, RunConfig
+from agentcho.agent import Names
+from agentcho.config import Leakage, Way
+from agentcho.message import Audience, Metadata
+from agentcho.request import Shadow
+from agentcho.resolver import Resolver, Utterance
+from agentcho.visibility import Read, ReadSet
+
+from .contract import Bench
+
+SEEN = [None, frozenset({"alice"}), frozenset({"alice", "bob"}), frozenset({"bob"})]
+
+
+def fed(bench: Bench, *calls: Prefill) -> int:
+    """Tokens that a list of prefills costs."""
+    before = len(bench.steps)
+    bench.run(*calls)
+    return sum(result.encoded for result in bench.steps[before:])
+
+
+def test_the_same_class_hits_and_another_does_not(bench: Bench) -> None:
+    whole = fed(bench, Prefill("words", salt="alice"))
+    assert whole > 0
+    assert fed(bench, Prefill("words", salt="alice")) == 0
+    assert fed(bench, Prefill("words", salt="bob")) == whole
+    assert fed(bench, Prefill("words")) == whole
+    assert fed(bench, Prefill("words", salt="bob"), Prefill("words", salt="alice"), Prefill("words")) == 0
+
+
+def test_a_class_goes_on_upwards(bench: Bench) -> None:
+    """What was made over one class's keys is not shared with what was made over another's, whatever its own class."""
+    one, other = Prefill("words", salt="alice"), Prefill("words", salt="bob")
+    above = [Prefill("more", (one,), salt="x"), Prefill("more", (other,), salt="x")]
+    once = fed(bench, one, above[0])
+    assert fed(bench, other, above[1]) == once
+    assert fed(bench, one, above[0], other, above[1]) == 0
+
+
+@pytest.mark.parametrize("where", [{"offsets": (7,)}, {"new_offset": 60}, {"role": "system"}])
+def test_what_differs_in_any_way_is_not_shared(bench: Bench, where: dict[str, object]) -> None:
+    """Same words, same class: another place, another role."""
+    [parent] = bench.run(Prefill("before"))
+    assert fed(bench, Prefill("words", (parent,))) > 0
+    assert fed(bench, Prefill("words", (parent,), **where)) > 0  # type: ignore[arg-type]
+    assert fed(bench, Prefill("words", (parent,))) == 0
+
+
+def calls_of(leakage: Leakage, audience: frozenset[str] | None) -> tuple[str, ...]:
+    """Classes of what is made for: an own message, another's message of that audience, the answer and its shadow."""
+    resolver = Resolver(Way(leakage=leakage, shadow="always"))
+    both = (("own", "bob", frozenset({"bob"})), ("other", "alice", audience), ("answer", "bob", None))
+    for id, author, readers in both:
+        data = Metadata(id, "prefill", "user", author, Audience(readers), ())
+        resolver.utterances[id] = Utterance(data, id, author, ReadSet(author, (), None, ()))
+    answer = resolver.utterances["answer"]
+    answer.reads = ReadSet("bob", (Read("own"), Read("other")), None, ())
+    calls = resolver.speak(answer).calls
+    assert isinstance(calls[-1], Shadow) == (leakage == "enforce")
+    return tuple(call.salt for call in calls)
+
+
+@pytest.mark.parametrize("audience", SEEN)
+def test_a_class_is_who_all_the_keys_are_for(audience: frozenset[str] | None) -> None:
+    assert set(calls_of("audit", audience)) == {""}
+    own, other, answer = calls_of("deny", audience)
+    assert own == answer == '["bob"]'
+    assert other == '["alice"]'  # made for its author, read by all who may
+    own, other, *_, answer, shadow = calls_of("enforce", audience)
+    assert (own, answer, shadow) == ('["bob"]', '["bob"]', '"everyone"')
+    assert other == {
+        None: '"everyone"', SEEN[1]: '["alice"]', SEEN[2]: '["alice", "bob"]', SEEN[3]: '["bob"]',
+    }[audience]  # fmt: skip
+
+
+class Talker(Agent):
+    """Says a word or two."""
+
+    role = "talker"
+
+
+def cost(bench: Bench, leakage: Leakage, first: Names, second: Names) -> tuple[int, int]:
+    """Tokens fed for what bob says in one game, and then in another beside it, in which the same was told to others."""
+    spent: list[int] = []
+
+    async def work() -> None:
+        async with Choreographer(bench.engine, "choreographed", leakage) as c:
+            for number, to in enumerate((first, second)):
+                game = Game(c, number, 0, RunConfig(model="any", leakage=leakage))
+                alice, bob = game.cast(Talker, "alice"), game.cast(Talker, "bob")
+                await game.announce("A word that only some may hear.", to)
+                await alice.tell("Who heard that?", to, role="user")
+                before = c.encoded
+                await bob.say(bob.name, max_tokens=1, temperature=0)
+                spent.append(c.encoded - before)
+
+    anyio.run(work)
+    return spent[0], spent[1]
+
+
+@pytest.mark.parametrize("leakage", get_args(Leakage))
+@pytest.mark.parametrize("readers", ["everyone", ("alice", "bob")])
+def test_a_second_game_finds_what_the_first_one_made_for_the_same_readers(
+    bench: Bench, leakage: Leakage, readers: Names
+) -> None:
+    first, second = cost(bench, leakage, readers, readers)
+    assert second < first
+
+
+def test_a_second_game_finds_nothing_that_was_made_for_others(bench: Bench) -> None:
+    for one, other in (("everyone", ("alice", "bob")), (("alice", "bob"), "everyone")):
+        first, second = cost(bench, "enforce", one, other)
+        assert second == first

@@ -1,0 +1,167 @@
+"""What the playing code has looked at, and before whom it acts then: the facts of AC006."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from agentcho import Agent, Game, Message
+from agentcho.ears import WORDS, Ears
+from agentcho.message import EVERYONE, Audience
+from agentcho.testing import play
+
+BACKENDS = ["asyncio", "trio"]
+Acts = dict[str, tuple[str, ...]]
+
+
+class Talker(Agent):
+    """Says what the fake babbles."""
+
+    role = "talker"
+
+
+def acts(script: Callable[[Game, Talker, Talker], Awaitable[Any]], backend: str = "asyncio") -> Acts:
+    """On what each message may depend that not all who hear it may read; those that depend on nothing left out."""
+
+    async def whole(game: Game) -> None:
+        await script(game, game.cast(Talker, "alice"), game.cast(Talker, "bob"))
+
+    entries = play(whole, backend=backend).entries
+    return {entry.message.id: entry.act.acted_on for entry in entries if entry.act.acted_on}
+
+
+def message(**changes: Any) -> Message:
+    """A finished message."""
+    given: dict[str, Any] = {
+        "id": "alice.0", "game": 0, "kind": "decode", "role": "assistant", "author": "alice", "audience": EVERYONE,
+        "parents": (), "header": "", "text": "yes", "tokens": (1, 2, 3), "content": (1, 2),
+    }  # fmt: skip
+    return Message(**(given | changes))
+
+
+def test_a_lent_message_equals_the_plain_one_and_hides_nothing() -> None:
+    plain = message(sampled=(1, 2), stopped="stop")
+    lent = Ears().lend(plain)
+    assert (lent == plain, plain == lent, lent != message(text="no")) == (True, True, True)
+    assert len({lent, Ears().lend(plain)}) == 1
+    assert isinstance(lent, Message)
+    assert all(getattr(lent, name) == getattr(plain, name) for name in (*WORDS, "id", "author", "metadata"))
+
+
+@pytest.mark.parametrize("name", sorted(WORDS))
+def test_looking_at_what_metadata_do_not_say_is_heard(name: str) -> None:
+    ears = Ears()
+    getattr(ears.lend(message()), name)
+    assert ears.heard == {"alice.0"}
+
+
+@pytest.mark.parametrize("name", ["id", "game", "kind", "role", "author", "audience", "parents", "header", "metadata"])
+def test_looking_at_metadata_is_not_heard(name: str) -> None:
+    ears = Ears()
+    getattr(ears.lend(message()), name)
+    assert ears.heard == set()
+
+
+def test_what_was_heard_counts_before_those_who_may_not_read_it() -> None:
+    ears = Ears()
+    for id, readers in (("plan", {"alice"}), ("whisper", {"alice", "bob"})):
+        _ = ears.lend(message(id=id, audience=Audience(frozenset(readers)))).text
+    audiences = {"plan": Audience(frozenset({"alice"})), "whisper": Audience(frozenset({"alice", "bob"}))}
+    assert ears.acted_on(EVERYONE, audiences) == ("plan", "whisper")
+    assert ears.acted_on(Audience(frozenset({"alice", "bob"})), audiences) == ("plan",)
+    assert ears.acted_on(Audience(frozenset({"alice"})), audiences) == ()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_who_looks_at_a_plan_and_then_speaks_before_all_has_acted_on_it(backend: str) -> None:
+    async def script(game: Game, alice: Talker, bob: Talker) -> None:
+        plan = await alice.think()
+        await game.announce("before it is looked at")
+        assert plan.text
+        await game.announce("after")
+        await game.announce("to whom may know", to="alice")
+        await alice.say("everyone")
+
+    assert acts(script, backend) == {"scenario.1": ("alice.0",), "alice.1": ("alice.0",)}
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_part_of_a_round_hears_apart_until_the_round_is_over(backend: str) -> None:
+    async def script(game: Game, alice: Talker, bob: Talker) -> None:
+        async def listens() -> None:
+            assert (await alice.think()).text
+            await alice.say("everyone")
+
+        async def does_not() -> None:
+            for _ in range(3):
+                await bob.think()
+            await bob.say("everyone")
+
+        await game.together(listens(), does_not())
+        await bob.say("everyone")
+
+    assert acts(script, backend) == {"alice.1": ("alice.0",), "bob.4": ("alice.0",)}
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_rounds_in_rounds_are_joined_all_the_way_up(backend: str) -> None:
+    async def script(game: Game, alice: Talker, bob: Talker) -> None:
+        async def listens() -> None:
+            assert (await alice.think()).text
+
+        async def inner() -> None:
+            await game.together(listens(), bob.think())
+            await bob.say("everyone")
+
+        await game.together(inner(), alice.think())
+        await alice.say("everyone")
+
+    told = acts(script, backend)
+    assert told["bob.1"] == told["alice.2"] == ("alice.1",) or told["bob.1"] == told["alice.2"] == ("alice.0",)
+    assert len(told) == 2
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_round_that_fails_is_joined_too(backend: str) -> None:
+    async def script(game: Game, alice: Talker, bob: Talker) -> None:
+        async def fails() -> None:
+            assert (await alice.think()).text
+            raise KeyError
+
+        with pytest.raises(KeyError):
+            await game.together(fails())
+        await bob.say("everyone")
+
+    assert acts(script, backend) == {"bob.0": ("alice.0",)}
+
+
+async def choose(game: Game, alice: Talker) -> None:
+    await alice.choose(["yes", "no"])
+
+
+async def stream(game: Game, alice: Talker) -> None:
+    async with alice.stream(()) as pieces:
+        async for _ in pieces:
+            pass
+
+
+async def look_it_up(game: Game, alice: Talker) -> None:
+    assert game.message((await alice.think()).id).text
+
+
+async def not_looked_at(game: Game, alice: Talker) -> None:
+    assert game.message((await alice.think()).id).author == "alice"
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(
+    ("verb", "heard"), [(choose, True), (stream, True), (look_it_up, True), (not_looked_at, False)]
+)
+def test_every_way_to_the_words_is_heard(verb: Callable[..., Awaitable[None]], heard: bool, backend: str) -> None:
+    async def script(game: Game, alice: Talker, bob: Talker) -> None:
+        await verb(game, alice)
+        await bob.say("everyone")
+
+    assert acts(script, backend) == ({"bob.0": ("alice.0",)} if heard else {})

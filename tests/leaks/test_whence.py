@@ -1,0 +1,103 @@
+"""Which line asked for a message: the scenario's, or an agent's own where it acts by itself."""
+
+from __future__ import annotations
+
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from agentcho import Agent, Game
+from agentcho.testing import play
+from agentcho.whence import whence
+
+BACKENDS = ["asyncio", "trio"]
+HERE = "tests/leaks/test_whence.py"
+
+
+def next_line() -> str:
+    """ "file:line" of the line after the caller's."""
+    return f"{HERE}:{sys._getframe(1).f_lineno + 1}"
+
+
+class Talker(Agent):
+    """Notes the line on which it speaks."""
+
+    role = "talker"
+
+    async def turn(self, lines: list[str]) -> None:
+        """Speak once."""
+        lines.append(next_line())
+        await self.say("everyone")
+
+    async def run(self) -> None:
+        """Speak once, by itself."""
+        await self.turn(self.lines)
+
+    lines: list[str]
+
+
+@pytest.fixture(autouse=True)
+def root(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files are told relative to the folder one works in."""
+    monkeypatch.chdir(Path(__file__).parents[2])
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_every_message_has_the_line_of_the_scenario_that_asked_for_it(backend: str) -> None:
+    lines: list[str] = []
+
+    async def script(game: Game) -> None:
+        lines.append(next_line())
+        alice = game.cast(Talker, "alice", system="You are Alice.")
+        lines.append(next_line())
+        await game.announce("Talk.")
+        lines.append(next_line())
+        await alice.tell("I am here.")
+        lines.append(next_line())
+        await alice.say(prompt="Well?")
+        lines.append(next_line())
+        await alice.turn([])  # its own lines lie further in
+
+    entries = {entry.message.id: entry.act.where for entry in play(script, backend=backend).entries}
+    cast, announced, told, said, turn = lines
+    assert entries == {
+        "alice.0": cast, "scenario.0": announced, "alice.1": told, "alice.2": said, "alice.3": said, "alice.4": turn,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_an_agent_that_acts_by_itself_has_lines_of_its_own(backend: str) -> None:
+    lines: list[str] = []
+
+    async def script(game: Game) -> None:
+        alice, bob = (game.cast(Talker, name, lines=lines) for name in ("alice", "bob"))
+        await game.together(alice.turn(lines), bob.turn(lines))
+        await game.play_agents(alice, bob)
+
+    entries = play(script, backend=backend).entries
+    told = {entry.act.where for entry in entries}
+    assert (len(entries), len(lines)) == (4, 4)
+    own, run = sorted(told, key=str)
+    assert own == lines[0]
+    assert run is not None
+    assert run.startswith(f"{HERE}:")
+    assert run != own
+
+
+def test_where_nobody_asks_there_is_no_line() -> None:
+    """In a thread of its own, and in code that is all ours."""
+    with ThreadPoolExecutor(1) as alone:
+        assert alone.submit(whence).result() is None
+
+
+def test_a_file_that_lies_elsewhere_is_told_by_its_folder_and_name(tmp_path: Path) -> None:
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    names: dict[str, object] = {"__name__": "played", "whence": whence}
+    exec(compile("\n\ndef ask():\n    return whence()\n", str(folder / "game.py"), "exec"), names)
+    ask = names["ask"]
+    assert callable(ask)
+    with ThreadPoolExecutor(1) as alone:
+        assert alone.submit(ask).result() == "mine/game.py:4"
