@@ -23,15 +23,17 @@ AUDITS = (
     ("leakage-audit.json", "The prisoner's dilemma under audit", COMMAND),
     ("leakage-enforce.json", "The same under enforce", f"{COMMAND} --leakage enforce --deterministic"),
 )
+BENCHES = ("leakage-bench.json", "leakage-bench-words.json")
 
 
 def page(results: Path) -> str:
     """The text of the page, from the files in `results`. What has no result file yet is left out."""
     template = (Path(__file__).parent / "leakage.md.jinja").read_text().replace("\\\n", "")  # a line goes on after \\
     environment = Environment(undefined=StrictUndefined, keep_trailing_newline=True)  # a page of ours, not HTML
-    bench, mutants = _read(results / "leakage-bench.json"), _read(results / "mutants.json")
+    benches = [found for file in BENCHES if (found := _read(results / file))]
+    mutants = _read(results / "mutants.json")
     return environment.from_string(template).render(
-        audits=list(_audits(results)), rules=RULES.values(), bench=bench, mutants=mutants and mutants["mutants"],
+        audits=list(_audits(results)), rules=RULES.values(), benches=benches, mutants=mutants and mutants["mutants"],
         number=_number, percent=_percent, best=_best, ms=_milliseconds, ratio=_ratio, median=median,
     )  # fmt: skip
 
