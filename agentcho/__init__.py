@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from agentcho.replayer import replay
     from agentcho.request import Decode, Prefill, Sampling
     from agentcho.scenario import Scenario
+    from agentcho.tasks import Concepts, Problem, task_set
     from agentcho.visibility import After, Read, View
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "AgentchoError",
     "Audience",
     "Choreographer",
+    "Concepts",
     "Decode",
     "Engine",
     "Game",
@@ -36,6 +38,7 @@ __all__ = [
     "Message",
     "Metadata",
     "Prefill",
+    "Problem",
     "Read",
     "RunConfig",
     "Sampling",
@@ -43,6 +46,7 @@ __all__ = [
     "View",
     "replay",
     "run",
+    "task_set",
 ]
 
 
@@ -55,6 +59,7 @@ def _homes() -> dict[str, str]:
         **dict.fromkeys(("EVERYONE", "Audience", "Message", "Metadata"), "message"),
         **dict.fromkeys(("After", "Read", "View"), "visibility"),
         **dict.fromkeys(("Limits", "RunConfig"), "config"),
+        **dict.fromkeys(("Concepts", "Problem", "task_set"), "tasks"),
     }  # fmt: skip
 
 

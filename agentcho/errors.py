@@ -21,6 +21,7 @@
     ├── LeakageError               a call would read what its caller may not
     │   └── LabelMissing           … or what nothing is known of
     ├── OptionsClash               two options of a run contradict each other
+    ├── ExtraMissing               a library that only some need is not installed
     ├── NotYetAvailable            a documented option that this version does not have
     ├── LimitReached               a limit on tokens, messages or time ended a game
     ├── AnswerInvalid              a constrained answer did not validate
@@ -28,7 +29,11 @@
     │   ├── ScenarioNotFound
     │   ├── ScenarioBroken
     │   ├── BadOption
-    │   └── AlreadyThere
+    │   ├── AlreadyThere
+    │   ├── BadTasks               a task set that is none, with the file and line
+    │   ├── TasksUnwanted          tasks for a scenario that takes none
+    │   ├── TasksTooFew            fewer tasks than its games draw
+    │   └── TasksSpent             a game draws more tasks than it said
     └── RecordError
         ├── RecordNotFound
         ├── RecordBroken
@@ -219,6 +224,13 @@ class OptionsClash(AgentchoError, ValueError):
         super().__init__(what)
 
 
+class ExtraMissing(AgentchoError):
+    """A library that only some users need is not installed."""
+
+    def __init__(self, library: str, extra: str, what: str) -> None:
+        super().__init__(f"{library} is needed {what}: pip install 'agentcho[{extra}]'")
+
+
 class NotYetAvailable(AgentchoError):
     """An option that the documentation announces and this version does not have."""
 
@@ -275,6 +287,38 @@ class AlreadyThere(ScenarioError):
 
     def __init__(self, path: Path) -> None:
         super().__init__(f"{path} exists already; move it away, or copy to another folder")
+
+
+class BadTasks(ScenarioError, ValueError):
+    """A task set that cannot be read; `line` counts from 1, None: the whole."""
+
+    def __init__(self, source: str, line: int | None, what: str) -> None:
+        where = f"{source}:{line}" if line else source
+        super().__init__(f"tasks {where}: {what}")
+
+
+class TasksUnwanted(ScenarioError):
+    """A run names tasks, and its scenario takes none."""
+
+    def __init__(self, scenario: str) -> None:
+        super().__init__(f"{scenario} takes no tasks; leave --tasks out, or set `tasks` in the scenario")
+
+
+class TasksTooFew(ScenarioError):
+    """A task set is shorter than what the games of a run draw."""
+
+    def __init__(self, tasks: str, size: int, games: int, each: int) -> None:
+        super().__init__(
+            f"{tasks} has {size} tasks, and {games} games draw {each} each, {games * each} in all; "
+            f"play at most {size // max(1, each)} games, or give more tasks"
+        )
+
+
+class TasksSpent(ScenarioError):
+    """A game draws more tasks than its scenario's `draws` says."""
+
+    def __init__(self, asked: int, left: int) -> None:
+        super().__init__(f"a game draws {asked} tasks and has {left} left; let `draws` of the scenario say how many")
 
 
 class RecordError(AgentchoError):

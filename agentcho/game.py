@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any, Protocol, TypeVar, overload
 
 from agentcho.agent import Agent, Names
@@ -17,7 +17,7 @@ from agentcho.choreographer import Choreographer, Request, Result
 from agentcho.config import RunConfig
 from agentcho.denial import carried
 from agentcho.ears import Ears
-from agentcho.errors import AudienceError, BadSampling, LeakageError, LimitReached
+from agentcho.errors import AudienceError, BadSampling, LeakageError, LimitReached, TasksSpent
 from agentcho.events import Began, Event, Joined, Over, Sink, Token
 from agentcho.floor import Floor
 from agentcho.limits import Meter, only_limit
@@ -25,6 +25,7 @@ from agentcho.message import Audience, Kind, Message, Metadata, Role, audience
 from agentcho.placing import places_of
 from agentcho.request import Sampling
 from agentcho.resolver import Utterance
+from agentcho.tasks import Task
 from agentcho.transcript import Act
 from agentcho.visibility import Policy, Read, ReadSet, View, audience_policy, read_set, shown
 from agentcho.whence import whence
@@ -51,12 +52,13 @@ class Game:
     def __init__(
         self, choreographer: Choreographer, index: int = 0, seed: int = 0, config: RunConfig | None = None,
         policy: Policy = audience_policy, sink: Sink | None = None,
-        find_agent: Callable[[str], type[Agent]] | None = None,
+        find_agent: Callable[[str], type[Agent]] | None = None, tasks: Sequence[Task] = (),
     ) -> None:  # fmt: skip
         self._choreographer, self.index, self.seed = choreographer, index, seed
         self.config = config or RunConfig()
         self._policy, self._sink, self._find = policy, sink or _nobody, find_agent
         self.agents: dict[str, Agent] = {}
+        self._tasks = list(tasks)
         self._meter = Meter(self.config.limits)
         self._books = Books(index, choreographer.way, self._meter, self._sink)
         self._resolver = self._books.resolver
@@ -64,6 +66,14 @@ class Game:
         self._floor = Floor(choreographer.turns, self._ears)
         self._numbers: dict[str, int] = {}
         self._turns: dict[str, int] = {}
+
+    def draw(self, count: int = 1) -> tuple[Any, ...]:
+        """The game's next `count` tasks: game i of a run with n tasks a game has those from i * n on, in every mode
+        and for every seed. `TasksSpent`: more than the scenario says that it `draws`."""
+        if count > len(self._tasks):
+            raise TasksSpent(count, len(self._tasks))
+        drawn, self._tasks = self._tasks[:count], self._tasks[count:]
+        return tuple(drawn)
 
     # -- the cast ----------------------------------------------------------------------------------------
 

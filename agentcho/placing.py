@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from agentcho.errors import BadOffsets
-from agentcho.visibility import Place, ReadSet
+from agentcho.visibility import After, Place, ReadSet
 
 
 def places_of(reads: ReadSet) -> tuple[Place, ...]:
     """The places asked for, one a message and then the new one's."""
-    return (*(read.at for read in reads.reads), reads.new_at)
+    nothing_before = not reads.reads and reads.new_at == "rightmost"
+    return (*(read.at for read in reads.reads), None if nothing_before else reads.new_at)
 
 
 def count(reads: ReadSet, lengths: Sequence[int | None], first: int) -> list[int | None]:
@@ -22,20 +23,27 @@ def count(reads: ReadSet, lengths: Sequence[int | None], first: int) -> list[int
 
     `BadOffsets`: one is placed after a message that does not stand before it.
     """
+    ends: dict[str, int | None] = {}
     end: int | None = first
-    ends, positions = dict[str, int](), list[int | None]()
+    positions = list[int | None]()
     for read, length in zip(reads.reads, lengths, strict=True):
         start = _position(read.at, end, ends)
         positions.append(start)
-        end = None if start is None or length is None else start + length
-        if end is not None:
-            ends[read.id] = end
+        end = ends[read.id] = None if start is None or length is None else start + length
     return [*positions, _position(reads.new_at, end, ends)]
 
 
-def _position(place: Place, end: int | None, ends: dict[str, int]) -> int | None:
-    if place is None or isinstance(place, int):
-        return end if place is None else place
-    if place.id not in ends:
-        raise BadOffsets(f"a message is placed after {place.id!r}, which stands nowhere before it in the view")
-    return ends[place.id] + place.plus
+def _position(place: Place, end: int | None, ends: dict[str, int | None]) -> int | None:
+    match place:
+        case None:
+            return end
+        case int():
+            return place
+        case "rightmost":
+            known = [each for each in ends.values() if each is not None]
+            return end if not ends else max(known) if len(known) == len(ends) else None
+        case After(id, plus):
+            counted = ends.get(id)
+            if counted is None:
+                raise BadOffsets(f"a message is placed after {id!r}, which stands nowhere before it in the view")
+            return counted + plus

@@ -33,7 +33,8 @@ Status = Literal["running", "done", "interrupted", "failed"]
 
 class RunInfo(BaseModel):
     """What `run.json` holds. Times are ISO 8601 in UTC; `cast` is role by agent. `key` (hex) is the run's own, for
-    digests of its words that leave it: they cannot be guessed at, or compared with those of other runs."""
+    digests of its words that leave it: they cannot be guessed at, or compared with those of other runs. `tasks` is the
+    digest of the task set, if there was one."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -49,6 +50,7 @@ class RunInfo(BaseModel):
     status: Status = "running"
     cast: dict[str, str] = {}
     key: str = ""
+    tasks: str | None = None
 
 
 class Finished(NamedTuple):
@@ -74,14 +76,16 @@ class RunRecord:
 
     @classmethod
     def create(
-        cls, folder: Path, scenario: str, options: dict[str, Any], config: RunConfig, engine: dict[str, str]
-    ) -> RunRecord:
+        cls, folder: Path, scenario: str, options: dict[str, Any], config: RunConfig, engine: dict[str, str],
+        tasks: str | None = None,
+    ) -> RunRecord:  # fmt: skip
         """Make `folder`/<id> and begin. The id is the time and the scenario, numbered where that exists."""
         now = datetime.now(UTC)
         path = _new_folder(folder, f"{now:%Y%m%d-%H%M%S}-{scenario}")
         info = RunInfo(
             id=path.name, scenario=scenario, options=options, config=config, engine=engine,
             versions=versions(), started=now.isoformat(timespec="seconds"), key=secrets.token_hex(16),
+            tasks=tasks,
         )  # fmt: skip
         return cls(path, info)
 

@@ -20,12 +20,13 @@ import anyio
 from agentcho.agent import Agent
 from agentcho.choreographer import Choreographer
 from agentcho.config import RunConfig
-from agentcho.errors import AgentchoError
+from agentcho.errors import AgentchoError, TasksTooFew, TasksUnwanted
 from agentcho.events import Ended, Event, Joined, Over, Sink
 from agentcho.game import Game
 from agentcho.record import Finished, RunRecord
 from agentcho.request import EnginePort
 from agentcho.scenario import Scenario
+from agentcho.tasks import Task, TaskSet, task_set
 
 T = TypeVar("T")
 Args = TypeVarTuple("Args")
@@ -49,9 +50,10 @@ class Run:
     """One run under way: what is to be played, on what, and who listens."""
 
     def __init__(
-        self, scenario: Scenario, config: RunConfig, engine: EnginePort, sink: Sink, find_agent: FindAgent
-    ) -> None:
-        self._scenario, self._config, self._engine = scenario, config, engine
+        self, scenario: Scenario, config: RunConfig, tasks: TaskSet | None, engine: EnginePort, sink: Sink,
+        find_agent: FindAgent,
+    ) -> None:  # fmt: skip
+        self._scenario, self._config, self._tasks, self._engine = scenario, config, tasks, engine
         self._sink, self._find = sink, find_agent
         self.finished: dict[int, Finished] = {}
         self.error: AgentchoError | None = None
@@ -71,7 +73,8 @@ class Run:
         async with room:
             began = perf_counter()
             seed = game_seed(self._config.seed, index)
-            game = Game(choreographer, index, seed, self._config, sink=self._tell, find_agent=self._find)
+            tasks = () if self._tasks is None else drawn(self._tasks, index, self._scenario.draws())
+            game = Game(choreographer, index, seed, self._config, sink=self._tell, find_agent=self._find, tasks=tasks)
             try:
                 await game.play(copy.copy(self._scenario))
             except AgentchoError as error:
@@ -95,14 +98,16 @@ def play(
     game, is returned, and leaves the others alone; any other error of a scenario stops the run and is raised.
     """
     config = config or RunConfig()
+    tasks = tasks_of(scenario, config)
     engine = engine or load_engine(config)
     listeners = [sink] if sink else []
     find = find_agent or _library_agent
     if out is None:
-        return _play(Run(scenario, config, engine, _all(listeners), find), at_once)
+        return _play(Run(scenario, config, tasks, engine, _all(listeners), find), at_once)
     options = scenario.options.model_dump(mode="json")
-    with RunRecord.create(out, scenario.name, options, config, engine.fingerprint) as record:
-        run = Run(scenario, config, engine, _all([partial(_write, record), *listeners]), find)
+    digest = None if tasks is None else tasks.digest
+    with RunRecord.create(out, scenario.name, options, config, engine.fingerprint, digest) as record:
+        run = Run(scenario, config, tasks, engine, _all([partial(_write, record), *listeners]), find)
         played = _play(run, at_once)
         record.close("interrupted" if played.interrupted else "failed" if played.error else "done")
         return played._replace(record=record.path)
@@ -127,6 +132,28 @@ def blocking(work: Callable[[Unpack[Args]], Awaitable[T]], *args: *Args) -> T:
         return anyio.run(work, *args)
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(lambda: anyio.run(work, *args)).result()
+
+
+def tasks_of(scenario: Scenario, config: RunConfig) -> TaskSet | None:
+    """The tasks that a run's games draw from; None where the scenario takes none. Needs no model.
+
+    `BadTasks` (and its kin) where they cannot be read, are none of its kind, or are too few for all games.
+    """
+    spec = config.tasks or scenario.tasks
+    if spec is None:
+        return None
+    if scenario.tasks is None:
+        raise TasksUnwanted(scenario.name)
+    tasks = task_set(spec, scenario.kind, config.seed)
+    needed = config.games * scenario.draws()
+    if tasks.size is not None and tasks.size < needed:
+        raise TasksTooFew(tasks.name, tasks.size, config.games, scenario.draws())
+    return tasks
+
+
+def drawn(tasks: TaskSet, index: int, count: int) -> tuple[Task, ...]:
+    """The tasks of one game."""
+    return tuple(tasks[index * count + place] for place in range(count))
 
 
 def load_engine(config: RunConfig) -> EnginePort:

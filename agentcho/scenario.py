@@ -12,15 +12,19 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from agentcho.errors import BadOption
 from agentcho.game import Game
+from agentcho.tasks import Problem, Task
 
 
 class Scenario:
     """Subclass it: set `name`, nest `Options` and `Outcome`, write `play` and `score`.
 
-    The first line of the docstring is what `agentcho ls` shows.
+    The first line of the docstring is what `agentcho ls` shows. `tasks` is the set that its games draw from where the
+    run names none (see `agentcho.task_set`; None: it needs no tasks), `kind` what they are.
     """
 
     name: ClassVar[str]
+    tasks: ClassVar[str | None] = None
+    kind: ClassVar[type[Task]] = Problem
 
     class Options(BaseModel):
         """Typed options, set with `--set key=value`."""
@@ -41,6 +45,10 @@ class Scenario:
     async def play(self, game: Game) -> Outcome:
         """Cast the agents, let them act, and say what came of it."""
         raise NotImplementedError
+
+    def draws(self) -> int:
+        """How many tasks a game draws."""
+        return 1
 
     def score(self, outcome: Any) -> dict[str, float]:
         """Numbers to compare games by."""

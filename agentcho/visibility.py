@@ -8,7 +8,7 @@ depend on what a model wrote. Does not know: encodings, engines, tokens.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from agentcho.errors import AudienceError
 from agentcho.message import Metadata
@@ -21,7 +21,9 @@ class After(NamedTuple):
     plus: int = 0
 
 
-Place = int | After | None
+Place = int | After | Literal["rightmost"] | None
+"""A position, or how it is found: `After` a message; "rightmost", right after the rightmost token of all that stands
+before it in the view, where messages side by side have ended; None, right after the one before."""
 
 
 class Read(NamedTuple):

@@ -6,8 +6,6 @@ from typing import Any
 
 import agentcho
 
-NUMBERS = tuple(str(number) for number in range(100))
-
 
 class Moderator(agentcho.Agent):
     """Hears every turn, rules in private after each round, and gives the final answer to everyone.
@@ -36,10 +34,8 @@ class Moderator(agentcho.Agent):
         )
         return verdict == "finish"
 
-    async def conclude(self) -> int:
-        """The final answer, a whole number from 0 to 99."""
+    async def conclude(self) -> str:
+        """The final answer."""
         prompt = f"The debate is over, {self.name.capitalize()}. Give the final answer as a number."
-        number = await self.choose(
-            NUMBERS, prompt=prompt, header='{"answer": ', closing="}", to="everyone", temperature=0
-        )
-        return int(number)
+        said = await self.say("everyone", prompt, header='{"answer": ', stop=("}",), temperature=0)
+        return said.text.strip().strip('"')

@@ -34,7 +34,9 @@ class PrisonersDilemma(agentcho.Scenario):
         """`T R P S` are the payoffs: temptation, reward, punishment, sucker."""
 
         strategy: Strategy = Field("none", description="Alice's private instruction")
-        first: Literal["alice", "bob"] = Field("alice", description="who talks first")
+        first: Literal["alternate", "alice", "bob"] = Field(
+            "alternate", description="who talks first; alternate: in turns"
+        )
         rounds: Literal[1, 2, 3] = Field(2, description="rounds of talk")
         predict: bool = Field(False, description="ask each for a private guess before deciding")
         T: int = Field(5, description="points for defecting against a cooperator")
@@ -56,7 +58,8 @@ class PrisonersDilemma(agentcho.Scenario):
         alice = game.cast("prisoner", name="alice", you="bob", system=self.rules("Alice", "Bob"))
         bob = game.cast("prisoner", name="bob", you="alice", system=self.rules("Bob", "Alice"))
         await game.together(alice.plan(), bob.plan())
-        order = (alice, bob) if self.options.first == "alice" else (bob, alice)
+        alice_first = self.options.first == "alice" or (self.options.first == "alternate" and game.index % 2 == 0)
+        order = (alice, bob) if alice_first else (bob, alice)
         for _ in range(self.options.rounds):
             for speaker in order:
                 await speaker.talk()

@@ -69,11 +69,16 @@ class Positions:
 
 def _odd(index: int | None, offset: int, default: int, place: Place, ends: dict[str, int]) -> Iterator[Odd]:
     """One position: it counts from a message, or else must be the default or the constant that was asked for."""
-    if isinstance(place, After):
-        yield Odd(index, place.id)
-        wanted = ends[place.id] + place.plus if place.id in ends else None
-    else:
-        wanted = place
+    wanted: int | None
+    match place:
+        case After(id, plus):
+            yield Odd(index, id)
+            wanted = ends[id] + plus if id in ends else None
+        case "rightmost":
+            yield from (Odd(index, id) for id in ends)
+            wanted = max(ends.values(), default=default)
+        case _:
+            wanted = place
     if offset not in (default, wanted):
         yield Odd(index, None)
 

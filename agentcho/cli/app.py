@@ -21,6 +21,7 @@ from agentcho.display import Kind
 PAIR = "KEY=VALUE"
 TARGET = "A scenario, a trace file (.jsonl), or a run: its id, the beginning of it, its path, 'last'."
 FILE = "FILE"
+TASKS = "A task set: a generator, a .jsonl file, or FORMAT:FILE. Default: the scenario's own."
 EARLIER = "The JSON of an earlier audit: findings become new, unchanged or gone."
 SUPPRESS = "A TOML file of findings that somebody answers for."
 LIMIT = "End a game early: agent_ or game_ tokens, messages, seconds."
@@ -34,6 +35,7 @@ MaxTokens = Annotated[int, typer.Option(help="At most so many sampled tokens a m
 Deterministic = Annotated[bool, typer.Option("--deterministic", help=PROFILE)]
 Shadow = Annotated[Shadowing, typer.Option(help=SHADOW)]
 Set = Annotated[list[str] | None, typer.Option("--set", metavar=PAIR, help="An option of the scenario.")]
+Tasks = Annotated[str | None, typer.Option(metavar="TASKS", help=TASKS, show_default=False)]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda.")]
 Dtype = Annotated[str, typer.Option(help="auto, float32, bfloat16, float16.")]
 Display = Annotated[Kind | None, typer.Option(help="Default: rich on a terminal, plain elsewhere.", show_default=False)]
@@ -77,6 +79,7 @@ def run(
     seed: Seed = 0,
     set_: Set = None,
     games: Annotated[int, typer.Option(help="How many to play, side by side on one engine.")] = 1,
+    tasks: Tasks = None,
     at_once: Annotated[int | None, typer.Option(help="At most so many at a time.", show_default=False)] = None,
     temperature: Annotated[float, typer.Option(help="0: always the likeliest token.")] = 0.7,
     top_p: Annotated[float, typer.Option(help="Share of probability to sample from.")] = 0.95,
@@ -92,7 +95,7 @@ def run(
 
     config = run_config(
         model=model, mode=mode, leakage=leakage, deterministic=deterministic, shadow=shadow, seed=seed, games=games,
-        temperature=temperature, top_p=top_p, max_tokens=max_tokens, limits=fields("--limit", limit or []),
+        tasks=tasks, temperature=temperature, top_p=top_p, max_tokens=max_tokens, limits=fields("--limit", limit or []),
         device=device, dtype=dtype,
     )  # fmt: skip
     raise typer.Exit(play_scenario(scenario, fields("--set", set_ or []), config, display, out, at_once))
@@ -110,6 +113,7 @@ def audit(
     suppress: Annotated[Path | None, typer.Option(metavar=FILE, help=SUPPRESS)] = None,
     reveal: Annotated[bool, typer.Option("--reveal", help="Put the words of messages into the report.")] = False,
     games: Annotated[int | None, typer.Option(min=1, help="How many to play.  [default: 1]")] = None,
+    tasks: Tasks = None,
     mode: Annotated[Mode | None, typer.Option(help=f"{MODE}  [default: choreographed]")] = None,
     leakage: Annotated[Leakage | None, typer.Option(help=f"{LEAKAGE}  [default: audit]")] = None,
     deterministic: Deterministic = False,
@@ -131,7 +135,7 @@ def audit(
 
     how = {
         "games": games, "mode": mode, "leakage": leakage, "deterministic": deterministic or None, "shadow": shadow,
-        "model": model, "seed": seed, "max_tokens": max_tokens,
+        "model": model, "seed": seed, "max_tokens": max_tokens, "tasks": tasks,
     }  # fmt: skip
     outputs = Outputs(json, sarif, junit, html)
     given = fields("--set", set_ or [])

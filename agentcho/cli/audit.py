@@ -31,6 +31,7 @@ from agentcho.display.audit import show
 from agentcho.display.safe import visible
 from agentcho.errors import AgentchoError, RecordNotFound, ScenarioNotFound
 from agentcho.record import SavedRun, find
+from agentcho.runtime import tasks_of
 from agentcho.shelf import find as on_shelf
 from agentcho.trace import read_traces
 
@@ -40,7 +41,7 @@ Nature = Literal["scenario", "trace", "run"]
 
 TAKES: dict[Nature, frozenset[str]] = {
     "scenario": frozenset(
-        {"mode", "leakage", "deterministic", "shadow", "model", "seed", "games", "set", "max_tokens"}
+        {"mode", "leakage", "deterministic", "shadow", "model", "seed", "games", "tasks", "set", "max_tokens"}
     ),
     "trace": frozenset({"mode", "leakage", "deterministic", "model", "seed"}),
     "run": frozenset({"seed"}),
@@ -146,6 +147,7 @@ def _of_scenario(asked: Asked) -> AuditReport | None:
     scenario = configured(library.scenario(asked.target), asked.given)
     for agent in library.casts(type(scenario)):
         library.agent(agent)
+    tasks_of(scenario, config)
     engine = _engine(config) if asked.measure else None
     _tell(f"playing {many(config.games, 'game')} of {scenario.name}")
     played = play_shown(scenario, config, _playing(asked), asked.out, None, engine)
@@ -231,6 +233,7 @@ def _command(asked: Asked, config: RunConfig) -> str:
     for name in ("games", "seed", "mode", "leakage", "model", "max_tokens"):
         words += [f"--{name.replace('_', '-')}", str(getattr(config, name))]
     words += ["--deterministic"] * config.deterministic
+    words += [] if config.tasks is None else ["--tasks", config.tasks]
     for name in asked.given:
         words += ["--set", f"{name}=..."]
     return shlex.join(words)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from agentcho.tasks.arithmetic import Step
+
 from .grammar import Writer, share
-from .stories import Step, draw_story
+from .stories import draw_task
 from .views import Sample, Turn, heard, own, prompt
 from .wordings import rules
 
@@ -21,7 +23,8 @@ def draw_slots(writer: Writer) -> Slots:
     other = writer.name(me)
     like, less = writer.pick(topics["like"]), writer.pick(topics["like"])
     plan = writer.pick(topics["plan"]).format(other=other)
-    slots: Slots = {key: writer.pick(topics[key]) for key in ("role", "manner", "place", "event", "object", "spot")}
+    kinds = ("role", "manner", "place", "event", "object", "spot")
+    slots: Slots = {key: some_topic(writer, key) for key in kinds}
     slots |= {
         "me": me,
         "other": other,
@@ -30,7 +33,12 @@ def draw_slots(writer: Writer) -> Slots:
         "plan": plan,
         "side": writer.pick(topics["side"]),
     }
-    return slots | {"n": writer.random.randint(1, 12), "word": writer.name(me, other).lower()}
+    return slots | {"n": writer.random.randint(1, 12), "word": writer.coin().lower()}
+
+
+def some_topic(writer: Writer, kind: str) -> str:
+    """A word of its kind; one in eight is made up, so that words are read and not only known."""
+    return writer.coin().lower() if writer.chance(0.12) else writer.pick(rules("topics")[kind])
 
 
 def write(writer: Writer, symbol: str, slots: Slots) -> str:
@@ -138,8 +146,8 @@ def questions(writer: Writer) -> Sample:
     """One to three arithmetic stories put directly to an agent."""
     slots = draw_slots(writer)
     turns = [persona(writer, slots)] if writer.chance(0.6) else []
-    for _ in range(writer.random.randint(1, 3)):
-        story = draw_story(writer)
+    for _ in range(writer.random.randint(1, 2)):
+        story = draw_task(writer)
         steps = " ".join(f"{step}." for step in story.steps)
         lead = writer.random.choice(("The question is: ", "Question: ", ""))
         turns += [
@@ -166,7 +174,9 @@ def some_word(writer: Writer) -> str:
     kind = writer.random.choice(("name", "name", "object", "place", "number"))
     if kind == "number":
         return str(writer.random.randint(0, 99))
-    return writer.name() if kind == "name" else writer.pick(topics[kind])
+    return (
+        writer.name() if kind == "name" else writer.pick(topics[kind]) if writer.chance(0.7) else writer.coin().lower()
+    )
 
 
 def recall(writer: Writer) -> Sample:
@@ -175,7 +185,7 @@ def recall(writer: Writer) -> Sample:
     held: dict[str, str] = {}
     things: list[str] = []
     for _ in range(writer.random.randint(2, min(7, len(share(rules("topics")["object"], writer.split))))):
-        thing = writer.other(rules("topics")["object"], *things)
+        thing = writer.coin().lower() if writer.chance(0.25) else writer.other(rules("topics")["object"], *things)
         things.append(thing)
         held[thing] = writer.name(*held.values())
     told = " ".join(f"{name} has the {thing}." for thing, name in held.items())

@@ -11,13 +11,23 @@ from collections.abc import Iterator
 from .chat import arithmetic, chat, memory
 from .debate import debate
 from .dilemma import dilemma
+from .discussion import discussion
 from .grammar import Split, Writer
+from .merging import merging
+from .questions import questions
+from .thoughts import thoughts
 from .views import Sample
 
-WRITERS = {"dilemma": dilemma, "debate": debate, "chat": chat, "sums": arithmetic, "recall": memory}
-MIXTURE = {"dilemma": 0.22, "debate": 0.16, "chat": 0.37, "sums": 0.20, "recall": 0.05}
-FIRST = {"dilemma": 0.02, "debate": 0.02, "chat": 0.36, "sums": 0.15, "recall": 0.45}
-SCHOOL = 16_000
+WRITERS = {
+    "dilemma": dilemma, "debate": debate, "discussion": discussion, "thoughts": thoughts, "questions": questions,
+    "merging": merging, "chat": chat, "sums": arithmetic, "recall": memory,
+}  # fmt: skip
+MIXTURE = {
+    "dilemma": 0.13, "debate": 0.06, "discussion": 0.09, "thoughts": 0.12, "questions": 0.18, "merging": 0.09,
+    "chat": 0.15, "sums": 0.13, "recall": 0.05,
+}  # fmt: skip
+FIRST = {"questions": 0.12, "merging": 0.08, "chat": 0.25, "sums": 0.20, "recall": 0.35}
+SCHOOL = 14_000
 
 
 def corpus(split: Split = "train", seed: int = 0, start: int = 0) -> Iterator[Sample]:
@@ -32,7 +42,7 @@ def corpus(split: Split = "train", seed: int = 0, start: int = 0) -> Iterator[Sa
 
 
 def workflow(split: Split, seed: int, number: int) -> list[Sample]:
-    """The views of one workflow: two of a game, three of a debate, one of a conversation.
+    """The views of one workflow, one or more an agent.
 
     Training begins with `SCHOOL` workflows that are mostly short, from which copying is learned sooner.
     """

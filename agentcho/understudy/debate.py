@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from agentcho.tasks.arithmetic import Story
+
 from .grammar import Writer
-from .stories import Step, Story, draw_story
+from .stories import draw_task
 from .views import Sample, Turn, heard, own, prompt
 from .wordings import rules
+from .working import Working, work
 
 
 class Speech(NamedTuple):
@@ -17,6 +20,7 @@ class Speech(NamedTuple):
     text: str
     answer: int
     slip: bool
+    sums: str
 
 
 class Debate(NamedTuple):
@@ -42,9 +46,9 @@ def draw_names(writer: Writer) -> tuple[str, str, str]:
 
 def draw_debate(writer: Writer) -> Debate:
     """A debate that ends when both agree, after three rounds at most."""
-    names, story = draw_names(writer), draw_story(writer)
+    names, story = draw_names(writer), draw_task(writer)
     rounds: list[tuple[Speech, Speech]] = []
-    slips = (writer.chance(0.25), writer.chance(0.06))
+    slips = (writer.chance(0.35), writer.chance(0.08))
     stubborn = writer.chance(0.2)
     while len(rounds) < 3 and not (rounds and agreed(rounds[-1])):
         last = rounds[-1] if rounds else None
@@ -71,12 +75,11 @@ def speak(
     """One turn: solve, check, concede or hold. A first turn may slip; who is stubborn keeps to it."""
     again = mine is not None and mine.slip and stubborn and writer.chance(0.6)
     slip = again or (slips and mine is None)
-    answer = mine.answer if again and mine else None
-    sums, value = work(writer, story, slip, answer)
-    symbol = react(value, other, mine)
-    slots = {"sums": sums, "x": value, "wrong": other.answer if other else "", "things": story.things}
+    worked = Working(mine.sums, mine.answer, True) if again and mine else work(writer, story, slip)
+    symbol = react(worked.answer, other, mine)
+    slots = {"sums": worked.sums, "x": worked.answer, "wrong": other.answer if other else "", "things": story.things}
     text = writer.write(rules("debate"), symbol, me=names[number], you=names[1 - number], **slots)
-    return Speech(number, text, value, slip)
+    return Speech(number, text, worked.answer, worked.slip, worked.sums)
 
 
 def react(value: int, other: Speech | None, mine: Speech | None) -> str:
@@ -88,22 +91,6 @@ def react(value: int, other: Speech | None, mine: Speech | None) -> str:
     if value != other.answer:
         return "hold"
     return "concede" if mine.answer != value else "still"
-
-
-def work(writer: Writer, story: Story, slip: bool, forced: int | None = None) -> tuple[str, int]:
-    """The sums in words and their result; with a slip the last result is a little off."""
-    sums = [str(step) for step in story.steps]
-    value = story.answer
-    if slip:
-        value = forced if forced is not None else off(writer, value)
-        last: Step = story.steps[-1]
-        sums[-1] = f"{last.left} {last.sign} {last.right} = {value}"
-    return " ".join(f"{each}." for each in sums), value
-
-
-def off(writer: Writer, value: int) -> int:
-    """A wrong number near the right one."""
-    return abs(value + writer.random.choice((1, -1, 2, -2, 10, -10, 3))) if value > 2 else value + 1
 
 
 def view(writer: Writer, debate: Debate, number: int) -> Sample:

@@ -117,7 +117,7 @@ def decide(writer: Writer, game: Game, number: int) -> None:
         me.decision = me.strategy.removeprefix("always-").upper()
         return
     heard_warmth = sum(WARMTH[tone] for tone in you.tones) / len(you.tones)
-    pull = 1.8 * heard_warmth + 0.2 * WARMTH[me.stance] + temptation(game.payoffs)
+    pull = 2.8 * heard_warmth + 0.2 * WARMTH[me.stance] + temptation(game.payoffs)
     me.decision = "COOPERATE" if writer.chance(1 / (1 + math.exp(-pull))) else "DEFECT"
 
 

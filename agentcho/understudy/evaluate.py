@@ -126,7 +126,7 @@ def perplexity(player: Player, split: Split, count: int, seed: int) -> dict[str,
     sums: dict[str, float] = defaultdict(float)
     counts: dict[str, int] = defaultdict(int)
     for sample in islice(corpus(split, seed), count):
-        ids, weights, _ = player.framer.sample(sample.turns)
+        ids, weights = player.framer.sample(sample.turns)
         logits = player.model(input_ids=torch.tensor([ids])).logits[0, :-1]
         each = nn.functional.cross_entropy(logits, torch.tensor(ids[1:]), reduction="none")
         learned = torch.tensor(weights[1:]) >= 1.0

@@ -52,6 +52,10 @@ class Writer:
         """
         return self._expand(wordings, symbol).format_map(slots)
 
+    def wording(self, wordings: Rules, symbol: str) -> str:
+        """One wording of `[symbol]`, its slots unfilled, to be used several times."""
+        return self._expand(wordings, symbol)
+
     def _expand(self, wordings: Rules, symbol: str) -> str:
         chosen = self._choose(symbol, wordings[symbol])
         return SYMBOL.sub(lambda found: self._expand(wordings, found.group(1)), chosen)
@@ -66,15 +70,16 @@ class Writer:
             self.said.add(chosen)
         return chosen
 
+    def coin(self) -> str:
+        """A made-up word, capitalised, of two or three syllables that this split may use."""
+        names, count = rules("names"), self.random.choice((1, 1, 2))
+        return self.pick(names["onsets"]) + "".join(self.pick(names["rhymes"]) for _ in range(count))
+
     def name(self, *taken: str) -> str:
-        """A first name, capitalised, that is none of those taken; one in four is made up."""
+        """A first name, capitalised, that is none of those taken; more than half are made up."""
         names = rules("names")
         while True:
-            if self.chance(0.25):
-                onset, count = self.pick(names["onsets"]), self.random.choice((1, 2))
-                name = onset + "".join(self.pick(names["rhymes"]) for _ in range(count))
-            else:
-                name = self.pick(names["hers"] + names["his"])
+            name = self.coin() if self.chance(0.55) else self.pick(names["hers"] + names["his"])
             if name not in taken:
                 return name
 

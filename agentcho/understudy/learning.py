@@ -19,7 +19,7 @@ class Recipe:
     """Everything a run depends on. The same recipe on the same machine gives the same model."""
 
     seed: int = 0
-    steps: int = 3200
+    steps: int = 4000
     rows: int = 7
     length: int = 608
     rate: float = 0.012
@@ -29,10 +29,10 @@ class Recipe:
     warmup: int = 100
     decay: float = 0.05
     clip: float = 1.0
-    vocabulary: int = 2048
+    vocabulary: int = 3072
     hidden: int = 256
-    layers: int = 5
-    middle: int = 640
+    layers: int = 6
+    middle: int = 768
     heads: int = 4
     tokenizer_samples: int = 12_000
 

@@ -1,8 +1,10 @@
-"""Packs samples into rows of one length, with a mask that keeps samples apart. Knows no model."""
+"""Packs samples into rows of one length, with a mask that keeps samples apart. Knows no model.
+
+Every sample stands at the positions of a prompt of its own: what reusing encodings does to a model is not taught.
+"""
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
@@ -30,35 +32,16 @@ class Batch(NamedTuple):
 class Row(NamedTuple):
     """One row being filled: the samples in it."""
 
-    parts: list[tuple[Encoded, list[int]]]
+    parts: list[Encoded]
 
     @property
     def filled(self) -> int:
         """Tokens so far."""
-        return sum(len(part.ids) for part, _ in self.parts)
+        return sum(len(part.ids) for part in self.parts)
 
 
-def positions(encoded: Encoded, chance: random.Random, limit: int = 8192) -> list[int]:
-    """Positions of a sample's tokens; three times in ten there are gaps between its messages.
-
-    A message-level cache places messages with gaps, so the model should have met them.
-    """
-    if chance.random() > 0.3:
-        return list(range(len(encoded.ids)))
-    last = encoded.owners[-1]
-    gaps = [chance.randint(0, 60) if chance.random() < 0.5 else 0 for _ in range(last + 1)]
-    if chance.random() < 0.15:
-        gaps[chance.randint(0, last)] = chance.randint(0, limit - 2 - len(encoded.ids) - sum(gaps))
-    shift, found, seen = 0, [], -1
-    for index, owner in enumerate(encoded.owners):
-        shift, seen = (shift + gaps[owner], owner) if owner > seen else (shift, seen)
-        found.append(index + shift)
-    return found
-
-
-def pack(samples: Iterable[Sample], framer: Framer, rows: int, length: int, seed: int) -> Iterator[Batch]:
+def pack(samples: Iterable[Sample], framer: Framer, rows: int, length: int) -> Iterator[Batch]:
     """Batches without end: each sample goes to the fullest row that still has room for it."""
-    chance = random.Random(seed)
     filling: list[Row] = []
     for sample in samples:
         encoded = framer.sample(sample.turns)
@@ -72,7 +55,7 @@ def pack(samples: Iterable[Sample], framer: Framer, rows: int, length: int, seed
                 filling = filling[rows:]
             room = [Row([])]
             filling += room
-        max(room, key=lambda row: row.filled).parts.append((encoded, positions(encoded, chance)))
+        max(room, key=lambda row: row.filled).parts.append(encoded)
 
 
 def batch(rows: list[Row], pad: int, length: int) -> Batch:
@@ -83,10 +66,10 @@ def batch(rows: list[Row], pad: int, length: int) -> Batch:
     documents = -torch.arange(1, length + 1).repeat(len(rows), 1)
     for number, row in enumerate(rows):
         start = 0
-        for document, (part, places) in enumerate(row.parts):
+        for document, part in enumerate(row.parts):
             stop = start + len(part.ids)
             ids[number, start:stop] = torch.tensor(part.ids)
-            where[number, start:stop] = torch.tensor(places)
+            where[number, start:stop] = torch.arange(len(part.ids))
             weights[number, start:stop] = torch.tensor(part.weights)
             documents[number, start:stop] = document
             start = stop

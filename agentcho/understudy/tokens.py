@@ -22,14 +22,13 @@ CHAT_TEMPLATE = (
 
 
 class Encoded(NamedTuple):
-    """A sample as ids; `weights[i]` is what predicting token i counts, `owners[i]` the number of its turn."""
+    """A sample as ids; `weights[i]` is what predicting token i counts."""
 
     ids: list[int]
     weights: list[float]
-    owners: list[int]
 
 
-def train_tokenizer(texts: Iterable[str], size: int = 2048) -> Tokenizer:
+def train_tokenizer(texts: Iterable[str], size: int = 3072) -> Tokenizer:
     """A byte-level BPE with single digits, that changes no text and adds no space."""
     tokenizer = Tokenizer(models.BPE())
     parts = [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
@@ -83,13 +82,12 @@ class Framer:
 
     def sample(self, turns: Sequence[Turn]) -> Encoded:
         """A whole view, BOS first; weight lies on the texts and their closings alone."""
-        ids, weights, owners = [self.begin], [0.0], [-1]
-        for number, turn in enumerate(turns):
+        ids, weights = [self.begin], [0.0]
+        for turn in turns:
             head, text = self.turn(turn)
             ids += head + text
             weights += [0.0] * len(head) + [turn.weight] * len(text)
-            owners += [number] * (len(head) + len(text))
-        return Encoded(ids, weights, owners)
+        return Encoded(ids, weights)
 
     def asked(self, turns: Sequence[Turn], role: str, name: str | None, header: str) -> list[int]:
         """The ids from which an agent speaks next: a view, its opening and its header."""

@@ -55,7 +55,7 @@ class Run:
     def batches(self) -> Iterator[Batch]:
         """The stream of batches from the present step on."""
         recipe = self.recipe
-        stream = pack(corpus("train", recipe.seed), self.framer, recipe.rows, recipe.length, recipe.seed)
+        stream = pack(corpus("train", recipe.seed), self.framer, recipe.rows, recipe.length)
         return islice(stream, self.step, recipe.steps)
 
     def advance(self, batch: Batch) -> float:
@@ -124,7 +124,7 @@ class Run:
         """The weighted loss on the first batches of each split's evaluation seed."""
         found = {}
         for split in ("train", "held-out"):
-            stream = pack(corpus(split, 1_000_003), self.framer, self.recipe.rows, self.recipe.length, 0)
+            stream = pack(corpus(split, 1_000_003), self.framer, self.recipe.rows, self.recipe.length)
             found[split] = sum(loss(self.model, batch).item() for batch in islice(stream, count)) / count
         return found
 

@@ -9,11 +9,13 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from .debate import off
+from agentcho.tasks.arithmetic import Story
+
 from .grammar import Writer, canonical
 from .player import Player, Seat
-from .stories import Story, draw_story
+from .stories import draw_task
 from .wordings import rules
+from .working import work
 
 FOUND = re.compile(r"answer is (\d+)")
 PAYOFFS = {"T": 5, "R": 3, "P": 1, "S": 0}
@@ -102,7 +104,7 @@ class Debates:
 
     def __init__(self, player: Player, played: Sequence[Case], slip: bool, seed: int) -> None:
         self.player, self.cases, self.slip, self.seed = player, played, slip, seed
-        self.stories: list[Story] = [draw_story(case.writer) for case in played]
+        self.stories: list[Story] = [draw_task(case.writer) for case in played]
         self.seats = [tuple(Seat(name) for name in case.names) for case in played]
         for case, story, seats in zip(played, self.stories, self.seats, strict=True):
             self._open(case, story, seats)
@@ -133,9 +135,8 @@ class Debates:
         return [found[-1] if (found := FOUND.findall(text)) else "" for text in texts]
 
     def _slip(self, case: Case, story: Story) -> str:
-        wrong, last = off(case.writer, story.answer), story.steps[-1]
-        sums = [str(step) for step in story.steps[:-1]] + [f"{last.left} {last.sign} {last.right} = {wrong}"]
-        return f"{' '.join(f'{each}.' for each in sums)} The answer is {wrong}."
+        worked = work(case.writer, story, slip=True)
+        return f"{worked.sums} The answer is {worked.answer}."
 
     def rule(self, key: str, symbol: str, **slots: object) -> list[str]:
         """The moderator's ruling in every debate."""

@@ -106,12 +106,12 @@ NAMES = [f"scenario.{number}" for number in range(len(TEXTS))]
 
 @st.composite
 def views(draw: st.DrawFn) -> View:
-    """Some messages in some order, each placed in one of the three ways; none below 0."""
+    """Some messages in some order, each placed in one of the four ways; none below 0."""
     ids = draw(st.lists(st.sampled_from(NAMES), unique=True, max_size=4))
 
     def place(before: Sequence[str]) -> Place:
         after = st.builds(After, st.sampled_from(before), st.integers(-1, 40)) if before else st.none()
-        return draw(st.one_of(st.none(), st.integers(0, 300), after))
+        return draw(st.one_of(st.none(), st.integers(0, 300), after, st.just("rightmost")))
 
     return View(tuple(Read(id, place(ids[:n])) for n, id in enumerate(ids)), place(ids))
 
@@ -129,6 +129,8 @@ def expected(view: View, lengths: dict[str, int], bos: bool) -> list[int]:
                 starts.append(at)
             case After():
                 starts.append(ends[at.id] + at.plus)
+            case "rightmost":
+                starts.append(max([1 if bos else 0, *ends.values()]))
         end = ends[id] = starts[-1] + lengths.get(id, 0)
     return starts
 

@@ -15,7 +15,8 @@ from agentcho.record import find
 
 from .conftest import Command, one_line
 
-AUDIT = ("audit", "prisoners-dilemma", "--model", "fake")
+AUDIT = ("audit", "prisoners-dilemma", "--model", "fake", "--set", "first=alice")
+PLAY = Path(__file__).parents[2] / "scenarios" / "prisoners_dilemma.py"
 FILES = ("--json", "r.json", "--sarif", "r.sarif", "--junit", "r.xml", "--html", "r.html")
 SECRET = "zanzibar at dawn"
 WHISPER = f'''
@@ -57,7 +58,8 @@ def test_a_scenario_is_played_recorded_and_audited(agentcho: Command, here: Path
     assert first == "LEAKS: alice can learn what bob keeps private, and bob can learn what alice keeps private"
     assert "  error  AC002  bob reads messages of alice that carry private messages of alice: 14 readings" in lines
     assert "                bob ← alice.3 ← alice.0 · in 2 games · 1 hop" in lines
-    assert "                scenarios/prisoners_dilemma.py:62" in lines
+    talk = next(n for n, line in enumerate(PLAY.read_text().splitlines(), 1) if "speaker.talk()" in line)
+    assert f"                scenarios/prisoners_dilemma.py:{talk}" in lines
     run = find("last", Path("runs"))
     assert (run.info.config.games, run.info.config.seed) == (2, 3)
     assert report().subject.source == str(run.path)
@@ -153,7 +155,7 @@ def test_files_are_checked_before_anything_is_played(
         (("last", "--seed", "3"), "--seed: a run needs it for --measure alone"),
         (("t.jsonl", "--set", "first=bob"), "--set: says nothing about a trace"),
         (("t.jsonl", "--model", "fake"), "--model: a trace needs it for --measure alone"),
-        (("nothing",), "TARGET: neither a run in runs nor a trace (.jsonl), and no 'nothing' here; known: debate"),
+        (("nothing",), "TARGET: neither a run in runs nor a trace (.jsonl), and no 'nothing' here; known: branch"),
     ],
 )
 def test_an_option_that_would_do_nothing_is_refused(agentcho: Command, words: tuple[str, ...], told: str) -> None:

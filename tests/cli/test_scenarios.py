@@ -12,6 +12,7 @@ from agentcho.events import Ended, Event
 from agentcho.message import Message
 from agentcho.request import Decode
 from agentcho.runtime import Played, play
+from agentcho.tasks import Problem, task_set
 from agentcho.testing import FakeEngine
 
 RULES = (
@@ -85,7 +86,7 @@ def test_the_payoffs_are_those_of_the_options(alice: str, bob: str) -> None:
 
 
 def test_a_debater_reads_question_and_turns_but_no_verdict() -> None:
-    _, said = game("debate", FakeEngine(deciding), question="What is 2 + 2?", answer=4, rounds=2)
+    _, said = game("debate", FakeEngine(deciding), question="What is 2 + 2?", answer="4", rounds=2)
     assert view(said, "ben")[:4] == [
         (
             "system", "", None, "Your name is Ben. You and Ada discuss a small question of arithmetic. Mod leads the "
@@ -123,21 +124,44 @@ def test_the_moderator_may_end_the_debate(rounds: int) -> None:
     assert all(m.audience.members == frozenset({"mod"}) for m in verdicts)
     (answer,) = [m for m in said if m.header == '{"answer": ']
     outcome = played.games[0].outcome or {}
-    assert answer.text == f"{outcome['answer']}}}"
+    assert answer.text.strip() == outcome["answer"]
     assert played.games[0].score == {"correct": float(outcome["answer"] == outcome["expected"]), "rounds": rounds}
 
 
-def test_questions_are_fresh_and_their_answers_right() -> None:
-    texts = set()
-    for seed in range(30):
-        played, said = game("debate", seed=seed, rounds=1)
-        (question,) = [m.text for m in said if m.author is None]
-        numbers = [int(word.strip(".")) for word in question.split() if word.strip(".").isdigit()]
-        expected = (played.games[0].outcome or {})["expected"]
-        assert numbers[0] + numbers[1] - numbers[2] == expected
-        assert 0 <= expected <= 99
-        texts.add(question)
-    assert len(texts) > 25
+def test_a_question_of_ones_own_needs_no_task_and_no_answer() -> None:
+    played, said = game("debate", question="What is 2 + 2?", rounds=1)
+    assert [m.text for m in said if m.author is None] == ["The question is: What is 2 + 2?"]
+    assert (played.games[0].outcome or {})["correct"] is None
+    assert "correct" not in played.games[0].score
+
+
+def test_a_debate_is_won_by_saying_the_answer_of_the_task() -> None:
+    asked: list[str] = []
+
+    def answer(call: Decode, prompt: str) -> str:
+        return '"finish"}'
+
+    def say(call: Decode, prompt: str) -> str:
+        return f" {asked[0]}}}" if call.header.startswith("{") else "Yes."
+
+    problem = task_set("arithmetic", Problem, 5)[0]
+    assert isinstance(problem, Problem)
+    asked.append(problem.answers[0])
+    played, said = game("debate", FakeEngine(say, answer=answer), seed=5)
+    assert [m.text for m in said if m.author is None] == [f"The question is: {problem.question}"]
+    assert played.games[0].score == {"correct": 1.0, "rounds": 1.0}
+
+
+@pytest.mark.parametrize(("first", "speakers"), [("alternate", "aba"), ("alice", "aaa"), ("bob", "bbb")])
+def test_alice_begins_in_half_of_the_games(first: str, speakers: str) -> None:
+    begun: dict[int, str] = {}
+
+    def hear(event: Event) -> None:
+        if isinstance(event, Ended) and event.entry.message.header.startswith("To "):
+            begun.setdefault(event.entry.message.game, event.entry.message.author or "")
+
+    play(library.scenario("prisoners-dilemma")(first=first), RunConfig(games=3), engine=FakeEngine(), sink=hear)
+    assert "".join(begun[number][0] for number in range(3)) == speakers
     played, _ = game("debate", question="Is it?", rounds=1)
     assert (played.games[0].outcome or {})["correct"] is None
     assert "correct" not in played.games[0].score

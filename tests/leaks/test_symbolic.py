@@ -153,12 +153,12 @@ class Workflow(RuleBasedStateMachine):
         return Plan(author, self._audience(data, author), self._words(talk), reads, at)
 
     def _place(self, data: st.DataObject, before: list[str]) -> Any:
-        kind = data.draw(st.sampled_from(["next"] * 6 + ["number", "after"]))
+        kind = data.draw(st.sampled_from(["next"] * 6 + ["number", "after", "rightmost"]))
         if kind == "number":
             return data.draw(st.integers(0, 60))
         if kind == "after" and before:
             return After(data.draw(st.sampled_from(before)), data.draw(st.integers(-1, 3)))
-        return None
+        return "rightmost" if kind == "rightmost" else None
 
     # -- refusals ----------------------------------------------------------------------------------------
 

@@ -67,6 +67,8 @@ class Definition:
                     start = end
                 case After():
                     start = ends[place.id] + place.plus
+                case "rightmost":
+                    start = max([self._first, *ends.values()])
                 case _:
                     start = place
             found.append(start)

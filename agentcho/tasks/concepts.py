@@ -1,0 +1,22 @@
+"""Draws everyday words that a text must use. Does not know: who writes."""
+
+from __future__ import annotations
+
+import random
+from functools import cache
+
+from agentcho.tasks.listed import lists
+from agentcho.tasks.task import Concepts
+
+
+@cache
+def nouns() -> frozenset[str]:
+    """The words that stand for things; the others are verbs."""
+    return frozenset(lists("concepts")["nouns"])
+
+
+def draw_concepts(dice: random.Random, id: str, size: int = 8) -> Concepts:
+    """So many different words in any order."""
+    found = lists("concepts")
+    every = tuple(dict.fromkeys((*found["nouns"], *found["verbs"])))
+    return Concepts(id=id, words=tuple(dice.sample(every, size)))

@@ -1,0 +1,33 @@
+"""The forms that an English word takes: plurals, tenses, by rule and from a list. Does not know: what it means."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+
+from agentcho.tasks.listed import lists
+
+HISSING = re.compile(r"(?:s|x|z|ch|sh)$")
+SHORT = re.compile(r"^[^aeiou]*[aeiou][bdgklmnprtvz]$")
+
+
+@cache
+def forms(word: str) -> frozenset[str]:
+    """A word in lower case with all of its forms, itself among them."""
+    return frozenset({word, *_regular(word), *_irregular().get(word, ())})
+
+
+def _regular(word: str) -> set[str]:
+    if re.search(r"[^aeiou]y$", word):
+        return {f"{word[:-1]}{end}" for end in ("ies", "ied")} | {f"{word}ing"}
+    if word.endswith("e"):
+        return {f"{word}s", f"{word}d", f"{word[:-1]}ing"}
+    stem = word + word[-1] if SHORT.search(word) else word
+    plural = f"{word}es" if HISSING.search(word) else f"{word}s"
+    return {plural, f"{stem}ed", f"{stem}ing"}
+
+
+@cache
+def _irregular() -> dict[str, tuple[str, ...]]:
+    pairs = (line.split(" = ") for line in lists("concepts")["irregular"])
+    return {base: tuple(others.split(", ")) for base, others in pairs}

@@ -1,0 +1,62 @@
+"""Writes solutions side by side, votes for right ones, and answers given at once. Knows no tokens and no model."""
+
+from __future__ import annotations
+
+from agentcho.tasks.arithmetic import Story
+
+from .grammar import Writer
+from .stories import draw_task
+from .views import Sample, Turn, heard, own, prompt
+from .wordings import rules
+from .working import Working, work
+
+
+def thoughts(writer: Writer) -> list[Sample]:
+    """One question as a solver, a voter, the finisher and one who answers at once see it."""
+    story = draw_task(writer)
+    asked = prompt("user", writer.write(rules("work"), "canon.asked", question=story.question))
+    solutions = draw_solutions(writer, story)
+    right = [number for number, each in enumerate(solutions, 1) if each.answer == story.answer]
+    shown = [solution(number, each, False) for number, each in enumerate(solutions, 1)]
+    solver, chosen = writer.random.choice(right), writer.random.choice(right)
+    judge = writer.random.randint(1, 4)
+    return [
+        _seat(writer, "canon.solver", [asked, solution(solver, solutions[solver - 1], True)]),
+        _seat(writer, "canon.voter", [asked, *shown, vote(judge, chosen)]),
+        _seat(writer, "canon.helped", [asked, shown[chosen - 1], answer("finisher", story)]),
+        _seat(writer, "canon.responder", [asked, answer("sam", story)]),
+    ]
+
+
+def draw_solutions(writer: Writer, story: Story) -> list[Working]:
+    """Two to eight solutions, mostly eight, of which at least one is right."""
+    count, good = writer.random.choice((2, 3, 4, 5, 6, 8, 8, 8)), writer.random.uniform(0.3, 0.95)
+    found = [work(writer, story, not writer.chance(good)) for _ in range(count)]
+    if all(each.answer != story.answer for each in found):
+        found[writer.random.randrange(count)] = work(writer, story)
+    return found
+
+
+def solution(number: int, worked: Working, mine: bool) -> Turn:
+    """A numbered solution; one with a slip is read and never learned."""
+    name, header = f"solver-{number}", f"Solution {number}: "
+    text = f"{worked.sums} The answer is {worked.answer}."
+    if mine:
+        return own(name, text, header)
+    return heard(name, text, header, weight=0.0 if worked.slip else 0.1)
+
+
+def vote(judge: int, chosen: int) -> Turn:
+    """One vote; only its number is learned."""
+    return own(f"voter-{judge}", str(chosen), "Best solution: ", weight=4.0)
+
+
+def answer(name: str, story: Story) -> Turn:
+    """The answer alone."""
+    return own(name, f"{story.answer}.", "The answer is ", weight=2.0)
+
+
+def _seat(writer: Writer, symbol: str, turns: list[Turn]) -> Sample:
+    """One agent's view: its system prompt, then what it reads and says."""
+    system = prompt("system", writer.write(rules("work"), symbol))
+    return Sample("thoughts", turns[-1].name or "", (system, *turns), {"said": turns[-1].text})

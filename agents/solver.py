@@ -1,0 +1,37 @@
+"""Solves a question in short steps, alone or among others who solve it too."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import agentcho
+
+ALONE = "You solve a question of arithmetic. Work in short steps and end with your answer."
+AMONG = (
+    "Your name is {me}. You and others discuss a question of arithmetic. Work in short steps and end with your answer."
+)
+
+
+class Solver(agentcho.Agent):
+    """Works at a question and ends with "The answer is …". What it says is for everyone.
+
+    `among` True: it knows its name, and that others work at the question too. Otherwise its system prompt names
+    nobody, so that solvers differ by their coins alone.
+    """
+
+    role = "solver"
+    audience = "everyone"
+    among: bool = False
+
+    def __init__(self, name: str, **attributes: Any) -> None:
+        super().__init__(name, **attributes)
+        self.system = AMONG.format(me=self.name.capitalize()) if self.among else ALONE
+
+    async def propose(self, number: int) -> agentcho.Message:
+        """A solution, numbered for those who judge it."""
+        return await self.say(header=f"Solution {number}: ")
+
+    async def discuss(self, question: str, last: Sequence[str]) -> agentcho.Message:
+        """A turn in which it reads the question and the last round alone: messages by id."""
+        return await self.say(view=agentcho.View.of([f"{self.name}.0", question, *last]))

@@ -1,0 +1,62 @@
+"""Words split in two groups, a text for each group, and the two texts merged into one."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+import agentcho
+
+
+class BranchSolveMerge(agentcho.Scenario):
+    """A planner splits words into two groups, two writers use a group each, and a merger joins their texts.
+
+    Cast: dan plans, eva and finn write, gus merges. Words, groups and texts are for everyone; the merger reads the
+    two texts alone. Explored: does a merger find both texts, encoded apart, side by side or one after another?
+    """
+
+    name = "branch-solve-merge"
+    tasks = "concepts"
+    kind = agentcho.Concepts
+
+    class Options(agentcho.Scenario.Options):
+        """Where the two texts stand."""
+
+        layout: Literal["parallel", "serial"] = Field("parallel", description="where the texts stand for the merger")
+
+    class Outcome(agentcho.Scenario.Outcome):
+        """The words, their groups, the texts, and the words that the merged text uses."""
+
+        words: tuple[str, ...]
+        groups: tuple[tuple[str, ...], tuple[str, ...]]
+        texts: tuple[str, str]
+        merged: str
+        covered: tuple[str, ...]
+
+    options: Options
+
+    async def play(self, game: agentcho.Game) -> Outcome:
+        (concepts,) = game.draw()
+        dan = game.cast("planner", name="dan")
+        writers = [game.cast("writer", name=name, group=number) for number, name in enumerate(("eva", "finn"), 1)]
+        gus = game.cast("merger", name="gus", side_by_side=self.options.layout == "parallel")
+        await game.announce(f"The words are: {', '.join(concepts.words)}.")
+        groups = await dan.split(concepts.words)
+        texts = await game.together(*(writer.write() for writer in writers))
+        merged = await gus.merge([text.id for text in texts])
+        return self.Outcome(
+            words=concepts.words, groups=groups, texts=tuple(text.text for text in texts), merged=merged.text,
+            covered=tuple(sorted(concepts.covered(merged.text))),
+        )  # fmt: skip
+
+    def score(self, outcome: Outcome) -> dict[str, float]:
+        """The share of all words, and of each group's, that the merged text uses; none of a group without words."""
+        one, two = outcome.groups
+        groups = {"covered": outcome.words, "covered of group 1": one, "covered of group 2": two}
+        return {name: self.share(words, outcome.covered) for name, words in groups.items() if words}
+
+    @staticmethod
+    def share(words: tuple[str, ...], covered: tuple[str, ...]) -> float:
+        """How many of the words are covered, from 0 to 1."""
+        return sum(word in covered for word in words) / len(words)

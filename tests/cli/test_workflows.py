@@ -1,0 +1,236 @@
+"""The workflows of the paper: who reads what in which order, what stands where, what is one batch, what is scored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from agentcho import library
+from agentcho.config import RunConfig
+from agentcho.errors import TasksSpent, TasksTooFew, TasksUnwanted
+from agentcho.events import Ended, Event
+from agentcho.request import Decode, Receipt
+from agentcho.runtime import Played, play
+from agentcho.scenario import Scenario
+from agentcho.tasks import Concepts, Problem, task_set
+from agentcho.testing import FakeEngine
+from agentcho.transcript import Entry
+
+Says = Callable[[Decode, str], str]
+
+
+class Game:
+    """One game on the fake engine, and what was said in it."""
+
+    def __init__(self, scenario: str, says: Says | None = None, answer: Says | None = None, **options: Any) -> None:
+        how = {key: options.pop(key) for key in ("mode", "leakage", "seed", "tasks") if key in options}
+        self.entries: list[Entry] = []
+        self.engine = FakeEngine(says, answer=answer)
+        cls = library.scenario(scenario)
+        self.played: Played = play(cls(**options), RunConfig(**how), engine=self.engine, sink=self._hear)
+        self.score = self.played.games[0].score
+        self.outcome: dict[str, Any] = self.played.games[0].outcome or {}
+
+    def _hear(self, event: Event) -> None:
+        if isinstance(event, Ended):
+            self.entries.append(event.entry)
+
+    def entry(self, id: str) -> Entry:
+        return next(entry for entry in self.entries if entry.message.id == id)
+
+    def reads(self, id: str) -> list[str]:
+        return list(self.entry(id).message.parents)
+
+    def receipt(self, id: str) -> Receipt:
+        return self.entry(id).own.receipt
+
+
+def saying(text: str) -> Says:
+    return lambda call, prompt: text
+
+
+def problem(tasks: str, seed: int = 0, number: int = 0) -> Problem:
+    found = task_set(tasks, Problem, seed)[number]
+    assert isinstance(found, Problem)
+    return found
+
+
+# -- multi-qa ------------------------------------------------------------------------------------------------
+
+
+def test_questions_never_see_each_other_and_stand_side_by_side() -> None:
+    game = Game("multi-qa", n=3)
+    questions = ["scenario.0", "scenario.1", "scenario.2"]
+    assert game.reads("ann.1") == ["ann.0", *questions]
+    assert all(not game.receipt(question).context for question in questions)
+    receipt = game.receipt("ann.1")
+    system, *stood = receipt.context
+    assert {piece.offset for piece in stood} == {system.offset + system.length}
+    assert receipt.start == max(piece.offset + piece.length for piece in stood)
+
+
+def test_serial_questions_stand_one_after_another_and_baseline_has_no_other_way() -> None:
+    serial = Game("multi-qa", layout="serial").receipt("ann.1")
+    for before, after in zip(serial.context, serial.context[1:], strict=False):
+        assert after.offset == before.offset + before.length
+    places = [
+        [piece.offset for piece in Game("multi-qa", layout=layout, mode="baseline").receipt("ann.1").context]
+        for layout in ("parallel", "serial")
+    ]
+    assert places[0] == places[1]
+
+
+def test_answers_are_scored_by_their_numbers() -> None:
+    right = [problem("facts", 3, number).answers[0] for number in (0, 1)]
+    said = {"all": f"1: {right[0]}\n2: {right[1]}", "turned": f"2: {right[1]}\n1: {right[0]}", "half": f"1: {right[0]}"}
+    scores = {name: Game("multi-qa", saying(text), seed=3).score for name, text in said.items()}
+    assert scores["all"] == scores["turned"] == {"all right": 1.0, "first right": 1.0, "last right": 1.0}
+    assert scores["half"] == {"all right": 0.0, "first right": 1.0, "last right": 0.0}
+
+
+# -- branch-solve-merge --------------------------------------------------------------------------------------
+
+
+def words(seed: int = 0) -> tuple[str, ...]:
+    found = task_set("concepts", Concepts, seed)[0]
+    assert isinstance(found, Concepts)
+    return found.words
+
+
+def writing(call: Decode, prompt: str) -> str:
+    one, two = words()[:4], words()[4:]
+    if call.header == "Merged: ":
+        return f"{' '.join(one)} {two[0]}s."
+    return " ".join(one if "1" in call.header else two) if call.header else (
+        f"Group 1: {', '.join(one)}\nGroup 2: {', '.join(two)}"
+    )  # fmt: skip
+
+
+def test_two_writers_work_at_once_and_the_merger_reads_their_texts_alone() -> None:
+    game = Game("branch-solve-merge", writing)
+    assert game.reads("eva.1") == ["eva.0", "scenario.0", "dan.1"]
+    assert game.reads("finn.1") == ["finn.0", "scenario.0", "dan.1"]
+    assert game.reads("gus.1") == ["gus.0", "eva.1", "finn.1"]
+    system, one, two = game.receipt("gus.1").context
+    assert one.offset == two.offset == system.offset + system.length
+    serial = Game("branch-solve-merge", writing, layout="serial").receipt("gus.1").context
+    assert serial[2].offset == serial[1].offset + serial[1].length
+
+
+def test_coverage_counts_the_words_of_each_group() -> None:
+    game = Game("branch-solve-merge", writing)
+    assert game.outcome["groups"] == [list(words()[:4]), list(words()[4:])]
+    assert game.score == {"covered": 5 / 8, "covered of group 1": 1.0, "covered of group 2": 0.25}
+    silent = Game("branch-solve-merge", lambda call, prompt: "Well.")
+    assert silent.outcome["groups"] == [[], []]
+    assert silent.score == {"covered": 0.0}
+
+
+# -- debates and trees ---------------------------------------------------------------------------------------
+
+
+def test_each_round_reads_the_last_one_alone() -> None:
+    game = Game("parallel-debate", agents=3, rounds=3)
+    first, second = [f"{name}.1" for name in ("ada", "ben", "cleo")], [f"{name}.2" for name in ("ada", "ben", "cleo")]
+    for name in ("ada", "ben", "cleo"):
+        assert game.reads(f"{name}.1") == [f"{name}.0", "scenario.0"]
+        assert game.reads(f"{name}.2") == [f"{name}.0", "scenario.0", *first]
+        assert game.reads(f"{name}.3") == [f"{name}.0", "scenario.0", *second]
+
+
+def test_the_answer_is_that_of_the_most() -> None:
+    right = problem("arithmetic").answers[0]
+
+    def says(call: Decode, prompt: str) -> str:
+        return f"The answer is {'1000' if call.name == 'ben' else right}."
+
+    game = Game("parallel-debate", says, rounds=2)
+    assert (game.outcome["answer"], game.outcome["correct"]) == (right, True)
+    assert game.outcome["right"] == [2, 2]
+    assert game.score == {"correct": 1.0, "right in the first round": 2 / 3, "right in the last round": 2 / 3}
+
+
+def test_voters_read_all_solutions_and_the_finisher_the_winner() -> None:
+    right = problem("arithmetic").answers[0]
+
+    def says(call: Decode, prompt: str) -> str:
+        return f"The answer is {right if call.header in {'Solution 3: ', 'The answer is '} else '1000'}."
+
+    def votes(call: Decode, prompt: str) -> str:
+        return "2" if call.name == "voter-1" else "3"
+
+    game = Game("tree-of-thoughts", says, votes, branches=4, voters=3)
+    solutions = [f"solver-{number}.1" for number in range(1, 5)]
+    assert game.reads("voter-2.1") == ["voter-2.0", "scenario.0", *solutions]
+    assert game.reads("finisher.1") == ["finisher.0", "scenario.0", "solver-3.1"]
+    assert game.outcome["votes"] == [2, 3, 3]
+    assert game.score == {"correct": 1.0, "solutions right": 0.25, "votes right": 2 / 3}
+
+
+def test_parallel_steps_are_one_batch() -> None:
+    one, eight = (
+        Game("tree-of-thoughts", lambda c, p: "Yes it is.", branches=b, voters=v) for b, v in ((1, 1), (8, 4))
+    )
+    assert one.played.steps == eight.played.steps
+    two, many = (Game("parallel-debate", lambda c, p: "Yes it is.", agents=n) for n in (2, 16))
+    assert two.played.steps == many.played.steps
+
+
+def test_who_answers_at_once_reads_the_question_alone() -> None:
+    right = problem("arithmetic", 9).answers[0]
+    game = Game("direct", lambda call, prompt: f"{right}.", seed=9)
+    assert game.reads("sam.1") == ["sam.0", "scenario.0"]
+    assert (game.outcome["answer"], game.score) == (right, {"correct": 1.0})
+
+
+# -- tasks ---------------------------------------------------------------------------------------------------
+
+
+def test_each_game_has_tasks_of_its_own_whatever_the_mode() -> None:
+    def asked(mode: str) -> list[list[str]]:
+        found: dict[int, list[str]] = {}
+
+        def hear(event: Event) -> None:
+            if isinstance(event, Ended) and event.entry.message.author is None:
+                found.setdefault(event.entry.message.game, []).append(event.entry.message.text)
+
+        config = RunConfig(games=3, mode=mode)  # type: ignore[arg-type]
+        play(library.scenario("multi-qa")(n=2), config, engine=FakeEngine(), sink=hear)
+        return [found[number] for number in range(3)]
+
+    expected = [
+        [f"Question {n}: {problem('facts', 0, 2 * game + n - 1).question}" for n in (1, 2)] for game in range(3)
+    ]
+    assert asked("choreographed") == asked("baseline") == expected
+
+
+class Greedy(Scenario):
+    """Draws more than it says."""
+
+    name = "greedy"
+    tasks = "facts"
+
+    async def play(self, game: Any) -> Any:
+        return self.Outcome(**{key.id: 0 for key in game.draw(2)})
+
+
+def test_a_game_draws_no_more_than_it_says() -> None:
+    played = play(Greedy(), RunConfig(), engine=FakeEngine())
+    assert isinstance(played.error, TasksSpent)
+
+
+def test_tasks_for_a_scenario_that_takes_none_are_refused() -> None:
+    with pytest.raises(TasksUnwanted, match="takes no tasks"):
+        play(library.scenario("prisoners-dilemma")(), RunConfig(tasks="facts"), engine=FakeEngine())
+
+
+def test_too_few_tasks_are_refused_before_anything_is_played(monkeypatch: pytest.MonkeyPatch) -> None:
+    few = task_set("facts", Problem)
+    few.size = 3
+    monkeypatch.setattr("agentcho.runtime.task_set", lambda *asked: few)
+    engine = FakeEngine()
+    with pytest.raises(TasksTooFew, match="2 games draw 2 each, 4 in all"):
+        play(library.scenario("multi-qa")(), RunConfig(games=2), engine=engine)
+    assert engine.steps == 0
