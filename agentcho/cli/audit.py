@@ -6,6 +6,7 @@ Does not know: how a verdict is found, how a report is drawn.
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 import tempfile
@@ -37,6 +38,7 @@ from agentcho.trace import read_traces
 
 INTERNAL = 4
 INTERRUPTED = 130
+UNREAD = 141
 Nature = Literal["scenario", "trace", "run"]
 
 TAKES: dict[Nature, frozenset[str]] = {
@@ -81,6 +83,9 @@ def audit(asked: Asked) -> int:
         raise
     except KeyboardInterrupt:
         return INTERRUPTED
+    except BrokenPipeError:  # whoever read our output has gone; so do we, as any filter does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return UNREAD
     except Exception as error:
         print(_internal(error), file=sys.stderr)
         return INTERNAL

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -245,3 +247,15 @@ def test_a_run_records_its_profile_and_its_shadows(agentcho: Command) -> None:
     assert agentcho(*words, "--deterministic", "--shadow", "never").code == 0
     config = find("last", Path("runs")).info.config
     assert (config.deterministic, config.shadow) == (True, "never")
+
+
+def test_a_reader_who_goes_away_is_no_internal_error(agentcho: Command) -> None:
+    agentcho("run", "prisoners-dilemma", "--model", "fake", "--display", "none")
+    code = "from agentcho.cli import main; main()"
+    words = [sys.executable, "-c", code, "audit", "last"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        told = process.stderr.read()
+    assert (process.returncode, told) == (141, b"")
