@@ -20,17 +20,21 @@ from agentcho.visibility import View
 
 M = TypeVar("M", bound=BaseModel)
 Names = Audience | Iterable[str] | str
+Wish = View | Callable[[Sequence[Metadata]], View] | None
+"""What a call reads: a view, a function that makes one of what it may read, or what `Agent.view` says (None)."""
 
 
 class Playing(Protocol):
     """The game as its agents see it."""
 
     async def speak(
-        self, agent: Agent, to: Names, prompt: str | None, header: str, view: View | None,
+        self, agent: Agent, to: Names, prompt: str | None, header: str, view: Wish,
         sampling: dict[str, Any], on_token: Callable[[str], None] | None = None,
     ) -> Message: ...  # fmt: skip
 
-    async def tell(self, agent: Agent, text: str, to: Names, role: str) -> str: ...
+    async def tell(self, agent: Agent, text: str, to: Names, role: str, view: Wish) -> str: ...
+
+    async def release(self, agent: Agent, message: Message, to: Names, view: Wish) -> str: ...
 
 
 class Agent:
@@ -41,7 +45,8 @@ class Agent:
     arguments become attributes.
 
     Every verb takes `prompt` (a private user message put before it), `header` (the beginning of the message,
-    not part of its text), `view`, and the options of `Sampling` (max_tokens, temperature, stop, …).
+    not part of its text), `view` (a view, or a function of what it may read; default: its own), and the options of
+    `Sampling` (max_tokens, temperature, stop, …).
     """
 
     role: str = "agent"
@@ -125,12 +130,18 @@ class Agent:
         if pieces.error is not None:
             raise pieces.error
 
-    async def tell(self, text: str, to: Names | None = None, role: str = "assistant") -> str:
+    async def tell(self, text: str, to: Names | None = None, role: str = "assistant", view: Wish = None) -> str:
         """Put a message of known text into the talk as its own; returns its id. Encoded when first read."""
-        return await self._playing.tell(self, text, self.audience if to is None else to, role)
+        return await self._playing.tell(self, text, self.audience if to is None else to, role, view)
+
+    async def release(self, message: Message, to: Names | None = None, view: Wish = None) -> str:
+        """Put the tokens of a message of its own before another audience, as a new message; returns its id. `view`
+        is what the new message is encoded over. An audience is never widened: who could not read `message` reads
+        this one, which an audit lists as a release."""
+        return await self._playing.release(self, message, self.audience if to is None else to, view)
 
     async def _speak(
-        self, to: Names, prompt: str | None, header: str = "", view: View | None = None,
+        self, to: Names, prompt: str | None, header: str = "", view: Wish = None,
         on_token: Callable[[str], None] | None = None, **sampling: Any,
     ) -> Message:  # fmt: skip
         return await self._playing.speak(self, to, prompt, header, view, sampling, on_token)

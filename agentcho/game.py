@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any, Protocol, TypeVar, overload
 
-from agentcho.agent import Agent, Names
+from agentcho.agent import Agent, Names, Wish
 from agentcho.books import Books
 from agentcho.choreographer import Choreographer, Request, Result
 from agentcho.config import RunConfig
@@ -121,15 +121,27 @@ class Game:
         """A message of the scenario itself; returns its id. Encoded when first read."""
         return self._put(SCENARIO, role, audience(to, self.agents), text, ReadSet(None, (), None, ()))
 
-    async def tell(self, agent: Agent, text: str, to: Names, role: str) -> str:
-        """An agent's message of known text; see `Agent.tell`."""
-        spoken_to, reads = self._audience(agent, to), self._reads(agent, None)
+    async def tell(
+        self, agent: Agent, text: str, to: Names, role: str, view: Wish = None, ids: tuple[int, ...] | None = None
+    ) -> str:
+        """An agent's message of known text, or known ids; see `Agent.tell`."""
+        spoken_to, reads = self._audience(agent, to), self._reads(agent, view)
         await self._encode_first(self._resolver.placed_after(reads), agent.name)
-        return self._put(agent.name, role, spoken_to, text, reads)
+        return self._put(agent.name, role, spoken_to, text, reads, ids)
 
-    def _put(self, author: str, role: str, to: Audience, text: str, reads: ReadSet) -> str:
+    async def release(self, agent: Agent, message: Message, to: Names, view: Wish) -> str:
+        """The tokens of an agent's own message as a new one; see `Agent.release`."""
+        if message.author != agent.name:
+            raise AudienceError(f"{agent.name} cannot release {message.id!r}, which is not its own", self.agents)
+        ids = message.tokens[message.content[0] : message.content[1]]
+        return await self.tell(agent, message.header + message.text, to, message.role, view, ids)
+
+    def _put(
+        self, author: str, role: str, to: Audience, text: str, reads: ReadSet, ids: tuple[int, ...] | None = None
+    ) -> str:
         """Publish a message of known text; its encoding is made by the first call that reads it."""
         utterance = self._utterance(author, "prefill", role, to, text, reads)
+        utterance.ids = ids
         self._floor.publish(utterance, self._floor.seat)
         return utterance.metadata.id
 
@@ -162,7 +174,7 @@ class Game:
     # -- one turn ----------------------------------------------------------------------------------------
 
     async def speak(
-        self, agent: Agent, to: Names, prompt: str | None, header: str, view: View | None,
+        self, agent: Agent, to: Names, prompt: str | None, header: str, view: Wish,
         sampling: dict[str, Any], on_token: Callable[[str], None] | None = None,
     ) -> Message:  # fmt: skip
         """One message of an agent, from its view to the transcript; see `Agent`."""
@@ -202,11 +214,12 @@ class Game:
         with self._meter.deadline(author):
             await self._choreographer.run(Request(speaking.calls, order, piece, done))
 
-    def _reads(self, agent: Agent, view: View | None) -> ReadSet:
+    def _reads(self, agent: Agent, wish: Wish) -> ReadSet:
         """Ask policy and view once, for metadata alone."""
         said = self.said
         allowed = self._policy(agent.name, said)
-        reads = read_set(agent.name, view or agent.view(shown(agent.name, allowed, said)), allowed, said)
+        view = wish if isinstance(wish, View) else (wish or agent.view)(shown(agent.name, allowed, said))
+        reads = read_set(agent.name, view, allowed, said)
         if path := carried(reads, self._choreographer.way, self._resolver.utterances):
             raise LeakageError(agent.name, path)
         return reads

@@ -6,7 +6,6 @@ Does not know: when they are played, what comes of it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Protocol
 
 from agentcho.config import Way
@@ -43,17 +42,6 @@ class ReplayPort(EnginePort, Protocol):
     def framing(self) -> FramingPort: ...
 
 
-@dataclass(eq=False)
-class Known(Utterance):
-    """A message of a trace; `ids` are its content's, where the trace has them."""
-
-    ids: tuple[int, ...] | None = None
-
-    @property
-    def content(self) -> tuple[int, ...] | None:
-        return self.ids if self.message is None else super().content
-
-
 class Words:
     """Turns messages of one workflow into utterances and ids for one engine."""
 
@@ -80,7 +68,7 @@ class Words:
         ids = self._content(message) if message.kind == "prefill" else None
         asked = places_of(read_set)
         act = Act(places=asked if any(place is not None for place in asked) else ())
-        return Known(metadata, words, message.name, read_set, act=act, ids=ids)
+        return Utterance(metadata, words, message.name, read_set, act=act, ids=ids)
 
     def _content(self, message: TraceMessage) -> tuple[int, ...] | None:
         """The ids between framing, where the trace has them for this engine's tokenizer."""

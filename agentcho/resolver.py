@@ -27,7 +27,8 @@ Offsets = tuple[int | None, ...] | None
 
 @dataclass(eq=False)
 class Utterance:
-    """A message as the game keeps it. `message` is None until it is encoded for the first time."""
+    """A message as the game keeps it. `message` is None until it is encoded for the first time; `ids` are the ids of
+    header and text where they are known before that."""
 
     metadata: Metadata
     text: str
@@ -35,6 +36,7 @@ class Utterance:
     reads: ReadSet
     message: Message | None = None
     act: Act = field(default_factory=Act)
+    ids: tuple[int, ...] | None = None
 
     @property
     def own(self) -> Audience:
@@ -45,7 +47,7 @@ class Utterance:
     def content(self) -> tuple[int, ...] | None:
         """The ids of header and text, once they are known."""
         said = self.message
-        return None if said is None else said.tokens[said.content[0] : said.content[1]]
+        return self.ids if said is None else said.tokens[said.content[0] : said.content[1]]
 
 
 Key = tuple[Recipe, tuple[str, ...]]

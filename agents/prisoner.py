@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import agentcho
 
 CHOICES = ("COOPERATE", "DEFECT")
@@ -11,20 +14,48 @@ class Prisoner(agentcho.Agent):
     """Plans in private, talks to the other prisoner, decides in private.
 
     `you` is the other's id. Only what it says in `talk` is for others; the rules are its private system prompt.
+    `behind` is what its public words are encoded over, besides the talk, when the other reads them: "all" that it
+    read as it said them, or its "system" prompt alone, or its "plan" alone, or nothing ("public").
     """
 
     role = "prisoner"
     audience = "everyone"
     you: str
+    behind: str = "all"
+
+    def __init__(self, name: str, **attributes: Any) -> None:
+        super().__init__(name, **attributes)
+        self._copies: set[str] = set()
+        self._plan: str | None = None
+
+    def view(self, readable: Sequence[agentcho.Metadata]) -> agentcho.View:
+        """All it may read, but no words of its own twice."""
+        return super().view([m for m in readable if m.id not in self._copies])
+
+    def _public(self, readable: Sequence[agentcho.Metadata]) -> agentcho.View:
+        """What its words are encoded over for the other: the talk, and the one private message that is kept."""
+        kept = {"system": f"{self.name}.0", "plan": self._plan}.get(self.behind)
+        talk = [m.id for m in readable if m.audience.members is None]
+        return agentcho.View.of(talk if kept is None else [kept, *talk])
 
     async def plan(self) -> agentcho.Message:
-        """A private thought before the talk."""
+        """A private thought before the talk. Where the plan alone is kept behind its words, it is encoded once more,
+        without the system prompt."""
         me, you = self.name.capitalize(), self.you.capitalize()
-        return await self.think(f"Make your private plan, {me}. {you} cannot read it. What do you want to do, and why?")
+        said = await self.think(f"Make your private plan, {me}. {you} cannot read it. What do you want to do, and why?")
+        if self.behind == "plan":
+            self._plan = await self.release(said, to=(), view=agentcho.View(()))
+            self._copies.add(self._plan)
+        return said
 
     async def talk(self) -> agentcho.Message:
         """One turn of the talk."""
-        return await self.say(header=f"To {self.you.capitalize()}: ")
+        header = f"To {self.you.capitalize()}: "
+        if self.behind == "all":
+            return await self.say(header=header)
+        said = await self.say((), header=header)
+        self._copies.add(await self.release(said, view=self._public))
+        return said
 
     async def predict(self) -> str:
         """A private guess of what the other will decide."""

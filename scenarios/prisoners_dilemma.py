@@ -31,13 +31,17 @@ class PrisonersDilemma(agentcho.Scenario):
     name = "prisoners-dilemma"
 
     class Options(agentcho.Scenario.Options):
-        """`T R P S` are the payoffs: temptation, reward, punishment, sucker."""
+        """`T R P S` are the payoffs: temptation, reward, punishment, sucker. `behind` is the paper's ablation (its
+        Figure 8), and says nothing in baseline mode."""
 
         strategy: Strategy = Field("none", description="Alice's private instruction")
         first: Literal["alternate", "alice", "bob"] = Field(
             "alternate", description="who talks first; alternate: in turns"
         )
         rounds: Literal[1, 2, 3] = Field(2, description="rounds of talk")
+        behind: Literal["all", "system", "plan", "public"] = Field(
+            "all", description="what Alice's public words are encoded over for Bob, besides the talk"
+        )
         predict: bool = Field(False, description="ask each for a private guess before deciding")
         T: int = Field(5, description="points for defecting against a cooperator")
         R: int = Field(3, description="points each when both cooperate")
@@ -55,7 +59,8 @@ class PrisonersDilemma(agentcho.Scenario):
     options: Options
 
     async def play(self, game: agentcho.Game) -> Outcome:
-        alice = game.cast("prisoner", name="alice", you="bob", system=self.rules("Alice", "Bob"))
+        rules = self.rules("Alice", "Bob")
+        alice = game.cast("prisoner", name="alice", you="bob", system=rules, behind=self.options.behind)
         bob = game.cast("prisoner", name="bob", you="alice", system=self.rules("Bob", "Alice"))
         await game.together(alice.plan(), bob.plan())
         alice_first = self.options.first == "alice" or (self.options.first == "alternate" and game.index % 2 == 0)

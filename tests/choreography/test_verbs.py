@@ -1,10 +1,12 @@
 """What agents can do: think, say, ask, choose, answer, stream, tell."""
 
+from collections.abc import Sequence
+
 import anyio
 import pytest
 from pydantic import BaseModel, field_validator
 
-from agentcho import Game
+from agentcho import Game, Metadata, View
 from agentcho.errors import AgentchoError, AnswerInvalid, AudienceError, BadSampling, SamplingFailed
 from agentcho.events import Began, Ended, Event, Joined, Over, Token
 from agentcho.message import audience
@@ -205,3 +207,42 @@ def test_events_tell_a_turn_from_its_beginning_to_its_end() -> None:
     assert (began.id, began.author, began.header, began.audience.members) == ("alice.1", "alice", "To all: ", None)
     assert [event.text for event in events if isinstance(event, Token)] == ["one", " two"]
     assert [event.entry.message.id for event in events if isinstance(event, Ended)] == ["alice.0", "alice.1"]
+
+
+def test_a_release_is_the_same_tokens_before_others_over_what_its_view_says(play: Play) -> None:
+    async def script(game: Game) -> None:
+        a, b = game.cast(Talker, "alice", system="be sly"), game.cast(Talker, "bob")
+        said = await a.say((), header="To Bob: ")
+        released = await a.release(said, "everyone", view=lambda readable: View.of([readable[0]]))
+        assert released != said.id
+        heard = await b.say()
+        assert released in heard.parents
+        assert said.id not in heard.parents
+        with pytest.raises(AudienceError, match=r"alice cannot release 'bob\.0'"):
+            await a.release(heard)
+
+    entries, _ = game(play, script)
+    by_id = {entry.message.id: entry.message for entry in entries}
+    said, released = by_id["alice.1"], by_id["alice.2"]
+    assert released.tokens[slice(*released.content)] == said.tokens[slice(*said.content)]
+    assert (released.kind, released.role, released.parents) == ("prefill", "assistant", ("alice.0",))
+    assert (said.audience, released.audience) == (audience("alice"), audience("everyone"))
+
+
+def test_a_view_may_be_a_function_of_what_may_be_read(play: Play) -> None:
+    async def script(game: Game) -> None:
+        a, b = game.cast(Talker, "alice"), game.cast(Talker, "bob")
+        await a.say("everyone")
+        await a.say(())
+        seen: list[str] = []
+
+        def last(readable: Sequence[Metadata]) -> View:
+            seen.extend(m.id for m in readable)
+            return View.of(readable[-1:])
+
+        assert (await b.say(view=last)).parents == ("alice.0",)
+        assert seen == ["alice.0"]
+        assert await b.tell("noted", view=last)
+
+    entries, _ = game(play, script)
+    assert [e.message.parents for e in entries if e.message.author == "bob"] == [("alice.0",), ("bob.0",)]

@@ -14,6 +14,7 @@ from agentcho.request import Decode
 from agentcho.runtime import Played, play
 from agentcho.tasks import Problem, task_set
 from agentcho.testing import FakeEngine
+from agentcho.transcript import Entry
 
 RULES = (
     "Your name is Alice. You and Bob are two prisoners in a game. Each of you will decide in private to COOPERATE or "
@@ -150,6 +151,31 @@ def test_a_debate_is_won_by_saying_the_answer_of_the_task() -> None:
     played, said = game("debate", FakeEngine(say, answer=answer), seed=5)
     assert [m.text for m in said if m.author is None] == [f"The question is: {problem.question}"]
     assert played.games[0].score == {"correct": 1.0, "rounds": 1.0}
+
+
+@pytest.mark.parametrize(("behind", "carried"), [("all", "sp"), ("system", "s"), ("plan", "p"), ("public", "")])
+def test_what_stands_behind_public_words_is_what_the_ablation_says(behind: str, carried: str) -> None:
+    entries: list[Entry] = []
+
+    def hear(event: Event) -> None:
+        if isinstance(event, Ended):
+            entries.append(event.entry)
+
+    play(library.scenario("prisoners-dilemma")(behind=behind), RunConfig(), engine=FakeEngine(), sink=hear)
+    heard = [entry for entry in entries if entry.message.author == "alice" and entry.message.audience.members is None]
+    assert len(heard) == 2
+    own = {"alice.0": "s", "alice.2": "p"}
+    if behind == "plan":  # its copy, which was encoded without the system prompt
+        own = {"alice.0": "s", "alice.3": "p"}
+        assert next(e for e in entries if e.message.id == "alice.3").own.cone == frozenset({"alice.3"})
+    assert {"".join(sorted(own[id] for id in entry.own.cone & own.keys())[::-1]) for entry in heard} == {carried}
+    read = [entry for entry in entries if entry.message.author == "bob"][-1].message.parents
+    assert {entry.message.id for entry in heard} <= set(read)
+    decided = [entry for entry in entries if entry.message.author == "alice"][-1].message.parents
+    assert sum(entry.message.text.startswith("To Bob") or entry.message.header == "To Bob: " for entry in entries) == (
+        2 if behind == "all" else 4
+    )
+    assert len([id for id in decided if id in {entry.message.id for entry in heard}]) == (2 if behind == "all" else 0)
 
 
 @pytest.mark.parametrize(("first", "speakers"), [("alternate", "aba"), ("alice", "aaa"), ("bob", "bbb")])
