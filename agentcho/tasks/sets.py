@@ -9,12 +9,17 @@ import hashlib
 import random
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import NamedTuple
+
+from pydantic import ValidationError
 
 from agentcho.errors import BadTasks
 from agentcho.tasks.arithmetic import draw_problem
 from agentcho.tasks.concepts import draw_concepts
 from agentcho.tasks.facts import draw_fact
+from agentcho.tasks.formats import Format, Read, Unfit, formats, own
+from agentcho.tasks.rows import Hosted, Row, of_dataset, of_file
 from agentcho.tasks.task import Concepts, Problem, Task
 
 Draw = Callable[..., Task]
@@ -53,17 +58,63 @@ class TaskSet:
 
 
 def task_set(spec: str, kind: type[Task], seed: int = 0) -> TaskSet:
-    """The tasks of a specification: a generator, as `arithmetic` or `arithmetic:steps=4`.
+    """The tasks of a specification: a generator, as `arithmetic` or `arithmetic:steps=4`; a file, as `mine.jsonl`; or
+    a published format, as `gsm8k` (from the Hugging Face hub), `gsm8k:test.jsonl`, or `gsm8k:someone/theirs`, where
+    `@SPLIT` names another split. `seed` is a generator's.
 
-    `BadTasks`: there is no such set, or its tasks are of another kind.
+    `BadTasks`: there is no such set, its tasks are of another kind, or a file is broken, with the line.
     """
-    name, _, options = spec.partition(":")
-    generator = generators().get(name)
-    if generator is None:
-        raise BadTasks(spec, None, f"no such generator; there are {', '.join(generators())}")
-    if not issubclass(generator.kind, kind):
-        raise BadTasks(spec, None, f"its tasks are of the kind {generator.kind.__name__}, not {kind.__name__}")
-    return _generated(spec, generator, _options(spec, generator, options), seed)
+    name, _, rest = spec.partition(":")
+    if (generator := generators().get(name)) is not None:
+        _check_kind(spec, generator.kind, kind)
+        return _generated(spec, generator, _options(spec, generator, rest), seed)
+    if (published := formats().get(name)) is not None:
+        _check_kind(spec, published.kind, kind)
+        return _listed(spec, published.kind, published.read, *_rows(rest, published))
+    if Path(spec).suffix in {".json", ".jsonl"}:
+        return _listed(spec, kind, own(kind), of_file(Path(spec)), spec)
+    known = ", ".join((*generators(), *formats()))
+    raise BadTasks(spec, None, f"is no .jsonl or .json file, and none of {known}")
+
+
+def _check_kind(spec: str, found: type[Task], wanted: type[Task]) -> None:
+    if found is not wanted:
+        raise BadTasks(spec, None, f"its tasks are of the kind {found.__name__}, and {wanted.__name__} is wanted")
+
+
+def _rows(rest: str, published: Format) -> tuple[list[Row], str]:
+    """The rows of a published set, from a file or from the hub, and where they are from."""
+    if Path(rest).suffix in {".json", ".jsonl"}:
+        return of_file(Path(rest)), rest
+    id, _, split = rest.partition("@")
+    hosted = published.hosted if not id else Hosted(id, None, published.hosted.split)
+    hosted = hosted._replace(split=split or hosted.split)
+    return of_dataset(hosted), hosted.id
+
+
+def _listed(spec: str, kind: type[Task], read: Read, rows: list[Row], source: str) -> TaskSet:
+    """The tasks of rows; rows that are one task again (CommonGen has one a sentence) count once."""
+    tasks: dict[str, Task] = {}
+    places: dict[str, int] = {}
+    for row in rows:
+        task = _read(source, read, row)
+        if tasks.setdefault(task.id, task) != task:
+            raise BadTasks(source, row.place, f"has the id {task.id!r}, as another task has in {places[task.id]}")
+        places.setdefault(task.id, row.place)
+    listed = tuple(tasks.values())
+    lines = "\n".join(task.model_dump_json() for task in listed)
+    return TaskSet(spec, kind, len(listed), hashlib.sha256(lines.encode()).hexdigest(), listed.__getitem__)
+
+
+def _read(source: str, read: Read, row: Row) -> Task:
+    try:
+        return read(row.fields, str(row.place))
+    except Unfit as error:
+        raise BadTasks(source, row.place, str(error)) from None
+    except ValidationError as error:
+        first = error.errors(include_input=False, include_url=False)[0]
+        where = ".".join(map(str, first["loc"]))
+        raise BadTasks(source, row.place, f"{where}: {first['msg']}") from None
 
 
 def _options(spec: str, generator: Generator, given: str) -> dict[str, int]:

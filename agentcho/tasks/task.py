@@ -14,7 +14,7 @@ from agentcho.tasks.inflection import forms
 
 Check = Literal["text", "number", "math"]
 ARTICLE = re.compile(r"^(?:a|an|the) ")
-SAID = re.compile(r"(?:answer is|answer:)\s*([^\n]*?)\.?\s*(?:$|\n)", re.IGNORECASE)
+SAID = re.compile(r"answer(?: is|:)\s*((?:(?!answer(?: is|:))[^\n])*?)(?:[.!?](?=\s|$)|\n|$)", re.IGNORECASE)
 NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?")
 
 
@@ -44,6 +44,8 @@ class Problem(BaseModel):
         return self._plain(found[-1] if found else said)
 
     def _plain(self, answer: str) -> str:
+        if self.check == "math":
+            return answer.strip()
         if self.check == "number":
             found = NUMBER.findall(answer)
             return _number(found[-1]) if found else ""

@@ -1,0 +1,112 @@
+"""What the rows of a file mean: agentcho's own tasks, and the published formats of MATH, GSM8K, TriviaQA and
+CommonGen.
+
+Each format turns the fields of one row into a task. Does not know: files, the hub.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from agentcho.tasks.rows import Fields, Hosted
+from agentcho.tasks.task import Concepts, Problem, Task
+
+Read = Callable[[Fields, str], Task]
+
+
+class Format(NamedTuple):
+    """What its tasks are, how a row is read (fields, and an id to use where it has none of its own), and where the
+    published set is found."""
+
+    kind: type[Task]
+    read: Read
+    hosted: Hosted
+
+
+def formats() -> dict[str, Format]:
+    """The published formats by name."""
+    return {
+        "math": Format(Problem, _math, Hosted("HuggingFaceH4/MATH-500", None, "test")),
+        "gsm8k": Format(Problem, _gsm8k, Hosted("openai/gsm8k", "main", "test")),
+        "triviaqa": Format(Problem, _triviaqa, Hosted("mandarjoshi/trivia_qa", "rc.nocontext", "validation")),
+        "commongen": Format(Concepts, _commongen, Hosted("allenai/common_gen", None, "validation")),
+    }
+
+
+class Unfit(Exception):
+    """A row that is none of its format; the text says why."""
+
+
+def own(kind: type[Task]) -> Read:
+    """A row of agentcho's own files: the fields of `Problem` (`answer` may stand for one of `answers`) or `Concepts`.
+
+    Raises pydantic's ValidationError, or `Unfit`.
+    """
+
+    def read(fields: Fields, id: str) -> Task:
+        given: Fields = {"id": id} | fields
+        if kind is Problem and "answer" in given:
+            given["answers"] = [given.pop("answer"), *given.get("answers", [])]
+        if kind is Problem and not given.get("answers"):
+            raise Unfit("has no field 'answer' (or 'answers')")
+        return kind.model_validate(given)
+
+    return read
+
+
+def _math(fields: Fields, id: str) -> Problem:
+    answer = fields.get("answer") or boxed(_text(fields, "solution"))
+    named, question = str(fields.get("unique_id") or id), _text(fields, "problem")
+    return Problem(id=named, question=question, answers=(answer,), check="math")
+
+
+def boxed(solution: str) -> str:
+    """What the last \\boxed{...} of a solution holds."""
+    start = solution.rfind("\\boxed")
+    opened = solution.find("{", start)
+    if start < 0 or opened < 0:
+        raise Unfit("its solution has no \\boxed{...}")
+    depth = 0
+    for place in range(opened, len(solution)):
+        depth += {"{": 1, "}": -1}.get(solution[place], 0)
+        if depth == 0:
+            return solution[opened + 1 : place]
+    raise Unfit("the \\boxed{ of its solution is never closed")
+
+
+def _gsm8k(fields: Fields, id: str) -> Problem:
+    found = re.search(r"####\s*(-?[\d.,]+)\s*$", _text(fields, "answer"))
+    if found is None:
+        raise Unfit("its answer does not end in '#### NUMBER'")
+    return Problem(id=id, question=_text(fields, "question"), answers=(found[1],), check="number")
+
+
+def _triviaqa(fields: Fields, id: str) -> Problem:
+    plain = {key.lower().replace("_", ""): value for key, value in fields.items()}
+    answer = plain.get("answer")
+    if not isinstance(answer, dict):
+        raise Unfit("has no field 'answer' with 'value' and 'aliases'")
+    known = {key.lower().replace("_", ""): value for key, value in answer.items()}
+    accepted = [known.get("value"), *known.get("aliases", ()), *known.get("normalizedaliases", ())]
+    answers = tuple(dict.fromkeys(each for each in accepted if each))
+    if not answers:
+        raise Unfit("its answer has neither 'value' nor 'aliases'")
+    return Problem(id=str(plain.get("questionid", id)), question=_text(plain, "question"), answers=answers)
+
+
+def _commongen(fields: Fields, id: str) -> Concepts:
+    words = fields.get("concepts")
+    if words is None and isinstance(fields.get("concept_set"), str):
+        words = [word.partition("_")[0] for word in fields["concept_set"].split("#")]
+    if not isinstance(words, list) or not words:
+        raise Unfit("has neither 'concepts' nor 'concept_set'")
+    return Concepts(id=str(fields.get("concept_set_idx", id)), words=tuple(words))
+
+
+def _text(fields: Fields, name: str) -> str:
+    value: Any = fields.get(name)
+    if not isinstance(value, str) or not value.strip():
+        raise Unfit(f"has no text in its field {name!r}")
+    return value.strip()

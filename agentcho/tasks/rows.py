@@ -1,0 +1,97 @@
+"""Reads rows, each with the line it stands on: from JSON Lines, from a JSON list, or from a Hugging Face dataset.
+
+Does not know: what a row means.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from agentcho.errors import BadTasks, ExtraMissing
+
+Fields = dict[str, Any]
+
+
+class Row(NamedTuple):
+    """One record, and its line in the file, or its place in the list, from 1."""
+
+    place: int
+    fields: Fields
+
+
+def of_file(path: Path) -> list[Row]:
+    """The rows of a `.jsonl` file, or of a `.json` file that holds a list, or an object whose "Data" is one.
+
+    `BadTasks` names file and line of what is broken; an empty file is one.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise BadTasks(str(path), None, f"cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise BadTasks(str(path), None, f"is not UTF-8 text: byte {error.start}") from None
+    rows = list(_listed(path, text) if path.suffix == ".json" else _lines(path, text))
+    if not rows:
+        raise BadTasks(str(path), None, "is empty; give at least one task")
+    return rows
+
+
+def _lines(path: Path, text: str) -> Iterator[Row]:
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.strip():
+            yield Row(number, _fields(path, number, _json(path, number, line)))
+
+
+def _listed(path: Path, text: str) -> Iterator[Row]:
+    found = _json(path, None, text)
+    if isinstance(found, dict):
+        found = found.get("Data")
+    if not isinstance(found, list):
+        raise BadTasks(str(path), None, "holds neither a list nor an object with a list under 'Data'")
+    for number, fields in enumerate(found, 1):
+        yield Row(number, _fields(path, number, fields))
+
+
+def _json(path: Path, line: int | None, text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        at = line if line is not None else getattr(error, "lineno", None)
+        raise BadTasks(str(path), at, f"is no JSON: {getattr(error, 'msg', error)}") from None
+
+
+def _fields(path: Path, line: int, found: Any) -> Fields:
+    if not isinstance(found, dict):
+        raise BadTasks(str(path), line, f"is {type(found).__name__}, and no object with fields")
+    return found
+
+
+class Hosted(NamedTuple):
+    """A dataset on the Hugging Face hub, or a folder of one: its id, configuration and split."""
+
+    id: str
+    config: str | None
+    split: str
+
+
+def of_dataset(source: Hosted) -> list[Row]:
+    """The rows of a dataset, by the `datasets` library, which runs no code of the dataset's own.
+
+    `ExtraMissing` without that library; `BadTasks` where the dataset cannot be had.
+    """
+    try:
+        import datasets
+    except ImportError:
+        raise ExtraMissing("datasets", "datasets", "to read tasks from the Hugging Face hub") from None
+    try:
+        loaded = datasets.load_dataset(source.id, source.config, split=source.split)
+    except Exception as error:  # whatever the network, the hub or the cache has to say
+        why = " ".join(str(error).split())[:200]
+        raise BadTasks(source.id, None, f"cannot be loaded ({type(error).__name__}: {why})") from None
+    rows = [Row(number, dict(fields)) for number, fields in enumerate(loaded, 1)]
+    if not rows:
+        raise BadTasks(source.id, None, f"has no rows in its split {source.split!r}")
+    return rows

@@ -1,0 +1,83 @@
+"""When an answer is right: as words, as a number, as mathematics."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from agentcho.errors import ExtraMissing
+from agentcho.tasks import Problem
+from agentcho.tasks.task import Check
+
+
+def asked(check: Check, *answers: str) -> Problem:
+    return Problem(id="1", question="?", answers=answers, check=check)
+
+
+@pytest.mark.parametrize(
+    ("said", "right"),
+    [
+        ("Paris", True),
+        ("paris.", True),
+        ("  The  PARIS!", True),
+        ("I think that the answer is Paris.", True),
+        ("The answer is Rome. No, the answer is Paris.", True),
+        ("The answer is Paris. No, the answer is Rome.", False),
+        ("Paris or Rome", False),
+        ("Pari", False),
+        ("", False),
+        ("City of Light", True),
+    ],
+)
+def test_words_are_compared_without_case_articles_and_marks(said: str, right: bool) -> None:
+    assert asked("text", "Paris", "the City of Light").right(said) is right
+
+
+@pytest.mark.parametrize(
+    ("said", "right"),
+    [
+        ("1200", True),
+        ("5 + 3 = 8. So it is 1,200.", True),
+        ("1200.00 apples", True),
+        ("The answer is 1200. I am 99% sure.", True),
+        ("1200 or 12", False),
+        ("120", False),
+        ("-1200", False),
+        ("none", False),
+    ],
+)
+def test_of_numbers_the_last_one_counts(said: str, right: bool) -> None:
+    assert asked("number", "1,200").right(said) is right
+
+
+@pytest.mark.parametrize(
+    ("said", "right"),
+    [
+        (r"The answer is $\frac{1}{2}$.", True),
+        ("0.5", True),
+        (r"\boxed{\frac{2}{4}}", True),
+        (r"$\frac{1}{3}$", False),
+        ("I do not know", False),
+    ],
+)
+def test_mathematics_is_compared_as_such(said: str, right: bool) -> None:
+    assert asked("math", r"\frac{1}{2}").right(said) is right
+
+
+def test_without_its_library_mathematics_is_refused_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "math_verify", None)
+    with pytest.raises(ExtraMissing, match=r"pip install 'agentcho\[math\]'"):
+        asked("math", "1").right("1")
+
+
+def test_answers_are_the_same_for_a_vote_if_they_are_the_same_for_the_check() -> None:
+    problem = asked("number", "7")
+    assert problem.answer_in("3 + 4 = 7. The answer is 7.") == problem.answer_in("7.0") == "7"
+    assert asked("text", "x").answer_in("The answer is the Sun.") == "sun"
+    half = asked("math", "0.5")
+    assert half.right(half.answer_in(r"The answer is \frac{1}{2}."))
+
+
+def test_a_question_without_answers_has_no_right_one() -> None:
+    assert not asked("text").right("")

@@ -1,0 +1,117 @@
+"""Built-in tasks: the same each time, inside their bounds, true, and told apart by their digests."""
+
+from __future__ import annotations
+
+import random
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentcho.errors import BadTasks
+from agentcho.tasks import Concepts, Problem, Task, task_set
+from agentcho.tasks.arithmetic import draw_story
+from agentcho.tasks.concepts import nouns
+from agentcho.tasks.facts import facts
+from agentcho.tasks.inflection import forms
+from agentcho.tasks.listed import lists
+
+
+@given(seed=st.integers(0, 10**6), steps=st.integers(1, 6))
+def test_a_story_has_its_steps_and_stays_small(seed: int, steps: int) -> None:
+    story = draw_story(random.Random(seed), steps)
+    assert len(story.steps) == steps
+    value = story.steps[0].left
+    said = [int(number) for number in re.findall(r"\d+", story.question)]
+    assert said[0] == value
+    for step in story.steps:
+        assert step.left == value
+        assert step.right in said
+        value = {"+": value + step.right, "-": value - step.right, "x": value * step.right}[step.sign]
+        assert 0 <= value <= 99
+    assert story.answer == value
+    assert story.question.endswith("?")
+    assert "{" not in story.question
+
+
+@pytest.mark.parametrize(("spec", "kind"), [("arithmetic", Problem), ("facts", Problem), ("concepts", Concepts)])
+def test_a_set_is_its_specification_and_seed(spec: str, kind: type[Task]) -> None:
+    one, again, other = task_set(spec, kind, 3), task_set(spec, kind, 3), task_set(spec, kind, 4)
+    assert [one[n] for n in (0, 5, 99)] == [again[n] for n in (0, 5, 99)]
+    assert one.digest == again.digest != other.digest
+    assert one[0] != other[0]
+    assert len({one[n].id for n in range(50)}) == 50
+    assert one.size is None
+    with pytest.raises(IndexError):
+        one[-1]
+
+
+def test_options_change_what_is_drawn() -> None:
+    assert len(words(task_set("concepts:size=3", Concepts)[0])) == 3
+    three, five = (task_set(f"arithmetic:steps={n}", Problem).digest for n in (3, 5))
+    assert three != five
+
+
+def words(task: Task) -> tuple[str, ...]:
+    assert isinstance(task, Concepts)
+    return task.words
+
+
+def test_concepts_are_different_words_of_the_list() -> None:
+    known = {*lists("concepts")["nouns"], *lists("concepts")["verbs"]}
+    drawn = task_set("concepts:size=60", Concepts)[0]
+    assert len(set(words(drawn))) == 60
+    assert set(words(drawn)) <= known
+    assert nouns() < known
+
+
+def test_there_are_many_facts_and_each_is_asked_for_in_several_ways() -> None:
+    assert len(facts()) >= 240
+    for kind in {fact.kind for fact in facts()}:
+        asked = lists("facts")[f"{kind}.ask"]
+        assert len(asked) >= 3
+        assert all("{a}" in wording for wording in asked)
+        about = [fact.about for fact in facts() if fact.kind == kind]
+        assert len(set(about)) == len(about), kind
+    assert all(re.fullmatch(r"[A-Za-z]+", fact.answer) for fact in facts())
+
+
+@pytest.mark.parametrize(
+    ("spec", "told"),
+    [
+        ("poems", "is no .jsonl or .json file, and none of arithmetic, facts, concepts, math, gsm8k"),
+        ("arithmetic:steps=9", "steps is a number from 1 to 6"),
+        ("arithmetic:size=3", r"'size=3' is no option of it; its options: steps=NUMBER"),
+        ("arithmetic:steps=three", "'steps=three' is no option"),
+        ("facts:n=3", "its options: none"),
+        ("concepts", "its tasks are of the kind Concepts, and Problem is wanted"),
+    ],
+)
+def test_what_is_no_set_is_refused(spec: str, told: str) -> None:
+    with pytest.raises(BadTasks, match=told):
+        task_set(spec, Problem)
+
+
+@pytest.mark.parametrize(
+    ("word", "found", "other"),
+    [
+        ("dog", {"dogs"}, {"dogma"}),
+        ("box", {"boxes"}, {"boxs"}),
+        ("carry", {"carries", "carried", "carrying"}, {"carrys"}),
+        ("play", {"plays", "played", "playing"}, {"plaies"}),
+        ("run", {"runs", "running", "ran"}, {"runing"}),
+        ("bake", {"bakes", "baked", "baking"}, {"bakeing"}),
+        ("leaf", {"leaves"}, {"leave"}),
+        ("wash", {"washes", "washed"}, {"washs"}),
+        ("cook", {"cooked", "cooking"}, {"cookked"}),
+    ],
+)
+def test_a_word_counts_in_all_of_its_forms(word: str, found: set[str], other: set[str]) -> None:
+    assert found | {word} <= forms(word)
+    assert not other & forms(word)
+    task = Concepts(id="1", words=(word.capitalize(),))
+    for each in found:
+        assert task.covered(f"There, {each.upper()}!") == {word.capitalize()}
+    for each in other:
+        assert task.covered(f"There, {each}!") == frozenset()
