@@ -101,9 +101,9 @@ class Choreographer:
 
     def __init__(
         self, engine: EnginePort, mode: Mode = "choreographed", leakage: Leakage = "audit",
-        shadow: Shadowing = "auto", deterministic: bool = False,
+        shadow: Shadowing = "auto", deterministic: bool = False, in_place: bool = False,
     ) -> None:  # fmt: skip
-        self._engine, self.way = engine, Way(mode, leakage, shadow, deterministic)
+        self._engine, self.way = engine, Way(mode, leakage, shadow, deterministic, in_place)
         self.turns = Turns()
         self.steps = self.encoded = 0
         self._open: set[_Ticket] = set()

@@ -17,12 +17,14 @@ Shadowing = Literal["auto", "always", "never"]
 
 
 class Way(NamedTuple):
-    """How calls find what they read: see `Resolver`."""
+    """How calls find what they read: see `Resolver`. `in_place`: what is reused stays at the positions at which it was
+    made (no repositioning; the paper's footnote 5); places that a view asks for are passed over."""
 
     mode: Mode = "choreographed"
     leakage: Leakage = "audit"
     shadow: Shadowing = "auto"
     deterministic: bool = False
+    in_place: bool = False
 
 
 class Limits(BaseModel):
@@ -53,6 +55,7 @@ class RunConfig(BaseModel):
     leakage: Leakage = "audit"
     shadow: Shadowing = "auto"
     deterministic: bool = False
+    in_place: bool = False
     seed: int = 0
     games: Annotated[int, Field(ge=1)] = 1
     tasks: str | None = None
@@ -62,18 +65,20 @@ class RunConfig(BaseModel):
     limits: Limits = Limits()
 
     @model_validator(mode="after")
-    def _one_recipe(self) -> RunConfig:
+    def _fits(self) -> RunConfig:
         if self.deterministic and self.shadow == "always":
             raise ValueError(
                 "shadow=always contradicts deterministic, which makes every audience encoding by one recipe; "
                 "use shadow=auto or never"
             )
+        if self.in_place and self.mode == "baseline":
+            raise ValueError("in_place says nothing in baseline mode, which encodes every prompt at its own positions")
         return self
 
     @property
     def way(self) -> Way:
-        """Mode, leakage, shadows and profile together."""
-        return Way(self.mode, self.leakage, self.shadow, self.deterministic)
+        """Mode, leakage, shadows, profile and positions together."""
+        return Way(self.mode, self.leakage, self.shadow, self.deterministic, self.in_place)
 
     @property
     def sampling(self) -> Sampling:

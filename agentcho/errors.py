@@ -20,6 +20,7 @@
     ├── AudienceError              an audience or a cast names what does not exist
     ├── LeakageError               a call would read what its caller may not
     │   └── LabelMissing           … or what nothing is known of
+    ├── BadColumn                  a column of a comparison that is none
     ├── OptionsClash               two options of a run contradict each other
     ├── ExtraMissing               a library that only some need is not installed
     ├── NotYetAvailable            a documented option that this version does not have
@@ -38,6 +39,7 @@
         ├── RecordNotFound
         ├── RecordBroken
         ├── BadTrace
+        ├── ComparisonOther        a folder holds the games of another comparison
         ├── BadReport
         └── BadSuppression
 
@@ -217,6 +219,13 @@ class LabelMissing(LeakageError):
         self.reader, self.path = reader, ()
 
 
+class BadColumn(AgentchoError, ValueError):
+    """A column of a comparison names no way of reading."""
+
+    def __init__(self, name: str, what: str) -> None:
+        super().__init__(f"column {name!r}: {what}. Columns are such as baseline or choreographed:enforce:in-place")
+
+
 class OptionsClash(AgentchoError, ValueError):
     """Options of a run that contradict each other; `what` says which, and what to give instead."""
 
@@ -344,6 +353,16 @@ class BadTrace(RecordError, ValueError):
 
     def __init__(self, where: str, what: str) -> None:
         super().__init__(f"{where}: {what}; the format is agentcho-trace/1")
+
+
+class ComparisonOther(RecordError):
+    """A folder holds the games of a comparison that was asked for otherwise."""
+
+    def __init__(self, folder: Path, changed: Sequence[str]) -> None:
+        super().__init__(
+            f"{folder} holds the games of another comparison: {', '.join(changed)} differ. Give another --out, or "
+            "ask as before"
+        )
 
 
 class BadReport(RecordError, ValueError):

@@ -5,32 +5,36 @@ Does not know: runs, files.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from agentcho.message import Message
+from agentcho.placing import count
 from agentcho.trace import Workflow, trace_message, workflow
 from agentcho.transcript import Entry
+from agentcho.visibility import Read, ReadSet
 
 
 def exported(
     scenario: str, id: str, meta: dict[str, Any], cast: Iterable[str], entries: Sequence[Entry], tokenizer: str | None
 ) -> Workflow:
     """One game as a workflow. `tokenizer` is the digest of the tokenizer that its tokens are of."""
+    lengths = {entry.message.id: len(entry.message.tokens) for entry in entries}
     line = {
         "format": "agentcho-trace/1", "workflow": scenario, "id": id, "meta": meta,
         "agents": sorted({*cast, *_named(entries)}),
-        "messages": [trace_message(_placed(entry), tokenizer).to_json() for entry in entries],
+        "messages": [trace_message(_placed(entry, lengths), tokenizer).to_json() for entry in entries],
     }  # fmt: skip
     return workflow(line, id)
 
 
-def _placed(entry: Entry) -> Message:
-    """The message with the positions it was really read at, where they were not simply one after the other."""
+def _placed(entry: Entry, lengths: Mapping[str, int]) -> Message:
+    """The message with the positions it was really read at, where they were not simply one after the other; of a
+    baseline run, which reads at none but its own, with those that were asked for."""
     message, made = entry.message, entry.made[-1]
     if made.recipe == "baseline":
-        return message
+        return _asked(entry, lengths)
     end, plain = int(made.receipt.bos), True
     for _, offset, length in made.receipt.context:
         plain &= offset == end
@@ -39,6 +43,18 @@ def _placed(entry: Entry) -> Message:
         return message
     offsets = tuple(read.offset for read in made.receipt.context)
     return replace(message, offsets=offsets, new_offset=made.receipt.start)
+
+
+def _asked(entry: Entry, lengths: Mapping[str, int]) -> Message:
+    """The message with the positions that its places come to."""
+    message, places = entry.message, entry.act.places
+    if not any(place is not None for place in places):
+        return message
+    reads = tuple(Read(id, at) for id, at in zip(message.parents, places, strict=False))
+    known = [lengths.get(id) for id in message.parents]
+    read_set = ReadSet(message.author, reads, places[-1], ())
+    *offsets, start = count(read_set, known, int(entry.own.receipt.bos))
+    return replace(message, offsets=tuple(offsets), new_offset=start)
 
 
 def _named(entries: Iterable[Entry]) -> set[str]:

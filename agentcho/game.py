@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar, overload
 
 from agentcho.agent import Agent, Names, Wish
@@ -32,6 +32,8 @@ from agentcho.whence import whence
 
 SCENARIO = "scenario"
 NAME = re.compile(r"[a-z][a-z0-9_-]*")
+Forced = Mapping[str, tuple[int, ...]]
+"""Ids of what is said after the header, by message: they take the place of sampled ones."""
 A = TypeVar("A", bound=Agent)
 
 
@@ -46,19 +48,20 @@ class Game:
     """One game. Made by the runtime; scenarios get it in `play`.
 
     `random` choices of a scenario should come from `seed`. `sink` gets events as they happen. `find_agent`
-    turns a name into an agent class, for `cast`.
+    turns a name into an agent class, for `cast`; `tasks` are what it may `draw`; `forced` are words put into mouths.
     """
 
     def __init__(
         self, choreographer: Choreographer, index: int = 0, seed: int = 0, config: RunConfig | None = None,
         policy: Policy = audience_policy, sink: Sink | None = None,
         find_agent: Callable[[str], type[Agent]] | None = None, tasks: Sequence[Task] = (),
+        forced: Forced | None = None,
     ) -> None:  # fmt: skip
         self._choreographer, self.index, self.seed = choreographer, index, seed
         self.config = config or RunConfig()
         self._policy, self._sink, self._find = policy, sink or _nobody, find_agent
         self.agents: dict[str, Agent] = {}
-        self._tasks = list(tasks)
+        self._tasks, self._forced = list(tasks), forced or {}
         self._meter = Meter(self.config.limits)
         self._books = Books(index, choreographer.way, self._meter, self._sink)
         self._resolver = self._books.resolver
@@ -196,7 +199,8 @@ class Game:
         return self._ears.lend(utterance.message)
 
     async def _decode(self, utterance: Utterance, sampling: Sampling, on_token: Callable[[str], None] | None) -> None:
-        speaking = self._resolver.speak(utterance, sampling=sampling)
+        forced = self._forced.get(utterance.metadata.id)
+        speaking = self._resolver.speak(utterance, sampling=sampling, forced=forced)
         author, id, seat = utterance.metadata.author or SCENARIO, utterance.metadata.id, self._floor.seat
 
         def piece(text: str) -> None:

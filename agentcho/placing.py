@@ -13,8 +13,7 @@ from agentcho.visibility import After, Place, ReadSet
 
 def places_of(reads: ReadSet) -> tuple[Place, ...]:
     """The places asked for, one a message and then the new one's."""
-    nothing_before = not reads.reads and reads.new_at == "rightmost"
-    return (*(read.at for read in reads.reads), None if nothing_before else reads.new_at)
+    return (*(read.at for read in reads.reads), reads.new_at)
 
 
 def count(reads: ReadSet, lengths: Sequence[int | None], first: int) -> list[int | None]:

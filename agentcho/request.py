@@ -13,6 +13,9 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 EncodingId = int
 Stopped = Literal["stop", "stop_string", "max_tokens", "forced"]
+Offsets = Sequence[int | None] | Literal["made"] | None
+"""Where parents stand: the absolute position of each one's first token (None: right after the one before), or all of
+them where they were made ("made"), the new message then beginning after the rightmost of their tokens."""
 
 
 class Sampling(BaseModel):
@@ -60,14 +63,15 @@ class Prefill:
     """A message of known text, to be encoded once over `parents` (ids, or Prefills earlier in the same list).
 
     `offsets` are the absolute positions of the parents' first framing tokens (None, or a None inside: right
-    after the preceding parent; the first right after BOS); `new_offset` the message's own (None: right after
-    the last parent). `tokens`, where given, are the content's ids and win over `text`. Equal calls share stored
-    keys only where their `salt` is the same. `guard` is asked before anything is gathered.
+    after the preceding parent; the first right after BOS), or "made": each where it was made, so that no key is
+    turned. `new_offset` is the message's own (None: right after the last parent; with "made", the rightmost).
+    `tokens`, where given, are the content's ids and win over `text`. Equal calls share stored keys only where their
+    `salt` is the same. `guard` is asked before anything is gathered.
     """
 
     text: str
     parents: Sequence[EncodingId | Prefill] = ()
-    offsets: Sequence[int | None] | None = None
+    offsets: Offsets = None
     new_offset: int | None = None
     role: str = "user"
     name: str | None = None
@@ -87,7 +91,7 @@ class Decode:
 
     header: str = ""
     parents: Sequence[EncodingId | Prefill] = ()
-    offsets: Sequence[int | None] | None = None
+    offsets: Offsets = None
     new_offset: int | None = None
     sampling: Sampling = field(default_factory=Sampling)
     name: str | None = None
@@ -108,7 +112,7 @@ class Shadow:
 
     of: Decode
     parents: Sequence[EncodingId | Prefill] = ()
-    offsets: Sequence[int | None] | None = None
+    offsets: Offsets = None
     new_offset: int | None = None
     salt: str = ""
     guard: Guard | None = None

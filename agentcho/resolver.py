@@ -18,11 +18,9 @@ from agentcho.message import Audience, Message, Metadata
 from agentcho.monitor import Monitor
 from agentcho.placing import count, places_of
 from agentcho.provenance import Recipe
-from agentcho.request import Call, Decode, EncodingId, Guard, Prefill, Shadow
+from agentcho.request import Call, Decode, EncodingId, Guard, Offsets, Prefill, Shadow
 from agentcho.transcript import Act
 from agentcho.visibility import Read, ReadSet
-
-Offsets = tuple[int | None, ...] | None
 
 
 @dataclass(eq=False)
@@ -73,7 +71,7 @@ class Resolved(NamedTuple):
 
     missing: tuple[Missing, ...]
     parents: tuple[EncodingId | Prefill, ...]
-    offsets: tuple[int | None, ...] | None
+    offsets: Offsets
     new_offset: int | None
 
 
@@ -98,6 +96,11 @@ class Resolver:
         self.bos = False
 
     @property
+    def _default(self) -> Offsets:
+        """Where messages stand that nobody has placed."""
+        return "made" if self.way.in_place else None
+
+    @property
     def enforcing(self) -> bool:
         """Whether readers other than the author get encodings of their own."""
         return self.way.mode == "choreographed" and self.way.leakage == "enforce"
@@ -120,7 +123,8 @@ class Resolver:
             return Speaking(resolved.missing, (*(lack.call for lack in resolved.missing), call))
         lacking = {lack.key: lack for lack in resolved.missing}
         parents, audience = self._public(utterance, lacking), utterance.metadata.audience
-        shadow = Shadow(call, parents, salt=self._salt(audience), guard=self._guard(utterance, audience))
+        guard = self._guard(utterance, audience)
+        shadow = Shadow(call, parents, self._default, salt=self._salt(audience), guard=guard)
         return Speaking(tuple(lacking.values()), (*(lack.call for lack in lacking.values()), call, shadow))
 
     def shadowed(self, utterance: Utterance) -> bool:
@@ -132,7 +136,9 @@ class Resolver:
 
     def placed_after(self, reads: ReadSet) -> list[str]:
         """Messages that must be encoded first because a position of the read set counts from their end."""
-        if self.way.mode == "baseline" or all(place is None or isinstance(place, int) for place in places_of(reads)):
+        if self.way.mode == "baseline" or self.way.in_place:
+            return []
+        if all(place is None or isinstance(place, int) for place in places_of(reads)):
             return []
         return [read.id for read in reads.reads if self.utterances[read.id].message is None]
 
@@ -176,7 +182,8 @@ class Resolver:
 
     def _audience_call(self, utterance: Utterance, missing: dict[Key, Missing]) -> Prefill:
         """X(m): compact over X of those parents whose audience covers its own."""
-        return self._prefill(utterance, utterance.metadata.audience, self._public(utterance, missing), None, None)
+        public = self._public(utterance, missing)
+        return self._prefill(utterance, utterance.metadata.audience, public, self._default, None)
 
     def _public(self, utterance: Utterance, missing: dict[Key, Missing]) -> tuple[EncodingId | Prefill, ...]:
         audience = utterance.metadata.audience
@@ -187,6 +194,8 @@ class Resolver:
     def _positions(self, reads: ReadSet) -> tuple[Offsets, int | None]:
         """Absolute positions; None where the engine's default says the same."""
         places = places_of(reads)
+        if self.way.in_place:
+            return "made", None
         if all(place is None for place in places):
             return None, None
         if all(place is None or isinstance(place, int) for place in places):

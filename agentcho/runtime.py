@@ -22,7 +22,7 @@ from agentcho.choreographer import Choreographer
 from agentcho.config import RunConfig
 from agentcho.errors import AgentchoError, TasksTooFew, TasksUnwanted
 from agentcho.events import Ended, Event, Joined, Over, Sink
-from agentcho.game import Game
+from agentcho.game import Forced, Game
 from agentcho.record import Finished, RunRecord
 from agentcho.request import EnginePort
 from agentcho.scenario import Scenario
@@ -46,13 +46,21 @@ class Played(NamedTuple):
     record: Path | None
 
 
+class Part(NamedTuple):
+    """Which games of a run to play (None: all), and the words to force in each: ids of what is said, by message."""
+
+    numbers: tuple[int, ...] | None = None
+    forced: Callable[[int], Forced] = lambda game: {}
+
+
 class Run:
     """One run under way: what is to be played, on what, and who listens."""
 
     def __init__(
         self, scenario: Scenario, config: RunConfig, tasks: TaskSet | None, engine: EnginePort, sink: Sink,
-        find_agent: FindAgent,
+        find_agent: FindAgent, part: Part,
     ) -> None:  # fmt: skip
+        self._part = part
         self._scenario, self._config, self._tasks, self._engine = scenario, config, tasks, engine
         self._sink, self._find = sink, find_agent
         self.finished: dict[int, Finished] = {}
@@ -60,10 +68,11 @@ class Run:
         self.steps = 0
 
     async def play(self, at_once: int | None) -> None:
-        """Play all games, `at_once` of them side by side (None: all)."""
-        room = anyio.CapacityLimiter(at_once or self._config.games)
+        """Play its games, `at_once` of them side by side (None: all)."""
+        numbers = range(self._config.games) if self._part.numbers is None else self._part.numbers
+        room = anyio.CapacityLimiter(at_once or max(1, len(numbers)))
         async with Choreographer(self._engine, *self._config.way) as choreographer:
-            games = (self._game(choreographer, index, room) for index in range(self._config.games))
+            games = (self._game(choreographer, index, room) for index in numbers)
             try:
                 await choreographer.turns.together(*games)
             finally:
@@ -74,7 +83,10 @@ class Run:
             began = perf_counter()
             seed = game_seed(self._config.seed, index)
             tasks = () if self._tasks is None else drawn(self._tasks, index, self._scenario.draws())
-            game = Game(choreographer, index, seed, self._config, sink=self._tell, find_agent=self._find, tasks=tasks)
+            game = Game(
+                choreographer, index, seed, self._config, sink=self._tell, find_agent=self._find, tasks=tasks,
+                forced=self._part.forced(index),
+            )  # fmt: skip
             try:
                 await game.play(copy.copy(self._scenario))
             except AgentchoError as error:
@@ -90,8 +102,9 @@ class Run:
 def play(
     scenario: Scenario, config: RunConfig | None = None, *, engine: EnginePort | None = None,
     sink: Sink | None = None, out: Path | None = None, at_once: int | None = None, find_agent: FindAgent | None = None,
+    part: Part | None = None,
 ) -> Played:  # fmt: skip
-    """Play `config.games` games of a scenario, from a plain thread. Blocks until all are over.
+    """Play `config.games` games of a scenario, or a `part` of them, from a plain thread. Blocks until all are over.
 
     `out` is the folder of runs to record in (None: no record). `sink` hears every event, on the event loop.
     Ctrl-C stops the run, with everything said so far in the record. An `AgentchoError` of one game ends that
@@ -101,13 +114,13 @@ def play(
     tasks = tasks_of(scenario, config)
     engine = engine or load_engine(config)
     listeners = [sink] if sink else []
-    find = find_agent or _library_agent
+    find, part = find_agent or _library_agent, part or Part()
     if out is None:
-        return _play(Run(scenario, config, tasks, engine, _all(listeners), find), at_once)
+        return _play(Run(scenario, config, tasks, engine, _all(listeners), find, part), at_once)
     options = scenario.options.model_dump(mode="json")
     digest = None if tasks is None else tasks.digest
     with RunRecord.create(out, scenario.name, options, config, engine.fingerprint, digest) as record:
-        run = Run(scenario, config, tasks, engine, _all([partial(_write, record), *listeners]), find)
+        run = Run(scenario, config, tasks, engine, _all([partial(_write, record), *listeners]), find, part)
         played = _play(run, at_once)
         record.close("interrupted" if played.interrupted else "failed" if played.error else "done")
         return played._replace(record=record.path)

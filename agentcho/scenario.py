@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from agentcho.errors import BadOption
 from agentcho.game import Game
+from agentcho.message import Metadata
 from agentcho.tasks import Problem, Task
 
 
@@ -49,6 +50,10 @@ class Scenario:
     def draws(self) -> int:
         """How many tasks a game draws."""
         return 1
+
+    def paired(self, message: Metadata) -> bool:
+        """Whether a comparison forces the words of this message to be the same in all columns."""
+        return False
 
     def score(self, outcome: Any) -> dict[str, float]:
         """Numbers to compare games by."""

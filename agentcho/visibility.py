@@ -96,4 +96,10 @@ def read_set(caller: str, view: View, allowed: Sequence[Metadata], said: Sequenc
             direct.append(read.id)
         elif read.id not in granted:
             raise AudienceError(f"{caller}'s view names {read.id!r}, which the policy withholds", granted)
-    return ReadSet(caller, view.reads, view.new_at, tuple(direct))
+    reads = tuple(Read(read.id, _first(read.at) if n == 0 else read.at) for n, read in enumerate(view.reads))
+    return ReadSet(caller, reads, view.new_at if reads else _first(view.new_at), tuple(direct))
+
+
+def _first(place: Place) -> Place:
+    """The place of what nothing stands before: after the rightmost of nothing is where it stands anyway."""
+    return None if place == "rightmost" else place

@@ -78,6 +78,10 @@ class PrisonersDilemma(agentcho.Scenario):
         told = INSTRUCTION.format(what=what, you=you) if what and me == "Alice" else ""
         return RULES.format(me=me, you=you, o=self.options, rounds=ROUNDS[self.options.rounds], instruction=told)
 
+    def paired(self, message: agentcho.Metadata) -> bool:
+        """The private plans, as in the paper."""
+        return message.id in {"alice.2", "bob.2"}
+
     def score(self, outcome: Outcome) -> dict[str, float]:
         """The points of each, and whether both cooperated."""
         return {"alice": self.points(outcome.alice, outcome.bob), "bob": self.points(outcome.bob, outcome.alice)}

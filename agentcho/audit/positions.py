@@ -60,15 +60,21 @@ class Positions:
         pieces = record.receipt.context
         for index, piece in enumerate(pieces):
             place = asked[index] if asked else None
-            yield from _odd(index, piece.offset, end, place, ends)
+            made = self._cones.records[piece.id].receipt.start if piece.id in self._cones.records else None
+            yield from _odd(index, piece.offset, (end, made), place, ends)
             end = piece.offset + piece.length
             if piece.id in self._cones.records:
                 ends[self._cones.records[piece.id].message] = end
-        yield from _odd(None, record.receipt.start, end, asked[-1] if asked else None, ends)
+        rightmost = max((piece.offset + piece.length for piece in pieces), default=end)
+        yield from _odd(None, record.receipt.start, (end, rightmost), asked[-1] if asked else None, ends)
 
 
-def _odd(index: int | None, offset: int, default: int, place: Place, ends: dict[str, int]) -> Iterator[Odd]:
-    """One position: it counts from a message, or else must be the default or the constant that was asked for."""
+def _odd(
+    index: int | None, offset: int, usual: tuple[int | None, ...], place: Place, ends: dict[str, int]
+) -> Iterator[Odd]:
+    """One position: it counts from a message, or else must be a `usual` one or the constant that was asked for. Usual
+    are those that depend on nothing but what is attended to there: right after the one before, where the piece was
+    made, after the rightmost of all."""
     wanted: int | None
     match place:
         case After(id, plus):
@@ -76,10 +82,10 @@ def _odd(index: int | None, offset: int, default: int, place: Place, ends: dict[
             wanted = ends[id] + plus if id in ends else None
         case "rightmost":
             yield from (Odd(index, id) for id in ends)
-            wanted = max(ends.values(), default=default)
+            wanted = max(ends.values(), default=usual[0])
         case _:
             wanted = place
-    if offset not in (default, wanted):
+    if offset not in (*usual, wanted):
         yield Odd(index, None)
 
 

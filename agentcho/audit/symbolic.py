@@ -185,8 +185,11 @@ class SymbolicEngine:
 
 
 def _receipt(call: Call, parents: Sequence[Symbol]) -> Receipt:
-    """Where everything stands: as asked for, or right after what stands before; the first after the BOS."""
-    asked = [None] * len(parents) if call.offsets is None else list(call.offsets)
+    """Where everything stands: as asked for, where it was made, or right after what stands before; the first after
+    the BOS."""
+    made = call.offsets == "made"
+    wanted = [parent.receipt.start for parent in parents] if call.offsets == "made" else call.offsets
+    asked = [None] * len(parents) if wanted is None else list(wanted)
     if len(asked) != len(parents):
         raise BadOffsets(f"{len(asked)} offsets for {len(parents)} parents")
     end, context = 1, list[ContextEntry]()
@@ -194,6 +197,7 @@ def _receipt(call: Call, parents: Sequence[Symbol]) -> Receipt:
         entry = ContextEntry(parent.id, end if offset is None else offset, len(parent.words.tokens))
         context.append(entry)
         end = entry.offset + entry.length
+    end = max((entry.offset + entry.length for entry in context), default=1) if made else end
     return Receipt(tuple(context), end if call.new_offset is None else call.new_offset, True)
 
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from agentcho.engine.lanes import Lane
 from agentcho.engine.store import Block
 from agentcho.errors import BadOffsets, ContextOverflow
-from agentcho.request import ContextEntry, Encoded, EncodingId, Receipt
+from agentcho.request import ContextEntry, Encoded, EncodingId, Offsets, Receipt
 
 
 @dataclass(eq=False)
@@ -125,10 +125,14 @@ class Context(NamedTuple):
 def place(
     bos: Piece | None,
     parents: Sequence[tuple[EncodingId, Storage]],
-    offsets: Sequence[int | None] | None,
+    offsets: Offsets,
     new_offset: int | None,
 ) -> Context:
-    """Give every parent and the new message its position: as asked, or right after the one before."""
+    """Give every parent and the new message its position: as asked, where made, or right after the one before."""
+    if offsets == "made":
+        offsets = [storage.position for _, storage in parents]
+        ends = [storage.position + storage.length for _, storage in parents]
+        new_offset = max(ends, default=None) if new_offset is None else new_offset
     asked = [None] * len(parents) if offsets is None else list(offsets)
     if len(asked) != len(parents):
         raise BadOffsets(f"{len(asked)} offsets for {len(parents)} parents")

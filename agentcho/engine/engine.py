@@ -25,7 +25,7 @@ from agentcho.engine.model import Model, find
 from agentcho.engine.scheduler import PendingPrefill, Scheduler
 from agentcho.engine.store import Fullness, Store, default_tokens
 from agentcho.errors import BadParent, EngineFailed, RequestError, UnknownEncoding
-from agentcho.request import Call, Decode, Encoded, EncodingId, Prefill, Receipt, StepResult
+from agentcho.request import Call, Decode, Encoded, EncodingId, Offsets, Prefill, Receipt, StepResult
 
 
 class Engine:
@@ -132,7 +132,7 @@ class Engine:
 
     def score(
         self, continuation: str, header: str = "", parents: Sequence[EncodingId] = (),
-        offsets: Sequence[int | None] | None = None, new_offset: int | None = None, name: str | None = None,
+        offsets: Offsets = None, new_offset: int | None = None, name: str | None = None,
         tokens: Sequence[int] | None = None,
     ) -> Tensor:  # fmt: skip
         """Log-probabilities `[tokens + 1, vocab]`, float32 on the CPU, of each token of an assistant's message.

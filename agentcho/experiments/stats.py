@@ -103,6 +103,30 @@ def clustered(games: Sequence[Floats], seed: int, level: float = 0.95, resamples
     return Bounds(low, high, "bootstrap clustered by game")
 
 
+class Resampled(NamedTuple):
+    """The bootstrap of a mean: its percentile interval, and a two-sided p of a mean of 0."""
+
+    bounds: Bounds
+    p: float
+
+
+def resampled(values: Sequence[float], seed: int, level: float = 0.95, resamples: int = 9999) -> Resampled:
+    """The bootstrap of the mean of independent values, such as differences within pairs. p is twice the smaller share
+    of resamples on either side of 0, at least 1 in `resamples`; without two values there is neither interval nor p."""
+    found = np.asarray(values, dtype=np.float64)
+    if len(found) < 2:
+        mean = float(found.mean()) if len(found) else 0.0
+        return Resampled(Bounds(mean, mean, "fewer than two: no interval"), 1.0)
+    drawn = bootstrap(
+        (found,), np.mean, vectorized=True, confidence_level=level, n_resamples=resamples, method="percentile",
+        rng=np.random.default_rng(seed),
+    )  # fmt: skip
+    low, high = sorted((float(drawn.confidence_interval.low), float(drawn.confidence_interval.high)))
+    means = drawn.bootstrap_distribution
+    p = 2 * min(float((means <= 0).mean()), float((means >= 0).mean()))
+    return Resampled(Bounds(low, high, "paired bootstrap"), min(1.0, max(p, 1 / resamples)))
+
+
 def _ratio(sums: Floats, counts: Floats, axis: int = -1) -> Any:
     return sums.sum(axis=axis) / counts.sum(axis=axis)
 

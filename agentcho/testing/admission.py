@@ -108,14 +108,18 @@ def _receipt(rules: Rules, call: Call, parents: Sequence[Kept], own: int) -> Rec
 
 def _places(call: Call, parents: Sequence[Kept], bos: bool) -> tuple[list[int], int]:
     """The positions of all parents and of the call's own first token."""
-    asked = [None] * len(parents) if call.offsets is None else list(call.offsets)
+    made = call.offsets == "made"
+    wanted = [parent.receipt.start for parent in parents] if call.offsets == "made" else call.offsets
+    asked = [None] * len(parents) if wanted is None else list(wanted)
     if len(asked) != len(parents):
         raise BadOffsets(f"{len(asked)} offsets for {len(parents)} parents")
-    end, offsets = int(bos), list[int]()
+    end, offsets, ends = int(bos), list[int](), [int(bos)]
     for parent, offset in zip(parents, asked, strict=True):
         offsets.append(end if offset is None else _position(offset))
         end = offsets[-1] + len(parent.words.tokens)
-    return offsets, end if call.new_offset is None else _position(call.new_offset)
+        ends.append(end)
+    start = (max(ends) if made else end) if call.new_offset is None else _position(call.new_offset)
+    return offsets, start
 
 
 def _position(offset: object) -> int:

@@ -98,6 +98,7 @@ class Stage:
 
     def _follow(self, id: int, call: Prefill | Decode, parents: list[int]) -> None:
         """Check the receipt of a call, and let the oracle encode what it says."""
+        assert call.offsets != "made"
         layout = self.layout(parents, call.offsets, call.new_offset)
         self._check(id, parents, layout)
         context = self._context(parents, layout)

@@ -167,11 +167,14 @@ class Sets:
 
     def _place(self, call: Call, parents: Sequence[EncodingId]) -> Receipt:
         end, entries = 1, list[ContextEntry]()
-        for parent, asked in zip(parents, call.offsets or [None] * len(parents), strict=True):
+        made = call.offsets == "made"
+        offsets = [self._kept[p].receipt.start for p in parents] if call.offsets == "made" else call.offsets
+        for parent, asked in zip(parents, offsets or [None] * len(parents), strict=True):
             length = len(self._kept[parent].words.tokens)
             entries.append(ContextEntry(parent, end if asked is None else asked, length))
             end = entries[-1].offset + length
         assert all(entry.offset >= 0 for entry in entries)
+        end = max((entry.offset + entry.length for entry in entries), default=1) if made else end
         return Receipt(tuple(entries), end if call.new_offset is None else call.new_offset, True)
 
     def _words(self, call: Call) -> Encoded:

@@ -13,7 +13,7 @@ from itertools import permutations
 from typing import Any, NamedTuple, Protocol
 
 from agentcho.message import Message
-from agentcho.request import EnginePort
+from agentcho.request import EnginePort, Offsets
 from agentcho.trace import TraceMessage, Workflow
 from agentcho.transcript import Entry
 from agentcho.visibility import Place, Read, ReadSet
@@ -31,7 +31,7 @@ class MeasuredPort(EnginePort, Protocol):
     def framing(self) -> Any: ...
     def score(
         self, continuation: str, header: str = "", parents: Sequence[int] = (),
-        offsets: Sequence[int | None] | None = None, new_offset: int | None = None, name: str | None = None,
+        offsets: Offsets = None, new_offset: int | None = None, name: str | None = None,
         tokens: Sequence[int] | None = None,
     ) -> Any: ...  # fmt: skip
     def cached(self, id: int) -> Any: ...

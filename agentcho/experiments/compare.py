@@ -1,0 +1,121 @@
+"""A comparison from its request to its result: play every column, pair the games, hold the words against each other.
+
+Does not know: the command line, the terminal.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from agentcho.config import RunConfig
+from agentcho.environment import machine, versions
+from agentcho.errors import ComparisonOther, RecordBroken
+from agentcho.experiments.columns import Column
+from agentcho.experiments.comparison import Comparison, Request
+from agentcho.experiments.costs import costs
+from agentcho.experiments.fidelity import fidelity
+from agentcho.experiments.pairs import metrics
+from agentcho.experiments.playing import Games, folder_of, forced_words, play_column
+from agentcho.game import Forced
+from agentcho.known import ReplayPort
+from agentcho.runtime import tasks_of
+from agentcho.scenario import Scenario
+
+Tell = Callable[[str, int, int], None]
+"""(what is going on, how many are done, of how many)."""
+FILE = "request.json"
+
+
+class Effort(NamedTuple):
+    """On how many games words are held against the baseline's, on how many and how often costs are timed."""
+
+    fidelity: int = 24
+    timed: int = 4
+    repeats: int = 3
+
+
+def requested(scenario: Scenario, config: RunConfig, columns: tuple[Column, ...], model: dict[str, str]) -> Request:
+    """What is asked for, whole. `BadTasks` and its kin where the tasks are wrong."""
+    tasks = tasks_of(scenario, config)
+    return Request(
+        scenario=scenario.name, options=scenario.options.model_dump(mode="json"), tasks=config.tasks or scenario.tasks,
+        digest=None if tasks is None else tasks.digest, model=model, games=config.games, seed=config.seed,
+        temperature=config.temperature, top_p=config.top_p, max_tokens=config.max_tokens, columns=columns,
+    )  # fmt: skip
+
+
+def claim(folder: Path, request: Request) -> None:
+    """Make a folder this comparison's own. `ComparisonOther`: it holds another one's games.
+
+    More games, and more columns, of the same comparison may be asked for: what is there is used.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / FILE
+    if file.exists():
+        try:
+            earlier = Request.model_validate_json(file.read_bytes())
+        except ValueError:
+            raise RecordBroken(file, 1, "is no request of a comparison") from None
+        changed = [name for name in Request.model_fields if getattr(earlier, name) != getattr(request, name)]
+        if other := [name for name in changed if name not in {"games", "columns"}]:
+            raise ComparisonOther(folder, other)
+        if "columns" in changed and earlier.columns[0] != request.columns[0]:
+            raise ComparisonOther(folder, ["the first column"])
+    fresh = folder / f"{FILE}.new"
+    fresh.write_text(request.model_dump_json(indent=1) + "\n", encoding="utf-8")
+    fresh.replace(file)
+
+
+def compare(
+    scenario: Scenario, config: RunConfig, columns: tuple[Column, ...], engine: ReplayPort, folder: Path,
+    effort: Effort, command: str, tell: Tell, at_once: int | None = None,
+) -> Comparison:  # fmt: skip
+    """Play what is not played yet, and compare. `folder` keeps all games."""
+    request = requested(scenario, config, columns, engine.fingerprint)
+    claim(folder, request)
+    played: dict[str, Games] = {}
+    forced: dict[int, Forced] = {}
+    for column in columns:
+        name = column.name
+        told = lambda done, name=name: tell(f"playing {name}", done, config.games)  # noqa: E731
+        played[name] = play_column(
+            scenario, column.config(config), engine, folder_of(folder, column), forced, at_once, told
+        )
+        forced = forced or forced_words(scenario, played[name])
+    return _compared(request, played, config, engine, effort, command, tell)
+
+
+def _compared(
+    request: Request, played: dict[str, Games], config: RunConfig, engine: ReplayPort, effort: Effort, command: str,
+    tell: Tell,
+) -> Comparison:  # fmt: skip
+    numbers = range(request.games)
+    scores = {
+        name: {n: games.finished[n].score for n in numbers if games.finished[n].outcome is not None}
+        for name, games in played.items()
+    }
+    ways = {column.name: column.config(config).way for column in request.columns}
+    words = [played[request.columns[0].name].workflows[n] for n in scores[request.columns[0].name]]
+    held, timed = words[: effort.fidelity], words[: effort.timed]
+    return Comparison(
+        request=request, machine=machine() | versions(), command=command,
+        without={name: request.games - len(found) for name, found in scores.items()},
+        metrics=metrics(scores, request.seed),
+        fidelity=fidelity(
+            held, ways, engine, request.seed, lambda done: tell("holding words against baseline's", done, len(held))
+        ) if held else {},
+        costs=costs(
+            timed, ways, engine, effort.repeats, lambda done: tell("timing", done, effort.repeats * len(timed))
+        ) if timed else {},
+    )  # fmt: skip
+
+
+def read_comparison(file: Path) -> Comparison:
+    """A result file. `RecordBroken`: it is none."""
+    try:
+        return Comparison.model_validate(json.loads(file.read_bytes()))
+    except ValueError:
+        raise RecordBroken(file, 1, "is no comparison of this version") from None

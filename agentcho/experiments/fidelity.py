@@ -1,0 +1,69 @@
+"""How far a way of reading is from the baseline, on words that are forced: the next token's distribution, and which
+token is likeliest. Does not know: who plays, what is scored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import log_softmax
+
+from agentcho.config import Way
+from agentcho.experiments.comparison import Fidelity
+from agentcho.experiments.pairs import span
+from agentcho.experiments.stats import Floats, clustered, distance, pooled_mean
+from agentcho.known import ReplayPort
+from agentcho.replayer import Replayed, replay
+from agentcho.trace import Workflow
+
+Rows = NDArray[np.float32]
+
+
+class Apart(NamedTuple):
+    """One game: KL(baseline || column) in nats of each row, and whether its likeliest token is the same."""
+
+    kl: Floats
+    same: NDArray[np.bool_]
+
+
+def fidelity(
+    workflows: Sequence[Workflow], ways: Mapping[str, Way], engine: ReplayPort, seed: int, tell: Callable[[int], None]
+) -> dict[str, Fidelity]:
+    """Each way against baseline, on every decode of these games. Exact up to the arithmetic of the two forwards: the
+    baseline against itself, encoded in other batches, shows the noise."""
+    found: dict[str, list[Apart]] = {name: [] for name in ways}
+    for number, workflow in enumerate(workflows, 1):
+        before = rows(workflow, Way("baseline"), engine)
+        for name, way in ways.items():
+            found[name].append(apart(before, rows(workflow, way, engine)))
+        tell(number)
+    return {name: _summary(games, seed) for name, games in found.items()}
+
+
+def rows(workflow: Workflow, way: Way, engine: ReplayPort) -> Rows:
+    """The log-probabilities of every decode, one below the other: `[rows, vocab]`."""
+    played = forced(workflow, way, engine, logits=True)
+    return np.concatenate([log_softmax(np.asarray(said.logits, dtype=np.float32), axis=1) for said in played.values()])
+
+
+def forced(workflow: Workflow, way: Way, engine: ReplayPort, logits: bool) -> Replayed:
+    """The workflow played one way, every text forced."""
+    return replay(
+        workflow, engine, way.mode, way.leakage, way.deterministic, logits, shadow=way.shadow, in_place=way.in_place
+    )
+
+
+def apart(before: Rows, after: Rows) -> Apart:
+    """Row by row."""
+    return Apart(distance(before, after).kl, before.argmax(axis=1) == after.argmax(axis=1))
+
+
+def _summary(games: Sequence[Apart], seed: int) -> Fidelity:
+    kl = [game.kl for game in games]
+    same = np.concatenate([game.same for game in games])
+    return Fidelity(
+        games=len(games), rows=len(same), kl=pooled_mean(kl), span=span(clustered(kl, seed)), agree=float(same.mean()),
+    )  # fmt: skip
