@@ -24,6 +24,9 @@ FILE = "FILE"
 TASKS = "A task set: a generator, a .jsonl file, or FORMAT:FILE. Default: the scenario's own."
 EARLIER = "The JSON of an earlier audit: findings become new, unchanged or gone."
 SUPPRESS = "A TOML file of findings that somebody answers for."
+MODES = "Columns, with commas between: mode[:leakage][:in-place]. The first is held against the others."
+DEFAULT_MODES = "baseline,choreographed:audit,choreographed:enforce"
+COMPARED = "Keep all games here, with compare.csv, .json and .png; what is there is not played again."
 LIMIT = "End a game early: agent_ or game_ tokens, messages, seconds."
 MODE = "Which encodings a call reads."
 LEAKAGE = "What choreographed mode does about leaks."
@@ -34,6 +37,9 @@ Seed = Annotated[int, typer.Option(help="Of every coin and choice of the run.")]
 MaxTokens = Annotated[int, typer.Option(help="At most so many sampled tokens a message.")]
 Deterministic = Annotated[bool, typer.Option("--deterministic", help=PROFILE)]
 Shadow = Annotated[Shadowing, typer.Option(help=SHADOW)]
+AtOnce = Annotated[int | None, typer.Option(help="At most so many at a time.", show_default=False)]
+Temperature = Annotated[float, typer.Option(help="0: always the likeliest token.")]
+TopP = Annotated[float, typer.Option(help="Share of probability to sample from.")]
 Set = Annotated[list[str] | None, typer.Option("--set", metavar=PAIR, help="An option of the scenario.")]
 Tasks = Annotated[str | None, typer.Option(metavar="TASKS", help=TASKS, show_default=False)]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda.")]
@@ -49,7 +55,7 @@ def app() -> typer.Typer:
         pretty_exceptions_enable=False, help="Societies of language-model agents on one shared cache of messages.",
     )  # fmt: skip
     cli.callback()(_agentcho)
-    for command in (run, audit, ls, cp, show, doctor):
+    for command in (run, compare, audit, ls, cp, show, doctor):
         cli.command()(command)
     cli.add_typer(bench(), name="bench")
     return cli
@@ -80,9 +86,9 @@ def run(
     set_: Set = None,
     games: Annotated[int, typer.Option(help="How many to play, side by side on one engine.")] = 1,
     tasks: Tasks = None,
-    at_once: Annotated[int | None, typer.Option(help="At most so many at a time.", show_default=False)] = None,
-    temperature: Annotated[float, typer.Option(help="0: always the likeliest token.")] = 0.7,
-    top_p: Annotated[float, typer.Option(help="Share of probability to sample from.")] = 0.95,
+    at_once: AtOnce = None,
+    temperature: Temperature = 0.7,
+    top_p: TopP = 0.95,
     max_tokens: MaxTokens = 256,
     limit: Annotated[list[str] | None, typer.Option(metavar=PAIR, help=LIMIT)] = None,
     device: Device = "auto",
@@ -99,6 +105,40 @@ def run(
         device=device, dtype=dtype,
     )  # fmt: skip
     raise typer.Exit(play_scenario(scenario, fields("--set", set_ or []), config, display, out, at_once))
+
+
+def compare(
+    scenario: Annotated[str, typer.Argument(metavar="SCENARIO", help="A name from `agentcho ls`, or a .py file.")],
+    modes: Annotated[str, typer.Option(metavar="COLUMNS", help=MODES)] = DEFAULT_MODES,
+    games: Annotated[int, typer.Option("-n", "--games", min=1, help="Games a column, paired by task and seed.")] = 200,
+    model: ModelName = "understudy",
+    tasks: Tasks = None,
+    seed: Seed = 0,
+    set_: Set = None,
+    temperature: Temperature = 0.7,
+    top_p: TopP = 0.95,
+    max_tokens: MaxTokens = 256,
+    deterministic: Deterministic = False,
+    shadow: Shadow = "auto",
+    at_once: AtOnce = None,
+    fidelity_games: Annotated[int, typer.Option(min=0, help="Games whose words are held against baseline's.")] = 24,
+    timed_games: Annotated[int, typer.Option(min=0, help="On so many games costs are timed.")] = 4,
+    device: Device = "auto",
+    dtype: Dtype = "auto",
+    out: Annotated[Path | None, typer.Option(metavar="DIR", help=COMPARED, show_default=False)] = None,
+    json: Annotated[Path | None, typer.Option(metavar=FILE, help="Write the result here.")] = None,
+) -> None:
+    """Play a scenario in several ways, game by game the same tasks and seeds, and compare."""
+    from agentcho.cli.compare import Asked, compare_columns
+    from agentcho.experiments.compare import Effort
+
+    config = run_config(
+        model=model, deterministic=deterministic, shadow=shadow, seed=seed, games=games, tasks=tasks,
+        temperature=temperature, top_p=top_p, max_tokens=max_tokens, device=device, dtype=dtype,
+    )  # fmt: skip
+    effort = Effort(fidelity_games, timed_games)
+    given = fields("--set", set_ or [])
+    raise typer.Exit(compare_columns(Asked(scenario, modes, given, config, effort, out, json, at_once)))
 
 
 def audit(

@@ -1,0 +1,104 @@
+"""`agentcho compare`: everything is checked first, then the model is loaded, then columns are played and compared.
+
+Does not know: how games are played, what the figures mean.
+"""
+
+from __future__ import annotations
+
+import shlex
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from agentcho import library, runtime
+from agentcho.cli.options import configured
+from agentcho.config import RunConfig
+from agentcho.display.compared import show
+from agentcho.display.safe import visible
+from agentcho.experiments.columns import columns
+from agentcho.experiments.compare import Effort, claim, compare, requested
+from agentcho.experiments.files import write, write_json
+from agentcho.experiments.playing import Interrupted
+
+INTERRUPTED = 130
+
+
+class Asked(NamedTuple):
+    """A comparison as the command line asks for it."""
+
+    scenario: str
+    modes: str
+    given: Mapping[str, str]
+    config: RunConfig
+    effort: Effort
+    out: Path | None
+    json: Path | None
+    at_once: int | None
+
+
+def compare_columns(asked: Asked) -> int:
+    """Play, compare, show, write. Returns the exit code: 0, or 130 after Ctrl-C, when what was played is kept."""
+    found = columns(asked.modes)
+    scenario = configured(library.scenario(asked.scenario), asked.given)
+    for agent in library.casts(type(scenario)):
+        library.agent(agent)
+    for column in found:
+        column.config(asked.config)
+    runtime.tasks_of(scenario, asked.config)
+    with _folder(asked.out) as folder:
+        engine: Any = runtime.load_engine(asked.config)
+        claim(folder, requested(scenario, asked.config, found, engine.fingerprint))
+        try:
+            result = compare(
+                scenario, asked.config, found, engine, folder, _effort(asked), _command(asked), _tell, asked.at_once
+            )
+        except (Interrupted, KeyboardInterrupt):
+            _tell("", 1, 1)
+            kept = f"; what was played is in {folder}" if asked.out else ""
+            print(f"interrupted{kept}", file=sys.stderr)
+            return INTERRUPTED
+        show(result, sys.stdout)
+        if asked.out is not None:
+            print(f"\nwritten: {', '.join(str(path) for path in write(result, folder))}")
+        if asked.json is not None:
+            write_json(result, asked.json)
+    return 0
+
+
+@contextmanager
+def _folder(out: Path | None) -> Iterator[Path]:
+    """The folder of the games; one that does not outlive the command where none is given."""
+    if out is not None:
+        yield out
+        return
+    with tempfile.TemporaryDirectory(prefix="agentcho-") as folder:
+        yield Path(folder)
+
+
+def _effort(asked: Asked) -> Effort:
+    """The fake model has no distributions, and no times worth telling."""
+    return asked.effort._replace(fidelity=0, timed=0) if asked.config.model == "fake" else asked.effort
+
+
+def _command(asked: Asked) -> str:
+    """The command that finds it again. A scenario's own options may be secret: they are named alone."""
+    words = ["agentcho", "compare", asked.scenario, "--modes", asked.modes, "-n", str(asked.config.games)]
+    base = RunConfig(games=asked.config.games)
+    for name in ("seed", "tasks", "model", "temperature", "top_p", "max_tokens", "deterministic", "shadow"):
+        value = getattr(asked.config, name)
+        if value != getattr(base, name):
+            flag = f"--{name.replace('_', '-')}"
+            words += [flag] if value is True else [flag, str(value)]
+    for name in asked.given:
+        words += ["--set", f"{name}=..."]
+    return shlex.join(words)
+
+
+def _tell(what: str, done: int, of: int) -> None:
+    """What is going on, on a terminal alone, over what was told before."""
+    if sys.stderr.isatty():
+        told = f"{visible(what)} {done} of {of}" if what else ""
+        print(f"\r{told:<60}" + ("\r" + " " * 60 + "\r") * (done >= of), end="", file=sys.stderr, flush=True)

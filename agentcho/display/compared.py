@@ -1,0 +1,87 @@
+"""A comparison in the terminal: a table of metrics, one of fidelity and costs. Does not know: how it was found."""
+
+from __future__ import annotations
+
+from typing import TextIO
+
+from agentcho.display.sheet import Sheet, plain
+from agentcho.experiments.comparison import Comparison, Difference, Mean, Metric
+
+
+def text(found: Comparison) -> str:
+    """All of it, as aligned text."""
+    request = found.request
+    first = f"{request.scenario} · {request.games} games, paired by task and seed · seed {request.seed}"
+    model = request.model.get("name") or request.model.get("model") or ""
+    parts = [f"{first} · {model}" if model else first, "", plain(_metrics(found))]
+    if found.fidelity or found.costs:
+        parts += ["", plain(_words(found))]
+    return "\n".join([*parts, *_notes(found)])
+
+
+def show(found: Comparison, out: TextIO) -> None:
+    """Print it."""
+    print(text(found), file=out)
+
+
+def _metrics(found: Comparison) -> Sheet:
+    rows = [row for metric in found.metrics for row in _rows(metric, found.names)]
+    heads = ("metric", "column", "mean, 95 %", f"less {found.names[0]}, 95 %", "p", "Holm p")
+    return Sheet("metrics", heads, tuple(rows), words=2)
+
+
+def _rows(metric: Metric, names: tuple[str, ...]) -> list[tuple[str, ...]]:
+    return [
+        (metric.name if name == names[0] else "", name, _mean(metric, metric.means[name]), *_difference(metric, name))
+        for name in names
+    ]
+
+
+def _mean(metric: Metric, mean: Mean) -> str:
+    if not mean.games:
+        return "no game"
+    return f"{_value(metric, mean.value)} ({_value(metric, mean.span.low)} to {_value(metric, mean.span.high)})"
+
+
+def _difference(metric: Metric, name: str) -> tuple[str, str, str]:
+    found: Difference | None = metric.differences.get(name)
+    if found is None or not found.games:
+        return "", "", ""
+    low, high = (_value(metric, bound, signed=True) for bound in (found.span.low, found.span.high))
+    return f"{_value(metric, found.value, signed=True)} ({low} to {high})", _p(found.p), _p(found.holm)
+
+
+def _value(metric: Metric, value: float, signed: bool = False) -> str:
+    """Percent of games for a binary metric, the number itself for others."""
+    sign = "+" if signed else ""
+    return f"{100 * value:{sign}.1f}%" if metric.binary else f"{value:{sign}.3f}"
+
+
+def _p(value: float) -> str:
+    return "<0.001" if value < 0.001 else f"{value:.3f}"
+
+
+def _words(found: Comparison) -> Sheet:
+    """Fidelity and costs, a row a column."""
+    heads = ("column", "KL to baseline, 95 %", "same token", "tokens encoded", "first token", "end to end")
+    rows = []
+    for name in found.names:
+        held, cost = found.fidelity.get(name), found.costs.get(name)
+        rows.append(
+            (
+                name,
+                f"{held.kl:.4f} ({held.span.low:.4f} to {held.span.high:.4f})" if held else "",
+                f"{100 * held.agree:.1f}%" if held else "",
+                str(sum(cost.encoded)) if cost else "",
+                "x {:.2f} ({:.2f} to {:.2f})".format(*cost.ttft_ratio) if cost else "",
+                "x {:.2f} ({:.2f} to {:.2f})".format(*cost.seconds_ratio) if cost else "",
+            )
+        )
+    return Sheet(f"on the words of {found.names[0]}, forced; times as ratios to {found.names[0]}", heads, tuple(rows))
+
+
+def _notes(found: Comparison) -> list[str]:
+    """What a reader must know beside the tables."""
+    lost = {name: count for name, count in found.without.items() if count}
+    notes = [f"{name}: {count} games ended without an outcome and are in no pair" for name, count in lost.items()]
+    return ["", *notes] if notes else []

@@ -1,0 +1,128 @@
+"""`agentcho compare` from end to end: what it prints and writes, how it resumes, what it refuses before loading."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from agentcho.experiments.compare import read_comparison
+
+from .conftest import Command, one_line
+
+COMPARE = ("compare", "multi-qa", "--model", "fake", "-n", "3")
+OWN = '''
+"""A guess."""
+
+from __future__ import annotations
+
+import agentcho
+
+
+class Guesser(agentcho.Agent):
+    """Guesses."""
+
+    audience = "everyone"
+
+
+class Guess(agentcho.Scenario):
+    """One agent guesses."""
+
+    name = "guess"
+    tasks = "facts"
+
+    class Outcome(agentcho.Scenario.Outcome):
+        """Whether it was right."""
+
+        right: bool
+
+    async def play(self, game: agentcho.Game) -> Outcome:
+        (problem,) = game.draw()
+        ann = game.cast(Guesser, "ann")
+        await game.announce(problem.question)
+        said = await ann.say()
+        return self.Outcome(right=problem.right(said.text))
+
+    def score(self, outcome: Outcome) -> dict[str, float]:
+        """1 if so."""
+        return {"right": float(outcome.right)}
+'''
+
+
+def test_a_comparison_is_printed_and_with_a_folder_written(agentcho: Command, here: Path) -> None:
+    ran = agentcho(*COMPARE, "--out", "c", "--json", "r.json")
+    assert (ran.code, ran.err) == (0, "")
+    lines = ran.out.splitlines()
+    assert lines[0] == "multi-qa · 3 games, paired by task and seed · seed 0 · fake"
+    assert any(line.split()[:3] == ["all", "right", "baseline"] for line in lines)
+    assert lines[-1] == "written: c/compare.csv, c/compare.json, c/compare.png"
+    found = read_comparison(here / "r.json")
+    assert found == read_comparison(here / "c" / "compare.json")
+    assert found.command.startswith("agentcho compare multi-qa --modes baseline,choreographed:audit")
+    assert sorted(path.name for path in (here / "c").iterdir() if path.is_dir()) == [
+        "baseline", "choreographed-audit", "choreographed-enforce",
+    ]  # fmt: skip
+    again = agentcho(*COMPARE, "--out", "c")
+    assert again.out.splitlines()[:-1] == ran.out.splitlines()[:-1]
+    assert len(list((here / "c" / "baseline").iterdir())) == 1
+
+
+def test_without_a_folder_nothing_is_kept(agentcho: Command, here: Path) -> None:
+    ran = agentcho(*COMPARE, "--modes", "choreographed:enforce")
+    assert (ran.code, ran.err) == (0, "")
+    assert list(here.iterdir()) == []
+
+
+def test_a_scenario_of_ones_own_is_compared_without_more_code(agentcho: Command, here: Path) -> None:
+    (here / "guess.py").write_text(OWN)
+    rows = ({"question": "What?", "answer": "that"}, {"question": "Who?", "answer": "she"})
+    (here / "t.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    ran = agentcho("compare", "guess.py", "--model", "fake", "-n", "2", "--tasks", "t.jsonl", "--json", "r.json")
+    assert (ran.code, ran.err) == (0, "")
+    request = json.loads((here / "r.json").read_text())["request"]
+    assert (request["scenario"], request["tasks"]) == ("guess", "t.jsonl")
+
+
+@pytest.mark.usefixtures("no_model")
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("compare", "multi-qa", "--modes", "fast"), "column 'fast': 'fast' is no mode"),
+        (("compare", "multi-qa", "--modes", "baseline,baseline"), "stands twice"),
+        (("compare", "multi-qa", "--set", "colour=red"), "colour"),
+        (("compare", "nothing"), "no 'nothing' here; known:"),
+        (("compare", "broken.py"), "broken.py:3: does not"),
+        (("compare", "multi-qa", "--tasks", "poems"), "tasks poems: is no .jsonl or .json file"),
+        (("compare", "multi-qa", "--tasks", "torn.jsonl"), "torn.jsonl:2: is no JSON"),
+        (("compare", "multi-qa", "--tasks", "lacking.jsonl"), "lacking.jsonl:1: has no field 'answer'"),
+        (("compare", "multi-qa", "--tasks", "empty.jsonl"), "empty.jsonl: is empty"),
+        (("compare", "multi-qa", "--tasks", "one.jsonl", "-n", "2"), "has 1 tasks, and 2 games draw 2 each, 4 in all"),
+        (("compare", "prisoners-dilemma", "--tasks", "facts"), "takes no tasks"),
+        (("compare", "branch-solve-merge", "--tasks", "facts"), "of the kind Problem, and Concepts is wanted"),
+        (("compare", "multi-qa", "--modes", "baseline:in-place"), "baseline stands alone"),
+    ],
+)
+def test_what_is_wrong_is_said_before_a_model_is_loaded(
+    agentcho: Command, here: Path, words: tuple[str, ...], told: str
+) -> None:
+    (here / "broken.py").write_text("import agentcho\n\ndef (\n")
+    one = '{"question": "What?", "answer": "that"}\n'
+    (here / "torn.jsonl").write_text(f'{one}{{"question": \n')
+    (here / "lacking.jsonl").write_text('{"question": "What?"}\n')
+    (here / "empty.jsonl").write_text("\n")
+    (here / "one.jsonl").write_text(one)
+    assert told in one_line(agentcho(*words))
+
+
+@pytest.mark.usefixtures("no_model")
+@pytest.mark.parametrize(("flag", "value"), [("-n", "0"), ("--fidelity-games", "-1"), ("--temperature", "-1")])
+def test_numbers_out_of_range_are_usage_errors(agentcho: Command, flag: str, value: str) -> None:
+    ran = agentcho("compare", "multi-qa", flag, value)
+    assert ran.code == 2
+    assert "Usage:" in ran.err
+
+
+def test_another_comparison_in_the_folder_is_refused(agentcho: Command) -> None:
+    agentcho(*COMPARE, "--out", "c")
+    assert "options differ" in one_line(agentcho(*COMPARE, "--out", "c", "--set", "layout=serial"))

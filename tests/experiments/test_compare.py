@@ -1,0 +1,191 @@
+"""Comparisons on the fake engine: paired by task and seed, resumed where they stopped, written whole."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentcho import Agent, Game, Scenario, library
+from agentcho.config import RunConfig
+from agentcho.errors import ComparisonOther, RecordBroken
+from agentcho.experiments.columns import Column, columns
+from agentcho.experiments.compare import Effort, claim, compare, read_comparison, requested
+from agentcho.experiments.comparison import Comparison
+from agentcho.experiments.files import write
+from agentcho.experiments.playing import collected, folder_of
+from agentcho.message import Metadata
+from agentcho.request import Decode
+from agentcho.testing import FakeEngine
+
+NOTHING = Effort(fidelity=0, timed=0)
+THREE = columns("baseline,choreographed:audit,choreographed:enforce")
+
+
+def silent(what: str, done: int, of: int) -> None:
+    """Nobody listens."""
+
+
+def run(
+    folder: Path, scenario: Scenario | None = None, games: int = 4, engine: FakeEngine | None = None,
+    by: tuple[Column, ...] = THREE, seed: int = 0,
+) -> Comparison:  # fmt: skip
+    chosen = scenario or library.scenario("multi-qa")()
+    config = RunConfig(model="fake", games=games, seed=seed, max_tokens=8)
+    return compare(chosen, config, by, engine or FakeEngine(), folder, NOTHING, "agentcho compare", silent)
+
+
+def test_every_column_plays_the_same_tasks_with_the_same_seeds(tmp_path: Path) -> None:
+    found = run(tmp_path)
+    assert found.names == ("baseline", "choreographed:audit", "choreographed:enforce")
+    asked = []
+    for column in THREE:
+        games = collected(folder_of(tmp_path, column))
+        assert sorted(games.finished) == [0, 1, 2, 3]
+        asked.append([[e.message.text for e in games.said[n] if e.message.author is None] for n in range(4)])
+        assert {w.meta["seed"] for w in games.workflows.values()} == {0}
+    assert asked[0] == asked[1] == asked[2]
+    assert len({tuple(texts) for texts in asked[0]}) == 4
+    assert [metric.name for metric in found.metrics] == ["all right", "first right", "last right"]
+    assert all(metric.binary for metric in found.metrics)
+    assert found.without == dict.fromkeys(found.names, 0)
+
+
+class Spent(Exception):
+    """The power went out."""
+
+
+class Mortal(FakeEngine):
+    """Dies after so many decodes; counts those it was asked for."""
+
+    def __init__(self, left: int) -> None:
+        super().__init__()
+        self.left = left
+        self.decodes = 0
+
+    def submit(self, calls: Any) -> Any:
+        for call in calls:
+            if isinstance(call, Decode):
+                self.decodes += 1
+                if self.decodes > self.left:
+                    raise Spent
+        return super().submit(calls)
+
+
+@pytest.mark.parametrize("left", [0, 1, 5, 11])
+def test_a_killed_comparison_goes_on_where_it_stopped_and_repeats_nothing(tmp_path: Path, left: int) -> None:
+    dying = Mortal(left)
+    with pytest.raises((Spent, ExceptionGroup)):
+        run(tmp_path, engine=dying)
+    over = sum(len(collected(folder_of(tmp_path, column)).finished) for column in THREE)
+    again = Mortal(10**6)
+    resumed = run(tmp_path, engine=again)
+    assert again.decodes == 12 - over
+    assert resumed.metrics == run(tmp_path / "other").metrics
+    idle = Mortal(0)
+    assert run(tmp_path, engine=idle).metrics == resumed.metrics
+
+
+def test_more_games_and_columns_use_what_is_there(tmp_path: Path) -> None:
+    run(tmp_path, games=2, by=THREE[:2])
+    engine = Mortal(10**6)
+    found = run(tmp_path, games=3, engine=engine)
+    assert engine.decodes == 1 + 1 + 3
+    assert found.metrics[0].means["baseline"].games == 3
+
+
+def test_a_folder_is_of_one_comparison(tmp_path: Path) -> None:
+    run(tmp_path, games=1)
+    with pytest.raises(ComparisonOther, match=r"digest, seed differ"):
+        run(tmp_path, games=1, seed=7)
+    with pytest.raises(ComparisonOther, match="options differ"):
+        run(tmp_path, library.scenario("multi-qa")(layout="serial"), games=1)
+    with pytest.raises(ComparisonOther, match="the first column differ"):
+        run(tmp_path, games=1, by=THREE[1:])
+    (tmp_path / "request.json").write_text("{}")
+    with pytest.raises(RecordBroken, match="is no request of a comparison"):
+        claim(tmp_path, requested(library.scenario("multi-qa")(), RunConfig(), THREE, {}))
+
+
+class Musing(Agent):
+    """Thinks and speaks."""
+
+    audience = "everyone"
+
+
+class Duel(Scenario):
+    """A thought of each, then words."""
+
+    name = "duel"
+
+    class Outcome(Scenario.Outcome):
+        """How long the words are."""
+
+        length: int
+
+    async def play(self, game: Game) -> Any:
+        a, b = game.cast(Musing, "ann"), game.cast(Musing, "ben")
+        await game.together(a.think("plan"), b.think("plan"))
+        said = [await a.say(), await b.say()]
+        return self.Outcome(length=sum(len(message.text) for message in said))
+
+    def paired(self, message: Metadata) -> bool:
+        return message.audience.members is not None
+
+    def score(self, outcome: Any) -> dict[str, float]:
+        return {"length": float(outcome.length)}
+
+
+def test_paired_words_are_those_of_the_first_column(tmp_path: Path) -> None:
+    calls: list[str] = []
+
+    def says(call: Decode, prompt: str) -> str:
+        calls.append(prompt)
+        return f"It is thing {len(calls)}."
+
+    run(tmp_path, Duel(), games=2, engine=FakeEngine(says))
+    columns_ = [collected(folder_of(tmp_path, column)) for column in THREE]
+    for game in range(2):
+        plans = [[e.message.text for e in c.said[game] if e.message.id in {"ann.1", "ben.1"}] for c in columns_]
+        assert plans[0] == plans[1] == plans[2]
+        words = [[e.message.text for e in c.said[game] if e.message.id in {"ann.2", "ben.2"}] for c in columns_]
+        assert words[0] != words[1] != words[2]
+
+
+class Doomed(Duel):
+    """Every second game reaches a limit."""
+
+    name = "doomed"
+
+    async def play(self, game: Game) -> Any:
+        a = game.cast(Musing, "ann")
+        for _ in range(3 if game.index % 2 else 1):
+            await a.say()
+        return self.Outcome(length=1)
+
+
+def test_games_without_an_outcome_are_counted_and_in_no_pair(tmp_path: Path) -> None:
+    config = RunConfig.model_validate({"model": "fake", "games": 4, "limits": {"agent_messages": 2}})
+    found = compare(Doomed(), config, THREE[:2], FakeEngine(), tmp_path, NOTHING, "", silent)
+    assert found.without == {"baseline": 2, "choreographed:audit": 2}
+    assert found.metrics[0].differences["choreographed:audit"].games == 2
+
+
+def test_a_result_is_written_whole_and_read_back(tmp_path: Path) -> None:
+    found = run(tmp_path / "games")
+    table, whole, picture = write(found, tmp_path)
+    assert read_comparison(whole) == found
+    rows = list(csv.DictReader(table.read_text().splitlines()))
+    assert len(rows) == len(list(found.rows())) == 3 * (3 + 2)
+    assert {row["what"] for row in rows} == {"mean", "difference"}
+    for row, expected in zip(rows, found.rows(), strict=True):
+        assert float(row["value"]) == expected["value"]
+        assert (row["p"] == "") == (expected["p"] is None)
+    assert picture.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+    assert picture.stat().st_size > 5_000
+    whole.write_text(json.dumps({"format": "agentcho-comparison/2"}))
+    with pytest.raises(RecordBroken, match="is no comparison of this version"):
+        read_comparison(whole)

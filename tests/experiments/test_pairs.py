@@ -1,0 +1,75 @@
+"""Means, paired differences and their tests, against what can be worked out by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from scipy.stats import ttest_1samp
+
+from agentcho.experiments.pairs import Scores, metrics
+from agentcho.experiments.stats import resampled
+
+
+def scored(values: Sequence[float | None], name: str = "m") -> Scores:
+    return {game: {name: value} for game, value in enumerate(values) if value is not None}
+
+
+def test_a_binary_metric_gets_exact_tests() -> None:
+    before, after = [1.0] * 10 + [0.0] * 2, [1.0] * 4 + [0.0] * 6 + [1.0] + [0.0]
+    (metric,) = metrics({"a": scored(before), "b": scored(after)}, 0)
+    assert metric.binary
+    assert (metric.means["a"].value, metric.means["b"].value) == (10 / 12, 5 / 12)
+    assert metric.means["a"].span.method == "clopper-pearson"
+    found = metric.differences["b"]
+    assert (found.gained, found.lost, found.games) == (1, 6, 12)
+    assert found.value == pytest.approx(-5 / 12)
+    assert found.p == pytest.approx(2 * (1 + 7) / 2**7)
+    assert found.span.low < found.value < found.span.high
+
+
+def test_any_other_metric_gets_a_paired_bootstrap() -> None:
+    dice = np.random.default_rng(1)
+    before = dice.normal(0.5, 0.3, 80)
+    after = before + dice.normal(0.05, 0.1, 80)
+    (metric,) = metrics({"a": scored(list(before)), "b": scored(list(after))}, 0)
+    assert not metric.binary
+    found = metric.differences["b"]
+    known = ttest_1samp(after - before, 0).confidence_interval()
+    assert found.span.low == pytest.approx(known.low, abs=0.005)
+    assert found.span.high == pytest.approx(known.high, abs=0.005)
+    assert found.test == "paired bootstrap"
+    assert found.gained is None
+    unpaired = np.sqrt(before.var() / 80 + after.var() / 80) * 1.96
+    assert found.span.high - found.span.low < unpaired
+
+
+def test_only_games_that_both_have_are_pairs() -> None:
+    (metric,) = metrics({"a": scored([1, 0, None, 1]), "b": scored([None, 0, 1, 0])}, 0)
+    assert (metric.means["a"].games, metric.means["b"].games) == (3, 3)
+    assert (metric.differences["b"].games, metric.differences["b"].lost) == (2, 1)
+
+
+def test_holm_is_over_the_columns_of_a_metric() -> None:
+    same, worse = [1.0] * 10, [1.0] * 3 + [0.0] * 7
+    (metric,) = metrics({"a": scored(same), "b": scored(worse), "c": scored([1.0] * 4 + [0.0] * 6)}, 0)
+    b, c = metric.differences["b"], metric.differences["c"]
+    assert (b.p, c.p) == (2 / 2**7, 2 / 2**6)
+    assert (b.holm, c.holm) == (2 * b.p, c.p) if 2 * b.p > c.p else (2 * b.p, max(2 * b.p, c.p))
+
+
+def test_a_metric_that_some_games_lack_is_there_and_one_without_pairs_says_nothing() -> None:
+    found = metrics({"a": {0: {"x": 1.0}, 1: {"x": 0.0, "y": 2.5}}, "b": {0: {"x": 1.0}, 1: {"x": 1.0}}}, 0)
+    assert [metric.name for metric in found] == ["x", "y"]
+    lonely = found[1].differences["b"]
+    assert (lonely.games, lonely.p) == (0, 1.0)
+    assert lonely.span.method == "fewer than two: no interval"
+
+
+def test_a_bootstrap_is_its_seed_and_never_claims_more_than_its_resamples() -> None:
+    values = [0.31, 0.12, 0.43, 0.24, 0.57, 0.93, 0.71]
+    assert resampled(values, 3) == resampled(values, 3) != resampled(values, 4)
+    assert resampled(values, 3).p == 1 / 9999
+    assert resampled([0.0] * 9, 3).p == 1.0
+    assert resampled([-1.0, 1.0] * 20, 3).p > 0.5

@@ -1,0 +1,81 @@
+"""Fidelity and costs on the embedded model: the baseline agrees with itself, reuse does not, and costs less."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from agentcho import Engine, library
+from agentcho.config import RunConfig, Way
+from agentcho.experiments.columns import columns
+from agentcho.experiments.compare import Effort, compare
+from agentcho.experiments.comparison import Comparison
+from agentcho.experiments.fidelity import apart, rows
+from agentcho.experiments.playing import collected, folder_of
+
+FOUR = columns("baseline,choreographed:audit,choreographed:enforce,choreographed:audit:in-place")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("games")
+
+
+@pytest.fixture(scope="module")
+def engine() -> Engine:
+    return Engine.load("understudy", device="cpu")
+
+
+@pytest.fixture(scope="module")
+def found(folder: Path, engine: Engine) -> Comparison:
+    config = RunConfig(games=3, max_tokens=24)
+    scenario = library.scenario("branch-solve-merge")()
+    return compare(scenario, config, FOUR, engine, folder, Effort(2, 1, 1), "", lambda what, done, of: None)
+
+
+def test_the_baseline_agrees_with_itself_and_reuse_does_not(found: Comparison) -> None:
+    assert found.fidelity["baseline"].kl == 0
+    assert found.fidelity["baseline"].agree == 1
+    for name in found.names[1:]:
+        held = found.fidelity[name]
+        assert held.kl > 1e-3
+        assert held.span.low <= held.kl <= held.span.high
+        assert held.rows == found.fidelity["baseline"].rows > 20
+    kinds = {round(found.fidelity[name].kl, 6) for name in found.names}
+    assert len(kinds) == 4
+
+
+def test_reuse_encodes_less(found: Comparison) -> None:
+    encoded = {name: sum(cost.encoded) for name, cost in found.costs.items()}
+    assert encoded["choreographed:audit"] == encoded["choreographed:audit:in-place"] < encoded["choreographed:enforce"]
+    assert encoded["choreographed:audit"] < encoded["baseline"]
+    assert found.costs["baseline"].ttft_ratio == found.costs["baseline"].seconds_ratio == (1.0, 1.0, 1.0)
+    assert all(time > 0 for cost in found.costs.values() for time in (*cost.ttft, *cost.seconds))
+
+
+def test_texts_of_a_baseline_run_stand_side_by_side_when_they_are_forced(
+    found: Comparison, folder: Path, engine: Engine
+) -> None:
+    workflow = collected(folder_of(folder, FOUR[0])).workflows[0]
+    assert found.request.games == 3
+    merged = next(message for message in workflow.messages if message.author == "gus" and message.kind == "decode")
+    assert merged.offsets is not None
+    assert merged.offsets[1] == merged.offsets[2]
+    serial = workflow.model_copy(
+        update={
+            "messages": tuple(m.model_copy(update={"offsets": None, "new_offset": None}) for m in workflow.messages)
+        }
+    )
+    way = Way("choreographed", "audit")
+    assert apart(rows(workflow, way, engine), rows(serial, way, engine)).kl.max() > 0
+
+
+def test_distances_are_worked_out_row_by_row() -> None:
+    one = np.log(np.array([[0.5, 0.5], [0.9, 0.1]], dtype=np.float32))
+    other = np.log(np.array([[0.5, 0.5], [0.2, 0.8]], dtype=np.float32))
+    held = apart(one, other)
+    assert held.kl[0] == 0
+    assert held.kl[1] == pytest.approx(0.9 * np.log(0.9 / 0.2) + 0.1 * np.log(0.1 / 0.8), abs=1e-6)
+    assert list(held.same) == [True, False]
