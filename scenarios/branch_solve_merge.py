@@ -51,10 +51,17 @@ class BranchSolveMerge(agentcho.Scenario):
         )  # fmt: skip
 
     def score(self, outcome: Outcome) -> dict[str, float]:
-        """The share of all words, and of each group's, that the merged text uses; none of a group without words."""
+        """The share of all words, and of each group's, that the merged text uses, and what the first group has over
+        the second; none of a group without words."""
         one, two = outcome.groups
         groups = {"covered": outcome.words, "covered of group 1": one, "covered of group 2": two}
-        return {name: self.share(words, outcome.covered) for name, words in groups.items() if words}
+        shares = {name: self.share(words, outcome.covered) for name, words in groups.items() if words}
+        return shares | ({"group 1 over group 2": self.lead(shares)} if one and two else {})
+
+    @staticmethod
+    def lead(shares: dict[str, float]) -> float:
+        """By how much more of the first group is covered."""
+        return shares["covered of group 1"] - shares["covered of group 2"]
 
     @staticmethod
     def share(words: tuple[str, ...], covered: tuple[str, ...]) -> float:

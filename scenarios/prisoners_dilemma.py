@@ -83,8 +83,10 @@ class PrisonersDilemma(agentcho.Scenario):
         return message.id in {"alice.2", "bob.2"}
 
     def score(self, outcome: Outcome) -> dict[str, float]:
-        """The points of each, and whether both cooperated."""
-        return {"alice": self.points(outcome.alice, outcome.bob), "bob": self.points(outcome.bob, outcome.alice)}
+        """The points of each, and whether each cooperated."""
+        points = {"alice": self.points(outcome.alice, outcome.bob), "bob": self.points(outcome.bob, outcome.alice)}
+        decisions = {"alice": outcome.alice, "bob": outcome.bob}
+        return points | {f"{who} cooperates": float(what == "COOPERATE") for who, what in decisions.items()}
 
     def points(self, mine: Decision, other: Decision) -> float:
         """What one gets for its decision against the other's."""

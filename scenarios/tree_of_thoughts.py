@@ -13,7 +13,8 @@ class TreeOfThoughts(agentcho.Scenario):
     """Solvers propose solutions side by side, voters choose the best one, and a finisher answers from it.
 
     Cast: solver-1 to solver-b, voter-1 to voter-v, finisher. Question, solutions, votes and answer are for everyone;
-    voters read all solutions, the finisher the winner alone. Explored: do votes find the right solutions?
+    voters read all solutions, the finisher the winner alone (the first where nobody votes). Explored: do votes find
+    the right solutions?
     """
 
     name = "tree-of-thoughts"
@@ -27,10 +28,10 @@ class TreeOfThoughts(agentcho.Scenario):
         voters: int = Field(4, ge=1, le=64, description="votes")
 
     class Outcome(agentcho.Scenario.Outcome):
-        """Which solutions are right, the votes (counted from 1), and the final answer."""
+        """Which solutions are right, the votes (counted from 1; None: for none), and the final answer."""
 
         right: tuple[bool, ...]
-        votes: tuple[int, ...]
+        votes: tuple[int | None, ...]
         answer: str
         expected: str
         correct: bool
@@ -47,7 +48,7 @@ class TreeOfThoughts(agentcho.Scenario):
         solutions = await game.together(*(each.propose(number) for each, number in zip(solvers, numbers, strict=True)))
         ids = [solution.id for solution in solutions]
         votes = await game.together(*(voter.vote(asked, ids) for voter in voters))
-        winner = Counter(sorted(votes)).most_common(1)[0][0]
+        winner = Counter(sorted(vote or 1 for vote in votes)).most_common(1)[0][0]
         answer = await finisher.respond([asked, ids[winner - 1]], temperature=0)
         right = tuple(problem.right(solution.text) for solution in solutions)
         correct = problem.right(answer)
@@ -57,6 +58,6 @@ class TreeOfThoughts(agentcho.Scenario):
 
     def score(self, outcome: Outcome) -> dict[str, float]:
         """1 for the right answer; the share of right solutions, and of votes that went to right ones."""
-        good = [outcome.right[vote - 1] for vote in outcome.votes]
+        good = [vote is not None and outcome.right[vote - 1] for vote in outcome.votes]
         shares = {"solutions right": sum(outcome.right) / len(outcome.right), "votes right": sum(good) / len(good)}
         return {"correct": float(outcome.correct)} | shares

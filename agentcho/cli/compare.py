@@ -53,7 +53,15 @@ def compare_columns(asked: Asked) -> int:
         claim(folder, requested(scenario, asked.config, found, engine.fingerprint))
         try:
             result = compare(
-                scenario, asked.config, found, engine, folder, _effort(asked), _command(asked), _tell, asked.at_once
+                scenario,
+                asked.config,
+                found,
+                engine,
+                folder,
+                _effort(asked, engine),
+                _command(asked),
+                _tell,
+                asked.at_once,
             )
         except (Interrupted, KeyboardInterrupt):
             _tell("", 1, 1)
@@ -78,9 +86,9 @@ def _folder(out: Path | None) -> Iterator[Path]:
         yield Path(folder)
 
 
-def _effort(asked: Asked) -> Effort:
-    """The fake model has no distributions, and no times worth telling."""
-    return asked.effort._replace(fidelity=0, timed=0) if asked.config.model == "fake" else asked.effort
+def _effort(asked: Asked, engine: Any) -> Effort:
+    """An engine without distributions (the fake one) has no times worth telling either."""
+    return asked.effort if hasattr(engine, "logits") else asked.effort._replace(fidelity=0, timed=0)
 
 
 def _command(asked: Asked) -> str:

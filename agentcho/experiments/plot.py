@@ -41,7 +41,8 @@ def _metric(axis: Any, metric: Metric, names: tuple[str, ...], labelled: bool) -
     )
     axis.set_yticks(list(places), names if labelled else [""] * len(names), fontsize=8)
     axis.set_title(metric.name, fontsize=9)
-    axis.set_xlim(0, max(1.0, *(mean.span.high for mean in means)) * 1.02)
+    axis.set_xlim(min(0.0, *(mean.span.low for mean in means)), max(1.0, *(mean.span.high for mean in means)) * 1.02)
+    axis.axvline(0, color="black", linewidth=0.8)
     axis.tick_params(axis="x", labelsize=8)
 
 

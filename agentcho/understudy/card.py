@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -31,14 +31,19 @@ with single digits; context 8,192 positions, trained on rows of {{ r.length }} t
 
 ## What it was trained on
 
-A corpus that `agentcho.understudy.corpus` writes from this project's own rules, and nothing else: prisoner's dilemma
-games, debates over small arithmetic, sums, and short talk about facts in the prompt, each as one agent sees it. One
-wording and name in five is held out and never trained on.
+A corpus that `agentcho.understudy.corpus` writes from this project's own rules, and nothing else: the workflows of
+[comparisons](comparisons.md) (questions about facts, words used in texts, arithmetic stories solved, debated and voted
+on, prisoner's dilemma games), sums, and short talk about facts in the prompt, each as one agent sees it in a prompt of
+its own. What reusing encodings does to a prompt it was never taught. One wording and name in five is held out, and the
+sets that workflows draw their tasks from are drawn anew for other seeds.
 
-`make understudy` trains it again from nothing: {{ "{:,}".format(training.steps) }} steps over \
-{{ "{:,}".format(training.tokens) }} tokens took {{ (training.seconds / 60) | round | int }} minutes with \
-{{ training.threads }} threads (torch {{ training.versions.torch }}, \
-transformers {{ training.versions.transformers }}, seed {{ r.seed }}), on a machine that also did other work.
+{% for run in runs -%}
+- {{ "From nothing" if loop.first else "Then on with these weights, at " ~ run.recipe.rate / first.rate ~ " times the \
+rate" }}: {{ "{:,}".format(run.steps) }} steps over {{ "{:,}".format(run.tokens) }} tokens in \
+{{ (run.seconds / 60) | round | int }} minutes, {{ run.threads }} threads, torch {{ run.versions.torch }}, \
+transformers {{ run.versions.transformers }}, seed {{ run.recipe.seed }}.
+{% endfor %}
+The machine also did other work. `make understudy` trains such a model from nothing, in one run.
 
 ## How it scores
 
@@ -77,9 +82,17 @@ def page(scores: Mapping[str, Any]) -> str:
     """The card's text."""
     environment = Environment(undefined=StrictUndefined, keep_trailing_newline=True)  # a page of ours, not HTML
     sections = [(title, scores[key]) for key, title in TITLES.items()]
+    runs = list(_runs(scores["training"]))
     return environment.from_string(TEMPLATE).render(
-        **scores, r=scores["training"]["recipe"], sections=sections, unit=_unit
+        **scores, r=scores["training"]["recipe"], sections=sections, unit=_unit, runs=runs, first=runs[0]["recipe"]
     )
+
+
+def _runs(card: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """The runs that made the weights, the first one first."""
+    if "before" in card:
+        yield from _runs(card["before"])
+    yield card
 
 
 def _unit(section: Mapping[str, Any]) -> str:

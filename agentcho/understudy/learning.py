@@ -16,7 +16,8 @@ from .tokens import Framer
 
 @dataclass(frozen=True)
 class Recipe:
-    """Everything a run depends on. The same recipe on the same machine gives the same model."""
+    """Everything a run depends on. The same recipe on the same machine gives the same model. `first` is the number
+    of the first workflow that it reads."""
 
     seed: int = 0
     steps: int = 4000
@@ -35,6 +36,7 @@ class Recipe:
     middle: int = 768
     heads: int = 4
     tokenizer_samples: int = 12_000
+    first: int = 0
 
 
 Loss = Callable[[LlamaForCausalLM, Batch], Tensor]

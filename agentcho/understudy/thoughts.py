@@ -22,7 +22,7 @@ def thoughts(writer: Writer) -> list[Sample]:
     judge = writer.random.randint(1, 4)
     return [
         _seat(writer, "canon.solver", [asked, solution(solver, solutions[solver - 1], True)]),
-        _seat(writer, "canon.voter", [asked, *shown, vote(judge, chosen)]),
+        _seat(writer, "canon.voter", [asked, *shown, vote(judge, chosen, story)]),
         _seat(writer, "canon.helped", [asked, shown[chosen - 1], answer("finisher", story)]),
         _seat(writer, "canon.responder", [asked, answer("sam", story)]),
     ]
@@ -46,9 +46,9 @@ def solution(number: int, worked: Working, mine: bool) -> Turn:
     return heard(name, text, header, weight=0.0 if worked.slip else 0.1)
 
 
-def vote(judge: int, chosen: int) -> Turn:
-    """One vote; only its number is learned."""
-    return own(f"voter-{judge}", str(chosen), "Best solution: ", weight=4.0)
+def vote(judge: int, chosen: int, story: Story) -> Turn:
+    """One vote: the answer, then a solution that has it."""
+    return own(f"voter-{judge}", f"{story.answer}. Solution {chosen} is right.", "The answer is ", weight=3.0)
 
 
 def answer(name: str, story: Story) -> Turn:

@@ -38,6 +38,12 @@ class Run:
         if compiled:
             self.loss = torch.compile(loss, dynamic=False)
         self.step, self.tokens, self.seconds = 0, 0, 0.0
+        self.before: dict[str, object] = {}
+
+    def begin_with(self, folder: Path) -> None:
+        """Go on with the weights of another run, whose card becomes a part of this one's."""
+        self.model.load_state_dict(LlamaForCausalLM.from_pretrained(folder, dtype=torch.float32).state_dict())
+        self.before = json.loads((folder / "card.json").read_text())
 
     def resume(self) -> None:
         """Go on from the last checkpoint, if there is one of the same recipe."""
@@ -55,7 +61,7 @@ class Run:
     def batches(self) -> Iterator[Batch]:
         """The stream of batches from the present step on."""
         recipe = self.recipe
-        stream = pack(corpus("train", recipe.seed), self.framer, recipe.rows, recipe.length)
+        stream = pack(corpus("train", recipe.seed, recipe.first), self.framer, recipe.rows, recipe.length)
         return islice(stream, self.step, recipe.steps)
 
     def advance(self, batch: Batch) -> float:
@@ -117,7 +123,7 @@ class Run:
             "threads": torch.get_num_threads(),
             "versions": versions | {"python": platform.python_version()},
             "loss": self.held_out(),
-        }
+        } | ({"before": self.before} if self.before else {})
 
     @torch.no_grad()
     def held_out(self, count: int = 4) -> dict[str, float]:
@@ -135,6 +141,9 @@ def options() -> argparse.Namespace:
     parser.add_argument("--out", type=Path, required=True, help="folder of the trained model")
     parser.add_argument("--checkpoints", type=Path, default=Path("runs/understudy"), help="folder for resuming")
     parser.add_argument("--steps", type=int, default=Recipe.steps, help="optimizer steps")
+    parser.add_argument("--rate", type=float, default=1.0, help="a share of the usual learning rates")
+    parser.add_argument("--first", type=int, default=0, help="number of the first workflow to read")
+    parser.add_argument("--begin-with", type=Path, default=None, help="folder of weights to go on with")
     parser.add_argument("--seed", type=int, default=Recipe.seed)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--every", type=float, default=300.0, help="seconds between checkpoints")
@@ -142,15 +151,24 @@ def options() -> argparse.Namespace:
     return parser.parse_args()
 
 
+def framing(recipe: Recipe, folder: Path | None) -> Framer:
+    """A tokenizer of its own, or that of the weights to go on with."""
+    if folder is not None:
+        return Framer.load(folder)
+    samples = islice(corpus("train", recipe.seed), recipe.tokenizer_samples)
+    return Framer(train_tokenizer(pieces(samples), recipe.vocabulary))
+
+
 def main() -> None:
     """Tokenizer, model, checkpoints, folder."""
     asked = options()
     torch.set_num_threads(asked.threads)
     asked.checkpoints.mkdir(parents=True, exist_ok=True)
-    recipe = Recipe(seed=asked.seed, steps=asked.steps)
-    samples = islice(corpus("train", recipe.seed), recipe.tokenizer_samples)
-    framer = Framer(train_tokenizer(pieces(samples), recipe.vocabulary))
-    run = Run(recipe, asked.checkpoints, framer, not asked.no_compile)
+    rates = {"rate": asked.rate * Recipe.rate, "rate_others": asked.rate * Recipe.rate_others}
+    recipe = Recipe(seed=asked.seed, steps=asked.steps, first=asked.first, **rates)
+    run = Run(recipe, asked.checkpoints, framing(recipe, asked.begin_with), not asked.no_compile)
+    if asked.begin_with is not None:
+        run.begin_with(asked.begin_with)
     run.resume()
     run.go(asked.every)
     run.ship(asked.out)

@@ -122,7 +122,8 @@ def test_two_writers_work_at_once_and_the_merger_reads_their_texts_alone() -> No
 def test_coverage_counts_the_words_of_each_group() -> None:
     game = Game("branch-solve-merge", writing)
     assert game.outcome["groups"] == [list(words()[:4]), list(words()[4:])]
-    assert game.score == {"covered": 5 / 8, "covered of group 1": 1.0, "covered of group 2": 0.25}
+    shares = {"covered": 5 / 8, "covered of group 1": 1.0, "covered of group 2": 0.25}
+    assert game.score == shares | {"group 1 over group 2": 0.75}
     silent = Game("branch-solve-merge", lambda call, prompt: "Well.")
     assert silent.outcome["groups"] == [[], []]
     assert silent.score == {"covered": 0.0}
@@ -156,17 +157,18 @@ def test_voters_read_all_solutions_and_the_finisher_the_winner() -> None:
     right = problem("arithmetic").answers[0]
 
     def says(call: Decode, prompt: str) -> str:
+        if (call.name or "").startswith("voter"):
+            return {"voter-1": "7. Solution 2 is right.", "voter-4": "None is right, solution 9."}.get(
+                call.name or "", f"{right}. Solution 3 is right."
+            )
         return f"The answer is {right if call.header in {'Solution 3: ', 'The answer is '} else '1000'}."
 
-    def votes(call: Decode, prompt: str) -> str:
-        return "2" if call.name == "voter-1" else "3"
-
-    game = Game("tree-of-thoughts", says, votes, branches=4, voters=3)
+    game = Game("tree-of-thoughts", says, branches=4, voters=4)
     solutions = [f"solver-{number}.1" for number in range(1, 5)]
     assert game.reads("voter-2.1") == ["voter-2.0", "scenario.0", *solutions]
     assert game.reads("finisher.1") == ["finisher.0", "scenario.0", "solver-3.1"]
-    assert game.outcome["votes"] == [2, 3, 3]
-    assert game.score == {"correct": 1.0, "solutions right": 0.25, "votes right": 2 / 3}
+    assert game.outcome["votes"] == [2, 3, 3, None]
+    assert game.score == {"correct": 1.0, "solutions right": 0.25, "votes right": 0.5}
 
 
 def test_parallel_steps_are_one_batch() -> None:

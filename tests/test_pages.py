@@ -1,0 +1,75 @@
+"""The pages on workflows and tasks do what they say: every command line works, and the scenario of one's own runs."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+
+from agentcho.cli import main
+from agentcho.experiments.compare import read_comparison
+from agentcho.shelf import Found, listing
+from agentcho.tasks import task_set
+from agentcho.tasks.formats import formats
+from agentcho.tasks.sets import generators
+from agentcho.tasks.task import Problem
+from agentcho.testing import FakeEngine
+
+DOCS = Path(__file__).parents[1] / "docs"
+OWN = DOCS / "own-scenario.md"
+PAGES = [*sorted((DOCS / "workflows").glob("*.md")), DOCS / "tasks.md", OWN]
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    return [text for found, text in re.findall(r"```(\w+)\n(.*?)```", page.read_text(), re.DOTALL) if found == language]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_every_command_of_a_page_works(
+    page: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("agentcho.runtime.load_engine", lambda config: FakeEngine())
+    for code in blocks(page, "python"):
+        (tmp_path / "second_opinion.py").write_text(code)
+    commands = [line.removeprefix("$ ") for block in blocks(page, "console") for line in block.splitlines()]
+    assert commands
+    for line in commands:
+        monkeypatch.setattr(sys, "argv", shlex.split(line))
+        with pytest.raises(SystemExit) as end:
+            main()
+        assert (end.value.code or 0) == 0, f"{line}: {capsys.readouterr().err}"
+    if page == OWN:
+        assert read_comparison(tmp_path / "second" / "compare.json").metrics[0].name == "first"
+
+
+def test_the_scenario_of_ones_own_is_short() -> None:
+    (code,) = blocks(OWN, "python")
+    assert len([line for line in code.splitlines() if line.strip()]) <= 34
+
+
+def test_every_workflow_has_a_page_with_its_name_and_its_options() -> None:
+    shipped = {found.name for found in listing("scenarios") if isinstance(found, Found)}
+    assert {page.stem for page in (DOCS / "workflows").glob("*.md")} == shipped
+    for page in (DOCS / "workflows").glob("*.md"):
+        assert page.read_text().startswith(f"# {page.stem}: ")
+
+
+def test_the_page_on_tasks_names_every_set_and_its_example_is_one(tmp_path: Path) -> None:
+    page = DOCS / "tasks.md"
+    for name in (*generators(), *formats()):
+        assert f"| `{name}` |" in page.read_text()
+    (tmp_path / "t.jsonl").write_text(blocks(page, "json")[0])
+    tasks = task_set(str(tmp_path / "t.jsonl"), Problem)
+    assert tasks.size == 2
+    assert [json.loads(line) for line in blocks(page, "json")[0].splitlines()]
+
+
+def test_links_are_there() -> None:
+    for page in PAGES:
+        for target in re.findall(r"\]\((?!http)([^)#]+)\)", page.read_text()):
+            assert (page.parent / target).is_file(), f"{page.name}: {target}"
