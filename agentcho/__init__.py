@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from agentcho.game import Game
     from agentcho.message import EVERYONE, Audience, Message, Metadata
     from agentcho.replayer import replay
-    from agentcho.request import Decode, Prefill, Sampling
+    from agentcho.request import Decode, First, Most, Prefill, Repair, Sampling
     from agentcho.scenario import Scenario
     from agentcho.tasks import Concepts, Problem, task_set
     from agentcho.visibility import After, Read, View
@@ -33,13 +33,16 @@ __all__ = [
     "Concepts",
     "Decode",
     "Engine",
+    "First",
     "Game",
     "Limits",
     "Message",
     "Metadata",
+    "Most",
     "Prefill",
     "Problem",
     "Read",
+    "Repair",
     "RunConfig",
     "Sampling",
     "Scenario",
@@ -55,7 +58,7 @@ def _homes() -> dict[str, str]:
     return {
         "Agent": "agent", "AgentchoError": "errors", "Choreographer": "choreographer", "Engine": "engine",
         "Game": "game", "Scenario": "scenario", "replay": "replayer", "run": "cli.script",
-        **dict.fromkeys(("Decode", "Prefill", "Sampling"), "request"),
+        **dict.fromkeys(("Decode", "First", "Most", "Prefill", "Repair", "Sampling"), "request"),
         **dict.fromkeys(("EVERYONE", "Audience", "Message", "Metadata"), "message"),
         **dict.fromkeys(("After", "Read", "View"), "visibility"),
         **dict.fromkeys(("Limits", "RunConfig"), "config"),

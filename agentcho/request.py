@@ -118,6 +118,37 @@ class Shadow:
     guard: Guard | None = None
 
 
+class First(NamedTuple):
+    """The first `tokens` tokens of a message, framing included; more than it has: all of them."""
+
+    tokens: int
+
+
+class Most(NamedTuple):
+    """The `share` (above 0, at most 1) of a message's tokens whose values deviate most, at an early layer, from those
+    of the message encoded anew (CacheBlend, arXiv 2405.16444). At least one token."""
+
+    share: float
+
+
+@dataclass(frozen=True, eq=False)
+class Repair:
+    """An encoding between reuse and re-encoding: `of` read over other parents, with some of its tokens encoded anew.
+
+    The tokens that `choose` says are encoded over the parents and the message's own earlier tokens, repaired or not;
+    the others keep the keys and values that `of` has, moved to where they stand now. `of` is an id, or a call earlier
+    in the same list. Everything else as in `Prefill`.
+    """
+
+    of: EncodingId | Prefill | Repair
+    choose: First | Most
+    parents: Sequence[EncodingId | Prefill | Repair] = ()
+    offsets: Offsets = None
+    new_offset: int | None = None
+    salt: str = ""
+    guard: Guard | None = None
+
+
 Call = Prefill | Decode | Shadow
 
 
@@ -132,12 +163,14 @@ class ContextEntry(NamedTuple):
 class Receipt(NamedTuple):
     """What a call really attended to, read from the gather that was built.
 
-    `start` is the position of its own first token; `bos` says that it attended to the BOS at position 0.
+    `start` is the position of its own first token; `bos` says that it attended to the BOS at position 0. `base` is
+    the encoding that a repaired one keeps tokens of.
     """
 
     context: tuple[ContextEntry, ...]
     start: int
     bos: bool
+    base: EncodingId | None = None
 
 
 class Encoded(NamedTuple):

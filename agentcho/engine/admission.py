@@ -6,18 +6,28 @@ Does not know: how and when it runs.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from math import ceil
 from typing import NamedTuple
 from weakref import WeakValueDictionary
 
 from agentcho.engine.constraint import Choices, Constraint, Grammars
-from agentcho.engine.encoding import Context, Piece, Storage, check_fits, place
+from agentcho.engine.encoding import Context, Piece, Storage, check_fits, place, repaired_key
 from agentcho.engine.follower import Follower
 from agentcho.engine.framing import Framing
+from agentcho.engine.pending import Pending, PendingDecode, PendingPrefill, PendingRepair, gathered
 from agentcho.engine.row import Row
-from agentcho.engine.scheduler import Pending, PendingDecode, PendingPrefill
 from agentcho.engine.store import Store
 from agentcho.errors import BadParent, RequestError
-from agentcho.request import Call, Decode, Encoded, EncodingId, Prefill, Sampling, Shadow
+from agentcho.request import Call, Decode, Encoded, EncodingId, First, Most, Prefill, Repair, Sampling, Shadow
+
+
+class Local(NamedTuple):
+    """A call of the same list as a parent: its id, storage and words; of a repair, its base too."""
+
+    id: EncodingId
+    storage: Storage
+    words: Encoded
+    base: Piece | None
 
 
 class Placed(NamedTuple):
@@ -30,29 +40,31 @@ class Placed(NamedTuple):
 
 
 class Admission:
-    """Turns calls into pending ones. `parent(id)` gives the storage of a finished or waiting encoding, or raises."""
+    """Turns calls into pending ones. `parent(id)` gives the storage of a finished or waiting encoding, or raises;
+    `words(id)` the words of a finished one."""
 
     def __init__(
         self, framing: Framing, grammars: Grammars, store: Store, limit: int, bos: Piece | None,
-        parent: Callable[[EncodingId], Storage],
+        parent: Callable[[EncodingId], Storage], words: Callable[[EncodingId], Encoded],
     ) -> None:  # fmt: skip
         self._framing, self._grammars, self._store = framing, grammars, store
-        self._limit, self._bos, self._parent = limit, bos, parent
+        self._limit, self._bos, self._parent, self._words = limit, bos, parent, words
         self._shared: WeakValueDictionary[bytes, Storage] = WeakValueDictionary()
 
-    def admit(self, calls: Sequence[Call], new_id: Callable[[], EncodingId]) -> list[Pending]:
+    def admit(self, calls: Sequence[Call | Repair], new_id: Callable[[], EncodingId]) -> list[Pending]:
         """Admit a whole list, or raise with nothing held."""
         if not calls:
             raise RequestError("an empty list of calls; give at least one Prefill or Decode")
         admitted: list[Pending] = []
-        local: dict[int, tuple[EncodingId, Storage]] = {}
+        local: dict[int, Local] = {}
         rows: dict[int, PendingDecode] = {}
         try:
             for call in calls:
                 pending = self._admit(call, local, rows, new_id)
                 admitted.append(pending)
                 if isinstance(pending, PendingPrefill):
-                    local[id(call)] = (pending.id, pending.storage)
+                    base = pending.base if isinstance(pending, PendingRepair) else None
+                    local[id(call)] = Local(pending.id, pending.storage, pending.words, base)
                 else:
                     rows[id(call)] = pending
         except BaseException:
@@ -65,23 +77,23 @@ class Admission:
         """Give back what an admitted call that never ran holds."""
         if isinstance(pending, PendingPrefill):
             self._store.release(pending.storage.block)
-            self._let_go(pending.context)
         else:
             self._store.unreserve(pending.reserved)
-            self._let_go(pending.context)
+        for piece in gathered(pending):
+            self._store.release(piece.storage.block)
 
-    def place(self, call: Prefill | Decode, local: Mapping[int, tuple[EncodingId, Storage]] | None = None) -> Placed:
+    def place(self, call: Prefill | Decode, local: Mapping[int, Local] | None = None) -> Placed:
         """Frame and tokenise a call and resolve its context, holding nothing."""
         role = call.role if isinstance(call, Prefill) else "assistant"
         opening, closing = self._framing.opening(role, call.name), self._framing.closing(role)
         return Placed(opening, self._content(call), closing, self._context(call, local or {}))
 
-    def _context(self, call: Call, local: Mapping[int, tuple[EncodingId, Storage]]) -> Context:
+    def _context(self, call: Call | Repair, local: Mapping[int, Local]) -> Context:
         parents = [self._resolve(parent, local) for parent in call.parents]
         return place(self._bos, parents, call.offsets, call.new_offset)
 
     def _admit(
-        self, call: Call, local: Mapping[int, tuple[EncodingId, Storage]], rows: Mapping[int, PendingDecode],
+        self, call: Call | Repair, local: Mapping[int, Local], rows: Mapping[int, PendingDecode],
         new_id: Callable[[], EncodingId],
     ) -> Pending:  # fmt: skip
         match call:
@@ -91,9 +103,11 @@ class Admission:
                 pending = self._decode(call, self.place(call, local), new_id)
             case Shadow():
                 pending = self._shadow(call, self._context(call, local), rows.get(id(call.of)), new_id)
+            case Repair():
+                pending = self._repair(call, local, new_id)
             case _:
-                raise RequestError(f"a call is a Prefill, a Decode or a Shadow, not {type(call).__name__}")
-        for piece in pending.context.pieces:
+                raise RequestError(f"a call is a Prefill, a Decode, a Shadow or a Repair, not {type(call).__name__}")
+        for piece in gathered(pending):
             self._store.hold(piece.storage.block)
         return pending
 
@@ -116,17 +130,54 @@ class Admission:
         storage = self._storage(placed.context, tokens, call.salt)
         return PendingPrefill(new_id(), placed.context, storage, words, call.guard)
 
+    def _repair(self, call: Repair, local: Mapping[int, Local], new_id: Callable[[], EncodingId]) -> PendingRepair:
+        base, context = self._resolve(call.of, local), self._context(call, local)
+        words = self._words(call.of) if isinstance(call.of, int) else local[id(call.of)].words
+        check_fits(context, len(words.tokens), self._limit)
+        count = self._count(call.choose, len(words.tokens))
+        first = isinstance(call.choose, First)
+        judged = None if first else self._judged(call, context, local)
+        key = repaired_key(context.key(words.tokens, call.salt, "whole"), base[1].key, call.choose)
+        words = words._replace(sampled=None, stopped=None)
+        return PendingRepair(
+            new_id(), context, self._stored(key, context.start, len(words.tokens)), words, call.guard,
+            Piece(base[0], base[1], context.start), count, judged, range(count) if first else (),
+        )  # fmt: skip
+
+    @staticmethod
+    def _count(choose: First | Most, length: int) -> int:
+        """How many tokens are encoded anew."""
+        if isinstance(choose, First):
+            if choose.tokens < 1:
+                raise RequestError(f"First({choose.tokens}) repairs nothing; give at least 1")
+            return min(choose.tokens, length)
+        if not 0 < choose.share <= 1:
+            raise RequestError(f"Most({choose.share}) is no share of a message; give a number above 0, at most 1")
+        return min(length, ceil(choose.share * length))
+
+    def _judged(self, call: Repair, context: Context, local: Mapping[int, Local]) -> Context:
+        """The same places, each held by what is reused there: of a repaired parent its base, which is stored."""
+        bos = len(context.pieces) - len(call.parents)
+        bases = [local[id(p)].base if isinstance(p, Repair) else None for p in call.parents]
+        pieces = [
+            piece if base is None else Piece(base.id, base.storage, piece.offset)
+            for piece, base in zip(context.pieces[bos:], bases, strict=True)
+        ]
+        return Context((*context.pieces[:bos], *pieces), context.start)
+
     def _said(self, call: Prefill) -> str:
         return call.text if call.tokens is None else self._framing.content.decode(call.tokens)
 
     def _storage(self, context: Context, tokens: tuple[int, ...], salt: str) -> Storage:
         """A new storage with pages, or that of an equal prefill, held once more."""
-        key = context.key(tokens, salt, "whole")
+        return self._stored(context.key(tokens, salt, "whole"), context.start, len(tokens))
+
+    def _stored(self, key: bytes, start: int, length: int) -> Storage:
         known = self._shared.get(key)
         if known is not None and known.block.holders > 0:
             self._store.hold(known.block)
             return known
-        storage = Storage(key, context.start, self._store.allocate(len(tokens)))
+        storage = Storage(key, start, self._store.allocate(length))
         self._shared[key] = storage
         return storage
 
@@ -165,17 +216,11 @@ class Admission:
         if forged:
             raise RequestError(f"token ids {sorted(forged)} are special and cannot be content; leave framing out")
 
-    def _resolve(
-        self, parent: EncodingId | Prefill, local: Mapping[int, tuple[EncodingId, Storage]]
-    ) -> tuple[EncodingId, Storage]:
-        if isinstance(parent, Prefill):
+    def _resolve(self, parent: EncodingId | Prefill | Repair, local: Mapping[int, Local]) -> tuple[EncodingId, Storage]:
+        if isinstance(parent, Prefill | Repair):
             if id(parent) not in local:
-                raise BadParent("a Prefill is named as parent and does not stand earlier in the same list")
-            return local[id(parent)]
+                raise BadParent(f"a {type(parent).__name__} is named as parent and does not stand earlier in the list")
+            return local[id(parent)][:2]
         if isinstance(parent, bool) or not isinstance(parent, int):
             raise BadParent(f"a parent of type {type(parent).__name__}")
         return parent, self._parent(parent)
-
-    def _let_go(self, context: Context) -> None:
-        for piece in context.pieces:
-            self._store.release(piece.storage.block)

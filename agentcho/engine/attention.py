@@ -6,6 +6,7 @@ chunks, by logical position), nothing else. Does not know: where keys come from,
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 import torch
@@ -48,6 +49,16 @@ def causal(queries: Tensor, keys: Tensor, own: int, locality: Locality) -> Tenso
     if own == 1:
         return visible
     seen = torch.ones(own, len(keys), dtype=torch.bool, device=keys.device).tril(len(keys) - own)
+    return seen if visible is None else seen & visible
+
+
+def causal_at(queries: Tensor, keys: Tensor, places: Sequence[int], length: int, locality: Locality) -> Tensor:
+    """The mask `[queries, keys]` of single tokens of a message of `length` tokens, which are the last of `keys`: the
+    token at each of `places` sees the context, and the message up to itself."""
+    seen = torch.ones(len(places), len(keys), dtype=torch.bool, device=keys.device)
+    own = torch.arange(length, device=keys.device)
+    seen[:, len(keys) - length :] = own <= torch.tensor(places, device=keys.device).unsqueeze(1)
+    visible = locality.visible(queries, keys)
     return seen if visible is None else seen & visible
 
 

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from agentcho.engine.attention import Locality, Scoring, attend, causal
+from agentcho.engine.attention import Locality, Scoring, attend, causal, causal_at
 from agentcho.engine.encoding import Piece, Segment
 from agentcho.engine.lanes import Bucket, Lane
 from agentcho.engine.rope import Rotation
@@ -40,7 +40,7 @@ class Batch:
             segment.first = len(ids)
             wanted += [segment.first + i for i in segment.wanted]
             ids += segment.ids
-            positions += range(segment.position, segment.position + len(segment.ids))
+            positions += segment.positions
         self.ids = torch.tensor([ids], device=self._device)
         self.positions = torch.tensor([positions], device=self._device)
         self.wanted = torch.tensor(wanted, device=self._device, dtype=torch.long)
@@ -60,7 +60,7 @@ class Batch:
 
     def _keys_of(self, segment: Segment, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """All keys and values `[heads, length, dim]` that a segment attends to, its own last."""
-        own_k, own_v = keys[:, segment.span()], values[:, segment.span()]
+        own_k, own_v = self._own(segment, layer, keys, values)
         if segment.storage is not None:
             self._store.write(segment.storage.block, layer, own_k, own_v)
         gathered = [self._gather(piece, layer, keys, values) for piece in segment.pieces]
@@ -71,9 +71,18 @@ class Batch:
         segment.lane.put(layer, segment.lane.length, k, v)
         return segment.lane.get(layer, 0, segment.lane.length + k.shape[1])
 
+    def _own(self, segment: Segment, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """The keys and values of the segment's message: new ones, among those of its base where it has one."""
+        new_k, new_v = keys[:, segment.span()], values[:, segment.span()]
+        if segment.base is None:
+            return new_k, new_v
+        places = torch.tensor(segment.places, device=self._device)
+        kept_k, kept_v = self._gather(segment.base, layer, keys, values)
+        return kept_k.index_copy(1, places, new_k), kept_v.index_copy(1, places, new_v)
+
     def _gather(self, piece: Piece, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         maker = piece.storage.segment
-        if maker is None:
+        if maker is None or maker.base is not None:  # what is repaired in this forward is written already
             k, v = self._store.read(piece.storage.block, layer)
         else:
             k, v = keys[:, maker.span()], values[:, maker.span()]
@@ -93,8 +102,10 @@ class _Context:
     """Logical positions of one span's keys, and its masks, made once a forward and locality."""
 
     def __init__(self, segment: Segment, device: torch.device) -> None:
-        own = torch.arange(segment.position, segment.position + len(segment.ids), device=device)
-        new = torch.cat([*(_positions(piece, device) for piece in segment.pieces), own])
+        own = torch.tensor(segment.positions, device=device)
+        whole = own if segment.base is None else _positions(segment.base, device)
+        self._places, self._length = segment.places, len(whole)
+        new = torch.cat([*(_positions(piece, device) for piece in segment.pieces), whole])
         if segment.lane is not None:
             filled = segment.lane.length
             segment.lane.place(filled, new)
@@ -105,8 +116,13 @@ class _Context:
     def mask(self, locality: Locality) -> Tensor | None:
         """Bool `[own, keys]`, or None where all is seen."""
         if locality not in self._masks:
-            self._masks[locality] = causal(self._queries, self._keys, len(self._queries), locality)
+            self._masks[locality] = self._causal(locality)
         return self._masks[locality]
+
+    def _causal(self, locality: Locality) -> Tensor | None:
+        if self._places:
+            return causal_at(self._queries, self._keys, self._places, self._length, locality)
+        return causal(self._queries, self._keys, len(self._queries), locality)
 
 
 def _positions(piece: Piece, device: torch.device) -> Tensor:

@@ -70,7 +70,8 @@ class Segment:
     """New tokens `ids` at `position`, over `pieces`.
 
     With a `lane`, pieces are gathered into it and own keys appended; without, own keys go to `storage`'s
-    block, or nowhere. `wanted` are the own token indices whose next-token logits are asked for.
+    block, or nowhere. `wanted` are the own token indices whose next-token logits are asked for. With a `base`, `ids`
+    are those tokens of a message that are encoded anew, at its indices `places`; the others are the base's.
     """
 
     ids: Sequence[int]
@@ -79,12 +80,21 @@ class Segment:
     lane: Lane | None = None
     storage: Storage | None = None
     wanted: Sequence[int] = ()
+    base: Piece | None = None
+    places: Sequence[int] = ()
     first: int = field(default=0, init=False)
 
     @property
     def single(self) -> bool:
         """One token of a running row: it can attend together with the others of its bucket."""
         return self.lane is not None and not self.pieces and len(self.ids) == 1
+
+    @property
+    def positions(self) -> Sequence[int]:
+        """Of its tokens, one by one."""
+        if self.base is None:
+            return range(self.position, self.position + len(self.ids))
+        return [self.position + place for place in self.places]
 
     def span(self) -> slice:
         """Where its tokens stand in the packed row."""
@@ -120,6 +130,11 @@ class Context(NamedTuple):
         hasher.update(b"own" + self.start.to_bytes(8) + len(tokens).to_bytes(8))
         hasher.update(b"".join(token.to_bytes(4) for token in tokens))
         return hasher.digest()
+
+
+def repaired_key(fresh: bytes, base: bytes, choose: object) -> bytes:
+    """A hash that names a repaired encoding: by what it would be anew, what it keeps, and how tokens are chosen."""
+    return hashlib.blake2b(fresh + base + repr(choose).encode(), digest_size=32, person=b"repaired").digest()
 
 
 def place(

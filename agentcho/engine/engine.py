@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, overload
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,18 +17,21 @@ from torch import Tensor
 from agentcho.engine.admission import Admission
 from agentcho.engine.batch import Batch
 from agentcho.engine.constraint import Grammars
+from agentcho.engine.direct import Direct
 from agentcho.engine.encoding import Encoding, Piece, Segment, Storage, check_fits
 from agentcho.engine.framing import Framing, derive
 from agentcho.engine.gate import Gate, LayerProof, check_config
+from agentcho.engine.judging import Judge
 from agentcho.engine.lanes import Lanes
 from agentcho.engine.model import Model, find
-from agentcho.engine.scheduler import PendingPrefill, Scheduler
+from agentcho.engine.pending import PendingPrefill
+from agentcho.engine.scheduler import Plan, Scheduler
 from agentcho.engine.store import Fullness, Store, default_tokens
 from agentcho.errors import BadParent, EngineFailed, RequestError, UnknownEncoding
-from agentcho.request import Call, Decode, Encoded, EncodingId, Offsets, Prefill, Receipt, StepResult
+from agentcho.request import Call, Decode, Encoded, EncodingId, Offsets, Receipt, Repair, StepResult
 
 
-class Engine:
+class Engine(Direct):
     """One loaded model with its store of encodings. Make one with `Engine.load`."""
 
     def __init__(
@@ -46,7 +49,9 @@ class Engine:
         self._scheduler = Scheduler(self.store, self._lanes, self._banned(), model.packed, self._finished)
         stop = framing.closing("assistant")[0]
         grammars = Grammars(model.tokenizer, model.vocabulary, stop)
-        self._admission = Admission(framing, grammars, self.store, context, self._encode_bos(), self._parent)
+        self._admission = Admission(
+            framing, grammars, self.store, context, self._encode_bos(), self._parent, self.message
+        )
 
     @classmethod
     def load(
@@ -99,37 +104,6 @@ class Engine:
         """How full the store is, in pages."""
         return self.store.fullness
 
-    @overload
-    def prefill(self, calls: str | Prefill, **options: Any) -> EncodingId: ...
-    @overload
-    def prefill(self, calls: Sequence[Prefill], **options: Any) -> list[EncodingId]: ...
-    def prefill(self, calls: str | Prefill | Sequence[Prefill], **options: Any) -> EncodingId | list[EncodingId]:
-        """Encode a message of known text over its parents, or a list of them in one forward.
-
-        With a text, the options are those of `Prefill`. Returns a new id a call; raises `RequestError` with
-        nothing changed, `StoreFull` where there is no room.
-        """
-        if isinstance(calls, str):
-            calls = Prefill(calls, **options)
-        if isinstance(calls, Prefill):
-            return self._complete([calls])[0]
-        return self._complete(self._all(calls, Prefill))
-
-    @overload
-    def decode(self, calls: str | Decode = "", **options: Any) -> EncodingId: ...
-    @overload
-    def decode(self, calls: Sequence[Decode], **options: Any) -> list[EncodingId]: ...
-    def decode(self, calls: str | Decode | Sequence[Decode] = "", **options: Any) -> EncodingId | list[EncodingId]:
-        """Generate a message after `header` over its parents, or a list of them side by side.
-
-        With a header, the options are those of `Decode`. Returns a new id a call.
-        """
-        if isinstance(calls, str):
-            calls = Decode(calls, **options)
-        if isinstance(calls, Decode):
-            return self._complete([calls])[0]
-        return self._complete(self._all(calls, Decode))
-
     def score(
         self, continuation: str, header: str = "", parents: Sequence[EncodingId] = (),
         offsets: Offsets = None, new_offset: int | None = None, name: str | None = None,
@@ -178,7 +152,7 @@ class Engine:
 
     # -- step by step ------------------------------------------------------------------------------------
 
-    def submit(self, calls: Sequence[Call]) -> tuple[EncodingId, ...]:
+    def submit(self, calls: Sequence[Call | Repair]) -> tuple[EncodingId, ...]:
         """See `EnginePort.submit`."""
         admitted = self._admission.admit(calls, self._new_id)
         for call in admitted:
@@ -191,10 +165,12 @@ class Engine:
         """Schedule, run, collect. See `EnginePort.step`."""
         try:
             plan = self._scheduler.plan(alone=deterministic)
+            judged = self._judge(plan)
             groups = [[segment] for segment in plan.segments] if deterministic else [plan.segments]
             run = [self._run(group) for group in groups if group]
             order = [segment for segments, _ in run for segment in segments]
-            return self._scheduler.collect(plan, order, [row for _, rows in run for row in rows])
+            result = self._scheduler.collect(plan, order, [row for _, rows in run for row in rows])
+            return result._replace(encoded=result.encoded + judged)
         except BaseException as error:
             self._scheduler.drop_all()
             self._waiting.clear()
@@ -215,6 +191,10 @@ class Engine:
             del self._encodings[id]
             self.store.release(encoding.storage.block)
 
+    def finished(self, id: EncodingId) -> bool:
+        """Whether an id names a stored encoding."""
+        return id in self._encodings
+
     @property
     def idle(self) -> bool:
         """Nothing waits and nothing runs."""
@@ -227,36 +207,25 @@ class Engine:
 
     # -- inside ------------------------------------------------------------------------------------------
 
-    def _all(self, calls: Sequence[Any], kind: type) -> list[Any]:
-        for call in calls:
-            if not isinstance(call, kind):
-                raise RequestError(f"a list of {kind.__name__} holds {type(call).__name__}")
-        return list(calls)
-
-    def _complete(self, calls: Sequence[Call]) -> list[EncodingId]:
-        """Run until these calls are done; if one fails, the others are given up and its error is raised."""
-        ids = self.submit(calls)
-        left = set(ids)
-        try:
-            while left:
-                result = self.step()
-                left -= set(result.finished)
-                for failure in result.failed:
-                    if failure.id in left:
-                        raise failure.error
-        except BaseException:
-            self.cancel(ids)
-            self.release(id for id in ids if id in self._encodings)
-            raise
-        return list(ids)
-
     def _new_id(self) -> EncodingId:
         self._last += 1
         return self._last
 
+    def _judge(self, plan: Plan) -> int:
+        """Choose the tokens of repairs that go by how their values deviate; returns the tokens that this fed."""
+        groups = [[one] for one in plan.judged] if plan.alone else [plan.judged] if plan.judged else []
+        judges = [Judge(group, self._batch, self.store) for group in groups]
+        return sum(judge.judge(self._forward_judged) for judge in judges)
+
+    def _forward_judged(self, judge: Judge) -> Tensor:
+        return self._model.forward(judge.batch.ids, judge.batch.positions, judge.batch.wanted, judge)
+
+    def _batch(self, segments: Sequence[Segment]) -> Batch:
+        return Batch(segments, self.store, self._rotations, self._model.device)
+
     def _run(self, segments: Sequence[Segment]) -> tuple[list[Segment], Tensor]:
         """One forward, kept; the segments in the order of their rows of logits."""
-        batch = Batch(segments, self.store, self._rotations, self._model.device)
+        batch = self._batch(segments)
         logits = self._model.forward(batch.ids, batch.positions, batch.wanted, batch)
         batch.commit()
         return batch.segments, logits

@@ -6,73 +6,42 @@ Does not know: how calls are checked (`admission`), how a forward computes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from agentcho.engine.encoding import Context, Encoding, Piece, Segment, Storage
+from agentcho.engine.encoding import Encoding, Piece, Segment, Storage
 from agentcho.engine.follower import Follower
 from agentcho.engine.lanes import Lanes
+from agentcho.engine.pending import (
+    Pending,
+    PendingDecode,
+    PendingPrefill,
+    PendingRepair,
+    attendable,
+    gathered,
+    promised,
+    size,
+)
 from agentcho.engine.row import Row
 from agentcho.engine.sampler import choose
 from agentcho.engine.store import Store
 from agentcho.errors import BadParent, LeakageError, SamplingFailed
-from agentcho.request import Encoded, EncodingId, Failure, Guard, Spoken, StepResult
-
-
-@dataclass(eq=False)
-class PendingPrefill:
-    """An admitted prefill. Its storage may be shared, and may be ready already."""
-
-    id: EncodingId
-    context: Context
-    storage: Storage
-    words: Encoded
-    guard: Guard | None
-
-    def segment(self) -> Segment:
-        """Its tokens over its context."""
-        return Segment(self.words.tokens, self.context.start, self.context.pieces, storage=self.storage)
-
-
-@dataclass(eq=False)
-class PendingDecode:
-    """An admitted decode or its shadow, with the pages reserved for what it may become."""
-
-    row: Row | Follower
-    reserved: int
-
-    @property
-    def id(self) -> EncodingId:
-        """The call's id."""
-        return self.row.id
-
-    @property
-    def context(self) -> Context:
-        """What it attends to."""
-        return self.row.context
-
-    @property
-    def guard(self) -> Guard | None:
-        """Who is asked before that is gathered."""
-        return self.row.call.guard
-
-
-Pending = PendingPrefill | PendingDecode
+from agentcho.request import EncodingId, Failure, Spoken, StepResult
 
 
 class Plan(NamedTuple):
     """One forward: its segments, its rows with the segment of each, the prefills that end with it, and
     the calls that fail before it: refused by their guard, or waiting for what nobody makes any more. `alone`:
-    each row depends on itself only, down to the bits."""
+    each row depends on itself only, down to the bits. `judged` are repairs whose tokens are to be chosen first."""
 
     segments: list[Segment]
     rows: list[tuple[Row | Follower, Segment]]
     prefills: list[PendingPrefill]
     failed: list[tuple[Pending, Exception]]
     alone: bool
+    judged: list[PendingRepair]
 
 
 class Scheduler:
@@ -107,18 +76,18 @@ class Scheduler:
         A call waits for the forward in which what it attends to is ready or made. One call always goes. `alone`:
         rows that begin share no lane's tensor with others.
         """
-        plan = Plan([], [], [], [], alone)
+        plan = Plan([], [], [], [], alone, [])
         for running in self._running:
             self._plan_row(plan, running.row)
         room = self._budget - sum(len(s.ids) for s in plan.segments)
         waiting, self._waiting = self._waiting, []
         for call in waiting:
-            size = _size(call)
+            tokens = size(call)
             if isinstance(call, PendingDecode) and not call.row.due:
                 self._waiting.append(call)
-            elif _attendable(call) and (size <= room or not plan.segments):
+            elif attendable(call) and (tokens <= room or not plan.segments):
                 room -= self._admit(plan, call)
-            elif _attendable(call) or _promised(call, self._waiting):
+            elif attendable(call) or promised(call, self._waiting):
                 self._waiting.append(call)
                 room = 0
             else:
@@ -127,8 +96,8 @@ class Scheduler:
 
     def _admit(self, plan: Plan, call: Pending) -> int:
         """Ask the call's guard about the very pieces that are gathered next; returns the tokens it will feed."""
-        context = [piece.id for piece in call.context.pieces if piece.id is not None]
-        size = _size(call)
+        context = [piece.id for piece in gathered(call) if piece.id is not None]
+        tokens = size(call)
         try:
             if call.guard is not None:
                 call.guard.admit(call.id, context)
@@ -136,7 +105,7 @@ class Scheduler:
             plan.failed.append((call, error))
             return 0
         self._start(plan, call)
-        return size
+        return tokens
 
     def _start(self, plan: Plan, call: Pending) -> None:
         if isinstance(call, PendingDecode):
@@ -149,6 +118,8 @@ class Scheduler:
         if not call.storage.ready and call.storage.segment is None:
             call.storage.segment = call.segment()
             plan.segments.append(call.storage.segment)
+            if isinstance(call, PendingRepair) and not call.places:
+                plan.judged.append(call)
 
     def _plan_row(self, plan: Plan, row: Row | Follower) -> None:
         assert row.lane is not None
@@ -204,8 +175,11 @@ class Scheduler:
         return Failure(call.id, error)
 
     def _finish_prefill(self, call: PendingPrefill) -> EncodingId:
-        self._finished(Encoding(call.id, call.storage, call.words, call.context.receipt))
-        self._let_go(call.context)
+        receipt = call.context.receipt
+        if isinstance(call, PendingRepair):
+            receipt = receipt._replace(base=call.base.id)
+        self._finished(Encoding(call.id, call.storage, call.words, receipt))
+        self._let_go(call)
         return call.id
 
     def _finish_row(self, row: Row | Follower) -> EncodingId:
@@ -223,7 +197,7 @@ class Scheduler:
         self._finished(Encoding(row.id, storage, row.words(), row.context.receipt, row.logits))
         self._running.remove(call)
         self._lanes.close(row.lane)
-        self._let_go(row.context)
+        self._let_go(call)
         return row.id
 
     def drop_all(self) -> None:
@@ -247,34 +221,14 @@ class Scheduler:
         return frozenset(row.id for row in rows if isinstance(row, Follower) and row.leader.id in ids)
 
     def _drop(self, call: Pending) -> None:
+        self._let_go(call)
         if isinstance(call, PendingPrefill):
-            self._let_go(call.context)
             self._store.release(call.storage.block)
             return
-        self._let_go(call.row.context)
         self._store.unreserve(call.reserved)
         if call.row.lane is not None:
             self._lanes.close(call.row.lane)
 
-    def _let_go(self, context: Context) -> None:
-        for piece in context.pieces:
+    def _let_go(self, call: Pending) -> None:
+        for piece in gathered(call):
             self._store.release(piece.storage.block)
-
-
-def _size(call: Pending) -> int:
-    if isinstance(call, PendingDecode):
-        return len(call.row.feed)
-    made = call.storage.ready or call.storage.segment is not None
-    return 0 if made else len(call.words.tokens)
-
-
-def _attendable(call: Pending) -> bool:
-    """Whether all that a call attends to is stored, or made by the forward that is being planned."""
-    return all(p.storage.ready or p.storage.segment is not None for p in call.context.pieces)
-
-
-def _promised(call: Pending, waiting: list[Pending]) -> bool:
-    """Whether what a call lacks is made by calls that wait before it."""
-    made = {id(c.storage) for c in waiting if isinstance(c, PendingPrefill)}
-    pieces = (p.storage for p in call.context.pieces)
-    return all(s.ready or s.segment is not None or id(s) in made for s in pieces)

@@ -18,7 +18,7 @@ from agentcho.experiments.comparison import Comparison, Metric
 PAPER = {
     "multi-qa": "both answers right in 56.4% of games; 0.4% with reuse, serial and parallel alike (Table 1).",
     "branch-solve-merge": "81.0% of the words covered; 65.1% with reuse, serial, and 63.0%, parallel (Table 2).",
-    "prisoners-dilemma": "cooperation of 78.3%, 87.7%, 72.8% in three settings; 63.9%, 78.2%, 46.7% with reuse (Table 3).",
+    "prisoners-dilemma": "cooperation in three settings 78.3%, 87.7%, 72.8%; with reuse 63.9%, 78.2%, 46.7% (Table 3).",
     "debate": "39.0% right; 24.8% with reuse (MADiter, Table 4).",
     "tree-of-thoughts": "39.6% right; 30.2% with reuse (Table 4).",
     "parallel-debate": "64.6% right; 52.4% with reuse (MADpar, Table 4).",

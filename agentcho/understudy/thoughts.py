@@ -15,22 +15,28 @@ def thoughts(writer: Writer) -> list[Sample]:
     """One question as a solver, a voter, the finisher and one who answers at once see it."""
     story = draw_task(writer)
     asked = prompt("user", writer.write(rules("work"), "canon.asked", question=story.question))
-    solutions = draw_solutions(writer, story)
-    right = [number for number, each in enumerate(solutions, 1) if each.answer == story.answer]
-    shown = [solution(number, each, False) for number, each in enumerate(solutions, 1)]
-    solver, chosen = writer.random.choice(right), writer.random.choice(right)
-    judge = writer.random.randint(1, 4)
+    solver = writer.random.randint(1, 8)
     return [
-        _seat(writer, "canon.solver", [asked, solution(solver, solutions[solver - 1], True)]),
-        _seat(writer, "canon.voter", [asked, *shown, vote(judge, chosen, story)]),
-        _seat(writer, "canon.helped", [asked, shown[chosen - 1], answer("finisher", story)]),
+        _seat(writer, "canon.solver", [asked, solution(solver, work(writer, story), True)]),
+        judged(writer, story, asked),
+        judged(writer, story, asked),
+        _seat(writer, "canon.helped", [asked, solution(solver, work(writer, story), False), answer("finisher", story)]),
         _seat(writer, "canon.responder", [asked, answer("sam", story)]),
     ]
 
 
+def judged(writer: Writer, story: Story, asked: Turn) -> Sample:
+    """A voter's view of solutions, some of them wrong."""
+    solutions = draw_solutions(writer, story)
+    right = [number for number, each in enumerate(solutions, 1) if each.answer == story.answer]
+    shown = [solution(number, each, False) for number, each in enumerate(solutions, 1)]
+    said = vote(writer.random.randint(1, 4), writer.random.choice(right), story)
+    return _seat(writer, "canon.voter", [asked, *shown, said])
+
+
 def draw_solutions(writer: Writer, story: Story) -> list[Working]:
     """Two to eight solutions, mostly eight, of which at least one is right."""
-    count, good = writer.random.choice((2, 3, 4, 5, 6, 8, 8, 8)), writer.random.uniform(0.3, 0.95)
+    count, good = writer.random.choice((2, 3, 4, 5, 6, 8, 8, 8)), writer.random.uniform(0.2, 0.8)
     found = [work(writer, story, not writer.chance(good)) for _ in range(count)]
     if all(each.answer != story.answer for each in found):
         found[writer.random.randrange(count)] = work(writer, story)

@@ -47,8 +47,8 @@ def test_the_engine_of_sets_places_things_where_they_are_asked_for() -> None:
     engine.step()
     length = len(engine.message(ids[0]).tokens)
     placed = [(ids[0], 1, length), (ids[1], 40, length), (ids[0], 40 + length, length)]
-    assert engine.receipt(ids[2]) == (tuple(placed), 90, True)
-    assert engine.receipt(ids[1]) == ((), 50, True)
+    assert engine.receipt(ids[2])[:3] == (tuple(placed), 90, True)
+    assert engine.receipt(ids[1])[:3] == ((), 50, True)
 
 
 def test_a_refused_call_fails_alone_and_with_what_stands_on_it() -> None:

@@ -57,7 +57,7 @@ def test_a_shadow_says_the_same_over_its_own_context_and_is_done_in_the_same_ste
     leader, shadow = bench.run(said, Shadow(said, (public,), offsets=(5,), new_offset=90))
     assert bench.ended(leader) == bench.ended(shadow)
     length = len(bench.engine.message(public).tokens)
-    assert bench.engine.receipt(shadow) == (((public, 5, length),), 90, True)
+    assert bench.engine.receipt(shadow)[:3] == (((public, 5, length),), 90, True)
     assert [entry.id for entry in bench.engine.receipt(leader).context] == [hidden, public]
     assert {spoken.id for result in bench.steps for spoken in result.spoken} <= {leader}
     same(bench, leader, shadow)

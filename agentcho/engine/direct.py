@@ -1,0 +1,104 @@
+"""Calls that block until they are done: the paper's API, over an engine that goes step by step.
+
+Does not know: how a step computes.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from typing import Any, overload
+
+from agentcho.errors import RequestError
+from agentcho.request import Call, Decode, EncodingId, Prefill, Repair, StepResult
+
+
+class Direct(ABC):
+    """Each method submits calls, steps until they are done, and returns their ids."""
+
+    @abstractmethod
+    def submit(self, calls: Sequence[Call | Repair]) -> tuple[EncodingId, ...]:
+        """See `EnginePort.submit`."""
+
+    @abstractmethod
+    def step(self, deterministic: bool = False) -> StepResult:
+        """See `EnginePort.step`."""
+
+    @abstractmethod
+    def cancel(self, ids: Iterable[EncodingId]) -> None:
+        """See `EnginePort.cancel`."""
+
+    @abstractmethod
+    def release(self, ids: Iterable[EncodingId]) -> None:
+        """See `EnginePort.release`."""
+
+    @abstractmethod
+    def finished(self, id: EncodingId) -> bool:
+        """Whether an id names a stored encoding."""
+
+    @overload
+    def prefill(self, calls: str | Prefill, **options: Any) -> EncodingId: ...
+    @overload
+    def prefill(self, calls: Sequence[Prefill], **options: Any) -> list[EncodingId]: ...
+    def prefill(self, calls: str | Prefill | Sequence[Prefill], **options: Any) -> EncodingId | list[EncodingId]:
+        """Encode a message of known text over its parents, or a list of them in one forward.
+
+        With a text, the options are those of `Prefill`. Returns a new id a call; raises `RequestError` with
+        nothing changed, `StoreFull` where there is no room.
+        """
+        if isinstance(calls, str):
+            calls = Prefill(calls, **options)
+        if isinstance(calls, Prefill):
+            return self._complete([calls])[0]
+        return self._complete(self._all(calls, Prefill))
+
+    @overload
+    def decode(self, calls: str | Decode = "", **options: Any) -> EncodingId: ...
+    @overload
+    def decode(self, calls: Sequence[Decode], **options: Any) -> list[EncodingId]: ...
+    def decode(self, calls: str | Decode | Sequence[Decode] = "", **options: Any) -> EncodingId | list[EncodingId]:
+        """Generate a message after `header` over its parents, or a list of them side by side.
+
+        With a header, the options are those of `Decode`. Returns a new id a call.
+        """
+        if isinstance(calls, str):
+            calls = Decode(calls, **options)
+        if isinstance(calls, Decode):
+            return self._complete([calls])[0]
+        return self._complete(self._all(calls, Decode))
+
+    @overload
+    def repair(self, calls: Repair) -> EncodingId: ...
+    @overload
+    def repair(self, calls: Sequence[Repair]) -> list[EncodingId]: ...
+    def repair(self, calls: Repair | Sequence[Repair]) -> EncodingId | list[EncodingId]:
+        """Encode some tokens of a stored message anew over other parents, or of a list of them in one forward.
+
+        Returns a new id a call.
+        """
+        if isinstance(calls, Repair):
+            return self._complete([calls])[0]
+        return self._complete(self._all(calls, Repair))
+
+    def _all(self, calls: Sequence[Any], kind: type) -> list[Any]:
+        for call in calls:
+            if not isinstance(call, kind):
+                raise RequestError(f"a list of {kind.__name__} holds {type(call).__name__}")
+        return list(calls)
+
+    def _complete(self, calls: Sequence[Call | Repair]) -> list[EncodingId]:
+        """Run until these calls are done; if one fails, the others are given up and its error is raised."""
+        ids = self.submit(calls)
+        left = set(ids)
+        try:
+            while left:
+                result = self.step()
+                left -= set(result.finished)
+                for failure in result.failed:
+                    if failure.id in left:
+                        raise failure.error
+        except BaseException:
+            self.cancel(ids)
+            self.release(id for id in ids if self.finished(id))
+            raise
+        return list(ids)
