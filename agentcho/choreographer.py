@@ -15,7 +15,7 @@ import anyio
 import anyio.abc
 import anyio.to_thread
 
-from agentcho.config import Leakage, Mode, Shadowing, Way
+from agentcho.config import Leakage, Mode, RepairBy, Shadowing, Way
 from agentcho.errors import EngineClosed, UnknownEncoding
 from agentcho.request import Call, Encoded, EncodingId, EnginePort, Receipt, StepResult
 from agentcho.turns import Turn, Turns
@@ -102,8 +102,9 @@ class Choreographer:
     def __init__(
         self, engine: EnginePort, mode: Mode = "choreographed", leakage: Leakage = "audit",
         shadow: Shadowing = "auto", deterministic: bool = False, in_place: bool = False,
+        repair: RepairBy | None = None,
     ) -> None:  # fmt: skip
-        self._engine, self.way = engine, Way(mode, leakage, shadow, deterministic, in_place)
+        self._engine, self.way = engine, Way(mode, leakage, shadow, deterministic, in_place, repair)
         self.turns = Turns()
         self.steps = self.encoded = 0
         self._open: set[_Ticket] = set()

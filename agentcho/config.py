@@ -5,26 +5,42 @@ Does not know: scenarios' own options (each scenario has a model of its own), th
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from agentcho.request import Sampling
+from agentcho.request import First, Most, Sampling
 
 Mode = Literal["baseline", "choreographed"]
 Leakage = Literal["audit", "enforce", "deny"]
 Shadowing = Literal["auto", "always", "never"]
+RepairBy = First | Most | Literal["full"]
 
 
 class Way(NamedTuple):
     """How calls find what they read: see `Resolver`. `in_place`: what is reused stays at the positions at which it was
-    made (no repositioning; the paper's footnote 5); places that a view asks for are passed over."""
+    made (no repositioning; the paper's footnote 5); places that a view asks for are passed over. `repair`: which tokens
+    of what is reused each caller encodes anew, in its own prompt."""
 
     mode: Mode = "choreographed"
     leakage: Leakage = "audit"
     shadow: Shadowing = "auto"
     deterministic: bool = False
     in_place: bool = False
+    repair: RepairBy | None = None
+
+
+def parsed_repair(text: str) -> RepairBy:
+    """`first-k:16`, `top-k:0.15` or `full` as what an engine takes. ValueError: it is none."""
+    kind, _, value = text.partition(":")
+    if text == "full":
+        return "full"
+    if kind == "first-k" and value.isdecimal() and int(value) >= 1:
+        return First(int(value))
+    if kind == "top-k" and re.fullmatch(r"0?\.\d+|1(\.0+)?", value) and float(value) > 0:
+        return Most(float(value))
+    raise ValueError(f"{text!r} is none of first-k:TOKENS, top-k:SHARE (above 0, at most 1) and full")
 
 
 class Limits(BaseModel):
@@ -56,6 +72,7 @@ class RunConfig(BaseModel):
     shadow: Shadowing = "auto"
     deterministic: bool = False
     in_place: bool = False
+    repair: str | None = None
     seed: int = 0
     games: Annotated[int, Field(ge=1)] = 1
     tasks: str | None = None
@@ -71,14 +88,19 @@ class RunConfig(BaseModel):
                 "shadow=always contradicts deterministic, which makes every audience encoding by one recipe; "
                 "use shadow=auto or never"
             )
+        if self.repair is not None:
+            parsed_repair(self.repair)
+        if self.repair is not None and (self.mode == "baseline" or self.in_place):
+            raise ValueError("repair goes with choreographed mode alone, and not with in_place")
         if self.in_place and self.mode == "baseline":
             raise ValueError("in_place says nothing in baseline mode, which encodes every prompt at its own positions")
         return self
 
     @property
     def way(self) -> Way:
-        """Mode, leakage, shadows, profile and positions together."""
-        return Way(self.mode, self.leakage, self.shadow, self.deterministic, self.in_place)
+        """Mode, leakage, shadows, profile, positions and repair together."""
+        repair = None if self.repair is None else parsed_repair(self.repair)
+        return Way(self.mode, self.leakage, self.shadow, self.deterministic, self.in_place, repair)
 
     @property
     def sampling(self) -> Sampling:

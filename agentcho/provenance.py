@@ -12,14 +12,15 @@ from typing import Literal, NamedTuple
 from agentcho.message import Audience
 from agentcho.request import EncodingId, Receipt
 
-Recipe = Literal["author", "audience", "baseline"]
+Recipe = Literal["author", "audience", "baseline", "repaired"]
 
 
 class EncodingRecord(NamedTuple):
     """One encoding of one message. `cone` holds message ids, its own included.
 
     `recipe` "author": in the context its author spoke in, E(m); "audience": over those of its parents that all its
-    readers may read, X(m), of no caller; "baseline": in `caller`'s own prompt.
+    readers may read, X(m), of no caller; "baseline": in `caller`'s own prompt; "repaired": in `caller`'s own prompt
+    too, but for the tokens that its base keeps (`receipt.base`), whose cone is in its own.
     """
 
     id: EncodingId
@@ -28,6 +29,12 @@ class EncodingRecord(NamedTuple):
     recipe: Recipe
     receipt: Receipt
     cone: frozenset[str]
+
+
+def attended(receipt: Receipt) -> tuple[EncodingId, ...]:
+    """The encodings whose keys and values went into one: all that it attends to, and its base."""
+    over = tuple(entry.id for entry in receipt.context)
+    return over if receipt.base is None else (*over, receipt.base)
 
 
 class Ledger:
@@ -43,7 +50,7 @@ class Ledger:
 
         KeyError: the receipt names an encoding that the ledger has not seen (our own invariant).
         """
-        cone = frozenset({message}).union(*(self._records[entry.id].cone for entry in receipt.context))
+        cone = frozenset({message}).union(*(self._records[over].cone for over in attended(receipt)))
         entered = EncodingRecord(id, message, caller, recipe, receipt, cone)
         self._records[id] = entered
         return entered

@@ -15,7 +15,7 @@ import anyio
 
 from agentcho.books import Books
 from agentcho.choreographer import Choreographer, Request, Result
-from agentcho.config import Leakage, Limits, Mode, Shadowing, Way
+from agentcho.config import Leakage, Limits, Mode, RepairBy, Shadowing, Way
 from agentcho.events import Ended, Event
 from agentcho.graph import Graph
 from agentcho.known import ReplayPort, Words
@@ -70,17 +70,17 @@ class Replayed(Mapping[str, ReplayedMessage]):
 def replay(
     workflow_: Mapping[str, Any] | Workflow, engine: ReplayPort, mode: Mode = "choreographed",
     leakage: Leakage = "enforce", deterministic: bool = False, logits: bool = True, *, shadow: Shadowing = "auto",
-    stepwise: bool = True, in_place: bool = False,
+    stepwise: bool = True, in_place: bool = False, repair: RepairBy | None = None,
 ) -> Replayed:  # fmt: skip
     """Play one workflow of `agentcho-trace/1` with every text forced. Blocks until it is over.
 
     Tokens of the trace win over its text where they are of the engine's tokenizer. `stepwise` False feeds each text
     at once after its first token: quick, where only `ttft` is asked for. `in_place` leaves what is reused where it was
-    made, and passes over the trace's offsets. `leakage` says nothing in baseline mode but
-    that "audit" records direct leaks; otherwise they are refused before anything is computed.
+    made, and passes over the trace's offsets; `repair` encodes some tokens of it anew. `leakage` says nothing in
+    baseline mode but that "audit" records direct leaks; otherwise they are refused before anything is computed.
     Raises `BadTrace`, `LeakageError`, and what the engine says of a call.
     """
-    way = Way(mode, leakage, shadow, deterministic, in_place)
+    way = Way(mode, leakage, shadow, deterministic, in_place, repair)
     return blocking(_Replay(workflow(workflow_), engine, way, logits, stepwise).play)
 
 

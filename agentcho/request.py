@@ -70,7 +70,7 @@ class Prefill:
     """
 
     text: str
-    parents: Sequence[EncodingId | Prefill] = ()
+    parents: Sequence[EncodingId | Prefill | Repair] = ()
     offsets: Offsets = None
     new_offset: int | None = None
     role: str = "user"
@@ -90,7 +90,7 @@ class Decode:
     """
 
     header: str = ""
-    parents: Sequence[EncodingId | Prefill] = ()
+    parents: Sequence[EncodingId | Prefill | Repair] = ()
     offsets: Offsets = None
     new_offset: int | None = None
     sampling: Sampling = field(default_factory=Sampling)
@@ -111,7 +111,7 @@ class Shadow:
     """
 
     of: Decode
-    parents: Sequence[EncodingId | Prefill] = ()
+    parents: Sequence[EncodingId | Prefill | Repair] = ()
     offsets: Offsets = None
     new_offset: int | None = None
     salt: str = ""
@@ -149,7 +149,7 @@ class Repair:
     guard: Guard | None = None
 
 
-Call = Prefill | Decode | Shadow
+Call = Prefill | Decode | Shadow | Repair
 
 
 class ContextEntry(NamedTuple):

@@ -3,8 +3,9 @@
 choreographed: under audit and deny each message through its author's encoding E(m), made once. Under enforce the
 author of a message reads it through E(m), everyone else through its audience's X(m): m over those of its parents
 that all its readers may read, at positions that count from these alone. baseline: each message encoded in the
-caller's own prompt; a prompt is a path of message ids, and equal beginnings of paths are shared. Re-encoding is
-from token ids where they are known. Does not know: policies, the event loop, texts.
+caller's own prompt; a prompt is a path of message ids, and equal beginnings of paths are shared. With a repair each
+caller has, of others' messages, encodings of its own between these: some tokens anew in its own prompt, the others as
+they are reused. Re-encoding is from token ids where they are known. Does not know: policies, the event loop, texts.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from agentcho.message import Audience, Message, Metadata
 from agentcho.monitor import Monitor
 from agentcho.placing import count, places_of
 from agentcho.provenance import Recipe
-from agentcho.request import Call, Decode, EncodingId, Guard, Offsets, Prefill, Shadow
+from agentcho.request import Call, Decode, EncodingId, Guard, Offsets, Prefill, Repair, Shadow
 from agentcho.transcript import Act
 from agentcho.visibility import Read, ReadSet
 
@@ -48,8 +49,10 @@ class Utterance:
         return self.ids if said is None else said.tokens[said.content[0] : said.content[1]]
 
 
+Parent = EncodingId | Prefill | Repair
 Key = tuple[Recipe, tuple[str, ...]]
-"""An encoding before it is made: its recipe and its message, or a path of messages (baseline)."""
+"""An encoding before it is made: its recipe and its message, or a path of messages (baseline), or its caller and a
+path of messages with their positions (repaired)."""
 
 
 class Missing(NamedTuple):
@@ -58,7 +61,7 @@ class Missing(NamedTuple):
     message: str
     recipe: Recipe
     path: tuple[str, ...]
-    call: Prefill
+    call: Prefill | Repair
 
     @property
     def key(self) -> Key:
@@ -70,7 +73,7 @@ class Resolved(NamedTuple):
     """What a call attends to: ids, or calls in `missing` (to be submitted before it, in order), and positions."""
 
     missing: tuple[Missing, ...]
-    parents: tuple[EncodingId | Prefill, ...]
+    parents: tuple[Parent, ...]
     offsets: Offsets
     new_offset: int | None
 
@@ -144,7 +147,8 @@ class Resolver:
 
     def enter(self, message: str, recipe: Recipe, path: tuple[str, ...], id: EncodingId) -> bool:
         """Take a finished encoding in; False where one was there already: this one is its twin."""
-        return self._known.setdefault((recipe, path if recipe == "baseline" else (message,)), id) == id
+        placed = recipe in ("baseline", "repaired")
+        return self._known.setdefault((recipe, path if placed else (message,)), id) == id
 
     def forget(self, message: str) -> list[EncodingId]:
         """Give its encodings up; who reads it next makes them again, from its ids. The caller releases them."""
@@ -154,11 +158,54 @@ class Resolver:
     # -- choreographed -----------------------------------------------------------------------------------
 
     def _context(self, reads: ReadSet, missing: dict[Key, Missing]) -> Resolved:
-        parents = tuple(self._through(reads.caller, read, missing) for read in reads.reads)
         offsets, new_offset = self._positions(reads)
+        if self.way.repair is not None and reads.caller is not None:
+            parents = self._repaired(reads.caller, reads, offsets, missing)
+        else:
+            parents = tuple(self._through(reads.caller, read, missing) for read in reads.reads)
         return Resolved(tuple(missing.values()), parents, offsets, new_offset)
 
-    def _through(self, reader: str | None, read: Read, missing: dict[Key, Missing]) -> EncodingId | Prefill:
+    def _repaired(
+        self, caller: str, reads: ReadSet, offsets: Offsets, missing: dict[Key, Missing]
+    ) -> tuple[Parent, ...]:
+        """The same messages, those of others as they are for this caller: repaired over what stands before them in
+        its own prompt. What stands first, and was made over nothing, needs no repair."""
+        places = offsets if isinstance(offsets, tuple) else (None,) * len(reads.reads)
+        before: tuple[Parent, ...] = ()
+        path: tuple[str, ...] = (caller,)
+        for place, read in enumerate(reads.reads):
+            utterance = self.utterances[read.id]
+            path = (*path, f"{read.id}@{places[place]}")
+            alone = not before and places[place] is None and not utterance.reads.reads
+            if alone or utterance.metadata.author == caller:
+                before += (self._through(caller, read, missing),)
+            else:
+                before += (self._repair(read, path, before, places[: place + 1], missing),)
+        return before
+
+    def _repair(
+        self, read: Read, path: tuple[str, ...], before: tuple[Parent, ...], places: tuple[int | None, ...],
+        missing: dict[Key, Missing],
+    ) -> Parent:  # fmt: skip
+        """A message as `path[0]` has it there. Re-encoded in full it keeps nothing, so nothing is in its cone but what
+        its caller reads; otherwise its base is what it is reused through."""
+        key: Key = ("repaired", path)
+        if key in self._known:
+            return self._known[key]
+        if key not in missing:
+            utterance, caller = self.utterances[read.id], Audience(frozenset({path[0]}))
+            offsets = places[:-1] if any(place is not None for place in places[:-1]) else None
+            call: Prefill | Repair
+            if self.way.repair == "full":
+                call = self._prefill(utterance, caller, before, offsets, places[-1])
+            else:
+                assert self.way.repair is not None
+                base, guard = self._through(path[0], read, missing), self._guard(utterance, caller)
+                call = Repair(base, self.way.repair, before, offsets, places[-1], self._salt(caller), guard)
+            missing[key] = Missing(read.id, "repaired", path, call)
+        return missing[key].call
+
+    def _through(self, reader: str | None, read: Read, missing: dict[Key, Missing]) -> Parent:
         """What `reader` reads a message through. Under enforce it is never the author's encoding of another's
         message, clean or not: that choice would itself tell of what is hidden."""
         author = self.utterances[read.id].metadata.author
@@ -166,7 +213,7 @@ class Resolver:
             return self._encoding("audience", read.id, missing)
         return self._encoding("author", read.id, missing)
 
-    def _encoding(self, recipe: Recipe, id: str, missing: dict[Key, Missing]) -> EncodingId | Prefill:
+    def _encoding(self, recipe: Recipe, id: str, missing: dict[Key, Missing]) -> Parent:
         key: Key = (recipe, (id,))
         if key in self._known:
             return self._known[key]
@@ -185,7 +232,7 @@ class Resolver:
         public = self._public(utterance, missing)
         return self._prefill(utterance, utterance.metadata.audience, public, self._default, None)
 
-    def _public(self, utterance: Utterance, missing: dict[Key, Missing]) -> tuple[EncodingId | Prefill, ...]:
+    def _public(self, utterance: Utterance, missing: dict[Key, Missing]) -> tuple[Parent, ...]:
         audience = utterance.metadata.audience
         parents = [read.id for read in utterance.reads.reads]
         open_to_all = [id for id in parents if self.utterances[id].metadata.audience.covers(audience)]
@@ -211,7 +258,7 @@ class Resolver:
     def _path(self, path: tuple[str, ...], caller: str | None) -> Resolved:
         """Each message over all before it, in the caller's own order; offsets play no part."""
         clearance = Audience(frozenset({caller} if caller else ()))
-        missing, parents = list[Missing](), list[EncodingId | Prefill]()
+        missing, parents = list[Missing](), list[Parent]()
         for end, id in enumerate(path, start=1):
             known = self._known.get(("baseline", path[:end]))
             if known is None:
@@ -223,7 +270,7 @@ class Resolver:
     # -- calls -------------------------------------------------------------------------------------------
 
     def _prefill(
-        self, utterance: Utterance, clearance: Audience, parents: tuple[EncodingId | Prefill, ...], offsets: Offsets,
+        self, utterance: Utterance, clearance: Audience, parents: tuple[Parent, ...], offsets: Offsets,
         new_offset: int | None,
     ) -> Prefill:  # fmt: skip
         """The call that encodes a message of known words for all of `clearance`."""

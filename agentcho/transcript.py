@@ -104,7 +104,7 @@ def _record_json(record: EncodingRecord) -> dict[str, Any]:
     return {
         "id": record.id, "message": record.message, "caller": record.caller, "recipe": record.recipe,
         "context": [list(entry) for entry in receipt.context], "start": receipt.start, "bos": receipt.bos,
-        "cone": sorted(record.cone),
+        "base": receipt.base, "cone": sorted(record.cone),
     }  # fmt: skip
 
 
@@ -112,7 +112,7 @@ def _record(line: dict[str, Any]) -> EncodingRecord:
     context = tuple(ContextEntry(*entry) for entry in line["context"])
     return EncodingRecord(
         line["id"], line["message"], line["caller"], line["recipe"],
-        Receipt(context, line["start"], line["bos"]), frozenset(line["cone"]),
+        Receipt(context, line["start"], line["bos"], line.get("base")), frozenset(line["cone"]),
     )  # fmt: skip
 
 

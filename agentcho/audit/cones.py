@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from agentcho.message import Message
-from agentcho.provenance import EncodingRecord
+from agentcho.provenance import EncodingRecord, attended
 from agentcho.transcript import Entry
 
 
@@ -82,7 +82,7 @@ class Cones:
         return found
 
     def _over(self, id: int) -> Iterator[int]:
-        return (entry.id for entry in self.records[id].receipt.context if entry.id in self.records)
+        return (over for over in attended(self.records[id].receipt) if over in self.records)
 
     def _cones(self) -> dict[int, frozenset[str]]:
         cones: dict[int, frozenset[str]] = {}
@@ -111,7 +111,7 @@ class Cones:
 
     def _misfit(self, record: EncodingRecord, lines: int, records: int) -> str | None:
         """What is wrong with a record by itself, its stored cone aside."""
-        lost = [entry.id for entry in record.receipt.context if entry.id not in self.records]
+        lost = [over for over in attended(record.receipt) if over not in self.records]
         if lines != 1:
             return f"message {record.message} has {lines or 'no'} lines"
         if records > 1:
@@ -124,7 +124,7 @@ class Cones:
 def _in_order(records: dict[int, EncodingRecord]) -> list[int]:
     """Ids, each after all that it attends to. What attends to itself is left out, and all that stands on it."""
     users: dict[int, list[int]] = {}
-    waiting = {id: {entry.id for entry in record.receipt.context} & records.keys() for id, record in records.items()}
+    waiting = {id: set(attended(record.receipt)) & records.keys() for id, record in records.items()}
     for id, over in waiting.items():
         for each in over:
             users.setdefault(each, []).append(id)

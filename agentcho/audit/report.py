@@ -59,7 +59,7 @@ class Edge(Frozen):
     call: str
     encoding: int
     message: str
-    recipe: Literal["author", "audience", "baseline"]
+    recipe: Literal["author", "audience", "baseline", "repaired"]
     verdict: Verdict
     secrets: tuple[str, ...] = ()
     path: tuple[str, ...] = ()

@@ -19,6 +19,7 @@ from agentcho.request import (
     Failure,
     Prefill,
     Receipt,
+    Repair,
     Shadow,
     Spoken,
     StepResult,
@@ -135,19 +136,23 @@ class SymbolicEngine:
 
     def _admit(self, id: EncodingId, call: Call, local: Mapping[int, Symbol]) -> Symbol:
         parents = tuple(self._parent(parent, local) for parent in call.parents)
+        if isinstance(call, Repair):
+            base = self._parent(call.of, local)
+            words = base.words._replace(sampled=None, stopped=None)
+            return Symbol(id, call, words, (*parents, base), _receipt(call, parents)._replace(base=base.id))
         return Symbol(id, call, self._words(call, local), parents, _receipt(call, parents))
 
-    def _parent(self, parent: EncodingId | Prefill, local: Mapping[int, Symbol]) -> Symbol:
-        if isinstance(parent, Prefill):
+    def _parent(self, parent: EncodingId | Prefill | Repair, local: Mapping[int, Symbol]) -> Symbol:
+        if isinstance(parent, Prefill | Repair):
             if id(parent) not in local:
-                raise BadParent("a Prefill is named as parent and does not stand earlier in the same list")
+                raise BadParent(f"a {type(parent).__name__} is named as parent and does not stand earlier in the list")
             return local[id(parent)]
         known = self._known(parent)
-        if known.influence is None and not isinstance(known.call, Prefill):
+        if known.influence is None and not isinstance(known.call, Prefill | Repair):
             raise BadParent(f"encoding {parent} is not finished")
         return known
 
-    def _words(self, call: Call, local: Mapping[int, Symbol]) -> Encoded:
+    def _words(self, call: Prefill | Decode | Shadow, local: Mapping[int, Symbol]) -> Encoded:
         if isinstance(call, Shadow):
             leader = local.get(id(call.of))
             if leader is None:

@@ -74,7 +74,7 @@ class Judge:
         if record.recipe == "author" or record.id in self._spoken:
             who = record.caller if message is None else message.author
         else:
-            who = record.caller if record.recipe == "baseline" else None
+            who = record.caller if record.recipe in ("baseline", "repaired") else None
         return None if who == SCENARIO else who
 
     def _judge(self, reader: str, call: EncodingRecord, piece: int) -> Reading:
@@ -133,7 +133,7 @@ class Judge:
         return Reading(edge, author or SCENARIO, fault=f"encoding {id}: {fault}")
 
     def _cached(self, reader: str, read: EncodingRecord) -> str | None:
-        caller = read.caller if read.recipe == "baseline" else None
+        caller = read.caller if read.recipe in ("baseline", "repaired") else None
         return None if caller in (None, SCENARIO, reader) else caller
 
     def _place_of(self, message: str) -> int:

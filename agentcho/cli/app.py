@@ -24,13 +24,15 @@ FILE = "FILE"
 TASKS = "A task set: a generator, a .jsonl file, or FORMAT:FILE. Default: the scenario's own."
 EARLIER = "The JSON of an earlier audit: findings become new, unchanged or gone."
 SUPPRESS = "A TOML file of findings that somebody answers for."
-MODES = "Columns, with commas between: mode[:leakage][:in-place]. The first is held against the others."
+MODES = "Columns, with commas between: mode[:leakage][:in-place][+repair]. The first is held against the others."
+REPAIRS = "Each choreographed column once more with each of these: first-k:16,top-k:0.15,full."
 DEFAULT_MODES = "baseline,choreographed:audit,choreographed:enforce"
 COMPARED = "Keep all games here, with compare.csv, .json and .png; what is there is not played again."
 LIMIT = "End a game early: agent_ or game_ tokens, messages, seconds."
 MODE = "Which encodings a call reads."
 LEAKAGE = "What choreographed mode does about leaks."
 PROFILE = "Batch so that every bit depends on nothing that a reader may not read. Slower."
+REPAIR = "Encode some tokens of what is reused anew: first-k:TOKENS, top-k:SHARE, or full."
 SHADOW = "Follow an author's words for its audience while it speaks; auto: where the two differ."
 ModelName = Annotated[str, typer.Option(help="'understudy', a folder, or a Hugging Face id.")]
 Seed = Annotated[int, typer.Option(help="Of every coin and choice of the run.")]
@@ -40,6 +42,7 @@ Shadow = Annotated[Shadowing, typer.Option(help=SHADOW)]
 AtOnce = Annotated[int | None, typer.Option(help="At most so many at a time.", show_default=False)]
 Temperature = Annotated[float, typer.Option(help="0: always the likeliest token.")]
 TopP = Annotated[float, typer.Option(help="Share of probability to sample from.")]
+RepairBy = Annotated[str | None, typer.Option(metavar="REPAIR", help=REPAIR, show_default=False)]
 Set = Annotated[list[str] | None, typer.Option("--set", metavar=PAIR, help="An option of the scenario.")]
 Tasks = Annotated[str | None, typer.Option(metavar="TASKS", help=TASKS, show_default=False)]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda.")]
@@ -82,6 +85,7 @@ def run(
     leakage: Annotated[Leakage, typer.Option(help=LEAKAGE)] = "audit",
     deterministic: Deterministic = False,
     shadow: Shadow = "auto",
+    repair: RepairBy = None,
     seed: Seed = 0,
     set_: Set = None,
     games: Annotated[int, typer.Option(help="How many to play, side by side on one engine.")] = 1,
@@ -101,7 +105,8 @@ def run(
 
     config = run_config(
         model=model, mode=mode, leakage=leakage, deterministic=deterministic, shadow=shadow, seed=seed, games=games,
-        tasks=tasks, temperature=temperature, top_p=top_p, max_tokens=max_tokens, limits=fields("--limit", limit or []),
+        repair=repair, tasks=tasks, temperature=temperature, top_p=top_p, max_tokens=max_tokens,
+        limits=fields("--limit", limit or []),
         device=device, dtype=dtype,
     )  # fmt: skip
     raise typer.Exit(play_scenario(scenario, fields("--set", set_ or []), config, display, out, at_once))
@@ -120,6 +125,7 @@ def compare(
     max_tokens: MaxTokens = 256,
     deterministic: Deterministic = False,
     shadow: Shadow = "auto",
+    repair: Annotated[str | None, typer.Option(metavar="REPAIRS", help=REPAIRS, show_default=False)] = None,
     at_once: AtOnce = None,
     fidelity_games: Annotated[int, typer.Option(min=0, help="Games whose words are held against baseline's.")] = 24,
     timed_games: Annotated[int, typer.Option(min=0, help="On so many games costs are timed.")] = 4,
@@ -138,7 +144,7 @@ def compare(
     )  # fmt: skip
     effort = Effort(fidelity_games, timed_games)
     given = fields("--set", set_ or [])
-    raise typer.Exit(compare_columns(Asked(scenario, modes, given, config, effort, out, json, at_once)))
+    raise typer.Exit(compare_columns(Asked(scenario, modes, repair, given, config, effort, out, json, at_once)))
 
 
 def audit(

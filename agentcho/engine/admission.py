@@ -51,7 +51,7 @@ class Admission:
         self._limit, self._bos, self._parent, self._words = limit, bos, parent, words
         self._shared: WeakValueDictionary[bytes, Storage] = WeakValueDictionary()
 
-    def admit(self, calls: Sequence[Call | Repair], new_id: Callable[[], EncodingId]) -> list[Pending]:
+    def admit(self, calls: Sequence[Call], new_id: Callable[[], EncodingId]) -> list[Pending]:
         """Admit a whole list, or raise with nothing held."""
         if not calls:
             raise RequestError("an empty list of calls; give at least one Prefill or Decode")
@@ -88,12 +88,12 @@ class Admission:
         opening, closing = self._framing.opening(role, call.name), self._framing.closing(role)
         return Placed(opening, self._content(call), closing, self._context(call, local or {}))
 
-    def _context(self, call: Call | Repair, local: Mapping[int, Local]) -> Context:
+    def _context(self, call: Call, local: Mapping[int, Local]) -> Context:
         parents = [self._resolve(parent, local) for parent in call.parents]
         return place(self._bos, parents, call.offsets, call.new_offset)
 
     def _admit(
-        self, call: Call | Repair, local: Mapping[int, Local], rows: Mapping[int, PendingDecode],
+        self, call: Call, local: Mapping[int, Local], rows: Mapping[int, PendingDecode],
         new_id: Callable[[], EncodingId],
     ) -> Pending:  # fmt: skip
         match call:

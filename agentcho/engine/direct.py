@@ -17,7 +17,7 @@ class Direct(ABC):
     """Each method submits calls, steps until they are done, and returns their ids."""
 
     @abstractmethod
-    def submit(self, calls: Sequence[Call | Repair]) -> tuple[EncodingId, ...]:
+    def submit(self, calls: Sequence[Call]) -> tuple[EncodingId, ...]:
         """See `EnginePort.submit`."""
 
     @abstractmethod
@@ -86,7 +86,7 @@ class Direct(ABC):
                 raise RequestError(f"a list of {kind.__name__} holds {type(call).__name__}")
         return list(calls)
 
-    def _complete(self, calls: Sequence[Call | Repair]) -> list[EncodingId]:
+    def _complete(self, calls: Sequence[Call]) -> list[EncodingId]:
         """Run until these calls are done; if one fails, the others are given up and its error is raised."""
         ids = self.submit(calls)
         left = set(ids)

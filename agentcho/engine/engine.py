@@ -28,7 +28,7 @@ from agentcho.engine.pending import PendingPrefill
 from agentcho.engine.scheduler import Plan, Scheduler
 from agentcho.engine.store import Fullness, Store, default_tokens
 from agentcho.errors import BadParent, EngineFailed, RequestError, UnknownEncoding
-from agentcho.request import Call, Decode, Encoded, EncodingId, Offsets, Receipt, Repair, StepResult
+from agentcho.request import Call, Decode, Encoded, EncodingId, Offsets, Receipt, StepResult
 
 
 class Engine(Direct):
@@ -152,7 +152,7 @@ class Engine(Direct):
 
     # -- step by step ------------------------------------------------------------------------------------
 
-    def submit(self, calls: Sequence[Call | Repair]) -> tuple[EncodingId, ...]:
+    def submit(self, calls: Sequence[Call]) -> tuple[EncodingId, ...]:
         """See `EnginePort.submit`."""
         admitted = self._admission.admit(calls, self._new_id)
         for call in admitted:

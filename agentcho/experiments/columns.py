@@ -9,49 +9,68 @@ from typing import Literal, get_args
 
 from pydantic import BaseModel, ConfigDict
 
-from agentcho.config import Leakage, Mode, RunConfig
+from agentcho.config import Leakage, Mode, RunConfig, parsed_repair
 from agentcho.errors import BadColumn
 
 IN_PLACE = "in-place"
 
 
 class Column(BaseModel):
-    """One way to read: `mode[:leakage][:in-place]`. `in_place`: keys stay at the positions at which they were made
-    (no repositioning; the paper's footnote 5)."""
+    """One way to read: `mode[:leakage][:in-place][+repair]`. `in_place`: keys stay at the positions at which they were
+    made (no repositioning; the paper's footnote 5). `repair`: first-k:TOKENS, top-k:SHARE or full."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     mode: Mode
     leakage: Leakage = "audit"
     in_place: bool = False
+    repair: str | None = None
 
     @property
     def name(self) -> str:
         """As it is written on the command line."""
         parts = [self.mode, *([self.leakage] if self.mode == "choreographed" else [])]
-        return ":".join([*parts, *([IN_PLACE] if self.in_place else [])])
+        name = ":".join([*parts, *([IN_PLACE] if self.in_place else [])])
+        return name if self.repair is None else f"{name}+{self.repair}"
 
     def config(self, base: RunConfig) -> RunConfig:
         """The options of a run that is played this way."""
-        ways = {"mode": self.mode, "leakage": self.leakage, "in_place": self.in_place}
+        ways = {"mode": self.mode, "leakage": self.leakage, "in_place": self.in_place, "repair": self.repair}
         return RunConfig.model_validate(base.model_dump() | ways)
 
 
-def columns(text: str) -> tuple[Column, ...]:
-    """Columns from their names, with commas between. `BadColumn`: one is none, or stands twice."""
+def columns(text: str, repairs: str | None = None) -> tuple[Column, ...]:
+    """Columns from their names, with commas between; each choreographed one once more with each of `repairs`.
+
+    `BadColumn`: one is none, or stands twice.
+    """
+    found = _named(text)
+    plain = [column for column in found if column.mode == "choreographed" and not column.in_place and not column.repair]
+    if repairs is not None and not plain:
+        raise BadColumn(text, "no column could be repaired: give a choreographed one, not in-place")
+    for column in plain:
+        for repair in repairs.split(",") if repairs else ():
+            found.append(
+                column.model_copy(update={"repair": _repair(f"{column.name}+{repair.strip()}", repair.strip())})
+            )
+    return tuple(found)
+
+
+def _named(text: str) -> list[Column]:
     found: list[Column] = []
     for name in text.split(","):
         column = _column(name.strip())
         if column in found:
             raise BadColumn(name.strip(), "stands twice")
         found.append(column)
-    return tuple(found)
+    return found
 
 
 def _column(name: str) -> Column:
     if "@" in name:
         raise BadColumn(name, "names an adapter, which this version cannot load yet")
-    mode, *rest = name.split(":")
+    way, plus, repair = name.partition("+")
+    mode, *rest = way.split(":")
     if mode not in get_args(Mode):
         raise BadColumn(name, f"{mode!r} is no mode; there are {' and '.join(get_args(Mode))}")
     known: dict[Literal["leakage", "in_place"], object] = {}
@@ -66,4 +85,14 @@ def _column(name: str) -> Column:
             raise BadColumn(name, f"{word!r} is none of {', '.join((*get_args(Leakage), IN_PLACE))}")
     if len(known) < len(rest):
         raise BadColumn(name, "says one thing twice")
-    return Column.model_validate({"mode": mode} | known)
+    if plus and (mode == "baseline" or known.get("in_place")):
+        raise BadColumn(name, "a repair goes with a choreographed column alone, and not in-place")
+    return Column.model_validate({"mode": mode} | known | ({"repair": _repair(name, repair)} if plus else {}))
+
+
+def _repair(name: str, text: str) -> str:
+    try:
+        parsed_repair(text)
+    except ValueError as error:
+        raise BadColumn(name, str(error)) from None
+    return text

@@ -52,7 +52,15 @@ def rows(workflow: Workflow, way: Way, engine: ReplayPort) -> Rows:
 def forced(workflow: Workflow, way: Way, engine: ReplayPort, logits: bool) -> Replayed:
     """The workflow played one way, every text forced."""
     return replay(
-        workflow, engine, way.mode, way.leakage, way.deterministic, logits, shadow=way.shadow, in_place=way.in_place
+        workflow,
+        engine,
+        way.mode,
+        way.leakage,
+        way.deterministic,
+        logits,
+        shadow=way.shadow,
+        in_place=way.in_place,
+        repair=way.repair,
     )
 
 

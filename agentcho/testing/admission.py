@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from agentcho.errors import BadOffsets, BadParent, ContextOverflow, RequestError
-from agentcho.request import Call, ContextEntry, Decode, Encoded, EncodingId, Prefill, Receipt, Shadow
+from agentcho.request import Call, ContextEntry, Decode, Encoded, EncodingId, Prefill, Receipt, Repair, Shadow
 from agentcho.testing.babble import babble, comply
 from agentcho.testing.pages import Page
 from agentcho.testing.speech import Speech, constrained
@@ -54,12 +54,14 @@ def admit(
     local: dict[int, Kept] = {}
     admitted: list[Kept] = []
     for call in calls:
-        if not isinstance(call, Prefill | Decode | Shadow):
-            raise RequestError(f"a call is a Prefill, a Decode or a Shadow, not {type(call).__name__}")
+        if not isinstance(call, Prefill | Decode | Shadow | Repair):
+            raise RequestError(f"a call is a Prefill, a Decode, a Shadow or a Repair, not {type(call).__name__}")
         parents = [_parent(parent, local, known) for parent in call.parents]
         number = first + len(admitted)
         if isinstance(call, Shadow):
             kept = _shadow(rules, number, call, parents, local)
+        elif isinstance(call, Repair):
+            kept = _repair(rules, number, call, parents, _parent(call.of, local, known))
         else:
             kept = _kept(rules, framing, number, call, parents)
         admitted.append(kept)
@@ -75,15 +77,22 @@ def _shadow(rules: Rules, number: EncodingId, call: Shadow, parents: list[Kept],
     return Kept(number, call, receipt, parents, leader.words, None, leader)
 
 
+def _repair(rules: Rules, number: EncodingId, call: Repair, parents: list[Kept], base: Kept) -> Kept:
+    """Its base is held as a parent is; what the two differ in, a fake does not compute."""
+    receipt = _receipt(rules, call, parents, len(base.words.tokens))._replace(base=base.id)
+    words = base.words._replace(sampled=None, stopped=None)
+    return Kept(number, call, receipt, [*parents, base], words, None)
+
+
 def _parent(parent: object, local: Mapping[int, Kept], known: Callable[[EncodingId], Kept]) -> Kept:
-    if isinstance(parent, Prefill):
+    if isinstance(parent, Prefill | Repair):
         if id(parent) not in local:
-            raise BadParent("a Prefill is named as parent and does not stand earlier in the same list")
+            raise BadParent(f"a {type(parent).__name__} is named as parent and does not stand earlier in the list")
         return local[id(parent)]
     if isinstance(parent, bool) or not isinstance(parent, int):
         raise BadParent(f"a parent of type {type(parent).__name__}")
     kept = known(parent)
-    if not kept.done and not isinstance(kept.call, Prefill):
+    if not kept.done and not isinstance(kept.call, Prefill | Repair):
         raise BadParent(f"encoding {parent} is not finished")
     return kept
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from agentcho.errors import BadParent, EngineFailed, LeakageError, UnknownEncoding
-from agentcho.request import Call, Decode, Encoded, EncodingId, Failure, Prefill, Receipt, Spoken, StepResult
+from agentcho.request import Call, Decode, Encoded, EncodingId, Failure, Prefill, Receipt, Repair, Spoken, StepResult
 from agentcho.testing.admission import Kept, Reply, Rules, admit
 from agentcho.testing.pages import Page, Pages, key_of
 from agentcho.testing.words import FakeFraming
@@ -158,7 +158,9 @@ class FakeEngine:
 
     def _key(self, kept: Kept) -> bytes:
         offsets = [entry.offset for entry in kept.receipt.context]
-        kind = "prefill" if isinstance(kept.call, Prefill) else "decode"
+        kind = type(kept.call).__name__.lower() if isinstance(kept.call, Prefill | Repair) else "decode"
+        if isinstance(kept.call, Repair):
+            offsets, kind = [*offsets, 0], f"{kind} {kept.call.choose}"
         kind = f"{kind}/{kept.call.salt}"
         return key_of(list(zip(_context(kept), offsets, strict=True)), kept.receipt.start, kept.words.tokens, kind)
 

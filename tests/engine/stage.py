@@ -48,7 +48,8 @@ class Stage:
         ids = self.engine.prefill(list(calls))
         made = dict(zip(calls, ids, strict=True))
         for call, id in made.items():
-            self._follow(id, call, [made[p] if isinstance(p, Prefill) else p for p in call.parents])
+            parents = [made[p] if isinstance(p, Prefill) else p for p in call.parents]
+            self._follow(id, call, [parent for parent in parents if isinstance(parent, int)])
         return ids
 
     def decode(self, *calls: Decode) -> tuple[list[int], float]:

@@ -7,18 +7,23 @@ import pytest
 from agentcho.config import RunConfig
 from agentcho.errors import BadColumn
 from agentcho.experiments.columns import columns
+from agentcho.request import Most
 
 
 def test_columns_are_read_and_written_alike() -> None:
-    text = "baseline,choreographed:audit,choreographed:enforce,choreographed:audit:in-place,choreographed:deny"
+    text = (
+        "baseline,choreographed:audit,choreographed:enforce,choreographed:audit:in-place,choreographed:deny,"
+        "choreographed:enforce+top-k:0.15"
+    )
     found = columns(text.replace(",", " , "))
     assert ",".join(column.name for column in found) == text
     assert columns("choreographed")[0].name == "choreographed:audit"
     ways = [column.config(RunConfig(games=3, deterministic=True)).way for column in found]
     assert [(way.mode, way.leakage, way.in_place) for way in ways] == [
         ("baseline", "audit", False), ("choreographed", "audit", False), ("choreographed", "enforce", False),
-        ("choreographed", "audit", True), ("choreographed", "deny", False),
+        ("choreographed", "audit", True), ("choreographed", "deny", False), ("choreographed", "enforce", False),
     ]  # fmt: skip
+    assert [way.repair for way in ways] == [None] * 5 + [Most(0.15)]
     assert all(way.deterministic for way in ways)
 
 
@@ -32,9 +37,23 @@ def test_columns_are_read_and_written_alike() -> None:
         ("choreographed:audit:enforce", "says one thing twice"),
         ("baseline:audit", "baseline stands alone"),
         ("baseline,choreographed,choreographed:audit", "'choreographed:audit': stands twice"),
+        ("baseline+full", "a repair goes with a choreographed column alone"),
+        ("choreographed:audit:in-place+full", "a repair goes with a choreographed column alone, and not in-place"),
+        ("choreographed+last-k:3", "'last-k:3' is none of first-k:TOKENS"),
+        ("choreographed+first-k:0", "'first-k:0' is none of"),
+        ("choreographed+top-k:1.5", "'top-k:1.5' is none of"),
         ("baseline,choreographed:audit@tuned", "names an adapter, which this version cannot load"),
     ],
 )
 def test_what_is_no_column_is_refused(text: str, told: str) -> None:
     with pytest.raises(BadColumn, match=told):
         columns(text)
+
+
+def test_repairs_are_added_to_what_can_be_repaired() -> None:
+    found = columns("baseline,choreographed:audit,choreographed:enforce:in-place", "first-k:4, full")
+    assert [column.name for column in found[3:]] == ["choreographed:audit+first-k:4", "choreographed:audit+full"]
+    with pytest.raises(BadColumn, match="no column could be repaired"):
+        columns("baseline", "full")
+    with pytest.raises(BadColumn, match="'some' is none of"):
+        columns("choreographed", "some")

@@ -21,6 +21,7 @@ from agentcho.request import (
     Failure,
     Prefill,
     Receipt,
+    Repair,
     Shadow,
     Spoken,
     StepResult,
@@ -140,11 +141,12 @@ class Sets:
     def _run(self, number: EncodingId, call: Call) -> int:
         """Gather, encode, keep; returns the tokens fed."""
         parents = [self._resolved(parent) for parent in call.parents]
+        base = [self._resolved(call.of)] if isinstance(call, Repair) else []
         if self._guarded and call.guard is not None:
-            call.guard.admit(number, parents)
+            call.guard.admit(number, [*parents, *base])
         words = self._words(call)
-        receipt = self._place(call, parents)
-        gathered = [self._kept[parent].store for parent in parents]
+        receipt = self._place(call, parents)._replace(base=base[0] if base else None)
+        gathered = [self._kept[parent].store for parent in (*parents, *base)]
         at = tuple(entry.offset for entry in receipt.context)
         key = (
             isinstance(call, Prefill), call.salt, words.tokens, receipt.start, at, tuple(g.key for g in gathered),
@@ -160,7 +162,7 @@ class Sets:
         return 0 if known is not None else len(words.tokens)
 
     def _resolved(self, parent: object) -> EncodingId:
-        number = self._ids.get(id(parent)) if isinstance(parent, Prefill) else parent
+        number = self._ids.get(id(parent)) if isinstance(parent, Prefill | Repair) else parent
         if not isinstance(number, int) or number not in self._kept:
             raise BadParent(f"parent {number!r} is not there")
         return number
@@ -181,6 +183,8 @@ class Sets:
         framing, content = self.framing, self.framing.content
         if isinstance(call, Shadow):
             return self._followed(call)
+        if isinstance(call, Repair):
+            return self._kept[self._resolved(call.of)].words._replace(sampled=None, stopped=None)
         if isinstance(call, Prefill):
             own = tuple(content.encode(call.text)) if call.tokens is None else call.tokens
             opening, closing = framing.opening(call.role, call.name), framing.closing(call.role)

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from agentcho import Engine
-from agentcho.request import Call, Decode, Encoded, EncodingId, Prefill, Receipt, Shadow, StepResult
+from agentcho.request import Call, Decode, Encoded, EncodingId, Prefill, Receipt, Repair, Shadow, StepResult
 
 Forced = Mapping[str, tuple[int, ...]]
 
@@ -64,9 +64,21 @@ class Double:
         decodes = {id(call): self._changed(call) for call in calls if isinstance(call, Decode)}
         changed = [self._follow(call, decodes) for call in calls]
         ids = self.engine.submit(changed)
-        self.keys.update((i, _key(call)) for i, call in zip(ids, changed, strict=True))
-        self.own += [_key(call) for call in changed if isinstance(call, Decode) and call.name == self.reader]
+        self.keys.update((i, self._key(call)) for i, call in zip(ids, changed, strict=True))
+        self.own += [self._key(call) for call in changed if isinstance(call, Decode) and call.name == self.reader]
         return ids
+
+    def _key(self, call: Call) -> Key:
+        match call:
+            case Shadow():
+                return Key(call.salt, call.of.header)
+            case Repair():
+                base = self.keys[call.of] if isinstance(call.of, int) else self._key(call.of)
+                return Key(call.salt, f"{base[1]}, repaired")
+            case Prefill():
+                return Key(call.salt, call.text)
+            case Decode():
+                return Key(call.salt, call.header)
 
     def _changed(self, call: Decode) -> Decode:
         own = call.name == self.reader
@@ -146,9 +158,3 @@ class Double:
     def fingerprint(self) -> dict[str, str]:
         """See `EnginePort.fingerprint`."""
         return self.engine.fingerprint
-
-
-def _key(call: Call) -> Key:
-    if isinstance(call, Shadow):
-        return Key(call.salt, call.of.header)
-    return Key(call.salt, call.text if isinstance(call, Prefill) else call.header)

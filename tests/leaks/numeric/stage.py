@@ -33,13 +33,14 @@ class Profile:
     deterministic: bool = True
     shadow: Shadowing = "auto"
     temperature: float = 1.0
+    repair: str | None = None
 
     @property
     def config(self) -> RunConfig:
         """As a run is told."""
         return RunConfig(
             leakage=self.leakage, deterministic=self.deterministic, shadow=self.shadow,
-            temperature=self.temperature, max_tokens=WORDS_A_TURN,
+            temperature=self.temperature, max_tokens=WORDS_A_TURN, repair=self.repair,
         )  # fmt: skip
 
 

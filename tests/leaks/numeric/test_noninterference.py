@@ -50,6 +50,19 @@ def test_the_same_workflows_leak_where_nothing_is_enforced(deep_engine: Engine, 
         assert movement(first, swapped(deep_engine, acts, reader, swap, first, AUDIT)) > 1e-6, name
 
 
+@pytest.mark.parametrize("repair", ["first-k:3", "top-k:0.4", "full"])
+def test_repair_changes_nothing_about_it(deep_engine: Engine, repair: str) -> None:
+    profile = replace(BITWISE, repair=repair)
+    acts, reader = workflow(1), READERS[1]
+    first = forced(deep_engine, acts, reader, profile)
+    for name, swap in SWAPS.items():
+        assert differences(first, swapped(deep_engine, acts, reader, swap, first, profile)) == [], name
+    free = replace(AUDIT, repair=repair)
+    first = forced(deep_engine, acts, reader, free)
+    moved = max(movement(first, swapped(deep_engine, acts, reader, swap, first, free)) for swap in SWAPS.values())
+    assert (moved > 1e-6) == (repair != "full")
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_not_a_number_in_all_that_is_hidden_reaches_no_reader(deep_engine: Engine, seed: int) -> None:
     acts, reader = workflow(10 + seed), READERS[3 - seed]

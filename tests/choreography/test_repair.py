@@ -1,0 +1,142 @@
+"""Games whose callers repair what they reuse: what is made for whom, what its cone holds, how far it is from anew."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from agentcho import Agent, Engine, Game, RunConfig, Scenario, library
+from agentcho.audit.verdict import Judge
+from agentcho.config import Way, parsed_repair
+from agentcho.events import Ended, Event
+from agentcho.experiments.fidelity import apart, rows
+from agentcho.export import exported
+from agentcho.request import First, Most
+from agentcho.runtime import play
+from agentcho.testing import FakeEngine
+from agentcho.transcript import Entry
+
+REPAIRS = ("first-k:2", "top-k:0.3", "full")
+
+
+def played(scenario: Scenario, engine: Any = None, **how: Any) -> list[Entry]:
+    entries: list[Entry] = []
+
+    def hear(event: Event) -> None:
+        if isinstance(event, Ended):
+            entries.append(event.entry)
+
+    config = RunConfig.model_validate({"max_tokens": 12} | how)
+    assert play(scenario, config, engine=engine or FakeEngine(), sink=hear).error is None
+    return entries
+
+
+class Talker(Agent):
+    """Speaks to all."""
+
+    audience = "everyone"
+
+
+class Talk(Scenario):
+    """Alice thinks and speaks, Bob speaks twice."""
+
+    name = "talk"
+
+    async def play(self, game: Game) -> Any:
+        alice, bob = game.cast(Talker, "alice", system="be sly"), game.cast(Talker, "bob", system="be kind")
+        await alice.think("plan")
+        await alice.say()
+        await bob.say()
+        await alice.say()
+        await bob.say()
+        return self.Outcome()
+
+
+@pytest.mark.parametrize("leakage", ["audit", "enforce"])
+@pytest.mark.parametrize("repair", REPAIRS)
+def test_each_caller_has_its_own_and_uses_it_again(leakage: str, repair: str) -> None:
+    entries = played(Talk(), repair=repair, leakage=leakage)
+    made = [record for entry in entries for record in entry.made if record.recipe == "repaired"]
+    assert [(record.caller, record.message) for record in made] == [
+        ("bob", "alice.3"), ("alice", "bob.1"), ("bob", "alice.4"),
+    ]  # fmt: skip
+    last = entries[-1].own.receipt
+    assert {entry.id for entry in last.context} >= {record.id for record in made if record.caller == "bob"}
+    for record in made:
+        assert (record.receipt.base is None) == (repair == "full")
+
+
+@pytest.mark.parametrize("repair", REPAIRS)
+def test_what_is_kept_of_an_authors_encoding_still_leaks(repair: str) -> None:
+    entries = played(Talk(), repair=repair, leakage="audit")
+    verdicts = {reading.edge.verdict for reading in Judge(0, entries).readings() if reading.edge.reader == "bob"}
+    assert ("transitive" in verdicts) == (repair != "full")
+    repaired = next(
+        record for e in entries for record in e.made if record.message == "alice.3" and record.caller == "bob"
+    )
+    assert {"bob.0", "alice.3"} <= repaired.cone
+    assert ({"alice.0", "alice.2"} <= repaired.cone) == (repair != "full")
+
+
+@pytest.mark.parametrize("repair", REPAIRS)
+def test_enforced_repair_starts_from_what_leaks_nothing(repair: str) -> None:
+    entries = played(Talk(), repair=repair, leakage="enforce")
+    assert {reading.edge.verdict for reading in Judge(0, entries).readings()} == {"clean"}
+    recipes = {record.id: record.recipe for entry in entries for record in entry.made}
+    bases = [record.receipt.base for entry in entries for record in entry.made if record.receipt.base is not None]
+    assert all(recipes[base] == "audience" for base in bases)
+    assert bool(bases) == (repair != "full")
+
+
+def test_a_record_keeps_its_base() -> None:
+    for entry in played(Talk(), repair="first-k:2"):
+        assert Entry.from_json(entry.to_json()) == entry
+
+
+@pytest.fixture(scope="module")
+def engine() -> Engine:
+    return Engine.load("understudy", device="cpu")
+
+
+def test_in_full_it_is_the_baseline_and_some_is_between(engine: Engine) -> None:
+    entries = played(library.scenario("branch-solve-merge")(), engine, mode="baseline", max_tokens=24)
+    tokenizer = engine.fingerprint["tokenizer"]
+    workflow = exported("branch-solve-merge", "x", {}, (), entries, tokenizer)
+    serial = workflow.model_copy(
+        update={
+            "messages": tuple(m.model_copy(update={"offsets": None, "new_offset": None}) for m in workflow.messages)
+        }
+    )
+    before = rows(serial, Way("baseline"), engine)
+
+    def far(repair: str | None) -> float:
+        way = Way("choreographed", "audit", repair=None if repair is None else parsed_repair(repair))
+        return float(apart(before, rows(serial, way, engine)).kl.mean())
+
+    assert far("full") < 1e-7
+    assert far("first-k:9999") < 1e-7
+    assert far("top-k:1.0") < 1e-7
+    assert far(None) > 0.01
+    assert 1e-7 < far("top-k:0.3") != far(None)
+
+
+@pytest.mark.parametrize(
+    ("how", "told"),
+    [
+        ({"repair": "some"}, "'some' is none of first-k:TOKENS"),
+        ({"repair": "first-k:-1"}, "none of"),
+        ({"repair": "top-k:0"}, "none of"),
+        ({"repair": "full", "mode": "baseline"}, "choreographed mode alone"),
+        ({"repair": "full", "in_place": True}, "not with in_place"),
+    ],
+)
+def test_what_contradicts_itself_is_refused(how: dict[str, Any], told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        RunConfig.model_validate(how)
+
+
+def test_repairs_are_read() -> None:
+    assert [parsed_repair(text) for text in ("first-k:16", "top-k:.5", "top-k:1", "full")] == [
+        First(16), Most(0.5), Most(1.0), "full",
+    ]  # fmt: skip
