@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from agentcho.message import EVERYONE, Audience, Message, Metadata
     from agentcho.replayer import replay
     from agentcho.request import Decode, First, Most, Prefill, Repair, Sampling
-    from agentcho.scenario import Scenario
+    from agentcho.scenario import Judged, Scenario
     from agentcho.tasks import Concepts, Problem, task_set
     from agentcho.visibility import After, Read, View
 
@@ -35,6 +35,7 @@ __all__ = [
     "Engine",
     "First",
     "Game",
+    "Judged",
     "Limits",
     "Message",
     "Metadata",
@@ -57,7 +58,7 @@ def _homes() -> dict[str, str]:
     """The module that defines each name of `__all__`."""
     return {
         "Agent": "agent", "AgentchoError": "errors", "Choreographer": "choreographer", "Engine": "engine",
-        "Game": "game", "Scenario": "scenario", "replay": "replayer", "run": "cli.script",
+        "Game": "game", "Judged": "scenario", "Scenario": "scenario", "replay": "replayer", "run": "cli.script",
         **dict.fromkeys(("Decode", "First", "Most", "Prefill", "Repair", "Sampling"), "request"),
         **dict.fromkeys(("EVERYONE", "Audience", "Message", "Metadata"), "message"),
         **dict.fromkeys(("After", "Read", "View"), "visibility"),

@@ -6,7 +6,7 @@ one that sets audiences.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -14,6 +14,13 @@ from agentcho.errors import BadOption
 from agentcho.game import Game
 from agentcho.message import Metadata
 from agentcho.tasks import Problem, Task
+
+
+class Judged(NamedTuple):
+    """What a judge may compare across ways of playing: a text, and the task that it was written for."""
+
+    task: str
+    text: str
 
 
 class Scenario:
@@ -54,6 +61,10 @@ class Scenario:
     def paired(self, message: Metadata) -> bool:
         """Whether a comparison forces the words of this message to be the same in all columns."""
         return False
+
+    def judged(self, outcome: Any) -> Judged | None:
+        """What of a game a judge compares with the same game of another column; None: nothing."""
+        return None
 
     def score(self, outcome: Any) -> dict[str, float]:
         """Numbers to compare games by."""

@@ -50,6 +50,12 @@ class BranchSolveMerge(agentcho.Scenario):
             covered=tuple(sorted(concepts.covered(merged.text))),
         )  # fmt: skip
 
+    def judged(self, outcome: Outcome) -> agentcho.Judged:
+        """The merged text."""
+        return agentcho.Judged(
+            f"Write one short text that uses all of these: {', '.join(outcome.words)}.", outcome.merged
+        )
+
     def score(self, outcome: Outcome) -> dict[str, float]:
         """The share of all words, and of each group's, that the merged text uses, and what the first group has over
         the second; none of a group without words."""

@@ -25,6 +25,7 @@ TASKS = "A task set: a generator, a .jsonl file, or FORMAT:FILE. Default: the sc
 EARLIER = "The JSON of an earlier audit: findings become new, unchanged or gone."
 SUPPRESS = "A TOML file of findings that somebody answers for."
 MODES = "Columns, with commas between: mode[:leakage][:in-place][+repair]. The first is held against the others."
+JUDGE = "A model that compares texts of the columns, pair by pair, in both orders."
 REPAIRS = "Each choreographed column once more with each of these: first-k:16,top-k:0.15,full."
 DEFAULT_MODES = "baseline,choreographed:audit,choreographed:enforce"
 COMPARED = "Keep all games here, with compare.csv, .json and .png; what is there is not played again."
@@ -133,6 +134,7 @@ def compare(
     dtype: Dtype = "auto",
     out: Annotated[Path | None, typer.Option(metavar="DIR", help=COMPARED, show_default=False)] = None,
     json: Annotated[Path | None, typer.Option(metavar=FILE, help="Write the result here.")] = None,
+    judge: Annotated[str | None, typer.Option(metavar="MODEL", help=JUDGE, show_default=False)] = None,
 ) -> None:
     """Play a scenario in several ways, game by game the same tasks and seeds, and compare."""
     from agentcho.cli.compare import Asked, compare_columns
@@ -144,7 +146,7 @@ def compare(
     )  # fmt: skip
     effort = Effort(fidelity_games, timed_games)
     given = fields("--set", set_ or [])
-    raise typer.Exit(compare_columns(Asked(scenario, modes, repair, given, config, effort, out, json, at_once)))
+    raise typer.Exit(compare_columns(Asked(scenario, modes, repair, given, config, effort, out, json, judge, at_once)))
 
 
 def audit(

@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import typer
+
 from agentcho import library, runtime
 from agentcho.cli.options import configured
 from agentcho.config import RunConfig
@@ -22,6 +24,8 @@ from agentcho.experiments.columns import columns
 from agentcho.experiments.compare import Effort, claim, compare, requested
 from agentcho.experiments.files import write, write_json
 from agentcho.experiments.playing import Interrupted
+from agentcho.request import EnginePort
+from agentcho.scenario import Scenario
 
 INTERRUPTED = 130
 
@@ -37,6 +41,7 @@ class Asked(NamedTuple):
     effort: Effort
     out: Path | None
     json: Path | None
+    judge: str | None
     at_once: int | None
 
 
@@ -49,21 +54,15 @@ def compare_columns(asked: Asked) -> int:
     for column in found:
         column.config(asked.config)
     runtime.tasks_of(scenario, asked.config)
+    _check_judge(asked.judge, scenario)
     with _folder(asked.out) as folder:
         engine: Any = runtime.load_engine(asked.config)
         claim(folder, requested(scenario, asked.config, found, engine.fingerprint))
         try:
             result = compare(
-                scenario,
-                asked.config,
-                found,
-                engine,
-                folder,
-                _effort(asked, engine),
-                _command(asked),
-                _tell,
-                asked.at_once,
-            )
+                scenario, asked.config, found, engine, folder, _effort(asked, engine), _command(asked), _tell,
+                asked.at_once, None if asked.judge is None else _judge(asked),
+            )  # fmt: skip
         except (Interrupted, KeyboardInterrupt):
             _tell("", 1, 1)
             kept = f"; what was played is in {folder}" if asked.out else ""
@@ -85,6 +84,21 @@ def _folder(out: Path | None) -> Iterator[Path]:
         return
     with tempfile.TemporaryDirectory(prefix="agentcho-") as folder:
         yield Path(folder)
+
+
+def _check_judge(judge: str | None, scenario: Scenario) -> None:
+    """A usage error for a judge that has nothing to say."""
+    if judge is None:
+        return
+    if judge == "understudy":
+        raise typer.BadParameter("the understudy is no judge; name a real model", param_hint="--judge")
+    if type(scenario).judged is Scenario.judged:
+        raise typer.BadParameter(f"{scenario.name} has no text that could be judged", param_hint="--judge")
+
+
+def _judge(asked: Asked) -> EnginePort:
+    """The model that judges, on the same device."""
+    return runtime.load_engine(asked.config.model_copy(update={"model": asked.judge}))
 
 
 def _effort(asked: Asked, engine: Any) -> Effort:

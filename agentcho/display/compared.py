@@ -16,6 +16,8 @@ def text(found: Comparison) -> str:
     parts = [f"{first} · {model}" if model else first, "", plain(_metrics(found))]
     if found.fidelity or found.costs:
         parts += ["", plain(_words(found))]
+    if found.preferences:
+        parts += ["", plain(_preferences(found))]
     return "\n".join([*parts, *_notes(found)])
 
 
@@ -78,6 +80,19 @@ def _words(found: Comparison) -> Sheet:
             )
         )
     return Sheet(f"on the words of {found.names[0]}, forced; times as ratios to {found.names[0]}", heads, tuple(rows))
+
+
+def _preferences(found: Comparison) -> Sheet:
+    """What the judge says, a row a column."""
+    rows = tuple(
+        (
+            name, f"{told.wins} of {told.games}", str(told.losses), str(told.ties),
+            f"{100 * told.share:.1f}% ({100 * told.span.low:.1f}% to {100 * told.span.high:.1f}%)", _p(told.p),
+        ) for name, told in found.preferences.items()
+    )  # fmt: skip
+    judge = found.judge.get("model", "the judge")
+    title = f"texts preferred by {judge} to those of {found.names[0]}, asked in both orders"
+    return Sheet(title, ("column", "wins", "losses", "ties", "wins of decided, 95 %", "p"), rows)
 
 
 def _notes(found: Comparison) -> list[str]:

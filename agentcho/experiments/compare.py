@@ -6,26 +6,33 @@ Does not know: the command line, the terminal.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from agentcho.config import RunConfig
 from agentcho.environment import machine, versions
 from agentcho.errors import ComparisonOther, RecordBroken
 from agentcho.experiments.columns import Column
-from agentcho.experiments.comparison import Comparison, Request
+from agentcho.experiments.comparison import Comparison, Preference, Request
 from agentcho.experiments.costs import costs
 from agentcho.experiments.fidelity import fidelity
+from agentcho.experiments.judge import Pair, prefer
 from agentcho.experiments.pairs import metrics
 from agentcho.experiments.playing import Games, folder_of, forced_words, play_column
 from agentcho.game import Forced
 from agentcho.known import ReplayPort
+from agentcho.request import EnginePort
 from agentcho.runtime import tasks_of
-from agentcho.scenario import Scenario
+from agentcho.scenario import Judged, Scenario
 
-Tell = Callable[[str, int, int], None]
-"""(what is going on, how many are done, of how many)."""
+
+class Tell(Protocol):
+    """Hears what is going on, how many are done, of how many."""
+
+    def __call__(self, what: str, done: int, of: int) -> None: ...
+
+
 FILE = "request.json"
 
 
@@ -71,9 +78,10 @@ def claim(folder: Path, request: Request) -> None:
 
 def compare(
     scenario: Scenario, config: RunConfig, columns: tuple[Column, ...], engine: ReplayPort, folder: Path,
-    effort: Effort, command: str, tell: Tell, at_once: int | None = None,
+    effort: Effort, command: str, tell: Tell, at_once: int | None = None, judge: EnginePort | None = None,
 ) -> Comparison:  # fmt: skip
-    """Play what is not played yet, and compare. `folder` keeps all games."""
+    """Play what is not played yet, and compare. `folder` keeps all games. `judge` compares texts, where the scenario
+    says which."""
     request = requested(scenario, config, columns, engine.fingerprint)
     claim(folder, request)
     played: dict[str, Games] = {}
@@ -85,7 +93,28 @@ def compare(
             scenario, column.config(config), engine, folder_of(folder, column), forced, at_once, told
         )
         forced = forced or forced_words(scenario, played[name])
-    return _compared(request, played, config, engine, effort, command, tell)
+    found = _compared(request, played, config, engine, effort, command, tell)
+    return found if judge is None else _judged(found, scenario, played, judge, tell)
+
+
+def _judged(
+    found: Comparison, scenario: Scenario, played: dict[str, Games], judge: EnginePort, tell: Tell
+) -> Comparison:
+    """The same with a judge's preferences."""
+    texts = {name: _texts(scenario, games, found.request.games) for name, games in played.items()}
+    first, *others = texts
+    preferences: dict[str, Preference] = {}
+    for name in others:
+        pairs = [Pair(texts[first][n], texts[name][n]) for n in sorted(texts[first].keys() & texts[name].keys())]
+        preferences[name] = prefer(judge, pairs, partial(tell, f"judging {name}", of=len(pairs)))
+    return found.model_copy(update={"judge": judge.fingerprint, "preferences": preferences})
+
+
+def _texts(scenario: Scenario, games: Games, count: int) -> dict[int, Judged]:
+    """What is judged, by game."""
+    outcomes = {n: games.finished[n].outcome for n in range(count)}
+    judged = {n: scenario.judged(scenario.Outcome.model_validate(o)) for n, o in outcomes.items() if o is not None}
+    return {n: text for n, text in judged.items() if text is not None}
 
 
 def _compared(

@@ -85,6 +85,19 @@ class Cost(Figure):
     seconds_ratio: tuple[float, float, float]
 
 
+class Preference(Figure):
+    """What a judge says of a column's texts against the first column's: pairs in which they win, lose, or tie (not the
+    same verdict with the texts swapped), the share of wins among decided pairs with its interval, and exact McNemar."""
+
+    games: int
+    wins: int
+    losses: int
+    ties: int
+    share: float
+    span: Span
+    p: float
+
+
 class Request(Figure):
     """What was asked: all that decides what the games are."""
 
@@ -102,7 +115,8 @@ class Request(Figure):
 
 
 class Comparison(Figure):
-    """All of it. `without` counts by column the games that ended without an outcome: they are in no pair."""
+    """All of it. `without` counts by column the games that ended without an outcome: they are in no pair. `judge` is
+    the fingerprint of the model whose `preferences` these are, if one was asked."""
 
     format: Literal["agentcho-comparison/1"] = "agentcho-comparison/1"
     request: Request
@@ -112,6 +126,8 @@ class Comparison(Figure):
     metrics: tuple[Metric, ...]
     fidelity: dict[str, Fidelity]
     costs: dict[str, Cost]
+    judge: dict[str, str] = {}
+    preferences: dict[str, Preference] = {}
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -135,6 +151,8 @@ class Comparison(Figure):
                 span = Span(low=ratio[1], high=ratio[2], method="least and largest")
                 yield _row(column, name, "ratio", ratio[0], len(cost.seconds), span)
             yield _row(column, "tokens encoded", "sum", float(sum(cost.encoded)), len(cost.encoded), None)
+        for column, told in self.preferences.items():
+            yield _row(column, "preferred by the judge", "share", told.share, told.games, told.span) | {"p": told.p}
 
 
 def _row(column: str, metric: str, what: str, value: float, games: int, span: Span | None) -> dict[str, Any]:

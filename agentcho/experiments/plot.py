@@ -15,7 +15,7 @@ from agentcho.experiments.comparison import Comparison, Metric
 def plot(found: Comparison, file: Path) -> None:
     """Write a picture; its ending says of which kind."""
     panels = len(found.metrics) + bool(found.fidelity and found.costs)
-    figure = Figure(figsize=(1.2 + 2.9 * max(1, panels), 1.3 + 0.42 * len(found.names) + 1.2), layout="constrained")
+    figure = Figure(figsize=(2.8 + 2.7 * max(1, panels), 1.3 + 0.42 * len(found.names) + 1.2), layout="constrained")
     axes = figure.subplots(1, max(1, panels), squeeze=False)[0]
     for axis, metric in zip(axes, found.metrics, strict=False):
         _metric(axis, metric, found.names, labelled=metric is found.metrics[0])
@@ -52,10 +52,10 @@ def _fidelity(axis: Any, found: Comparison) -> None:
     for name in found.names:
         share, held = sum(found.costs[name].encoded) / first, found.fidelity[name]
         low, high = max(0.0, held.kl - held.span.low), max(0.0, held.span.high - held.kl)
-        axis.errorbar([share], [held.kl], yerr=[[low], [high]], fmt="o", capsize=3)
-        axis.annotate(name, (share, held.kl), textcoords="offset points", xytext=(6, 4), fontsize=7)
+        axis.errorbar([share], [held.kl], yerr=[[low], [high]], fmt="o", capsize=3, label=name)
     axis.set_xlabel("tokens encoded, of the first column's", fontsize=8)
     axis.set_title("KL from baseline, nats a token", fontsize=9)
     axis.set_ylim(bottom=0)
-    axis.margins(x=0.35)
+    axis.margins(x=0.2)
+    axis.legend(fontsize=6, loc="center left", bbox_to_anchor=(1.0, 0.5))
     axis.tick_params(labelsize=8)

@@ -11,6 +11,9 @@ from agentcho.experiments.compare import read_comparison
 
 from .conftest import Command, one_line
 
+NUMBERS = [
+    ("-n", "0"), ("--fidelity-games", "-1"), ("--temperature", "-1"), ("--judge", "understudy"), ("--judge", "a/model"),
+]  # fmt: skip
 COMPARE = ("compare", "multi-qa", "--model", "fake", "-n", "3")
 OWN = '''
 """A guess."""
@@ -116,8 +119,8 @@ def test_what_is_wrong_is_said_before_a_model_is_loaded(
 
 
 @pytest.mark.usefixtures("no_model")
-@pytest.mark.parametrize(("flag", "value"), [("-n", "0"), ("--fidelity-games", "-1"), ("--temperature", "-1")])
-def test_numbers_out_of_range_are_usage_errors(agentcho: Command, flag: str, value: str) -> None:
+@pytest.mark.parametrize(("flag", "value"), NUMBERS)
+def test_what_an_option_cannot_take_is_a_usage_error(agentcho: Command, flag: str, value: str) -> None:
     ran = agentcho("compare", "multi-qa", flag, value)
     assert ran.code == 2
     assert "Usage:" in ran.err

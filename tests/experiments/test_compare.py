@@ -11,14 +11,17 @@ import pytest
 
 from agentcho import Agent, Game, Scenario, library
 from agentcho.config import RunConfig
+from agentcho.display.compared import text
 from agentcho.errors import ComparisonOther, RecordBroken
 from agentcho.experiments.columns import Column, columns
 from agentcho.experiments.compare import Effort, claim, compare, read_comparison, requested
 from agentcho.experiments.comparison import Comparison
 from agentcho.experiments.files import write
+from agentcho.experiments.judge import Pair, prefer
 from agentcho.experiments.playing import collected, folder_of
 from agentcho.message import Metadata
 from agentcho.request import Decode
+from agentcho.scenario import Judged
 from agentcho.testing import FakeEngine
 
 NOTHING = Effort(fidelity=0, timed=0)
@@ -189,3 +192,36 @@ def test_a_result_is_written_whole_and_read_back(tmp_path: Path) -> None:
     whole.write_text(json.dumps({"format": "agentcho-comparison/2"}))
     with pytest.raises(RecordBroken, match="is no comparison of this version"):
         read_comparison(whole)
+
+
+def judging(call: Decode, prompt: str) -> str:
+    """Prefers the longer text, and text A where they are equally long."""
+    a, b = (prompt.split(f"Text {which}:")[1].split("Text B:")[0].split("Which text")[0] for which in "AB")
+    return "A" if len(a.strip()) >= len(b.strip()) else "B"
+
+
+def pair(first: str, other: str) -> Pair:
+    return Pair(Judged("Write.", first), Judged("Write.", other))
+
+
+def test_a_text_wins_where_it_is_preferred_in_both_orders() -> None:
+    engine = FakeEngine(answer=judging)
+    pairs = [pair("a", "a longer text"), pair("a longer text", "a"), pair("same", "size"), pair("b", "longer too")]
+    told: list[int] = []
+    found = prefer(engine, pairs * 5, told.append, at_once=8)
+    assert (found.games, found.wins, found.losses, found.ties) == (20, 10, 5, 5)
+    assert found.share == pytest.approx(2 / 3)
+    assert found.span.low < 2 / 3 < found.span.high
+    assert told == [8, 16, 20]
+    assert engine.pages == 0
+
+
+def test_a_comparison_asks_a_judge_about_what_its_scenario_offers(tmp_path: Path) -> None:
+    config = RunConfig(model="fake", games=3, max_tokens=8)
+    scenario, judge = library.scenario("branch-solve-merge")(), FakeEngine(answer=judging)
+    found = compare(scenario, config, THREE, FakeEngine(), tmp_path, NOTHING, "", silent, judge=judge)
+    assert set(found.preferences) == set(found.names[1:])
+    assert all(told.games == 3 for told in found.preferences.values())
+    assert found.judge == judge.fingerprint
+    assert "texts preferred by fake to those of baseline" in text(found)
+    assert sum(row["metric"] == "preferred by the judge" for row in found.rows()) == 2

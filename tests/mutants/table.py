@@ -29,8 +29,8 @@ MUTANTS = (
         "drop the transitive step",
         "a cone would end at what was attended to, and not reach what that had attended to",
         "agentcho/provenance.py",
-        "cone = frozenset({message}).union(*(self._records[entry.id].cone for entry in receipt.context))",
-        "cone = frozenset({message, *(self._records[entry.id].message for entry in receipt.context)})",
+        "cone = frozenset({message}).union(*(self._records[over].cone for over in attended(receipt)))",
+        "cone = frozenset({message, *(self._records[over].message for over in attended(receipt))})",
         (GAPS, "tests/audit/test_cones.py"),
     ),
     Mutant(
@@ -120,9 +120,9 @@ MUTANTS = (
         "keep the author's offsets",
         "rule 7: an audience encoding would stand where its author put it, by the length of what it had read",
         "agentcho/resolver.py",
-        "return self._prefill(utterance, utterance.metadata.audience, self._public(utterance, missing), None, None)",
-        "own, new = utterance.metadata.audience, self._positions(utterance.reads)[1]\n"
-        "        return self._prefill(utterance, own, self._public(utterance, missing), None, new)",
+        "return self._prefill(utterance, utterance.metadata.audience, public, self._default, None)",
+        "new = self._positions(utterance.reads)[1]\n"
+        "        return self._prefill(utterance, utterance.metadata.audience, public, self._default, new)",
         (GAPS, FUNCTIONAL, NUMERIC),
     ),
     Mutant(
@@ -144,8 +144,8 @@ MUTANTS = (
         "lose the label on save and load",
         "a transcript that was read again would know of no message but an encoding's own",
         "agentcho/transcript.py",
-        'Receipt(context, line["start"], line["bos"]), frozenset(line["cone"]),',
-        'Receipt(context, line["start"], line["bos"]), frozenset({line["message"]}),',
+        'Receipt(context, line["start"], line["bos"], line.get("base")), frozenset(line["cone"]),',
+        'Receipt(context, line["start"], line["bos"], line.get("base")), frozenset({line["message"]}),',
         (GAPS,),
     ),
     Mutant(
@@ -187,6 +187,14 @@ MUTANTS = (
         "return json.dumps(clearance.to_json())",
         'return json.dumps("everyone" if clearance.members else ["alice"])',
         (CACHE, NUMERIC),
+    ),
+    Mutant(
+        "forget what a repair keeps",
+        "rule 11: the cone of a repaired encoding would lack that of its base",
+        "agentcho/provenance.py",
+        "return over if receipt.base is None else (*over, receipt.base)",
+        "return over",
+        ("tests/choreography/test_repair.py",),
     ),
     Mutant(
         "public by default",
