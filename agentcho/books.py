@@ -56,11 +56,11 @@ class Books:
         self._write(utterance, said[0], result)
 
     def _record(self, message: str, recipe: Recipe, path: tuple[str, ...], made: Made, caller: str | None) -> None:
-        """`caller` is whose prompt a baseline or repaired encoding stands in; an author's encoding is its author's, an
-        audience's is nobody's. An encoding that another request made at the same time is that one's: the engine
-        encodes the two once."""
+        """`caller` is whose prompt a baseline encoding stands in; a repaired one's path begins with its own; an author's
+        encoding is its author's, an audience's is nobody's. An encoding that another request made at the same time is
+        that one's: the engine encodes the two once."""
         author = self.resolver.utterances[message].metadata.author
-        whose = {"baseline": caller, "repaired": caller, "author": author, "audience": None}[recipe]
+        whose = path[0] if recipe == "repaired" else {"baseline": caller, "author": author, "audience": None}[recipe]
         record = self._ledger.record(made.id, message, whose, recipe, made.receipt)
         first = self.resolver.enter(message, recipe, path, made.id)
         self._twins.update(() if first else {made.id})

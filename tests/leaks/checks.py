@@ -33,12 +33,18 @@ class Check:
             view = self._world.view(reader)
             assert record.cone <= view
             assert words <= self._talk.tokens(view)
-        if way.leakage == "enforce":
+        if record.recipe == "repaired":
+            assert record.caller == reader != self._world.said[record.message].author
+            if way.repair != "full":
+                base = self._world.heard(reader, record.message) if way.leakage == "enforce" else None
+                assert (self._world.reach(record.message) if base is None else base) <= record.cone
+        elif way.leakage == "enforce":
             mine = self._world.said[record.message].author == reader
             assert record.recipe == ("author" if mine else "audience")
-            assert record.cone == self._world.heard(reader, record.message)
+            assert way.repair == "full" or record.cone == self._world.heard(reader, record.message)
         else:
-            assert (record.recipe, record.cone) == ("author", self._world.reach(record.message))
+            assert record.recipe == "author"
+            assert way.repair == "full" or record.cone == self._world.reach(record.message)
 
     def _record(self, record: EncodingRecord) -> None:
         """A cone is what was gathered, and what reachability says: exactly, of every encoding, read or not."""
@@ -46,8 +52,14 @@ class Check:
             "audit": self._world.reach, "deny": self._world.reach,
             "enforce": self._world.public if record.recipe == "audience" else self._world.own,
         }[self._talk.way.leakage]  # fmt: skip
-        assert record.cone == reached(record.message)
         assert self._talk.engine.words(record.id) == self._talk.tokens(record.cone)
+        if record.recipe == "repaired":
+            return
+        if self._talk.way.repair == "full" and record.recipe == "author":  # over words alone, whoever said them
+            assert {record.message, *self._world.said[record.message].reads} <= record.cone
+            assert record.cone <= reached(record.message) | self._world.view(record.caller or "")
+        else:
+            assert record.cone == reached(record.message)
         if record.recipe == "audience":
             self._compact(record)
         else:

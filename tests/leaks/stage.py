@@ -173,9 +173,10 @@ class Talk:
         return frozenset(message.tokens for message in said if message is not None)
 
     def storages(self) -> dict[str, set[object]]:
-        """What is kept of each message now, equal ones once."""
+        """What is kept of each message now, equal ones once; what callers have repaired for themselves aside."""
         kept: dict[str, set[object]] = {}
-        for held in self._books.held:
+        repaired = {id for (recipe, _), id in self.resolver._known.items() if recipe == "repaired"}
+        for held in (held for held in self._books.held if held not in repaired):
             kept.setdefault(self.made[held], set()).add(self.engine.storage(held))
         return kept
 

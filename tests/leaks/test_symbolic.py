@@ -26,6 +26,7 @@ from hypothesis.stateful import (
 from agentcho.config import Way
 from agentcho.errors import LeakageError
 from agentcho.provenance import Ledger
+from agentcho.request import First
 from agentcho.visibility import After
 
 from .checks import Check
@@ -41,11 +42,13 @@ class Workflow(RuleBasedStateMachine):
     @initialize(
         leakage=st.sampled_from(["audit", "enforce", "enforce", "deny"]),
         shadow=st.sampled_from(["auto", "always", "never"]), deterministic=st.booleans(), guarded=st.booleans(),
+        repair=st.sampled_from([None, None, First(2), "full"]),
     )  # fmt: skip
-    def begin(self, leakage: Any, shadow: Any, deterministic: bool, guarded: bool) -> None:
+    def begin(self, leakage: Any, shadow: Any, deterministic: bool, guarded: bool, repair: Any) -> None:
         self.way = Way(
-            "choreographed", leakage, "auto" if deterministic and shadow == "always" else shadow, deterministic
-        )
+            "choreographed", leakage, "auto" if deterministic and shadow == "always" else shadow, deterministic,
+            repair=repair,
+        )  # fmt: skip
         self.engine = Sets(guarded)
         self.talks, self.checks = list[Talk](), list[Check]()
         self.cast = list(NAMES[:2])
