@@ -56,7 +56,7 @@ class Books:
         self._write(utterance, said[0], result)
 
     def _record(self, message: str, recipe: Recipe, path: tuple[str, ...], made: Made, caller: str | None) -> None:
-        """`caller` is whose prompt a baseline encoding stands in; a repaired one's path begins with its own; an author's
+        """`caller` is whose prompt a baseline encoding stands in; a repaired one's path begins with its own; an author
         encoding is its author's, an audience's is nobody's. An encoding that another request made at the same time is
         that one's: the engine encodes the two once."""
         author = self.resolver.utterances[message].metadata.author

@@ -127,7 +127,7 @@ def compare(
     deterministic: Deterministic = False,
     shadow: Shadow = "auto",
     repair: Annotated[str | None, typer.Option(metavar="REPAIRS", help=REPAIRS, show_default=False)] = None,
-    at_once: AtOnce = None,
+    at_once: Annotated[int, typer.Option(min=1, help="At most so many games at a time.")] = 50,
     fidelity_games: Annotated[int, typer.Option(min=0, help="Games whose words are held against baseline's.")] = 24,
     timed_games: Annotated[int, typer.Option(min=0, help="On so many games costs are timed.")] = 4,
     device: Device = "auto",

@@ -34,8 +34,8 @@ with single digits; context 8,192 positions, trained on rows of {{ r.length }} t
 A corpus that `agentcho.understudy.corpus` writes from this project's own rules, and nothing else: the workflows of
 [comparisons](comparisons.md) (questions about facts, words used in texts, arithmetic stories solved, debated and voted
 on, prisoner's dilemma games), sums, and short talk about facts in the prompt, each as one agent sees it in a prompt of
-its own. What reusing encodings does to a prompt it was never taught. One wording and name in five is held out, and the
-sets that workflows draw their tasks from are drawn anew for other seeds.
+its own: it was never taught what reuse does to a prompt. One wording and name in five is held out, and the task
+sets of workflows are drawn anew for other seeds.
 
 {% for run in runs -%}
 - {{ "From nothing" if loop.first else "Then on with these weights, at " ~ run.recipe.rate / first.rate ~ " times the \

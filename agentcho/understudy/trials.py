@@ -95,7 +95,7 @@ class Dilemma:
             self._ask(number, "canon.ask.plan", "", 96)
         for turn in range(4):
             self._talk(turn % 2)
-        decided = [self._ask(number, "canon.ask.decision", '{"decision": ', 8) for number in live]
+        decided = [self._ask(number, "canon.ask.decision", '{"decision": ', 16) for number in live]
         return [tuple(each) for each in zip(*decided, strict=True)]
 
 
@@ -144,7 +144,7 @@ class Debates:
         seats = [each[2] for each in self.seats]
         for case, seat in zip(self.cases, seats, strict=True):
             seat.read("user", case.prompt("debate", symbol, mod=case.names[2], **slots))
-        return self.player.say(seats, [f'{{"{key}": '] * len(seats), 8, 0.0, self.seed)
+        return self.player.say(seats, [f'{{"{key}": '] * len(seats), 16, 0.0, self.seed)
 
 
 def answers(player: Player, asked: Sequence[tuple[Seat, str]], keys: Sequence[str], seed: int) -> int:
