@@ -175,8 +175,7 @@ class Talk:
     def storages(self) -> dict[str, set[object]]:
         """What is kept of each message now, equal ones once; what callers have repaired for themselves aside."""
         kept: dict[str, set[object]] = {}
-        repaired = {id for (recipe, _), id in self.resolver._known.items() if recipe == "repaired"}
-        for held in (held for held in self._books.held if held not in repaired):
+        for held in (held for held in self._books.held if self._books._ledger[held].recipe != "repaired"):
             kept.setdefault(self.made[held], set()).add(self.engine.storage(held))
         return kept
 
