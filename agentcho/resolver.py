@@ -95,6 +95,7 @@ class Resolver:
         self.way = way
         self.utterances: dict[str, Utterance] = {}
         self._known: dict[Key, EncodingId] = {}
+        self._keys: dict[str, list[Key]] = {}
         self._monitor = Monitor()
         self.bos = False
 
@@ -147,13 +148,16 @@ class Resolver:
 
     def enter(self, message: str, recipe: Recipe, path: tuple[str, ...], id: EncodingId) -> bool:
         """Take a finished encoding in; False where one was there already: this one is its twin."""
-        placed = recipe in ("baseline", "repaired")
-        return self._known.setdefault((recipe, path if placed else (message,)), id) == id
+        key = (recipe, path if recipe in ("baseline", "repaired") else (message,))
+        if key in self._known:
+            return False
+        self._known[key] = id
+        self._keys.setdefault(message, []).append(key)
+        return True
 
     def forget(self, message: str) -> list[EncodingId]:
-        """Give its encodings up; who reads it next makes them again, from its ids. The caller releases them."""
-        keys: list[Key] = [("author", (message,)), ("audience", (message,))]
-        return [self._known.pop(key) for key in keys if key in self._known]
+        """Give all its encodings up; who reads it next makes them again, from its ids. The caller releases them."""
+        return [self._known.pop(key) for key in self._keys.pop(message, ())]
 
     # -- choreographed -----------------------------------------------------------------------------------
 
