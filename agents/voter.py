@@ -7,20 +7,30 @@ from collections.abc import Sequence
 
 import agentcho
 
-VOTE = re.compile(r"solution\s*#?(\d+)", re.IGNORECASE)
+VOTE = re.compile(r"vote[^.\d]*solution\s*#?(\d+)", re.IGNORECASE)
+NAMED = re.compile(r"solution\s*#?(\d+)", re.IGNORECASE)
 
 
 class Voter(agentcho.Agent):
-    """Says the answer, and which of several numbered solutions is right. Its vote is for everyone."""
+    """Says the answer, goes through numbered solutions, and votes for one that is right. All hear what it says."""
 
     role = "voter"
     audience = "everyone"
-    system = "You judge solutions of a question of arithmetic. Say the answer and which solution is right."
+    system = (
+        "You judge solutions of a question of arithmetic. Say the answer, go through the solutions, "
+        "and end with your vote for one that is right."
+    )
 
     async def vote(self, question: str, solutions: Sequence[str]) -> int | None:
-        """The number of the solution that it holds for right, from 1; None where it names none of them. Reads the
+        """The number of the solution that it votes for, from 1; None where it votes for none of them. Reads the
         question and the solutions alone: messages by id."""
         view = agentcho.View.of([f"{self.name}.0", question, *solutions])
         said = await self.say(header="The answer is ", view=view)
-        named = [int(number) for number in VOTE.findall(said.text)]
-        return next((number for number in named if 1 <= number <= len(solutions)), None)
+        return chosen(said.text, len(solutions))
+
+
+def chosen(text: str, count: int) -> int | None:
+    """The last vote in a text, from 1 to `count`; without any, the solution that it names, if it names just one."""
+    votes, named = VOTE.findall(text), set(NAMED.findall(text))
+    last = int(votes[-1] if votes else named.pop() if len(named) == 1 else 0)
+    return last if 1 <= last <= count else None

@@ -14,11 +14,12 @@ from agentcho.tasks.task import Problem
 
 
 class Fact(NamedTuple):
-    """What is asked about, what the answer is, and of which kind it is."""
+    """What is asked about, the answer and what else is right, and of which kind it is."""
 
     kind: str
     about: str
     answer: str
+    others: tuple[str, ...]
 
 
 @cache
@@ -26,11 +27,17 @@ def facts() -> tuple[Fact, ...]:
     """All facts there are."""
     found = lists("facts")
     kinds = [kind for kind in found if not kind.endswith(".ask")]
-    return tuple(Fact(kind, *line.split(" = ")) for kind in kinds for line in found[kind])
+    return tuple(_fact(kind, line) for kind in kinds for line in found[kind])
+
+
+def _fact(kind: str, line: str) -> Fact:
+    about, answers = line.split(" = ")
+    answer, *others = answers.split(", ")
+    return Fact(kind, about, answer, tuple(others))
 
 
 def draw_fact(dice: random.Random, id: str) -> Problem:
     """One of the facts, in one of the wordings of its kind."""
     fact = dice.choice(facts())
     question = dice.choice(lists("facts")[f"{fact.kind}.ask"]).format(a=fact.about)
-    return Problem(id=id, question=question, answers=(fact.answer,))
+    return Problem(id=id, question=question, answers=(fact.answer, *fact.others))

@@ -65,8 +65,12 @@ def _math(fields: Fields, id: str) -> Problem:
 def boxed(solution: str) -> str:
     """What the last \\boxed{...} of a solution holds."""
     start = solution.rfind("\\boxed")
+    if start < 0:
+        raise Unfit("its solution has no \\boxed{...}")
+    if bare := re.match(r"\\boxed\s+([^\s{$.]+)", solution[start:]):
+        return bare[1]
     opened = solution.find("{", start)
-    if start < 0 or opened < 0:
+    if opened < 0:
         raise Unfit("its solution has no \\boxed{...}")
     depth = 0
     for place in range(opened, len(solution)):

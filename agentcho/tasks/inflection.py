@@ -20,11 +20,14 @@ def forms(word: str) -> frozenset[str]:
 def _regular(word: str) -> set[str]:
     if re.search(r"[^aeiou]y$", word):
         return {f"{word[:-1]}{end}" for end in ("ies", "ied")} | {f"{word}ing"}
+    if re.search(r"[eoy]e$", word):
+        return {f"{word}s", f"{word}d", f"{word}ing"}
     if word.endswith("e"):
         return {f"{word}s", f"{word}d", f"{word[:-1]}ing"}
     stem = word + word[-1] if SHORT.search(word) else word
     plural = f"{word}es" if HISSING.search(word) else f"{word}s"
-    return {plural, f"{stem}ed", f"{stem}ing"}
+    also = {f"{word}es"} if re.search(r"[^aeiou]o$", word) else set()
+    return {plural, f"{stem}ed", f"{stem}ing", *also}
 
 
 @cache

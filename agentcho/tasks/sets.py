@@ -6,6 +6,7 @@ Does not know: games, scenarios, models.
 from __future__ import annotations
 
 import hashlib
+import json
 import random
 from collections.abc import Callable
 from functools import partial
@@ -19,6 +20,7 @@ from agentcho.tasks.arithmetic import draw_problem
 from agentcho.tasks.concepts import draw_concepts
 from agentcho.tasks.facts import draw_fact
 from agentcho.tasks.formats import Format, Read, Unfit, formats, own
+from agentcho.tasks.listed import lists
 from agentcho.tasks.rows import Hosted, Row, of_dataset, of_file
 from agentcho.tasks.task import Concepts, Problem, Task
 
@@ -87,7 +89,8 @@ def _rows(rest: str, published: Format) -> tuple[list[Row], str]:
     if Path(rest).suffix in {".json", ".jsonl"}:
         return of_file(Path(rest)), rest
     id, _, split = rest.partition("@")
-    hosted = published.hosted if not id else Hosted(id, None, published.hosted.split)
+    known = not id or id == published.hosted.id
+    hosted = published.hosted if known else Hosted(id, None, published.hosted.split)
     hosted = hosted._replace(split=split or hosted.split)
     return of_dataset(hosted), hosted.id
 
@@ -131,10 +134,11 @@ def _options(spec: str, generator: Generator, given: str) -> dict[str, int]:
 
 
 def _generated(spec: str, generator: Generator, options: dict[str, int], seed: int) -> TaskSet:
-    draw = partial(generator.draw, **options)
+    name, draw = spec.partition(":")[0], partial(generator.draw, **options)
 
     def at(number: int) -> Task:
         return draw(random.Random(f"task/{spec}/{seed}/{number}"), f"{spec}/{seed}/{number}")
 
     first = "\n".join(at(number).model_dump_json() for number in range(8))
-    return TaskSet(spec, generator.kind, None, hashlib.sha256(first.encode()).hexdigest(), at)
+    told = json.dumps([first, {key: list(words) for key, words in lists(name).items()}])
+    return TaskSet(spec, generator.kind, None, hashlib.sha256(told.encode()).hexdigest(), at)

@@ -8,14 +8,16 @@ from __future__ import annotations
 import re
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from agentcho.tasks.inflection import forms
 
 Check = Literal["text", "number", "math"]
 ARTICLE = re.compile(r"^(?:a|an|the) ")
-SAID = re.compile(r"answer(?: is|:)\s*((?:(?!answer(?: is|:))[^\n])*?)(?:[.!?](?=\s|$)|\n|$)", re.IGNORECASE)
-NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?")
+SAID = re.compile(r"answer(?: is|:)\s*((?:(?!answer(?: is|:))[^\n])*)", re.IGNORECASE)
+ENDED = re.compile(r"[.!?](?=\s|$)|$")
+WORD = re.compile(r"[^\W_]+")
+NUMBER = re.compile(r"(?:(?<![\w.)])-)?\d[\d,]*(?:\.\d+)?")
 
 
 class Problem(BaseModel):
@@ -29,19 +31,36 @@ class Problem(BaseModel):
     answers: tuple[str, ...] = ()
     check: Check = "text"
 
+    @model_validator(mode="after")
+    def _comparable(self) -> Problem:
+        """An answer that compares as nothing would be what anyone says who says nothing."""
+        for answer in self.answers:
+            if not self._plain(answer):
+                wanted = "a number" if self.check == "number" else "a word"
+                raise ValueError(f"the answer {answer!r} has not {wanted} in it, as its check needs ({self.check})")
+        return self
+
     def right(self, said: str) -> bool:
         """Whether what was said is, or ends in, an accepted answer."""
         if self.check == "math":
             from agentcho.tasks.mathematics import equal
 
             return any(equal(said, answer) for answer in self.answers)
-        return self.answer_in(said) in {self._plain(answer) for answer in self.answers}
+        accepted = {self._plain(answer) for answer in self.answers}
+        return any(self._plain(each) in accepted for each in self._readings(said))
 
     def answer_in(self, said: str) -> str:
-        """The answer that a text ends on, in the form in which answers are compared: what stands after its last
+        """The answer that a text ends on, in the form in which answers are compared: the sentence after its last
         "answer is", or else all of it; of a number its last one. Empty: it has none."""
-        found = SAID.findall(said)
-        return self._plain(found[-1] if found else said)
+        return self._plain(self._readings(said)[0])
+
+    def _readings(self, said: str) -> list[str]:
+        """What stands after the last "answer is" up to the end of a sentence: the first, or, since a dot may belong
+        to a name such as St. Petersburg, a later one. All of the text, where it says no such thing."""
+        if not (found := SAID.findall(said)):
+            return [said]
+        ends = [end.start() for end in ENDED.finditer(found[-1])]
+        return [found[-1][:end] for end in (ends[:1] if self.check == "number" else ends)]
 
     def _plain(self, answer: str) -> str:
         if self.check == "math":
@@ -67,10 +86,30 @@ class Concepts(BaseModel):
     id: Annotated[str, Field(min_length=1)]
     words: Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(min_length=1)]
 
+    @field_validator("words")
+    @classmethod
+    def _different(cls, words: tuple[str, ...]) -> tuple[str, ...]:
+        plain = [_words(word) for word in words]
+        if again := [word for place, word in enumerate(words) if plain[place] in plain[:place]]:
+            raise ValueError(f"{again[0]!r} is there twice")
+        if empty := [word for word, said in zip(words, plain, strict=True) if not said.strip()]:
+            raise ValueError(f"{empty[0]!r} is no word")
+        return words
+
     def covered(self, text: str) -> frozenset[str]:
-        """Those of the words that the text uses."""
-        said = set(re.findall(r"\w+", text.casefold()))
-        return frozenset(word for word in self.words if said & forms(word.casefold()))
+        """Those of the words that the text uses; one of several words, as "ice cream", inflects its last."""
+        said = _words(text)
+        return frozenset(word for word in self.words if any(form in said for form in _forms(word)))
+
+
+def _words(text: str) -> str:
+    """A text in lower case without marks, its words apart by single spaces, one of which stands at either end."""
+    return f" {' '.join(WORD.findall(text.casefold()))} "
+
+
+def _forms(word: str) -> set[str]:
+    *before, last = _words(word).split()
+    return {_words(" ".join((*before, form))) for form in forms(last)}
 
 
 Task = Problem | Concepts

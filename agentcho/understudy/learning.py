@@ -21,8 +21,8 @@ class Recipe:
 
     seed: int = 0
     steps: int = 4000
-    rows: int = 7
-    length: int = 608
+    rows: int = 6
+    length: int = 768
     rate: float = 0.012
     rate_others: float = 3e-3
     spread: float = 0.05

@@ -28,17 +28,15 @@ def thoughts(writer: Writer) -> list[Sample]:
 def judged(writer: Writer, story: Story, asked: Turn) -> Sample:
     """A voter's view of solutions, some of them wrong."""
     solutions = draw_solutions(writer, story)
-    right = [number for number, each in enumerate(solutions, 1) if each.answer == story.answer]
     shown = [solution(number, each, False) for number, each in enumerate(solutions, 1)]
-    said = vote(writer.random.randint(1, 4), writer.random.choice(right), story)
-    return _seat(writer, "canon.voter", [asked, *shown, said])
+    return _seat(writer, "canon.voter", [asked, *shown, vote(writer.random.randint(1, 4), solutions, story)])
 
 
 def draw_solutions(writer: Writer, story: Story) -> list[Working]:
-    """Two to eight solutions, mostly eight, of which at least one is right."""
-    count, good = writer.random.choice((2, 3, 4, 5, 6, 8, 8, 8)), writer.random.uniform(0.2, 0.8)
+    """Two to eight solutions, mostly eight, of which mostly at least one is right."""
+    count, good = writer.random.choice((2, 3, 4, 5, 6, 8, 8, 8)), writer.random.uniform(0.1, 0.8)
     found = [work(writer, story, not writer.chance(good)) for _ in range(count)]
-    if all(each.answer != story.answer for each in found):
+    if all(each.answer != story.answer for each in found) and writer.chance(0.8):
         found[writer.random.randrange(count)] = work(writer, story)
     return found
 
@@ -52,9 +50,17 @@ def solution(number: int, worked: Working, mine: bool) -> Turn:
     return heard(name, text, header, weight=0.0 if worked.slip else 0.1)
 
 
-def vote(judge: int, chosen: int, story: Story) -> Turn:
-    """One vote: the answer, then a solution that has it."""
-    return own(f"voter-{judge}", f"{story.answer}. Solution {chosen} is right.", "The answer is ", weight=3.0)
+def vote(judge: int, solutions: list[Working], story: Story) -> Turn:
+    """One vote: the answer, what the solutions say up to the first that has it, and that one."""
+    says = [f"{story.answer}."]
+    for number, each in enumerate(solutions, 1):
+        says.append(f"Solution {number} says {each.answer}.")
+        if each.answer == story.answer:
+            says.append(f"I vote for solution {number}.")
+            break
+    else:
+        says.append("None is right.")
+    return own(f"voter-{judge}", " ".join(says), "The answer is ", weight=1.5)
 
 
 def answer(name: str, story: Story) -> Turn:

@@ -158,9 +158,9 @@ def test_voters_read_all_solutions_and_the_finisher_the_winner() -> None:
 
     def says(call: Decode, prompt: str) -> str:
         if (call.name or "").startswith("voter"):
-            return {"voter-1": "7. Solution 2 is right.", "voter-4": "None is right, solution 9."}.get(
-                call.name or "", f"{right}. Solution 3 is right."
-            )
+            return {
+                "voter-1": "7. Solution 1 says 9. I vote for solution 2.", "voter-4": "My vote is for solution 9.",
+            }.get(call.name or "", f"{right}. Solution 3 is right.")  # fmt: skip
         return f"The answer is {right if call.header in {'Solution 3: ', 'The answer is '} else '1000'}."
 
     game = Game("tree-of-thoughts", says, branches=4, voters=4)
@@ -169,6 +169,29 @@ def test_voters_read_all_solutions_and_the_finisher_the_winner() -> None:
     assert game.reads("finisher.1") == ["finisher.0", "scenario.0", "solver-3.1"]
     assert game.outcome["votes"] == [2, 3, 3, None]
     assert game.score == {"correct": 1.0, "solutions right": 0.25, "votes right": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("said", "vote"),
+    [
+        ("7. Solution 1 says 9. I vote for solution 2.", 2),
+        ("**I vote for Solution #3** since it adds up.", 3),
+        ("My vote: solution 2. No: my vote goes to solution 1.", 1),
+        ("Solution 2 is right.", 2),
+        ("Solution 1 says 9. Solution 2 says 7.", None),
+        ("Solution 1 says 9. None is right, so no vote. 2.", 1),
+        ("I vote for solution 9.", None),
+        ("I vote for solution 0.", None),
+        ("Nobody.", None),
+    ],
+)
+def test_a_vote_is_what_the_voter_says_it_is(said: str, vote: int | None) -> None:
+    right = problem("arithmetic").answers[0]
+
+    def says(call: Decode, prompt: str) -> str:
+        return said if (call.name or "").startswith("voter") else f"The answer is {right}."
+
+    assert Game("tree-of-thoughts", says, branches=3, voters=1).outcome["votes"] == [vote]
 
 
 def test_parallel_steps_are_one_batch() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -28,10 +29,13 @@ def asked(check: Check, *answers: str) -> Problem:
         ("Pari", False),
         ("", False),
         ("City of Light", True),
+        ("The answer is Paris. I am sure.", True),
+        ("The answer is St. Denis. I am sure.", True),
+        ("The answer is St.", False),
     ],
 )
 def test_words_are_compared_without_case_articles_and_marks(said: str, right: bool) -> None:
-    assert asked("text", "Paris", "the City of Light").right(said) is right
+    assert asked("text", "Paris", "the City of Light", "St. Denis").right(said) is right
 
 
 @pytest.mark.parametrize(
@@ -44,6 +48,8 @@ def test_words_are_compared_without_case_articles_and_marks(said: str, right: bo
         ("1200 or 12", False),
         ("120", False),
         ("-1200", False),
+        ("It is 1500-1200", True),
+        ("It is (-1200)", False),
         ("none", False),
     ],
 )
@@ -63,6 +69,17 @@ def test_of_numbers_the_last_one_counts(said: str, right: bool) -> None:
 )
 def test_mathematics_is_compared_as_such(said: str, right: bool) -> None:
     assert asked("math", r"\frac{1}{2}").right(said) is right
+
+
+def test_mathematics_is_compared_in_any_thread() -> None:
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(asked("math", r"\frac{1}{2}").right, "0.5").result()
+
+
+@pytest.mark.parametrize(("check", "answer"), [("number", "six"), ("text", "..."), ("math", " ")])
+def test_an_answer_that_compares_as_nothing_is_refused(check: Check, answer: str) -> None:
+    with pytest.raises(ValueError, match="as its check needs"):
+        asked(check, answer)
 
 
 def test_without_its_library_mathematics_is_refused_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -52,10 +53,12 @@ PUBLISHED: list[tuple[str, list[dict[str, Any]], list[Task]]] = [
         [
             {"problem": "Half of 3?", "level": "Level 1", "type": "Algebra", "solution": HALF},
             {"problem": "1+1?", "solution": "two", "answer": "2", "unique_id": "test/1.json"},
+            {"problem": "2+2?", "solution": r"It is $\boxed 4$."},
         ],
         [
             Problem(id="1", question="Half of 3?", answers=(r"\frac{3}{2}",), check="math"),
             Problem(id="test/1.json", question="1+1?", answers=("2",), check="math"),
+            Problem(id="3", question="2+2?", answers=("4",), check="math"),
         ],
     ),
     (
@@ -114,6 +117,29 @@ def test_a_dataset_in_a_folder(tmp_path: Path, name: str, rows: list[dict[str, A
         task_set(f"{name}:{folder}@nowhere", Problem)
 
 
+def test_the_published_id_keeps_its_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, str | None, str]] = []
+
+    def load(id: str, config: str | None, split: str) -> list[dict[str, Any]]:
+        asked.append((id, config, split))
+        return PUBLISHED[1][1]
+
+    monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(load_dataset=load))
+    for rest in ("", "openai/gsm8k@train", "someone/theirs"):
+        task_set(f"gsm8k:{rest}" if rest else "gsm8k", Problem)
+    assert asked == [
+        ("openai/gsm8k", "main", "test"), ("openai/gsm8k", "main", "train"), ("someone/theirs", None, "test"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("words", "told"), [(["Dog", "run", "dog"], "'dog' is there twice"), (["-"], "'-' is no word")]
+)
+def test_words_are_words_and_different(tmp_path: Path, words: list[str], told: str) -> None:
+    with pytest.raises(BadTasks, match=rf"t\.jsonl:1: words: .*{told}"):
+        task_set(jsonl(tmp_path / "t.jsonl", {"words": words}), Concepts)
+
+
 def test_without_the_library_the_hub_is_refused_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "datasets", None)
     with pytest.raises(ExtraMissing, match=r"pip install 'agentcho\[datasets\]'"):
@@ -127,6 +153,8 @@ BROKEN: list[tuple[str, list[Any], str]] = [
     ("", [{"question": "?"}], r"t\.jsonl:1: has no field 'answer'"),
     ("", [OWN | {"colour": "red"}], r"t\.jsonl:1: colour: Extra inputs"),
     ("", [OWN | {"check": "mind"}], r"t\.jsonl:1: check: "),
+    ("", [OWN, OWN | {"answer": "six"}], r"t\.jsonl:2: .*'six' has not a number in it"),
+    ("", [OWN | {"answer": None}], r"t\.jsonl:1: answers.0: "),
     ("", [], r"t\.jsonl: is empty; give at least one task"),
     ("", ["", "  "], r"t\.jsonl: is empty"),
     ("", [{"id": "a", **OWN}, {"id": "a", **OWN, "answer": "8"}], r"t\.jsonl:2: has the id 'a', as another .* in 1"),
