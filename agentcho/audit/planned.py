@@ -16,7 +16,7 @@ from agentcho.audit.report import AuditReport, Edge, Place, Said
 from agentcho.audit.subject import of_traces
 from agentcho.audit.symbolic import SymbolicEngine
 from agentcho.audit.verdict import SCENARIO, Reading, Share
-from agentcho.config import Leakage, Mode
+from agentcho.config import Leakage, Mode, RepairBy, RunConfig
 from agentcho.errors import LabelMissing, LeakageError
 from agentcho.provenance import EncodingRecord
 from agentcho.replayer import replay
@@ -33,28 +33,31 @@ class Plan(NamedTuple):
 
 def audit_traces(
     path: Path, mode: Mode = "choreographed", leakage: Leakage = "audit", reveal: bool = False,
-    deterministic: bool = False, key: bytes | None = None,
+    deterministic: bool = False, key: bytes | None = None, repair: str | None = None,
 ) -> AuditReport:  # fmt: skip
-    """Audit every workflow of a file of `agentcho-trace/1`, as `mode` and `leakage` would play it; a game is a
-    line, numbered from 0. `BadTrace`, `RecordNotFound`: the file is none."""
+    """Audit every workflow of a file of `agentcho-trace/1`, as `mode`, `leakage` and `repair` (such as "first-k:4")
+    would play it; a game is a line, numbered from 0. `BadTrace`, `RecordNotFound`: the file is none."""
     key = key or new_key()
     traces = read_traces(path)
-    plans = [plan(trace, mode, leakage, deterministic) for trace in traces]
+    way = RunConfig(mode=mode, leakage=leakage, deterministic=deterministic, repair=repair).way
+    plans = [plan(trace, mode, leakage, deterministic, way.repair) for trace in traces]
     places = dict(enumerate(_lines(path)))
     refused = {
         game: _refused(game, traces[game], one.refusal, places[game], key, reveal)
         for game, one in enumerate(plans) if one.refusal is not None
     }  # fmt: skip
     games = {game: one.entries for game, one in enumerate(plans) if one.refusal is None}
-    subject = of_traces(path, traces, mode, leakage, deterministic, key)
+    subject = of_traces(path, traces, mode, leakage, deterministic, key, repair)
     return audit_entries(subject, games, key, reveal, places, refused)
 
 
-def plan(trace: Workflow, mode: Mode, leakage: Leakage, deterministic: bool = False) -> Plan:
+def plan(
+    trace: Workflow, mode: Mode, leakage: Leakage, deterministic: bool = False, repair: RepairBy | None = None
+) -> Plan:
     """Play one workflow on sets. In baseline mode direct leaks are recorded where `leakage` is audit, as ever."""
     engine = SymbolicEngine()
     try:
-        replayed = replay(trace, engine, mode, leakage, deterministic, logits=False)
+        replayed = replay(trace, engine, mode, leakage, deterministic, logits=False, repair=repair)
     except (LeakageError, ExceptionGroup) as error:
         return Plan((), _refusal(error))
     tokens = {entry.message.id: entry.message.tokens for entry in replayed.entries}

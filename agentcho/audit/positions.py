@@ -30,7 +30,7 @@ class Positions:
 
     def __init__(self, cones: Cones) -> None:
         self._cones = cones
-        self._odd = {id: odd for id, record in cones.records.items() if (odd := tuple(self._of(record)))}
+        self._odd = {id: odd for id, record in cones.records.items() if (odd := self._of(record))}
 
     def at(self, id: int, reader: str, piece: int | None = None) -> Odd | None:
         """What `reader` feels in the positions of encoding `id`; with `piece`, of that one and the start alone."""
@@ -52,9 +52,22 @@ class Positions:
         known = self._cones.messages.get(message)
         return known is not None and known.audience.includes(reader)
 
-    def _of(self, record: EncodingRecord) -> Iterator[Odd]:
+    def _of(self, record: EncodingRecord) -> tuple[Odd, ...]:
+        """Held against what was asked for, or, where several calls may have asked, what explains most."""
+        tries = (tuple(self._against(record, asked)) for asked in self._asked(record))
+        return min(tries, key=lambda odds: sum(odd.after is None for odd in odds))
+
+    def _asked(self, record: EncodingRecord) -> Iterator[Sequence[Place] | None]:
+        """The places that may have been asked for, one a piece of the context and then the start: those of the
+        message's own entry, or, of what was repaired, those of each call in whose prompt it can stand."""
         entry = self._cones.entries.get(record.message)
-        asked = _asked(record, entry, self._cones) if record.recipe == "author" and entry else None
+        yield _own(record, entry, self._cones) if record.recipe == "author" and entry else None
+        if record.recipe == "repaired":
+            for each in self._cones.entries.values():
+                if each.message.author == record.caller and (places := _within(record, each, self._cones)):
+                    yield places
+
+    def _against(self, record: EncodingRecord, asked: Sequence[Place] | None) -> Iterator[Odd]:
         ends: dict[str, int] = {}
         end = int(record.receipt.bos)
         pieces = record.receipt.context
@@ -89,10 +102,22 @@ def _odd(
         yield Odd(index, None)
 
 
-def _asked(record: EncodingRecord, entry: Entry, cones: Cones) -> Sequence[Place] | None:
+def _attended(record: EncodingRecord, cones: Cones) -> tuple[str, ...]:
+    return tuple(cones.records[piece.id].message for piece in record.receipt.context if piece.id in cones.records)
+
+
+def _within(record: EncodingRecord, entry: Entry, cones: Cones) -> Sequence[Place]:
+    """The places that a call asked for, up to a message of its prompt; empty where it asked for none, or where its
+    prompt does not begin with what the record was made over."""
+    path = (*_attended(record, cones), record.message)
+    whole = len(path) == len(record.receipt.context) + 1 and entry.message.parents[: len(path)] == path
+    return places_of(entry)[: len(path)] if whole else ()
+
+
+def _own(record: EncodingRecord, entry: Entry, cones: Cones) -> Sequence[Place] | None:
     """The places asked for, one a piece of the context and then the start; None where none was, or where the
     context is not what the message's parents say."""
-    attended = tuple(cones.records[piece.id].message for piece in record.receipt.context if piece.id in cones.records)
+    attended = _attended(record, cones)
     places = places_of(entry)
     fits = attended == entry.message.parents and len(places) == len(attended) + 1
     return places if fits and len(attended) == len(record.receipt.context) else None

@@ -26,7 +26,7 @@ def of_run(run: SavedRun, games: Mapping[int, Sequence[Entry]], key: bytes) -> S
     info, config = run.info, run.info.config
     options = json.dumps([info.options, config.model_dump(mode="json")], sort_keys=True).encode()
     environment = info.versions | {f"engine {name}": value for name, value in info.engine.items()}
-    environment |= {"seed": str(config.seed), "options": sealed(key, options)} | machine()
+    environment |= {"seed": str(config.seed), "options": sealed(key, options)} | machine() | _repaired(config.repair)
     if limits := [f"{name} {value:g}" for name, value in config.limits if name.startswith("game_") and value]:
         environment |= {LIMITS: ", ".join(limits)}
     return Subject(
@@ -35,6 +35,10 @@ def of_run(run: SavedRun, games: Mapping[int, Sequence[Entry]], key: bytes) -> S
         agents=tuple(sorted({*info.cast, *named(e for entries in games.values() for e in entries)})),
         environment=environment, reproduce=shlex.join(["agentcho", "audit", str(run.path)]),
     )  # fmt: skip
+
+
+def _repaired(repair: str | None) -> dict[str, str]:
+    return {} if repair is None else {"repair": repair}
 
 
 def _lost(run: SavedRun, games: Mapping[int, Sequence[Entry]]) -> Iterator[str]:
@@ -54,15 +58,18 @@ def _lost(run: SavedRun, games: Mapping[int, Sequence[Entry]]) -> Iterator[str]:
 
 
 def of_traces(
-    path: Path, traces: Sequence[Workflow], mode: Mode, leakage: Leakage, deterministic: bool, key: bytes
-) -> Subject:
+    path: Path, traces: Sequence[Workflow], mode: Mode, leakage: Leakage, deterministic: bool, key: bytes,
+    repair: str | None = None,
+) -> Subject:  # fmt: skip
     """A file of traces, whose games are planned by the resolver as that mode and that answer to leaks have them."""
     again = ["agentcho", "audit", str(path), "--mode", mode, "--leakage", leakage]
+    again += [] if repair is None else ["--repair", repair]
+    environment = versions() | machine() | {"trace": sealed(key, path.read_bytes())} | _repaired(repair)
     return Subject(
         scenario=", ".join(sorted({trace.workflow for trace in traces})) or path.stem, source=str(path), mode=mode,
         leakage=leakage, deterministic=deterministic, planned=True, games=len(traces),
         agents=tuple(sorted({agent for trace in traces for agent in trace.agents})),
-        environment=versions() | machine() | {"trace": sealed(key, path.read_bytes())},
+        environment=environment,
         reproduce=shlex.join(again + ["--deterministic"] * deterministic),
     )  # fmt: skip
 

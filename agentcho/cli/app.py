@@ -166,6 +166,7 @@ def audit(
     leakage: Annotated[Leakage | None, typer.Option(help=f"{LEAKAGE}  [default: audit]")] = None,
     deterministic: Deterministic = False,
     shadow: Annotated[Shadowing | None, typer.Option(help=f"{SHADOW}  [default: auto]")] = None,
+    repair: RepairBy = None,
     model: Annotated[str | None, typer.Option(help="As of run.  [default: understudy]")] = None,
     seed: Annotated[int | None, typer.Option(help="Of playing and of measuring.  [default: 0]")] = None,
     set_: Set = None,
@@ -183,7 +184,7 @@ def audit(
 
     how = {
         "games": games, "mode": mode, "leakage": leakage, "deterministic": deterministic or None, "shadow": shadow,
-        "model": model, "seed": seed, "max_tokens": max_tokens, "tasks": tasks,
+        "repair": repair, "model": model, "seed": seed, "max_tokens": max_tokens, "tasks": tasks,
     }  # fmt: skip
     outputs = Outputs(json, sarif, junit, html)
     given = fields("--set", set_ or [])

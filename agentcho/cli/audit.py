@@ -43,9 +43,9 @@ Nature = Literal["scenario", "trace", "run"]
 
 TAKES: dict[Nature, frozenset[str]] = {
     "scenario": frozenset(
-        {"mode", "leakage", "deterministic", "shadow", "model", "seed", "games", "tasks", "set", "max_tokens"}
+        {"mode", "leakage", "deterministic", "shadow", "repair", "model", "seed", "games", "tasks", "set", "max_tokens"}
     ),
-    "trace": frozenset({"mode", "leakage", "deterministic", "model", "seed"}),
+    "trace": frozenset({"mode", "leakage", "deterministic", "repair", "model", "seed"}),
     "run": frozenset({"seed"}),
 }
 """The options that each kind of target takes. A run was played already: nothing can be said about how."""
@@ -178,7 +178,9 @@ def _of_run(asked: Asked) -> AuditReport:
 
 def _of_trace(asked: Asked) -> AuditReport:
     path, config = Path(asked.target), _config(asked.how)
-    report = auditing.audit_traces(path, config.mode, config.leakage, asked.reveal, config.deterministic)
+    report = auditing.audit_traces(
+        path, config.mode, config.leakage, asked.reveal, config.deterministic, repair=config.repair
+    )
     return _measured(report, path, _engine(config), config) if asked.measure else report
 
 
@@ -239,6 +241,7 @@ def _command(asked: Asked, config: RunConfig) -> str:
         words += [f"--{name.replace('_', '-')}", str(getattr(config, name))]
     words += ["--deterministic"] * config.deterministic
     words += [] if config.tasks is None else ["--tasks", config.tasks]
+    words += [] if config.repair is None else ["--repair", config.repair]
     for name in asked.given:
         words += ["--set", f"{name}=..."]
     return shlex.join(words)

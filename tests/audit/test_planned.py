@@ -17,13 +17,15 @@ from agentcho.audit.planned import plan
 from agentcho.audit.report import Edge, Place
 from agentcho.audit.symbolic import SymbolicEngine
 from agentcho.audit.verdict import Judge
-from agentcho.config import Leakage, Mode
+from agentcho.config import Leakage, Mode, RepairBy
 from agentcho.record import find
+from agentcho.request import First, Most
 from agentcho.runtime import play
 from agentcho.testing import FakeEngine
 from agentcho.trace import Workflow, workflow, write_traces
 
 Message = dict[str, Any]
+REPAIRS = ("first-k:1", "top-k:0.5", "full")
 WAYS: list[tuple[Mode, Leakage]] = [
     ("choreographed", "audit"), ("choreographed", "enforce"), ("choreographed", "deny"), ("baseline", "audit"),
 ]  # fmt: skip
@@ -177,13 +179,19 @@ def summary(edges: Sequence[Edge]) -> set[tuple[Any, ...]]:
     return {(e.reader, e.call, e.message, e.recipe, e.verdict, e.secrets, e.path) for e in edges}
 
 
-@pytest.mark.parametrize(("mode", "leakage"), [way for way in WAYS if way[1] != "deny"])
-def test_a_plan_says_what_the_transcript_of_the_run_says(tmp_path: Path, mode: Mode, leakage: Leakage) -> None:
-    play(Chat(), RunConfig(mode=mode, leakage=leakage), out=tmp_path, engine=FakeEngine())
+@pytest.mark.parametrize(
+    ("mode", "leakage", "repair"),
+    [(*way, None) for way in WAYS if way[1] != "deny"]
+    + [("choreographed", leakage, repair) for leakage in ("audit", "enforce") for repair in REPAIRS],
+)
+def test_a_plan_says_what_the_transcript_of_the_run_says(
+    tmp_path: Path, mode: Mode, leakage: Leakage, repair: str | None
+) -> None:
+    play(Chat(), RunConfig(mode=mode, leakage=leakage, repair=repair), out=tmp_path, engine=FakeEngine())
     run = find("last", tmp_path)
     write_traces(tmp_path / "traces.jsonl", run.export())
-    played, planned = audit_run(run), audit_traces(tmp_path / "traces.jsonl", mode, leakage)
-    leaking = (mode, leakage) == ("choreographed", "audit")
+    played, planned = audit_run(run), audit_traces(tmp_path / "traces.jsonl", mode, leakage, repair=repair)
+    leaking = (mode, leakage) == ("choreographed", "audit") and repair != "full"
     assert summary(played.edges) == summary(planned.edges)
     assert bool(played.edges) is leaking
     assert {f.fingerprint for f in played.findings} == {f.fingerprint for f in planned.findings}
@@ -220,9 +228,11 @@ def workflows(draw: st.DrawFn) -> Workflow:
 
 
 @settings(max_examples=150, deadline=None)
-@given(workflows(), st.booleans())
-def test_enforcement_leaks_nothing_and_audit_finds_what_deny_refuses(flow: Workflow, deterministic: bool) -> None:
-    enforced = plan(flow, "choreographed", "enforce", deterministic)
+@given(workflows(), st.booleans(), st.sampled_from([None, First(1), Most(0.5), "full"]))
+def test_enforcement_leaks_nothing_and_audit_finds_what_deny_refuses(
+    flow: Workflow, deterministic: bool, repair: RepairBy | None
+) -> None:
+    enforced = plan(flow, "choreographed", "enforce", deterministic, repair)
     assert enforced.refusal is None
     assert {reading.edge.verdict for reading in Judge(0, enforced.entries).readings()} <= {"clean"}
     recorded = list(Judge(0, plan(flow, "choreographed", "audit").entries).readings())

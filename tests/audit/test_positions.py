@@ -113,3 +113,24 @@ def test_an_odd_position_is_felt_through_all_that_stands_on_it_unless_worse_is()
     secret = talk.say("alice.2", ["alice"])
     talk.say("dan.0", "everyone", [talk.say("alice.3", "everyone", [odd, secret])])
     assert felt(talk, "dan") == [("transitive", ("alice.2",), ("alice.3", "alice.2"))]
+
+
+@pytest.mark.parametrize(
+    ("second", "asked", "verdict"),
+    [
+        (4, (None, None, None), {"clean"}), (9, (None, 9, None), {"clean"}), (9, (None, None, None), {"positional"}),
+        (9, (None, 8, None), {"positional"}), (7, (None, After("alice.0", 3), None), {"clean"}),
+        (8, (None, After("dan.0", 4), None), {"positional"}),
+    ],
+)  # fmt: skip
+def test_what_is_repaired_stands_where_a_call_of_its_reader_asked(
+    second: int, asked: tuple[Any, ...], verdict: set[str]
+) -> None:
+    talk = Talk()
+    talk.say("dan.0", ["dan"])
+    one, two = talk.say("alice.0", "everyone"), talk.say("alice.1", "everyone")
+    repaired = talk.also("alice.1", [one], "repaired", "bob", start=second)
+    over: list[int | tuple[int, int]] = [one, (repaired, second)]
+    talk.say("bob.0", "everyone", over, act=Act(None, asked))
+    talk.say("bob.1", "everyone", [one, two])
+    assert {found for found, _, _ in felt(talk) if found != "clean"} == verdict - {"clean"}

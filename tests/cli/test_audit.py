@@ -153,6 +153,7 @@ def test_files_are_checked_before_anything_is_played(
         (("last", "--games", "3"), "--games: says nothing about a run"),
         (("last", "--leakage", "enforce"), "--leakage: says nothing about a run"),
         (("last", "--deterministic"), "--deterministic: says nothing about a run"),
+        (("last", "--repair", "full"), "--repair: says nothing about a run"),
         (("last", "--measure"), "--measure: the fake model has nothing to measure"),
         (("last", "--seed", "3"), "--seed: a run needs it for --measure alone"),
         (("t.jsonl", "--set", "first=bob"), "--set: says nothing about a trace"),
@@ -177,11 +178,24 @@ def test_an_option_that_would_do_nothing_is_refused(agentcho: Command, words: tu
         ((*AUDIT[1:], "--suppress", "no.toml"), "no.toml: cannot be read"),
         ((*AUDIT[1:], "--set", "colour=red"), "colour"),
         ((*AUDIT[1:], "--deterministic", "--shadow", "always"), "shadow=always contradicts deterministic"),
+        ((*AUDIT[1:], "--repair", "half"), "'half' is none of first-k:TOKENS"),
     ],
 )
 @pytest.mark.usefixtures("no_model")
 def test_what_is_wrong_is_said_in_a_line(agentcho: Command, words: tuple[str, ...], told: str) -> None:
     assert told in one_line(agentcho("audit", *words))
+
+
+def test_repair_is_audited_as_played_and_as_planned(agentcho: Command) -> None:
+    for repair, code in (("first-k:2", 1), ("full", 0)):
+        played = agentcho(*AUDIT, "--repair", repair, "--json", "played.json")
+        agentcho("show", "last", "--trace", "t.jsonl")
+        planned = agentcho("audit", "t.jsonl", "--repair", repair, "--json", "planned.json")
+        assert (played.code, planned.code) == (code, code)
+        for name in ("played.json", "planned.json"):
+            assert report(name).subject.environment["repair"] == repair
+        assert f"--repair {repair}" in report("planned.json").subject.reproduce
+        assert f"--repair {repair}" in report("played.json").subject.environment["played by"]
 
 
 def test_findings_are_new_unchanged_or_gone(agentcho: Command) -> None:
