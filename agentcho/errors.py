@@ -5,7 +5,9 @@
     │   ├── ModelNotFound
     │   ├── BadPlacement           no such device here, or no such dtype
     │   ├── UnsupportedModel       the gate refused it, with the cause
-    │   └── FramingError           no framing could be derived from the chat template
+    │   ├── FramingError           no framing could be derived from the chat template
+    │   ├── AdapterNotFound        a folder that holds no adapter for this model
+    │   └── AdapterOther           an adapter of another base
     ├── RequestError               one call is wrong; nothing was computed for it (also a ValueError)
     │   ├── UnknownEncoding
     │   ├── BadParent
@@ -23,7 +25,11 @@
     ├── BadColumn                  a column of a comparison that is none
     ├── OptionsClash               two options of a run contradict each other
     ├── ExtraMissing               a library that only some need is not installed
-    ├── NotYetAvailable            a documented option that this version does not have
+    ├── TuneError                  an adapter cannot be trained, or no further
+    │   ├── BadRecipe
+    │   ├── TracesUnfit            traces of another scenario, or too long, or none
+    │   ├── TrainingOther          a folder holds another training
+    │   └── LossNotFinite
     ├── LimitReached               a limit on tokens, messages or time ended a game
     ├── AnswerInvalid              a constrained answer did not validate
     ├── ScenarioError
@@ -95,6 +101,27 @@ class FramingError(ModelError):
             "template, or put a chat_template.jinja beside its tokenizer"
         )
         self.model, self.cause = model, cause
+
+
+class AdapterNotFound(ModelError):
+    """A folder without an adapter, or with one that does not fit the model."""
+
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(
+            f"no adapter in {path}: {reason}. Give a folder with adapter_config.json and adapter_model.safetensors, "
+            "as `agentcho tune` or peft writes it"
+        )
+        self.path = path
+
+
+class AdapterOther(ModelError):
+    """An adapter that was trained on other weights than those that are loaded."""
+
+    def __init__(self, path: Path, base: str, model: str) -> None:
+        super().__init__(
+            f"the adapter {path} was trained on other weights ({base}) than those loaded ({model}); load that base, "
+            "or train one for this model"
+        )
 
 
 class RequestError(AgentchoError, ValueError):
@@ -240,11 +267,41 @@ class ExtraMissing(AgentchoError):
         super().__init__(f"{library} is needed {what}: pip install 'agentcho[{extra}]'")
 
 
-class NotYetAvailable(AgentchoError):
-    """An option that the documentation announces and this version does not have."""
+class TuneError(AgentchoError):
+    """An adapter cannot be trained."""
 
-    def __init__(self, what: str, instead: str) -> None:
-        super().__init__(f"{what} is not available in this version; {instead}")
+
+class BadRecipe(TuneError, ValueError):
+    """Options of training that cannot be met; `what` says which, and why."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(what)
+
+
+class TracesUnfit(TuneError, ValueError):
+    """Traces that this scenario and this model cannot be trained on."""
+
+    def __init__(self, where: str, what: str) -> None:
+        super().__init__(f"{where}: {what}")
+
+
+class TrainingOther(TuneError):
+    """A folder holds the checkpoints of a training that was asked for otherwise."""
+
+    def __init__(self, folder: Path, changed: Sequence[str]) -> None:
+        super().__init__(
+            f"{folder} holds another training: {', '.join(changed)} differ. Give another --out, or ask as before"
+        )
+
+
+class LossNotFinite(TuneError):
+    """The loss is no number any more. What was best until then is kept."""
+
+    def __init__(self, step: int, folder: Path) -> None:
+        super().__init__(
+            f"the loss of step {step} is not finite; the best adapter until then is in {folder}. Train with a lower "
+            "--rate, or in float32"
+        )
 
 
 class LimitReached(AgentchoError):

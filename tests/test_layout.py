@@ -16,13 +16,13 @@ PACKAGE = Path(agentcho.__file__).parent
 ROOT = PACKAGE.parent
 LAYERS = (
     ("errors", "environment"), ("message", "tasks"), ("request",), ("visibility", "provenance", "config", "monitor"),
-    ("transcript", "placing", "denial"), ("trace",),
+    ("transcript", "placing", "denial", "adapter"), ("trace",),
     ("export",),
     ("understudy",), ("engine",),
     ("turns", "events", "limits", "ears", "whence"), ("choreographer", "resolver"), ("books", "floor", "agent"),
     ("game",),
     ("scenario", "graph", "known", "shelf"), ("library", "record", "testing"), ("runtime",), ("replayer",),
-    ("experiments",), ("audit",), ("display",), ("bench",), ("cli",),
+    ("tune",), ("experiments",), ("audit",), ("display",), ("bench",), ("cli",),
 )  # fmt: skip
 
 
@@ -68,7 +68,7 @@ def test_arrows_run_down(path: Path) -> None:
 def test_libraries_stay_in_their_place(path: Path) -> None:
     mine = unit(path)
     tops = {name.split(".")[0] for name in imports(path)}
-    assert mine in {"engine", "understudy"} or not tops & {"torch", "transformers", "llguidance", "tokenizers"}
+    assert mine in {"engine", "understudy", "tune"} or not tops & {"torch", "transformers", "llguidance", "tokenizers"}
     assert mine == "display" or "rich" not in tops
     assert mine in {"cli"} or "typer" not in tops
     assert rank(mine) > rank("engine") or "anyio" not in tops
@@ -122,7 +122,7 @@ def test_the_structure_page_names_every_module() -> None:
 def test_files_and_functions_stay_short() -> None:
     for path in sources():
         lines = path.read_text().splitlines()
-        assert len(lines) <= (400 if path.stem == "errors" else 300), path  # one tree, drawn in one docstring
+        assert len(lines) <= (460 if path.stem == "errors" else 300), path  # one tree, drawn in one docstring
         for node in ast.walk(ast.parse("\n".join(lines))):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 assert (node.end_lineno or 0) - node.lineno < 45, f"{path}:{node.name}"

@@ -41,12 +41,13 @@ class Placed(NamedTuple):
 
 class Admission:
     """Turns calls into pending ones. `parent(id)` gives the storage of a finished or waiting encoding, or raises;
-    `words(id)` the words of a finished one."""
+    `words(id)` the words of a finished one. `origin` names what computes: it is part of every key."""
 
     def __init__(
         self, framing: Framing, grammars: Grammars, store: Store, limit: int, bos: Piece | None,
-        parent: Callable[[EncodingId], Storage], words: Callable[[EncodingId], Encoded],
+        parent: Callable[[EncodingId], Storage], words: Callable[[EncodingId], Encoded], origin: str,
     ) -> None:  # fmt: skip
+        self._origin = origin
         self._framing, self._grammars, self._store = framing, grammars, store
         self._limit, self._bos, self._parent, self._words = limit, bos, parent, words
         self._shared: WeakValueDictionary[bytes, Storage] = WeakValueDictionary()
@@ -90,7 +91,7 @@ class Admission:
 
     def _context(self, call: Call, local: Mapping[int, Local]) -> Context:
         parents = [self._resolve(parent, local) for parent in call.parents]
-        return place(self._bos, parents, call.offsets, call.new_offset)
+        return place(self._bos, parents, call.offsets, call.new_offset)._replace(origin=self._origin)
 
     def _admit(
         self, call: Call, local: Mapping[int, Local], rows: Mapping[int, PendingDecode],
@@ -137,7 +138,8 @@ class Admission:
         count = self._count(call.choose, len(words.tokens))
         first = isinstance(call.choose, First)
         judged = None if first else self._judged(call, context, local)
-        key = repaired_key(context.key(words.tokens, call.salt, "whole"), base[1].key, call.choose)
+        fresh = context.key(words.tokens, call.salt, "whole")
+        key = repaired_key(fresh, base[1].key, call.choose)
         words = words._replace(sampled=None, stopped=None)
         return PendingRepair(
             new_id(), context, self._stored(key, context.start, len(words.tokens)), words, call.guard,

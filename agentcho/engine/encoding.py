@@ -102,10 +102,14 @@ class Segment:
 
 
 class Context(NamedTuple):
-    """The pieces a call attends to, BOS first where the model has one, and the call's own first position."""
+    """The pieces a call attends to, BOS first where the model has one, and the call's own first position.
+
+    `origin` names what computes it.
+    """
 
     pieces: tuple[Piece, ...]
     start: int
+    origin: str = ""
 
     @property
     def receipt(self) -> Receipt:
@@ -124,7 +128,9 @@ class Context(NamedTuple):
         `salt` keeps apart what must not be shared, `recipe` what was fed at once from what was fed token by token.
         """
         hasher = hashlib.blake2b(digest_size=32, person=recipe.encode())
-        hasher.update(len(self.pieces).to_bytes(8) + len(salt.encode()).to_bytes(8) + salt.encode())
+        for text in (self.origin.encode(), salt.encode()):
+            hasher.update(len(text).to_bytes(8) + text)
+        hasher.update(len(self.pieces).to_bytes(8))
         for piece in self.pieces:
             hasher.update(piece.storage.key + piece.offset.to_bytes(8))
         hasher.update(b"own" + self.start.to_bytes(8) + len(tokens).to_bytes(8))

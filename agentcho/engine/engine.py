@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from agentcho.adapter import Adapter, find_adapter
+from agentcho.engine.adapters import Adapters
 from agentcho.engine.admission import Admission
 from agentcho.engine.batch import Batch
 from agentcho.engine.constraint import Grammars
@@ -27,6 +29,7 @@ from agentcho.engine.model import Model, find
 from agentcho.engine.pending import PendingPrefill
 from agentcho.engine.scheduler import Plan, Scheduler
 from agentcho.engine.store import Fullness, Store, default_tokens
+from agentcho.engine.whole import Made, Whole
 from agentcho.errors import BadParent, EngineFailed, RequestError, UnknownEncoding
 from agentcho.request import Call, Decode, Encoded, EncodingId, Offsets, Receipt, StepResult
 
@@ -39,6 +42,7 @@ class Engine(Direct):
     ) -> None:
         shapes = [proof.shape for proof in proofs]
         self._model, self.framing, self.proofs, self.context = model, framing, proofs, context
+        self._room = store_tokens
         self.store = Store(shapes, store_tokens, model.device, model.dtype)
         self._lanes = Lanes(shapes, model.device, model.dtype)
         self._rotations = [proof.rotation for proof in proofs]
@@ -50,42 +54,63 @@ class Engine(Direct):
         stop = framing.closing("assistant")[0]
         grammars = Grammars(model.tokenizer, model.vocabulary, stop)
         self._admission = Admission(
-            framing, grammars, self.store, context, self._encode_bos(), self._parent, self.message
+            framing, grammars, self.store, context, self._encode_bos(), self._parent, self.message, model.origin
         )
 
     @classmethod
     def load(
-        cls, model: str | Path = "understudy", device: str = "auto", dtype: str = "auto", adapter: str | None = None,
-        *, context: int | None = None, store_tokens: int | None = None,
+        cls, model: str | Path = "understudy", device: str = "auto", dtype: str = "auto",
+        adapter: str | Path | None = None, *, merge: bool = False, context: int | None = None,
+        store_tokens: int | None = None,
     ) -> Engine:  # fmt: skip
         """Load the understudy, a folder, or a Hugging Face id, and prove that it can share encodings.
 
         `device` and `dtype` "auto": CUDA in the checkpoint's dtype if there is one, else float32 on the CPU.
+        `adapter` is a folder that peft wrote, to go through in each forward, or with `merge` to add to the weights.
         `context` lowers the number of positions used; `store_tokens` bounds the store (default: 4 GiB on a
         CPU, half of the free memory on CUDA). Safetensors only, no remote code.
-        Raises: `ModelNotFound`, `BadPlacement`, `UnsupportedModel` (the gate's cause), `FramingError`.
+        Raises: `ModelNotFound`, `BadPlacement`, `UnsupportedModel` (the gate's cause), `FramingError`,
+        `AdapterNotFound`, `AdapterOther`.
 
         Loading runs in a thread of its own that ends with it: torch keeps a pool of compute threads for each
         thread that ever called it, and a second pool halves the speed of the one that steps the engine.
         """
         with ThreadPoolExecutor(1) as alone:
-            options = (model, device, dtype, adapter, context, store_tokens)
+            found = None if adapter is None else find_adapter(adapter)
+            options = (model, device, dtype, found, merge, context, store_tokens)
             return alone.submit(cls._load, *options).result()
 
     @classmethod
     def _load(
-        cls, model: str | Path, device: str, dtype: str, adapter: str | None, context: int | None,
+        cls, model: str | Path, device: str, dtype: str, adapter: Adapter | None, merge: bool, context: int | None,
         store_tokens: int | None,
     ) -> Engine:  # fmt: skip
         source = find(model)
         check_config(source, context)
-        loaded = Model.load(source, device, dtype, adapter)
+        loaded = Model.load(source, device, dtype)
+        loaded = loaded if adapter is None else loaded.adapted(adapter, merge)
         framing = derive(loaded.tokenizer, source.name, loaded.end_tokens())
         positions = min(context or loaded.context, loaded.context)
         proofs = Gate(loaded, positions).prove()
         shapes = [proof.shape for proof in proofs]
         room = store_tokens or default_tokens(shapes, loaded.device, loaded.dtype)
         return cls(loaded, framing, proofs, room, positions)
+
+    def adapted(self, adapter: str | Path | None) -> Engine:
+        """An engine of its own on the same network, through an adapter, or None: the base alone. Both can be used in
+        turn, from one thread. Raises `AdapterNotFound`, `AdapterOther`."""
+        model = self._model.adapted(None if adapter is None else find_adapter(adapter))
+        return Engine(model, self.framing, self.proofs, self._room, self.context)
+
+    @property
+    def adapters(self) -> Adapters:
+        """The adapters on the network."""
+        return self._model.adapters
+
+    @property
+    def network(self) -> nn.Module:
+        """The model's own module."""
+        return self._model.network
 
     @property
     def tokenizer(self) -> Any:
@@ -125,6 +150,12 @@ class Engine(Direct):
         first = len(own) - len(text) - 1
         segment = Segment(own, placed.context.start, placed.context.pieces, wanted=range(first, len(own)))
         return self._run([segment])[1].log_softmax(-1).cpu()
+
+    def differentiable(self, segments: Sequence[Segment], made: Made | None = None) -> Tensor:
+        """Logits `[wanted rows, vocab]`, float32, of segments that attend to each other, in one forward that keeps its
+        gradients. Stores nothing; see `Whole`."""
+        whole = Whole(segments, self._rotations, self._model.device, made)
+        return self._model.differentiable(whole.ids, whole.positions, whole.wanted, whole)
 
     def message(self, id: EncodingId) -> Encoded:
         """The words of a finished encoding: `.role .name .header .text .tokens .sampled`."""

@@ -6,6 +6,7 @@ library's is made. Does not know: what a batch holds.
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import os
 from collections.abc import Iterator
@@ -20,9 +21,12 @@ from torch import Tensor, nn
 from transformers import AttentionInterface, AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging as hf_logging
 
+from agentcho.adapter import Adapter
+from agentcho.engine.adapters import Adapters
 from agentcho.engine.attention import Locality, Scoring
+from agentcho.engine.placement import device_of, dtype_of
 from agentcho.engine.shapes import PREFIX, SHAPES
-from agentcho.errors import BadPlacement, ModelError, ModelNotFound, NotYetAvailable, UnsupportedModel
+from agentcho.errors import ModelError, ModelNotFound, UnsupportedModel
 
 ATTENTION = "agentcho_packed"
 UNDERSTUDY = "understudy"
@@ -88,6 +92,10 @@ class Model:
 
     def __init__(self, source: Source, network: nn.Module, tokenizer: Any, device: torch.device) -> None:
         self.source, self.network, self.tokenizer, self.device = source, network, tokenizer, device
+        self.adapters = Adapters(network)
+        self.adapter: str | None = None
+        self.merged = False
+        self._weights: str | None = None
         self.config: Any = source.config
         self.dtype: torch.dtype = next(network.parameters()).dtype
         self.layers: int = self.config.num_hidden_layers
@@ -97,13 +105,11 @@ class Model:
         self.packed = min(4096, _scale_step(self.config))
 
     @classmethod
-    def load(cls, source: Source, device: str, dtype: str, adapter: str | None) -> Model:
+    def load(cls, source: Source, device: str, dtype: str) -> Model:
         """Load weights (safetensors only, no remote code). "auto": CUDA if there is one; the checkpoint's
         dtype on CUDA, float32 on a CPU."""
-        if adapter is not None:
-            raise NotYetAvailable("adapter", "load the base model alone (adapter=None)")
-        where = _device(device)
-        kind = _dtype(dtype, where)
+        where = device_of(device)
+        kind = dtype_of(dtype, where)
         AttentionInterface.register(ATTENTION, _answer)
         try:
             tokenizer = AutoTokenizer.from_pretrained(source.path, trust_remote_code=False)
@@ -112,9 +118,41 @@ class Model:
             raise _refusal(source.name, error) from error
         return cls(source, network.to(where).eval(), tokenizer, where)
 
+    def adapted(self, adapter: Adapter | None, merge: bool = False) -> Model:
+        """The same network through an adapter, or the base alone; both can be used in turn. With `merge` the adapter
+        becomes part of the weights, for this model and every other on the network."""
+        base = {"model": self.source.name, "weights": self.weights}  # before anything is put on the network
+        other = copy.copy(self)
+        other.adapter = None if adapter is None else adapter.digest
+        if adapter is not None:
+            adapter.check_base(base)
+            self.adapters.load(adapter)
+            if merge:
+                self.adapters.merge(adapter.digest)
+                other.merged = True
+        return other
+
+    @property
+    def origin(self) -> str:
+        """What tells apart keys that two models on one machine compute of the same words."""
+        return f"{self.source.name} {self.dtype} {self.adapter or ''} {'merged' if self.merged else ''}\0"
+
+    @property
+    def weights(self) -> str:
+        """A digest of the base's weights, computed once."""
+        if self._weights is None:
+            self._weights = _digest(self.network)
+        return self._weights
+
     @torch.inference_mode()
     def forward(self, ids: Tensor, positions: Tensor, wanted: Tensor, attending: Attending) -> Tensor:
         """Logits `[wanted, vocab]` in float32 for packed ids and positions `[1, tokens]`."""
+        return self.differentiable(ids, positions, wanted, attending)
+
+    def differentiable(self, ids: Tensor, positions: Tensor, wanted: Tensor, attending: Attending) -> Tensor:
+        """The same with gradients."""
+        if not self.merged:
+            self.adapters.use(self.adapter)
         keep: Any = wanted if len(wanted) else 1
         out = self.network(
             input_ids=ids, position_ids=positions, use_cache=False, past_key_values=None, logits_to_keep=keep,
@@ -140,10 +178,10 @@ class Model:
     def fingerprint(self) -> dict[str, str]:
         """Names, versions and a digest of all weights, for run records."""
         return {
-            "model": self.source.name, "model_type": self.config.model_type, "weights": _digest(self.network),
+            "model": self.source.name, "model_type": self.config.model_type, "weights": self.weights,
             "tokenizer": tokenizer_digest(self.tokenizer), "dtype": str(self.dtype).removeprefix("torch."),
             "device": self.device.type, "torch": torch.__version__, "transformers": transformers.__version__,
-        }  # fmt: skip
+        } | ({} if self.adapter is None else {"adapter": self.adapter})  # fmt: skip
 
 
 def _refusal(name: str, error: Exception) -> ModelError:
@@ -229,28 +267,6 @@ def _chunks(config: Any) -> dict[int, int]:
     kinds = getattr(config, "layer_types", None) or []
     size = getattr(config, "attention_chunk_size", None)
     return {i: size for i, kind in enumerate(kinds) if kind == "chunked_attention" and size}
-
-
-def _device(name: str) -> torch.device:
-    cuda = torch.cuda.is_available()
-    if name == "auto":
-        return torch.device("cuda" if cuda else "cpu")
-    try:
-        device = torch.device(name)
-    except RuntimeError as error:
-        raise BadPlacement(f"unknown device {name!r}", "auto, cpu, cuda or cuda:N") from error
-    if device.type == "cuda" and not (cuda and (device.index or 0) < torch.cuda.device_count()):
-        raise BadPlacement(f"no device {name!r} on this machine", "auto or cpu")
-    return device
-
-
-def _dtype(name: str, device: torch.device) -> Any:
-    if name == "auto":
-        return "auto" if device.type == "cuda" else torch.float32
-    known = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
-    if name not in known:
-        raise BadPlacement(f"unknown dtype {name!r}", f"auto, {', '.join(known)}")
-    return known[name]
 
 
 @contextmanager

@@ -35,10 +35,13 @@ class _Encoding:
 
 
 class Oracle:
-    """Encodes messages one after another; ``logits[i]`` is ``[own tokens, vocab]`` float32."""
+    """Encodes messages one after another; ``logits[i]`` is ``[own tokens, vocab]`` float32. With ``gradients`` they
+    flow from there through every cache to the weights."""
 
-    def __init__(self, model: PreTrainedModel, layers: Sequence[Layer], bos: int | None = None) -> None:
-        self._model = model
+    def __init__(
+        self, model: PreTrainedModel, layers: Sequence[Layer], bos: int | None = None, gradients: bool = False
+    ) -> None:
+        self._model, self._gradients = model, gradients
         self._layers = tuple(layers)
         self._attention = _attention_modules(model)
         self._moved: dict[tuple[int, int], list[tuple[Tensor, Tensor]]] = {}
@@ -78,11 +81,11 @@ class Oracle:
             self._moved[index, start] = [(layer.keys, layer.values) for layer in layers]
         return self._moved[index, start]
 
-    @torch.no_grad()
     def _forward(self, message: Message, start: int, cache: DynamicCache) -> Tensor:
         ids = torch.tensor([message.tokens])
         positions = torch.arange(start, start + ids.shape[1])[None]
-        output = self._model(ids, position_ids=positions, past_key_values=cache, use_cache=True)
+        with torch.set_grad_enabled(self._gradients):
+            output = self._model(ids, position_ids=positions, past_key_values=cache, use_cache=True)
         logits: Tensor = output.logits
         return logits[0].float()
 

@@ -1,0 +1,140 @@
+"""Adapters over one network, by peft: each is loaded once, one of them or none is in use.
+
+The one module that imports peft. Does not know: what an adapter was trained for.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor, nn
+
+from agentcho.adapter import Adapter
+from agentcho.errors import AdapterNotFound, BadRecipe, ExtraMissing
+
+TRAINING = "training"
+KEPT = (True, False, "gaussian")
+"""The ways to begin that leave the base's own weights as they are."""
+
+
+def _peft() -> Any:
+    try:
+        with _quiet():
+            import peft
+    except ImportError:
+        raise ExtraMissing("peft", "tune", "to use or to train adapters") from None
+    return peft
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """What one library has deprecated and the other still uses is nothing to tell our users."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        yield
+
+
+class Adapters:
+    """Knows which adapters a network carries and which one its next forward goes through."""
+
+    def __init__(self, network: nn.Module) -> None:
+        self._network = network
+        self._wrapped: Any = None
+        self._used: str | None = None
+
+    def load(self, adapter: Adapter) -> None:
+        """Read an adapter's weights, under its digest as name. `AdapterNotFound`: they do not fit the network."""
+        peft = _peft()
+        if self._wrapped is not None and adapter.digest in self._wrapped.peft_config:
+            return
+        try:
+            config = peft.PeftConfig.from_pretrained(str(adapter.path))
+            self._check(config, adapter.path)
+            with _quiet():
+                if self._wrapped is None:
+                    self._wrapped = peft.PeftModel(self._network, config, adapter.digest)
+                loaded = self._wrapped.load_adapter(str(adapter.path), adapter.digest, is_trainable=False)
+        except (ValueError, RuntimeError, OSError, KeyError, TypeError) as error:
+            raise AdapterNotFound(adapter.path, f"it does not fit this model ({_line(error)})") from error
+        if lacking := [*loaded.unexpected_keys, *(k for k in loaded.missing_keys if adapter.digest in k)]:
+            raise AdapterNotFound(adapter.path, f"it does not fit this model (its weights lack or add {lacking[0]})")
+        self._network.train(False)
+        self._used = adapter.digest
+        self.use(None)
+
+    @staticmethod
+    def _check(config: Any, path: Path) -> None:
+        if config.is_prompt_learning:
+            raise AdapterNotFound(path, "it puts tokens before the prompt, which shared encodings do not have")
+
+    def use(self, name: str | None) -> None:
+        """Let forwards go through an adapter, or through the base alone."""
+        if name == self._used:
+            return
+        if name is None:
+            self._wrapped.base_model.disable_adapter_layers()
+        else:
+            self._wrapped.base_model.enable_adapter_layers()
+            self._wrapped.set_adapter(name)
+        self._used = name
+
+    def merge(self, name: str) -> None:
+        """Add an adapter to the base's weights for good."""
+        self.use(name)
+        self._wrapped.merge_and_unload()
+        self._wrapped, self._used = None, None
+
+    # -- training ----------------------------------------------------------------------------------------
+
+    def begin(self, config: Mapping[str, Any]) -> list[nn.Parameter]:
+        """Put a fresh adapter on the network, by the fields of a peft configuration, and return what is to be trained.
+        `BadRecipe`: it is none, or none for this network."""
+        peft = _peft()
+        try:
+            made = peft.get_peft_config({"task_type": "CAUSAL_LM", **config})
+            if made.is_prompt_learning or getattr(made, "init_lora_weights", True) not in KEPT:
+                raise ValueError("it changes prompts, or the base's own weights")
+            with _quiet():
+                self._wrapped = peft.get_peft_model(self._network, made, adapter_name=TRAINING)
+        except (ValueError, KeyError, TypeError) as error:
+            raise BadRecipe(f"the peft configuration cannot be used here: {_line(error)}") from error
+        self._used = TRAINING
+        return [each for each in self._network.parameters() if each.requires_grad]
+
+    def state(self) -> dict[str, Tensor]:
+        """The weights in training, on the CPU."""
+        found: dict[str, Tensor] = _peft().get_peft_model_state_dict(self._wrapped, adapter_name=TRAINING)
+        return {name: each.detach().cpu().clone() for name, each in found.items()}
+
+    def restore(self, state: Mapping[str, Tensor]) -> None:
+        """Set the weights in training."""
+        _peft().set_peft_model_state_dict(self._wrapped, dict(state), adapter_name=TRAINING)
+
+    def config(self) -> dict[str, Any]:
+        """The configuration in training as `adapter_config.json` has it."""
+        found: dict[str, Any] = self._wrapped.peft_config[TRAINING].to_dict()
+        return {name: _plain(value) for name, value in found.items()} | {"inference_mode": True}
+
+
+def attention_linears(network: nn.Module) -> list[str]:
+    """The names of the linear layers inside a network's attention: q, k, v and o, or what its family calls them."""
+    found: dict[str, None] = {}
+    for module in network.modules():
+        if hasattr(module, "layer_idx") and type(module).__name__.endswith("Attention"):
+            found |= {name: None for name, child in module.named_children() if isinstance(child, nn.Linear)}
+    return list(found)
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON can have it."""
+    if isinstance(value, set | frozenset):
+        return sorted(value)
+    return getattr(value, "value", value)
+
+
+def _line(error: BaseException) -> str:
+    return " ".join(str(error).split())[:200] or type(error).__name__
