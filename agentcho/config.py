@@ -73,6 +73,8 @@ class RunConfig(BaseModel):
     deterministic: bool = False
     in_place: bool = False
     repair: str | None = None
+    adapter: str | None = None
+    merge: bool = False
     seed: int = 0
     games: Annotated[int, Field(ge=1)] = 1
     tasks: str | None = None
@@ -92,6 +94,10 @@ class RunConfig(BaseModel):
             parsed_repair(self.repair)
         if self.repair is not None and (self.mode == "baseline" or self.in_place):
             raise ValueError("repair goes with choreographed mode alone, and not with in_place")
+        if self.adapter is not None and self.model == "fake":
+            raise ValueError("adapter needs a model with weights, and the fake one has none")
+        if self.merge and self.adapter is None:
+            raise ValueError("merge says nothing without an adapter; give one, or leave merge out")
         if self.in_place and self.mode == "baseline":
             raise ValueError("in_place says nothing in baseline mode, which encodes every prompt at its own positions")
         return self

@@ -177,7 +177,7 @@ def load_engine(config: RunConfig) -> EnginePort:
         return FakeEngine()
     from agentcho.engine import Engine
 
-    return Engine.load(config.model, device=config.device, dtype=config.dtype)
+    return Engine.load(config.model, config.device, config.dtype, config.adapter, merge=config.merge)
 
 
 def _library_agent(name: str) -> type[Agent]:

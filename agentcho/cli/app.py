@@ -24,7 +24,9 @@ FILE = "FILE"
 TASKS = "A task set: a generator, a .jsonl file, or FORMAT:FILE. Default: the scenario's own."
 EARLIER = "The JSON of an earlier audit: findings become new, unchanged or gone."
 SUPPRESS = "A TOML file of findings that somebody answers for."
-MODES = "Columns, with commas between: mode[:leakage][:in-place][+repair]. The first is held against the others."
+MODES = "Columns, with commas between: mode[:leakage][:in-place][+repair][@adapter]. The first is the reference."
+ADAPTER = "A folder that `agentcho tune` or peft wrote."
+MERGE = "Add the adapter to the weights, instead of going through it in each forward."
 JUDGE = "A model that compares texts of the columns, pair by pair, in both orders."
 REPAIRS = "Each choreographed column once more with each of these: first-k:16,top-k:0.15,full."
 DEFAULT_MODES = "baseline,choreographed:audit,choreographed:enforce"
@@ -43,6 +45,8 @@ Shadow = Annotated[Shadowing, typer.Option(help=SHADOW)]
 AtOnce = Annotated[int | None, typer.Option(help="At most so many at a time.", show_default=False)]
 Temperature = Annotated[float, typer.Option(help="0: always the likeliest token.")]
 TopP = Annotated[float, typer.Option(help="Share of probability to sample from.")]
+AdapterOf = Annotated[str | None, typer.Option("--adapter", metavar="DIR", help=ADAPTER, show_default=False)]
+Merge = Annotated[bool, typer.Option("--merge", help=MERGE)]
 RepairBy = Annotated[str | None, typer.Option(metavar="REPAIR", help=REPAIR, show_default=False)]
 Set = Annotated[list[str] | None, typer.Option("--set", metavar=PAIR, help="An option of the scenario.")]
 Tasks = Annotated[str | None, typer.Option(metavar="TASKS", help=TASKS, show_default=False)]
@@ -87,6 +91,8 @@ def run(
     deterministic: Deterministic = False,
     shadow: Shadow = "auto",
     repair: RepairBy = None,
+    adapter: AdapterOf = None,
+    merge: Merge = False,
     seed: Seed = 0,
     set_: Set = None,
     games: Annotated[int, typer.Option(help="How many to play, side by side on one engine.")] = 1,
@@ -106,7 +112,8 @@ def run(
 
     config = run_config(
         model=model, mode=mode, leakage=leakage, deterministic=deterministic, shadow=shadow, seed=seed, games=games,
-        repair=repair, tasks=tasks, temperature=temperature, top_p=top_p, max_tokens=max_tokens,
+        repair=repair, adapter=adapter, merge=merge, tasks=tasks, temperature=temperature, top_p=top_p,
+        max_tokens=max_tokens,
         limits=fields("--limit", limit or []),
         device=device, dtype=dtype,
     )  # fmt: skip
@@ -127,6 +134,9 @@ def compare(
     deterministic: Deterministic = False,
     shadow: Shadow = "auto",
     repair: Annotated[str | None, typer.Option(metavar="REPAIRS", help=REPAIRS, show_default=False)] = None,
+    adapter: Annotated[
+        str | None, typer.Option(metavar="DIR", help="For choreographed columns without one.", show_default=False)
+    ] = None,
     at_once: Annotated[int, typer.Option(min=1, help="At most so many games at a time.")] = 50,
     fidelity_games: Annotated[int, typer.Option(min=0, help="Games whose words are held against baseline's.")] = 24,
     timed_games: Annotated[int, typer.Option(min=0, help="On so many games costs are timed.")] = 4,
@@ -146,7 +156,8 @@ def compare(
     )  # fmt: skip
     effort = Effort(fidelity_games, timed_games)
     given = fields("--set", set_ or [])
-    raise typer.Exit(compare_columns(Asked(scenario, modes, repair, given, config, effort, out, json, judge, at_once)))
+    asked = Asked(scenario, modes, repair, adapter, given, config, effort, out, json, judge, at_once)
+    raise typer.Exit(compare_columns(asked))
 
 
 def audit(
@@ -168,6 +179,7 @@ def audit(
     shadow: Annotated[Shadowing | None, typer.Option(help=f"{SHADOW}  [default: auto]")] = None,
     repair: RepairBy = None,
     model: Annotated[str | None, typer.Option(help="As of run.  [default: understudy]")] = None,
+    adapter: AdapterOf = None,
     seed: Annotated[int | None, typer.Option(help="Of playing and of measuring.  [default: 0]")] = None,
     set_: Set = None,
     max_tokens: Annotated[int | None, typer.Option(min=1, help="As of run.  [default: 256]")] = None,
@@ -184,7 +196,7 @@ def audit(
 
     how = {
         "games": games, "mode": mode, "leakage": leakage, "deterministic": deterministic or None, "shadow": shadow,
-        "repair": repair, "model": model, "seed": seed, "max_tokens": max_tokens, "tasks": tasks,
+        "repair": repair, "model": model, "adapter": adapter, "seed": seed, "max_tokens": max_tokens, "tasks": tasks,
     }  # fmt: skip
     outputs = Outputs(json, sarif, junit, html)
     given = fields("--set", set_ or [])

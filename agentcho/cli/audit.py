@@ -20,6 +20,7 @@ import typer
 
 from agentcho import audit as auditing
 from agentcho import library
+from agentcho.adapter import find_adapter
 from agentcho.audit.report import AuditReport, FailOn
 from agentcho.audit.suppressions import Suppression
 from agentcho.audit.wording import many
@@ -30,7 +31,7 @@ from agentcho.config import RunConfig
 from agentcho.display import Kind
 from agentcho.display.audit import show
 from agentcho.display.safe import visible
-from agentcho.errors import AgentchoError, RecordNotFound, ScenarioNotFound
+from agentcho.errors import AdapterNotFound, AgentchoError, RecordNotFound, ScenarioNotFound
 from agentcho.record import SavedRun, find
 from agentcho.runtime import tasks_of
 from agentcho.shelf import find as on_shelf
@@ -43,9 +44,22 @@ Nature = Literal["scenario", "trace", "run"]
 
 TAKES: dict[Nature, frozenset[str]] = {
     "scenario": frozenset(
-        {"mode", "leakage", "deterministic", "shadow", "repair", "model", "seed", "games", "tasks", "set", "max_tokens"}
+        {
+            "mode",
+            "leakage",
+            "deterministic",
+            "shadow",
+            "repair",
+            "model",
+            "adapter",
+            "seed",
+            "games",
+            "tasks",
+            "set",
+            "max_tokens",
+        }
     ),
-    "trace": frozenset({"mode", "leakage", "deterministic", "repair", "model", "seed"}),
+    "trace": frozenset({"mode", "leakage", "deterministic", "repair", "model", "adapter", "seed"}),
     "run": frozenset({"seed"}),
 }
 """The options that each kind of target takes. A run was played already: nothing can be said about how."""
@@ -136,7 +150,7 @@ def _check_options(asked: Asked, nature: Nature) -> None:
             continue
         why = "it is recorded how that run was played" if nature == "run" else "that is played already"
         raise typer.BadParameter(f"says nothing about a {nature}: {why}", param_hint=f"--{name.replace('_', '-')}")
-    for name in ("model", "seed"):
+    for name in ("model", "adapter", "seed"):
         if nature != "scenario" and asked.how.get(name) is not None and not asked.measure:
             raise typer.BadParameter(f"a {nature} needs it for --measure alone", param_hint=f"--{name}")
 
@@ -173,6 +187,12 @@ def _of_run(asked: Asked) -> AuditReport:
     run = find(asked.target, asked.out)
     report = auditing.audit_run(run, asked.reveal)
     config = run.info.config.model_copy(update=_given(asked.how))
+    if (
+        asked.measure
+        and config.adapter is not None
+        and find_adapter(config.adapter).digest != run.info.engine["adapter"]
+    ):
+        raise AdapterNotFound(Path(config.adapter), "it is not the one that this run was played with any more")
     return _measured(report, run, _engine(config), config) if asked.measure else report
 
 
@@ -242,6 +262,7 @@ def _command(asked: Asked, config: RunConfig) -> str:
     words += ["--deterministic"] * config.deterministic
     words += [] if config.tasks is None else ["--tasks", config.tasks]
     words += [] if config.repair is None else ["--repair", config.repair]
+    words += [] if config.adapter is None else ["--adapter", config.adapter]
     for name in asked.given:
         words += ["--set", f"{name}=..."]
     return shlex.join(words)

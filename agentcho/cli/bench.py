@@ -13,6 +13,8 @@ import typer
 
 from agentcho.cli.options import run_config
 
+ADAPTER = "A folder that `agentcho tune` or peft wrote, for the model."
+Adapter = Annotated[str | None, typer.Option(metavar="DIR", help=ADAPTER, show_default=False)]
 SHAPE, UNDERSTUDY = "shape:qwen3-0.6b", "understudy"
 
 
@@ -31,12 +33,13 @@ def games(
     model: Annotated[str, typer.Option(help="'understudy', a folder, or a Hugging Face id.")] = UNDERSTUDY,
     max_tokens: Annotated[int, typer.Option(help="At most so many sampled tokens a message.")] = 96,
     seed: Annotated[int, typer.Option(help="Of every coin and choice of the run.")] = 0,
+    adapter: Adapter = None,
 ) -> None:
     """Games side by side against the same games one after another."""
     from agentcho import library
     from agentcho.bench.games import compare
 
-    config = run_config(model=model, games=games, max_tokens=max_tokens, seed=seed)
+    config = run_config(model=model, games=games, max_tokens=max_tokens, seed=seed, adapter=adapter)
     chosen = library.scenario(scenario)()
     typer.echo(compare(chosen, config).table())
 
@@ -54,6 +57,7 @@ def leakage(
     seed: Annotated[int, typer.Option(help="Of the random words.")] = 1,
     repeats: Annotated[int, typer.Option(help="Times each arm is measured, after a warm-up.", min=1)] = 3,
     json_: Annotated[Path | None, typer.Option("--json", help="Write the figures here.", show_default=False)] = None,
+    adapter: Adapter = None,
 ) -> None:
     """What enforcing costs: audit, enforce and baseline on the same words, arms taking turns."""
     from agentcho.bench.leakage import LeakageBench, figures, measure
@@ -65,7 +69,7 @@ def leakage(
     found: list[LeakageBench] = []
     for name in model or [SHAPE, UNDERSTUDY]:
         kind = "bfloat16" if dtype == "auto" and name.startswith("shape:") else dtype
-        engine = Engine.load(name, dtype=kind)
+        engine = Engine.load(name, dtype=kind, adapter=adapter)
         spoken = [open_talk(seed, agents=4, rounds=1, words=16)]
         label = f"{name}, {engine.fingerprint['dtype']}, {engine.fingerprint['device']}"
         found.append(measure(label, engine, [*played, open_talk(seed)], spoken, repeats, _progress))

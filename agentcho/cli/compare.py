@@ -36,6 +36,7 @@ class Asked(NamedTuple):
     scenario: str
     modes: str
     repair: str | None
+    adapter: str | None
     given: Mapping[str, str]
     config: RunConfig
     effort: Effort
@@ -47,7 +48,7 @@ class Asked(NamedTuple):
 
 def compare_columns(asked: Asked) -> int:
     """Play, compare, show, write. Returns the exit code: 0, or 130 after Ctrl-C, when what was played is kept."""
-    found = columns(asked.modes, asked.repair)
+    found = columns(asked.modes, asked.repair, asked.adapter)
     scenario = configured(library.scenario(asked.scenario), asked.given)
     for agent in library.casts(type(scenario)):
         library.agent(agent)
@@ -110,6 +111,7 @@ def _command(asked: Asked) -> str:
     """The command that finds it again. A scenario's own options may be secret: they are named alone."""
     words = ["agentcho", "compare", asked.scenario, "--modes", asked.modes, "-n", str(asked.config.games)]
     words += [] if asked.repair is None else ["--repair", asked.repair]
+    words += [] if asked.adapter is None else ["--adapter", asked.adapter]
     base = RunConfig(games=asked.config.games)
     for name in ("seed", "tasks", "model", "temperature", "top_p", "max_tokens", "deterministic", "shadow"):
         value = getattr(asked.config, name)

@@ -5,10 +5,12 @@ Does not know: what is played, models.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Literal, get_args
 
 from pydantic import BaseModel, ConfigDict
 
+from agentcho.adapter import find_adapter
 from agentcho.config import Leakage, Mode, RunConfig, parsed_repair
 from agentcho.errors import BadColumn
 
@@ -16,8 +18,9 @@ IN_PLACE = "in-place"
 
 
 class Column(BaseModel):
-    """One way to read: `mode[:leakage][:in-place][+repair]`. `in_place`: keys stay at the positions at which they were
-    made (no repositioning; the paper's footnote 5). `repair`: first-k:TOKENS, top-k:SHARE or full."""
+    """One way to read: `mode[:leakage][:in-place][+repair][@adapter]`. `in_place`: keys stay at the positions at which
+    they were made (no repositioning; the paper's footnote 5). `repair`: first-k:TOKENS, top-k:SHARE or full. `adapter`
+    is a folder, `digest` that of what was in it when it was asked for."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -25,26 +28,35 @@ class Column(BaseModel):
     leakage: Leakage = "audit"
     in_place: bool = False
     repair: str | None = None
+    adapter: str | None = None
+    digest: str | None = None
 
     @property
     def name(self) -> str:
-        """As it is written on the command line."""
+        """As it is written on the command line, of its adapter the folder's own name alone."""
         parts = [self.mode, *([self.leakage] if self.mode == "choreographed" else [])]
         name = ":".join([*parts, *([IN_PLACE] if self.in_place else [])])
-        return name if self.repair is None else f"{name}+{self.repair}"
+        name = name if self.repair is None else f"{name}+{self.repair}"
+        return name if self.adapter is None else f"{name}@{Path(self.adapter).resolve().name}"
 
     def config(self, base: RunConfig) -> RunConfig:
         """The options of a run that is played this way."""
-        ways = {"mode": self.mode, "leakage": self.leakage, "in_place": self.in_place, "repair": self.repair}
+        ways = {
+            "mode": self.mode, "leakage": self.leakage, "in_place": self.in_place, "repair": self.repair,
+            "adapter": self.adapter,
+        }  # fmt: skip
         return RunConfig.model_validate(base.model_dump() | ways)
 
 
-def columns(text: str, repairs: str | None = None) -> tuple[Column, ...]:
+def columns(text: str, repairs: str | None = None, adapter: str | None = None) -> tuple[Column, ...]:
     """Columns from their names, with commas between; each choreographed one once more with each of `repairs`.
+    `adapter` is for those choreographed ones that name none.
 
-    `BadColumn`: one is none, or stands twice.
+    `BadColumn`: one is none, or stands twice. `AdapterNotFound`: a folder holds none.
     """
     found = _named(text)
+    if adapter is not None:
+        found = [_adapted(column, adapter) for column in found]
     plain = [column for column in found if column.mode == "choreographed" and not column.in_place and not column.repair]
     if repairs is not None and not plain:
         raise BadColumn(text, "no column could be repaired: give a choreographed one, not in-place")
@@ -60,16 +72,28 @@ def _named(text: str) -> list[Column]:
     found: list[Column] = []
     for name in text.split(","):
         column = _column(name.strip())
-        if column in found:
-            raise BadColumn(name.strip(), "stands twice")
+        if column.name in {other.name for other in found}:
+            raise BadColumn(name.strip(), "stands twice (an adapter goes by its folder's own name)")
         found.append(column)
     return found
 
 
+def _adapted(column: Column, folder: str) -> Column:
+    if column.mode == "baseline" or column.adapter is not None:
+        return column
+    return column.model_copy(update={"adapter": folder, "digest": find_adapter(folder).digest})
+
+
 def _column(name: str) -> Column:
-    if "@" in name:
-        raise BadColumn(name, "names an adapter, which this version cannot load yet")
-    way, plus, repair = name.partition("+")
+    written, at, folder = name.partition("@")
+    column = _way(name, written)
+    if not at:
+        return column
+    return column.model_copy(update={"adapter": folder, "digest": find_adapter(folder).digest})
+
+
+def _way(name: str, written: str) -> Column:
+    way, plus, repair = written.partition("+")
     mode, *rest = way.split(":")
     if mode not in get_args(Mode):
         raise BadColumn(name, f"{mode!r} is no mode; there are {' and '.join(get_args(Mode))}")

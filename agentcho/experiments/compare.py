@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, cast
 
 from agentcho.config import RunConfig
 from agentcho.environment import machine, versions
@@ -16,7 +16,7 @@ from agentcho.errors import ComparisonOther, RecordBroken
 from agentcho.experiments.columns import Column
 from agentcho.experiments.comparison import Comparison, Preference, Request
 from agentcho.experiments.costs import costs
-from agentcho.experiments.fidelity import fidelity
+from agentcho.experiments.fidelity import Arm, fidelity
 from agentcho.experiments.judge import Pair, prefer
 from agentcho.experiments.pairs import metrics
 from agentcho.experiments.playing import Games, folder_of, forced_words, play_column
@@ -31,6 +31,12 @@ class Tell(Protocol):
     """Hears what is going on, how many are done, of how many."""
 
     def __call__(self, what: str, done: int, of: int) -> None: ...
+
+
+class Adaptable(Protocol):
+    """What a column with an adapter needs of an engine."""
+
+    def adapted(self, adapter: str | None) -> ReplayPort: ...
 
 
 FILE = "request.json"
@@ -86,15 +92,23 @@ def compare(
     claim(folder, request)
     played: dict[str, Games] = {}
     forced: dict[int, Forced] = {}
+    arms = {column.name: Arm(column.config(config).way, _engine(engine, column)) for column in columns}
     for column in columns:
         name = column.name
         told = lambda done, name=name: tell(f"playing {name}", done, config.games)  # noqa: E731
         played[name] = play_column(
-            scenario, column.config(config), engine, folder_of(folder, column), forced, at_once, told
+            scenario, column.config(config), arms[name].engine, folder_of(folder, column), forced, at_once, told
         )
         forced = forced or forced_words(scenario, played[name])
-    found = _compared(request, played, config, engine, effort, command, tell)
+    found = _compared(request, played, arms, engine, effort, command, tell)
     return found if judge is None else _judged(found, scenario, played, judge, tell)
+
+
+def _engine(engine: ReplayPort, column: Column) -> ReplayPort:
+    """The engine of a column: the model's own, or one through the column's adapter on the same weights."""
+    if column.adapter is None:
+        return engine
+    return cast(Adaptable, engine).adapted(column.adapter)
 
 
 def _judged(
@@ -118,7 +132,7 @@ def _texts(scenario: Scenario, games: Games, count: int) -> dict[int, Judged]:
 
 
 def _compared(
-    request: Request, played: dict[str, Games], config: RunConfig, engine: ReplayPort, effort: Effort, command: str,
+    request: Request, played: dict[str, Games], arms: dict[str, Arm], engine: ReplayPort, effort: Effort, command: str,
     tell: Tell,
 ) -> Comparison:  # fmt: skip
     numbers = range(request.games)
@@ -126,7 +140,6 @@ def _compared(
         name: {n: games.finished[n].score for n in numbers if games.finished[n].outcome is not None}
         for name, games in played.items()
     }
-    ways = {column.name: column.config(config).way for column in request.columns}
     words = [played[request.columns[0].name].workflows[n] for n in scores[request.columns[0].name]]
     held, timed = words[: effort.fidelity], words[: effort.timed]
     return Comparison(
@@ -134,10 +147,10 @@ def _compared(
         without={name: request.games - len(found) for name, found in scores.items()},
         metrics=metrics(scores, request.seed),
         fidelity=fidelity(
-            held, ways, engine, request.seed, lambda done: tell("holding words against baseline's", done, len(held))
+            held, arms, engine, request.seed, lambda done: tell("holding words against baseline's", done, len(held))
         ) if held else {},
         costs=costs(
-            timed, ways, engine, effort.repeats, lambda done: tell("timing", done, effort.repeats * len(timed))
+            timed, arms, effort.repeats, lambda done: tell("timing", done, effort.repeats * len(timed))
         ) if timed else {},
     )  # fmt: skip
 

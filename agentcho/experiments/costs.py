@@ -8,25 +8,22 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 
-from agentcho.config import Way
 from agentcho.experiments.comparison import Cost
-from agentcho.experiments.fidelity import forced
-from agentcho.known import ReplayPort
+from agentcho.experiments.fidelity import Arm, forced
 from agentcho.trace import Workflow
 
 
 def costs(
-    workflows: Sequence[Workflow], ways: Mapping[str, Way], engine: ReplayPort, repeats: int,
-    tell: Callable[[int], None],
-) -> dict[str, Cost]:  # fmt: skip
-    """Time every way on every game, after one game to warm up; the first way is the reference."""
+    workflows: Sequence[Workflow], ways: Mapping[str, Arm], repeats: int, tell: Callable[[int], None]
+) -> dict[str, Cost]:
+    """Time every arm on every game, after one game to warm up; the first way is the reference."""
     encoded: dict[str, list[int]] = {name: [] for name in ways}
     ttft: dict[str, list[float]] = {name: [] for name in ways}
     seconds: dict[str, list[float]] = {name: [] for name in ways}
     turns = [(workflow, turn) for turn in range(repeats) for workflow in workflows]
     for number, (workflow, turn) in enumerate([(workflows[0], 0), *turns]):
-        for name, way in _rotated(ways, number):
-            played = forced(workflow, way, engine, logits=False)
+        for name, arm in _rotated(ways, number):
+            played = forced(workflow, arm, logits=False)
             if number == 0:
                 continue
             ttft[name].append(sum(said.ttft for said in played.values()) / len(played))
@@ -43,7 +40,7 @@ def costs(
     }  # fmt: skip
 
 
-def _rotated(ways: Mapping[str, Way], number: int) -> list[tuple[str, Way]]:
+def _rotated(ways: Mapping[str, Arm], number: int) -> list[tuple[str, Arm]]:
     listed = list(ways.items())
     first = number % len(listed)
     return listed[first:] + listed[:first]

@@ -22,6 +22,13 @@ from agentcho.trace import Workflow
 Rows = NDArray[np.float32]
 
 
+class Arm(NamedTuple):
+    """A way of reading, and the engine that reads so: the model's own, or one that goes through an adapter."""
+
+    way: Way
+    engine: ReplayPort
+
+
 class Apart(NamedTuple):
     """One game: KL(baseline || column) in nats of each row, and whether its likeliest token is the same."""
 
@@ -30,38 +37,32 @@ class Apart(NamedTuple):
 
 
 def fidelity(
-    workflows: Sequence[Workflow], ways: Mapping[str, Way], engine: ReplayPort, seed: int, tell: Callable[[int], None]
+    workflows: Sequence[Workflow], arms: Mapping[str, Arm], engine: ReplayPort, seed: int, tell: Callable[[int], None]
 ) -> dict[str, Fidelity]:
-    """Each way against baseline, on every decode of these games. Exact up to the arithmetic of the two forwards: the
-    baseline against itself, encoded in other batches, shows the noise."""
-    found: dict[str, list[Apart]] = {name: [] for name in ways}
+    """Each arm against the baseline of `engine`, on every decode of these games. Exact up to the arithmetic of the two
+    forwards: the baseline against itself, encoded in other batches, shows the noise."""
+    found: dict[str, list[Apart]] = {name: [] for name in arms}
     for number, workflow in enumerate(workflows, 1):
-        before = rows(workflow, Way("baseline"), engine)
-        for name, way in ways.items():
-            found[name].append(apart(before, rows(workflow, way, engine)))
+        before = rows(workflow, Arm(Way("baseline"), engine))
+        for name, arm in arms.items():
+            found[name].append(apart(before, rows(workflow, arm)))
         tell(number)
     return {name: _summary(games, seed) for name, games in found.items()}
 
 
-def rows(workflow: Workflow, way: Way, engine: ReplayPort) -> Rows:
+def rows(workflow: Workflow, arm: Arm) -> Rows:
     """The log-probabilities of every decode, one below the other: `[rows, vocab]`."""
-    played = forced(workflow, way, engine, logits=True)
+    played = forced(workflow, arm, logits=True)
     return np.concatenate([log_softmax(np.asarray(said.logits, dtype=np.float32), axis=1) for said in played.values()])
 
 
-def forced(workflow: Workflow, way: Way, engine: ReplayPort, logits: bool) -> Replayed:
+def forced(workflow: Workflow, arm: Arm, logits: bool) -> Replayed:
     """The workflow played one way, every text forced."""
+    way = arm.way
     return replay(
-        workflow,
-        engine,
-        way.mode,
-        way.leakage,
-        way.deterministic,
-        logits,
-        shadow=way.shadow,
-        in_place=way.in_place,
-        repair=way.repair,
-    )
+        workflow, arm.engine, way.mode, way.leakage, way.deterministic, logits, shadow=way.shadow,
+        in_place=way.in_place, repair=way.repair,
+    )  # fmt: skip
 
 
 def apart(before: Rows, after: Rows) -> Apart:

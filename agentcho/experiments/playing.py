@@ -40,7 +40,8 @@ class Interrupted(Exception):
 
 def folder_of(out: Path, column: Column) -> Path:
     """Where a column's records are."""
-    return out / column.name.replace(":", "-")
+    name = column.name.replace(":", "-")
+    return out / (name if column.digest is None else f"{name}-{column.digest[:8]}")
 
 
 def collected(folder: Path) -> Games:

@@ -10,7 +10,7 @@ from agentcho import Agent, Engine, Game, RunConfig, Scenario, library
 from agentcho.audit.verdict import Judge
 from agentcho.config import Way, parsed_repair
 from agentcho.events import Ended, Event
-from agentcho.experiments.fidelity import apart, rows
+from agentcho.experiments.fidelity import Arm, apart, rows
 from agentcho.export import exported
 from agentcho.request import First, Most
 from agentcho.runtime import play
@@ -108,11 +108,11 @@ def test_in_full_it_is_the_baseline_and_some_is_between(engine: Engine) -> None:
             "messages": tuple(m.model_copy(update={"offsets": None, "new_offset": None}) for m in workflow.messages)
         }
     )
-    before = rows(serial, Way("baseline"), engine)
+    before = rows(serial, Arm(Way("baseline"), engine))
 
     def far(repair: str | None) -> float:
         way = Way("choreographed", "audit", repair=None if repair is None else parsed_repair(repair))
-        return float(apart(before, rows(serial, way, engine)).kl.mean())
+        return float(apart(before, rows(serial, Arm(way, engine))).kl.mean())
 
     assert far("full") < 1e-7
     assert far("first-k:9999") < 1e-7

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from agentcho.config import RunConfig
-from agentcho.errors import BadColumn
+from agentcho.errors import AdapterNotFound, BadColumn
 from agentcho.experiments.columns import columns
+from agentcho.experiments.playing import folder_of
 from agentcho.request import Most
 
 
@@ -42,12 +45,40 @@ def test_columns_are_read_and_written_alike() -> None:
         ("choreographed+last-k:3", "'last-k:3' is none of first-k:TOKENS"),
         ("choreographed+first-k:0", "'first-k:0' is none of"),
         ("choreographed+top-k:1.5", "'top-k:1.5' is none of"),
-        ("baseline,choreographed:audit@tuned", "names an adapter, which this version cannot load"),
     ],
 )
 def test_what_is_no_column_is_refused(text: str, told: str) -> None:
     with pytest.raises(BadColumn, match=told):
         columns(text)
+
+
+@pytest.fixture
+def adapters(tmp_path: Path) -> list[str]:
+    folders = [tmp_path / name for name in ("one", "two", "there/one")]
+    for number, folder in enumerate(folders):
+        folder.mkdir(parents=True)
+        (folder / "adapter_config.json").write_text("{}")
+        (folder / "adapter_model.safetensors").write_text(str(number))
+    return [str(folder) for folder in folders]
+
+
+def test_an_adapter_is_a_folder_and_goes_by_its_name_and_digest(adapters: list[str]) -> None:
+    one, two, other = adapters
+    found = columns(f"baseline@{two},choreographed:enforce@{one},choreographed:audit+full@{two},choreographed")
+    assert [column.name for column in found] == [
+        "baseline@two", "choreographed:enforce@one", "choreographed:audit+full@two", "choreographed:audit",
+    ]  # fmt: skip
+    assert [column.config(RunConfig()).adapter for column in found] == [two, one, two, None]
+    folders = [
+        folder_of(Path("out"), column) for column in columns(f"choreographed@{one}") + columns(f"choreographed@{other}")
+    ]
+    assert len(set(folders)) == 2
+    default = columns(f"baseline,choreographed:audit,choreographed:enforce@{two}", None, one)
+    assert [column.adapter for column in default] == [None, one, two]
+    with pytest.raises(BadColumn, match="stands twice"):
+        columns(f"choreographed@{one},choreographed@{other}")
+    with pytest.raises(AdapterNotFound, match="there is no such folder"):
+        columns("choreographed@nowhere")
 
 
 def test_repairs_are_added_to_what_can_be_repaired() -> None:

@@ -12,7 +12,7 @@ from agentcho.config import RunConfig, Way
 from agentcho.experiments.columns import columns
 from agentcho.experiments.compare import Effort, compare
 from agentcho.experiments.comparison import Comparison
-from agentcho.experiments.fidelity import apart, rows
+from agentcho.experiments.fidelity import Arm, apart, rows
 from agentcho.experiments.playing import collected, folder_of
 
 FOUR = columns("baseline,choreographed:audit,choreographed:enforce,choreographed:audit:in-place")
@@ -68,8 +68,8 @@ def test_texts_of_a_baseline_run_stand_side_by_side_when_they_are_forced(
             "messages": tuple(m.model_copy(update={"offsets": None, "new_offset": None}) for m in workflow.messages)
         }
     )
-    way = Way("choreographed", "audit")
-    assert apart(rows(workflow, way, engine), rows(serial, way, engine)).kl.max() > 0
+    arm = Arm(Way("choreographed", "audit"), engine)
+    assert apart(rows(workflow, arm), rows(serial, arm)).kl.max() > 0
 
 
 def test_distances_are_worked_out_row_by_row() -> None:
