@@ -46,6 +46,7 @@
         ├── RecordBroken
         ├── BadTrace
         ├── ComparisonOther        a folder holds the games of another comparison
+        ├── TracesOther            a file holds traces that were sampled otherwise
         ├── BadReport
         └── BadSuppression
 
@@ -419,6 +420,15 @@ class ComparisonOther(RecordError):
         super().__init__(
             f"{folder} holds the games of another comparison: {', '.join(changed)} differ. Give another --out, or "
             "ask as before"
+        )
+
+
+class TracesOther(RecordError):
+    """A file holds traces of games that were asked for otherwise."""
+
+    def __init__(self, file: Path, changed: Sequence[str]) -> None:
+        super().__init__(
+            f"{file} holds other traces: {', '.join(changed)} differ. Give another --out, or ask as before"
         )
 
 

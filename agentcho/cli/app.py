@@ -15,45 +15,41 @@ import typer
 from agentcho.audit.report import FailOn
 from agentcho.cli.bench import bench
 from agentcho.cli.options import fields, run_config
+from agentcho.cli.training import trace, tune
+from agentcho.cli.words import (
+    COMPARED,
+    DEFAULT_MODES,
+    EARLIER,
+    FILE,
+    JUDGE,
+    LEAKAGE,
+    LIMIT,
+    MODE,
+    MODES,
+    PAIR,
+    REPAIRS,
+    SHADOW,
+    SUPPRESS,
+    TARGET,
+    AdapterOf,
+    AtOnce,
+    Deterministic,
+    Device,
+    Display,
+    Dtype,
+    MaxTokens,
+    Merge,
+    ModelName,
+    Out,
+    RepairBy,
+    Seed,
+    Set,
+    Shadow,
+    Tasks,
+    Temperature,
+    TopP,
+)
 from agentcho.config import Leakage, Mode, Shadowing
-from agentcho.display import Kind
-
-PAIR = "KEY=VALUE"
-TARGET = "A scenario, a trace file (.jsonl), or a run: its id, the beginning of it, its path, 'last'."
-FILE = "FILE"
-TASKS = "A task set: a generator, a .jsonl file, or FORMAT:FILE. Default: the scenario's own."
-EARLIER = "The JSON of an earlier audit: findings become new, unchanged or gone."
-SUPPRESS = "A TOML file of findings that somebody answers for."
-MODES = "Columns, with commas between: mode[:leakage][:in-place][+repair][@adapter]. The first is the reference."
-ADAPTER = "A folder that `agentcho tune` or peft wrote."
-MERGE = "Add the adapter to the weights, instead of going through it in each forward."
-JUDGE = "A model that compares texts of the columns, pair by pair, in both orders."
-REPAIRS = "Each choreographed column once more with each of these: first-k:16,top-k:0.15,full."
-DEFAULT_MODES = "baseline,choreographed:audit,choreographed:enforce"
-COMPARED = "Keep all games here, with compare.csv, .json and .png; what is there is not played again."
-LIMIT = "End a game early: agent_ or game_ tokens, messages, seconds."
-MODE = "Which encodings a call reads."
-LEAKAGE = "What choreographed mode does about leaks."
-PROFILE = "Batch so that every bit depends on nothing that a reader may not read. Slower."
-REPAIR = "Encode some tokens of what is reused anew: first-k:TOKENS, top-k:SHARE, or full."
-SHADOW = "Follow an author's words for its audience while it speaks; auto: where the two differ."
-ModelName = Annotated[str, typer.Option(help="'understudy', a folder, or a Hugging Face id.")]
-Seed = Annotated[int, typer.Option(help="Of every coin and choice of the run.")]
-MaxTokens = Annotated[int, typer.Option(help="At most so many sampled tokens a message.")]
-Deterministic = Annotated[bool, typer.Option("--deterministic", help=PROFILE)]
-Shadow = Annotated[Shadowing, typer.Option(help=SHADOW)]
-AtOnce = Annotated[int | None, typer.Option(help="At most so many at a time.", show_default=False)]
-Temperature = Annotated[float, typer.Option(help="0: always the likeliest token.")]
-TopP = Annotated[float, typer.Option(help="Share of probability to sample from.")]
-AdapterOf = Annotated[str | None, typer.Option("--adapter", metavar="DIR", help=ADAPTER, show_default=False)]
-Merge = Annotated[bool, typer.Option("--merge", help=MERGE)]
-RepairBy = Annotated[str | None, typer.Option(metavar="REPAIR", help=REPAIR, show_default=False)]
-Set = Annotated[list[str] | None, typer.Option("--set", metavar=PAIR, help="An option of the scenario.")]
-Tasks = Annotated[str | None, typer.Option(metavar="TASKS", help=TASKS, show_default=False)]
-Device = Annotated[str, typer.Option(help="auto, cpu, cuda.")]
-Dtype = Annotated[str, typer.Option(help="auto, float32, bfloat16, float16.")]
-Display = Annotated[Kind | None, typer.Option(help="Default: rich on a terminal, plain elsewhere.", show_default=False)]
-Out = Annotated[Path, typer.Option(help="Folder of runs.")]
 
 
 def app() -> typer.Typer:
@@ -63,7 +59,7 @@ def app() -> typer.Typer:
         pretty_exceptions_enable=False, help="Societies of language-model agents on one shared cache of messages.",
     )  # fmt: skip
     cli.callback()(_agentcho)
-    for command in (run, compare, audit, ls, cp, show, doctor):
+    for command in (run, compare, trace, tune, audit, ls, cp, show, doctor):
         cli.command()(command)
     cli.add_typer(bench(), name="bench")
     return cli

@@ -17,9 +17,9 @@ import typer
 
 from agentcho import library, runtime
 from agentcho.cli.options import configured
+from agentcho.cli.progress import tell
 from agentcho.config import RunConfig
 from agentcho.display.compared import show
-from agentcho.display.safe import visible
 from agentcho.experiments.columns import columns
 from agentcho.experiments.compare import Effort, claim, compare, requested
 from agentcho.experiments.files import write, write_json
@@ -61,11 +61,11 @@ def compare_columns(asked: Asked) -> int:
         claim(folder, requested(scenario, asked.config, found, engine.fingerprint))
         try:
             result = compare(
-                scenario, asked.config, found, engine, folder, _effort(asked, engine), _command(asked), _tell,
+                scenario, asked.config, found, engine, folder, _effort(asked, engine), _command(asked), tell,
                 asked.at_once, None if asked.judge is None else _judge(asked),
             )  # fmt: skip
         except (Interrupted, KeyboardInterrupt):
-            _tell("", 1, 1)
+            tell("", 1, 1)
             kept = f"; what was played is in {folder}" if asked.out else ""
             print(f"interrupted{kept}", file=sys.stderr)
             return INTERRUPTED
@@ -121,10 +121,3 @@ def _command(asked: Asked) -> str:
     for name in asked.given:
         words += ["--set", f"{name}=..."]
     return shlex.join(words)
-
-
-def _tell(what: str, done: int, of: int) -> None:
-    """What is going on, on a terminal alone, over what was told before."""
-    if sys.stderr.isatty():
-        told = f"{visible(what)} {done} of {of}" if what else ""
-        print(f"\r{told:<60}" + ("\r" + " " * 60 + "\r") * (done >= of), end="", file=sys.stderr, flush=True)

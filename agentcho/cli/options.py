@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import typer
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from agentcho.config import RunConfig
 from agentcho.errors import BadOption, OptionsClash
 from agentcho.scenario import Scenario
+
+Checked = TypeVar("Checked", bound=BaseModel)
 
 
 def fields(option: str, given: Iterable[str]) -> dict[str, str]:
@@ -31,10 +33,15 @@ def fields(option: str, given: Iterable[str]) -> dict[str, str]:
 
 
 def run_config(**options: Any) -> RunConfig:
-    """The run's options, checked; a usage error names the first that does not fit, `OptionsClash` those that
+    """The run's options, checked."""
+    return checked(RunConfig, **options)
+
+
+def checked(kind: type[Checked], /, **options: Any) -> Checked:
+    """Options as what they are options of; a usage error names the first that does not fit, `OptionsClash` those that
     contradict each other."""
     try:
-        return RunConfig(**options)
+        return kind(**options)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = " ".join(str(part).replace("_", "-") for part in first["loc"])

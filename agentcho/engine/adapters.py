@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from agentcho.adapter import Adapter
 from agentcho.errors import AdapterNotFound, BadRecipe, ExtraMissing
 
-TRAINING = "training"
+TRAINING = "in_training"
 KEPT = (True, False, "gaussian")
 """The ways to begin that leave the base's own weights as they are."""
 
@@ -90,8 +90,8 @@ class Adapters:
 
     # -- training ----------------------------------------------------------------------------------------
 
-    def begin(self, config: Mapping[str, Any]) -> list[nn.Parameter]:
-        """Put a fresh adapter on the network, by the fields of a peft configuration, and return what is to be trained.
+    def begin(self, config: Mapping[str, Any]) -> None:
+        """Put a fresh adapter on the network, by the fields of a peft configuration; its weights alone are trained.
         `BadRecipe`: it is none, or none for this network."""
         peft = _peft()
         try:
@@ -99,11 +99,21 @@ class Adapters:
             if made.is_prompt_learning or getattr(made, "init_lora_weights", True) not in KEPT:
                 raise ValueError("it changes prompts, or the base's own weights")
             with _quiet():
-                self._wrapped = peft.get_peft_model(self._network, made, adapter_name=TRAINING)
+                self._put(peft, made)
         except (ValueError, KeyError, TypeError) as error:
             raise BadRecipe(f"the peft configuration cannot be used here: {_line(error)}") from error
         self._used = TRAINING
-        return [each for each in self._network.parameters() if each.requires_grad]
+
+    def _put(self, peft: Any, config: Any) -> None:
+        """Add the adapter in training, in place of one that was there."""
+        if self._wrapped is None:
+            self._wrapped = peft.PeftModel(self._network, config, TRAINING)
+        else:
+            if TRAINING in self._wrapped.peft_config:
+                self._wrapped.delete_adapter(TRAINING)
+            self._wrapped.add_adapter(TRAINING, config)
+        self._wrapped.base_model.enable_adapter_layers()
+        self._wrapped.set_adapter(TRAINING)
 
     def state(self) -> dict[str, Tensor]:
         """The weights in training, on the CPU."""
@@ -125,7 +135,10 @@ def attention_linears(network: nn.Module) -> list[str]:
     found: dict[str, None] = {}
     for module in network.modules():
         if hasattr(module, "layer_idx") and type(module).__name__.endswith("Attention"):
-            found |= {name: None for name, child in module.named_children() if isinstance(child, nn.Linear)}
+            children = module.named_children()
+            found |= {
+                name: None for name, child in children if isinstance(getattr(child, "base_layer", child), nn.Linear)
+            }
     return list(found)
 
 

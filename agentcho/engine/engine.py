@@ -6,7 +6,7 @@ It knows tokens and encodings, and nothing of agents. `prefill`, `decode` and `s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -101,6 +101,10 @@ class Engine(Direct):
         turn, from one thread. Raises `AdapterNotFound`, `AdapterOther`."""
         model = self._model.adapted(None if adapter is None else find_adapter(adapter))
         return Engine(model, self.framing, self.proofs, self._room, self.context)
+
+    def trained(self, config: Mapping[str, Any]) -> Engine:
+        """An engine of its own on the same network, through a fresh adapter that is to be trained. `BadRecipe`."""
+        return Engine(self._model.trained(config), self.framing, self.proofs, self._room, self.context)
 
     @property
     def adapters(self) -> Adapters:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +22,7 @@ from transformers import AttentionInterface, AutoConfig, AutoModelForCausalLM, A
 from transformers.utils import logging as hf_logging
 
 from agentcho.adapter import Adapter
-from agentcho.engine.adapters import Adapters
+from agentcho.engine.adapters import TRAINING, Adapters
 from agentcho.engine.attention import Locality, Scoring
 from agentcho.engine.placement import device_of, dtype_of
 from agentcho.engine.shapes import PREFIX, SHAPES
@@ -130,6 +130,14 @@ class Model:
             if merge:
                 self.adapters.merge(adapter.digest)
                 other.merged = True
+        return other
+
+    def trained(self, config: Mapping[str, Any]) -> Model:
+        """The same network through a fresh adapter, by the fields of a peft configuration. `BadRecipe`: it is none."""
+        self._weights = self.weights
+        other = copy.copy(self)
+        self.adapters.begin(config)
+        other.adapter = TRAINING
         return other
 
     @property

@@ -1,0 +1,58 @@
+"""`agentcho trace`: everything is checked first, then the model is loaded, then games are played into a file.
+
+Does not know: what a scenario does, what traces are for.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from agentcho import library, runtime
+from agentcho.cli.options import configured
+from agentcho.cli.progress import tell
+from agentcho.config import RunConfig
+from agentcho.trace import read_traces
+
+INTERRUPTED = 130
+
+
+class Asked(NamedTuple):
+    """Traces as the command line asks for them: `games` of them, from number `first` on."""
+
+    scenario: str
+    given: Mapping[str, str]
+    config: RunConfig
+    first: int
+    games: int
+    out: Path
+    at_once: int
+    final_of: Path | None
+
+
+def trace(asked: Asked) -> int:
+    """Play, write, say what came of it. Returns the exit code: 0, or 130 after Ctrl-C, when what was over is kept."""
+    scenario = configured(library.scenario(asked.scenario), asked.given)
+    for agent in library.casts(type(scenario)):
+        library.agent(agent)
+    numbers = range(asked.first, asked.first + asked.games)
+    config = asked.config.model_copy(update={"games": numbers.stop})
+    runtime.tasks_of(scenario, config)
+    finals = None if asked.final_of is None else read_traces(asked.final_of)
+    asked.out.parent.mkdir(parents=True, exist_ok=True)
+    engine: Any = runtime.load_engine(config)
+    from agentcho.tune.sampling import sample
+
+    of = asked.games
+    found = sample(
+        scenario, config, engine, numbers, asked.out, lambda done: tell("playing", done, of), asked.at_once, finals
+    )
+    tell("", 1, 1)
+    left_out = f"; {found.without} ended without an outcome and are left out" if found.without else ""
+    print(f"{asked.out} has {found.games} games of {scenario.name}{left_out}")
+    if found.interrupted:
+        print("interrupted; the same command goes on from here", file=sys.stderr)
+        return INTERRUPTED
+    return 0

@@ -1,0 +1,71 @@
+"""`agentcho tune`: everything is checked first, then an adapter is trained, then it is said what came of it.
+
+Does not know: how one trains.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from agentcho import library
+from agentcho.cli.progress import tell
+from agentcho.config import RunConfig
+from agentcho.errors import RecordNotFound
+from agentcho.runtime import load_engine
+from agentcho.tune.recipe import Recipe
+
+if TYPE_CHECKING:
+    from agentcho.tune.training import Progress
+
+INTERRUPTED = 130
+TIMED = 8
+
+
+class Asked(NamedTuple):
+    """A training as the command line asks for it."""
+
+    scenario: str
+    traces: Path
+    recipe: Recipe
+    config: RunConfig
+    out: Path
+
+
+def tune(asked: Asked) -> int:
+    """Train, write, say what came of it. Returns the exit code: 0, or 130 after Ctrl-C, when it can go on later."""
+    name = library.scenario(asked.scenario).name
+    if not asked.traces.is_file():
+        raise RecordNotFound(asked.traces.name, asked.traces.parent)
+    engine: Any = load_engine(asked.config)
+    from agentcho.tune.lessons import lessons, steps_of
+    from agentcho.tune.plot import plot
+    from agentcho.tune.speed import speed
+    from agentcho.tune.training import Training
+
+    found = lessons(asked.traces, name, engine, asked.recipe)
+    training = Training(name, engine, found, asked.recipe, asked.out, _tell)
+    quick = speed(training.engine, found.train[:TIMED], asked.recipe.tokens)
+    print(
+        f"{len(found.train)} traces of {found.tokens:,} tokens, {len(found.dev)} held out, "
+        f"{steps_of(found.train, asked.recipe)} steps\n"
+        f"{quick.whole:.1f} traces/s whole, {quick.by_calls:.1f} call by call: {quick.ratio[0]:.1f} x "
+        f"({quick.ratio[1]:.1f} to {quick.ratio[2]:.1f})"
+    )
+    try:
+        trained = training.train()
+    except KeyboardInterrupt:
+        tell("", 1, 1)
+        print("interrupted; the same command goes on from what was last written down", file=sys.stderr)
+        return INTERRUPTED
+    plot(training.log(), f"{name}, {asked.recipe.mode}, {asked.recipe.leakage}", asked.out / "loss.png")
+    print(
+        f"held-out loss {trained.before:.4f} → {trained.best:.4f} nats a word (step {trained.step}), "
+        f"{trained.seconds:.0f} s\nwritten: {asked.out}; use it with --adapter {asked.out}"
+    )
+    return 0
+
+
+def _tell(now: Progress) -> None:
+    tell(f"training: loss {now.loss:.4f}, {now.speed:.1f} traces/s, step", now.step, now.steps)

@@ -1,0 +1,91 @@
+"""The folder of a training: the best adapter as peft reads it, what it was trained for, a log, and how to go on.
+
+    DIR/adapter_model.safetensors, adapter_config.json, agentcho.json   the best so far
+    DIR/log.jsonl, loss.png                                             a line a step, and their picture
+    DIR/going/request.json, state.pt                                    until it is done
+
+Whatever is replaced is replaced whole. Does not know: how one trains.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+
+from agentcho.adapter import CONFIG, TRAINED, WEIGHTS, Trained
+from agentcho.errors import TrainingOther
+from agentcho.transcript import Lines, read_lines
+
+PREFIX = "base_model.model."
+
+
+class Folder:
+    """One training's own. `TrainingOther`: it holds another, or one that is done."""
+
+    def __init__(self, path: Path, request: Mapping[str, Any]) -> None:
+        self.path, self._going = path, path / "going"
+        self._check(request)
+        self._going.mkdir(parents=True, exist_ok=True)
+        _replace(self._going / "request.json", json.dumps(request, indent=1))
+
+    def _check(self, request: Mapping[str, Any]) -> None:
+        file = self._going / "request.json"
+        if file.exists():
+            earlier = json.loads(file.read_bytes())
+            asked = json.loads(json.dumps(request))
+            if changed := sorted(name for name in {*earlier, *asked} if earlier.get(name) != asked.get(name)):
+                raise TrainingOther(self.path, changed)
+        elif (self.path / WEIGHTS).exists():
+            raise TrainingOther(self.path, ["it is done"])
+
+    def write_best(self, state: Mapping[str, Tensor], config: Mapping[str, Any], trained: Trained) -> None:
+        """Replace the adapter by a better one."""
+        tensors = {name if name.startswith(PREFIX) else PREFIX + name: each for name, each in state.items()}
+        fresh = self.path / f"{WEIGHTS}.new"
+        save_file({name: each.contiguous() for name, each in tensors.items()}, str(fresh), metadata={"format": "pt"})
+        fresh.replace(self.path / WEIGHTS)
+        (self.path / WEIGHTS).chmod(0o644)
+        _replace(self.path / CONFIG, json.dumps(dict(config), indent=1, sort_keys=True))
+        _replace(self.path / TRAINED, trained.model_dump_json(indent=1))
+
+    def save(self, state: Mapping[str, Any]) -> None:
+        """Write what going on needs."""
+        torch.save(dict(state), self._going / "state.new")
+        (self._going / "state.new").replace(self._going / "state.pt")
+
+    def saved(self) -> dict[str, Any] | None:
+        """What was written last, if anything was; the log is cut back to it."""
+        if not (self._going / "state.pt").exists():
+            (self.path / "log.jsonl").unlink(missing_ok=True)
+            return None
+        state: dict[str, Any] = torch.load(self._going / "state.pt", weights_only=True)
+        kept = [line for line in self.log() if line["step"] <= state["step"]]
+        _replace(self.path / "log.jsonl", "".join(json.dumps(line) + "\n" for line in kept), end="")
+        return state
+
+    def tell(self, line: Mapping[str, Any]) -> None:
+        """Append a line to the log."""
+        with Lines(self.path / "log.jsonl") as lines:
+            lines.append(dict(line))
+
+    def log(self) -> list[dict[str, Any]]:
+        """The lines of the log."""
+        file = self.path / "log.jsonl"
+        return [line for _, line in read_lines(file)] if file.exists() else []
+
+    def done(self) -> None:
+        """Nothing is left to go on with."""
+        shutil.rmtree(self._going)
+
+
+def _replace(file: Path, text: str, end: str = "\n") -> None:
+    fresh = file.with_name(f"{file.name}.new")
+    fresh.write_text(text + end, encoding="utf-8")
+    fresh.replace(file)

@@ -1,0 +1,75 @@
+"""How an adapter is trained: everything that decides what comes of it, the traces aside. Does not know: torch."""
+
+from __future__ import annotations
+
+import json
+from math import cos, pi, sqrt
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from agentcho.config import Leakage, Mode
+from agentcho.errors import BadRecipe
+
+Share = Annotated[float, Field(ge=0, lt=1)]
+
+
+class Recipe(BaseModel):
+    """Frozen, checked on construction. `mode` and `leakage` say on which encodings it trains.
+
+    `rank`, `alpha`, `dropout` make a LoRA on queries, keys, values and outputs of every attention; `peft` (the fields
+    of any peft configuration) takes their place. AdamW goes up to `rate` over the first `warmup` share of the steps,
+    then down along a cosine to a tenth; `batch` traces a step, fed in forwards of at most `tokens`, or of one trace.
+    `dev` is the share of traces that is held out, at most 50.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    mode: Mode = "choreographed"
+    leakage: Leakage = "audit"
+    rank: Annotated[int, Field(ge=1)] = 64
+    alpha: Annotated[float, Field(gt=0)] = 32
+    dropout: Share = 0.05
+    peft: dict[str, Any] | None = None
+    epochs: Annotated[int, Field(ge=1)] = 4
+    batch: Annotated[int, Field(ge=1)] = 8
+    rate: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    warmup: Share = 0.1
+    decay: Annotated[float, Field(ge=0)] = 0.0
+    clip: Annotated[float, Field(gt=0)] = 1.0
+    dev: Annotated[float, Field(gt=0, lt=1)] = 0.1
+    tokens: Annotated[int, Field(ge=1)] = 4096
+    recompute: bool = False
+    seed: int = 0
+
+    def adapter(self, modules: list[str]) -> dict[str, Any]:
+        """The peft configuration: `modules` are the attention's own."""
+        if self.peft is not None:
+            return self.peft
+        return {
+            "peft_type": "LORA", "r": self.rank, "lora_alpha": self.alpha, "lora_dropout": self.dropout,
+            "target_modules": modules,
+        }  # fmt: skip
+
+    def peak(self, width: int) -> float:
+        """The highest learning rate; where none is asked for, one that falls with the root of the model's width."""
+        return self.rate if self.rate is not None else 0.016 / sqrt(width)
+
+    def pace(self, step: int, steps: int) -> float:
+        """The share of the rate at a step, from 0."""
+        rising = max(1, round(self.warmup * steps))
+        if step < rising:
+            return (step + 1) / rising
+        return 0.1 + 0.9 * (1 + cos(pi * (step - rising) / max(1, steps - rising))) / 2
+
+
+def read_peft(file: Path) -> dict[str, Any]:
+    """The fields of a peft configuration. `BadRecipe`: the file has none."""
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise BadRecipe(f"{file}: no peft configuration can be read ({' '.join(str(error).split())})") from None
+    if not isinstance(found, dict) or "peft_type" not in found:
+        raise BadRecipe(f"{file}: a peft configuration is a JSON object with a peft_type, such as LORA")
+    return found
