@@ -135,11 +135,13 @@ def attention_linears(network: nn.Module) -> list[str]:
     found: dict[str, None] = {}
     for module in network.modules():
         if hasattr(module, "layer_idx") and type(module).__name__.endswith("Attention"):
-            children = module.named_children()
-            found |= {
-                name: None for name, child in children if isinstance(getattr(child, "base_layer", child), nn.Linear)
-            }
+            found |= {name: None for name, child in module.named_children() if _linear(child)}
     return list(found)
+
+
+def _linear(module: nn.Module) -> bool:
+    """Whether it is a linear layer, with or without adapters over it."""
+    return isinstance(getattr(module, "base_layer", module), nn.Linear)
 
 
 def _plain(value: Any) -> Any:

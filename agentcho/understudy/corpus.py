@@ -23,8 +23,8 @@ WRITERS = {
     "merging": merging, "chat": chat, "sums": arithmetic, "recall": memory,
 }  # fmt: skip
 MIXTURE = {
-    "dilemma": 0.13, "debate": 0.06, "discussion": 0.09, "thoughts": 0.20, "questions": 0.14, "merging": 0.09,
-    "chat": 0.13, "sums": 0.11, "recall": 0.05,
+    "dilemma": 0.12, "debate": 0.06, "discussion": 0.08, "thoughts": 0.25, "questions": 0.13, "merging": 0.09,
+    "chat": 0.12, "sums": 0.10, "recall": 0.05,
 }  # fmt: skip
 FIRST = {"questions": 0.12, "merging": 0.08, "chat": 0.25, "sums": 0.20, "recall": 0.35}
 SCHOOL = 14_000

@@ -13,6 +13,7 @@ from itertools import islice
 from pathlib import Path
 
 import torch
+from scipy.stats import binomtest
 from torch import nn
 
 from agentcho.environment import machine, versions
@@ -21,7 +22,7 @@ from .chat import draw_slots, draw_sum, persona, write
 from .corpus import corpus
 from .grammar import Split, Writer
 from .player import Player, Seat
-from .trials import Debates, Dilemma, answers, cases
+from .trials import Debates, Dilemma, answers, ballots, cases, voted
 
 Scores = dict[str, object]
 WORDINGS = {"shipped": False, "held-out": True}
@@ -98,6 +99,19 @@ def same(found: list[str], wanted: list[str]) -> int:
     return sum(a == b for a, b in zip(found, wanted, strict=True))
 
 
+def votes(player: Player, count: int, seed: int) -> Scores:
+    """How many of `count` votes go to a right solution, where four of eight are wrong; half would by chance."""
+    asked = ballots(count, seed)
+    given = voted(player, asked, seed)
+    right = sum(vote is not None and each.right[vote - 1] for each, vote in zip(asked, given, strict=True))
+    blind = sum(sum(each.right) / len(each.right) for each in asked)
+    low, high = binomtest(right, count).proportion_ci(method="exact")
+    return {
+        "votes": count, "for a right solution": right, "by chance": round(blind),
+        "at least": round(100 * low, 1), "at most": round(100 * high, 1),
+    }  # fmt: skip
+
+
 KEYS = {"who": "{me}", "greet": "{other}", "when": " {n}.", "owner": "{other}", "where": "{side} the {spot}"}
 
 
@@ -146,6 +160,7 @@ def evaluate(folder: Path, count: int, seed: int) -> Scores:
         "obedience": obedience(player, count, seed),
         "sway": sway(player, count, seed),
         "debates": debates(player, count, seed),
+        "votes": votes(player, count, seed),
         "chat": chats(player, count, seed),
         "perplexity": {split: perplexity(player, split, 3 * count, seed) for split in ("train", "held-out")},
         "training": json.loads(card.read_text()) if card.exists() else {},

@@ -20,6 +20,7 @@ def thoughts(writer: Writer) -> list[Sample]:
         _seat(writer, "canon.solver", [asked, solution(solver, work(writer, story), True)]),
         judged(writer, story, asked),
         judged(writer, story, asked),
+        judged(writer, story, asked),
         _seat(writer, "canon.helped", [asked, solution(solver, work(writer, story), False), answer("finisher", story)]),
         _seat(writer, "canon.responder", [asked, answer("sam", story)]),
     ]
@@ -33,8 +34,8 @@ def judged(writer: Writer, story: Story, asked: Turn) -> Sample:
 
 
 def draw_solutions(writer: Writer, story: Story) -> list[Working]:
-    """Two to eight solutions, mostly eight, of which mostly at least one is right."""
-    count, good = writer.random.choice((2, 3, 4, 5, 6, 8, 8, 8)), writer.random.uniform(0.1, 0.8)
+    """Two to eight solutions, of which mostly at least one is right."""
+    count, good = writer.random.choice((2, 3, 4, 4, 5, 6, 8, 8)), writer.random.uniform(0.1, 0.6)
     found = [work(writer, story, not writer.chance(good)) for _ in range(count)]
     if all(each.answer != story.answer for each in found) and writer.chance(0.8):
         found[writer.random.randrange(count)] = work(writer, story)
@@ -60,7 +61,7 @@ def vote(judge: int, solutions: list[Working], story: Story) -> Turn:
             break
     else:
         says.append("None is right.")
-    return own(f"voter-{judge}", " ".join(says), "The answer is ", weight=1.5)
+    return own(f"voter-{judge}", " ".join(says), "The answer is ", weight=2.0)
 
 
 def answer(name: str, story: Story) -> Turn:

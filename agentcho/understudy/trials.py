@@ -18,6 +18,7 @@ from .wordings import rules
 from .working import work
 
 FOUND = re.compile(r"answer is (\d+)")
+VOTED = re.compile(r"I vote for solution ([1-8])\b")
 PAYOFFS = {"T": 5, "R": 3, "P": 1, "S": 0}
 
 
@@ -145,6 +146,36 @@ class Debates:
         for case, seat in zip(self.cases, seats, strict=True):
             seat.read("user", case.prompt("debate", symbol, mod=case.names[2], **slots))
         return self.player.say(seats, [f'{{"{key}": '] * len(seats), 16, 0.0, self.seed)
+
+
+class Ballot(NamedTuple):
+    """A question with eight solutions, some of them wrong; which of them are right."""
+
+    seat: Seat
+    right: tuple[bool, ...]
+
+
+def ballots(count: int, seed: int) -> list[Ballot]:
+    """Trees in which right and wrong solutions stand side by side, in the shipped wording."""
+    found = []
+    for number in range(count):
+        writer = Writer("held-out", f"ballot/{seed}/{number}")
+        story = draw_task(writer)
+        slips = writer.random.sample([True] * 4 + [False] * 4, 8)
+        solutions = [work(writer, story, slip) for slip in slips]
+        seat = Seat(f"voter-{number % 4 + 1}")
+        seat.read("system", canonical(rules("work"), "canon.voter"))
+        seat.read("user", canonical(rules("work"), "canon.asked", question=story.question))
+        for place, each in enumerate(solutions, 1):
+            seat.hear(f"solver-{place}", f"Solution {place}: ", f"{each.sums} The answer is {each.answer}.")
+        found.append(Ballot(seat, tuple(each.answer == story.answer for each in solutions)))
+    return found
+
+
+def voted(player: Player, asked: Sequence[Ballot], seed: int) -> list[int | None]:
+    """The number, from 1, that each voter votes for."""
+    said = player.say([each.seat for each in asked], ["The answer is "] * len(asked), 96, 0.7, seed)
+    return [int(found[-1]) if (found := VOTED.findall(text)) else None for text in said]
 
 
 def answers(player: Player, asked: Sequence[tuple[Seat, str]], keys: Sequence[str], seed: int) -> int:
