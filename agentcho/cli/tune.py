@@ -9,11 +9,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from agentcho import library
+from agentcho import library, runtime
 from agentcho.cli.progress import tell
 from agentcho.config import RunConfig
-from agentcho.errors import RecordNotFound
-from agentcho.runtime import load_engine
+from agentcho.errors import TracesUnfit
 from agentcho.tune.recipe import Recipe
 
 if TYPE_CHECKING:
@@ -37,8 +36,8 @@ def tune(asked: Asked) -> int:
     """Train, write, say what came of it. Returns the exit code: 0, or 130 after Ctrl-C, when it can go on later."""
     name = library.scenario(asked.scenario).name
     if not asked.traces.is_file():
-        raise RecordNotFound(asked.traces.name, asked.traces.parent)
-    engine: Any = load_engine(asked.config)
+        raise TracesUnfit(str(asked.traces), "there is no such file; write it with `agentcho trace`")
+    engine: Any = runtime.load_engine(asked.config)
     from agentcho.tune.lessons import lessons, steps_of
     from agentcho.tune.plot import plot
     from agentcho.tune.speed import speed

@@ -66,8 +66,6 @@ def sample(
     if played is not None and played.error is not None:
         raise played.error
     found = sorted(read_traces(file), key=lambda each: int(each.meta["game"]))
-    if finals is not None:
-        _check_single(found)
     write_traces(file, found)
     return Sampled(len(found), ear.without, played is not None and played.interrupted)
 
@@ -116,12 +114,17 @@ class _Ear:
 
 
 class _Final(Mapping[str, tuple[int, ...]]):
-    """Words for whatever a game says: it says one thing."""
+    """Words for the one thing that a game says. `TracesUnfit`: it says another."""
 
-    def __init__(self, words: tuple[int, ...]) -> None:
-        self._words = words
+    def __init__(self, words: tuple[int, ...], scenario: str) -> None:
+        self._words, self._scenario, self._said = words, scenario, set[str]()
 
     def __getitem__(self, id: str) -> tuple[int, ...]:
+        self._said.add(id)
+        if len(self._said) > 1:
+            raise TracesUnfit(
+                "--final-of", f"goes with a scenario of one step, and {self._scenario} says several things"
+            )
         return self._words
 
     def __iter__(self) -> Any:
@@ -137,7 +140,8 @@ def _final_words(finals: Iterable[Workflow], engine: ReplayPort, asked: Mapping[
     for each in finals:
         if changed := [name for name in ("tasks", "digest", "seed") if each.meta.get(name) != asked[name]]:
             raise TracesUnfit("--final-of", f"its games are of other tasks: {', '.join(changed)} differ")
-        found[int(each.meta["game"])] = _Final(tuple(engine.framing.content.encode(_final(each))))
+        words = tuple(engine.framing.content.encode(_final(each)))
+        found[int(each.meta["game"])] = _Final(words, asked["scenario"])
     return found
 
 
@@ -145,11 +149,3 @@ def _final(ended: Workflow) -> str:
     answer = (ended.meta.get("outcome") or {}).get("answer")
     said = [message.text for message in ended.messages if message.kind == "decode"]
     return f"{answer}." if isinstance(answer, str) and answer else said[-1] if said else ""
-
-
-def _check_single(found: Iterable[Workflow]) -> None:
-    for each in found:
-        if sum(message.kind == "decode" for message in each.messages) != 1:
-            raise TracesUnfit(
-                "--final-of", f"goes with a scenario of one step, and {each.workflow} says several things"
-            )

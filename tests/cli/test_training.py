@@ -1,0 +1,149 @@
+"""`agentcho trace` and `agentcho tune` from end to end, and adapters on the commands that take them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from agentcho.adapter import find_adapter
+from agentcho.agent import Agent
+from agentcho.audit import read_report
+from agentcho.experiments.compare import read_comparison
+from agentcho.record import find
+from agentcho.trace import read_traces
+
+from .conftest import Command, one_line
+
+TRACE = ("trace", "multi-qa", "--model", "fake")
+
+
+def test_traces_are_sampled_once_and_in_order(agentcho: Command, here: Path) -> None:
+    ran = agentcho(*TRACE, "-n", "3", "--out", "t.jsonl")
+    assert (ran.code, ran.err, ran.out) == (0, "", "t.jsonl has 3 games of multi-qa\n")
+    first = (here / "t.jsonl").read_text()
+    assert agentcho(*TRACE, "-n", "5", "--out", "t.jsonl", "--at-once", "2").out == "t.jsonl has 5 games of multi-qa\n"
+    traces = read_traces(here / "t.jsonl")
+    assert (here / "t.jsonl").read_text().startswith(first)
+    assert [each.meta["game"] for each in traces] == [0, 1, 2, 3, 4]
+    assert {each.meta["temperature"] for each in traces} == {1.0}
+    agentcho(*TRACE, "-n", "5", "--out", "whole.jsonl")
+    assert read_traces(here / "whole.jsonl") == traces
+    agentcho(*TRACE, "-n", "2", "--first", "3", "--out", "part.jsonl")
+    assert read_traces(here / "part.jsonl") == traces[3:]
+
+
+def test_a_torn_line_is_played_again(agentcho: Command, here: Path) -> None:
+    agentcho(*TRACE, "-n", "3", "--out", "t.jsonl")
+    whole = (here / "t.jsonl").read_bytes()
+    (here / "t.jsonl").write_bytes(whole[:-20])
+    agentcho(*TRACE, "-n", "3", "--out", "t.jsonl")
+    assert (here / "t.jsonl").read_bytes() == whole
+
+
+def test_ctrl_c_keeps_what_was_over(agentcho: Command, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    say, count = Agent.say, list[int]()
+
+    async def impatient(self: Agent, *words: object, **options: object) -> object:
+        count.append(1)
+        if len(count) > 3:
+            raise KeyboardInterrupt
+        return await say(self, *words, **options)  # type: ignore[arg-type]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Agent, "say", impatient)
+        ran = agentcho(*TRACE, "-n", "9", "--out", "t.jsonl", "--at-once", "1")
+    assert ran.code == 130
+    assert "the same command goes on from here" in ran.err
+    assert 0 < len(read_traces(here / "t.jsonl")) < 9
+    assert agentcho(*TRACE, "-n", "9", "--out", "t.jsonl").code == 0
+    assert len(read_traces(here / "t.jsonl")) == 9
+
+
+def test_a_file_of_other_traces_is_left_alone(agentcho: Command, here: Path) -> None:
+    agentcho(*TRACE, "-n", "2", "--out", "t.jsonl")
+    before = (here / "t.jsonl").read_bytes()
+    for words in (("--seed", "4"), ("--temperature", "0.5"), ("--set", "n=3")):
+        assert "t.jsonl holds other traces: " in one_line(agentcho(*TRACE, "-n", "2", "--out", "t.jsonl", *words))
+    assert (here / "t.jsonl").read_bytes() == before
+
+
+def test_a_single_step_says_what_a_workflow_ended_on(agentcho: Command, here: Path) -> None:
+    tree = ("trace", "tree-of-thoughts", "--model", "fake", "--set", "branches=2", "--set", "voters=1")
+    agentcho(*tree, "-n", "3", "--out", "tree.jsonl")
+    direct = ("trace", "direct", "--model", "fake", "--final-of", "tree.jsonl")
+    assert agentcho(*direct, "-n", "3", "--out", "d.jsonl").code == 0
+    ended = [each.meta["outcome"]["answer"] for each in read_traces(here / "tree.jsonl")]
+    said = [[m.text for m in each.messages if m.kind == "decode"] for each in read_traces(here / "d.jsonl")]
+    assert said == [[f"{answer}."] for answer in ended]
+    assert "has no workflow of game 3" in one_line(agentcho(*direct, "-n", "4", "--out", "d.jsonl"))
+    other = agentcho(*direct, "-n", "3", "--out", "e.jsonl", "--seed", "7")
+    assert "its games are of other tasks: digest, seed differ" in one_line(other)
+    several = ("trace", "debate", "--model", "fake", "--final-of", "tree.jsonl", "-n", "1", "--out", "f.jsonl")
+    assert "debate says several things" in one_line(agentcho(*several))
+
+
+@pytest.mark.usefixtures("no_model")
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("trace", "nothing", "--out", "t.jsonl"), "no 'nothing' here"),
+        (("trace", "multi-qa", "--tasks", "no.jsonl", "--out", "t.jsonl"), "tasks no.jsonl: cannot be read"),
+        (("trace", "direct", "--final-of", "no.jsonl", "--out", "t.jsonl"), "no run 'no.jsonl'"),
+        (("tune", "nothing", "--traces", "t.jsonl", "--out", "a"), "no 'nothing' here"),
+        (
+            ("tune", "multi-qa", "--traces", "t.jsonl", "--out", "a"),
+            "t.jsonl: there is no such file; write it with `agentcho trace`",
+        ),
+        (("tune", "multi-qa", "--traces", "t.jsonl", "--out", "a", "--peft", "no.json"), "no.json: no peft config"),
+        (("compare", "multi-qa", "--modes", "baseline,choreographed@no"), "no adapter in no: there is no such folder"),
+        (("compare", "multi-qa", "--adapter", "no"), "no adapter in no: there is no such folder"),
+        (("run", "multi-qa", "--model", "fake", "--adapter", "no"), "adapter needs a model with weights"),
+        (("run", "multi-qa", "--merge"), "merge says nothing without an adapter"),
+    ],
+)
+def test_what_is_wrong_is_said_before_a_model_is_loaded(agentcho: Command, words: tuple[str, ...], told: str) -> None:
+    assert told in one_line(agentcho(*words))
+
+
+def test_numbers_out_of_bounds_are_usage_errors(agentcho: Command) -> None:
+    for option, value in (("--rank", "0"), ("--rate", "-1"), ("--dropout", "1"), ("--epochs", "0")):
+        ran = agentcho("tune", "multi-qa", "--traces", "t.jsonl", "--out", "a", option, value)
+        assert ran.code == 2
+        assert option in ran.err
+
+
+def test_from_traces_to_an_adapter_that_everything_takes(agentcho: Command, here: Path) -> None:
+    assert agentcho("trace", "multi-qa", "-n", "6", "--out", "t.jsonl").code == 0
+    tune = ("tune", "multi-qa", "--traces", "t.jsonl", "--out", "tuned", "--epochs", "2", "--batch", "2")
+    ran = agentcho(*tune)
+    assert ran.code == 0, ran.err
+    lines = ran.out.splitlines()
+    assert lines[0].startswith("5 traces of ")
+    assert lines[0].endswith(" tokens, 1 held out, 6 steps")
+    assert "traces/s whole, " in lines[1]
+    assert lines[2].startswith("held-out loss ")
+    assert lines[3] == "written: tuned; use it with --adapter tuned"
+    assert {path.name for path in (here / "tuned").iterdir()} == {
+        "adapter_model.safetensors", "adapter_config.json", "agentcho.json", "log.jsonl", "loss.png",
+    }  # fmt: skip
+    assert "it is done" in one_line(agentcho(*tune))
+    wrong = ("tune", "direct", "--traces", "t.jsonl", "--out", "other")
+    assert "t.jsonl:1: is a trace of multi-qa, not of direct" in one_line(agentcho(*wrong))
+
+    digest = find_adapter(here / "tuned").digest
+    assert agentcho("run", "multi-qa", "--adapter", "tuned", "--display", "none").code == 0
+    info = find("last", Path("runs")).info
+    assert (info.config.adapter, info.engine["adapter"]) == ("tuned", digest)
+    compare = ("compare", "multi-qa", "-n", "2", "--fidelity-games", "1", "--timed-games", "1", "--json", "r.json")
+    assert agentcho(*compare, "--modes", "baseline,choreographed:audit,choreographed:audit@tuned").code == 0
+    found = read_comparison(here / "r.json")
+    assert found.names == ("baseline", "choreographed:audit", "choreographed:audit@tuned")
+    assert found.request.columns[2].digest == digest
+    kl = [found.fidelity[name].kl for name in found.names]
+    assert kl[2] != kl[1] > kl[0]
+    audit = ("audit", "multi-qa", "--adapter", "tuned", "--json", "a.json")
+    assert agentcho(*audit).code == 0
+    assert read_report(here / "a.json").subject.environment["engine adapter"] == digest
+    (here / "tuned" / "adapter_model.safetensors").unlink()
+    assert "it has no adapter_model.safetensors" in one_line(agentcho("run", "multi-qa", "--adapter", "tuned"))
