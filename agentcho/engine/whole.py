@@ -7,7 +7,7 @@ know: calls, losses.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -39,43 +39,56 @@ class Whole:
         self.positions = torch.tensor([positions], device=device)
         self.wanted = torch.tensor(wanted, device=device, dtype=torch.long)
         self._places = [_places(segment, device) for segment in segments]
-        self._here = {segment.storage: segment for segment in segments if segment.storage is not None}
+        self._masks: dict[Locality, list[Tensor | None]] = {}
 
     def attend(
         self, layer: int, queries: Tensor, keys: Tensor, values: Tensor, locality: Locality, scoring: Scoring
     ) -> Tensor:
         """See `Batch.attend`."""
-        self._keep(layer, keys[0], values[0])
+        lengths = [len(segment.ids) for segment in self.segments]
+        asked = queries.split(lengths, dim=2)  # type: ignore[no-untyped-call]
+        own_k, own_v = (each[0].split(lengths, dim=1) for each in (keys, values))  # type: ignore[no-untyped-call]
+        made = {s.storage: pair for s, *pair in zip(self.segments, own_k, own_v, strict=True) if s.storage is not None}
+        if self._made is not None:
+            self._keep(layer, made)
         turned: dict[tuple[Storage, int], Tensor] = {}
         parts = []
-        for segment, places in zip(self.segments, self._places, strict=True):
-            own = (keys[0, :, segment.span()], values[0, :, segment.span()])
-            pieces = [self._gather(piece, layer, keys[0], values[0], turned) for piece in segment.pieces]
-            k, v = (torch.cat(each, dim=1)[None] for each in zip(*pieces, own, strict=True))
-            mask = causal(places[-len(segment.ids) :], places, len(segment.ids), locality)
-            parts.append(attend(queries[:, :, segment.span()], k, v, mask, scoring))
+        for number, (segment, mask) in enumerate(zip(self.segments, self._masks_of(locality), strict=True)):
+            pieces = [self._gather(piece, layer, made, turned) for piece in segment.pieces]
+            k = torch.cat([*(k for k, _ in pieces), own_k[number]], dim=1)[None]
+            v = torch.cat([*(v for _, v in pieces), own_v[number]], dim=1)[None]
+            parts.append(attend(asked[number], k, v, mask, scoring))
         return torch.cat(parts, dim=2).transpose(1, 2).contiguous()
 
     def _gather(
-        self, piece: Piece, layer: int, keys: Tensor, values: Tensor, turned: dict[tuple[Storage, int], Tensor]
-    ) -> tuple[Tensor, Tensor]:
-        maker = self._here.get(piece.storage)
-        if maker is None:
+        self, piece: Piece, layer: int, made: Mapping[Storage, Sequence[Tensor]],
+        turned: dict[tuple[Storage, int], Tensor],
+    ) -> tuple[Tensor, Tensor]:  # fmt: skip
+        """Keys, turned to where the piece stands, and values; what several readers have at one place is turned once."""
+        if piece.storage in made:
+            k, v = made[piece.storage]
+        else:
             assert self._made is not None
             k, v = self._made[piece.storage][layer]
-        else:
-            k, v = keys[:, maker.span()], values[:, maker.span()]
         known = (piece.storage, piece.shift)
         if known not in turned:
             turned[known] = self._rotations[layer].turn(k, piece.shift)
         return turned[known], v
 
-    def _keep(self, layer: int, keys: Tensor, values: Tensor) -> None:
-        if self._made is not None:
-            for storage, segment in self._here.items():
-                layers = self._made.setdefault(storage, [])
-                if len(layers) == layer:
-                    layers.append((keys[:, segment.span()], values[:, segment.span()]))
+    def _keep(self, layer: int, made: Mapping[Storage, Sequence[Tensor]]) -> None:
+        assert self._made is not None
+        for storage, (k, v) in made.items():
+            layers = self._made.setdefault(storage, [])
+            if len(layers) == layer:
+                layers.append((k, v))
+
+    def _masks_of(self, locality: Locality) -> list[Tensor | None]:
+        """A mask a segment, made once a forward and locality."""
+        if locality not in self._masks:
+            own = [len(segment.ids) for segment in self.segments]
+            pairs = zip(self._places, own, strict=True)
+            self._masks[locality] = [causal(places[-count:], places, count, locality) for places, count in pairs]
+        return self._masks[locality]
 
 
 def _places(segment: Segment, device: torch.device) -> Tensor:

@@ -154,4 +154,6 @@ def test_any_workflow_is_scored_as_the_engine_scores_it(
         return
     wanted, _ = scored(flow, loaded, *way)
     with torch.no_grad():
-        assert float((losses(loaded, unfolded) + wanted).abs().max()) < 1e-4
+        found = losses(loaded, unfolded)
+    # Which of two messages that wait for nothing of each other is submitted first depends on how long each takes.
+    assert float((found.sort().values - (-wanted).sort().values).abs().max()) < 1e-4
