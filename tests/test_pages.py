@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from agentcho.cli import main
+from agentcho.engine import Engine
 from agentcho.experiments.compare import read_comparison
 from agentcho.shelf import Found, listing
 from agentcho.tasks import task_set
@@ -20,6 +21,7 @@ from agentcho.tasks.task import Problem
 from agentcho.testing import FakeEngine
 
 DOCS = Path(__file__).parents[1] / "docs"
+TUNING = DOCS / "tuning.md"
 OWN = DOCS / "own-scenario.md"
 PAGES = [*sorted((DOCS / "workflows").glob("*.md")), DOCS / "tasks.md", OWN]
 
@@ -47,6 +49,23 @@ def test_every_command_of_a_page_works(
         assert read_comparison(tmp_path / "second" / "compare.json").metrics[0].name == "first"
 
 
+def test_every_command_of_the_page_on_training_works_on_few_games(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    engine = Engine.load("understudy", device="cpu")
+    commands = [line.strip() for block in blocks(TUNING, "console") for line in block.splitlines() if line.strip()]
+    assert len(commands) == 6
+    for line in (command.removeprefix("$ ") for command in commands):
+        loaded = engine if "tune" in line else FakeEngine()
+        monkeypatch.setattr("agentcho.runtime.load_engine", lambda config, loaded=loaded: loaded)
+        few = re.sub(r" -n \d+", "", line) + (" --epochs 1" if " tune " in line else " -n 4")
+        monkeypatch.setattr(sys, "argv", shlex.split(few))
+        with pytest.raises(SystemExit) as end:
+            main()
+        assert (end.value.code or 0) == 0, f"{few}: {capsys.readouterr().err}"
+
+
 def test_the_scenario_of_ones_own_is_short() -> None:
     (code,) = blocks(OWN, "python")
     assert len([line for line in code.splitlines() if line.strip()]) <= 34
@@ -70,6 +89,6 @@ def test_the_page_on_tasks_names_every_set_and_its_example_is_one(tmp_path: Path
 
 
 def test_links_are_there() -> None:
-    for page in PAGES:
+    for page in [*PAGES, TUNING]:
         for target in re.findall(r"\]\((?!http)([^)#]+)\)", page.read_text()):
             assert (page.parent / target).is_file(), f"{page.name}: {target}"

@@ -63,9 +63,12 @@ def test_commands_run_in_order(
     engine: Engine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("agentcho.runtime.load_engine", lambda config: FakeEngine())
     monkeypatch.setattr(Engine, "load", classmethod(lambda cls, *args, **options: engine))
     for line in commands():
+        trains = line.startswith("agentcho tune ") or "@" in line
+        monkeypatch.setattr(
+            "agentcho.runtime.load_engine", lambda config, real=trains: engine if real else FakeEngine()
+        )
         line, _, told = line.partition("  #")
         expected = re.search(r"exits (\d)", told)
         monkeypatch.setattr(sys, "argv", shlex.split(line))

@@ -67,4 +67,4 @@ def tune(asked: Asked) -> int:
 
 
 def _tell(now: Progress) -> None:
-    tell(f"training: loss {now.loss:.4f}, {now.speed:.1f} traces/s, step", now.step, now.steps)
+    tell(f"training: loss {now.loss:.4f}, {now.speed:.1f} traces/s", now.step, now.steps)

@@ -84,6 +84,15 @@ def test_it_learns_and_the_engine_says_so(engine: Engine, file: Path, tmp_path: 
     assert trained.step > 0
 
 
+def test_it_learns_in_half_precision(folder: Path, file: Path, tmp_path: Path) -> None:
+    engine = Engine.load(folder, device="cpu", dtype="bfloat16")
+    trained = training(engine, file, tmp_path / "out").train()
+    assert trained.best < 0.7 * trained.before
+    weights = load_file(tmp_path / "out" / "adapter_model.safetensors")
+    assert {each.dtype for each in weights.values()} == {torch.float32}
+    engine.adapted(tmp_path / "out").score("say red")
+
+
 def test_what_is_written_is_what_peft_reads(engine: Engine, file: Path, tmp_path: Path) -> None:
     from peft import PeftModel
 
