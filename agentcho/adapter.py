@@ -22,7 +22,8 @@ WEIGHTS, CONFIG, TRAINED = "adapter_model.safetensors", "adapter_config.json", "
 
 class Trained(BaseModel):
     """What an adapter was trained for. `base` is the fingerprint of the model under it, `traces` the digest of their
-    file; losses are nats a token over `dev` traces that were held out."""
+    file; losses are nats a word over `dev` traces that were held out. `speed` is in traces a second, whole and call by
+    call, with the ratio's median, least and largest, where it was measured."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -41,6 +42,7 @@ class Trained(BaseModel):
     tokens: int
     seconds: float
     machine: dict[str, str]
+    speed: dict[str, Any] | None = None
 
 
 class Adapter(NamedTuple):

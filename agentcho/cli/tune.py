@@ -45,7 +45,7 @@ def tune(asked: Asked) -> int:
 
     found = lessons(asked.traces, name, engine, asked.recipe)
     training = Training(name, engine, found, asked.recipe, asked.out, _tell)
-    quick = speed(training.engine, found.train[:TIMED], asked.recipe.tokens)
+    quick = training.speed = speed(training.engine, found.train[:TIMED], asked.recipe.tokens)
     print(
         f"{len(found.train)} traces of {found.tokens:,} tokens, {len(found.dev)} held out, "
         f"{steps_of(found.train, asked.recipe)} steps\n"

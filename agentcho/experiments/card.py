@@ -12,15 +12,18 @@ from typing import Literal
 
 from jinja2 import Environment, StrictUndefined
 
+from agentcho.adapter import Trained
 from agentcho.experiments.compare import read_comparison
 from agentcho.experiments.comparison import Comparison, Metric
 
 PAPER = {
-    "multi-qa": "both answers right in 56.4% of games; 0.4% with reuse, serial and parallel alike (Table 1).",
-    "branch-solve-merge": "81.0% of the words covered; 65.1% with reuse, serial, and 63.0%, parallel (Table 2).",
+    "multi-qa": "both answers right in 56.4% of games; 0.4% with reuse, serial and parallel alike; 49.3% after tuning "
+    "(Table 1).",
+    "branch-solve-merge": "81.0% of the words covered; 65.1% with reuse, serial, and 63.0%, parallel; 81.6% after "
+    "tuning (Table 2).",
     "prisoners-dilemma": "cooperation in three settings 78.3%, 87.7%, 72.8%; with reuse 63.9%, 78.2%, 46.7% (Table 3).",
     "debate": "39.0% right; 24.8% with reuse (MADiter, Table 4).",
-    "tree-of-thoughts": "39.6% right; 30.2% with reuse (Table 4).",
+    "tree-of-thoughts": "39.6% right; 30.2% with reuse; 41.4% after tuning (Table 4).",
     "parallel-debate": "64.6% right; 52.4% with reuse (MADpar, Table 4).",
     "direct": "18.8% right (Table 4).",
 }
@@ -32,7 +35,7 @@ def page(results: Path) -> str:
     environment = Environment(undefined=StrictUndefined, keep_trailing_newline=True)  # a page of ours, not HTML
     return environment.from_string(template).render(
         comparisons=list(_comparisons(results)), mean=_mean, difference=_difference, p=_p, kl=_kl, agree=_agree,
-        encoded=_encoded, ratio=_ratio, timed=_timed,
+        encoded=_encoded, ratio=_ratio, timed=_timed, recovered=_recovered, trained=_trained(results),
     )  # fmt: skip
 
 
@@ -42,6 +45,27 @@ def _comparisons(results: Path) -> Iterator[tuple[Comparison, str | None]]:
     order = list(PAPER)
     for each in sorted(found, key=lambda one: order.index(one.request.scenario)):
         yield each, PAPER.get(each.request.scenario)
+
+
+def _trained(results: Path) -> list[Trained]:
+    """The adapters of the columns, as their own files tell, from `adapter-*.json`."""
+    return [Trained.model_validate_json(file.read_bytes()) for file in sorted(results.glob("adapter-*.json"))]
+
+
+def _recovered(found: Comparison) -> Iterator[str]:
+    """Of every column with an adapter: the share of what the same way of reading lost without it, in the first metric,
+    where that is more than 5 points."""
+    metric, first = found.metrics[0], found.names[0]
+    for column in (each for each in found.request.columns if each.adapter is not None and each.mode != "baseline"):
+        plain = column.model_copy(update={"adapter": None, "digest": None}).name
+        if plain not in found.names:
+            continue
+        lost = metric.means[first].value - metric.means[plain].value
+        back = metric.means[column.name].value - metric.means[plain].value
+        if lost > 0.05:
+            yield f"`{column.name}` brings back {back / lost:.0%} of what `{plain}` lost in {metric.name}"
+        else:
+            yield f"`{plain}` lost less than 5 points in {metric.name}; `{column.name}` changes that by {back:+.3f}"
 
 
 def _value(metric: Metric, value: float, sign: Literal["", "+"] = "") -> str:

@@ -27,6 +27,7 @@ from agentcho.tune.folder import Folder
 from agentcho.tune.lessons import Lessons, batches, packed, steps_of
 from agentcho.tune.losses import loss, mean_loss, words
 from agentcho.tune.recipe import Recipe
+from agentcho.tune.speed import Speed
 from agentcho.tune.unfolding import Unfolded
 
 SAVED_EVERY = 300.0
@@ -83,6 +84,7 @@ class Training:
         self._optimizer = torch.optim.AdamW(self._weights, lr=self._peak, betas=(0.9, 0.95), weight_decay=recipe.decay)
         self._dev = packed(lessons.dev, recipe.tokens)
         self._steps, self._count = steps_of(lessons.train, recipe), Count()
+        self.speed: Speed | None = None
 
     def train(self) -> Trained:
         """Go on to the end. `LossNotFinite` stops it; the best adapter until then stays."""
@@ -154,6 +156,7 @@ class Training:
             recipe=self._recipe.model_dump(mode="json"), traces=self._lessons.digest, train=len(self._lessons.train),
             dev=len(self._lessons.dev), before=count.before, best=count.best, step=count.best_step,
             tokens=count.tokens, seconds=round(count.seconds, 1), machine=machine() | versions(),
+            speed=None if self.speed is None else self.speed._asdict(),
         )  # fmt: skip
 
     def _save(self) -> None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+from agentcho.adapter import Trained
 from agentcho.experiments.card import PAPER, page
 from agentcho.experiments.compare import read_comparison
 from agentcho.shelf import Found, listing
@@ -34,3 +37,45 @@ def test_without_results_only_the_words_are_left(tmp_path: Path) -> None:
     bare = page(tmp_path)
     assert "of another model" in bare
     assert "| metric |" not in bare
+
+
+def tuned(folder: Path, values: dict[str, float]) -> str:
+    """The page of a comparison whose first metric has these means, `@one` standing for an adapter."""
+    found = read_comparison(ROOT / "docs/results/compare-multi-qa.json")
+    plain = found.request.columns[1]
+    other = plain.model_copy(update={"adapter": "one"})
+    columns = {"baseline": found.request.columns[0], "plain": plain, "tuned": other}
+    first = found.metrics[0]
+    means = {columns[key].name: first.means["baseline"].model_copy(update={"value": v}) for key, v in values.items()}
+    asked = found.request.model_copy(update={"columns": tuple(columns[key] for key in values)})
+    metric = first.model_copy(update={"means": means, "differences": {}})
+    made = found.model_copy(update={"request": asked, "metrics": (metric,), "fidelity": {}, "costs": {}})
+    (folder / "compare-x.json").write_text(made.model_dump_json())
+    return page(folder)
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        ({"baseline": 0.9, "plain": 0.5, "tuned": 0.86}, "`choreographed:audit@one` brings back 90% of what"),
+        ({"baseline": 0.9, "plain": 0.5, "tuned": 0.4}, "`choreographed:audit@one` brings back -25% of what"),
+        ({"baseline": 0.9, "plain": 0.86, "tuned": 0.87}, "lost less than 5 points in all right; `chor"),
+    ],
+)
+def test_what_tuning_brings_back_is_told_as_it_is(tmp_path: Path, values: dict[str, float], told: str) -> None:
+    assert told in tuned(tmp_path, values)
+
+
+def test_without_the_column_that_it_mends_nothing_is_told(tmp_path: Path) -> None:
+    assert "brings back" not in tuned(tmp_path, {"baseline": 0.9, "tuned": 0.86})
+
+
+def test_adapters_are_told_with_their_losses_and_speed(tmp_path: Path) -> None:
+    trained = Trained(
+        scenario="multi-qa", mode="choreographed", leakage="enforce", base={}, recipe={}, traces="", train=108, dev=12,
+        before=0.5, best=0.0123, step=56, tokens=1, seconds=90, machine={},
+        speed={"whole": 20.0, "by_calls": 5.0, "ratio": [4.0, 3.9, 4.1]},
+    )  # fmt: skip
+    (tmp_path / "adapter-x.json").write_text(trained.model_dump_json())
+    line = "| multi-qa | choreographed:enforce | 108 | 56 | 0.500 → 0.012 | 1.5 | 20.0 | 5.0 | 4.0 |"
+    assert line in page(tmp_path)
