@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agentcho import library, runtime
+from agentcho.adapter import require_peft
 from agentcho.cli.progress import tell
 from agentcho.config import RunConfig
 from agentcho.errors import TracesUnfit
@@ -34,6 +35,7 @@ class Asked(NamedTuple):
 
 def tune(asked: Asked) -> int:
     """Train, write, say what came of it. Returns the exit code: 0, or 130 after Ctrl-C, when it can go on later."""
+    require_peft()
     name = library.scenario(asked.scenario).name
     if not asked.traces.is_file():
         raise TracesUnfit(str(asked.traces), "there is no such file; write it with `agentcho trace`")

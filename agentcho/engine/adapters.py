@@ -13,8 +13,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from agentcho.adapter import Adapter
-from agentcho.errors import AdapterNotFound, BadRecipe, ExtraMissing
+from agentcho.adapter import Adapter, require_peft
+from agentcho.errors import AdapterNotFound, BadRecipe
 
 TRAINING = "in_training"
 KEPT = (True, False, "gaussian")
@@ -22,11 +22,10 @@ KEPT = (True, False, "gaussian")
 
 
 def _peft() -> Any:
-    try:
-        with _quiet():
-            import peft
-    except ImportError:
-        raise ExtraMissing("peft", "tune", "to use or to train adapters") from None
+    require_peft()
+    with _quiet():
+        import peft
+
     return peft
 
 

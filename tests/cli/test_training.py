@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -104,6 +105,13 @@ def test_a_single_step_says_what_a_workflow_ended_on(agentcho: Command, here: Pa
 )
 def test_what_is_wrong_is_said_before_a_model_is_loaded(agentcho: Command, words: tuple[str, ...], told: str) -> None:
     assert told in one_line(agentcho(*words))
+
+
+@pytest.mark.usefixtures("no_model")
+def test_without_peft_it_is_said_what_to_install(agentcho: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "peft", None)
+    for words in (("tune", "multi-qa", "--traces", "t", "--out", "a"), ("compare", "multi-qa", "--adapter", "a")):
+        assert "pip install 'agentcho[tune]'" in one_line(agentcho(*words))
 
 
 def test_numbers_out_of_bounds_are_usage_errors(agentcho: Command) -> None:
