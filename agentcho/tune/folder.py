@@ -53,6 +53,10 @@ class Folder:
         fresh.replace(self.path / WEIGHTS)
         (self.path / WEIGHTS).chmod(0o644)
         _replace(self.path / CONFIG, json.dumps(dict(config), indent=1, sort_keys=True))
+        self.write_trained(trained)
+
+    def write_trained(self, trained: Trained) -> None:
+        """Write what the adapter was trained for."""
         _replace(self.path / TRAINED, trained.model_dump_json(indent=1))
 
     def save(self, state: Mapping[str, Any]) -> None:

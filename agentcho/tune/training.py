@@ -102,8 +102,10 @@ class Training:
             if now - saved > SAVED_EVERY or self._count.step % epoch == 0:
                 self._save()
                 saved = perf_counter()
+        trained = self._trained()
+        self._folder.write_trained(trained)
         self._folder.done()
-        return self._trained()
+        return trained
 
     def log(self) -> list[dict[str, Any]]:
         """The lines of its log until now."""

@@ -56,7 +56,7 @@ transformers {{ machine.transformers }}, at commit {{ machine.commit[:10] }}.
 
 | | {{ unit(section) }} |
 | --- | ---: |
-{% for key, value in section.items() if key not in ("games", "debates", "questions") -%}
+{% for key, value in section.items() if key not in counted -%}
 | {{ key }} | {{ value }} |
 {% endfor %}
 {%- endfor %}
@@ -70,10 +70,12 @@ transformers {{ machine.transformers }}, at commit {{ machine.commit[:10] }}.
 Held-out sentences are new to it word for word, so their perplexity is high: it says its own sentences and did not
 learn to expect others. What it does with them is in the tables above.
 """
+COUNTED = ("games", "debates", "votes", "questions")
 TITLES = {
     "obedience": "Private instructions followed",
     "sway": "Players without an instruction that cooperate, by how the other talks",
     "debates": "Debates over small arithmetic",
+    "votes": "Votes among eight solutions, four of them wrong",
     "chat": "Questions about itself and its prompt",
 }
 
@@ -84,8 +86,9 @@ def page(scores: Mapping[str, Any]) -> str:
     sections = [(title, scores[key]) for key, title in TITLES.items()]
     runs = list(_runs(scores["training"]))
     return environment.from_string(TEMPLATE).render(
-        **scores, r=scores["training"]["recipe"], sections=sections, unit=_unit, runs=runs, first=runs[0]["recipe"]
-    )
+        **scores, r=scores["training"]["recipe"], sections=sections, unit=_unit, runs=runs, first=runs[0]["recipe"],
+        counted=COUNTED,
+    )  # fmt: skip
 
 
 def _runs(card: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
@@ -96,7 +99,7 @@ def _runs(card: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def _unit(section: Mapping[str, Any]) -> str:
-    what = next(key for key in ("games", "debates", "questions") if key in section)
+    what = next(key for key in COUNTED if key in section)
     return f"of {section[what]} {what}"
 
 

@@ -80,6 +80,7 @@ def test_it_learns_and_the_engine_says_so(engine: Engine, file: Path, tmp_path: 
             found = loss(loaded, dev).item() / sum(len(each.targets) for each in dev)
             assert found == pytest.approx(told, abs=1e-4)
     assert find_adapter(tmp_path / "out").trained == trained
+    assert trained.tokens > 0
     assert not (tmp_path / "out" / "going").exists()
     assert trained.step > 0
 
