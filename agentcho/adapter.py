@@ -24,8 +24,8 @@ WEIGHTS, CONFIG, TRAINED = "adapter_model.safetensors", "adapter_config.json", "
 class Trained(BaseModel):
     """What an adapter was trained for. `base` is the fingerprint of the model under it, `traces` the digest of their
     file; losses are nats a word over `dev` traces that were held out. `speed` is in traces a second, whole and call by
-    call, with the ratio's median, least and largest, where it was measured. `step` is that of the weights that are kept,
-    `seconds` and `tokens` are of all steps until the file was written."""
+    call, with the ratio's median, least and largest, where it was measured. `step` is that of the weights that are
+    kept, `seconds` and `tokens` are of all steps until the file was written."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
