@@ -41,8 +41,9 @@ class Agent:
     """One participant of a game. All verbs are coroutines and may run side by side.
 
     `role` is shown in transcripts. `system` is its private system prompt, or None. `audience` is who may read
-    what it says where `say` names nobody: "everyone", or exact names; by default nobody but itself. Keyword
-    arguments become attributes.
+    what it says where `say` names nobody: "everyone", or exact names; by default nobody but itself. `priority`: where
+    not all that waits fits into a step, what agents of a higher one say goes first. Keyword arguments become
+    attributes.
 
     Every verb takes `prompt` (a private user message put before it), `header` (the beginning of the message,
     not part of its text), `view` (a view, or a function of what it may read; default: its own), and the options of
@@ -52,6 +53,7 @@ class Agent:
     role: str = "agent"
     system: str | None = None
     audience: Names = ()
+    priority: int = 0
 
     def __init__(self, name: str, **attributes: Any) -> None:
         self.name = name

@@ -16,8 +16,9 @@ import anyio.abc
 import anyio.to_thread
 
 from agentcho.config import Leakage, Mode, RepairBy, Shadowing, Way
-from agentcho.errors import EngineClosed, UnknownEncoding
-from agentcho.request import Call, Encoded, EncodingId, EnginePort, Receipt, StepResult
+from agentcho.errors import EngineClosed, Overloaded, UnknownEncoding
+from agentcho.request import ANY_TURN, Call, Encoded, EncodingId, EnginePort, Receipt, StepResult
+from agentcho.request import Turn as EngineTurn
 from agentcho.turns import Turn, Turns
 
 
@@ -41,7 +42,8 @@ class Result(NamedTuple):
 class Request(NamedTuple):
     """Calls to submit as one list: what the message itself lacks, then the message, then its shadow, if any.
 
-    `order` sorts what is submitted to one step, so that the order in which tasks happen to run does not show.
+    `order` sorts what is submitted to one step, so that the order in which tasks happen to run does not show;
+    `turn` says who goes first where not all of it fits.
     `on_token` gets the visible text of the decode as it comes, `on_done` the result before the submitter
     wakes; both run on the event loop and must not raise.
     """
@@ -50,6 +52,7 @@ class Request(NamedTuple):
     order: tuple[int | str, ...] = ()
     on_token: Callable[[str], None] | None = None
     on_done: Callable[[Result], None] | None = None
+    turn: EngineTurn = ANY_TURN
 
 
 class _Ticket:
@@ -102,8 +105,9 @@ class Choreographer:
     def __init__(
         self, engine: EnginePort, mode: Mode = "choreographed", leakage: Leakage = "audit",
         shadow: Shadowing = "auto", deterministic: bool = False, in_place: bool = False,
-        repair: RepairBy | None = None,
+        repair: RepairBy | None = None, *, max_requests: int = 100_000,
     ) -> None:  # fmt: skip
+        self._max_requests = max_requests
         self._engine, self.way = engine, Way(mode, leakage, shadow, deterministic, in_place, repair)
         self.turns = Turns()
         self.steps = self.encoded = 0
@@ -143,11 +147,13 @@ class Choreographer:
         """Submit and wait. The result's encodings stay held until `release`.
 
         Raises what the engine says of this request alone (`RequestError`, `SamplingFailed`, `StoreFull`),
-        `EngineFailed` when a forward it was in failed, `EngineClosed` after shutdown. Cancelled: its rows are
-        freed at the next step.
+        `EngineFailed` when a forward it was in failed, `EngineClosed` after shutdown, `Overloaded` where
+        `max_requests` are under way already. Cancelled: its rows are freed at the next step.
         """
         if self._closed:
             raise EngineClosed
+        if len(self._open) >= self._max_requests:
+            raise Overloaded(self._max_requests)
         ticket = _Ticket(request, self.turns.current())
         self._open.add(ticket)
         self._arrived.append(ticket)
@@ -207,7 +213,7 @@ class Choreographer:
 
     def _submit(self, ticket: _Ticket) -> Exception | None:
         try:
-            ticket.ids = self._engine.submit(ticket.request.calls)
+            ticket.ids = self._engine.submit(ticket.request.calls, ticket.request.turn)
         except Exception as error:
             return error
         return None

@@ -18,6 +18,7 @@
     ├── SamplingFailed             a row could not choose a token
     ├── StoreFull                  no pages are left
     ├── EngineFailed               a forward raised; its calls are gone, the store is whole
+    ├── Overloaded                 more requests at once than are taken
     ├── EngineClosed
     ├── AudienceError              an audience or a cast names what does not exist
     ├── LeakageError               a call would read what its caller may not
@@ -202,6 +203,16 @@ class EngineFailed(AgentchoError):
 
     def __init__(self, cause: BaseException) -> None:
         super().__init__(f"the model's forward failed ({type(cause).__name__}: {cause}); the calls in it were dropped")
+
+
+class Overloaded(AgentchoError):
+    """More requests at once than a choreographer takes. Nothing of this one was begun."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(
+            f"{limit} requests are under way, and no more are taken at once. Wait for some to end, play fewer games "
+            "at once, or raise max_requests."
+        )
 
 
 class EngineClosed(AgentchoError):

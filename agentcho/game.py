@@ -23,7 +23,7 @@ from agentcho.floor import Floor
 from agentcho.limits import Meter, only_limit
 from agentcho.message import Audience, Kind, Message, Metadata, Role, audience
 from agentcho.placing import places_of
-from agentcho.request import Sampling
+from agentcho.request import Sampling, Turn
 from agentcho.resolver import Utterance
 from agentcho.tasks import Task
 from agentcho.transcript import Act
@@ -216,7 +216,8 @@ class Game:
         heard = self._ears.heard
         order = (self.index, author, self._turns[author])
         with self._meter.deadline(author):
-            await self._choreographer.run(Request(speaking.calls, order, piece, done))
+            turn = Turn(str(self.index), self.agents[author].priority)
+            await self._choreographer.run(Request(speaking.calls, order, piece, done, turn))
 
     def _reads(self, agent: Agent, wish: Wish) -> ReadSet:
         """Ask policy and view once, for metadata alone."""

@@ -152,6 +152,17 @@ class Repair:
 Call = Prefill | Decode | Shadow | Repair
 
 
+class Turn(NamedTuple):
+    """Whose turn a list of calls waits for: where not all can run at once, a higher `priority` goes first, and
+    workflows of one priority are served alike, by tokens."""
+
+    workflow: str = ""
+    priority: int = 0
+
+
+ANY_TURN = Turn()
+
+
 class ContextEntry(NamedTuple):
     """One encoding as it was attended to: its id, the position of its first token, its length in tokens."""
 
@@ -226,7 +237,8 @@ class EnginePort(Protocol):
 
     `submit` checks every call before it accepts any, raises `RequestError` with nothing changed, and returns
     one new id a call, in order; each id is held (reference count one) until `release`. Parents are ids of
-    finished calls, of prefills submitted earlier, or Prefills earlier in the same list.
+    finished calls, of prefills submitted earlier, or Prefills earlier in the same list. `turn` says who goes first
+    where not all can run at once; what comes out is the same.
     `step` runs one forward over everything submitted and running; it raises `EngineFailed` when the forward
     fails: all calls in it are dropped with their rows and pages, and stored encodings are untouched. With
     nothing to do it returns an empty result. `deterministic` gives each call a forward of its own, whose bits
@@ -235,7 +247,7 @@ class EnginePort(Protocol):
     no-op. `release` gives up finished encodings; storage is freed when nothing else holds it.
     """
 
-    def submit(self, calls: Sequence[Call]) -> tuple[EncodingId, ...]: ...
+    def submit(self, calls: Sequence[Call], turn: Turn = ANY_TURN) -> tuple[EncodingId, ...]: ...
     def step(self, deterministic: bool = False) -> StepResult: ...
     def cancel(self, ids: Iterable[EncodingId]) -> None: ...
     def release(self, ids: Iterable[EncodingId]) -> None: ...

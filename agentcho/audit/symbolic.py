@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from agentcho.errors import BadOffsets, BadParent, LeakageError, RequestError, UnknownEncoding
 from agentcho.request import (
+    ANY_TURN,
     Call,
     ContextEntry,
     Decode,
@@ -23,6 +24,7 @@ from agentcho.request import (
     Shadow,
     Spoken,
     StepResult,
+    Turn,
 )  # fmt: skip
 from agentcho.testing.words import FakeFraming
 
@@ -69,7 +71,7 @@ class SymbolicEngine:
         """Whose words reached an encoding that was finished, released or not. KeyError: it never was."""
         return self._influences[id]
 
-    def submit(self, calls: Sequence[Call]) -> tuple[EncodingId, ...]:
+    def submit(self, calls: Sequence[Call], turn: Turn = ANY_TURN) -> tuple[EncodingId, ...]:
         """See `EnginePort.submit`."""
         if not calls:
             raise RequestError("an empty list of calls; give at least one Prefill or Decode")

@@ -6,7 +6,6 @@ chunks, by logical position), nothing else. Does not know: where keys come from,
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 import torch
@@ -52,12 +51,12 @@ def causal(queries: Tensor, keys: Tensor, own: int, locality: Locality) -> Tenso
     return seen if visible is None else seen & visible
 
 
-def causal_at(queries: Tensor, keys: Tensor, places: Sequence[int], length: int, locality: Locality) -> Tensor:
+def causal_at(queries: Tensor, keys: Tensor, places: Tensor, length: int, locality: Locality) -> Tensor:
     """The mask `[queries, keys]` of single tokens of a message of `length` tokens, which are the last of `keys`: the
     token at each of `places` sees the context, and the message up to itself."""
     seen = torch.ones(len(places), len(keys), dtype=torch.bool, device=keys.device)
     own = torch.arange(length, device=keys.device)
-    seen[:, len(keys) - length :] = own <= torch.tensor(places, device=keys.device).unsqueeze(1)
+    seen[:, len(keys) - length :] = own <= places.unsqueeze(1)
     visible = locality.visible(queries, keys)
     return seen if visible is None else seen & visible
 

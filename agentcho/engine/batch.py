@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 
 from agentcho.engine.attention import Locality, Scoring, attend, causal, causal_at
-from agentcho.engine.encoding import Piece, Segment
+from agentcho.engine.encoding import Segment
+from agentcho.engine.gather import Gather, Source
 from agentcho.engine.lanes import Bucket, Lane
 from agentcho.engine.rope import Rotation
 from agentcho.engine.store import Store
@@ -50,43 +51,40 @@ class Batch:
     ) -> Tensor:
         """Attention of one layer: packed `[1, heads, tokens, dim]` in, `[1, tokens, heads, value_dim]` out."""
         parts = []
+        source = Source(self._store, layer, keys[0], values[0])
         for segment, context in zip(self._spans, self._contexts, strict=True):
-            k, v = self._keys_of(segment, layer, keys[0], values[0])
+            k, v = self._keys_of(segment, context, source)
             mask = context.mask(locality)
             parts.append(attend(queries[:, :, segment.span()], k[None], v[None], mask, scoring))
         own = (queries[0], keys[0], values[0], locality, scoring)
         parts += [group.attend(layer, *own) for group in self._groups]
         return torch.cat(parts, dim=2).transpose(1, 2).contiguous()
 
-    def _keys_of(self, segment: Segment, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+    def _keys_of(self, segment: Segment, context: _Context, source: Source) -> tuple[Tensor, Tensor]:
         """All keys and values `[heads, length, dim]` that a segment attends to, its own last."""
-        own_k, own_v = self._own(segment, layer, keys, values)
+        own_k, own_v = self._own(segment, context, source)
         if segment.storage is not None:
-            self._store.write(segment.storage.block, layer, own_k, own_v)
-        gathered = [self._gather(piece, layer, keys, values) for piece in segment.pieces]
-        k = torch.cat([*(k for k, _ in gathered), own_k], dim=1)
-        v = torch.cat([*(v for _, v in gathered), own_v], dim=1)
-        if segment.lane is None:
-            return k, v
-        segment.lane.put(layer, segment.lane.length, k, v)
-        return segment.lane.get(layer, 0, segment.lane.length + k.shape[1])
-
-    def _own(self, segment: Segment, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """The keys and values of the segment's message: new ones, among those of its base where it has one."""
-        new_k, new_v = keys[:, segment.span()], values[:, segment.span()]
-        if segment.base is None:
-            return new_k, new_v
-        places = torch.tensor(segment.places, device=self._device)
-        kept_k, kept_v = self._gather(segment.base, layer, keys, values)
-        return kept_k.index_copy(1, places, new_k), kept_v.index_copy(1, places, new_v)
-
-    def _gather(self, piece: Piece, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        maker = piece.storage.segment
-        if maker is None or maker.base is not None:  # what is repaired in this forward is written already
-            k, v = self._store.read(piece.storage.block, layer)
+            self._store.write(segment.storage.block, source.layer, own_k, own_v, segment.done)
+        before, own = context.gather.length, own_k.shape[1]
+        if segment.lane is not None:
+            k, v = segment.lane.room(source.layer, before + own)
+        elif before:
+            k, v = (x.new_empty(x.shape[0], before + own, x.shape[2]) for x in (own_k, own_v))
         else:
-            k, v = keys[:, maker.span()], values[:, maker.span()]
-        return self._rotations[layer].turn(k, piece.shift), v
+            return own_k, own_v
+        context.gather.write(source, self._rotations[source.layer], k, v)
+        k[:, before:], v[:, before:] = own_k, own_v
+        return (k, v) if segment.lane is None else segment.lane.get(source.layer, 0, segment.lane.length + before + own)
+
+    def _own(self, segment: Segment, context: _Context, source: Source) -> tuple[Tensor, Tensor]:
+        """The keys and values of the segment's message: new ones, among those of its base where it has one."""
+        new_k, new_v = source.keys[:, segment.span()], source.values[:, segment.span()]
+        if context.base is None:
+            return new_k, new_v
+        length = context.base.length
+        k, v = (x.new_empty(x.shape[0], length, x.shape[2]) for x in (new_k, new_v))
+        context.base.write(source, self._rotations[source.layer], k, v)
+        return k.index_copy_(1, context.places, new_k), v.index_copy_(1, context.places, new_v)
 
     def commit(self) -> None:
         """After a forward that went well: lanes have grown, and what it made is stored."""
@@ -95,17 +93,22 @@ class Batch:
                 segment.lane.length += sum(p.storage.length for p in segment.pieces) + len(segment.ids)
         for segment in self.segments:
             if segment.storage is not None:
-                segment.storage.segment, segment.storage.ready = None, True
+                written = segment.storage.length if segment.last else segment.done + len(segment.ids)
+                segment.storage.segment, segment.storage.written = None, written
 
 
 class _Context:
-    """Logical positions of one span's keys, and its masks, made once a forward and locality."""
+    """What one span attends to: how its keys are gathered, their logical positions, and its masks, made once a forward
+    and locality. `base` and `places` are of a message that is repaired."""
 
     def __init__(self, segment: Segment, device: torch.device) -> None:
         own = torch.tensor(segment.positions, device=device)
-        whole = own if segment.base is None else _positions(segment.base, device)
-        self._places, self._length = segment.places, len(whole)
-        new = torch.cat([*(_positions(piece, device) for piece in segment.pieces), whole])
+        self.gather = Gather(segment.pieces, device, segment.written)
+        self.base = None if segment.base is None else Gather([segment.base], device)
+        self.places = torch.tensor(segment.places, device=device)
+        whole = [own] if self.base is None else self.base.positions()
+        self._length = len(whole[0])
+        new = torch.cat([*self.gather.positions(), *whole])
         if segment.lane is not None:
             filled = segment.lane.length
             segment.lane.place(filled, new)
@@ -120,13 +123,9 @@ class _Context:
         return self._masks[locality]
 
     def _causal(self, locality: Locality) -> Tensor | None:
-        if self._places:
-            return causal_at(self._queries, self._keys, self._places, self._length, locality)
+        if self.base is not None:
+            return causal_at(self._queries, self._keys, self.places, self._length, locality)
         return causal(self._queries, self._keys, len(self._queries), locality)
-
-
-def _positions(piece: Piece, device: torch.device) -> Tensor:
-    return torch.arange(piece.offset, piece.offset + piece.storage.length, device=device)
 
 
 class _Group:

@@ -10,14 +10,14 @@ from collections.abc import Iterable, Sequence
 from typing import Any, overload
 
 from agentcho.errors import RequestError
-from agentcho.request import Call, Decode, EncodingId, Prefill, Repair, StepResult
+from agentcho.request import ANY_TURN, Call, Decode, EncodingId, Prefill, Repair, StepResult, Turn
 
 
 class Direct(ABC):
     """Each method submits calls, steps until they are done, and returns their ids."""
 
     @abstractmethod
-    def submit(self, calls: Sequence[Call]) -> tuple[EncodingId, ...]:
+    def submit(self, calls: Sequence[Call], turn: Turn = ANY_TURN) -> tuple[EncodingId, ...]:
         """See `EnginePort.submit`."""
 
     @abstractmethod

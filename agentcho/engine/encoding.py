@@ -22,15 +22,25 @@ from agentcho.request import ContextEntry, Encoded, EncodingId, Offsets, Receipt
 class Storage:
     """Keys and values in `block`. Equal `key`s (tokens, context, positions) share one storage.
 
-    `position` is where its first token was encoded. Until `ready` only segments of the forward that makes it
-    (`segment`) can attend to it.
+    `position` is where its first token was encoded, `written` how many of its tokens are stored. Until it is `ready`
+    only segments of the forward that completes it (`segment`) can attend to it.
     """
 
     key: bytes
     position: int
     block: Block
-    ready: bool = False
+    written: int = 0
     segment: Segment | None = None
+
+    @property
+    def ready(self) -> bool:
+        """All of it is stored."""
+        return self.written == self.length
+
+    @property
+    def attendable(self) -> bool:
+        """It is stored, or will be when the forward that is being planned is over."""
+        return self.ready or (self.segment is not None and self.segment.last)
 
     @property
     def length(self) -> int:
@@ -71,7 +81,8 @@ class Segment:
 
     With a `lane`, pieces are gathered into it and own keys appended; without, own keys go to `storage`'s
     block, or nowhere. `wanted` are the own token indices whose next-token logits are asked for. With a `base`, `ids`
-    are those tokens of a message that are encoded anew, at its indices `places`; the others are the base's.
+    are those tokens of a message that are encoded anew, at its indices `places`; the others are the base's. The first
+    `done` tokens of the message were encoded before, and are in `storage` already.
     """
 
     ids: Sequence[int]
@@ -82,12 +93,25 @@ class Segment:
     wanted: Sequence[int] = ()
     base: Piece | None = None
     places: Sequence[int] = ()
+    done: int = 0
     first: int = field(default=0, init=False)
 
     @property
     def single(self) -> bool:
         """One token of a running row: it can attend together with the others of its bucket."""
         return self.lane is not None and not self.pieces and len(self.ids) == 1
+
+    @property
+    def written(self) -> tuple[Piece, int] | None:
+        """What is stored of its message already, and how many tokens that is."""
+        if self.storage is None or not self.done:
+            return None
+        return Piece(None, self.storage, self.storage.position), self.done
+
+    @property
+    def last(self) -> bool:
+        """Whether nothing of its message is left when it is done."""
+        return self.storage is None or self.base is not None or self.done + len(self.ids) == self.storage.length
 
     @property
     def positions(self) -> Sequence[int]:

@@ -27,11 +27,12 @@ from agentcho.engine.judging import Judge
 from agentcho.engine.lanes import Lanes
 from agentcho.engine.model import Model, find
 from agentcho.engine.pending import PendingPrefill
+from agentcho.engine.room import budget_of
 from agentcho.engine.scheduler import Plan, Scheduler
 from agentcho.engine.store import Fullness, Store, default_tokens
 from agentcho.engine.whole import Made, Whole
 from agentcho.errors import BadParent, EngineFailed, RequestError, UnknownEncoding
-from agentcho.request import Call, Decode, Encoded, EncodingId, Offsets, Receipt, StepResult
+from agentcho.request import ANY_TURN, Call, Decode, Encoded, EncodingId, Offsets, Receipt, StepResult, Turn
 
 
 class Engine(Direct):
@@ -50,7 +51,8 @@ class Engine(Direct):
         self._waiting: dict[EncodingId, Storage] = {}
         self._last: EncodingId = 0
         self._fingerprint: dict[str, str] | None = None
-        self._scheduler = Scheduler(self.store, self._lanes, self._banned(), model.packed, self._finished)
+        budget = budget_of(model.packed, model.device, model.dtype)
+        self._scheduler = Scheduler(self.store, self._lanes, self._banned(), budget, self._finished)
         stop = framing.closing("assistant")[0]
         grammars = Grammars(model.tokenizer, model.vocabulary, stop)
         self._admission = Admission(
@@ -187,13 +189,13 @@ class Engine(Direct):
 
     # -- step by step ------------------------------------------------------------------------------------
 
-    def submit(self, calls: Sequence[Call]) -> tuple[EncodingId, ...]:
+    def submit(self, calls: Sequence[Call], turn: Turn = ANY_TURN) -> tuple[EncodingId, ...]:
         """See `EnginePort.submit`."""
         admitted = self._admission.admit(calls, self._new_id)
         for call in admitted:
             if isinstance(call, PendingPrefill):
                 self._waiting[call.id] = call.storage
-        self._scheduler.add(admitted)
+        self._scheduler.add(admitted, turn)
         return tuple(call.id for call in admitted)
 
     def step(self, deterministic: bool = False) -> StepResult:
@@ -250,10 +252,7 @@ class Engine(Direct):
         """Choose the tokens of repairs that go by how their values deviate; returns the tokens that this fed."""
         groups = [[one] for one in plan.judged] if plan.alone else [plan.judged] if plan.judged else []
         judges = [Judge(group, self._batch, self.store) for group in groups]
-        return sum(judge.judge(self._forward_judged) for judge in judges)
-
-    def _forward_judged(self, judge: Judge) -> Tensor:
-        return self._model.forward(judge.batch.ids, judge.batch.positions, judge.batch.wanted, judge)
+        return sum(judge.judge(self._model.forward) for judge in judges)
 
     def _batch(self, segments: Sequence[Segment]) -> Batch:
         return Batch(segments, self.store, self._rotations, self._model.device)

@@ -116,6 +116,7 @@ class Gate:
 
     def __init__(self, model: Model, context: int) -> None:
         self._model, self._context = model, context
+        self._known: dict[int, list[Rotation]] = {}
         self._tolerance = 1e-3 if model.dtype == torch.float32 else 8e-2
         generator = torch.Generator().manual_seed(0)
         usable = torch.arange(min(model.vocabulary, len(model.tokenizer)))
@@ -157,14 +158,19 @@ class Gate:
 
     def _rotation(self, layer: int, records: dict[int, _Recorder]) -> tuple[Rotation, float]:
         keys = {shift: record.keys[layer] for shift, record in records.items()}
-        forms = candidates(self._frequencies(), keys[0].shape[-1])
-        rotation, error = infer(keys, forms, self._tolerance)
+        rotation, error = infer(keys, self._forms(keys[0].shape[-1]), self._tolerance)
         if rotation is None:
             raise self._refusal(
                 f"keys of layer {layer} at shifted positions are no rotation of the unshifted ones (off by "
                 f"{error:.1e}): learned positions, or a learned norm after the rotary embedding"
             )
         return rotation, error
+
+    def _forms(self, dim: int) -> list[Rotation]:
+        """The known forms for keys of `dim` dimensions; layers that turn alike get the same object."""
+        if dim not in self._known:
+            self._known[dim] = list(candidates(self._frequencies(), dim))
+        return self._known[dim]
 
     def _frequencies(self) -> list[Tensor]:
         """Every distinct table of frequencies in the model, in float64 on the CPU."""

@@ -47,13 +47,13 @@ class Judge:
         self._values = values[0]
         raise Enough
 
-    def judge(self, forward: Callable[[Judge], object]) -> int:
+    def judge(self, forward: Callable[[Tensor, Tensor, Tensor, Judge], object]) -> int:
         """Run a forward as far as is needed, and give each call its places. The same tensors, the same choice.
 
         Returns the tokens that this fed: all of each message, through a part of the layers, rounded up.
         """
         with suppress(Enough):
-            forward(self)
+            forward(self.batch.ids, self.batch.positions, self.batch.wanted, self)
         assert self._values is not None
         for call, segment in zip(self._calls, self._segments, strict=True):
             call.choose(self._chosen(call, self._values[:, segment.span()]))

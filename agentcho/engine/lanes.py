@@ -27,6 +27,10 @@ class Lane:
         self.bucket.keys[layer][self.index, :, start:stop] = keys
         self.bucket.values[layer][self.index, :, start:stop] = values
 
+    def room(self, layer: int, tokens: int) -> tuple[Tensor, Tensor]:
+        """Views `[heads, tokens, dim]` of one layer to write the next `tokens` tokens into."""
+        return self.get(layer, self.length, self.length + tokens)
+
     def get(self, layer: int, start: int, stop: int) -> tuple[Tensor, Tensor]:
         """Views of keys and values `[heads, stop - start, dim]` of one layer."""
         bucket = self.bucket

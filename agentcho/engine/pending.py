@@ -5,7 +5,7 @@ Does not know: when a call runs.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from agentcho.engine.encoding import Context, Piece, Segment, Storage
@@ -24,9 +24,11 @@ class PendingPrefill:
     words: Encoded
     guard: Guard | None
 
-    def segment(self) -> Segment:
-        """Its tokens over its context."""
-        return Segment(self.words.tokens, self.context.start, self.context.pieces, storage=self.storage)
+    def segment(self, most: int) -> Segment:
+        """The next of its tokens over its context, at most so many."""
+        done, start = self.storage.written, self.context.start
+        ids = self.words.tokens[done : done + most]
+        return Segment(ids, start + done, self.context.pieces, storage=self.storage, done=done)
 
 
 @dataclass(eq=False)
@@ -39,8 +41,8 @@ class PendingRepair(PendingPrefill):
     judged: Context | None
     places: Sequence[int]
 
-    def segment(self) -> Segment:
-        """Its chosen tokens among those of the base."""
+    def segment(self, most: int) -> Segment:
+        """Its chosen tokens among those of the base, all at once."""
         return Segment(
             self._ids(), self.context.start, self.context.pieces, storage=self.storage, base=self.base,
             places=self.places,
@@ -92,23 +94,35 @@ def gathered(call: Pending) -> tuple[Piece, ...]:
 
 
 def size(call: Pending) -> int:
+    """Tokens that it has to feed next: of a prefill all that is left."""
     if isinstance(call, PendingDecode):
         return len(call.row.feed)
-    made = call.storage.ready or call.storage.segment is not None
-    return 0 if made else call.count if isinstance(call, PendingRepair) else len(call.words.tokens)
+    if call.storage.attendable:
+        return 0
+    return call.count if isinstance(call, PendingRepair) else len(call.words.tokens) - call.storage.written
+
+
+def due(call: Pending) -> bool:
+    """Whether it may go into the forward that is being planned, where what it attends to is there."""
+    if isinstance(call, PendingDecode):
+        return call.row.due
+    return call.storage.attendable or call.storage.segment is None  # else another call encodes a part of the same
+
+
+def divisible(call: Pending) -> bool:
+    """Whether it can be encoded in parts: a prefill of known text."""
+    return isinstance(call, PendingPrefill) and not isinstance(call, PendingRepair)
 
 
 def attendable(call: Pending) -> bool:
-    """Whether all that a call attends to is stored, or made by the forward that is being planned."""
+    """Whether all that a call attends to is stored, or completed by the forward that is being planned."""
     if isinstance(call, PendingRepair):
         judged = () if call.judged is None else call.judged.pieces
         if not all(piece.storage.ready for piece in (call.base, *judged)):
             return False
-    return all(p.storage.ready or p.storage.segment is not None for p in call.context.pieces)
+    return all(piece.storage.attendable for piece in call.context.pieces)
 
 
-def promised(call: Pending, waiting: list[Pending]) -> bool:
-    """Whether what a call lacks is made by calls that wait before it."""
-    made = {id(c.storage) for c in waiting if isinstance(c, PendingPrefill)}
-    pieces = (p.storage for p in gathered(call))
-    return all(s.ready or s.segment is not None or id(s) in made for s in pieces)
+def promised(call: Pending, making: Collection[Storage]) -> bool:
+    """Whether what a call lacks is among what waiting calls make."""
+    return all(piece.storage.attendable or piece.storage in making for piece in gathered(call))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -18,13 +18,20 @@ from torch import Tensor
 Form = Literal["none", "half", "interleaved"]
 
 
-@dataclass(frozen=True)
+class Angles(NamedTuple):
+    """Cosines and sines `[tokens, n]`, float32, of the angles by which the n pairs of dimensions turn."""
+
+    cos: Tensor
+    sin: Tensor
+
+
+@dataclass(frozen=True, eq=False)
 class Rotation:
     """How one layer's keys depend on position.
 
     `form` "half" pairs dimension i with i + n, "interleaved" 2i with 2i + 1, "none" is a layer without rotary
     embedding. `frequencies` are the n angles per position (float64, on the CPU); `first` is the first of the
-    2n rotated dimensions.
+    2n rotated dimensions. Layers that turn alike share one object.
     """
 
     form: Form
@@ -38,19 +45,34 @@ class Rotation:
         """
         if by == 0 or self.form == "none":
             return keys
-        assert self.frequencies is not None
-        angles = self.frequencies * by
-        cos, sin = (f(angles).to(keys.device, torch.float32) for f in (torch.cos, torch.sin))
-        last = self.first + 2 * len(angles)
-        turned = self._pairs(keys[..., self.first : last].float(), cos, sin).to(keys.dtype)
-        return torch.cat([keys[..., : self.first], turned, keys[..., last:]], dim=-1)
+        turned = keys.clone()
+        self.turn_into(turned, keys, self.angles(torch.tensor([by]), keys.device))
+        return turned
 
-    def _pairs(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    def angles(self, by: Tensor, device: torch.device) -> Angles:
+        """What `turn_into` needs to move tokens by as many positions as `by` `[tokens]` (integers, on the CPU) says."""
+        assert self.frequencies is not None
+        angles = by.double().unsqueeze(-1) * self.frequencies
+        return Angles(angles.cos().to(device, torch.float32), angles.sin().to(device, torch.float32))
+
+    def turn_into(self, out: Tensor, keys: Tensor, angles: Angles) -> None:
+        """Write keys `[..., tokens, dim]`, moved, into `out` of the same shape; computed in float32."""
+        one, other = self._pairs()
+        a, b = keys[..., one].float(), keys[..., other].float()
+        out[..., : self.first] = keys[..., : self.first]
+        out[..., one] = torch.addcmul(a * angles.cos, b, angles.sin, value=-1)
+        out[..., other] = torch.addcmul(b * angles.cos, a, angles.sin)
+        last = self.first + 2 * angles.cos.shape[-1]
+        out[..., last:] = keys[..., last:]
+
+    def _pairs(self) -> tuple[slice, slice]:
+        """Where the first and the second dimension of every pair stand."""
+        assert self.frequencies is not None
+        count = len(self.frequencies)
+        middle, last = self.first + count, self.first + 2 * count
         if self.form == "half":
-            a, b = x.chunk(2, dim=-1)
-            return torch.cat([a * cos - b * sin, b * cos + a * sin], dim=-1)
-        a, b = x[..., 0::2], x[..., 1::2]
-        return torch.stack([a * cos - b * sin, b * cos + a * sin], dim=-1).flatten(-2)
+            return slice(self.first, middle), slice(middle, last)
+        return slice(self.first, last, 2), slice(self.first + 1, last, 2)
 
 
 def candidates(frequencies: Iterable[Tensor], dim: int) -> Iterator[Rotation]:

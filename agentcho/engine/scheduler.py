@@ -20,15 +20,19 @@ from agentcho.engine.pending import (
     PendingPrefill,
     PendingRepair,
     attendable,
+    divisible,
+    due,
     gathered,
     promised,
     size,
 )
+from agentcho.engine.queue import Queue
+from agentcho.engine.room import Budget
 from agentcho.engine.row import Row
 from agentcho.engine.sampler import choose
 from agentcho.engine.store import Store
 from agentcho.errors import BadParent, LeakageError, SamplingFailed
-from agentcho.request import EncodingId, Failure, Spoken, StepResult
+from agentcho.request import EncodingId, Failure, Spoken, StepResult, Turn
 
 
 class Plan(NamedTuple):
@@ -48,78 +52,83 @@ class Scheduler:
     """Waiting calls in order, running rows, and finished encodings handed to `store_encoding`."""
 
     def __init__(
-        self, store: Store, lanes: Lanes, banned: Tensor, budget: int, finished: Callable[[Encoding], None]
+        self, store: Store, lanes: Lanes, banned: Tensor, budget: Budget, finished: Callable[[Encoding], None]
     ) -> None:
         self._store, self._lanes, self._banned, self._budget = store, lanes, banned, budget
         self._finished = finished
-        self._waiting: list[Pending] = []
+        self._waiting = Queue()
         self._running: list[PendingDecode] = []
         self._making: list[PendingPrefill] = []
 
     @property
     def idle(self) -> bool:
         """Nothing waits and nothing runs."""
-        return not self._waiting and not self._running
+        return not len(self._waiting) and not self._running
 
     @property
     def in_flight(self) -> frozenset[EncodingId]:
         """Ids of calls not finished."""
         return frozenset(call.id for call in (*self._waiting, *self._running))
 
-    def add(self, calls: Iterable[Pending]) -> None:
+    def add(self, calls: Iterable[Pending], turn: Turn) -> None:
         """Queue admitted calls."""
-        self._waiting.extend(calls)
+        self._waiting.add(calls, turn)
 
     def plan(self, alone: bool = False) -> Plan:
-        """Take waiting calls up to the token budget, in order, and one feed of every running row.
+        """One feed of every running row, and waiting calls as far as the budget goes.
 
-        A call waits for the forward in which what it attends to is ready or made. One call always goes. `alone`:
-        rows that begin share no lane's tensor with others.
+        A call waits for the forward in which what it attends to is ready or completed. One call always goes. `alone`:
+        rows that begin share no lane's tensor with others, and no prefill is divided.
         """
         plan = Plan([], [], [], [], alone, [])
         for running in self._running:
             self._plan_row(plan, running.row)
-        room = self._budget - sum(len(s.ids) for s in plan.segments)
-        waiting, self._waiting = self._waiting, []
-        for call in waiting:
-            tokens = size(call)
-            if isinstance(call, PendingDecode) and not call.row.due:
-                self._waiting.append(call)
-            elif attendable(call) and (tokens <= room or not plan.segments):
-                room -= self._admit(plan, call)
-            elif attendable(call) or promised(call, self._waiting):
-                self._waiting.append(call)
-                room = 0
-            else:
-                plan.failed.append((call, BadParent("a parent was cancelled before it was encoded")))
+        room = self._budget.room(sum(len(s.ids) for s in plan.segments), speaking=bool(plan.rows) and not alone)
+        making = {call.storage for call in self._waiting if isinstance(call, PendingPrefill)}
+        gone: set[EncodingId] = set()
+        for waiting in self._waiting.line():
+            call = waiting.call
+            if not attendable(call):
+                if not promised(call, making):
+                    plan.failed.append((call, BadParent("a parent was cancelled before it was encoded")))
+                    gone.add(call.id)
+                    making -= {call.storage} if isinstance(call, PendingPrefill) else set()
+            elif due(call) and (tokens := room.take(size(call), divisible(call) and not alone)) is not None:
+                self._waiting.serve(waiting, tokens)
+                if self._begin(plan, call, tokens):
+                    gone.add(call.id)
+        self._waiting.keep(lambda call: call.id not in gone)
         return plan
 
-    def _admit(self, plan: Plan, call: Pending) -> int:
-        """Ask the call's guard about the very pieces that are gathered next; returns the tokens it will feed."""
+    def _begin(self, plan: Plan, call: Pending, tokens: int) -> bool:
+        """Ask the call's guard about the very pieces that are gathered next, and start it, or go on with it; returns
+        whether it waits no more."""
         context = [piece.id for piece in gathered(call) if piece.id is not None]
-        tokens = size(call)
         try:
             if call.guard is not None:
                 call.guard.admit(call.id, context)
         except LeakageError as error:
             plan.failed.append((call, error))
-            return 0
-        self._start(plan, call)
-        return tokens
+            return True
+        return self._speak(plan, call) if isinstance(call, PendingDecode) else self._encode(plan, call, tokens)
 
-    def _start(self, plan: Plan, call: Pending) -> None:
-        if isinstance(call, PendingDecode):
-            self._running.append(call)
-            call.row.lane = self._lanes.open(call.row.context.length + 2 * len(call.row.feed), plan.alone)
-            self._plan_row(plan, call.row)
-            return
-        plan.prefills.append(call)
-        self._making.append(call)
-        if not call.storage.ready and call.storage.segment is None:
-            call.storage.segment = call.segment()
+    def _speak(self, plan: Plan, call: PendingDecode) -> bool:
+        self._running.append(call)
+        call.row.lane = self._lanes.open(call.row.context.length + 2 * len(call.row.feed), plan.alone)
+        self._plan_row(plan, call.row)
+        return True
+
+    def _encode(self, plan: Plan, call: PendingPrefill, tokens: int) -> bool:
+        if not call.storage.attendable:
+            call.storage.segment = call.segment(tokens)
             plan.segments.append(call.storage.segment)
             if isinstance(call, PendingRepair) and not call.places:
                 plan.judged.append(call)
+        if not call.storage.attendable:
+            return False
+        plan.prefills.append(call)
+        self._making.append(call)
+        return True
 
     def _plan_row(self, plan: Plan, row: Row | Follower) -> None:
         assert row.lane is not None
@@ -193,7 +202,7 @@ class Scheduler:
         for layer in range(self._store.layers):
             self._store.write(block, layer, *row.lane.get(layer, start, start + length))
         key = row.context.key(row.tokens(), row.call.salt, "stepwise")
-        storage = Storage(key, row.context.start, block, ready=True)
+        storage = Storage(key, row.context.start, block, written=length)
         self._finished(Encoding(row.id, storage, row.words(), row.context.receipt, row.logits))
         self._running.remove(call)
         self._lanes.close(row.lane)
@@ -204,7 +213,7 @@ class Scheduler:
         """Drop every call in flight, those of a forward that failed included."""
         for call in (*self._making, *self._waiting, *self._running):
             self._drop(call)
-        self._making, self._waiting, self._running = [], [], []
+        self._making, self._waiting, self._running = [], Queue(), []
 
     def cancel(self, ids: Iterable[EncodingId]) -> None:
         """Drop waiting and running calls of these ids, and their shadows, with all they hold."""
@@ -212,7 +221,7 @@ class Scheduler:
         gone |= self._shadows(gone)
         for call in [c for c in (*self._waiting, *self._running) if c.id in gone]:
             self._drop(call)
-        self._waiting = [c for c in self._waiting if c.id not in gone]
+        self._waiting.keep(lambda call: call.id not in gone)
         self._running = [c for c in self._running if c.id not in gone]
 
     def _shadows(self, leaders: Iterable[EncodingId]) -> frozenset[EncodingId]:

@@ -104,15 +104,20 @@ class Store:
         rows += torch.arange(self._page).repeat(count)
         return Block(pages, length, rows[:length].to(self._device))
 
-    def write(self, block: Block, layer: int, keys: Tensor, values: Tensor) -> None:
-        """Store keys and values `[heads, length, dim]` of one layer. Once a layer and block."""
-        self._keys[layer][block.slots] = keys.transpose(0, 1)
-        self._values[layer][block.slots] = values.transpose(0, 1)
+    def write(self, block: Block, layer: int, keys: Tensor, values: Tensor, start: int = 0) -> None:
+        """Store keys and values `[heads, n, dim]` of one layer as tokens start … start + n. Once a layer and token."""
+        rows = block.slots[start : start + keys.shape[1]]
+        self._keys[layer][rows] = keys.transpose(0, 1)
+        self._values[layer][rows] = values.transpose(0, 1)
 
     def read(self, block: Block, layer: int) -> tuple[Tensor, Tensor]:
         """Copies of keys and values, `[heads, length, dim]`, at the position they were encoded at."""
-        keys = self._keys[layer].index_select(0, block.slots)
-        values = self._values[layer].index_select(0, block.slots)
+        return self.gather(block.slots, layer)
+
+    def gather(self, rows: Tensor, layer: int) -> tuple[Tensor, Tensor]:
+        """The same for the slots of any tokens, of several blocks together."""
+        keys = self._keys[layer].index_select(0, rows)
+        values = self._values[layer].index_select(0, rows)
         return keys.transpose(0, 1), values.transpose(0, 1)
 
     def hold(self, block: Block) -> None:

@@ -9,7 +9,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from agentcho.errors import BadParent, EngineFailed, LeakageError, UnknownEncoding
-from agentcho.request import Call, Decode, Encoded, EncodingId, Failure, Prefill, Receipt, Repair, Spoken, StepResult
+from agentcho.request import (
+    ANY_TURN,
+    Call,
+    Decode,
+    Encoded,
+    EncodingId,
+    Failure,
+    Prefill,
+    Receipt,
+    Repair,
+    Spoken,
+    StepResult,
+    Turn,
+)
 from agentcho.testing.admission import Kept, Reply, Rules, admit
 from agentcho.testing.pages import Page, Pages, key_of
 from agentcho.testing.words import FakeFraming
@@ -58,7 +71,7 @@ class FakeEngine:
         """What a run record says of it."""
         return {"model": "fake", "model_type": "fake", "tokenizer": "fake", "dtype": "none", "device": "none"}
 
-    def submit(self, calls: Sequence[Call]) -> tuple[EncodingId, ...]:
+    def submit(self, calls: Sequence[Call], turn: Turn = ANY_TURN) -> tuple[EncodingId, ...]:
         """See `EnginePort.submit`."""
         admitted = admit(self._rules, self.framing, calls, self._last + 1, self._known)
         for kept in admitted:

@@ -19,6 +19,7 @@ from agentcho.errors import BadParent, RequestError
 from agentcho.known import FramingPort
 from agentcho.replayer import replay
 from agentcho.request import (
+    ANY_TURN,
     Call,
     Decode,
     Encoded,
@@ -30,6 +31,7 @@ from agentcho.request import (
     Shadow,
     Spoken,
     StepResult,
+    Turn,
 )  # fmt: skip
 from agentcho.trace import Workflow
 
@@ -117,7 +119,7 @@ class Paper:
         """That of the engine whose framing this is."""
         return self._print
 
-    def submit(self, calls: Sequence[Call]) -> tuple[EncodingId, ...]:
+    def submit(self, calls: Sequence[Call], turn: Turn = ANY_TURN) -> tuple[EncodingId, ...]:
         """See `EnginePort.submit`; what is wrong with a call shows when it runs."""
         ids = tuple(range(self._last + 1, self._last + 1 + len(calls)))
         self._last += len(calls)

@@ -7,7 +7,7 @@ import pytest
 
 from agentcho import Choreographer, Decode, Prefill
 from agentcho.choreographer import Request
-from agentcho.errors import UnknownEncoding
+from agentcho.errors import Overloaded, UnknownEncoding
 from agentcho.testing import FakeEngine
 
 from .stage import Play, empty, nothing_left, speech, talker
@@ -73,6 +73,27 @@ def test_the_books_are_written_before_anyone_wakes(play: Play) -> None:
 
     play(work)
     assert order == ["done", "done", "awake", "awake"]
+
+
+def test_more_requests_than_are_taken_are_refused_and_none_is_lost(play: Play) -> None:
+    engine = talker(2)
+
+    async def work() -> None:
+        async with Choreographer(engine, max_requests=3) as c:
+            refused = list[Overloaded]()
+
+            async def agent() -> None:
+                try:
+                    await c.run(speech(2))
+                except Overloaded as error:
+                    refused.append(error)
+
+            await c.turns.together(*(agent() for _ in range(5)))
+            assert [str(error)[:10] for error in refused] == ["3 requests"] * 2
+            await c.run(speech(2))  # there is room again
+
+    play(work)
+    assert {len(batch) for batch in engine.batches} == {3, 1}
 
 
 # -- when a step starts ------------------------------------------------------------------------------------

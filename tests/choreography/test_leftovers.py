@@ -115,10 +115,10 @@ def test_who_was_cancelled_is_not_woken_by_what_is_said_of_its_request(play: Pla
     """Its request is refused after it has gone on to the next: it must not count as awake, or no step would start."""
 
     class Slow(FakeEngine):
-        def submit(self, calls: Any) -> Any:
+        def submit(self, calls: Any, turn: Any = None) -> Any:
             if scopes:
                 anyio.from_thread.run_sync(scopes.pop().cancel)
-            return super().submit(calls)
+            return super().submit(calls, turn)
 
     engine, scopes = Slow(), list[anyio.CancelScope]()
 

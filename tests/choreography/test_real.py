@@ -14,7 +14,7 @@ from agentcho.choreographer import Request
 from agentcho.config import Mode
 from agentcho.events import Ended, Event
 from agentcho.message import Message
-from agentcho.request import Call, Encoded, EncodingId, Receipt, StepResult
+from agentcho.request import ANY_TURN, Call, Encoded, EncodingId, Receipt, StepResult, Turn
 from agentcho.transcript import Entry
 
 from .conftest import BACKENDS
@@ -80,8 +80,8 @@ class Keeping:
     def fingerprint(self) -> dict[str, str]:
         return self._engine.fingerprint
 
-    def submit(self, calls: Sequence[Call]) -> tuple[EncodingId, ...]:
-        return self._engine.submit([replace(c, logits=True) if isinstance(c, Decode) else c for c in calls])
+    def submit(self, calls: Sequence[Call], turn: Turn = ANY_TURN) -> tuple[EncodingId, ...]:
+        return self._engine.submit([replace(c, logits=True) if isinstance(c, Decode) else c for c in calls], turn)
 
     def step(self, deterministic: bool = False) -> StepResult:
         result = self._engine.step(deterministic)

@@ -69,13 +69,13 @@ class Mortal(FakeEngine):
         self.left = left
         self.decodes = 0
 
-    def submit(self, calls: Any) -> Any:
+    def submit(self, calls: Any, turn: Any = None) -> Any:
         for call in calls:
             if isinstance(call, Decode):
                 self.decodes += 1
                 if self.decodes > self.left:
                     raise Spent
-        return super().submit(calls)
+        return super().submit(calls, turn)
 
 
 @pytest.mark.parametrize("left", [0, 1, 5, 11])

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from agentcho.errors import BadParent, LeakageError
 from agentcho.request import (
+    ANY_TURN,
     Call,
     ContextEntry,
     Decode,
@@ -25,6 +26,7 @@ from agentcho.request import (
     Shadow,
     Spoken,
     StepResult,
+    Turn,
 )  # fmt: skip
 from agentcho.testing.words import FakeFraming
 
@@ -78,7 +80,7 @@ class Sets:
         """See `EnginePort.fingerprint`."""
         return {"model": "sets"}
 
-    def submit(self, calls: Sequence[Call]) -> tuple[EncodingId, ...]:
+    def submit(self, calls: Sequence[Call], turn: Turn = ANY_TURN) -> tuple[EncodingId, ...]:
         """See `EnginePort.submit`; what is wrong with a call shows when it runs."""
         first = self._last + 1
         self._last += len(calls)

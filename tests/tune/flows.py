@@ -11,7 +11,7 @@ from torch import Tensor
 from agentcho.config import Leakage, Mode
 from agentcho.engine import Engine
 from agentcho.replayer import Replayed, replay
-from agentcho.request import Call, Decode, EncodingId, Prefill, StepResult
+from agentcho.request import ANY_TURN, Call, Decode, EncodingId, Prefill, StepResult, Turn
 from agentcho.trace import Workflow, workflow
 
 Message = dict[str, Any]
@@ -56,8 +56,8 @@ class Scored:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._engine, name)
 
-    def submit(self, calls: Sequence[Call]) -> tuple[EncodingId, ...]:
-        ids = self._engine.submit(calls)
+    def submit(self, calls: Sequence[Call], turn: Turn = ANY_TURN) -> tuple[EncodingId, ...]:
+        ids = self._engine.submit(calls, turn)
         known = {id(call): number for call, number in zip(calls, ids, strict=True)}
         for call, number in zip(calls, ids, strict=True):
             if isinstance(call, Decode):

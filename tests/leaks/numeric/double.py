@@ -15,7 +15,19 @@ import torch
 from torch import Tensor
 
 from agentcho import Engine
-from agentcho.request import Call, Decode, Encoded, EncodingId, Prefill, Receipt, Repair, Shadow, StepResult
+from agentcho.request import (
+    ANY_TURN,
+    Call,
+    Decode,
+    Encoded,
+    EncodingId,
+    Prefill,
+    Receipt,
+    Repair,
+    Shadow,
+    StepResult,
+    Turn,
+)
 
 Forced = Mapping[str, tuple[int, ...]]
 
@@ -59,11 +71,11 @@ class Double:
         self.own: list[Key] = []
         self.encoded = 0
 
-    def submit(self, calls: Sequence[Call]) -> tuple[EncodingId, ...]:
+    def submit(self, calls: Sequence[Call], turn: Turn = ANY_TURN) -> tuple[EncodingId, ...]:
         """The calls, those of others forced, those of the reader with their logits."""
         decodes = {id(call): self._changed(call) for call in calls if isinstance(call, Decode)}
         changed = [self._follow(call, decodes) for call in calls]
-        ids = self.engine.submit(changed)
+        ids = self.engine.submit(changed, turn)
         self.keys.update((i, self._key(call)) for i, call in zip(ids, changed, strict=True))
         self.own += [self._key(call) for call in changed if isinstance(call, Decode) and call.name == self.reader]
         return ids

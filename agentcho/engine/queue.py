@@ -1,0 +1,62 @@
+"""The line of calls that wait for a forward: who comes first.
+
+By priority; then those of the workflow that was served least while anybody waited; then by arrival. Does not know:
+what a call needs, how many fit.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
+
+from agentcho.engine.pending import Pending
+from agentcho.request import Turn
+
+
+class Waiting(NamedTuple):
+    """A call in line: whose turn it waits for, and its number among all that ever came."""
+
+    call: Pending
+    turn: Turn
+    number: int
+
+
+class Queue:
+    """Waiting calls. Calls of one workflow and priority keep their order: those that others build on come first."""
+
+    def __init__(self) -> None:
+        self._waiting: list[Waiting] = []
+        self._served: Counter[str] = Counter()
+        self._arrived = 0
+
+    def __iter__(self) -> Iterator[Pending]:
+        return (each.call for each in self._waiting)
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def add(self, calls: Iterable[Pending], turn: Turn) -> None:
+        """To the end. A workflow that was not waiting begins level with the least served that is, with no credit for
+        the time it was away."""
+        here = {each.turn.workflow for each in self._waiting}
+        if turn.workflow not in here:
+            level = min((self._served[workflow] for workflow in here), default=0)
+            self._served[turn.workflow] = max(self._served[turn.workflow], level) if here else 0
+        for call in calls:
+            self._waiting.append(Waiting(call, turn, self._arrived))
+            self._arrived += 1
+
+    def line(self) -> list[Waiting]:
+        """All, the next one first."""
+        return sorted(self._waiting, key=lambda w: (-w.turn.priority, self._served[w.turn.workflow], w.number))
+
+    def serve(self, waiting: Waiting, tokens: int) -> None:
+        """So many tokens were encoded for it."""
+        self._served[waiting.turn.workflow] += tokens
+
+    def keep(self, wanted: Callable[[Pending], bool]) -> None:
+        """Leave out all other calls."""
+        self._waiting = [each for each in self._waiting if wanted(each.call)]
+        here = {each.turn.workflow for each in self._waiting}
+        self._served = Counter({workflow: self._served[workflow] for workflow in here})

@@ -1,0 +1,180 @@
+"""Who comes first, and how much of a long prefill goes beside those who speak."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from agentcho import Decode, Engine, Prefill, Sampling
+from agentcho.engine.pending import PendingPrefill
+from agentcho.engine.queue import Queue
+from agentcho.engine.room import Budget
+from agentcho.request import First, Most, Repair, Turn
+
+LONG = Sampling(max_tokens=40, temperature=0)
+WORDS = "it was said in the open " * 4
+Fresh = Callable[..., Engine]
+
+
+@pytest.fixture
+def fresh(llama: Engine) -> Fresh:
+    """The same model with a budget of its own."""
+
+    def make(packed: int = 4096, beside: int = 8) -> Engine:
+        engine = Engine(llama._model, llama.framing, llama.proofs, 1 << 16, llama.context)
+        engine._scheduler._budget = Budget(packed, beside)
+        return engine
+
+    return make
+
+
+def speaking(engine: Engine) -> int:
+    """A decode that runs."""
+    [id] = engine.submit([Decode("so: ", forced=tuple(engine.framing.content.encode("on and on " * 20)))])
+    engine.step()
+    return id
+
+
+def finish(engine: Engine) -> list[int]:
+    """Step until idle; the tokens that each step fed."""
+    fed = []
+    while not engine.idle:
+        fed.append(engine.step().encoded)
+    return fed
+
+
+def test_a_long_prefill_goes_in_parts_beside_a_speaker_who_speaks_at_every_step(fresh: Fresh) -> None:
+    engine = fresh()
+    speaker = speaking(engine)
+    [long] = engine.submit([Prefill(WORDS)])
+    steps = []
+    while not engine.finished(long):
+        result = engine.step()
+        steps.append(([said.id for said in result.spoken], result.encoded))
+    assert len(steps) > 5
+    assert all(said == [speaker] and fed <= 1 + 8 for said, fed in steps)
+    assert sum(fed - 1 for _, fed in steps) == len(engine.message(long).tokens)
+
+
+def test_with_nobody_speaking_all_goes_at_once(fresh: Fresh) -> None:
+    engine = fresh()
+    [long] = engine.submit([Prefill(WORDS)])
+    assert engine.step().finished == (long,)
+
+
+@pytest.mark.parametrize("packed", [64, 7])
+def test_parts_make_the_keys_and_values_of_the_whole(fresh: Fresh, packed: int) -> None:
+    """Over a context, moved, as a parent, and as what a repair keeps: as if it had been encoded at once."""
+    engine, whole = fresh(packed), fresh()
+
+    def made(on: Engine) -> list[torch.Tensor]:
+        parent = Prefill("the rules")
+        long = Prefill(WORDS, [parent], offsets=[9], new_offset=30)
+        child = Prefill("and then", [long, parent], offsets=[3, None])
+        fixed = Repair(long, First(5), [child])
+        judged = Repair(long, Most(0.1), [child])
+        ids = on.submit([parent, long, child, fixed, judged])
+        finish(on)
+        return [tensor for id in ids for pair in on.cached(id) for tensor in pair]
+
+    for one, other in zip(made(engine), made(whole), strict=True):
+        torch.testing.assert_close(one, other, atol=2e-5, rtol=1e-4)
+
+
+def test_equal_prefills_share_the_parts_and_one_may_be_cancelled_in_between(fresh: Fresh) -> None:
+    engine = fresh()
+    speaking(engine)
+    first, second = engine.submit([Prefill(WORDS), Prefill(WORDS)])
+    fed = [engine.step().encoded for _ in range(3)]
+    engine.cancel([first])
+    fed += finish(engine)
+    assert engine.finished(second)
+    assert not engine.finished(first)
+    plain = fresh()
+    [alone] = plain.submit([Prefill(WORDS)])
+    finish(plain)
+    for (k, v), (one, other) in zip(engine.cached(second), plain.cached(alone), strict=True):
+        torch.testing.assert_close(k, one, atol=2e-5, rtol=1e-4)
+        torch.testing.assert_close(v, other, atol=2e-5, rtol=1e-4)
+
+
+def test_a_part_that_is_cancelled_leaves_no_page(fresh: Fresh) -> None:
+    engine = fresh()
+    speaker = speaking(engine)
+    before = engine.fullness.used
+    [long] = engine.submit([Prefill(WORDS)])
+    engine.step()
+    engine.cancel([long])
+    assert engine.fullness.used == before
+    engine.cancel([speaker])
+
+
+def test_who_builds_on_a_part_waits_for_the_whole(fresh: Fresh) -> None:
+    engine = fresh()
+    speaking(engine)
+    long = Prefill(WORDS)
+    parent, child = engine.submit([long, Decode("then: ", [long], sampling=LONG)])
+    steps = []
+    while not engine.finished(parent):
+        steps.append(any(said.id == child for said in engine.step().spoken))
+    assert len(steps) > 3
+    assert steps == [False] * (len(steps) - 1) + [True]  # it began in the forward that completed what it reads
+
+
+def test_in_the_deterministic_profile_nothing_is_divided(fresh: Fresh) -> None:
+    engine = fresh()
+    [speaker] = engine.submit([Decode("so: ", sampling=LONG)])
+    engine.step(deterministic=True)
+    [long] = engine.submit([Prefill(WORDS)])
+    assert engine.step(deterministic=True).finished == (long,)
+    engine.cancel([speaker])
+
+
+def test_a_higher_priority_overtakes(fresh: Fresh) -> None:
+    engine = fresh()
+    speaking(engine)
+    [low] = engine.submit([Prefill(WORDS)])
+    engine.step()
+    [high] = engine.submit([Prefill("urgent " * 20)], Turn("other", priority=1))
+    order = []
+    while not (engine.finished(low) and engine.finished(high)):
+        order += [id for id in engine.step().finished if id in (low, high)]
+    assert order == [high, low]
+
+
+def test_workflows_are_served_alike(fresh: Fresh) -> None:
+    """One that submits a hundred prefills does not hold up the one of another."""
+    engine = fresh()
+    speaking(engine)
+    many = engine.submit([Prefill(f"{number} of many") for number in range(20)], Turn("many"))
+    engine.step()
+    [one] = engine.submit([Prefill("one of few")], Turn("few"))
+    while not engine.finished(one):
+        engine.step()
+    assert sum(engine.finished(id) for id in many) < 5
+    finish(engine)
+
+
+def test_a_workflow_that_was_away_has_no_credit() -> None:
+    queue, calls = Queue(), [PendingPrefill(number, *[None] * 4) for number in range(4)]  # type: ignore[arg-type]
+    queue.add(calls[:1], Turn("old"))
+    queue.serve(queue.line()[0], 100)
+    queue.add(calls[1:2], Turn("new"))
+    assert [w.call for w in queue.line()] == calls[:2]  # level: by arrival
+    queue.serve(queue.line()[0], 1)
+    assert [w.call for w in queue.line()] == [calls[1], calls[0]]
+    queue.keep(lambda call: call is calls[0])
+    queue.add(calls[2:3], Turn("new"))
+    assert [w.call for w in queue.line()] == [calls[0], calls[2]]
+
+
+def test_what_cannot_be_divided_goes_whatever_its_size_where_nothing_else_does() -> None:
+    room = Budget(10, 4).room(0, speaking=False)
+    assert room.take(30, divisible=False) == 30
+    assert room.take(1, divisible=True) is None
+    room = Budget(10, 4).room(2, speaking=True)
+    assert [room.take(30, divisible=True), room.take(1, divisible=True), room.take(4, divisible=False)] == [4, None, 4]
+    assert room.take(5, divisible=False) is None
+    assert room.take(0, divisible=False) == 0
