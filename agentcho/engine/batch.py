@@ -141,6 +141,8 @@ class _Group:
         self._width = max(lengths) + 1
         self._all = len(bucket.lanes) == len(segments)
         bucket.positions[self._rows, self._ends] = self._at
+        for segment, length in zip(self.segments, lengths, strict=True):
+            _lane(segment).touched = length + 1
         self._masks: dict[Locality, Tensor] = {}
 
     def attend(

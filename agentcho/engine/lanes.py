@@ -16,10 +16,11 @@ from agentcho.engine.store import LayerShape
 
 
 class Lane:
-    """One row's place. `length` tokens are filled; `bucket` and `index` change when it moves."""
+    """One row's place. `length` tokens are filled, and nothing beyond `touched` was ever written; `bucket` and `index`
+    change when it moves."""
 
     def __init__(self, bucket: Bucket, index: int) -> None:
-        self.bucket, self.index, self.length = bucket, index, 0
+        self.bucket, self.index, self.length, self.touched = bucket, index, 0, 0
 
     def put(self, layer: int, start: int, keys: Tensor, values: Tensor) -> None:
         """Write keys and values `[heads, n, dim]` of one layer at tokens start … start + n."""
@@ -37,7 +38,8 @@ class Lane:
         return bucket.keys[layer][self.index, :, start:stop], bucket.values[layer][self.index, :, start:stop]
 
     def place(self, start: int, positions: Tensor) -> None:
-        """Write the logical positions of tokens start … start + n."""
+        """Write the logical positions of tokens start … start + n, before their keys and values."""
+        self.touched = max(self.touched, start + len(positions))
         self.bucket.positions[self.index, start : start + len(positions)] = positions
 
     def positions(self, stop: int) -> Tensor:
@@ -71,17 +73,18 @@ class Bucket:
     def close(self, lane: Lane) -> None:
         """Give a lane up. The last lane moves into its row, so that rows in use stay the first ones."""
         last = self.lanes.pop()
+        dirty = max(lane.touched, last.touched)
         for pool in self._pools():
             if last is not lane:
-                pool[lane.index, ...] = pool[last.index]
-            pool[last.index] = 0
+                pool[lane.index, ..., :dirty] = pool[last.index, ..., :dirty]
+            pool[last.index, ..., : last.touched] = 0
         if last is not lane:
             self.lanes[lane.index] = last
             last.index = lane.index
 
     def _pools(self) -> Iterator[Tensor]:
-        yield from self.keys
-        yield from self.values
+        """All tensors, tokens last."""
+        yield from (pool.transpose(2, 3) for pool in (*self.keys, *self.values))
         yield self.positions
 
     def _widen(self) -> None:
@@ -110,9 +113,10 @@ class Lanes:
         return self._bucket(tokens, alone).open()
 
     def close(self, lane: Lane) -> None:
-        """Give a lane up; an emptied bucket gives its memory back."""
+        """Give a lane up. A bucket that is emptied stays for the next of its size, until one of another size is
+        needed; one that is `alone` gives its memory back."""
         lane.bucket.close(lane)
-        if not lane.bucket.lanes:
+        if lane.bucket.alone:
             self._buckets.remove(lane.bucket)
 
     def ensure(self, lane: Lane, tokens: int) -> None:
@@ -124,7 +128,7 @@ class Lanes:
             wide.put(layer, 0, *lane.get(layer, 0, lane.length))
         wide.place(0, lane.positions(lane.length))
         self.close(lane)
-        lane.bucket, lane.index = wide.bucket, wide.index
+        lane.bucket, lane.index, lane.touched = wide.bucket, wide.index, wide.touched
         lane.bucket.lanes[lane.index] = lane
         assert old is not lane.bucket
 
@@ -138,5 +142,6 @@ class Lanes:
         shared = [bucket for bucket in self._buckets if bucket.capacity == capacity and not bucket.alone]
         if shared and not alone:
             return shared[0]
+        self._buckets = [bucket for bucket in self._buckets if bucket.lanes]
         self._buckets.append(Bucket(self._layers, capacity, alone, self._device, self._dtype))
         return self._buckets[-1]

@@ -48,7 +48,7 @@ class FakeEngine:
         self.batches: list[tuple[EncodingId, ...]] = []
         self._pages = Pages()
         self._all: dict[EncodingId, Kept] = {}
-        self._flying: list[Kept] = []
+        self._flying: dict[EncodingId, Kept] = {}
         self._last = 0
 
     @property
@@ -59,7 +59,7 @@ class FakeEngine:
     @property
     def rows(self) -> int:
         """Decodes running."""
-        return sum(kept.speech is not None and kept.fed > 0 for kept in self._flying)
+        return sum(kept.speech is not None and kept.fed > 0 for kept in self._flying.values())
 
     @property
     def pages(self) -> int:
@@ -80,22 +80,22 @@ class FakeEngine:
                 kept.page = self._pages.take(self._key(kept), len(kept.words.tokens))
             self._pages.hold(_context(kept))
         self._last += len(admitted)
-        self._flying += admitted
+        self._flying |= {kept.id: kept for kept in admitted}
         return tuple(kept.id for kept in admitted)
 
     def step(self, deterministic: bool = False) -> StepResult:
         """See `EnginePort.step`."""
         if self.broken is not None:
             error, self.broken = self.broken, None
-            self.cancel([kept.id for kept in self._flying])
+            self.cancel(self._flying)
             raise EngineFailed(error) from error
         if self.idle:
             return StepResult((), (), (), 0)
         self.steps += 1
-        self.batches.append(tuple(kept.id for kept in self._flying))
+        self.batches.append(tuple(self._flying))
         spoken, finished, failed, encoded = list[Spoken](), list[EncodingId](), list[Failure](), 0
-        for kept in list(self._flying):
-            if kept not in self._flying:  # a shadow whose leader has just failed
+        for kept in list(self._flying.values()):
+            if kept.id not in self._flying:  # a shadow whose leader has just failed
                 continue
             fault = self._error(kept)
             if fault is not None:
@@ -112,8 +112,8 @@ class FakeEngine:
         for id in list(ids):
             kept = self._all.get(id)
             if kept is not None and not kept.done:
-                self.cancel([other.id for other in self._flying if other.leader is kept])
-                self._flying.remove(kept)
+                self.cancel([other.id for other in list(self._flying.values()) if other.leader is kept])
+                del self._flying[id]
                 self._pages.drop(_context(kept))
                 self._forget(kept)
 
@@ -163,7 +163,7 @@ class FakeEngine:
         assert kept.page is not None
         fed = 0 if kept.page.ready else len(kept.words.tokens) - kept.fed
         kept.done = kept.page.ready = True
-        self._flying.remove(kept)
+        del self._flying[kept.id]
         self._pages.drop(_context(kept))
         return fed
 

@@ -1,0 +1,61 @@
+"""Lanes: what one row leaves behind, another never finds."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+import torch
+
+from agentcho.engine.lanes import Lane, Lanes
+from agentcho.engine.store import LayerShape
+
+
+def fill(lane: Lane, tokens: int, value: float) -> None:
+    """Append tokens to a lane as a forward does, that of the last one cut off before it was counted."""
+    start = lane.length
+    lane.place(start, torch.full((tokens,), int(value)))
+    for layer in range(2):
+        keys, values = lane.room(layer, tokens)
+        keys[:], values[:] = value, value
+    lane.length += tokens - 1
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_lane_is_all_zeros_when_it_is_handed_out_and_keeps_its_own_while_others_move(seed: int) -> None:
+    dice = random.Random(seed)
+    lanes = Lanes([LayerShape(2, 4, 6)] * 2, torch.device("cpu"), torch.float32, smallest=4)
+    open_: dict[Lane, float] = {}
+    for number in range(1, 200):
+        if open_ and dice.random() < 0.5:
+            lane = dice.choice(list(open_))
+            if dice.random() < 0.6:
+                lanes.close(lane)
+                del open_[lane]
+            else:
+                tokens = dice.randint(1, 5)
+                lanes.ensure(lane, lane.length + tokens)
+                fill(lane, tokens, open_[lane])
+        else:
+            lane = lanes.open(dice.choice([3, 9]), alone=dice.random() < 0.2)
+            assert not any(pool[lane.index].any() for pool in (*lane.bucket.keys, *lane.bucket.values))
+            assert not lane.bucket.positions[lane.index].any()
+            open_[lane] = float(number)
+        for lane, value in open_.items():
+            keys, values = lane.get(1, 0, lane.length)
+            assert (keys == value).all()
+            assert (values == value).all()
+            assert (lane.positions(lane.length) == value).all()
+    assert len(lanes) == len(open_)
+
+
+def test_an_emptied_bucket_serves_the_next_of_its_size_and_goes_when_another_is_needed() -> None:
+    lanes = Lanes([LayerShape(1, 2, 2)], torch.device("cpu"), torch.float32, smallest=4)
+    first = lanes.open(4)
+    keys = first.bucket.keys[0]
+    lanes.close(first)
+    again = lanes.open(4)
+    assert again.bucket.keys[0] is keys
+    lanes.close(again)
+    lanes.open(5)
+    assert len(lanes._buckets) == 1
