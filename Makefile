@@ -4,7 +4,7 @@ PYTHON := $(shell for p in python3 python3.13 python3.12 python3.11 python3.14 p
 	&& command -v "$$p" && break; done)
 BIN := .venv/bin
 
-.PHONY: demo test test-slow lint understudy bench bench-games bench-leakage mutants wheel clean
+.PHONY: demo test test-slow lint understudy bench bench-games bench-leakage bench-speed mutants wheel clean
 
 demo: .venv/.installed            ## play the prisoner's dilemma on the embedded model
 	$(BIN)/agentcho run prisoners-dilemma
@@ -23,13 +23,22 @@ lint: .venv/.tools
 understudy: .venv/.installed      ## train the embedded model again from nothing
 	$(BIN)/python -m agentcho.understudy.train --out agentcho/understudy/weights
 
-bench: bench-games bench-leakage  ## everything that is measured
+bench: bench-games bench-leakage bench-speed  ## everything that is measured
 
 bench-games: .venv/.installed     ## 32 games at once against 32 one after another
 	$(BIN)/agentcho bench games
 
 bench-leakage: .venv/.installed   ## what enforcing costs
 	$(BIN)/agentcho bench leakage
+
+bench-speed: .venv/.installed     ## what docs/speed.md is made from, on the shape of 0.6B parameters
+	$(BIN)/agentcho bench step --shape qwen3-0.6b --json docs/results/bench-step.json
+	$(BIN)/agentcho bench growth --shape qwen3-0.6b --json docs/results/bench-growth.json
+	$(BIN)/agentcho bench overhead --shape qwen3-0.6b --json docs/results/bench-overhead.json
+	$(BIN)/agentcho bench roofline --shape qwen3-0.6b --json docs/results/bench-roofline.json
+	$(BIN)/agentcho bench workflows --shape qwen3-0.6b --first --json docs/results/bench-first.json
+	$(BIN)/agentcho bench workflows --shape qwen3-0.6b --scale 0.1 --json docs/results/bench-whole.json
+	$(BIN)/python -m agentcho.bench.card docs/results docs/speed.md
 
 mutants: .venv/.tools             ## break the code on purpose, and see that the tests notice
 	$(BIN)/python -m tests.mutants.run

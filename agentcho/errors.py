@@ -24,6 +24,8 @@
     ├── LeakageError               a call would read what its caller may not
     │   └── LabelMissing           … or what nothing is known of
     ├── BadColumn                  a column of a comparison that is none
+    ├── ArmUnavailable             an arm of a benchmark does not run here
+    ├── BadArm                     a benchmark asked for an arm or a workflow that there is not
     ├── OptionsClash               two options of a run contradict each other
     ├── ExtraMissing               a library that only some need is not installed
     ├── TuneError                  an adapter cannot be trained, or no further
@@ -263,6 +265,21 @@ class BadColumn(AgentchoError, ValueError):
 
     def __init__(self, name: str, what: str) -> None:
         super().__init__(f"column {name!r}: {what}. Columns are such as baseline or choreographed:enforce:in-place")
+
+
+class ArmUnavailable(AgentchoError):
+    """An arm of a benchmark that this machine, or this version of its library, does not run."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"not available here: {reason}")
+        self.reason = reason
+
+
+class BadArm(AgentchoError, ValueError):
+    """An arm or a workflow that no benchmark has."""
+
+    def __init__(self, kind: str, name: str, choices: Iterable[str]) -> None:
+        super().__init__(f"no {kind} {name!r}; give one of {', '.join(choices)}")
 
 
 class OptionsClash(AgentchoError, ValueError):

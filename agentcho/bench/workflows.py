@@ -15,6 +15,12 @@ SYLLABLES = ("ba", "de", "fi", "go", "lu", "ma", "ne", "po", "ri", "sa", "te", "
 RULES, ASKED, PLAN, TALK = 85, 10, 140, 65
 
 
+def words_of(count: int, seed: int) -> str:
+    """So many random words of two syllables."""
+    dice = random.Random(seed)
+    return " ".join("".join(dice.choices(SYLLABLES, k=2)) for _ in range(count))
+
+
 class _Talk:
     """A workflow being written; each message stands after what its author may read."""
 
@@ -70,3 +76,29 @@ def open_talk(seed: int, agents: int = 8, rounds: int = 2, words: int = TALK) ->
         for name in names:
             talk.say(name, words)
     return talk.done("open-talk", seed)
+
+
+def crowd(seed: int, agents: int, rounds: int, words: int) -> Workflow:
+    """Agents with private rules who speak at the same time, round by round; each reads itself and three others."""
+    names, dice = [f"agent{number}" for number in range(agents)], random.Random(seed)
+    lines: list[dict[str, Any]] = [
+        {"id": f"{name}.0", "kind": "prefill", "role": "system", "author": name, "audience": [name], "parents": [],
+         "text": words_of(words, dice.randrange(1 << 30))}
+        for name in names
+    ]  # fmt: skip
+    for turn in range(1, rounds + 1):
+        for place, name in enumerate(names):
+            near = dict.fromkeys(names[(place + step) % agents] for step in range(4)) if turn > 1 else {}
+            lines.append(
+                {"id": f"{name}.{turn}", "kind": "decode", "role": "assistant", "author": name, "audience": "everyone",
+                 "parents": [f"{name}.0", *(f"{other}.{turn - 1}" for other in near)], "header": "To all: ",
+                 "text": words_of(words, dice.randrange(1 << 30))}
+            )  # fmt: skip
+    line = {
+        "format": "agentcho-trace/1",
+        "workflow": "crowd",
+        "id": f"crowd-{seed}",
+        "agents": names,
+        "messages": lines,
+    }
+    return workflow(line)

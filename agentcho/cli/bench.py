@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+from agentcho.cli import speed
 from agentcho.cli.options import run_config
 
 ADAPTER = "A folder that `agentcho tune` or peft wrote, for the model."
@@ -24,6 +25,8 @@ def bench() -> typer.Typer:
     group.callback()(lambda: None)
     group.command()(games)
     group.command()(leakage)
+    for command in (speed.workflows, speed.step, speed.overhead, speed.growth, speed.roofline):
+        group.command()(command)
     return group
 
 

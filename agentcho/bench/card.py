@@ -1,0 +1,60 @@
+"""The page on speed, from result files: `python -m agentcho.bench.card docs/results docs/speed.md`.
+
+Does not know: how a result was found.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from jinja2 import Environment, StrictUndefined
+
+from agentcho.bench.result import Kind, Result, read_result
+from agentcho.bench.speed import asked, digits, row, shown
+
+ORDER: tuple[Kind, ...] = ("workflows", "step", "growth", "overhead", "roofline")
+
+
+def page(results: Path) -> str:
+    """The text of the page, from the files `bench-*.json` in `results`."""
+    template = (Path(__file__).parent / "speed.md.jinja").read_text().replace("\\\n", "")  # a line goes on after \\
+    environment = Environment(undefined=StrictUndefined, keep_trailing_newline=True)  # a page of ours, not HTML
+    found = [read_result(file) for file in sorted(results.glob("bench-*.json"))]
+    found.sort(key=lambda result: ORDER.index(result.bench))
+    return environment.from_string(template).render(
+        results=found, of=lambda kind: [result for result in found if result.bench == kind], title=_title, row=row,
+        asked=asked, digits=digits, shown=shown, ms=_ms,
+    )  # fmt: skip
+
+
+def _title(result: Result) -> str:
+    """What was played in a result of workflows."""
+    if result.sweep == "branches":
+        what = "Trees of thoughts, branches by voters"
+    elif result.sweep == "agents":
+        what = "Parallel debates of three rounds"
+    elif result.subjects and result.subjects[0].startswith("trace "):
+        what = "Recorded traces"
+    else:
+        what = "The paper's workflows"
+    how = "token by token" if result.stepwise else "first tokens"
+    return f"{what}: {how}, {result.model.removeprefix('shape:')}, {result.dtype}"
+
+
+def _ms(result: Result, subject: str, arm: str, what: str) -> str:
+    values = result.values(subject, arm, what)
+    return f"{result.spread(subject, arm, what).shown(1, 1000)} ms" if values else ""
+
+
+def main() -> None:
+    """Write the page."""
+    parser = argparse.ArgumentParser(description="Write the page on speed from its result files.")
+    parser.add_argument("results", type=Path)
+    parser.add_argument("page", type=Path)
+    given = parser.parse_args()
+    given.page.write_text(page(given.results))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,77 @@
+"""How the time to a first token grows with what is read: one reader after another, each of twice as many messages.
+
+Does not know: engines' ways.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from agentcho.bench.arms import OURS
+from agentcho.bench.measure import Tell, Timed, measure
+from agentcho.bench.recorded import WORDS_A_TOKEN
+from agentcho.bench.result import Figures
+from agentcho.bench.workflows import words_of
+from agentcho.replayer import replay
+from agentcho.trace import Workflow, workflow
+
+MESSAGE = 256
+"""Tokens of each message that is read."""
+
+
+def growth(
+    engine: Any, sizes: Sequence[int], arms: Sequence[str], repeats: int, seed: int, tell: Tell
+) -> list[Figures]:
+    """Figures of each size ("1024 tokens"), by arm: "ttft" in seconds. Sizes grow, in steps of 256 tokens."""
+    whole, small = growing(sizes, seed), growing([MESSAGE], seed)
+    timed = {
+        arm: Timed(partial(_take, engine, small, OURS[arm]), partial(_take, engine, whole, OURS[arm])) for arm in arms
+    }
+    found = measure(f"{sizes[0]} to {sizes[-1]} tokens", timed, repeats, tell)
+    return [
+        Figures(subject=f"{size} tokens", arm=each.arm, values={"ttft": each.values[str(size)]})
+        for size in sizes for each in found
+    ]  # fmt: skip
+
+
+def _take(engine: Any, whole: Workflow, options: Mapping[str, Any]) -> dict[str, float]:
+    played = replay(whole, engine, logits=False, stepwise=False, **options)
+    return {id.removeprefix("reader "): said.ttft for id, said in played.items() if id.startswith("reader ")}
+
+
+def growing(sizes: Sequence[int], seed: int) -> Workflow:
+    """One teller, and of every size a reader who reads all that was told until then; the next words are told when it
+    has spoken, so that a reader is always alone."""
+    dice, told, last = random.Random(seed), list[str](), list[str]()
+    lines: list[dict[str, Any]] = []
+
+    def line(id: str, author: str, kind: str, parents: list[str], tokens: int, audience: Any = "everyone") -> None:
+        text = words_of(round(tokens * WORDS_A_TOKEN), dice.randrange(1 << 30))
+        role = "assistant" if kind == "decode" else "system"
+        lines.append(
+            {
+                "id": id,
+                "kind": kind,
+                "role": role,
+                "author": author,
+                "audience": audience,
+                "parents": parents,
+                "text": text,
+            }
+            | ({"header": ""} if kind == "decode" else {})
+        )
+
+    for size in sizes:
+        while len(told) * MESSAGE < size:
+            told.append(f"told {len(told)}")
+            line(told[-1], "teller", "decode", list(last), MESSAGE - 8)
+        reader = f"reader {size}"
+        line(f"{reader}'s rules", reader, "prefill", [], 16, [reader])
+        line(reader, reader, "decode", [f"{reader}'s rules", *told], 6)
+        last = [reader]
+    agents = ["teller", *(f"reader {size}" for size in sizes)]
+    head = {"format": "agentcho-trace/1", "workflow": "growth", "id": f"growth-{sizes[-1]}", "agents": agents}
+    return workflow(head | {"messages": lines})

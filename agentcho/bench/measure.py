@@ -1,0 +1,53 @@
+"""Arms in turns: a warm-up of each, then repeats in an order that changes from one to the next.
+
+Does not know: what arms do, what comes of the figures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple, TypeVar
+
+from agentcho.bench.result import Figures
+from agentcho.errors import ArmUnavailable
+
+Take = Callable[[], Mapping[str, float]]
+"""Does the thing once, and tells what it took, by what was measured."""
+Tell = Callable[[str], None]
+T = TypeVar("T")
+
+
+class Timed(NamedTuple):
+    """One arm: how it is warmed up, and how it is measured."""
+
+    warm: Take
+    take: Take
+
+
+def measure(subject: str, arms: Mapping[str, Timed], repeats: int, tell: Tell) -> list[Figures]:
+    """All arms on one subject, `repeats` times each. An arm that is not available is told of, and left out."""
+    taken: dict[str, list[Mapping[str, float]]] = {}
+    reasons: dict[str, str] = {}
+    for name, arm in arms.items():
+        tell(f"{subject}: warming up {name}")
+        try:
+            arm.warm()
+            taken[name] = []
+        except ArmUnavailable as error:
+            reasons[name] = error.reason
+    for number in range(repeats):
+        for name in turns(list(taken), number):
+            tell(f"{subject}: {name}, {number + 1} of {repeats}")
+            taken[name].append(arms[name].take())
+    return [Figures(subject=subject, arm=name, values=_columns(taken.get(name, [])), unavailable=reasons.get(name))
+            for name in arms]  # fmt: skip
+
+
+def turns(names: Sequence[T], number: int) -> list[T]:
+    """The names in an order that changes from repeat to repeat."""
+    first = number % len(names) if names else 0
+    return [*names[first:], *names[:first]]
+
+
+def _columns(taken: Sequence[Mapping[str, float]]) -> dict[str, tuple[float, ...]]:
+    return {what: tuple(one[what] for one in taken) for what in (taken[0] if taken else ())}

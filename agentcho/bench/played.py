@@ -1,0 +1,59 @@
+"""One workflow played once by one arm: when each call could be made, when it had its first token, when it ended.
+
+Does not know: engines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from agentcho.trace import Workflow
+
+
+class Call(NamedTuple):
+    """Seconds since the workflow began: when all that it reads was said, its first token, its end."""
+
+    ready: float
+    first: float
+    ended: float
+
+
+class Played(NamedTuple):
+    """All calls by message id, and the tokens that were fed for them."""
+
+    calls: Mapping[str, Call]
+    encoded: int
+
+    @property
+    def ttft(self) -> float:
+        """Mean seconds from when a call could be made to its first token, waiting included."""
+        return sum(call.first - call.ready for call in self.calls.values()) / len(self.calls)
+
+    @property
+    def seconds(self) -> float:
+        """The whole workflow."""
+        return max(call.ended for call in self.calls.values())
+
+    @property
+    def prefill(self) -> float:
+        """The share of that time in which at least one call waits for its first token."""
+        covered, reached = 0.0, 0.0
+        for call in sorted(self.calls.values()):
+            covered += max(0.0, call.first - max(call.ready, reached))
+            reached = max(reached, call.first)
+        return covered / self.seconds
+
+    def figures(self) -> dict[str, float]:
+        """What is kept of it."""
+        return {"ttft": self.ttft, "seconds": self.seconds, "prefill": self.prefill, "encoded": float(self.encoded)}
+
+
+def awaited(workflow: Workflow) -> dict[str, frozenset[str]]:
+    """Of each decode, the decodes that must have ended before it can be made: nearest ones only."""
+    kinds = {message.id: message.kind for message in workflow.messages}
+    needs: dict[str, frozenset[str]] = {}
+    for message in workflow.messages:
+        parents = ({p} if kinds[p] == "decode" else needs[p] for p in message.parents)
+        needs[message.id] = frozenset[str]().union(*parents)
+    return {id: found for id, found in needs.items() if kinds[id] == "decode"}

@@ -1,0 +1,73 @@
+"""Draws a result: bars of ratios with their intervals, or lines over what was swept.
+
+Does not know: files of results.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from agentcho.bench.result import Result
+from agentcho.bench.targets import BASELINE
+
+COLOURS = ("#4477aa", "#228833", "#8a8f98", "#ee6677", "#ccbb44")
+
+
+def plot(result: Result, file: Path) -> None:
+    """Write a picture; its ending says of which kind. Ratios are baseline over arm: above 1 is faster."""
+    figure = _ratios(result, result.sweep is not None) if result.bench == "workflows" else _values(result)
+    figure.suptitle(f"{result.model}, {result.dtype}, {result.repeats} repeats", fontsize=10)
+    figure.savefig(file, dpi=150, metadata={"Software": None} if file.suffix == ".png" else None)
+
+
+def _ratios(result: Result, lines: bool) -> Figure:
+    measured = ("ttft", "seconds") if result.stepwise else ("ttft",)
+    figure = Figure(figsize=(5.4 * len(measured), 3.8), layout="constrained")
+    for axis, what in zip(figure.subplots(1, len(measured), squeeze=False)[0], measured, strict=True):
+        for number, arm in enumerate(arm for arm in result.arms if arm != BASELINE):
+            _arm(axis, result, arm, what, number, lines)
+        axis.axhline(1, color="black", linewidth=0.8)
+        axis.set_xticks(range(len(result.subjects)), result.subjects, fontsize=7, rotation=25, ha="right")
+        axis.set_title(f"{'first token' if what == 'ttft' else 'end to end'}: baseline ÷ arm", fontsize=9)
+        axis.legend(fontsize=7)
+    return figure
+
+
+def _arm(axis: Any, result: Result, arm: str, what: str, number: int, lines: bool) -> None:
+    subjects = [s for s in result.subjects if result.has(s, arm, BASELINE)]
+    places = [result.subjects.index(subject) for subject in subjects]
+    found = [result.ratio([subject], BASELINE, arm, what) for subject in subjects]
+    values = [each.middle for each in found]
+    reach = [[e.middle - e.low for e in found], [e.high - e.middle for e in found]]
+    colour = COLOURS[number % len(COLOURS)]
+    if lines:
+        axis.errorbar(places, values, yerr=reach, marker="o", capsize=3, color=colour, label=arm, linewidth=1.2)
+        return
+    width = 0.8 / max(1, len(result.arms) - 1)
+    moved = [place - 0.4 + width * (number + 0.5) for place in places]
+    axis.bar(moved, values, width=width, color=colour, label=arm)
+    axis.errorbar(moved, values, yerr=reach, fmt="none", ecolor="black", capsize=2)
+
+
+def _values(result: Result) -> Figure:
+    """Of the small benchmarks: the first thing that each subject measured, arm by arm."""
+    figure = Figure(figsize=(6.4, 3.8), layout="constrained")
+    axis = figure.subplots()
+    what = {"growth": "ttft", "roofline": "reached", "overhead": "share"}.get(result.bench, "seconds")
+    for number, arm in enumerate(result.arms):
+        subjects = [s for s in result.subjects if result.values(s, arm, what)]
+        found = [result.spread(subject, arm, what) for subject in subjects]
+        places = [result.subjects.index(subject) for subject in subjects]
+        reach = [[e.middle - e.low for e in found], [e.high - e.middle for e in found]]
+        if found:
+            axis.errorbar(
+                places, [e.middle for e in found], yerr=reach, marker="o", capsize=3, color=COLOURS[number], label=arm
+            )
+    axis.set_xticks(range(len(result.subjects)), result.subjects, fontsize=7)
+    axis.set_ylim(bottom=0)
+    axis.set_title("seconds to the first token" if what == "ttft" else what, fontsize=9)
+    axis.legend(fontsize=7)
+    return figure

@@ -1,0 +1,115 @@
+"""Workflows in all arms: who plays what, and how figures are shown as tables.
+
+Does not know: engines, the command line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any
+
+from agentcho.bench.arms import Arm, arms
+from agentcho.bench.measure import Tell, Timed, measure
+from agentcho.bench.plans import Subject
+from agentcho.bench.result import Figures, Result, Target
+from agentcho.bench.targets import BASELINE
+from agentcho.display.sheet import Sheet, plain
+from agentcho.errors import BadArm
+from agentcho.trace import Workflow
+
+
+def workflows(
+    engine: Any, subjects: Sequence[Subject], named: Sequence[str], repeats: int, stepwise: bool, tell: Tell
+) -> list[Figures]:
+    """Every subject in all named arms, which take turns. `BadArm`: a name that there is not."""
+    known = arms()
+    for name in named:
+        if name not in known:
+            raise BadArm("arm", name, known)
+    found: list[Figures] = []
+    for subject in subjects:
+        timed = {name: _timed(engine, known[name], subject, stepwise) for name in named}
+        found += measure(subject.name, timed, repeats, tell)
+    return found
+
+
+def _timed(engine: Any, arm: Arm, subject: Subject, stepwise: bool) -> Timed:
+    def take(workflow: Workflow) -> dict[str, float]:
+        return arm(engine, workflow, stepwise).figures()
+
+    return Timed(partial(take, subject.warm), partial(take, subject.workflow))
+
+
+def table(result: Result) -> str:
+    """All figures as text, each measure with its interval, then the targets."""
+    sheets = [*(_workflows(result) if result.bench == "workflows" else _plain(result)), *_targets(result)]
+    return "\n\n".join(plain(sheet) for sheet in sheets)
+
+
+def _workflows(result: Result) -> Iterator[Sheet]:
+    label = f"{result.model}, {result.dtype}"
+    for subject in result.subjects:
+        rows = tuple(row(result, subject, arm) for arm in result.arms)
+        heads = ("", "first token", "baseline/it", "end to end", "baseline/it", "waiting", "tokens")
+        yield Sheet(f"{label}: {subject}", heads if result.stepwise else (*heads[:3], heads[-1]), rows)
+
+
+def row(result: Result, subject: str, arm: str) -> tuple[str, ...]:
+    """One arm: seconds to a first token and of the whole, both beside the baseline's, the share of time in which a call
+    waits for its first token, and the tokens fed."""
+    if not result.has(subject, arm):
+        return (arm, _why(result, subject, arm), *[""] * (5 if result.stepwise else 2))
+    whole = (*_against(result, subject, arm, "seconds"), share(result, subject, arm)) if result.stepwise else ()
+    tokens = f"{result.spread(subject, arm, 'encoded').middle:.0f}"
+    return (arm, *_against(result, subject, arm, "ttft"), *whole, tokens)
+
+
+def _why(result: Result, subject: str, arm: str) -> str:
+    found = (f.unavailable for f in result.figures if f.subject == subject and f.arm == arm)
+    return f"not available here: {next(found, 'not measured')}"
+
+
+def share(result: Result, subject: str, arm: str) -> str:
+    """The share of time in which a call waits for its first token."""
+    return f"{result.spread(subject, arm, 'prefill').middle:.0%}"
+
+
+def _against(result: Result, subject: str, arm: str, what: str) -> tuple[str, str]:
+    ratio = result.ratio([subject], BASELINE, arm, what).shown() if result.has(subject, BASELINE) else ""
+    return f"{result.spread(subject, arm, what).shown(3)} s", ratio
+
+
+def _plain(result: Result) -> Iterator[Sheet]:
+    rows = tuple(
+        (each.subject, each.arm, what, shown(result, each, what)) for each in result.figures for what in each.values
+    )
+    yield Sheet(f"{result.model}, {result.dtype}", ("", "", "", "median and interval"), rows, words=3)
+
+
+def shown(result: Result, each: Figures, what: str) -> str:
+    """One figure in a unit that reads well."""
+    found = result.spread(each.subject, each.arm, what)
+    if what in ("seconds", "ttft", "least", "steps"):
+        return f"{found.shown(1, 1000)} ms"
+    if what in ("share", "reached"):
+        return f"{found.shown(1, 100)}%"
+    return found.shown(2, 1e-9) + " G" if found.middle >= 1e8 else found.shown(0)
+
+
+def _targets(result: Result) -> Iterator[Sheet]:
+    rows = tuple(
+        (each.what, asked(each), each.reached.shown(digits(each.bound)), each.verdict, each.note)
+        for each in result.targets
+    )
+    if rows:
+        yield Sheet("targets", ("", "asked", "reached", "", ""), rows)
+
+
+def asked(target: Target) -> str:
+    """The bound as a condition."""
+    return f"{'≤' if target.most else '≥'} {target.bound:g}"
+
+
+def digits(bound: float) -> int:
+    return 0 if bound >= 100 else 4 if bound < 0.1 else 2

@@ -1,0 +1,124 @@
+"""What the project set itself, beside what a run reached. A target that a run says nothing about is left out: most are
+of the shape of 0.6B parameters in bfloat16.
+
+Does not know: how anything was measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from agentcho.bench.result import Result, Target
+from agentcho.bench.spread import Spread, spread
+
+AUDIT, ENFORCE, BASELINE = "choreographed:audit", "choreographed:enforce", "baseline"
+STOCK = ("generate", "generate_batch")
+TRACE = "trace "
+FIRST = {"debate": 3.0, "tree-of-thoughts": 3.2, "parallel-debate": 9.0, f"{TRACE}prisoners-dilemma": 1.5}
+"""First tokens, baseline over choreographed."""
+SHAPE, DTYPE = "shape:qwen3-0.6b", "bfloat16"
+OF_ENFORCE, NEVER_BELOW, SOMEWHERE, STOCK_LEAST = 0.85, 1.0, 2.2, 1.0
+STEP, ROWS, OWN_SHARE, REQUESTS, GROWTH = 1.15, 1.3, 0.03, 5000.0, 4.0
+
+
+def with_targets(result: Result) -> Result:
+    """The result, with the targets that it speaks to."""
+    found = {
+        "workflows": _workflows, "step": _step, "overhead": _overhead, "growth": _growth, "roofline": _nothing,
+    }[result.bench](result)  # fmt: skip
+    return result.model_copy(update={"targets": tuple(found)})
+
+
+def _workflows(result: Result) -> Iterator[Target]:
+    if result.sweep is None and not result.stepwise and _aimed_at(result):
+        yield from _first(result)
+    if result.stepwise:
+        yield from _whole(result)
+    for stock in STOCK:
+        yield from _stock(result, stock, "ttft")
+        if result.stepwise:
+            yield from _stock(result, stock, "seconds")
+
+
+def _aimed_at(result: Result) -> bool:
+    """Whether it is of the model that most targets are of."""
+    return (result.model, result.dtype) == (SHAPE, DTYPE)
+
+
+def _first(result: Result) -> Iterator[Target]:
+    for name, least in FIRST.items():
+        for arm, bound in ((AUDIT, least), (ENFORCE, OF_ENFORCE * least)):
+            subjects = [s for s in result.chosen(BASELINE, arm) if s == name or s.startswith(f"{name} ")]
+            if subjects:
+                reached = result.ratio(subjects, BASELINE, arm, "ttft")
+                yield Target(what=f"first token, {name}: baseline ÷ {arm}", bound=bound, reached=reached)
+
+
+def _whole(result: Result) -> Iterator[Target]:
+    for arm in (AUDIT, ENFORCE):
+        subjects = result.chosen(BASELINE, arm)
+        found = {subject: result.ratio([subject], BASELINE, arm, "seconds") for subject in subjects}
+        if not found:
+            continue
+        least = min(found, key=lambda subject: found[subject].middle)
+        what = f"end to end, the least of all: baseline ÷ {arm}"
+        yield Target(what=what, bound=NEVER_BELOW, reached=found[least], note=least)
+        if result.sweep is not None:
+            most = max(found, key=lambda subject: found[subject].middle)
+            what = f"end to end, somewhere in a sweep: baseline ÷ {arm}"
+            yield Target(what=what, bound=SOMEWHERE, reached=found[most], note=most)
+
+
+def _stock(result: Result, stock: str, measured: str) -> Iterator[Target]:
+    subjects = result.chosen(BASELINE, stock)
+    if not subjects:
+        return
+    name = "first token" if measured == "ttft" else "end to end"
+    found = {subject: result.ratio([subject], stock, BASELINE, measured) for subject in subjects}
+    least = min(found, key=lambda subject: found[subject].middle)
+    whole = result.ratio(subjects, stock, BASELINE, measured)
+    yield Target(what=f"{name}, all together: {stock} ÷ baseline", bound=STOCK_LEAST, reached=whole)
+    yield Target(
+        what=f"{name}, the least of all: {stock} ÷ baseline", bound=STOCK_LEAST, reached=found[least], note=least
+    )
+
+
+def _step(result: Result) -> Iterator[Target]:
+    if _aimed_at(result) and result.has("1 row", "agentcho", "stock"):
+        reached = result.ratio(["1 row"], "agentcho", "stock", "seconds")
+        yield Target(
+            what="a decode step, 1 row: agentcho ÷ stock cached forward", bound=STEP, most=True, reached=reached
+        )
+    if _aimed_at(result) and result.has("1 row", "agentcho") and result.has("8 rows", "agentcho"):
+        pairs = zip(*(result.values(s, "agentcho", "seconds") for s in ("8 rows", "1 row")), strict=True)
+        reached = spread([many / one for many, one in pairs], result.seed)
+        yield Target(what="a decode step: 8 rows ÷ 1 row", bound=ROWS, most=True, reached=reached)
+
+
+def _overhead(result: Result) -> Iterator[Target]:
+    for subject in result.subjects:
+        if _aimed_at(result) and (shares := result.values(subject, "choreographer", "share")):
+            what = f"the choreographer's own share of wall time, {subject}"
+            yield Target(what=what, bound=OWN_SHARE, most=True, reached=spread(shares, result.seed))
+        if rates := result.values(subject, "choreographer", "requests a second"):
+            yield Target(what=f"requests a second, {subject}", bound=REQUESTS, reached=spread(rates, result.seed))
+
+
+def _growth(result: Result) -> Iterator[Target]:
+    for arm in result.arms:
+        if arm != BASELINE and len(result.subjects) > 1 and _aimed_at(result):
+            reached = growth(result, arm)
+            ends = f"{result.subjects[0]} to {result.subjects[-1]}"
+            note = f"baseline: {growth(result, BASELINE).shown()}" if BASELINE in result.arms else ""
+            what = f"growth of the first token's time, {ends}: {arm}"
+            yield Target(what=what, bound=GROWTH, most=True, reached=reached, note=note)
+
+
+def growth(result: Result, arm: str) -> Spread:
+    """The last subject's time to a first token over the first one's, within a repeat."""
+    ends = (result.values(subject, arm, "ttft") for subject in (result.subjects[-1], result.subjects[0]))
+    return spread([long / short for long, short in zip(*ends, strict=True)], result.seed)
+
+
+def _nothing(result: Result) -> Iterator[Target]:
+    return iter(())

@@ -1,0 +1,172 @@
+"""`agentcho bench workflows`, `step`, `overhead`, `growth`, `roofline`: what is measured, and where the figures go.
+
+Does not know: how anything is measured.
+"""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+if TYPE_CHECKING:
+    from agentcho.bench.plans import Subject
+    from agentcho.bench.result import Figures
+
+UNDERSTUDY = "understudy"
+SWEEP = "Instead of the paper's workflows: branches by voters of a tree of thoughts, or agents of a parallel debate."
+FIRST = "Time first tokens alone: each text is fed at once after its first token."
+Model = Annotated[str, typer.Option(help="'understudy', a folder, or a Hugging Face id.")]
+Shape = Annotated[
+    str | None, typer.Option(help="Random weights of a known shape: qwen3-0.6b, llama-3.2-1b.", show_default=False)
+]
+Dtype = Annotated[str, typer.Option(help="auto: bfloat16 for a shape, the model's own for others.")]
+Repeats = Annotated[int, typer.Option(help="Times each arm is measured, after a warm-up.", min=1)]
+Seed = Annotated[int, typer.Option(help="Of the random words.")]
+Json = Annotated[Path | None, typer.Option("--json", help="Write the figures here.", show_default=False)]
+Plot = Annotated[Path | None, typer.Option(help="Draw a picture here.", show_default=False)]
+Context = Annotated[int, typer.Option(help="Tokens that each row has behind it.", min=16)]
+
+
+def workflows(
+    model: Model = UNDERSTUDY,
+    shape: Shape = None,
+    dtype: Dtype = "auto",
+    workflow: Annotated[
+        list[str] | None, typer.Option(help="One or more of the paper's; default: all six.", show_default=False)
+    ] = None,
+    arm: Annotated[list[str] | None, typer.Option(help="One or more; default: all five.", show_default=False)] = None,
+    traces: Annotated[
+        Path | None, typer.Option(help="Workflows of a trace file instead of random words.", show_default=False)
+    ] = None,
+    limit: Annotated[int, typer.Option(help="At most so many of the trace file.", min=1)] = 1,
+    sweep: Annotated[Literal["branches", "agents"] | None, typer.Option(help=SWEEP, show_default=False)] = None,
+    first: Annotated[bool, typer.Option("--first", help=FIRST)] = False,
+    scale: Annotated[float, typer.Option(help="Lengths of texts, of those that a model of 8B writes.", min=0.01)] = 1.0,
+    repeats: Repeats = 3,
+    seed: Seed = 1,
+    json_: Json = None,
+    plot: Plot = None,
+) -> None:
+    """The paper's workflows in all arms, which take turns on the same words and weights."""
+    from agentcho.bench.arms import arms
+    from agentcho.bench.speed import workflows as play
+
+    subjects = _subjects(workflow, traces, limit, sweep, seed, scale)
+    engine = _engine(model, shape, dtype)
+    found = play(engine, subjects, arm or list(arms()), repeats, not first, _progress)
+    how = {"bench": "workflows", "scale": scale, "stepwise": not first, "sweep": sweep}
+    _finish(engine, found, repeats, seed, json_, plot, **how)
+
+
+def step(
+    model: Model = UNDERSTUDY, shape: Shape = None, dtype: Dtype = "auto", context: Context = 512, repeats: Repeats = 7,
+    seed: Seed = 1, json_: Json = None, plot: Plot = None,
+) -> None:  # fmt: skip
+    """One decode step with one row and with eight, against a stock cached forward."""
+    from agentcho.bench.step import step as measure
+
+    engine = _engine(model, shape, dtype)
+    _finish(engine, measure(engine, context, repeats, seed), repeats, seed, json_, plot, bench="step")
+
+
+def overhead(
+    model: Model = UNDERSTUDY, shape: Shape = None, dtype: Dtype = "auto",
+    agents: Annotated[int, typer.Option(help="Agents that talk at once on the model.", min=1)] = 64,
+    crowd: Annotated[int, typer.Option(help="Agents that ask a fake engine.", min=1)] = 1000,
+    each: Annotated[int, typer.Option(help="Requests of each of them.", min=1)] = 20,
+    repeats: Repeats = 5, seed: Seed = 1, json_: Json = None, plot: Plot = None,
+) -> None:  # fmt: skip
+    """The choreographer's own cost: its share of wall time, and requests a second on a fake engine."""
+    from agentcho.bench.overhead import requests, share
+
+    engine = _engine(model, shape, dtype)
+    found = [*share(engine, agents, repeats, seed, _progress), *requests(crowd, each, repeats, _progress)]
+    _finish(engine, found, repeats, seed, json_, plot, bench="overhead")
+
+
+def growth(
+    model: Model = UNDERSTUDY, shape: Shape = None, dtype: Dtype = "auto",
+    size: Annotated[
+        list[int] | None, typer.Option(help="Tokens read; default: 1024, 2048, 4096, 8192.", show_default=False)
+    ] = None,
+    repeats: Repeats = 3, seed: Seed = 1, json_: Json = None, plot: Plot = None,
+) -> None:  # fmt: skip
+    """How the time to a first token grows with what is read."""
+    from agentcho.bench.arms import OURS
+    from agentcho.bench.growth import growth as measure
+
+    engine = _engine(model, shape, dtype)
+    found = measure(engine, sorted(size or (1024, 2048, 4096, 8192)), list(OURS), repeats, seed, _progress)
+    _finish(engine, found, repeats, seed, json_, plot, bench="growth")
+
+
+def roofline(
+    model: Model = UNDERSTUDY, shape: Shape = None, dtype: Dtype = "auto", context: Context = 512, repeats: Repeats = 5,
+    seed: Seed = 1, json_: Json = None, plot: Plot = None,
+) -> None:  # fmt: skip
+    """What steps take, against what this machine can do."""
+    from agentcho.bench.roofline import roofline as measure
+
+    engine = _engine(model, shape, dtype)
+    _finish(engine, measure(engine, context, repeats, seed, _progress), repeats, seed, json_, plot, bench="roofline")
+
+
+def _subjects(
+    named: list[str] | None, traces: Path | None, limit: int, sweep: str | None, seed: int, scale: float
+) -> Sequence[Subject]:
+    from agentcho.bench import plans
+    from agentcho.bench.recorded import KINDS
+    from agentcho.trace import read_traces
+
+    if sum(bool(given) for given in (named, traces, sweep)) > 1:
+        raise typer.BadParameter("give one of --workflow, --traces and --sweep")
+    if traces is not None:
+        return plans.traced(read_traces(traces)[:limit], scale)
+    if sweep is not None:
+        return plans.branches(seed, scale) if sweep == "branches" else plans.agents(seed, scale)
+    return plans.paper(named or list(KINDS), seed, scale)
+
+
+def _engine(model: str, shape: str | None, dtype: str) -> Any:
+    from agentcho.engine import Engine
+
+    name = model if shape is None else f"shape:{shape}"
+    kind = "bfloat16" if dtype == "auto" and name.startswith("shape:") else dtype
+    return Engine.load(name, dtype=kind)
+
+
+def _finish(
+    engine: Any, found: list[Figures], repeats: int, seed: int, json_: Path | None, plot: Path | None, **how: Any
+) -> None:
+    """Print the table; write what was asked for."""
+    from agentcho.bench.plots import plot as draw
+    from agentcho.bench.result import Result
+    from agentcho.bench.speed import table
+    from agentcho.bench.targets import with_targets
+    from agentcho.environment import machine, versions
+
+    where = {key: engine.fingerprint[key] for key in ("model", "dtype", "device")}
+    result = with_targets(
+        Result(**where, **how, repeats=repeats, seed=seed, command=_command(), machine=machine() | versions(),
+               figures=tuple(found))
+    )  # fmt: skip
+    typer.echo(table(result))
+    if json_ is not None:
+        json_.write_text(result.model_dump_json(indent=1) + "\n")
+    if plot is not None:
+        draw(result, plot)
+
+
+def _command() -> str:
+    """The command that finds it again, of each path its last name alone."""
+    words = (Path(word).name if "/" in word else word for word in sys.argv[1:])
+    return shlex.join(["agentcho", *words])
+
+
+def _progress(what: str) -> None:
+    typer.echo(what, err=True)

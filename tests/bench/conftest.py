@@ -1,0 +1,63 @@
+"""A small model with a BOS, a workflow in which somebody waits, and made-up results."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+import torch
+
+from agentcho import Engine
+from agentcho.bench.result import Figures, Result
+from agentcho.bench.targets import with_targets
+from agentcho.trace import Workflow, workflow
+
+from ..engine.families import llama_family
+
+
+@pytest.fixture(scope="session")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Engine:
+    folder = tmp_path_factory.mktemp("llama")
+    llama_family().save(folder)
+    torch.set_num_threads(1)
+    return Engine.load(folder, device="cpu", dtype="float32")
+
+
+def line(id: str, author: str, *parents: str, **changes: Any) -> dict[str, Any]:
+    made = {"id": id, "kind": "prefill", "role": "user", "author": author, "audience": "everyone"}
+    spoken = {"kind": "decode", "role": "assistant", "header": "Well: "} if changes.pop("spoken", False) else {}
+    return made | spoken | {"parents": list(parents), "text": f"we know {id}"} | changes
+
+
+@pytest.fixture
+def tree() -> Workflow:
+    """Three answers of different lengths side by side over one prompt, then a vote that reads them all."""
+    told = [line("rules", "ann", role="system"), line("question", "ann", "rules")]
+    texts = {"a1": "one", "a2": "one two three four", "a3": "seven eight"}
+    said = [line(id, f"of {id}", "rules", "question", spoken=True, text=text) for id, text in texts.items()]
+    vote = line("vote", "ann", "rules", *texts, spoken=True, text="the second is it")
+    head = {
+        "format": "agentcho-trace/1",
+        "workflow": "tree",
+        "id": "tree-0",
+        "agents": ["ann", *(f"of {a}" for a in texts)],
+    }
+    return workflow(head | {"messages": [*told, *said, vote]})
+
+
+Values = Mapping[tuple[str, str], Mapping[str, Sequence[float]]]
+
+
+def result(values: Values, **changes: Any) -> Result:
+    """A result with these figures by subject and arm, at the shape that targets are of."""
+    figures = tuple(
+        Figures(subject=subject, arm=arm, values={what: tuple(many) for what, many in measured.items()})
+        for (subject, arm), measured in values.items()
+    )
+    machine = {"machine": "m", "torch": "t", "transformers": "t", "commit": "c"}
+    fields: dict[str, Any] = {
+        "bench": "workflows", "model": "shape:qwen3-0.6b", "dtype": "bfloat16", "device": "cpu", "seed": 1,
+        "repeats": 3, "command": "agentcho bench workflows", "machine": machine,
+    }  # fmt: skip
+    return with_targets(Result(**(fields | {"figures": figures} | changes)))

@@ -1,0 +1,88 @@
+"""The arms: the same words in all of them, on the same weights, and as many tokens as one counts by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+import torch
+
+from agentcho import Engine, replay
+from agentcho.bench.arms import CONTINUOUS, GENERATE, OURS, arms
+from agentcho.bench.played import awaited
+from agentcho.bench.prompts import Prompt, prompts
+from agentcho.engine.continuous import PAGE
+from agentcho.engine.generating import Forced, Generating, stock_attention
+from agentcho.trace import Workflow
+
+
+def begins_alike(one: Sequence[int], other: Sequence[int]) -> int:
+    same = 0
+    while same < min(len(one), len(other)) and one[same] == other[same]:
+        same += 1
+    return same
+
+
+def counted(said: dict[str, Prompt]) -> int:
+    """What a careful user feeds: the prompt of all answers once but for its last token, then only what is new."""
+    answers, vote = [said[id] for id in ("a1", "a2", "a3")], said["vote"]
+    first = len(answers[0].prompt) - 1 + sum(1 + len(answer.text) for answer in answers)
+    known = max(begins_alike(vote.prompt, (*answer.prompt, *answer.text)) for answer in answers)
+    return first + len(vote.prompt) - known + len(vote.text)
+
+
+@pytest.mark.parametrize("stepwise", [True, False])
+@pytest.mark.parametrize("name", [*OURS, GENERATE, CONTINUOUS])
+def test_every_arm_plays_and_feeds_what_it_must(engine: Engine, tree: Workflow, name: str, stepwise: bool) -> None:
+    played = arms()[name](engine, tree, stepwise)
+    assert set(played.calls) == {"a1", "a2", "a3", "vote"}
+    assert all(call.ready <= call.first <= call.ended for call in played.calls.values())
+    assert played.calls["vote"].ready == max(played.calls[id].ended for id in ("a1", "a2", "a3"))
+    assert 0 < played.ttft < played.seconds
+    assert 0 < played.prefill <= 1
+    entries = replay(tree, engine, leakage="audit", logits=False).entries
+    once = sum(len(entry.message.tokens) for entry in entries)
+    again = sum(len(e.message.tokens) for e in entries if e.message.id in ("a1", "a2", "a3"))
+    byhand = counted(prompts(tree, engine.framing))
+    exact = {"choreographed:audit": once, "baseline": once + again, GENERATE: byhand}
+    if name in exact:
+        assert played.encoded == exact[name]
+    elif name in OURS:  # at most two encodings a message, its author's and its audience's
+        assert once < played.encoded <= 2 * once
+    elif stepwise:  # whole pages alone are shared, so each call feeds up to a page more
+        assert byhand <= played.encoded <= byhand + 4 * PAGE + 3 * len(prompts(tree, engine.framing)["a1"].prompt)
+
+
+def test_prompts_are_what_the_baseline_feeds(engine: Engine, tree: Workflow) -> None:
+    said, entries = prompts(tree, engine.framing), replay(tree, engine, mode="baseline", logits=False).entries
+    whole = {entry.message.id: tuple(entry.message.tokens) for entry in entries}
+    start = () if engine.framing.bos is None else (engine.framing.bos,)
+    assert start
+    for message in (m for m in tree.messages if m.kind == "decode"):
+        read = tuple(token for parent in message.parents for token in whole[parent])
+        begun = (*said[message.id].prompt, *said[message.id].text)
+        assert (*start, *read, *whole[message.id])[: len(begun)] == begun
+
+
+def test_stock_chooses_from_what_the_baseline_chooses_from(engine: Engine, tree: Workflow) -> None:
+    said, replayed = prompts(tree, engine.framing), replay(tree, engine, mode="baseline")
+    with stock_attention(engine.network):
+        stock = Generating(engine.network, engine.framing.closing("assistant")[0], keep=True)
+        for batch in (["a1"], ["a1", "a2", "a3"], ["vote"], ["vote", "a2"]):  # the last: prefixes of different lengths
+            stock.batch([Forced(said[id].author, said[id].prompt, said[id].text) for id in batch])
+            for id, logits in zip(batch, stock.logits, strict=True):
+                assert logits.shape == replayed[id].logits.shape
+                assert torch.allclose(logits.log_softmax(-1), replayed[id].logits.log_softmax(-1), atol=1e-4)
+
+
+def test_the_network_is_the_engines_again(engine: Engine, tree: Workflow) -> None:
+    before = replay(tree, engine, mode="baseline")["vote"].logits
+    for name in (GENERATE, CONTINUOUS):
+        arms()[name](engine, tree, True)
+    assert torch.equal(replay(tree, engine, mode="baseline")["vote"].logits, before)
+
+
+def test_a_call_waits_for_the_nearest_words_that_it_reads(tree: Workflow) -> None:
+    needs = awaited(tree)
+    assert needs["a1"] == frozenset()
+    assert needs["vote"] == {"a1", "a2", "a3"}

@@ -1,0 +1,77 @@
+"""What is played: the scenarios' own graphs in random words, the same for the same seed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import pairwise
+
+import pytest
+
+from agentcho.bench.plans import agents, branches, paper, shortened, traced
+from agentcho.bench.played import Call, Played
+from agentcho.bench.recorded import KINDS, recorded
+from agentcho.bench.workflows import crowd
+from agentcho.errors import BadArm
+from agentcho.trace import Workflow, workflow
+
+
+def decodes(whole: Workflow) -> Counter[str]:
+    return Counter((m.author or "").split("-")[0] for m in whole.messages if m.kind == "decode")
+
+
+def test_the_paper_is_played_at_its_sizes() -> None:
+    played = {each.name: decodes(each.workflow) for each in paper(list(KINDS), 1, 0.1)}
+    assert played == {
+        "prisoners-dilemma": {"alice": 4, "bob": 4},
+        "debate": {"ada": 3, "ben": 3, "mod": 4},
+        "tree-of-thoughts": {"solver": 8, "voter": 4, "finisher": 1},
+        "parallel-debate": {"ada": 3, "ben": 3, "cleo": 3},
+        "multi-qa": {"ann": 1},
+        "branch-solve-merge": {"dan": 1, "eva": 1, "finn": 1, "gus": 1},
+    }
+    with pytest.raises(BadArm, match="no workflow 'chess'; give one of prisoners-dilemma"):
+        paper(["chess"], 1, 1)
+
+
+def test_sweeps_grow() -> None:
+    assert [each.name for each in agents(1, 0.05)] == ["2 agents", "4 agents", "8 agents", "16 agents"]
+    widest = branches(1, 0.05)[-1]
+    assert (widest.name, decodes(widest.workflow)) == (
+        "16 branches, 8 voters", {"solver": 16, "voter": 8, "finisher": 1},
+    )  # fmt: skip
+    read = [sum(len(m.parents) for m in each.workflow.messages) for each in agents(1, 0.05)]
+    assert all(3 < many / few < 4.2 for few, many in pairwise(read[1:])), "with the square of the agents"
+
+
+def test_words_are_the_same_for_the_same_seed_and_what_was_the_same_is_so_again() -> None:
+    whole = recorded("tree-of-thoughts", 1, 0.1)
+    assert whole == recorded("tree-of-thoughts", 1, 0.1)
+    assert whole != recorded("tree-of-thoughts", 2, 0.1)
+    rules = {m.text for m in whole.messages if m.role == "system" and (m.author or "").startswith("solver")}
+    assert len(rules) == 1
+    said = {m.text for m in whole.messages if m.kind == "decode"}
+    assert len(said) == 13
+
+
+def test_scale_shortens_what_is_said() -> None:
+    words = [sum(len(m.text.split()) for m in recorded("debate", 1, scale).messages) for scale in (1, 0.25)]
+    assert 3 < words[0] / words[1] < 5
+
+
+def test_traces_lose_words_and_positions_to_warm_up() -> None:
+    whole = crowd(1, 2, 2, 40)
+    placed = whole.to_json()
+    placed["messages"][-1] |= {"offsets": [None] * len(placed["messages"][-1]["parents"]), "new_offset": 90}
+    (one,) = traced([workflow(placed)], 1)
+    assert (one.name, one.workflow) == ("trace crowd crowd-1", workflow(placed))
+    assert {len(m.text.split()) for m in one.warm.messages} == {2}
+    assert one.warm.messages[-1].new_offset is None
+    assert shortened(whole, 1) == whole
+
+
+def test_waiting_counts_overlapping_calls_once() -> None:
+    calls = {"a": Call(0, 2, 5), "b": Call(1, 3, 4), "c": Call(5, 6, 10)}
+    played = Played(calls, 7)
+    assert played.ttft == pytest.approx((2 + 2 + 1) / 3)
+    assert played.seconds == 10
+    assert played.prefill == pytest.approx(0.4)

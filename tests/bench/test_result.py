@@ -1,0 +1,136 @@
+"""Figures, their intervals, what they come to beside what was asked for, and the page that is made of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from agentcho.bench.card import page
+from agentcho.bench.measure import Timed, measure, turns
+from agentcho.bench.plots import plot
+from agentcho.bench.result import Result, read_result
+from agentcho.bench.speed import table
+from agentcho.bench.spread import spread
+from agentcho.errors import ArmUnavailable, RecordBroken, RecordNotFound
+
+from .conftest import Values, result
+
+ROOT = Path(__file__).parents[2]
+FIRST: Values = {
+    ("debate", "choreographed:audit"): {"ttft": [1.0, 2.0, 1.0], "encoded": [10, 10, 10]},
+    ("debate", "baseline"): {"ttft": [3.0, 8.0, 2.0], "encoded": [30, 30, 30]},
+    ("debate", "generate"): {"ttft": [3.0, 4.0, 2.0], "encoded": [30, 30, 30]},
+    ("parallel-debate", "choreographed:audit"): {"ttft": [1.0, 1.0, 1.0], "encoded": [10, 10, 10]},
+    ("parallel-debate", "baseline"): {"ttft": [8.0, 8.0, 9.0], "encoded": [30, 30, 30]},
+}
+
+
+def whole(seconds: float) -> dict[str, list[float]]:
+    return {"ttft": [0.5], "seconds": [seconds], "prefill": [0.25], "encoded": [9]}
+
+
+def test_few_repeats_give_the_least_and_the_largest_and_many_a_bootstrap() -> None:
+    few, many = spread([3.0, 1.0, 2.0]), spread([1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0])
+    assert (few.middle, few.low, few.high, few.method) == (2, 1, 3, "least to largest")
+    assert many.method == "bootstrap, 95%"
+    assert 1 <= many.low < many.middle == 4 < many.high <= 7
+    assert spread([1.0, 2.0, 3.0, 4.0, 9.0]) == spread([1.0, 2.0, 3.0, 4.0, 9.0])
+    assert few.shown(1, 10) == "20.0 (10.0-30.0)"
+
+
+def test_arms_take_turns_and_one_that_is_not_there_is_told_of() -> None:
+    order: list[str] = []
+
+    def arm(name: str) -> Timed:
+        def take(what: str) -> dict[str, float]:
+            order.append(what)
+            return {"x": len(order)}
+
+        return Timed(lambda: take(f"warm {name}"), lambda: take(name))
+
+    def missing() -> dict[str, float]:
+        raise ArmUnavailable("no such thing")
+
+    found = measure("s", {"a": arm("a"), "b": arm("b"), "c": Timed(missing, missing)}, 2, lambda what: None)
+    assert order == ["warm a", "warm b", "a", "b", "b", "a"]
+    assert [each.unavailable for each in found] == [None, None, "no such thing"]
+    assert found[0].values == {"x": (3, 6)}
+    assert turns("abc", 4) == ["b", "c", "a"]
+
+
+def test_ratios_are_made_within_a_repeat_and_stand_beside_their_targets() -> None:
+    found = result(FIRST, stepwise=False)
+    reached = {each.what: each for each in found.targets}
+    debate = reached["first token, debate: baseline ÷ choreographed:audit"]
+    assert (debate.bound, debate.reached.middle, debate.reached.low, debate.verdict) == (3.0, 3.0, 2.0, "met")
+    assert reached["first token, parallel-debate: baseline ÷ choreographed:audit"].verdict == "missed by 11%"
+    stock = reached["first token, all together: generate ÷ baseline"]
+    assert (stock.reached.middle, stock.verdict) == (1.0, "met")
+    assert "end to end" not in " ".join(reached)
+    other = result(FIRST, stepwise=False, model="understudy", dtype="float32")
+    assert {each.what for each in other.targets} == {what for what in reached if "generate" in what}
+
+
+def test_sweeps_have_a_least_and_a_most() -> None:
+    values: Values = {(f"{n} agents", arm): whole(seconds) for n, arm, seconds in (
+        (2, "baseline", 2.0), (2, "choreographed:audit", 2.5), (4, "baseline", 9.0), (4, "choreographed:audit", 3.0),
+    )}  # fmt: skip
+    least, most = result(values, sweep="agents", repeats=1).targets
+    assert (least.note, least.reached.middle, least.verdict) == ("2 agents", 0.8, "missed by 20%")
+    assert (most.note, most.bound, most.reached.middle, most.met) == ("4 agents", 2.2, 3.0, True)
+
+
+def test_the_small_ones_have_theirs() -> None:
+    step = {(rows, arm): {"seconds": [s]} for rows, arm, s in (
+        ("1 row", "agentcho", 0.11), ("1 row", "stock", 0.1), ("8 rows", "agentcho", 0.22), ("8 rows", "stock", 0.3),
+    )}  # fmt: skip
+    assert [each.verdict for each in result(step, bench="step").targets] == ["met", "missed by 54%"]
+    own = {
+        ("64 agents", "choreographer"): {"share": [0.02]},
+        ("fake", "choreographer"): {"requests a second": [4000.0]},
+    }
+    assert [each.verdict for each in result(own, bench="overhead").targets] == ["met", "missed by 20%"]
+    grown = {(f"{n} tokens", arm): {"ttft": [s]} for n, arm, s in (
+        (1, "choreographed:audit", 1.0), (1, "baseline", 1.0), (8, "choreographed:audit", 2.0), (8, "baseline", 12.0),
+    )}  # fmt: skip
+    (only,) = result(grown, bench="growth").targets
+    assert (only.reached.middle, only.note, only.met) == (2, "baseline: 12.00 (12.00-12.00)", True)
+
+
+def test_the_table_says_all_and_the_file_is_read_again(tmp_path: Path) -> None:
+    found = result({**FIRST, ("debate", "generate_batch"): {}}, stepwise=False)
+    gone = found.figures[-1].model_copy(update={"unavailable": "no kernel"})
+    found = found.model_copy(update={"figures": (*found.figures[:-1], gone)})
+    shown = table(found)
+    assert "not available here: no kernel" in shown
+    assert "≥ 9" in shown
+    assert "missed by 11%" in shown
+    (tmp_path / "bench-x.json").write_text(found.model_dump_json())
+    assert read_result(tmp_path / "bench-x.json") == found
+    assert "not available here: no kernel" in page(tmp_path)
+    with pytest.raises(RecordNotFound):
+        read_result(tmp_path / "none.json")
+    (tmp_path / "bad.json").write_text("{}")
+    with pytest.raises(RecordBroken):
+        read_result(tmp_path / "bad.json")
+
+
+@pytest.mark.parametrize("changes", [{}, {"sweep": "agents"}, {"bench": "step"}])
+def test_pictures_are_drawn(tmp_path: Path, changes: dict[str, object]) -> None:
+    values = {(s, arm): whole(2.0) for s in ("a", "b") for arm in ("baseline", "choreographed:audit", "generate")}
+    plot(result(values, **changes), tmp_path / "x.png")
+    assert (tmp_path / "x.png").stat().st_size > 5000
+
+
+def test_the_committed_page_is_what_the_results_give(tmp_path: Path) -> None:
+    assert page(ROOT / "docs/results") == (ROOT / "docs/speed.md").read_text()
+    assert "no results yet" in page(tmp_path)
+
+
+@pytest.mark.parametrize("file", sorted((ROOT / "docs/results").glob("bench-*.json")), ids=lambda file: file.stem)
+def test_every_committed_result_says_where_it_was_found(file: Path) -> None:
+    found: Result = read_result(file)
+    assert found.machine["commit"] != "none"
+    assert found.command.startswith("agentcho bench ")
+    assert "/" not in found.command

@@ -1,0 +1,115 @@
+"""The benchmarks of one thing each, and the commands, on a small model."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from agentcho import Engine
+from agentcho.bench.growth import growing, growth
+from agentcho.bench.overhead import requests, share
+from agentcho.bench.result import read_result
+from agentcho.bench.roofline import roofline
+from agentcho.bench.step import step
+from agentcho.cli import main
+from agentcho.engine.rates import Rates, Work, work
+
+
+def quiet(what: str) -> None:
+    """Nobody hears of progress."""
+
+
+def test_steps_of_both_are_timed_over_the_same_context(engine: Engine) -> None:
+    found = {(each.subject, each.arm): each.values["seconds"] for each in step(engine, 40, 2, 1)}
+    assert set(found) == {(rows, arm) for rows in ("1 row", "8 rows") for arm in ("agentcho", "stock")}
+    assert all(len(seconds) == 2 and min(seconds) > 0 for seconds in found.values())
+
+
+def test_growth_times_one_reader_of_each_size(engine: Engine) -> None:
+    trace = growing([256, 512], 1)
+    assert [len(m.parents) for m in trace.messages if m.id in ("reader 256", "reader 512")] == [2, 3]
+    assert [m.parents for m in trace.messages if m.id == "told 1"] == [("reader 256",)]
+    found = growth(engine, [256, 512], ["choreographed:audit", "baseline"], 1, 1, quiet)
+    assert [(each.subject, each.arm) for each in found] == [
+        ("256 tokens", "choreographed:audit"), ("256 tokens", "baseline"),
+        ("512 tokens", "choreographed:audit"), ("512 tokens", "baseline"),
+    ]  # fmt: skip
+    assert all(each.values["ttft"][0] > 0 for each in found)
+
+
+def test_overhead_is_a_share_and_requests_are_counted(engine: Engine) -> None:
+    (own,) = share(engine, 3, 1, 1, quiet)
+    assert own.subject == "3 agents"
+    assert 0 < own.values["share"][0] < 1
+    (fake,) = requests(5, 3, 1, quiet)
+    assert 0 < fake.values["requests a second"][0] < fake.values["without the engine"][0]
+
+
+def test_a_forward_needs_its_weights_its_cache_and_its_operations(engine: Engine) -> None:
+    needed, wider = work(engine.network, 1, 1, 0), work(engine.network, 1, 1, 100)
+    config = engine.network.config
+    weights = sum(weight.numel() for weight in engine.network.parameters())
+    assert needed.bytes <= 4 * (weights + 1000)
+    cached = 2 * 4 * 100 * config.num_key_value_heads * config.head_dim * config.num_hidden_layers  # type: ignore[union-attr, operator]
+    assert wider.bytes - needed.bytes == cached
+    assert wider.operations > needed.operations > 0
+    assert Work(10, 100).least(Rates(5, 10)) == 10
+    assert Work(100, 10).least(Rates(5, 10)) == 20
+
+
+def test_the_roofline_tells_what_is_reached(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agentcho.engine.rates.STREAMED", 2**25)
+    found = {each.subject: each.values for each in roofline(engine, 40, 1, 1, quiet)}
+    assert set(found) == {"machine", "decode, 1 row", "decode, 8 rows", "prefill, 128 tokens", "prefill, 512 tokens"}
+    for name in set(found) - {"machine"}:
+        assert found[name]["reached"][0] == pytest.approx(found[name]["least"][0] / found[name]["seconds"][0])
+
+
+def run(*words: str, monkeypatch: pytest.MonkeyPatch, engine: Engine) -> int:
+    monkeypatch.setattr(Engine, "load", classmethod(lambda cls, *args, **options: engine))
+    monkeypatch.setattr(sys, "argv", ["agentcho", "bench", *words])
+    with pytest.raises(SystemExit) as end:
+        main()
+    return int(end.value.code or 0)
+
+
+def test_the_command_prints_writes_and_draws(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    json, png = tmp_path / "r.json", tmp_path / "r.png"
+    words = ("--workflow", "multi-qa", "--scale", "0.05", "--repeats", "1", "--json", str(json), "--plot", str(png))
+    assert run("workflows", *words, monkeypatch=monkeypatch, engine=engine) == 0
+    told = capsys.readouterr()
+    assert "end to end, the least of all" in told.out
+    assert "multi-qa: warming up generate_batch" in told.err
+    found = read_result(json)
+    assert found.arms == ("choreographed:audit", "choreographed:enforce", "baseline", "generate", "generate_batch")
+    assert found.command == (
+        "agentcho bench workflows --workflow multi-qa --scale 0.05 --repeats 1 --json r.json --plot r.png"
+    )
+    assert png.is_file()
+
+
+def test_what_there_is_not_is_refused(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    for words in (
+        ("--workflow", "chess"),
+        ("--arm", "fast", "--scale", "0.05"),
+        ("--workflow", "debate", "--sweep", "agents"),
+    ):
+        assert run("workflows", *words, monkeypatch=monkeypatch, engine=engine) == 2
+
+
+@pytest.mark.parametrize("words", [("--sweep", "agents"), ("--sweep", "branches")])
+def test_sweeps_are_played(
+    words: tuple[str, ...], engine: Engine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("agentcho.bench.plans.AGENTS", (2, 3))
+    monkeypatch.setattr("agentcho.bench.plans.BRANCHES", (1, 2))
+    monkeypatch.setattr("agentcho.bench.plans.VOTERS", (1,))
+    json = tmp_path / "r.json"
+    arms = ("--arm", "baseline", "--arm", "choreographed:enforce", "--first")
+    more = ("--scale", "0.03", "--repeats", "1", "--json", str(json))
+    assert run("workflows", *words, *arms, *more, monkeypatch=monkeypatch, engine=engine) == 0
+    assert read_result(json).sweep == words[1]
