@@ -34,6 +34,7 @@ bench-leakage: .venv/.installed   ## what enforcing costs
 bench-speed: .venv/.installed     ## what docs/speed.md is made from, on the shape of 0.6B parameters
 	$(BIN)/agentcho bench step --shape qwen3-0.6b --json docs/results/bench-step.json
 	$(BIN)/agentcho bench growth --shape qwen3-0.6b --json docs/results/bench-growth.json
+	$(BIN)/agentcho bench stall --shape qwen3-0.6b --json docs/results/bench-stall.json
 	$(BIN)/agentcho bench overhead --shape qwen3-0.6b --json docs/results/bench-overhead.json
 	$(BIN)/agentcho bench roofline --shape qwen3-0.6b --json docs/results/bench-roofline.json
 	$(BIN)/agentcho bench workflows --shape qwen3-0.6b --first --json docs/results/bench-first.json

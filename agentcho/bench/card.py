@@ -13,7 +13,7 @@ from jinja2 import Environment, StrictUndefined
 from agentcho.bench.result import Kind, Result, read_result
 from agentcho.bench.speed import asked, digits, row, shown
 
-ORDER: tuple[Kind, ...] = ("workflows", "step", "growth", "overhead", "roofline")
+ORDER: tuple[Kind, ...] = ("workflows", "step", "growth", "stall", "overhead", "roofline")
 
 
 def page(results: Path) -> str:

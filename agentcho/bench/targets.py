@@ -18,13 +18,14 @@ FIRST = {"debate": 3.0, "tree-of-thoughts": 3.2, "parallel-debate": 9.0, f"{TRAC
 """First tokens, baseline over choreographed."""
 SHAPE, DTYPE = "shape:qwen3-0.6b", "bfloat16"
 OF_ENFORCE, NEVER_BELOW, SOMEWHERE, STOCK_LEAST = 0.85, 1.0, 2.2, 1.0
-STEP, ROWS, OWN_SHARE, REQUESTS, GROWTH = 1.15, 1.3, 0.03, 5000.0, 4.0
+STEP, ROWS, OWN_SHARE, REQUESTS, GROWTH, STALL = 1.15, 1.3, 0.03, 5000.0, 4.0, 2.0
 
 
 def with_targets(result: Result) -> Result:
     """The result, with the targets that it speaks to."""
     found = {
-        "workflows": _workflows, "step": _step, "overhead": _overhead, "growth": _growth, "roofline": _nothing,
+        "workflows": _workflows, "step": _step, "overhead": _overhead, "growth": _growth, "stall": _stall,
+        "roofline": _nothing,
     }[result.bench](result)  # fmt: skip
     return result.model_copy(update={"targets": tuple(found)})
 
@@ -118,6 +119,12 @@ def growth(result: Result, arm: str) -> Spread:
     """The last subject's time to a first token over the first one's, within a repeat."""
     ends = (result.values(subject, arm, "ttft") for subject in (result.subjects[-1], result.subjects[0]))
     return spread([long / short for long, short in zip(*ends, strict=True)], result.seed)
+
+
+def _stall(result: Result) -> Iterator[Target]:
+    alone, beside = result.arms
+    reached = result.ratio(result.subjects, beside, alone, "p95")
+    yield Target(what=f"95% of times between tokens, {beside} ÷ undisturbed", bound=STALL, most=True, reached=reached)
 
 
 def _nothing(result: Result) -> Iterator[Target]:

@@ -25,7 +25,7 @@ def bench() -> typer.Typer:
     group.callback()(lambda: None)
     group.command()(games)
     group.command()(leakage)
-    for command in (speed.workflows, speed.step, speed.overhead, speed.growth, speed.roofline):
+    for command in (speed.workflows, speed.step, speed.overhead, speed.growth, speed.stall, speed.roofline):
         group.command()(command)
     return group
 

@@ -1,4 +1,4 @@
-"""`agentcho bench workflows`, `step`, `overhead`, `growth`, `roofline`: what is measured, and where the figures go.
+"""`agentcho bench workflows`, `step`, `growth`, `stall`, `overhead`, `roofline`: what is measured, and where it goes.
 
 Does not know: how anything is measured.
 """
@@ -103,6 +103,18 @@ def growth(
     engine = _engine(model, shape, dtype)
     found = measure(engine, sorted(size or (1024, 2048, 4096, 8192)), list(OURS), repeats, seed, _progress)
     _finish(engine, found, repeats, seed, json_, plot, bench="growth")
+
+
+def stall(
+    model: Model = UNDERSTUDY, shape: Shape = None, dtype: Dtype = "auto",
+    tokens: Annotated[int, typer.Option(help="Of the prefill.", min=512)] = 4096,
+    repeats: Repeats = 3, seed: Seed = 1, json_: Json = None, plot: Plot = None,
+) -> None:  # fmt: skip
+    """Times between the tokens of eight speakers, undisturbed and beside a long prefill."""
+    from agentcho.bench.stall import stall as measure
+
+    engine = _engine(model, shape, dtype)
+    _finish(engine, measure(engine, tokens, repeats, seed, _progress), repeats, seed, json_, plot, bench="stall")
 
 
 def roofline(

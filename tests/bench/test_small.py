@@ -12,6 +12,7 @@ from agentcho.bench.growth import growing, growth
 from agentcho.bench.overhead import requests, share
 from agentcho.bench.result import read_result
 from agentcho.bench.roofline import roofline
+from agentcho.bench.stall import stall
 from agentcho.bench.step import step
 from agentcho.cli import main
 from agentcho.engine.rates import Rates, Work, work
@@ -37,6 +38,13 @@ def test_growth_times_one_reader_of_each_size(engine: Engine) -> None:
         ("512 tokens", "choreographed:audit"), ("512 tokens", "baseline"),
     ]  # fmt: skip
     assert all(each.values["ttft"][0] > 0 for each in found)
+
+
+def test_a_long_prefill_is_timed_beside_eight_speakers_who_all_speak(engine: Engine) -> None:
+    alone, beside = stall(engine, 512, 1, 1, quiet)
+    assert (alone.arm, beside.arm) == ("undisturbed", "beside a prefill of 512 tokens")
+    assert beside.values["prefill"][0] > beside.values["p95"][0] >= beside.values["median"][0] > 0
+    assert alone.values["p95"][0] > 0
 
 
 def test_overhead_is_a_share_and_requests_are_counted(engine: Engine) -> None:
