@@ -78,10 +78,11 @@ class _Ticket:
 
 
 class _Work(NamedTuple):
-    """What one hop does: drop and release first, then submit, then step."""
+    """What one hop does: drop, release and swap out first, then submit, then step."""
 
     cancel: list[EncodingId]
     release: list[EncodingId]
+    swap: list[EncodingId]
     submit: list[_Ticket]
 
 
@@ -115,8 +116,7 @@ class Choreographer:
         self._arrived: list[_Ticket] = []
         self._flying: dict[EncodingId, _Ticket] = {}
         self._held: set[EncodingId] = set()
-        self._cancel: list[EncodingId] = []
-        self._release: list[EncodingId] = []
+        self._cancel, self._release, self._swap = list[EncodingId](), list[EncodingId](), list[EncodingId]()
         self._arrivals = 0
         self._work = anyio.Event()
         self._closed = True
@@ -183,24 +183,32 @@ class Choreographer:
         self._release.extend(sorted(given))
         self._work.set()
 
+    def swap_out(self, ids: Iterable[EncodingId]) -> None:
+        """Let those that are held here make room at the next step. They come back when somebody reads them."""
+        self._swap.extend(sorted(self._held.intersection(ids)))
+        self._work.set()
+
     async def _loop(self) -> None:
         while True:
             await self._work.wait()
             self._work = anyio.Event()
-            while self._arrived or self._flying or self._cancel or self._release:
+            while self._arrived or self._flying or self._cancel or self._release or self._swap:
                 await self.turns.settle(lambda: self._arrivals)
                 with anyio.CancelScope(shield=True):  # what is taken is run and delivered, shutdown or not
                     self._deliver(await anyio.to_thread.run_sync(self._hop, self._take(), limiter=self._thread))
 
     def _take(self) -> _Work:
-        work = _Work(self._cancel, self._release, sorted(self._arrived, key=lambda t: t.request.order))
-        self._cancel, self._release, self._arrived = [], [], []
+        swap = [id for id in self._swap if id in self._held]
+        work = _Work(self._cancel, self._release, swap, sorted(self._arrived, key=lambda t: t.request.order))
+        self._cancel, self._release, self._swap, self._arrived = [], [], [], []
         return work
 
     def _hop(self, work: _Work) -> _Step:
         """In the thread: everything that one step does with the engine."""
         self._engine.cancel(work.cancel)
         self._engine.release(work.release)
+        if work.swap:
+            self._engine.swap_out(work.swap)
         refused = [(ticket, error) for ticket in work.submit if (error := self._submit(ticket)) is not None]
         if self._engine.idle:
             return _Step(work.submit, None, {}, refused, None)

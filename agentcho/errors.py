@@ -16,7 +16,8 @@
     │   ├── ContextOverflow
     │   └── SpecialTokenInText
     ├── SamplingFailed             a row could not choose a token
-    ├── StoreFull                  no pages are left
+    ├── StoreFull                  more at once than the store can hold
+    ├── StoreDamaged               an integrity check found stored keys, labels or counts changed
     ├── EngineFailed               a forward raised; its calls are gone, the store is whole
     ├── Overloaded                 more requests at once than are taken
     ├── EngineClosed
@@ -190,14 +191,21 @@ class SamplingFailed(AgentchoError):
 
 
 class StoreFull(AgentchoError):
-    """The paged store has no room for what a call needs."""
+    """A call needs more in the store at once than there can be."""
 
-    def __init__(self, needed: int, free: int, page: int) -> None:
+    def __init__(self, needed: int, room: int) -> None:
         super().__init__(
-            f"the store has {free} free pages of {page} tokens and {needed} are needed; release encodings, play "
-            "fewer games at once, or load the engine with a larger store_tokens"
+            f"room is needed for {needed} tokens at once, the context included, and the store has room for {room}; "
+            f"lower max_tokens, read fewer messages in one call, or load the engine with store_tokens={needed} or more"
         )
-        self.needed, self.free = needed, free
+        self.needed, self.room = needed, room
+
+
+class StoreDamaged(AgentchoError):
+    """Stored keys, their labels or their counts are not what they were: nothing computed from them can be trusted."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"the store is damaged: {what}. Load the engine anew; if it comes again, report it")
 
 
 class EngineFailed(AgentchoError):

@@ -166,6 +166,10 @@ class Game:
         asked = places if any(place is not None for place in places) else ()
         return Act(whence(), asked, self._ears.acted_on(to, audiences))
 
+    def swap_out(self) -> None:
+        """Make room for other games while this one waits, say for a person. What it reads next comes back."""
+        self._choreographer.swap_out(self._books.held)
+
     async def play_agents(self, *agents: Agent) -> None:
         """Start agents by themselves (`Agent.run`), side by side; each hears the others as they speak."""
         await self._choreographer.turns.together(*(agent.run() for agent in agents))

@@ -10,11 +10,11 @@ import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 from jinja2 import Environment, StrictUndefined
 
-from agentcho.audit.measurement import Probe
+from agentcho.audit.measurement import Effect, Probe
 from agentcho.audit.report import AuditReport
 from agentcho.audit.rules import RULES
 
@@ -23,6 +23,9 @@ AUDITS = (
     ("leakage-audit.json", "The prisoner's dilemma under audit", COMMAND),
     ("leakage-enforce.json", "The same under enforce", f"{COMMAND} --leakage enforce --deterministic"),
 )
+TUNED = (("leakage-audit.json", "leakage-audit-tuned.json"), ("leakage-enforce.json", "leakage-enforce-tuned.json"))
+"""Audits of a model, and of the same one trained to say what the baseline says."""
+ARMS = ("reuse", "enforce", "plain")
 BENCHES = ("leakage-bench.json", "leakage-bench-words.json")
 
 
@@ -33,7 +36,7 @@ def page(results: Path) -> str:
     benches = [found for file in BENCHES if (found := _read(results / file))]
     mutants = _read(results / "mutants.json")
     return environment.from_string(template).render(
-        audits=list(_audits(results)), rules=RULES.values(), benches=benches, mutants=mutants and mutants["mutants"],
+        audits=list(_audits(results)), tuned=list(_tuned(results)), rules=RULES.values(), benches=benches, mutants=mutants and mutants["mutants"],
         number=_number, percent=_percent, best=_best, ms=_milliseconds, ratio=_ratio, median=median,
     )  # fmt: skip
 
@@ -42,6 +45,49 @@ def _audits(results: Path) -> Iterator[tuple[str, str, AuditReport]]:
     for file, title, command in AUDITS:
         if (results / file).is_file():
             yield title, command, AuditReport.model_validate_json((results / file).read_bytes())
+
+
+class Compared(NamedTuple):
+    """One effect or probe before training and after."""
+
+    leakage: str
+    what: str
+    before: str
+    after: str
+
+
+def _tuned(results: Path) -> Iterator[Compared]:
+    """What audits of the trained model found, beside those of the untrained one. Same-length swaps, and the best layer
+    of each probe."""
+    for files in TUNED:
+        if not all((results / file).is_file() for file in files):
+            continue
+        before, after = (AuditReport.model_validate_json((results / file).read_bytes()) for file in files)
+        leakage = "enforce" if before.subject.leakage == "enforce" else "audit"
+        yield Compared(leakage, "conclusion", before.conclusion, after.conclusion)
+        assert before.measurement is not None
+        assert after.measurement is not None
+        later = {(e.reader, e.owner, e.swap, e.arm): e for e in after.measurement.effects}
+        for e in before.measurement.effects:
+            if e.swap == "same-length" and e.arm in ARMS and (e.reader, e.owner, e.swap, e.arm) in later:
+                pair = (e, later[e.reader, e.owner, e.swap, e.arm])
+                yield Compared(leakage, f"{e.reader}, secret of {e.owner}, {e.arm}", *map(_effect, pair))
+        probes = {(p.owner, p.source): p for p in _best(after.measurement.probes)}
+        for p in _best(before.measurement.probes):
+            if (p.owner, p.source) in probes:
+                pair_ = (p, probes[p.owner, p.source])
+                yield Compared(leakage, f"probe: secret of {p.owner}, {p.source}", *map(_probe, pair_))
+
+
+def _effect(effect: Effect) -> str:
+    """Mean total variation with its interval, and the largest."""
+    low, high = _number(effect.tv_interval.low), _number(effect.tv_interval.high)
+    return f"{_number(effect.tv_mean)} ({low} to {high}), at most {_number(effect.tv_max)}"
+
+
+def _probe(probe: Probe) -> str:
+    """Accuracy with its interval."""
+    return f"{_percent(probe.accuracy)} ({_percent(probe.interval.low)} to {_percent(probe.interval.high)})"
 
 
 def _read(file: Path) -> Any:

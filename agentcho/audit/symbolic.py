@@ -115,6 +115,9 @@ class SymbolicEngine:
             self._finished(id)
             del self._all[id]
 
+    def swap_out(self, ids: Iterable[EncodingId]) -> None:
+        """See `EnginePort.swap_out`. Symbols take no room."""
+
     def message(self, id: EncodingId) -> Encoded:
         """See `EnginePort.message`."""
         return self._finished(id).words

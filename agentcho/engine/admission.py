@@ -1,4 +1,4 @@
-"""Checks a call against what is there and makes it ready to run: ids, positions, pages. All or nothing.
+"""Checks a call against what is there and makes it ready to run: ids, positions, room. All or nothing.
 
 Does not know: how and when it runs.
 """
@@ -10,13 +10,14 @@ from math import ceil
 from typing import NamedTuple
 from weakref import WeakValueDictionary
 
+from agentcho.engine.assembly import Assembly
 from agentcho.engine.constraint import Choices, Constraint, Grammars
-from agentcho.engine.encoding import Context, Piece, Storage, check_fits, place, repaired_key
+from agentcho.engine.encoding import Context, Piece, Recipe, Storage, check_fits, place
 from agentcho.engine.follower import Follower
 from agentcho.engine.framing import Framing
-from agentcho.engine.pending import Pending, PendingDecode, PendingPrefill, PendingRepair, gathered
+from agentcho.engine.pending import Pending, PendingDecode, PendingPrefill, PendingRepair, held, longest, needed
 from agentcho.engine.row import Row
-from agentcho.engine.store import Store
+from agentcho.engine.tiers import Tiers
 from agentcho.errors import BadParent, RequestError
 from agentcho.request import Call, Decode, Encoded, EncodingId, First, Most, Prefill, Repair, Sampling, Shadow
 
@@ -44,11 +45,11 @@ class Admission:
     `words(id)` the words of a finished one. `origin` names what computes: it is part of every key."""
 
     def __init__(
-        self, framing: Framing, grammars: Grammars, store: Store, limit: int, bos: Piece | None,
+        self, framing: Framing, grammars: Grammars, tiers: Tiers, assembly: Assembly, limit: int, bos: Piece | None,
         parent: Callable[[EncodingId], Storage], words: Callable[[EncodingId], Encoded], origin: str,
     ) -> None:  # fmt: skip
-        self._origin = origin
-        self._framing, self._grammars, self._store = framing, grammars, store
+        self._origin, self._framing, self._grammars = origin, framing, grammars
+        self._tiers, self._assembly = tiers, assembly
         self._limit, self._bos, self._parent, self._words = limit, bos, parent, words
         self._shared: WeakValueDictionary[bytes, Storage] = WeakValueDictionary()
 
@@ -76,12 +77,7 @@ class Admission:
 
     def withdraw(self, pending: Pending) -> None:
         """Give back what an admitted call that never ran holds."""
-        if isinstance(pending, PendingPrefill):
-            self._store.release(pending.storage.block)
-        else:
-            self._store.unreserve(pending.reserved)
-        for piece in gathered(pending):
-            self._store.release(piece.storage.block)
+        self._tiers.release(held(pending))
 
     def place(self, call: Prefill | Decode, local: Mapping[int, Local] | None = None) -> Placed:
         """Frame and tokenise a call and resolve its context, holding nothing."""
@@ -108,8 +104,8 @@ class Admission:
                 pending = self._repair(call, local, new_id)
             case _:
                 raise RequestError(f"a call is a Prefill, a Decode, a Shadow or a Repair, not {type(call).__name__}")
-        for piece in gathered(pending):
-            self._store.hold(piece.storage.block)
+        self._assembly.check(needed(pending), longest(pending))
+        self._tiers.hold(held(pending))
         return pending
 
     def _shadow(
@@ -118,7 +114,7 @@ class Admission:
         if leader is None or not isinstance(leader.row, Row):
             raise BadParent("a Shadow follows a Decode that does not stand earlier in the same list")
         check_fits(context, leader.row.longest, self._limit)
-        return PendingDecode(Follower(new_id(), call, context, leader.row), self._store.reserve(leader.row.longest))
+        return PendingDecode(Follower(new_id(), call, context, leader.row), leader.row.longest)
 
     def _prefill(self, call: Prefill, placed: Placed, new_id: Callable[[], EncodingId]) -> PendingPrefill:
         tokens = placed.opening + placed.content + placed.closing
@@ -128,7 +124,7 @@ class Admission:
             call.role, call.name, "", self._said(call), tokens, (begin, begin + len(placed.content)), None, None,
             call.tokens is None or self._framing.content.spells(call.tokens, self._said(call)),
         )  # fmt: skip
-        storage = self._storage(placed.context, tokens, call.salt)
+        storage = self._storage(Recipe(tokens, placed.context, call.salt))
         return PendingPrefill(new_id(), placed.context, storage, words, call.guard)
 
     def _repair(self, call: Repair, local: Mapping[int, Local], new_id: Callable[[], EncodingId]) -> PendingRepair:
@@ -138,12 +134,11 @@ class Admission:
         count = self._count(call.choose, len(words.tokens))
         first = isinstance(call.choose, First)
         judged = None if first else self._judged(call, context, local)
-        fresh = context.key(words.tokens, call.salt, "whole")
-        key = repaired_key(fresh, base[1].key, call.choose)
+        piece, places = Piece(base[0], base[1], context.start), tuple(range(count)) if first else ()
+        recipe = Recipe(words.tokens, context, call.salt, base=piece, choose=call.choose, places=places)
         words = words._replace(sampled=None, stopped=None)
         return PendingRepair(
-            new_id(), context, self._stored(key, context.start, len(words.tokens)), words, call.guard,
-            Piece(base[0], base[1], context.start), count, judged, range(count) if first else (),
+            new_id(), context, self._storage(recipe), words, call.guard, piece, count, judged, places,
         )  # fmt: skip
 
     @staticmethod
@@ -170,18 +165,10 @@ class Admission:
     def _said(self, call: Prefill) -> str:
         return call.text if call.tokens is None else self._framing.content.decode(call.tokens)
 
-    def _storage(self, context: Context, tokens: tuple[int, ...], salt: str) -> Storage:
-        """A new storage with pages, or that of an equal prefill, held once more."""
-        return self._stored(context.key(tokens, salt, "whole"), context.start, len(tokens))
-
-    def _stored(self, key: bytes, start: int, length: int) -> Storage:
-        known = self._shared.get(key)
-        if known is not None and known.block.holders > 0:
-            self._store.hold(known.block)
-            return known
-        storage = Storage(key, start, self._store.allocate(length))
-        self._shared[key] = storage
-        return storage
+    def _storage(self, recipe: Recipe) -> Storage:
+        """That of an equal call, in whichever tier it is, or a new one, to be made when the call begins."""
+        storage = recipe.storage()
+        return self._shared.setdefault(storage.key, storage)
 
     def _decode(self, call: Decode, placed: Placed, new_id: Callable[[], EncodingId]) -> PendingDecode:
         most = call.sampling.max_tokens if call.forced is None else len(call.forced)
@@ -192,7 +179,7 @@ class Admission:
             new_id(), call, placed.context, placed.opening, placed.content, placed.closing,
             self._framing.stops, self._framing.content, constraint, own,
         )  # fmt: skip
-        return PendingDecode(row, self._store.reserve(own))
+        return PendingDecode(row, own)
 
     def _constraint(self, sampling: Sampling, stop: int) -> Constraint | None:
         if sampling.choices is not None:

@@ -13,39 +13,58 @@ from typing import Literal, NamedTuple
 from torch import Tensor
 
 from agentcho.engine.lanes import Lane
-from agentcho.engine.store import Block
+from agentcho.engine.store import Block, Copy
 from agentcho.errors import BadOffsets, ContextOverflow
-from agentcho.request import ContextEntry, Encoded, EncodingId, Offsets, Receipt
+from agentcho.request import ContextEntry, Encoded, EncodingId, First, Most, Offsets, Receipt
 
 
 @dataclass(eq=False)
 class Storage:
-    """Keys and values in `block`. Equal `key`s (tokens, context, positions) share one storage.
+    """Keys and values of `length` tokens. Equal `key`s (tokens, context, positions) share one storage.
 
-    `position` is where its first token was encoded, `written` how many of its tokens are stored. Until it is `ready`
-    only segments of the forward that completes it (`segment`) can attend to it.
+    `position` is where its first token was encoded, `written` how many of its tokens were. Once `ready` all of it was
+    made, and is in one of three tiers: in `pages` of the store, in a `host` copy, or dropped, to be made again by its
+    `recipe`. Until then only segments of the forward that completes it (`segment`) can attend to it. `holders` counts
+    who may yet ask for it: ids, calls in flight, the BOS. `digest` is the checksum of its content, once one was taken.
     """
 
     key: bytes
     position: int
-    block: Block
+    length: int
+    recipe: Recipe | None = field(default=None, repr=False)
+    pages: Block | None = field(default=None, repr=False)
+    host: Copy | None = field(default=None, repr=False)
     written: int = 0
-    segment: Segment | None = None
+    segment: Segment | None = field(default=None, repr=False)
+    holders: int = 0
+    digest: int | None = None
 
     @property
     def ready(self) -> bool:
-        """All of it is stored."""
+        """All of it was made."""
         return self.written == self.length
 
     @property
     def attendable(self) -> bool:
-        """It is stored, or will be when the forward that is being planned is over."""
+        """It was made, or will be when the forward that is being planned is over."""
         return self.ready or (self.segment is not None and self.segment.last)
 
     @property
-    def length(self) -> int:
-        """Tokens."""
-        return self.block.length
+    def block(self) -> Block:
+        """Its pages; it must be in the store."""
+        assert self.pages is not None
+        return self.pages
+
+    @property
+    def dropped(self) -> bool:
+        """It was made, and its recipe alone is left."""
+        return self.ready and self.pages is None and self.host is None
+
+    @property
+    def sources(self) -> tuple[Storage, ...]:
+        """What is gathered to make it, each once."""
+        assert self.recipe is not None
+        return self.recipe.sources
 
 
 @dataclass(eq=False)
@@ -160,6 +179,43 @@ class Context(NamedTuple):
         hasher.update(b"own" + self.start.to_bytes(8) + len(tokens).to_bytes(8))
         hasher.update(b"".join(token.to_bytes(4) for token in tokens))
         return hasher.digest()
+
+
+class Recipe(NamedTuple):
+    """How the keys and values of `tokens` come about: over `context`, at once or (`feeds` not empty) in forwards of so
+    many tokens each. With a `base`, the tokens at `places`, found by `choose`, anew, and the others as the base has
+    them. `way` is part of the key: what was fed token by token is so named, however it is made again."""
+
+    tokens: tuple[int, ...]
+    context: Context
+    salt: str
+    way: Literal["whole", "stepwise"] = "whole"
+    feeds: tuple[int, ...] = ()
+    base: Piece | None = None
+    choose: First | Most | None = None
+    places: tuple[int, ...] = ()
+
+    @property
+    def key(self) -> bytes:
+        """What names the result."""
+        fresh = self.context.key(self.tokens, self.salt, self.way)
+        return fresh if self.base is None else repaired_key(fresh, self.base.storage.key, self.choose)
+
+    @property
+    def sources(self) -> tuple[Storage, ...]:
+        """All that it is made from, each once."""
+        base = () if self.base is None else (self.base,)
+        return tuple(dict.fromkeys(piece.storage for piece in (*self.context.pieces, *base)))
+
+    def storage(self) -> Storage:
+        """A storage that it can be made into; nothing is made."""
+        return Storage(self.key, self.context.start, len(self.tokens), self)
+
+    def segment(self, storage: Storage) -> Segment:
+        """One forward's work, into `storage`."""
+        ids = self.tokens if self.base is None else [self.tokens[place] for place in self.places]
+        start, pieces = self.context.start, self.context.pieces
+        return Segment(ids, start, pieces, storage=storage, base=self.base, places=self.places)
 
 
 def repaired_key(fresh: bytes, base: bytes, choose: object) -> bytes:

@@ -17,19 +17,21 @@ from torch import Tensor, nn
 from agentcho.adapter import Adapter, find_adapter
 from agentcho.engine.adapters import Adapters
 from agentcho.engine.admission import Admission
-from agentcho.engine.batch import Batch
+from agentcho.engine.assembly import Assembly
 from agentcho.engine.constraint import Grammars
 from agentcho.engine.direct import Direct
-from agentcho.engine.encoding import Encoding, Piece, Segment, Storage, check_fits
+from agentcho.engine.encoding import Context, Encoding, Piece, Recipe, Segment, Storage, check_fits
+from agentcho.engine.forwards import Forwards
 from agentcho.engine.framing import Framing, derive
 from agentcho.engine.gate import Gate, LayerProof, check_config
-from agentcho.engine.judging import Judge
+from agentcho.engine.integrity import Integrity
 from agentcho.engine.lanes import Lanes
 from agentcho.engine.model import Model, find
 from agentcho.engine.pending import PendingPrefill
 from agentcho.engine.room import budget_of
-from agentcho.engine.scheduler import Plan, Scheduler
-from agentcho.engine.store import Fullness, Store, default_tokens
+from agentcho.engine.scheduler import Scheduler
+from agentcho.engine.store import Store, default_host_tokens, default_tokens
+from agentcho.engine.tiers import Fullness, Tiers
 from agentcho.engine.whole import Made, Whole
 from agentcho.errors import BadParent, EngineFailed, RequestError, UnknownEncoding
 from agentcho.request import ANY_TURN, Call, Decode, Encoded, EncodingId, Offsets, Receipt, StepResult, Turn
@@ -39,38 +41,43 @@ class Engine(Direct):
     """One loaded model with its store of encodings. Make one with `Engine.load`."""
 
     def __init__(
-        self, model: Model, framing: Framing, proofs: list[LayerProof], store_tokens: int, context: int
-    ) -> None:
+        self, model: Model, framing: Framing, proofs: list[LayerProof], store_tokens: int, host_tokens: int,
+        context: int,
+    ) -> None:  # fmt: skip
         shapes = [proof.shape for proof in proofs]
         self._model, self.framing, self.proofs, self.context = model, framing, proofs, context
-        self._room = store_tokens
+        self._room = store_tokens, host_tokens
         self.store = Store(shapes, store_tokens, model.device, model.dtype)
+        tiers = self._tiers = Tiers(self.store, host_tokens)
         self._lanes = Lanes(shapes, model.device, model.dtype)
         self._rotations = [proof.rotation for proof in proofs]
+        self._forwards = Forwards(model, self.store, self._lanes, self._rotations)
         self._encodings: dict[EncodingId, Encoding] = {}
         self._waiting: dict[EncodingId, Storage] = {}
         self._last: EncodingId = 0
         self._fingerprint: dict[str, str] | None = None
+        self._assembly = Assembly(tiers, self._forwards.make)
         budget = budget_of(model.packed, model.device, model.dtype)
-        self._scheduler = Scheduler(self.store, self._lanes, self._banned(), budget, self._finished)
-        stop = framing.closing("assistant")[0]
-        grammars = Grammars(model.tokenizer, model.vocabulary, stop)
+        self._scheduler = Scheduler(tiers, self._assembly, self._lanes, self._banned(), budget, self._finished)
+        grammars = Grammars(model.tokenizer, model.vocabulary, framing.closing("assistant")[0])
         self._admission = Admission(
-            framing, grammars, self.store, context, self._encode_bos(), self._parent, self.message, model.origin
-        )
+            framing, grammars, tiers, self._assembly, context, self._encode_bos(), self._parent, self.message,
+            model.origin,
+        )  # fmt: skip
 
     @classmethod
     def load(
         cls, model: str | Path = "understudy", device: str = "auto", dtype: str = "auto",
         adapter: str | Path | None = None, *, merge: bool = False, context: int | None = None,
-        store_tokens: int | None = None,
+        store_tokens: int | None = None, host_tokens: int | None = None,
     ) -> Engine:  # fmt: skip
         """Load the understudy, a folder, or a Hugging Face id, and prove that it can share encodings.
 
         `device` and `dtype` "auto": CUDA in the checkpoint's dtype if there is one, else float32 on the CPU.
         `adapter` is a folder that peft wrote, to go through in each forward, or with `merge` to add to the weights.
         `context` lowers the number of positions used; `store_tokens` bounds the store (default: 4 GiB on a
-        CPU, half of the free memory on CUDA). Safetensors only, no remote code.
+        CPU, half of the free memory on CUDA), `host_tokens` what leaves it for host memory (default: 4 GiB; 0: it is
+        dropped and made again). Safetensors only, no remote code.
         Raises: `ModelNotFound`, `BadPlacement`, `UnsupportedModel` (the gate's cause), `FramingError`,
         `AdapterNotFound`, `AdapterOther`.
 
@@ -79,13 +86,13 @@ class Engine(Direct):
         """
         with ThreadPoolExecutor(1) as alone:
             found = None if adapter is None else find_adapter(adapter)
-            options = (model, device, dtype, found, merge, context, store_tokens)
+            options = (model, device, dtype, found, merge, context, store_tokens, host_tokens)
             return alone.submit(cls._load, *options).result()
 
     @classmethod
     def _load(
         cls, model: str | Path, device: str, dtype: str, adapter: Adapter | None, merge: bool, context: int | None,
-        store_tokens: int | None,
+        store_tokens: int | None, host_tokens: int | None,
     ) -> Engine:  # fmt: skip
         source = find(model)
         check_config(source, context)
@@ -96,17 +103,18 @@ class Engine(Direct):
         proofs = Gate(loaded, positions).prove()
         shapes = [proof.shape for proof in proofs]
         room = store_tokens or default_tokens(shapes, loaded.device, loaded.dtype)
-        return cls(loaded, framing, proofs, room, positions)
+        outside = default_host_tokens(shapes, loaded.dtype) if host_tokens is None else host_tokens
+        return cls(loaded, framing, proofs, room, outside, positions)
 
     def adapted(self, adapter: str | Path | None) -> Engine:
         """An engine of its own on the same network, through an adapter, or None: the base alone. Both can be used in
         turn, from one thread. Raises `AdapterNotFound`, `AdapterOther`."""
         model = self._model.adapted(None if adapter is None else find_adapter(adapter))
-        return Engine(model, self.framing, self.proofs, self._room, self.context)
+        return Engine(model, self.framing, self.proofs, *self._room, self.context)
 
     def trained(self, config: Mapping[str, Any]) -> Engine:
         """An engine of its own on the same network, through a fresh adapter that is to be trained. `BadRecipe`."""
-        return Engine(self._model.trained(config), self.framing, self.proofs, self._room, self.context)
+        return Engine(self._model.trained(config), self.framing, self.proofs, *self._room, self.context)
 
     @property
     def adapters(self) -> Adapters:
@@ -132,8 +140,18 @@ class Engine(Direct):
 
     @property
     def fullness(self) -> Fullness:
-        """How full the store is, in pages."""
-        return self.store.fullness
+        """How full store and host memory are, and what had to move."""
+        return self._tiers.fullness
+
+    def check_integrity(self) -> None:
+        """Raise `StoreDamaged` unless pages, counts, contents, recipes and labels are whole. See `Integrity`.
+
+        Between steps. It reads all that is stored: for tests, and for whoever doubts a machine."""
+        Integrity(self._tiers, self._encodings, self._scheduler.calls).check()
+
+    def swap_out(self, ids: Iterable[EncodingId]) -> None:
+        """See `EnginePort.swap_out`."""
+        self._tiers.swap_out([self._encoding(id).storage for id in list(ids)])
 
     def score(
         self, continuation: str, header: str = "", parents: Sequence[EncodingId] = (),
@@ -155,7 +173,8 @@ class Engine(Direct):
         check_fits(placed.context, len(own) + len(placed.closing), self.context)
         first = len(own) - len(text) - 1
         segment = Segment(own, placed.context.start, placed.context.pieces, wanted=range(first, len(own)))
-        return self._run([segment])[1].log_softmax(-1).cpu()
+        with self._assembly.gathering(p.storage for p in placed.context.pieces):
+            return self._forwards.run([segment])[1].log_softmax(-1).cpu()
 
     def differentiable(self, segments: Sequence[Segment], made: Made | None = None) -> Tensor:
         """Logits `[wanted rows, vocab]`, float32, of segments that attend to each other, in one forward that keeps its
@@ -183,9 +202,10 @@ class Engine(Direct):
 
     def cached(self, id: EncodingId) -> list[tuple[Tensor, Tensor]]:
         """Copies of its keys and values a layer, `[heads, tokens, dim]`, float32 on the CPU, where it was encoded."""
-        block = self._encoding(id).storage.block
-        pairs = (self.store.read(block, layer) for layer in range(self.store.layers))
-        return [(keys.float().cpu(), values.float().cpu()) for keys, values in pairs]
+        storage = self._encoding(id).storage
+        with self._assembly.gathering([storage]):
+            pairs = (self.store.read(storage.block, layer) for layer in range(self.store.layers))
+            return [(keys.float().cpu(), values.float().cpu()) for keys, values in pairs]
 
     # -- step by step ------------------------------------------------------------------------------------
 
@@ -200,14 +220,15 @@ class Engine(Direct):
 
     def step(self, deterministic: bool = False) -> StepResult:
         """Schedule, run, collect. See `EnginePort.step`."""
+        fed = self._assembly.fed
         try:
             plan = self._scheduler.plan(alone=deterministic)
-            judged = self._judge(plan)
+            judged = self._forwards.judge(plan)
             groups = [[segment] for segment in plan.segments] if deterministic else [plan.segments]
-            run = [self._run(group) for group in groups if group]
+            run = [self._forwards.run(group) for group in groups if group]
             order = [segment for segments, _ in run for segment in segments]
             result = self._scheduler.collect(plan, order, [row for _, rows in run for row in rows])
-            return result._replace(encoded=result.encoded + judged)
+            return result._replace(encoded=result.encoded + judged + self._assembly.fed - fed)
         except BaseException as error:
             self._scheduler.drop_all()
             self._waiting.clear()
@@ -226,7 +247,7 @@ class Engine(Direct):
         for id in list(ids):
             encoding = self._encoding(id)
             del self._encodings[id]
-            self.store.release(encoding.storage.block)
+            self._tiers.release([encoding.storage])
 
     def finished(self, id: EncodingId) -> bool:
         """Whether an id names a stored encoding."""
@@ -242,27 +263,9 @@ class Engine(Direct):
         """Decodes that hold a lane now."""
         return len(self._lanes)
 
-    # -- inside ------------------------------------------------------------------------------------------
-
     def _new_id(self) -> EncodingId:
         self._last += 1
         return self._last
-
-    def _judge(self, plan: Plan) -> int:
-        """Choose the tokens of repairs that go by how their values deviate; returns the tokens that this fed."""
-        groups = [[one] for one in plan.judged] if plan.alone else [plan.judged] if plan.judged else []
-        judges = [Judge(group, self._batch, self.store) for group in groups]
-        return sum(judge.judge(self._model.forward) for judge in judges)
-
-    def _batch(self, segments: Sequence[Segment]) -> Batch:
-        return Batch(segments, self.store, self._rotations, self._model.device)
-
-    def _run(self, segments: Sequence[Segment]) -> tuple[list[Segment], Tensor]:
-        """One forward, kept; the segments in the order of their rows of logits."""
-        batch = self._batch(segments)
-        logits = self._model.forward(batch.ids, batch.positions, batch.wanted, batch)
-        batch.commit()
-        return batch.segments, logits
 
     def _finished(self, encoding: Encoding) -> None:
         self._waiting.pop(encoding.id, None)
@@ -293,7 +296,4 @@ class Engine(Direct):
         bos = self.framing.bos
         if bos is None:
             return None
-        storage = Storage(b"bos", 0, self.store.allocate(1))
-        storage.segment = Segment([bos], 0, storage=storage)
-        self._run([storage.segment])
-        return Piece(None, storage, 0)
+        return Piece(None, self._assembly.keep(Recipe((bos,), Context((), 0, self._model.origin), "")), 0)

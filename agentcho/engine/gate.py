@@ -210,7 +210,7 @@ class Gate:
         """Hidden states of the probe's second half over its first, which was stored at another position."""
         model = self._model
         store = Store(shapes, 4 * PROBE, model.device, model.dtype)
-        first = Storage(b"", 5, store.allocate(PROBE))
+        first = Storage(b"", 5, PROBE, pages=store.allocate(PROBE))
         first.segment = Segment(self._ids[:PROBE], 5, storage=first)
         batch = Batch([first.segment], store, rotations, model.device)
         self._run(batch)

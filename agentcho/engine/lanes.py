@@ -37,6 +37,10 @@ class Lane:
         bucket = self.bucket
         return bucket.keys[layer][self.index, :, start:stop], bucket.values[layer][self.index, :, start:stop]
 
+    def all(self, start: int, stop: int) -> Iterator[tuple[Tensor, Tensor]]:
+        """The same of every layer, in order."""
+        return (self.get(layer, start, stop) for layer in range(len(self.bucket.keys)))
+
     def place(self, start: int, positions: Tensor) -> None:
         """Write the logical positions of tokens start … start + n, before their keys and values."""
         self.touched = max(self.touched, start + len(positions))

@@ -6,7 +6,7 @@ Does not know: when a call runs.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from agentcho.engine.encoding import Context, Piece, Segment, Storage
 from agentcho.engine.follower import Follower
@@ -16,13 +16,15 @@ from agentcho.request import Encoded, EncodingId, Guard
 
 @dataclass(eq=False)
 class PendingPrefill:
-    """An admitted prefill. Its storage may be shared, and may be ready already."""
+    """An admitted prefill. Its storage may be shared, and may be ready already; of all calls that want it the one that
+    `started` it encodes it, perhaps in parts."""
 
     id: EncodingId
     context: Context
     storage: Storage
     words: Encoded
     guard: Guard | None
+    started: bool = field(default=False, init=False)
 
     def segment(self, most: int) -> Segment:
         """The next of its tokens over its context, at most so many."""
@@ -51,8 +53,10 @@ class PendingRepair(PendingPrefill):
     def choose(self, places: Sequence[int]) -> None:
         """Say which tokens it encodes, before the forward it is planned in."""
         assert self.storage.segment is not None
+        assert self.storage.recipe is not None
         self.places = self.storage.segment.places = places
         self.storage.segment.ids = self._ids()
+        self.storage.recipe = self.storage.recipe._replace(places=tuple(places))
 
     def _ids(self) -> list[int]:
         return [self.words.tokens[place] for place in self.places]
@@ -60,10 +64,13 @@ class PendingRepair(PendingPrefill):
 
 @dataclass(eq=False)
 class PendingDecode:
-    """An admitted decode or its shadow, with the pages reserved for what it may become."""
+    """An admitted decode or its shadow. It may become `longest` tokens long, and has pages `reserved` for that while it
+    runs. `feeds` are the tokens that it fed so far, forward by forward."""
 
     row: Row | Follower
-    reserved: int
+    longest: int
+    reserved: int = 0
+    feeds: list[int] = field(default_factory=list)
 
     @property
     def id(self) -> EncodingId:
@@ -93,6 +100,27 @@ def gathered(call: Pending) -> tuple[Piece, ...]:
     return (*call.context.pieces, call.base, *judged)
 
 
+def held(call: Pending) -> tuple[Storage, ...]:
+    """All storages that a call counts as a holder of, as often as it names them: what it reads, and its own."""
+    own = (call.storage,) if isinstance(call, PendingPrefill) else ()
+    return (*(piece.storage for piece in gathered(call)), *own)
+
+
+def begun(call: Pending) -> bool:
+    """Whether a prefill has all the room it needs: it goes on with what it started, or its keys are there, or come out
+    of the forward that is being planned."""
+    if not isinstance(call, PendingPrefill) or call.storage.dropped:
+        return False
+    return call.started or call.storage.attendable
+
+
+def needed(call: Pending) -> tuple[Storage, ...]:
+    """What must be in the store for it to begin: all that it reads; of a prefill that was made before, that alone."""
+    if isinstance(call, PendingPrefill) and call.storage.ready:
+        return (call.storage,)
+    return tuple(piece.storage for piece in gathered(call))
+
+
 def size(call: Pending) -> int:
     """Tokens that it has to feed next: of a prefill all that is left."""
     if isinstance(call, PendingDecode):
@@ -106,12 +134,19 @@ def due(call: Pending) -> bool:
     """Whether it may go into the forward that is being planned, where what it attends to is there."""
     if isinstance(call, PendingDecode):
         return call.row.due
-    return call.storage.attendable or call.storage.segment is None  # else another call encodes a part of the same
+    return call.started or call.storage.attendable or call.storage.pages is None  # else another encodes it in parts
 
 
 def divisible(call: Pending) -> bool:
     """Whether it can be encoded in parts: a prefill of known text."""
     return isinstance(call, PendingPrefill) and not isinstance(call, PendingRepair)
+
+
+def longest(call: Pending) -> int:
+    """How many tokens its own encoding may yet add to the store."""
+    if isinstance(call, PendingDecode):
+        return call.longest
+    return 0 if call.storage.ready else call.storage.length
 
 
 def attendable(call: Pending) -> bool:

@@ -11,7 +11,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from agentcho.engine.encoding import Encoding, Piece, Segment, Storage
+from agentcho.engine.assembly import Assembly
+from agentcho.engine.encoding import Encoding, Piece, Recipe, Segment
 from agentcho.engine.follower import Follower
 from agentcho.engine.lanes import Lanes
 from agentcho.engine.pending import (
@@ -20,9 +21,13 @@ from agentcho.engine.pending import (
     PendingPrefill,
     PendingRepair,
     attendable,
+    begun,
     divisible,
     due,
     gathered,
+    held,
+    longest,
+    needed,
     promised,
     size,
 )
@@ -30,7 +35,7 @@ from agentcho.engine.queue import Queue
 from agentcho.engine.room import Budget
 from agentcho.engine.row import Row
 from agentcho.engine.sampler import choose
-from agentcho.engine.store import Store
+from agentcho.engine.tiers import Tiers
 from agentcho.errors import BadParent, LeakageError, SamplingFailed
 from agentcho.request import EncodingId, Failure, Spoken, StepResult, Turn
 
@@ -52,13 +57,14 @@ class Scheduler:
     """Waiting calls in order, running rows, and finished encodings handed to `store_encoding`."""
 
     def __init__(
-        self, store: Store, lanes: Lanes, banned: Tensor, budget: Budget, finished: Callable[[Encoding], None]
-    ) -> None:
-        self._store, self._lanes, self._banned, self._budget = store, lanes, banned, budget
-        self._finished = finished
+        self, tiers: Tiers, assembly: Assembly, lanes: Lanes, banned: Tensor, budget: Budget,
+        finished: Callable[[Encoding], None],
+    ) -> None:  # fmt: skip
+        self._tiers, self._assembly = tiers, assembly
+        self._lanes, self._banned, self._budget, self._finished = lanes, banned, budget, finished
         self._waiting = Queue()
         self._running: list[PendingDecode] = []
-        self._making: list[PendingPrefill] = []
+        self._making: list[Pending] = []
 
     @property
     def idle(self) -> bool:
@@ -68,7 +74,12 @@ class Scheduler:
     @property
     def in_flight(self) -> frozenset[EncodingId]:
         """Ids of calls not finished."""
-        return frozenset(call.id for call in (*self._waiting, *self._running))
+        return frozenset(call.id for call in self.calls)
+
+    @property
+    def calls(self) -> tuple[Pending, ...]:
+        """Calls not finished."""
+        return (*self._waiting, *self._running)
 
     def add(self, calls: Iterable[Pending], turn: Turn) -> None:
         """Queue admitted calls."""
@@ -77,15 +88,16 @@ class Scheduler:
     def plan(self, alone: bool = False) -> Plan:
         """One feed of every running row, and waiting calls as far as the budget goes.
 
-        A call waits for the forward in which what it attends to is ready or completed. One call always goes. `alone`:
-        rows that begin share no lane's tensor with others, and no prefill is divided.
+        A call waits for the forward in which what it attends to is ready or completed, and until there is room for that
+        and for itself in the store; nobody takes room before one that waits for it. One call always goes. `alone`: rows
+        that begin share no lane's tensor with others, and no prefill is divided.
         """
         plan = Plan([], [], [], [], alone, [])
         for running in self._running:
             self._plan_row(plan, running.row)
         room = self._budget.room(sum(len(s.ids) for s in plan.segments), speaking=bool(plan.rows) and not alone)
         making = {call.storage for call in self._waiting if isinstance(call, PendingPrefill)}
-        gone: set[EncodingId] = set()
+        gone, crowded = set[EncodingId](), False
         for waiting in self._waiting.line():
             call = waiting.call
             if not attendable(call):
@@ -93,12 +105,19 @@ class Scheduler:
                     plan.failed.append((call, BadParent("a parent was cancelled before it was encoded")))
                     gone.add(call.id)
                     making -= {call.storage} if isinstance(call, PendingPrefill) else set()
-            elif due(call) and (tokens := room.take(size(call), divisible(call) and not alone)) is not None:
-                self._waiting.serve(waiting, tokens)
-                if self._begin(plan, call, tokens):
-                    gone.add(call.id)
+            elif due(call):
+                crowded = crowded or not self._fits(call)
+                may = begun(call) or not crowded
+                if may and (tokens := room.take(size(call), divisible(call) and not alone)) is not None:
+                    self._waiting.serve(waiting, tokens)
+                    gone |= {call.id} if self._begin(plan, call, tokens) else set()
         self._waiting.keep(lambda call: call.id not in gone)
+        self._making += (call for call, _ in plan.failed)
         return plan
+
+    def _fits(self, call: Pending) -> bool:
+        """Whether there is room for all that it gathers and makes."""
+        return begun(call) or self._assembly.fits(needed(call), longest(call))
 
     def _begin(self, plan: Plan, call: Pending, tokens: int) -> bool:
         """Ask the call's guard about the very pieces that are gathered next, and start it, or go on with it; returns
@@ -113,18 +132,24 @@ class Scheduler:
         return self._speak(plan, call) if isinstance(call, PendingDecode) else self._encode(plan, call, tokens)
 
     def _speak(self, plan: Plan, call: PendingDecode) -> bool:
+        self._assembly.begin(call, needed(call))
+        call.reserved = self._tiers.reserve(call.longest)
         self._running.append(call)
         call.row.lane = self._lanes.open(call.row.context.length + 2 * len(call.row.feed), plan.alone)
         self._plan_row(plan, call.row)
         return True
 
     def _encode(self, plan: Plan, call: PendingPrefill, tokens: int) -> bool:
-        if not call.storage.attendable:
-            call.storage.segment = call.segment(tokens)
-            plan.segments.append(call.storage.segment)
+        storage = call.storage
+        if not begun(call):
+            self._assembly.begin(call, needed(call), None if storage.ready else storage)
+        if not storage.attendable:
+            call.started = True
+            storage.segment = call.segment(tokens)
+            plan.segments.append(storage.segment)
             if isinstance(call, PendingRepair) and not call.places:
                 plan.judged.append(call)
-        if not call.storage.attendable:
+        if not storage.attendable:
             return False
         plan.prefills.append(call)
         self._making.append(call)
@@ -140,7 +165,12 @@ class Scheduler:
         plan.rows.append((row, segment))
 
     def collect(self, plan: Plan, order: list[Segment], logits: list[Tensor]) -> StepResult:
-        """Turn logits (rows `[vocab]` in `order`'s wanted order) into tokens, ends and failures."""
+        """Turn logits (rows `[vocab]` in `order`'s wanted order) into tokens, ends and failures.
+
+        Rows that began have their contexts in lanes now, and need them in the store no more.
+        """
+        for call in self._running:
+            self._tiers.unpin(call)
         spoken: list[Spoken] = []
         failed = [self._failure(call, error) for call, error in plan.failed]
         rows = {id(segment): row for row, segment in plan.rows if isinstance(row, Row)}
@@ -152,6 +182,8 @@ class Scheduler:
         finished = [self._finish_prefill(prefill) for prefill in plan.prefills]
         self._making.clear()
         finished += [self._finish_row(row) for row, _ in plan.rows if row.ending]
+        for call in self._running:
+            call.feeds.append(len(call.row.feed))
         for speaker, _ in plan.rows:
             speaker.advance()
         for row, token in zip(asking, tokens, strict=True):
@@ -179,6 +211,7 @@ class Scheduler:
             spoken.append(said)
 
     def _failure(self, call: Pending, error: Exception) -> Failure:
+        self._making.remove(call)
         self._drop(call)
         self.cancel(self._shadows({call.id}))
         return Failure(call.id, error)
@@ -195,14 +228,14 @@ class Scheduler:
         """Move a row's own keys from its lane to the store."""
         call = next(call for call in self._running if call.row is row)
         assert row.lane is not None
-        start = row.context.length
-        self._store.unreserve(call.reserved)
-        length = len(row.tokens())
-        block = self._store.allocate(length)
-        for layer in range(self._store.layers):
-            self._store.write(block, layer, *row.lane.get(layer, start, start + length))
-        key = row.context.key(row.tokens(), row.call.salt, "stepwise")
-        storage = Storage(key, row.context.start, block, written=length)
+        feeds = (*call.feeds, len(row.feed)) if row.lane.bucket.alone else ()
+        storage = Recipe(row.tokens(), row.context, row.call.salt, "stepwise", feeds).storage()
+        self._unreserve(call)
+        self._tiers.allocate(storage)
+        self._tiers.hold([storage])
+        own = row.lane.all(row.context.length, row.context.length + storage.length)
+        self._tiers.store.write_all(storage.block, own)
+        storage.written = storage.length
         self._finished(Encoding(row.id, storage, row.words(), row.context.receipt, row.logits))
         self._running.remove(call)
         self._lanes.close(row.lane)
@@ -211,7 +244,7 @@ class Scheduler:
 
     def drop_all(self) -> None:
         """Drop every call in flight, those of a forward that failed included."""
-        for call in (*self._making, *self._waiting, *self._running):
+        for call in dict.fromkeys((*self._making, *self.calls)):
             self._drop(call)
         self._making, self._waiting, self._running = [], Queue(), []
 
@@ -230,14 +263,20 @@ class Scheduler:
         return frozenset(row.id for row in rows if isinstance(row, Follower) and row.leader.id in ids)
 
     def _drop(self, call: Pending) -> None:
-        self._let_go(call)
-        if isinstance(call, PendingPrefill):
-            self._store.release(call.storage.block)
-            return
-        self._store.unreserve(call.reserved)
-        if call.row.lane is not None:
-            self._lanes.close(call.row.lane)
+        self._tiers.unpin(call)
+        if isinstance(call, PendingPrefill) and call.started and not call.storage.ready:
+            call.storage.written = 0  # who else wants it begins anew
+            self._tiers.discard(call.storage)
+        self._tiers.release(held(call))
+        if isinstance(call, PendingDecode):
+            self._unreserve(call)
+            if call.row.lane is not None:
+                self._lanes.close(call.row.lane)
+
+    def _unreserve(self, call: PendingDecode) -> None:
+        self._tiers.store.unreserve(call.reserved)
+        call.reserved = 0
 
     def _let_go(self, call: Pending) -> None:
-        for piece in gathered(call):
-            self._store.release(piece.storage.block)
+        self._tiers.unpin(call)
+        self._tiers.release(piece.storage for piece in gathered(call))

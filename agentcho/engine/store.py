@@ -1,11 +1,13 @@
-"""The paged store: keys and values of encodings, in fixed-size pages, counted by reference.
+"""The paged store: keys and values of encodings on the device, in small pages.
 
-A block is the pages of one encoding. It is written once and never changed; it is freed when nothing holds it.
-Does not know: messages, positions, which block belongs to whom.
+A block is the pages of one encoding. It is written once and never changed until it is freed. Does not know:
+messages, positions, whose a block is, what is done when no page is left (`tiers`).
 """
 
 from __future__ import annotations
 
+import zlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -13,6 +15,9 @@ import torch
 from torch import Tensor
 
 from agentcho.errors import StoreFull
+
+Copy = tuple[tuple[Tensor, Tensor], ...]
+"""Keys and values `[length, heads, dim]` of one encoding, a pair a layer, in host memory."""
 
 
 class LayerShape(NamedTuple):
@@ -23,16 +28,6 @@ class LayerShape(NamedTuple):
     value_dim: int
 
 
-class Fullness(NamedTuple):
-    """How full the store is, in pages. `reserved` pages are promised to running calls and not yet written."""
-
-    used: int
-    reserved: int
-    limit: int
-    page_tokens: int
-    high_water: int
-
-
 @dataclass(eq=False)
 class Block:
     """The pages of one encoding of `length` tokens. `slots` are its token rows in the pools, in order."""
@@ -40,11 +35,10 @@ class Block:
     pages: list[int]
     length: int
     slots: Tensor
-    holders: int = 1
 
 
 class Store:
-    """Pools of pages, one pair a layer, growing on demand up to `limit_tokens`."""
+    """Pools of pages, one pair a layer, growing on demand up to `limit_tokens`, by a sixteenth at a time."""
 
     def __init__(
         self,
@@ -52,14 +46,12 @@ class Store:
         limit_tokens: int,
         device: torch.device,
         dtype: torch.dtype,
-        page_tokens: int = 16,
+        page_tokens: int = 2,
     ) -> None:
         self._layers, self._device, self._dtype = layers, device, dtype
-        self._page = page_tokens
-        self._limit = max(1, limit_tokens // page_tokens)
-        self._allocated = 0
-        self._free: list[int] = []
-        self._reserved = self._high_water = 0
+        self.page_tokens, self.limit = page_tokens, max(1, limit_tokens // page_tokens)
+        self.allocated = self.reserved = self.high_water = self._tokens = 0
+        self.free_pages: list[int] = []
         self._keys = [self._rows(0, shape.heads, shape.key_dim) for shape in layers]
         self._values = [self._rows(0, shape.heads, shape.value_dim) for shape in layers]
 
@@ -69,46 +61,70 @@ class Store:
         return len(self._layers)
 
     @property
-    def fullness(self) -> Fullness:
-        """Pages used, reserved, allowed, and the most ever used."""
-        used = self._allocated - len(self._free)
-        return Fullness(used, self._reserved, self._limit, self._page, self._high_water)
+    def used(self) -> int:
+        """Pages in blocks."""
+        return self.allocated - len(self.free_pages)
+
+    @property
+    def room(self) -> int:
+        """Pages that are neither in blocks nor promised."""
+        return self.limit - self.used - self.reserved
+
+    @property
+    def overhead(self) -> float:
+        """What tensors take over the keys and values that are in blocks, as a share of these: 0.1 is a tenth more.
+
+        Counts rows not used in pages, pages not used in pools, and the blocks' slots. An empty store has none.
+        """
+        raw = self._tokens * token_bytes(self._layers, self._dtype)
+        pools = sum(pool.nbytes for pool in (*self._keys, *self._values))
+        return (pools + 8 * self._tokens) / raw - 1 if raw else 0.0
 
     def pages_for(self, tokens: int) -> int:
         """Pages that an encoding of `tokens` tokens takes."""
-        return -(-tokens // self._page)
+        return -(-tokens // self.page_tokens)
 
     def reserve(self, tokens: int) -> int:
         """Promise room for `tokens` tokens; returns the pages promised. `StoreFull`: nothing was promised."""
         pages = self.pages_for(tokens)
-        free = self._limit - self.fullness.used - self._reserved
-        if pages > free:
-            raise StoreFull(pages, free, self._page)
-        self._reserved += pages
+        if pages > self.room:
+            raise StoreFull(pages * self.page_tokens, self.room * self.page_tokens)
+        self.reserved += pages
         return pages
 
     def unreserve(self, pages: int) -> None:
         """Take a promise back."""
-        self._reserved -= pages
-        assert self._reserved >= 0
+        self.reserved -= pages
+        assert self.reserved >= 0
 
     def allocate(self, length: int) -> Block:
-        """A block for `length` tokens, held once, to be written next. `StoreFull` where no room is left."""
+        """A block for `length` tokens, to be written next. `StoreFull` where no room is left."""
         count = self.pages_for(length)
         self.unreserve(self.reserve(length))
-        if count > len(self._free):
-            self._grow(count - len(self._free))
-        pages = [self._free.pop() for _ in range(count)]
-        self._high_water = max(self._high_water, self.fullness.used)
-        rows = torch.tensor(pages).repeat_interleave(self._page) * self._page
-        rows += torch.arange(self._page).repeat(count)
+        if count > len(self.free_pages):
+            self._grow(count - len(self.free_pages))
+        pages = [self.free_pages.pop() for _ in range(count)]
+        self._tokens += length
+        self.high_water = max(self.high_water, self.used)
+        rows = torch.tensor(pages).repeat_interleave(self.page_tokens) * self.page_tokens
+        rows += torch.arange(self.page_tokens).repeat(count)
         return Block(pages, length, rows[:length].to(self._device))
+
+    def free(self, block: Block) -> None:
+        """Take its pages back; it must not be read again."""
+        self._tokens -= block.length
+        self.free_pages.extend(block.pages)
 
     def write(self, block: Block, layer: int, keys: Tensor, values: Tensor, start: int = 0) -> None:
         """Store keys and values `[heads, n, dim]` of one layer as tokens start … start + n. Once a layer and token."""
         rows = block.slots[start : start + keys.shape[1]]
         self._keys[layer][rows] = keys.transpose(0, 1)
         self._values[layer][rows] = values.transpose(0, 1)
+
+    def write_all(self, block: Block, pairs: Iterable[tuple[Tensor, Tensor]]) -> None:
+        """Store the keys and values of every layer, in order."""
+        for layer, (keys, values) in enumerate(pairs):
+            self.write(block, layer, keys, values)
 
     def read(self, block: Block, layer: int) -> tuple[Tensor, Tensor]:
         """Copies of keys and values, `[heads, length, dim]`, at the position they were encoded at."""
@@ -120,32 +136,60 @@ class Store:
         values = self._values[layer].index_select(0, rows)
         return keys.transpose(0, 1), values.transpose(0, 1)
 
-    def hold(self, block: Block) -> None:
-        """Count one more holder."""
-        block.holders += 1
+    def copy_out(self, block: Block) -> Copy:
+        """A copy in host memory, whole when this returns; page-locked where the device is CUDA."""
+        return tuple(
+            (self._to_host(keys, block), self._to_host(values, block))
+            for keys, values in zip(self._keys, self._values, strict=True)
+        )
 
-    def release(self, block: Block) -> None:
-        """Count one holder less; the last one frees the pages."""
-        block.holders -= 1
-        assert block.holders >= 0
-        if block.holders == 0:
-            self._free.extend(block.pages)
+    def copy_in(self, block: Block, copy: Copy) -> None:
+        """Write a copy into a block of its length."""
+        for layer, (keys, values) in enumerate(copy):
+            self._keys[layer][block.slots] = keys.to(self._device)
+            self._values[layer][block.slots] = values.to(self._device)
+
+    def _to_host(self, pool: Tensor, block: Block) -> Tensor:
+        rows = pool.index_select(0, block.slots)
+        if self._device.type != "cuda":
+            return rows.cpu()
+        return torch.empty(rows.shape, dtype=rows.dtype, pin_memory=True).copy_(rows)
 
     def _rows(self, rows: int, heads: int, dim: int) -> Tensor:
         return torch.zeros(rows, heads, dim, device=self._device, dtype=self._dtype)
 
     def _grow(self, pages: int) -> None:
-        pages = min(max(pages, self._allocated, 64), max(pages, self._limit - self._allocated))
+        """Pool by pool, so that no more than one is there twice. An old one is of no use to who asks CUDA for memory
+        next, which is always for more."""
+        pages = max(pages, min(max(self.allocated // 16, 16), self.limit - self.allocated))
         for pool in (self._keys, self._values):
             for layer, old in enumerate(pool):
-                pool[layer] = torch.cat([old, self._rows(pages * self._page, *old.shape[1:])])
-        self._free.extend(range(self._allocated + pages - 1, self._allocated - 1, -1))
-        self._allocated += pages
+                pool[layer] = torch.cat([old, self._rows(pages * self.page_tokens, *old.shape[1:])])
+        if self._device.type == "cuda":
+            torch.cuda.empty_cache()
+        self.free_pages.extend(range(self.allocated + pages - 1, self.allocated - 1, -1))
+        self.allocated += pages
+
+
+def checksum(copy: Copy) -> int:
+    """CRC-32 of all bytes, in order."""
+    sum = 0
+    for tensor in (each for pair in copy for each in pair):
+        sum = zlib.crc32(tensor.contiguous().view(torch.uint8).numpy().data, sum)
+    return sum
+
+
+def token_bytes(layers: list[LayerShape], dtype: torch.dtype) -> int:
+    """Bytes of one token's keys and values in all layers."""
+    return sum(shape.heads * (shape.key_dim + shape.value_dim) for shape in layers) * dtype.itemsize
 
 
 def default_tokens(layers: list[LayerShape], device: torch.device, dtype: torch.dtype) -> int:
     """Tokens that fit in 4 GiB on a CPU, or in half of the free memory on CUDA."""
     room = torch.cuda.mem_get_info(device)[0] // 2 if device.type == "cuda" else 4 << 30
-    size = torch.empty(0, dtype=dtype).element_size()
-    token = sum(shape.heads * (shape.key_dim + shape.value_dim) for shape in layers) * size
-    return max(1024, min(room // token, 1 << 22))
+    return max(1024, min(room // token_bytes(layers, dtype), 1 << 22))
+
+
+def default_host_tokens(layers: list[LayerShape], dtype: torch.dtype) -> int:
+    """Tokens whose copies fit in 4 GiB of host memory."""
+    return (4 << 30) // token_bytes(layers, dtype)

@@ -34,7 +34,7 @@ class FakeEngine:
     `reply(call, prompt)` gives the text of a decode, `answer(call, prompt)` that of one with choices or a JSON
     schema, `prompt` being the text of its parents; by default words, a choice and the smallest document.
     `broken` makes the next step raise, `faulty(call)` fails single decodes. `steps`, `rows` and `pages` (one a
-    stored message) count what is used; `batches` lists the ids in each step.
+    stored message) count what is used; `batches` lists the ids in each step, `swapped` what was swapped out.
     """
 
     def __init__(
@@ -46,6 +46,7 @@ class FakeEngine:
         self.broken: Exception | None = None
         self.steps = 0
         self.batches: list[tuple[EncodingId, ...]] = []
+        self.swapped: list[EncodingId] = []
         self._pages = Pages()
         self._all: dict[EncodingId, Kept] = {}
         self._flying: dict[EncodingId, Kept] = {}
@@ -121,6 +122,10 @@ class FakeEngine:
         """See `EnginePort.release`."""
         for id in list(ids):
             self._forget(self._finished(id))
+
+    def swap_out(self, ids: Iterable[EncodingId]) -> None:
+        """See `EnginePort.swap_out`. There is nowhere to go; `swapped` has the ids."""
+        self.swapped += [self._finished(id).id for id in list(ids)]
 
     def message(self, id: EncodingId) -> Encoded:
         """See `EnginePort.message`."""

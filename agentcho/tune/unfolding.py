@@ -9,12 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol
 
-import torch
-
 from agentcho.config import Leakage, Mode
 from agentcho.engine.encoding import Context, Piece, Segment, Storage, check_fits, place
 from agentcho.engine.framing import Framing
-from agentcho.engine.store import Block
 from agentcho.errors import BadParent, RequestError
 from agentcho.known import FramingPort
 from agentcho.replayer import replay
@@ -150,6 +147,9 @@ class Paper:
         for number in list(ids):
             del self._kept[number]
 
+    def swap_out(self, ids: Iterable[EncodingId]) -> None:
+        """See `EnginePort.swap_out`. Paper has room."""
+
     def message(self, id: EncodingId) -> Encoded:
         """See `EnginePort.message`."""
         return self._kept[id].words
@@ -181,7 +181,7 @@ class Paper:
         self._kept[number] = Kept(storage, words, context)
 
     def _stored(self, key: bytes, context: Context, tokens: tuple[int, ...], wanted: Sequence[int]) -> Storage:
-        storage = Storage(key, context.start, Block([], len(tokens), torch.empty(0)))
+        storage = Storage(key, context.start, len(tokens))
         storage.segment = Segment(tokens, context.start, context.pieces, storage=storage, wanted=wanted)
         self._shared[key] = storage
         self.segments.append(storage.segment)

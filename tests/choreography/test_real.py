@@ -95,6 +95,9 @@ class Keeping:
     def release(self, ids: Iterable[EncodingId]) -> None:
         self._engine.release(ids)
 
+    def swap_out(self, ids: Iterable[EncodingId]) -> None:
+        self._engine.swap_out(ids)
+
     def message(self, id: EncodingId) -> Encoded:
         return self._engine.message(id)
 

@@ -22,8 +22,8 @@ Fresh = Callable[..., Engine]
 def fresh(llama: Engine) -> Fresh:
     """The same model with a budget of its own."""
 
-    def make(packed: int = 4096, beside: int = 8) -> Engine:
-        engine = Engine(llama._model, llama.framing, llama.proofs, 1 << 16, llama.context)
+    def make(packed: int = 4096, beside: int = 8, tokens: int = 1 << 16) -> Engine:
+        engine = Engine(llama._model, llama.framing, llama.proofs, tokens, 1 << 16, llama.context)
         engine._scheduler._budget = Budget(packed, beside)
         return engine
 

@@ -117,6 +117,9 @@ class Sets:
             if store.holders == 0 and self._shared.get(store.key) is store:
                 del self._shared[store.key]
 
+    def swap_out(self, ids: Iterable[EncodingId]) -> None:
+        """See `EnginePort.swap_out`. Sets take no room."""
+
     def message(self, id: EncodingId) -> Encoded:
         """See `EnginePort.message`."""
         return self._kept[id].words

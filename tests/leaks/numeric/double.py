@@ -153,6 +153,10 @@ class Double:
         """See `EnginePort.release`."""
         self.engine.release(ids)
 
+    def swap_out(self, ids: Iterable[EncodingId]) -> None:
+        """See `EnginePort.swap_out`."""
+        self.engine.swap_out(ids)
+
     def message(self, id: EncodingId) -> Encoded:
         """See `EnginePort.message`."""
         return self.engine.message(id)

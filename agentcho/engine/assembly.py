@@ -1,0 +1,128 @@
+"""Brings together in the store all that a call gathers: all or nothing, what was dropped made again.
+
+Whether it can be done is settled first, by counting pages; then nothing but a failing forward or a damaged copy stops
+it. What is made again gathers what it gathered when it was first made, and nothing else, so no label changes. Does
+not know: calls, guards, how a forward computes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+
+from agentcho.engine.encoding import Recipe, Storage
+from agentcho.engine.tiers import Tiers
+from agentcho.errors import StoreFull
+
+
+class Assembly:
+    """`make(storage)` computes a storage into its pages by its recipe, and returns the tokens it fed. `fed` counts all
+    tokens that were fed to make dropped storages again."""
+
+    def __init__(self, tiers: Tiers, make: Callable[[Storage], int]) -> None:
+        self._tiers, self._make = tiers, make
+        self._kept: list[Storage] = []
+        self.fed = 0
+
+    def keep(self, recipe: Recipe) -> Storage:
+        """Make a storage and keep it in the store for good."""
+        storage = recipe.storage()
+        self._tiers.hold([storage])
+        self._tiers.pin(self, [storage])
+        self._tiers.allocate(storage)
+        self._make(storage)
+        self._kept.append(storage)
+        return storage
+
+    def check(self, storages: Iterable[Storage], own: int) -> None:
+        """`StoreFull` where a call that gathers these and makes `own` tokens could never run."""
+        self._tiers.check((*storages, *self._kept), own)
+
+    def fits(self, storages: Sequence[Storage], own: int) -> bool:
+        """Whether a call that gathers these and makes `own` tokens can begin now: both they, and on the way there each
+        dropped one together with what it is made from, fit beside what is pinned and promised."""
+        tiers = self._tiers
+        return tiers.fits(storages, own) and all(tiers.fits((*s.sources, s), 0) for s in lacking(storages))
+
+    def begin(self, owner: Hashable, storages: Sequence[Storage], own: Storage | None = None) -> None:
+        """Have all of `storages` in the store, pinned for `owner` until `Tiers.unpin`, and pages for `own`, pinned too.
+
+        They must fit. Raises what a forward raises, or `StoreDamaged`; then nothing is pinned for `owner`.
+        """
+        dropped = lacking(storages)
+        users = Counter(storages)
+        for storage in dropped:
+            users.update(storage.sources)
+        self._tiers.hold(users)
+        self._tiers.wanted = users
+        try:
+            for storage in dropped:
+                self._again(storage)
+                self._tiers.release(_used_up(users, storage.sources))
+            self._tiers.pin(owner, storages if own is None else (*storages, own))
+            self._tiers.bring(storages)
+            if own is not None:
+                self._tiers.allocate(own)
+        except BaseException:
+            self._tiers.unpin(owner)
+            raise
+        finally:
+            self._tiers.wanted = ()
+            self._tiers.release(users)
+            self._tiers.trim()
+
+    @contextmanager
+    def gathering(self, storages: Iterable[Storage]) -> Iterator[None]:
+        """Have these in the store meanwhile, for who asks between steps; `StoreFull` where running calls leave no room
+        for them."""
+        owner, asked = object(), list(storages)
+        if not self.fits(asked, 0):
+            needed, page = sum(storage.length for storage in set(asked)), self._tiers.store.page_tokens
+            raise StoreFull(needed, self._tiers.available * page)
+        self.begin(owner, asked)
+        try:
+            yield
+        finally:
+            self._tiers.unpin(owner)
+
+    def _again(self, storage: Storage) -> None:
+        """Make one again, over its sources, none of which is dropped."""
+        self._tiers.pin(storage, (*storage.sources, storage))
+        try:
+            self._tiers.bring(storage.sources)
+            self._tiers.allocate(storage)
+            self.fed += self._make(storage)
+        except BaseException:
+            self._tiers.discard(storage)
+            raise
+        finally:
+            self._tiers.unpin(storage)
+        self._tiers.remade += 1
+
+
+def lacking(storages: Iterable[Storage]) -> list[Storage]:
+    """What is dropped of these, and of all that these would be made from, each after what it is made from."""
+    order: dict[Storage, None] = {}
+    left = [(storage, False) for storage in storages]
+    while left:
+        storage, ready = left.pop()
+        if storage in order or not storage.dropped:
+            continue
+        if ready:
+            order[storage] = None
+        else:
+            left.append((storage, True))
+            left += [(source, False) for source in storage.sources]
+    return list(order)
+
+
+def _used_up(users: Counter[Storage], used: Iterable[Storage]) -> list[Storage]:
+    """Count one use of each; those that nobody needs any more are taken out, and returned."""
+    done = []
+    for storage in used:
+        users[storage] -= 1
+        if not users[storage]:
+            del users[storage]
+            done.append(storage)
+    return done

@@ -1,0 +1,126 @@
+"""Whether stored keys, their counts and their labels are what they must be.
+
+Does not know: how anything got there, how to mend it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from agentcho.engine.encoding import Encoding, Recipe, Storage
+from agentcho.engine.pending import Pending, PendingDecode, held
+from agentcho.engine.store import checksum
+from agentcho.engine.tiers import Tiers
+from agentcho.errors import StoreDamaged
+from agentcho.request import EncodingId
+
+
+class Integrity:
+    """All that can be asked for: what ids name, what calls in flight hold, what stays pinned, and what any of these
+    would be made from. Checked between steps."""
+
+    def __init__(self, tiers: Tiers, encodings: Mapping[EncodingId, Encoding], calls: Sequence[Pending]) -> None:
+        self._tiers, self._encodings, self._calls = tiers, encodings, calls
+        self._holders = Counter(encoding.storage for encoding in encodings.values())
+        self._holders.update(storage for call in calls for storage in held(call))
+        self._holders.update(storage for owner in tiers.pins if owner not in calls for storage in tiers.pins[owner])
+        self._storages = _closure([*self._holders, *tiers.resident, *tiers.outside])
+
+    def check(self) -> None:
+        """`StoreDamaged` unless: each page is in one block or free, and promised pages are those of running calls;
+        each storage is in one tier, and held, pinned and counted as often as it is named; what is stored or copied has
+        the checksum that was taken when it first moved or was first checked (now, where none was taken); what is
+        dropped can be made again; key, position and length are those of the recipe, and its tokens and places those
+        of the words and receipt of each of its ids.
+        """
+        self._pages()
+        self._counts()
+        for storage in self._storages:
+            self._tier(storage)
+            self._label(storage)
+            self._content(storage)
+        for encoding in self._encodings.values():
+            self._words(encoding)
+
+    def _pages(self) -> None:
+        store = self._tiers.store
+        blocks = [storage.pages for storage in self._storages if storage.pages is not None]
+        pages = Counter(page for block in blocks for page in block.pages) + Counter(store.free_pages)
+        _sound(all(count == 1 for count in pages.values()), "a page is in two places")
+        _sound(set(pages) == set(range(store.allocated)), "a page is nowhere, or none of the store's")
+        promised = sum(call.reserved for call in self._calls if isinstance(call, PendingDecode))
+        _sound(promised == store.reserved, f"{store.reserved} pages are promised, and running calls have {promised}")
+        _sound(store.used + store.reserved <= store.limit, "more pages are used and promised than there are")
+
+    def _counts(self) -> None:
+        tiers = self._tiers
+        for storage in self._storages:
+            named = self._holders[storage]
+            _sound(storage.holders == named, f"an encoding counts {storage.holders} holders and has {named}")
+        pinned = Counter(storage for pins in tiers.pins.values() for storage in pins)
+        _sound(pinned == tiers.pinned, "pins do not add up")
+        pages = sum(tiers.store.pages_for(storage.length) for storage in pinned)
+        _sound(tiers.available == tiers.store.limit - tiers.store.reserved - pages, "pinned pages do not add up")
+        _sound(tiers.host_used == sum(s.length for s in tiers.outside), "host memory does not add up")
+
+    def _tier(self, storage: Storage) -> None:
+        tiers, here = self._tiers, storage.pages is not None
+        _sound(here == (storage in tiers.resident), "a block is not in the order of use")
+        _sound((storage.host is not None) == (storage in tiers.outside), "a copy is not in the order of use")
+        _sound(not here or storage.host is None, "an encoding is in two tiers")
+        _sound(not here or storage.block.length == storage.length, "a block is not as long as its encoding")
+        _sound(storage.holders > 0 or (not here and storage.host is None), "what nobody holds takes room")
+        _sound(here or not tiers.pinned[storage], "what is pinned is not in the store")
+
+    def _label(self, storage: Storage) -> None:
+        recipe = storage.recipe
+        if recipe is None:
+            raise StoreDamaged("an encoding has no recipe")
+        label = (storage.key, storage.position, storage.length)
+        _sound(label == (recipe.key, recipe.context.start, len(recipe.tokens)), "a label is not that of the recipe")
+        if storage.ready:
+            _sound(_complete(recipe), "an encoding could not be made again")
+
+    def _content(self, storage: Storage) -> None:
+        copy = storage.host
+        if storage.pages is not None and storage.ready:
+            copy = self._tiers.store.copy_out(storage.pages)
+        if copy is not None:
+            found = checksum(copy)
+            storage.digest = found if storage.digest is None else storage.digest
+            _sound(storage.digest == found, "keys or values have changed since their checksum was taken")
+
+    def _words(self, encoding: Encoding) -> None:
+        recipe, receipt = encoding.storage.recipe, encoding.receipt
+        assert recipe is not None
+        _sound(encoding.words.tokens == recipe.tokens, f"encoding {encoding.id} has other words than its recipe")
+        entries = [(piece.offset, piece.storage.length) for piece in recipe.context.pieces if piece.id is not None]
+        named = [(entry.offset, entry.length) for entry in receipt.context]
+        _sound(
+            named == entries and receipt.start == recipe.context.start, f"encoding {encoding.id} has another receipt"
+        )
+
+
+def _sound(holds: bool, otherwise: str) -> None:
+    if not holds:
+        raise StoreDamaged(otherwise)
+
+
+def _complete(recipe: Recipe) -> bool:
+    """Whether it can be followed: all it starts from was made, and its tokens are all accounted for."""
+    fed = not recipe.feeds or sum(recipe.feeds) == len(recipe.tokens)
+    repaired = recipe.base is None or (bool(recipe.places) and max(recipe.places) < len(recipe.tokens))
+    return fed and repaired and all(source.ready for source in recipe.sources)
+
+
+def _closure(storages: Sequence[Storage]) -> list[Storage]:
+    """These, and all that any of them is made from, each once."""
+    found: dict[Storage, None] = {}
+    left = list(storages)
+    while left:
+        storage = left.pop()
+        if storage not in found:
+            found[storage] = None
+            left += () if storage.recipe is None else storage.sources
+    return list(found)

@@ -1,0 +1,425 @@
+"""A store too small for what a workflow keeps: what leaves it comes back or is made again, and nothing changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from agentcho import Decode, Engine, Prefill, Sampling
+from agentcho.engine.encoding import Storage
+from agentcho.engine.model import Model
+from agentcho.errors import EngineFailed, LeakageError, StoreDamaged, StoreFull, UnknownEncoding
+from agentcho.request import Call, EncodingId, First, Most, Repair, Shadow
+
+Small = Callable[..., Engine]
+ROOM = 1 << 14
+GREEDY = Sampling(max_tokens=6, temperature=0)
+LONG = "a rather long message, of many tokens " * 2
+
+
+@pytest.fixture
+def small(llama: Engine) -> Small:
+    """Engines on the llama's own network, with stores of their own."""
+
+    def load(store_tokens: int = ROOM, host_tokens: int = 0) -> Engine:
+        return Engine(llama._model, llama.framing, llama.proofs, store_tokens, host_tokens, llama.context)
+
+    return load
+
+
+def burst(rng: Random, ids: Sequence[EncodingId], shadows: bool) -> list[Call]:
+    """Some calls at once, each over some of these."""
+
+    def over() -> list[EncodingId]:
+        return rng.sample(ids, min(len(ids), rng.randint(0, 3)))
+
+    def call() -> Call:
+        words = "".join(rng.choice("abcdefgh ") for _ in range(rng.randint(3, 14)))
+        kind = rng.choice(["prefill", "prefill", "decode", "repair"])
+        if kind == "repair" and ids:
+            return Repair(rng.choice(ids), rng.choice([First(3), Most(0.4)]), over())
+        if kind == "decode":
+            return Decode(words, over(), sampling=GREEDY, logits=True)
+        return Prefill(words, over(), new_offset=rng.choice([None, None, 70]))
+
+    calls = [call() for _ in range(rng.randint(1, 3))]
+    spoken = [each for each in calls if isinstance(each, Decode)] if shadows else []
+    return [*calls, *(Shadow(each, over()) for each in spoken[:1])]
+
+
+def play(engine: Engine, deterministic: bool = False) -> list[EncodingId]:
+    """A workflow of some 60 short messages over each other, checked as it goes. In the deterministic profile no engine
+    is asked for shadows: how many tokens one feeds at once depends on when it begins."""
+    rng, ids = Random(1), list[EncodingId]()
+    for _ in range(24 if deterministic else 20):
+        engine.submit(burst(rng, ids, shadows=not deterministic))
+        while not engine.idle:
+            result = engine.step(deterministic)
+            assert not result.failed
+            ids += result.finished
+        engine.check_integrity()
+        ids.sort()
+    return ids
+
+
+def drain(engine: Engine, deterministic: bool = False) -> list[EncodingId]:
+    """Step until idle; what finished, in order."""
+    return [id for _ in iter(lambda: engine.idle, True) for id in engine.step(deterministic).finished]
+
+
+def run(engine: Engine, *calls: Call) -> tuple[EncodingId, ...]:
+    """Each in a forward of its own."""
+    ids = engine.submit(calls)
+    drain(engine, deterministic=True)
+    return ids
+
+
+def storage(engine: Engine, id: EncodingId) -> Storage:
+    return engine._encodings[id].storage
+
+
+def rows(engine: Engine, ids: Sequence[EncodingId]) -> list[Tensor]:
+    """The logits that every decode chose from."""
+    return [engine.logits(id) for id in ids if engine._encodings[id].logits]
+
+
+def whole(engine: Engine, ids: Sequence[EncodingId]) -> list[Tensor]:
+    """All keys and values of these."""
+    return [part for id in ids for pair in engine.cached(id) for part in pair]
+
+
+def same(one: Sequence[Tensor], other: Sequence[Tensor], apart: float = 0) -> bool:
+    """Equal to the bit, or `apart` by so much."""
+    pairs = list(zip(one, other, strict=True))
+    return all(torch.equal(a, b) if apart == 0 else torch.allclose(a, b, atol=apart) for a, b in pairs)
+
+
+@pytest.mark.parametrize("deterministic", [False, True], ids=["fast", "deterministic"])
+def test_a_workflow_of_four_times_the_store_says_the_same(small: Small, deterministic: bool) -> None:
+    roomy, apart = small(), 0 if deterministic else 1e-4
+    ids = play(roomy, deterministic)
+    assert sum(len(roomy.message(id).tokens) for id in ids) >= 4 * 160
+    assert roomy.fullness.evicted == 0
+    for host in (0, 100, ROOM):
+        tight = small(160, host)
+        assert play(tight, deterministic) == ids
+        full = tight.fullness
+        assert full.evicted > 0
+        assert (full.remade > 0, full.dropped > 0) == (host < ROOM, host < ROOM)
+        assert full.host_used <= host
+        assert full.high_water <= full.limit == 160 // full.page_tokens
+        assert [roomy.message(id) for id in ids] == [tight.message(id) for id in ids]
+        assert [roomy.receipt(id) for id in ids] == [tight.receipt(id) for id in ids]
+        assert same(rows(roomy, ids), rows(tight, ids), apart)
+        assert same(whole(roomy, ids[::6]), whole(tight, ids[::6]), apart)
+        tight.release(ids)
+        tight.check_integrity()
+        assert (tight.fullness.used, tight.fullness.host_used) == (1, 0)
+
+
+def test_what_was_made_over_released_messages_is_made_again(small: Small) -> None:
+    engine = small(128)
+    first, second = run(engine, one := Prefill("one"), two := Prefill("two", [one]))
+    [said] = run(engine, Decode("So ", [first, second], sampling=GREEDY))
+    [repaired] = run(engine, Repair(said, Most(0.5), [second]))
+    before = whole(engine, [said, repaired])
+    engine.release([first, second])
+    held = engine.fullness.used
+    engine.swap_out([said, repaired])
+    assert (engine.fullness.used, engine.fullness.dropped) == (1, 2)
+    engine.check_integrity()
+    assert same(whole(engine, [said, repaired]), before)
+    assert engine.fullness.used == held
+    assert engine.fullness.remade == 4 + 2
+    engine.check_integrity()
+    del two
+
+
+@pytest.mark.parametrize("host", [0, ROOM])
+def test_an_idle_workflow_is_swapped_out_whole_and_comes_back(small: Small, host: int) -> None:
+    engine = small(ROOM, host)
+    ids = run(engine, one := Prefill(LONG), Prefill("two", [one]), Decode("So ", [one], sampling=GREEDY))
+    before, own = whole(engine, ids), sum(len(engine.message(id).tokens) for id in ids)
+    engine.swap_out(ids)
+    assert (engine.fullness.used, engine.fullness.host_used) == (1, own if host else 0)
+    engine.swap_out(ids)
+    engine.check_integrity()
+    [said] = run(engine, Decode("And ", ids, sampling=GREEDY))
+    assert engine.fullness.host_used == 0
+    assert same(whole(engine, ids), before)
+    again = small()
+    run(again, one := Prefill(LONG), Prefill("two", [one]), Decode("So ", [one], sampling=GREEDY))
+    [other] = run(again, Decode("And ", ids, sampling=GREEDY))
+    assert same(whole(engine, [said]), whole(again, [other]))
+    with pytest.raises(UnknownEncoding):
+        engine.swap_out([99])
+
+
+def test_the_least_recently_used_leaves_first(small: Small) -> None:
+    engine = small(96, ROOM)
+    first, second, third = (engine.prefill(f"number {n} " + "x" * 15) for n in range(3))
+    engine.score("so", parents=[first])
+    engine.prefill("y" * 30)
+    outside = [id for id in (first, second, third) if storage(engine, id).host is not None]
+    assert outside[0] == second
+    assert first not in outside
+    engine.check_integrity()
+
+
+def test_the_oldest_copy_is_dropped_first(small: Small) -> None:
+    engine = small(ROOM, 40)
+    ids = [engine.prefill(f"number {n}") for n in range(4)]
+    size = len(engine.message(ids[0]).tokens)
+    engine.swap_out(ids)
+    kept = [id for id in ids if storage(engine, id).host is not None]
+    assert kept == ids[-(40 // size) :]
+    assert (engine.fullness.host_high_water, engine.fullness.dropped) == (engine.fullness.host_used, 4 - len(kept))
+    engine.check_integrity()
+
+
+def test_what_can_never_fit_is_refused_before_anything_is_computed(small: Small) -> None:
+    engine = small(100)
+    ids = [engine.prefill(f"number {n} " + "x" * 20) for n in range(4)]
+    before = engine.fullness
+    size = sum(len(engine.message(id).tokens) for id in ids)
+    calls = [Prefill("y" * 60, ids[:2]), Decode(parents=ids[:1], sampling=Sampling(max_tokens=80)), Prefill("z", ids)]
+    for call in calls:
+        with pytest.raises(StoreFull, match=r"room for 100; lower max_tokens.*store_tokens=\d+") as refused:
+            engine.submit([Prefill("fits"), call])
+        assert refused.value.room == 100 < refused.value.needed < 200
+    assert refused.value.needed >= size
+    with pytest.raises(StoreFull):
+        engine.score("so", parents=ids)
+    assert (engine.fullness, engine.idle) == (before, True)
+    engine.check_integrity()
+
+
+def test_a_list_longer_than_the_store_is_encoded_bit_by_bit(small: Small) -> None:
+    engine, calls = small(64), [Prefill(f"number {n}") for n in range(20)]
+    assert len(engine.prefill(calls)) == 20
+    assert engine.fullness.remade == 0
+    engine.check_integrity()
+
+
+def test_a_call_waits_for_room_and_none_overtakes_it(small: Small) -> None:
+    engine = small(128)
+    slow, large, little = engine.submit([
+        Decode("slow", sampling=Sampling(max_tokens=60, temperature=0)),
+        Decode("large", sampling=Sampling(max_tokens=60, temperature=0)),
+        Prefill("little"),
+    ])  # fmt: skip
+    assert engine.step().finished == ()
+    assert (engine.rows, engine.fullness.used) == (1, 1)
+    engine.check_integrity()
+    assert drain(engine)[0] == slow
+    both = engine.submit([Decode(sampling=Sampling(max_tokens=90)), Decode("large", sampling=Sampling(max_tokens=60))])
+    engine.step()
+    engine.cancel(both[1:])
+    engine.check_integrity()
+    engine.cancel(both)
+    engine.check_integrity()
+    assert (engine.idle, engine.rows, engine.fullness.reserved) == (True, 0, 0)
+    alone = small()
+    again = alone.decode("large", sampling=Sampling(max_tokens=60, temperature=0))
+    assert alone.message(again).tokens == engine.message(large).tokens
+    engine.message(little)
+
+
+def chain(engine: Engine) -> list[EncodingId]:
+    """Each over the one before; all dropped."""
+    ids = list[EncodingId]()
+    for n in range(5):
+        ids.append(engine.prefill(f"number {n}", parents=ids[-1:]))
+    engine.swap_out(ids)
+    assert engine.fullness.used == 1
+    return ids
+
+
+@pytest.mark.parametrize("which", range(5))
+def test_a_forward_that_fails_on_the_way_leaves_nothing_pinned(
+    small: Small, which: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine, real, forwards = small(ROOM), Model.forward, list[int]()
+    ids = chain(engine)
+
+    def fails(*args: Any) -> Tensor:
+        forwards.append(1)
+        return real(*args) if len(forwards) <= which else torch.zeros(0)[1]
+
+    engine.submit([Decode(parents=[ids[4]], sampling=GREEDY), Prefill("more", [ids[4]])])
+    with monkeypatch.context() as patch:
+        patch.setattr(Model, "forward", fails)
+        with pytest.raises(EngineFailed, match="IndexError"):
+            engine.step()
+    engine.check_integrity()
+    assert (engine.idle, engine.rows, engine.fullness.reserved) == (True, 0, 0)
+    assert engine._tiers.pinned.total() == 1
+    other = small()
+    assert same(whole(engine, ids), whole(other, chain(other)))
+
+
+def test_nothing_comes_back_for_a_call_that_is_refused(small: Small) -> None:
+    class Shut:
+        def admit(self, id: EncodingId, context: Sequence[EncodingId]) -> None:
+            assert (engine.fullness.used, context) == (1, [ids[4]])
+            raise LeakageError("bob", ("alice.1", "alice.0"))
+
+    engine = small()
+    ids = chain(engine)
+    engine.submit([Prefill("x", [ids[4]], guard=Shut()), Decode("y", [ids[4]], guard=Shut())])
+    assert [type(failure.error) for failure in engine.step().failed] == [LeakageError] * 2
+    assert (engine.fullness.used, engine.fullness.remade, engine.step().encoded) == (1, 0, 0)
+    engine.check_integrity()
+
+
+def test_an_equal_call_shares_what_has_left_the_store(small: Small) -> None:
+    for host in (0, ROOM):
+        engine = small(ROOM, host)
+        first = engine.prefill(LONG)
+        engine.swap_out([first])
+        second = engine.prefill(LONG)
+        assert storage(engine, first) is storage(engine, second)
+        engine.release([first])
+        assert engine.score("so", parents=[second]).isfinite().all()
+        engine.check_integrity()
+
+
+def test_on_the_way_copies_go_beyond_the_limit_and_no_further(small: Small) -> None:
+    """Two messages are read at once, each made over others: with these there is room for one at a time."""
+
+    def read_both(engine: Engine) -> tuple[EncodingId, list[EncodingId]]:
+        ids, made = list[EncodingId](), list[EncodingId]()
+        for n in range(2):
+            below = run(engine, *(Prefill(f"{n} {m} " + "abcdefgh" * 4) for m in range(2)))
+            [both] = run(engine, Prefill(f"{n} over these", below))
+            made += [*below, both]
+            ids.append(both)
+        engine.swap_out(made)
+        return run(engine, Decode(parents=ids, sampling=GREEDY))[0], made
+
+    roomy = small()
+    said, made = read_both(roomy)
+    tight = small(sum(len(roomy.message(id).tokens) for id in made[:3]) + 6)
+    again, _ = read_both(tight)
+    assert same(whole(roomy, [said]), whole(tight, [again]))
+    full = tight.fullness
+    assert (full.remade, full.host_used, full.host_high_water > 0) == (6, 0, True)
+    tight.check_integrity()
+
+
+# -- damage --------------------------------------------------------------------------------------------------
+
+
+def flip(engine: Engine, id: EncodingId) -> None:
+    engine.store._values[2][storage(engine, id).block.slots[1], 0, 0] += 1
+
+
+def copied(engine: Engine, id: EncodingId) -> None:
+    engine.swap_out([id])
+    copy = storage(engine, id).host
+    assert copy is not None
+    copy[1][0][0, 0, 0] += 1
+
+
+def lose(engine: Engine, id: EncodingId) -> None:
+    engine.store.free_pages.pop()
+
+
+def double(engine: Engine, id: EncodingId) -> None:
+    engine.store.free_pages.append(storage(engine, id).block.pages[0])
+
+
+def renamed(engine: Engine, id: EncodingId) -> None:
+    storage(engine, id).key = bytes(32)
+
+
+def displaced(engine: Engine, id: EncodingId) -> None:
+    storage(engine, id).position += 1
+
+
+def reworded(engine: Engine, id: EncodingId) -> None:
+    encoding = engine._encodings[id]
+    encoding.words = encoding.words._replace(tokens=(*encoding.words.tokens[:-1], 7))
+
+
+def attributed(engine: Engine, id: EncodingId) -> None:
+    encoding = engine._encodings[id]
+    encoding.receipt = encoding.receipt._replace(context=())
+
+
+def forgotten(engine: Engine, id: EncodingId) -> None:
+    storage(engine, id).recipe = None
+
+
+def unmade(engine: Engine, id: EncodingId) -> None:
+    storage(engine, id).sources[1].written = 0
+
+
+def held(engine: Engine, id: EncodingId) -> None:
+    storage(engine, id).holders += 1
+
+
+def pinned(engine: Engine, id: EncodingId) -> None:
+    engine._tiers.pinned[storage(engine, id)] += 1
+
+
+def promised(engine: Engine, id: EncodingId) -> None:
+    engine.store.reserve(9)
+
+
+DAMAGE = {
+    flip: "have changed", copied: "have changed", lose: "nowhere", double: "two places", renamed: "label",
+    displaced: "label", reworded: "other words", attributed: "another receipt", forgotten: "no recipe",
+    unmade: "made again", held: "holders", pinned: "pins", promised: "promised",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("damage", DAMAGE, ids=lambda damage: damage.__name__)
+def test_damage_is_found(small: Small, damage: Callable[[Engine, EncodingId], None]) -> None:
+    engine = small(ROOM, ROOM)
+    one, two = engine.prefill([first := Prefill("one"), Prefill("two " * 3, [first])])
+    engine.check_integrity()
+    damage(engine, two)
+    with pytest.raises(StoreDamaged, match=DAMAGE[damage]):
+        engine.check_integrity()
+    assert one
+
+
+def test_what_was_damaged_outside_does_not_come_back(small: Small) -> None:
+    engine = small(ROOM, ROOM)
+    one, two = engine.prefill("one"), engine.prefill("two")
+    copied(engine, two)
+    engine.submit([Prefill("over", [one, two])])
+    with pytest.raises(EngineFailed, match="copy in host memory has changed"):
+        engine.step()
+    assert engine.score("so", parents=[one]).isfinite().all()
+    with pytest.raises(StoreDamaged):
+        engine.cached(two)
+    engine.release([two])
+    engine.check_integrity()
+
+
+def test_what_was_damaged_in_the_store_does_not_leave_it(small: Small) -> None:
+    engine = small(ROOM, ROOM)
+    one = engine.prefill("one")
+    engine.check_integrity()
+    flip(engine, one)
+    with pytest.raises(StoreDamaged, match="in the store have changed"):
+        engine.swap_out([one])
+
+
+# -- overhead ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("length", [30, 100, 400])
+def test_the_store_takes_no_more_than_a_tenth_over_what_it_stores(small: Small, length: int) -> None:
+    store, rng, most = small(1 << 16).store, Random(length), list[float]()
+    while store.used < 12_000:
+        store.allocate(rng.randint(length // 2, length * 3 // 2))
+        most.append(store.overhead)
+    assert max(most[len(most) // 4 :]) <= 0.1

@@ -1,0 +1,152 @@
+"""Random calls, steps, cancellations, releases and swaps on a store too small for them, against one with room to spare:
+in the deterministic profile both give the same bits, and after every act all that is stored is whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from agentcho import Decode, Engine, Prefill, Sampling
+from agentcho.errors import BadParent, StoreFull
+from agentcho.request import Call, EncodingId, First, Most, Repair
+
+STORE = 64
+WORDS = st.text("abc ", min_size=1, max_size=12)
+
+
+class Twins(RuleBasedStateMachine):
+    """`held` are finished and not released, on both engines; `flying` submitted and not finished."""
+
+    load: Callable[[int, int], Engine]
+
+    @initialize(host=st.sampled_from([0, 40, 4096]))
+    def begin(self, host: int) -> None:
+        self.roomy, self.tight = self.load(1 << 13, 0), self.load(STORE, host)
+        self.held, self.flying = list[EncodingId](), list[EncodingId]()
+
+    @rule(
+        data=st.data(), words=WORDS, kind=st.sampled_from(["prefill", "prefill", "decode", "repair"]),
+        steps=st.sampled_from([0, 3, 12]),
+    )  # fmt: skip
+    def call(self, data: st.DataObject, words: str, kind: str, steps: int) -> None:
+        parents = data.draw(st.lists(st.sampled_from(self.held), min_size=1, max_size=3)) if self.held else []
+        call: Call = Prefill(words, parents)
+        if kind == "decode":
+            most = data.draw(st.integers(1, 5))
+            call = Decode(words, parents, sampling=Sampling(max_tokens=most, temperature=0), logits=True)
+        elif kind == "repair" and self.held:
+            call = Repair(
+                data.draw(st.sampled_from(self.held)), data.draw(st.sampled_from([First(3), Most(0.3)])), parents
+            )
+        try:
+            ids = self.tight.submit([call])
+        except StoreFull:
+            ids = self.tight.submit([call := Prefill(words)])
+        while self.roomy._last < ids[0] - 1:  # the number that a refused call had
+            self.roomy._new_id()
+        assert self.roomy.submit([call]) == ids
+        self.flying += ids
+        self.step(steps)
+
+    @rule(steps=st.integers(1, 6))
+    def step(self, steps: int) -> None:
+        for _ in range(steps):
+            self._take(self.tight.step(deterministic=True))
+        self._settle()
+
+    def _take(self, result: Any) -> None:
+        assert all(isinstance(failure.error, BadParent) for failure in result.failed)
+        self.held += result.finished
+        gone = {*result.finished, *(failure.id for failure in result.failed)}
+        self.flying = [id for id in self.flying if id not in gone]
+
+    def _settle(self) -> None:
+        """Let the roomy engine finish what the tight one has, and compare."""
+        done = [id for id in self.held if not self.roomy.finished(id)]
+        while not all(self.roomy.finished(id) for id in done):
+            self.roomy.step(deterministic=True)
+        for id in done:
+            assert self.roomy.message(id) == self.tight.message(id)
+            assert self.roomy.receipt(id) == self.tight.receipt(id)
+            if self.roomy._encodings[id].logits:
+                assert torch.equal(self.roomy.logits(id), self.tight.logits(id))
+
+    @precondition(lambda self: self.flying)
+    @rule(data=st.data())
+    def cancel(self, data: st.DataObject) -> None:
+        gone = data.draw(st.sampled_from(self.flying))
+        self.tight.cancel([gone])
+        self.roomy.cancel([gone])
+        if self.roomy.finished(gone):
+            self.roomy.release([gone])
+        self.flying.remove(gone)
+
+    @precondition(lambda self: self.held)
+    @rule(data=st.data())
+    def release(self, data: st.DataObject) -> None:
+        gone = data.draw(st.sampled_from(self.held))
+        self.tight.release([gone])
+        self.roomy.release([gone])
+        self.held.remove(gone)
+
+    @precondition(lambda self: self.held)
+    @rule(data=st.data())
+    def swap(self, data: st.DataObject) -> None:
+        self.tight.swap_out(data.draw(st.sets(st.sampled_from(self.held), max_size=3)))
+
+    @precondition(lambda self: self.held)
+    @rule(data=st.data())
+    def compare(self, data: st.DataObject) -> None:
+        """Keys and values of one, wherever it is; with room for it, running calls or not."""
+        id = data.draw(st.sampled_from(self.held))
+        try:
+            found = self.tight.cached(id)
+        except StoreFull:
+            assert self.tight.fullness.reserved > 0
+            return
+        for one, other in zip(found, self.roomy.cached(id), strict=True):
+            assert torch.equal(one[0], other[0])
+            assert torch.equal(one[1], other[1])
+
+    @invariant()
+    def whole(self) -> None:
+        if hasattr(self, "tight"):
+            self.tight.check_integrity()
+
+    def teardown(self) -> None:
+        if not hasattr(self, "tight"):
+            return
+        for _ in range(400):
+            self._take(self.tight.step(deterministic=True))
+        assert not self.flying
+        self._settle()
+        self.tight.release(self.held)
+        self.tight.check_integrity()
+        assert (self.tight.fullness.used, self.tight.fullness.host_used, self.tight.idle) == (1, 0, True)
+
+
+def test_a_small_store_changes_nothing(llama: Engine) -> None:
+    class Machine(Twins):
+        @staticmethod
+        def load(store: int, host: int) -> Engine:
+            return Engine(llama._model, llama.framing, llama.proofs, store, host, llama.context)
+
+    run_state_machine_as_test(
+        Machine,
+        settings=settings(
+            max_examples=10, stateful_step_count=30, deadline=None, derandomize=True,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )  # type: ignore[no-untyped-call]  # fmt: skip
