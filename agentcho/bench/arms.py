@@ -94,5 +94,5 @@ def _ready(needed: frozenset[str], calls: Mapping[str, Call]) -> float:
 
 
 def _room(said: Mapping[str, Prompt]) -> int:
-    """Tokens of all calls, as if nothing were shared, as far as memory goes; beyond, the oldest pages are used again."""
+    """Tokens of all calls, as if nothing were shared; at most `ROOM`, beyond which pages are used again."""
     return min(ROOM, sum(len(call.prompt) + len(call.text) + 64 for call in said.values()))
