@@ -4,6 +4,8 @@ PYTHON := $(shell for p in python3 python3.13 python3.12 python3.11 python3.14 p
 	&& command -v "$$p" && break; done)
 BIN := .venv/bin
 
+OURS := --arm baseline --arm choreographed:audit --arm choreographed:enforce
+
 .PHONY: demo test test-slow lint understudy bench bench-games bench-leakage bench-speed mutants wheel clean
 
 demo: .venv/.installed            ## play the prisoner's dilemma on the embedded model
@@ -39,6 +41,8 @@ bench-speed: .venv/.installed     ## what docs/speed.md is made from, on the sha
 	$(BIN)/agentcho bench roofline --shape qwen3-0.6b --json docs/results/bench-roofline.json
 	$(BIN)/agentcho bench workflows --shape qwen3-0.6b --first --json docs/results/bench-first.json
 	$(BIN)/agentcho bench workflows --shape qwen3-0.6b --scale 0.1 --json docs/results/bench-whole.json
+	$(BIN)/agentcho bench workflows --shape qwen3-0.6b --sweep agents --scale 0.1 $(OURS) --json docs/results/bench-agents.json
+	$(BIN)/agentcho bench workflows --shape qwen3-0.6b --sweep branches --scale 0.1 $(OURS) --json docs/results/bench-branches.json
 	$(BIN)/python -m agentcho.bench.card docs/results docs/speed.md
 
 mutants: .venv/.tools             ## break the code on purpose, and see that the tests notice

@@ -26,6 +26,8 @@ OURS: Mapping[str, Mapping[str, Any]] = {
     "choreographed:enforce": {"leakage": "enforce"},
     "baseline": {"mode": "baseline", "leakage": "audit"},
 }
+ROOM = 1 << 15
+"""Tokens that continuous batching keeps at most: about what fits the engine's own store."""
 GENERATE, CONTINUOUS = "generate", "generate_batch"
 
 
@@ -92,5 +94,5 @@ def _ready(needed: frozenset[str], calls: Mapping[str, Call]) -> float:
 
 
 def _room(said: Mapping[str, Prompt]) -> int:
-    """Tokens of all calls, as if nothing were shared."""
-    return sum(len(call.prompt) + len(call.text) + 64 for call in said.values())
+    """Tokens of all calls, as if nothing were shared; at most `ROOM`, beyond which pages are used again."""
+    return min(ROOM, sum(len(call.prompt) + len(call.text) + 64 for call in said.values()))

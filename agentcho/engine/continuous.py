@@ -1,7 +1,8 @@
 """The library's own continuous batching, with prefix sharing, every text forced: what the engine is held against.
 
 One manager as `generate_batch` makes it, kept for a whole workflow, so that pages of ended requests are shared with
-later ones whose prompts begin alike. Does not know: messages, workflows.
+later ones whose prompts begin alike; requests that begin in one step share none, which is the library's doing. Does not
+know: messages, workflows.
 """
 
 from __future__ import annotations

@@ -2,14 +2,15 @@
 
 The network is the engine's own, with the library's own attention and caches. Calls that can be made at the same time
 are one batch. Of every prompt the longest prefix that any kept cache begins with is reused: cropped where one call is
-made, cropped and padded on the left where several are. What all prompts of a batch begin with is encoded once, before.
-Does not know: messages, workflows.
+made, cropped and padded on the left where several are. What several prompts of a batch begin with is encoded once,
+before. Does not know: messages, workflows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import pairwise
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -18,7 +19,10 @@ from torch import Tensor, nn
 from transformers import DynamicCache, GenerationConfig, LogitsProcessor, LogitsProcessorList
 
 from agentcho.engine.model import ATTENTION
-from agentcho.engine.prefixes import Ids, Prefixes, common, padded, side_by_side
+from agentcho.engine.prefixes import Ids, Prefix, Prefixes, common, padded, side_by_side
+
+WORTH = 32
+"""Tokens that must be saved for a forward of its own: about what one costs that is bound by the weights."""
 
 
 class Forced(NamedTuple):
@@ -122,20 +126,20 @@ class Generating:
         )  # fmt: skip
 
     def _encode_shared(self, calls: Sequence[Forced]) -> None:
-        """Encode what all prompts begin with, once, where that is more than is kept of it."""
-        shortest = min(len(call.prompt) for call in calls)
-        shared = calls[0].prompt[: min(common([call.prompt for call in calls]), shortest - 1)]
-        kept = self._prefixes.longest((*shared, -1))
-        if kept.length == len(shared):
-            return
-        cache = side_by_side([kept])
-        fresh = shared[kept.length :]
-        self._network(
-            input_ids=torch.tensor([fresh], device=self._network.device),
-            past_key_values=cache,
-            use_cache=True,
-            logits_to_keep=1,
-        )
+        """Encode once what several prompts begin with, short prefixes first, where that saves more than it costs."""
+        prompts = sorted(call.prompt for call in calls)
+        pairs = ((one, min(common(pair), min(map(len, pair)) - 1)) for pair in pairwise(prompts) for one in pair[:1])
+        for shared in sorted({one[:length] for one, length in pairs if length > 0}, key=len):
+            sharers = sum(prompt[: len(shared)] == shared for prompt in prompts)
+            kept = self._prefixes.longest((*shared, -1))
+            if (sharers - 1) * (len(shared) - kept.length) >= WORTH:
+                self._encode(shared, kept)
+
+    def _encode(self, shared: Ids, kept: Prefix) -> None:
+        """Encode these ids after what is kept of them, and keep them."""
+        cache, fresh = side_by_side([kept]), shared[kept.length :]
+        ids = torch.tensor([fresh], device=self._network.device)
+        self._network(input_ids=ids, past_key_values=cache, use_cache=True, logits_to_keep=1)
         self.encoded += len(fresh)
         self._shared += 1
         self._prefixes.keep(f"shared {self._shared}", shared, cache, 0, None)
