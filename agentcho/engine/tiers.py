@@ -170,7 +170,7 @@ class Tiers:
     def trim(self, bound: int | None = None) -> None:
         """Drop the oldest copies until no more than `bound` tokens (None: the limit) are in host memory."""
         bound = self._host_limit if bound is None else bound
-        for storage in list(self.outside):
+        for storage in list(self.outside) if self.host_used > bound else ():
             if self.host_used <= bound:
                 return
             if storage not in self.wanted:
