@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agentcho.choreographer import Made, Result
 from agentcho.config import Way
 from agentcho.events import Ended, Sink
 from agentcho.limits import Meter
 from agentcho.message import Message
 from agentcho.provenance import EncodingRecord, Ledger, Recipe
 from agentcho.resolver import Missing, Resolver, Utterance
+from agentcho.ticket import Made, Result
 from agentcho.transcript import Entry, Usage
 
 

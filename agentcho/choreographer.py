@@ -6,7 +6,7 @@ that hop alone. Does not know: agents, audiences, what a message says; `game` as
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from time import perf_counter
 from types import TracebackType
 from typing import NamedTuple
@@ -17,64 +17,9 @@ import anyio.to_thread
 
 from agentcho.config import Leakage, Mode, RepairBy, Shadowing, Way
 from agentcho.errors import EngineClosed, Overloaded, UnknownEncoding
-from agentcho.request import ANY_TURN, Call, Encoded, EncodingId, EnginePort, Receipt, StepResult
-from agentcho.request import Turn as EngineTurn
-from agentcho.turns import Turn, Turns
-
-
-class Made(NamedTuple):
-    """One finished call: its id, held until `release`, its words and what it attended to."""
-
-    id: EncodingId
-    words: Encoded
-    receipt: Receipt
-
-
-class Result(NamedTuple):
-    """A finished request: its calls in order; seconds from submission to the decode's first token (none: to the
-    end) and to the end of all."""
-
-    made: tuple[Made, ...]
-    ttft: float
-    seconds: float
-
-
-class Request(NamedTuple):
-    """Calls to submit as one list: what the message itself lacks, then the message, then its shadow, if any.
-
-    `order` sorts what is submitted to one step, so that the order in which tasks happen to run does not show;
-    `turn` says who goes first where not all of it fits.
-    `on_token` gets the visible text of the decode as it comes, `on_done` the result before the submitter
-    wakes; both run on the event loop and must not raise.
-    """
-
-    calls: tuple[Call, ...]
-    order: tuple[int | str, ...] = ()
-    on_token: Callable[[str], None] | None = None
-    on_done: Callable[[Result], None] | None = None
-    turn: EngineTurn = ANY_TURN
-
-
-class _Ticket:
-    """A request under way."""
-
-    def __init__(self, request: Request, turn: Turn | None) -> None:
-        self.request, self.turn = request, turn
-        self.done = anyio.Event()
-        self.ids: tuple[EncodingId, ...] = ()
-        self.made: dict[EncodingId, Made] = {}
-        self.submitted = perf_counter()
-        self.first: float | None = None
-        self.result: Result | None = None
-        self.error: Exception | None = None
-        self.abandoned = False
-
-    def finish(self, result: Result | None, error: Exception | None) -> None:
-        """Wake the submitter; it counts as awake from now, unless it has gone its way already."""
-        self.result, self.error = result, error
-        if self.turn is not None and not self.abandoned:
-            self.turn.wake()
-        self.done.set()
+from agentcho.request import EncodingId, EnginePort, StepResult
+from agentcho.ticket import Made, Request, Result, Ticket
+from agentcho.turns import Turns
 
 
 class _Work(NamedTuple):
@@ -83,16 +28,16 @@ class _Work(NamedTuple):
     cancel: list[EncodingId]
     release: list[EncodingId]
     swap: list[EncodingId]
-    submit: list[_Ticket]
+    submit: list[Ticket]
 
 
 class _Step(NamedTuple):
     """What one hop brought back."""
 
-    submitted: list[_Ticket]
+    submitted: list[Ticket]
     result: StepResult | None
     made: dict[EncodingId, Made]
-    refused: list[tuple[_Ticket, Exception]]
+    refused: list[tuple[Ticket, Exception]]
     error: Exception | None
 
 
@@ -112,9 +57,9 @@ class Choreographer:
         self._engine, self.way = engine, Way(mode, leakage, shadow, deterministic, in_place, repair)
         self.turns = Turns()
         self.steps = self.encoded = 0
-        self._open: set[_Ticket] = set()
-        self._arrived: list[_Ticket] = []
-        self._flying: dict[EncodingId, _Ticket] = {}
+        self._open: set[Ticket] = set()
+        self._arrived: list[Ticket] = []
+        self._flying: dict[EncodingId, Ticket] = {}
         self._held: set[EncodingId] = set()
         self._cancel, self._release, self._swap = list[EncodingId](), list[EncodingId](), list[EncodingId]()
         self._arrivals = 0
@@ -154,7 +99,7 @@ class Choreographer:
             raise EngineClosed
         if len(self._open) >= self._max_requests:
             raise Overloaded(self._max_requests)
-        ticket = _Ticket(request, self.turns.current())
+        ticket = Ticket(request, self.turns.current())
         self._open.add(ticket)
         self._arrived.append(ticket)
         self._arrivals += 1
@@ -219,7 +164,7 @@ class Choreographer:
         made = {id: Made(id, self._engine.message(id), self._engine.receipt(id)) for id in result.finished}
         return _Step(work.submit, result, made, refused, None)
 
-    def _submit(self, ticket: _Ticket) -> Exception | None:
+    def _submit(self, ticket: Ticket) -> Exception | None:
         try:
             ticket.ids = self._engine.submit(ticket.request.calls, ticket.request.turn)
         except Exception as error:
@@ -270,11 +215,11 @@ class Choreographer:
             ticket.request.on_done(result)
         ticket.finish(result, None)
 
-    def _fail(self, ticket: _Ticket, error: Exception) -> None:
+    def _fail(self, ticket: Ticket, error: Exception) -> None:
         self._give_up(ticket)
         ticket.finish(None, error)
 
-    def _abandon(self, ticket: _Ticket) -> None:
+    def _abandon(self, ticket: Ticket) -> None:
         """The submitter was cancelled, perhaps while its calls were being submitted, or just as its result came."""
         ticket.abandoned = True
         if ticket in self._arrived:
@@ -286,7 +231,7 @@ class Choreographer:
             self._give_up(ticket)
         self._work.set()
 
-    def _give_up(self, ticket: _Ticket) -> None:
+    def _give_up(self, ticket: Ticket) -> None:
         for id in ticket.ids:
             self._flying.pop(id, None)
         self._cancel.extend(id for id in ticket.ids if id not in ticket.made)

@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar, overload
 
 from agentcho.agent import Agent, Names, Wish
 from agentcho.books import Books
-from agentcho.choreographer import Choreographer, Request, Result
+from agentcho.choreographer import Choreographer
 from agentcho.config import RunConfig
 from agentcho.denial import carried
 from agentcho.ears import Ears
@@ -26,6 +26,7 @@ from agentcho.placing import places_of
 from agentcho.request import Sampling, Turn
 from agentcho.resolver import Utterance
 from agentcho.tasks import Task
+from agentcho.ticket import Request, Result
 from agentcho.transcript import Act
 from agentcho.visibility import Policy, Read, ReadSet, View, audience_policy, read_set, shown
 from agentcho.whence import whence

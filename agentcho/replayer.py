@@ -14,7 +14,7 @@ from typing import Any, Protocol, cast
 import anyio
 
 from agentcho.books import Books
-from agentcho.choreographer import Choreographer, Request, Result
+from agentcho.choreographer import Choreographer
 from agentcho.config import Leakage, Limits, Mode, RepairBy, Shadowing, Way
 from agentcho.events import Ended, Event
 from agentcho.graph import Graph
@@ -23,6 +23,7 @@ from agentcho.limits import Meter
 from agentcho.request import EncodingId, Receipt
 from agentcho.resolver import Key, Missing, Speaking, Utterance
 from agentcho.runtime import blocking
+from agentcho.ticket import Request, Result
 from agentcho.trace import TraceMessage, Workflow, workflow
 from agentcho.transcript import Entry
 from agentcho.turns import Turn

@@ -36,7 +36,8 @@ def page(results: Path) -> str:
     benches = [found for file in BENCHES if (found := _read(results / file))]
     mutants = _read(results / "mutants.json")
     return environment.from_string(template).render(
-        audits=list(_audits(results)), tuned=list(_tuned(results)), rules=RULES.values(), benches=benches, mutants=mutants and mutants["mutants"],
+        audits=list(_audits(results)), tuned=list(_tuned(results)), rules=RULES.values(), benches=benches,
+        mutants=mutants and mutants["mutants"],
         number=_number, percent=_percent, best=_best, ms=_milliseconds, ratio=_ratio, median=median,
     )  # fmt: skip
 

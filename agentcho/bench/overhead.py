@@ -12,11 +12,12 @@ from typing import Any
 from agentcho.bench.measure import Tell, Timed, measure
 from agentcho.bench.result import Figures
 from agentcho.bench.workflows import crowd
-from agentcho.choreographer import Choreographer, Request
+from agentcho.choreographer import Choreographer
 from agentcho.replayer import replay
 from agentcho.request import Decode, StepResult
 from agentcho.runtime import blocking
 from agentcho.testing import FakeEngine
+from agentcho.ticket import Request
 from agentcho.trace import Workflow
 
 NAME = "choreographer"

@@ -12,11 +12,11 @@ import anyio.lowlevel
 from trio.testing import MockClock
 
 from agentcho import Agent, Choreographer, Decode, Game, Limits, Message, Prefill, RunConfig, Sampling, Scenario
-from agentcho.choreographer import Request
 from agentcho.config import Leakage, Mode
 from agentcho.events import Ended, Event, Over
 from agentcho.request import StepResult
 from agentcho.testing import FakeEngine
+from agentcho.ticket import Request
 from agentcho.transcript import Entry
 from agentcho.visibility import Policy, audience_policy
 

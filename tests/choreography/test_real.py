@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 from agentcho import Agent, Choreographer, Decode, Engine, Game, Prefill, RunConfig, Sampling, Scenario
-from agentcho.choreographer import Request
 from agentcho.config import Mode
 from agentcho.events import Ended, Event
 from agentcho.message import Message
 from agentcho.request import ANY_TURN, Call, Encoded, EncodingId, Receipt, StepResult, Turn
+from agentcho.ticket import Request
 from agentcho.transcript import Entry
 
 from .conftest import BACKENDS

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from agentcho.books import Books
-from agentcho.choreographer import Made, Result
 from agentcho.config import Limits, Way
 from agentcho.denial import carried
 from agentcho.errors import LeakageError
@@ -20,6 +19,7 @@ from agentcho.message import Audience, Metadata
 from agentcho.provenance import EncodingRecord
 from agentcho.request import Call, EncodingId
 from agentcho.resolver import Missing, Speaking, Utterance
+from agentcho.ticket import Made, Result
 from agentcho.transcript import Act, Entry
 from agentcho.visibility import Place, Read, ReadSet
 
