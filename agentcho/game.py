@@ -219,9 +219,8 @@ class Game:
             self._floor.publish(utterance, seat)
 
         heard = self._ears.heard
-        order = (self.index, author, self._turns[author])
+        order, turn = (self.index, author, self._turns[author]), Turn(str(self.index), self.agents[author].priority)
         with self._meter.deadline(author):
-            turn = Turn(str(self.index), self.agents[author].priority)
             await self._choreographer.run(Request(speaking.calls, order, piece, done, turn))
 
     def _reads(self, agent: Agent, wish: Wish) -> ReadSet:
