@@ -21,7 +21,6 @@ from agentcho.graph import Graph
 from agentcho.known import ReplayPort, Words
 from agentcho.limits import Meter
 from agentcho.request import EncodingId, Receipt
-from agentcho.resolver import Key, Missing, Speaking, Utterance
 from agentcho.runtime import blocking
 from agentcho.ticket import Request, Result
 from agentcho.trace import TraceMessage, Workflow, workflow
@@ -117,10 +116,9 @@ class _Replay:
         self._words = Words({message.id: message for message in trace.messages}, engine, way)
         self._books = Books(0, way, Meter(Limits()), self._hear)
         self._books.resolver.utterances.update(self._words.utterances())
-        self._graph = Graph(trace, way, self._books.resolver.utterances)
+        self._graph = Graph(trace)
         self._entries: list[Entry] = []
         self._done: dict[str, tuple[Result, float]] = {}
-        self._flying: dict[Key, _Gate] = {}
 
     async def play(self) -> Replayed:
         """All decodes side by side, each when its parents are done; logits are read when the engine rests."""
@@ -148,7 +146,9 @@ class _Replay:
         gate, turn = self._gates[decode.id], self._choreographer.turns.current()
         await gate.wait(turn)
         utterance = self._books.resolver.utterances[decode.id]
-        speaking = await self._share(place, decode, utterance, turn)
+        speaking = self._books.resolver.speak(
+            utterance, forced=self._words.forced(decode), logits=self._logits, stepwise=self._stepwise
+        )
         waited = perf_counter() - gate.opened
 
         def done(result: Result) -> None:
@@ -159,32 +159,3 @@ class _Replay:
                     self._gates[other.id].open_one()
 
         await self._choreographer.run(Request(speaking.calls, (place,), on_done=done))
-
-    async def _share(self, place: int, decode: TraceMessage, utterance: Utterance, turn: Turn | None) -> Speaking:
-        """Resolve; what others lack at the same time is encoded once, in a request of its own, before."""
-        how: dict[str, Any] = {
-            "forced": self._words.forced(decode), "logits": self._logits, "stepwise": self._stepwise,
-        }  # fmt: skip
-        while True:
-            speaking = self._books.resolver.speak(utterance, **how)
-            shared = {lack.key: lack for lack in speaking.missing if lack.key in self._graph.shared}
-            flying = [self._flying[key] for key in shared if key in self._flying]
-            if flying:
-                await flying[0].wait(turn)
-            elif shared:
-                await self._encode(place, shared, utterance)
-            else:
-                return speaking
-
-    async def _encode(self, place: int, shared: dict[Key, Missing], utterance: Utterance) -> None:
-        gate = _Gate(1)
-        self._flying |= dict.fromkeys(shared, gate)
-
-        def done(result: Result) -> None:
-            self._books.enter(list(shared.values()), None, result, utterance.metadata.author)
-            for key in shared:
-                del self._flying[key]
-            gate.open_one()
-
-        calls = tuple(missing.call for missing in shared.values())
-        await self._choreographer.run(Request(calls, (place,), on_done=done))
