@@ -267,8 +267,9 @@ def _context(config: Any) -> int:
 
 
 def _scale_step(config: Any) -> int:
-    """Tokens before llama4 scales queries by their index in the forward, which in a packed one means nothing."""
-    return int(config.floor_scale) if getattr(config, "attn_temperature_tuning", False) else 1 << 30
+    """Tokens before llama4 scales queries by their index in the forward, counted from 1, which in a packed one means
+    nothing."""
+    return int(config.floor_scale) - 1 if getattr(config, "attn_temperature_tuning", False) else 1 << 30
 
 
 def _chunks(config: Any) -> dict[int, int]:

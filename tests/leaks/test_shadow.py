@@ -9,6 +9,7 @@ import torch
 
 from agentcho import Decode, Engine, Prefill, Sampling
 from agentcho.engine import scheduler
+from agentcho.engine.room import Budget
 from agentcho.engine.sampler import choose
 from agentcho.errors import BadParent, EngineFailed, SamplingFailed
 from agentcho.request import EncodingId, Shadow
@@ -123,7 +124,7 @@ def test_a_shadow_that_begins_late_catches_up(
     """With no room in a forward for more than its leader's token it begins when there is; nothing is left out."""
     bench = Bench(small)
     [public] = bench.run(Prefill("Who goes home?"))
-    monkeypatch.setattr(small._scheduler, "_budget", 1)
+    monkeypatch.setattr(small._scheduler, "_budget", Budget(1, 1))
     said = speech(public, forced=bench.words("we all go home"))
     leader, shadow = bench.run(said, Shadow(said, (public,)), deterministic=deterministic)
     assert bench.ended(shadow) == bench.ended(leader) + 1
