@@ -23,7 +23,8 @@ AUDITS = (
     ("leakage-audit.json", "The prisoner's dilemma under audit", COMMAND),
     ("leakage-enforce.json", "The same under enforce", f"{COMMAND} --leakage enforce --deterministic"),
 )
-TUNED = (("leakage-audit.json", "leakage-audit-tuned.json"), ("leakage-enforce.json", "leakage-enforce-tuned.json"))
+TUNED = tuple((f"leakage-training-{leakage}.json", f"leakage-training-{leakage}-tuned.json") for leakage in
+              ("audit", "enforce"))  # fmt: skip
 """Audits of a model, and of the same one trained to say what the baseline says."""
 ARMS = ("reuse", "enforce", "plain")
 BENCHES = ("leakage-bench.json", "leakage-bench-words.json")
@@ -70,7 +71,7 @@ def _tuned(results: Path) -> Iterator[Compared]:
         assert after.measurement is not None
         later = {(e.reader, e.owner, e.swap, e.arm): e for e in after.measurement.effects}
         for e in before.measurement.effects:
-            if e.swap == "same-length" and e.arm in ARMS and (e.reader, e.owner, e.swap, e.arm) in later:
+            if e.carried and e.swap == "same-length" and e.arm in ARMS and (e.reader, e.owner, e.swap, e.arm) in later:
                 pair = (e, later[e.reader, e.owner, e.swap, e.arm])
                 yield Compared(leakage, f"{e.reader}, secret of {e.owner}, {e.arm}", *map(_effect, pair))
         probes = {(p.owner, p.source): p for p in _best(after.measurement.probes)}
