@@ -161,12 +161,11 @@ class Model:
         """The same with gradients."""
         if not self.merged:
             self.adapters.use(self.adapter)
-        keep: Any = wanted if len(wanted) else 1
         out = self.network(
-            input_ids=ids, position_ids=positions, use_cache=False, past_key_values=None, logits_to_keep=keep,
+            input_ids=ids, position_ids=positions, use_cache=False, past_key_values=None, logits_to_keep=wanted,
             attending=attending, chunks=self.chunks,
         )  # fmt: skip
-        logits: Tensor = out.logits[0, : len(wanted)]
+        logits: Tensor = out.logits[0]
         return logits.float()
 
     @contextmanager
