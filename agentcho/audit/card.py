@@ -66,7 +66,7 @@ def _tuned(results: Path) -> Iterator[Compared]:
             continue
         before, after = (AuditReport.model_validate_json((results / file).read_bytes()) for file in files)
         leakage = "enforce" if before.subject.leakage == "enforce" else "audit"
-        yield Compared(leakage, "conclusion", before.conclusion, after.conclusion)
+        yield Compared(leakage, "conclusion", *map(_concluded, (before, after)))
         assert before.measurement is not None
         assert after.measurement is not None
         later = {(e.reader, e.owner, e.swap, e.arm): e for e in after.measurement.effects}
@@ -79,6 +79,14 @@ def _tuned(results: Path) -> Iterator[Compared]:
             if (p.owner, p.source) in probes:
                 pair_ = (p, probes[p.owner, p.source])
                 yield Compared(leakage, f"probe: secret of {p.owner}, {p.source}", *map(_probe, pair_))
+
+
+def _concluded(report: AuditReport) -> str:
+    """The conclusion, and how many leaks were found; of an inconclusive one how many controls did not fire."""
+    errors = sum(finding.level == "error" for finding in report.findings)
+    silent = sum(not control.fired for control in report.controls)
+    why = f", {silent} of {len(report.controls)} controls did not fire" if report.conclusion == "inconclusive" else ""
+    return f"{report.conclusion}: {errors} leaks{why}"
 
 
 def _effect(effect: Effect) -> str:
