@@ -98,8 +98,8 @@ class Piece(NamedTuple):
 class Segment:
     """New tokens `ids` at `position`, over `pieces`.
 
-    With a `lane`, pieces are gathered into it and own keys appended; without, own keys go to `storage`'s
-    block, or nowhere. `wanted` are the own token indices whose next-token logits are asked for. With a `base`, `ids`
+    With a `lane`, pieces are gathered into it and own keys appended. Own keys go to `storage`'s block, if there is
+    one. `wanted` are the own token indices whose next-token logits are asked for. With a `base`, `ids`
     are those tokens of a message that are encoded anew, at its indices `places`; the others are the base's. The first
     `done` tokens of the message were encoded before, and are in `storage` already.
     """
@@ -118,12 +118,12 @@ class Segment:
     @property
     def single(self) -> bool:
         """One token of a running row: it can attend together with the others of its bucket."""
-        return self.lane is not None and not self.pieces and len(self.ids) == 1
+        return self.lane is not None and self.storage is None and not self.pieces and len(self.ids) == 1
 
     @property
     def written(self) -> tuple[Piece, int] | None:
-        """What is stored of its message already, and how many tokens that is."""
-        if self.storage is None or not self.done:
+        """What is to be gathered of its own message, where that is not in its lane, and how many tokens that is."""
+        if self.storage is None or not self.done or self.lane is not None:
             return None
         return Piece(None, self.storage, self.storage.position), self.done
 

@@ -260,8 +260,8 @@ class Engine(Direct):
 
     @property
     def rows(self) -> int:
-        """Decodes that hold a lane now."""
-        return len(self._lanes)
+        """Decodes that run now."""
+        return self._scheduler.rows
 
     def _new_id(self) -> EncodingId:
         self._last += 1

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from agentcho.engine.encoding import Context, Piece, Segment, Storage
 from agentcho.engine.follower import Follower
+from agentcho.engine.lanes import Lane
 from agentcho.engine.row import Row
 from agentcho.request import Encoded, EncodingId, Guard
 
@@ -17,7 +18,7 @@ from agentcho.request import Encoded, EncodingId, Guard
 @dataclass(eq=False)
 class PendingPrefill:
     """An admitted prefill. Its storage may be shared, and may be ready already; of all calls that want it the one that
-    `started` it encodes it, perhaps in parts."""
+    `started` it encodes it, perhaps in parts: then `lane` keeps what these attend to."""
 
     id: EncodingId
     context: Context
@@ -25,12 +26,14 @@ class PendingPrefill:
     words: Encoded
     guard: Guard | None
     started: bool = field(default=False, init=False)
+    lane: Lane | None = field(default=None, init=False)
 
     def segment(self, most: int) -> Segment:
         """The next of its tokens over its context, at most so many."""
         done, start = self.storage.written, self.context.start
         ids = self.words.tokens[done : done + most]
-        return Segment(ids, start + done, self.context.pieces, storage=self.storage, done=done)
+        pieces = () if done else self.context.pieces
+        return Segment(ids, start + done, pieces, lane=self.lane, storage=self.storage, done=done)
 
 
 @dataclass(eq=False)
@@ -135,6 +138,11 @@ def due(call: Pending) -> bool:
     if isinstance(call, PendingDecode):
         return call.row.due
     return call.started or call.storage.attendable or call.storage.pages is None  # else another encodes it in parts
+
+
+def depth(call: Pending) -> int:
+    """How many tokens its next one attends to."""
+    return call.context.length + (call.storage.written if isinstance(call, PendingPrefill) else 0)
 
 
 def divisible(call: Pending) -> bool:

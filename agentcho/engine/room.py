@@ -9,44 +9,56 @@ from typing import NamedTuple
 
 import torch
 
+DEPTH = 1024
+"""A token that attends to so many others costs about twice one that attends to none, as measured on a CPU."""
+
 
 class Budget(NamedTuple):
-    """Tokens of one forward: at most `packed` in all, and at most `beside` of prefills while anybody speaks, so that
-    a long one does not hold up the next tokens of all others."""
+    """Tokens of one forward: at most `packed` in all, and while anybody speaks so much of prefills as `beside` tokens
+    cost that attend to nothing, so that a long one does not hold up the next tokens of all others."""
 
     packed: int
     beside: int
 
     def room(self, fed: int, speaking: bool) -> Room:
         """What is left of a forward that feeds `fed` tokens already."""
-        total = self.packed - fed
-        return Room(total, min(total, self.beside) if speaking else total, empty=fed == 0)
+        return Room(self.packed - fed, self.beside if speaking else None, empty=fed == 0)
 
 
 class Room:
-    """What is left of one forward's tokens, `prefill` of them for prefills."""
+    """What is left of one forward: tokens in all, and the work of prefills (None: there is no other bound)."""
 
-    def __init__(self, total: int, prefill: int, empty: bool) -> None:
-        self._total, self._prefill, self._empty = total, prefill, empty
+    def __init__(self, total: int, work: float | None, empty: bool) -> None:
+        self._total, self._work, self._empty, self._begun = total, work, empty, False
 
-    def take(self, tokens: int, divisible: bool) -> int | None:
-        """How many of a call's tokens go now; None: it waits. Where nothing else goes, an indivisible call goes
-        whatever its size; one that waits is not overtaken."""
-        most = min(tokens, self._prefill, self._total) if divisible else tokens
-        if tokens and most < (1 if divisible else tokens):
+    def take(self, tokens: int, divisible: bool, depth: int = 0) -> int | None:
+        """How many of a call's tokens go now, that attend to `depth` others; None: it waits. Where nothing else goes,
+        an indivisible call goes whatever its size; one that waits is not overtaken."""
+        if not tokens:
+            return 0
+        if divisible:
+            return self._part(tokens, depth)
+        if tokens > self._total and not self._empty:
+            self._total = 0
             return None
-        if most > self._total and not self._empty:
-            self._total = self._prefill = 0
+        self._total, self._empty = self._total - tokens, False
+        return tokens
+
+    def _part(self, tokens: int, depth: int) -> int | None:
+        price = 1 + depth / DEPTH
+        most = min(tokens, self._total)
+        if self._work is not None:
+            most = min(most, max(int(self._work / price), 0 if self._begun else 1))
+        if most < 1:
             return None
-        self._total -= most
-        self._prefill -= most if divisible else 0
-        self._empty = self._empty and not most
+        self._total, self._empty, self._begun = self._total - most, False, True
+        self._work = None if self._work is None else self._work - most * price
         return most
 
 
 def budget_of(packed: int, device: torch.device, dtype: torch.dtype) -> Budget:
-    """A model's budget. A step streams all weights once; beside it go as many tokens as take about as long to
-    compute, so that no step takes more than twice what it takes alone."""
+    """A model's budget. A step streams all weights once; beside it go as many tokens as take less than that to compute,
+    so that no step takes more than twice what it takes alone (`agentcho bench stall` measures it)."""
     if device.type == "cuda":
         return Budget(packed, 512)
-    return Budget(packed, 32 if dtype == torch.float32 else 96)
+    return Budget(packed, 16 if dtype == torch.float32 else 32)

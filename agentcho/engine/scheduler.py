@@ -22,6 +22,7 @@ from agentcho.engine.pending import (
     PendingRepair,
     attendable,
     begun,
+    depth,
     divisible,
     due,
     gathered,
@@ -77,6 +78,11 @@ class Scheduler:
         return frozenset(call.id for call in self.calls)
 
     @property
+    def rows(self) -> int:
+        """Decodes and shadows that run."""
+        return len(self._running)
+
+    @property
     def calls(self) -> tuple[Pending, ...]:
         """Calls not finished."""
         return (*self._waiting, *self._running)
@@ -108,7 +114,8 @@ class Scheduler:
             elif due(call):
                 crowded = crowded or not self._fits(call)
                 may = begun(call) or not crowded
-                if may and (tokens := room.take(size(call), divisible(call) and not alone)) is not None:
+                parts = divisible(call) and not alone
+                if may and (tokens := room.take(size(call), parts, depth(call))) is not None:
                     self._waiting.serve(waiting, tokens)
                     gone |= {call.id} if self._begin(plan, call, tokens) else set()
         self._waiting.keep(lambda call: call.id not in gone)
@@ -144,6 +151,8 @@ class Scheduler:
         if not begun(call):
             self._assembly.begin(call, needed(call), None if storage.ready else storage)
         if not storage.attendable:
+            if not call.started and tokens < size(call):
+                call.lane = self._lanes.open(call.context.length + size(call), alone=True)
             call.started = True
             storage.segment = call.segment(tokens)
             plan.segments.append(storage.segment)
@@ -221,6 +230,8 @@ class Scheduler:
         if isinstance(call, PendingRepair):
             receipt = receipt._replace(base=call.base.id)
         self._finished(Encoding(call.id, call.storage, call.words, receipt))
+        if call.lane is not None:
+            self._lanes.close(call.lane)
         self._let_go(call)
         return call.id
 
@@ -268,10 +279,11 @@ class Scheduler:
             call.storage.written = 0  # who else wants it begins anew
             self._tiers.discard(call.storage)
         self._tiers.release(held(call))
+        lane = call.row.lane if isinstance(call, PendingDecode) else call.lane
+        if lane is not None:
+            self._lanes.close(lane)
         if isinstance(call, PendingDecode):
             self._unreserve(call)
-            if call.row.lane is not None:
-                self._lanes.close(call.row.lane)
 
     def _unreserve(self, call: PendingDecode) -> None:
         self._tiers.store.unreserve(call.reserved)

@@ -10,7 +10,7 @@ import torch
 from agentcho import Decode, Engine, Prefill, Sampling
 from agentcho.engine.pending import PendingPrefill
 from agentcho.engine.queue import Queue
-from agentcho.engine.room import Budget
+from agentcho.engine.room import DEPTH, Budget
 from agentcho.request import First, Most, Repair, Turn
 
 LONG = Sampling(max_tokens=40, temperature=0)
@@ -56,6 +56,7 @@ def test_a_long_prefill_goes_in_parts_beside_a_speaker_who_speaks_at_every_step(
     assert len(steps) > 5
     assert all(said == [speaker] and fed <= 1 + 8 for said, fed in steps)
     assert sum(fed - 1 for _, fed in steps) == len(engine.message(long).tokens)
+    assert len(engine._lanes) == 1  # the speaker's
 
 
 def test_with_nobody_speaking_all_goes_at_once(fresh: Fresh) -> None:
@@ -108,7 +109,9 @@ def test_a_part_that_is_cancelled_leaves_no_page(fresh: Fresh) -> None:
     engine.step()
     engine.cancel([long])
     assert engine.fullness.used == before
+    engine.check_integrity()
     engine.cancel([speaker])
+    assert len(engine._lanes) == 0
 
 
 def test_who_builds_on_a_part_waits_for_the_whole(fresh: Fresh) -> None:
@@ -121,6 +124,16 @@ def test_who_builds_on_a_part_waits_for_the_whole(fresh: Fresh) -> None:
         steps.append(any(said.id == child for said in engine.step().spoken))
     assert len(steps) > 3
     assert steps == [False] * (len(steps) - 1) + [True]  # it began in the forward that completed what it reads
+
+
+def test_parts_are_smaller_the_more_they_attend_to() -> None:
+    assert [Budget(4096, 32).room(1, speaking=True).take(900, True, deep) for deep in (0, DEPTH, 3 * DEPTH)] == [
+        32,
+        16,
+        8,
+    ]
+    assert Budget(4096, 32).room(1, speaking=True).take(900, True, 1000 * DEPTH) == 1
+    assert Budget(4096, 32).room(0, speaking=False).take(900, True, 1000 * DEPTH) == 900
 
 
 def test_in_the_deterministic_profile_nothing_is_divided(fresh: Fresh) -> None:
