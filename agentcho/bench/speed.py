@@ -90,7 +90,7 @@ def _plain(result: Result) -> Iterator[Sheet]:
 def shown(result: Result, each: Figures, what: str) -> str:
     """One figure in a unit that reads well."""
     found = result.spread(each.subject, each.arm, what)
-    if what in ("seconds", "ttft", "least", "steps"):
+    if what in ("seconds", "ttft", "least", "steps", "p95", "median", "prefill"):
         return f"{found.shown(1, 1000)} ms"
     if what in ("share", "reached"):
         return f"{found.shown(1, 100)}%"

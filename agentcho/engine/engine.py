@@ -57,7 +57,7 @@ class Engine(Direct):
         self._last: EncodingId = 0
         self._fingerprint: dict[str, str] | None = None
         self._assembly = Assembly(tiers, self._forwards.make)
-        budget = budget_of(model.packed, model.device, model.dtype)
+        budget = budget_of(model.packed, model.device)
         self._scheduler = Scheduler(tiers, self._assembly, self._lanes, self._banned(), budget, self._finished)
         grammars = Grammars(model.tokenizer, model.vocabulary, framing.closing("assistant")[0])
         self._admission = Admission(

@@ -56,9 +56,7 @@ class Room:
         return most
 
 
-def budget_of(packed: int, device: torch.device, dtype: torch.dtype) -> Budget:
+def budget_of(packed: int, device: torch.device) -> Budget:
     """A model's budget. A step streams all weights once; beside it go as many tokens as take less than that to compute,
     so that no step takes more than twice what it takes alone (`agentcho bench stall` measures it)."""
-    if device.type == "cuda":
-        return Budget(packed, 512)
-    return Budget(packed, 16 if dtype == torch.float32 else 32)
+    return Budget(packed, 512 if device.type == "cuda" else 16)
