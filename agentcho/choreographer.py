@@ -23,7 +23,7 @@ from agentcho.turns import Turns
 
 
 class _Work(NamedTuple):
-    """What one hop does: drop, release and swap out first, then submit, then step."""
+    """What one hop does: drop and release first, then submit, then swap out, then step."""
 
     cancel: list[EncodingId]
     release: list[EncodingId]
@@ -152,12 +152,12 @@ class Choreographer:
         """In the thread: everything that one step does with the engine."""
         self._engine.cancel(work.cancel)
         self._engine.release(work.release)
-        if work.swap:
-            self._engine.swap_out(work.swap)
         refused = [(ticket, error) for ticket in work.submit if (error := self._submit(ticket)) is not None]
-        if self._engine.idle:
-            return _Step(work.submit, None, {}, refused, None)
         try:
+            if work.swap:
+                self._engine.swap_out(work.swap)
+            if self._engine.idle:
+                return _Step(work.submit, None, {}, refused, None)
             result = self._engine.step(self.way.deterministic)
         except Exception as error:
             return _Step(work.submit, None, {}, refused, error)

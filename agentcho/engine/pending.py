@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from typing import TypeGuard
 
 from agentcho.engine.encoding import Context, Piece, Segment, Storage
 from agentcho.engine.follower import Follower
@@ -145,7 +146,7 @@ def depth(call: Pending) -> int:
     return call.context.length + (call.storage.written if isinstance(call, PendingPrefill) else 0)
 
 
-def divisible(call: Pending) -> bool:
+def divisible(call: Pending) -> TypeGuard[PendingPrefill]:
     """Whether it can be encoded in parts: a prefill of known text."""
     return isinstance(call, PendingPrefill) and not isinstance(call, PendingRepair)
 

@@ -1,7 +1,8 @@
 """The line of calls that wait for a forward: who comes first.
 
-By priority; then those of the workflow that was served least while anybody waited; then by arrival. Does not know:
-what a call needs, how many fit.
+By priority; then what was begun; then those of the workflow that was served least while anybody waited; then by
+arrival. Of equal prefills one is encoded for all, and has the highest of their priorities. Does not know: what a call
+needs, how many fit.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from agentcho.engine.pending import Pending
+from agentcho.engine.encoding import Storage
+from agentcho.engine.pending import Pending, PendingPrefill
 from agentcho.request import Turn
 
 
@@ -49,7 +51,19 @@ class Queue:
 
     def line(self) -> list[Waiting]:
         """All, the next one first."""
-        return sorted(self._waiting, key=lambda w: (-w.turn.priority, self._served[w.turn.workflow], w.number))
+        highest: dict[Storage, int] = {}
+        for call, turn, _ in self._waiting:
+            if isinstance(call, PendingPrefill):
+                highest[call.storage] = max(turn.priority, highest.get(call.storage, turn.priority))
+
+        def place(waiting: Waiting) -> tuple[int, bool, int, int]:
+            call, turn, number = waiting
+            priority, begun = turn.priority, False
+            if isinstance(call, PendingPrefill):
+                priority, begun = highest[call.storage], call.started
+            return -priority, not begun, self._served[turn.workflow], number
+
+        return sorted(self._waiting, key=place)
 
     def serve(self, waiting: Waiting, tokens: int) -> None:
         """So many tokens were encoded for it."""

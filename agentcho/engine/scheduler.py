@@ -42,9 +42,8 @@ from agentcho.request import EncodingId, Failure, Spoken, StepResult, Turn
 
 
 class Plan(NamedTuple):
-    """One forward: its segments, its rows with the segment of each, the prefills that end with it, and
-    the calls that fail before it: refused by their guard, or waiting for what nobody makes any more. `alone`:
-    each row depends on itself only, down to the bits. `judged` are repairs whose tokens are to be chosen first."""
+    """One forward: segments, rows with the segment of each, prefills that end with it, calls that fail before it,
+    whether each row depends on itself `alone`, down to the bits, and repairs whose tokens are chosen (`judged`) first."""
 
     segments: list[Segment]
     rows: list[tuple[Row | Follower, Segment]]
@@ -106,6 +105,8 @@ class Scheduler:
         gone, crowded = set[EncodingId](), False
         for waiting in self._waiting.line():
             call = waiting.call
+            if alone and divisible(call):
+                self._afresh(call)
             if not attendable(call):
                 if not promised(call, making):
                     plan.failed.append((call, BadParent("a parent was cancelled before it was encoded")))
@@ -114,13 +115,18 @@ class Scheduler:
             elif due(call):
                 crowded = crowded or not self._fits(call)
                 may = begun(call) or not crowded
-                parts = divisible(call) and not alone
-                if may and (tokens := room.take(size(call), parts, depth(call))) is not None:
+                if may and (tokens := room.take(size(call), divisible(call) and not alone, depth(call))) is not None:
                     self._waiting.serve(waiting, tokens)
                     gone |= {call.id} if self._begin(plan, call, tokens) else set()
         self._waiting.keep(lambda call: call.id not in gone)
         self._making += (call for call, _ in plan.failed)
         return plan
+
+    def _afresh(self, call: PendingPrefill) -> None:
+        """Forget parts that were encoded beside others: what is alone is encoded at once, or its bits would tell."""
+        if call.lane is not None and not call.storage.ready:
+            self._lanes.close(call.lane)
+            call.lane, call.storage.written = None, 0
 
     def _fits(self, call: Pending) -> bool:
         """Whether there is room for all that it gathers and makes."""

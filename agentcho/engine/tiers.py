@@ -132,6 +132,7 @@ class Tiers:
         for storage in storages:
             if storage.host is not None:
                 if checksum(storage.host) != storage.digest:
+                    self.drop(storage)  # who reads it next makes it again
                     raise StoreDamaged("a copy in host memory has changed")
                 self.allocate(storage)
                 self.store.copy_in(storage.block, storage.host)

@@ -394,7 +394,7 @@ def test_damage_is_found(small: Small, damage: Callable[[Engine, EncodingId], No
     assert one
 
 
-def test_what_was_damaged_outside_does_not_come_back(small: Small) -> None:
+def test_what_was_damaged_outside_does_not_come_back_but_is_made_again(small: Small) -> None:
     engine = small(ROOM, ROOM)
     one, two = engine.prefill("one"), engine.prefill("two")
     copied(engine, two)
@@ -402,9 +402,11 @@ def test_what_was_damaged_outside_does_not_come_back(small: Small) -> None:
     with pytest.raises(EngineFailed, match="copy in host memory has changed"):
         engine.step()
     assert engine.score("so", parents=[one]).isfinite().all()
-    with pytest.raises(StoreDamaged):
-        engine.cached(two)
-    engine.release([two])
+    again, fresh = engine.cached(two), small(ROOM, ROOM)
+    for (k, v), (one_k, one_v) in zip(again, fresh.cached(fresh.prefill("two")), strict=True):
+        assert torch.equal(k, one_k)
+        assert torch.equal(v, one_v)
+    assert engine.fullness.remade == 1
     engine.check_integrity()
 
 

@@ -145,6 +145,47 @@ def test_in_the_deterministic_profile_nothing_is_divided(fresh: Fresh) -> None:
     engine.cancel([speaker])
 
 
+def test_parts_that_were_encoded_beside_others_do_not_show_in_the_deterministic_profile(fresh: Fresh) -> None:
+    engine, plain = fresh(), fresh()
+    speaker = speaking(engine)
+    [long] = engine.submit([Prefill(WORDS)])
+    engine.step()
+    engine.step(deterministic=True)
+    engine.cancel([speaker])
+    [whole] = plain.submit([Prefill(WORDS)])
+    plain.step(deterministic=True)
+    for (k, v), (one, other) in zip(engine.cached(long), plain.cached(whole), strict=True):
+        assert torch.equal(k, one)
+        assert torch.equal(v, other)
+    assert len(engine._lanes) == 0
+    engine.check_integrity()
+
+
+def test_a_low_priority_twin_that_began_goes_on_for_the_high_one_that_waits_for_it(fresh: Fresh) -> None:
+    engine = fresh()
+    speaking(engine)
+    engine.submit([Prefill(WORDS)])
+    engine.step()
+    twin = Prefill(WORDS)
+    [_, child] = engine.submit([twin, Decode("so", [twin], sampling=LONG)], Turn("high", 2))
+    said = []
+    for number in range(40):
+        engine.submit([Prefill(f"{number} of a stream of others")], Turn("stream", 1))
+        said += [spoken.id for spoken in engine.step().spoken]
+    assert child in said
+
+
+def test_what_was_begun_is_finished_before_newcomers_begin(fresh: Fresh) -> None:
+    engine = fresh()
+    speaking(engine)
+    calls = list[int]()
+    for number in range(40):
+        calls += engine.submit([Prefill(f"number {number} is a newcomer")], Turn(str(number)))
+        engine.step()
+    assert engine.finished(calls[0])
+    assert sum(engine.finished(id) for id in calls) > 5
+
+
 def test_a_higher_priority_overtakes(fresh: Fresh) -> None:
     engine = fresh()
     speaking(engine)
