@@ -43,7 +43,7 @@ from agentcho.request import EncodingId, Failure, Spoken, StepResult, Turn
 
 class Plan(NamedTuple):
     """One forward: segments, rows with the segment of each, prefills that end with it, calls that fail before it,
-    whether each row depends on itself `alone`, down to the bits, and repairs whose tokens are chosen (`judged`) first."""
+    whether each row depends on itself `alone`, to the bit, and repairs whose tokens are chosen (`judged`) first."""
 
     segments: list[Segment]
     rows: list[tuple[Row | Follower, Segment]]
