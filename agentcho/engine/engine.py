@@ -220,7 +220,7 @@ class Engine(Direct):
 
     def step(self, deterministic: bool = False) -> StepResult:
         """Schedule, run, collect. See `EnginePort.step`."""
-        fed = self._assembly.fed
+        fed, flying = self._assembly.fed, self._scheduler.in_flight
         try:
             plan = self._scheduler.plan(alone=deterministic)
             judged = self._forwards.judge(plan)
@@ -232,6 +232,7 @@ class Engine(Direct):
         except BaseException as error:
             self._scheduler.drop_all()
             self._waiting.clear()
+            self.release(flying & self._encodings.keys())  # finished in this step, and nobody will hear of it
             if isinstance(error, Exception):
                 raise EngineFailed(error) from error
             raise

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from agentcho import Decode, Engine, Prefill, Sampling
 from agentcho.engine.model import Model
+from agentcho.engine.room import Budget
 from agentcho.errors import BadParent, EngineFailed, RequestError, SamplingFailed, StoreFull, UnknownEncoding
 
 from .families import Family, llama_family
@@ -252,3 +254,25 @@ def test_forced_tokens_are_fed_as_sampling_would(llama: Engine) -> None:
     end = llama.tokenizer.convert_tokens_to_ids("<|eot_id|>")
     with pytest.raises(RequestError, match="special"):
         llama.decode([Decode(forced=(*text, end, *text))])
+
+
+def test_what_finished_in_a_step_that_failed_later_is_given_up(llama: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    [row] = llama.submit([Decode("so: ", forced=())])
+    llama.step()  # the next one ends it
+    [prefill] = llama.submit([Prefill("done in the same step")])
+    monkeypatch.setattr(llama._scheduler, "_budget", Budget(4096, 4096))
+    real, calls = llama._tiers.allocate, list[object]()
+
+    def second_fails(storage: Any) -> None:
+        calls.append(storage)
+        if len(calls) == 2:
+            raise RuntimeError("no memory is left")
+        real(storage)
+
+    monkeypatch.setattr(llama._tiers, "allocate", second_fails)
+    with pytest.raises(EngineFailed, match="no memory"):
+        llama.step()
+    assert len(calls) == 2
+    assert not llama.finished(prefill)
+    assert not llama.finished(row)
+    llama.check_integrity()
