@@ -12,6 +12,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
+FEW = 64
+"""Queries up to which reading the keys is most of the work."""
+
 
 class Locality(NamedTuple):
     """Which keys a layer can see by logical position.
@@ -66,12 +69,14 @@ def attend(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, s
     `[rows, kv_heads, length, dim]`; `mask` is bool, broadcastable to `[rows, 1, n, length]`, True where seen."""
     if scoring.softcap is not None or scoring.sinks is not None:
         return _explicit(queries, keys, values, mask, scoring)
-    heads, kv_heads = queries.shape[1], keys.shape[1]
-    if queries.shape[2] == 1 and heads != kv_heads:
-        # One query a head: the heads that share keys stand in for a sequence, so that keys are not repeated.
-        grouped = queries.view(len(queries), kv_heads, -1, queries.shape[3])
-        out = scaled_dot_product_attention(grouped, keys, values, attn_mask=mask, scale=scoring.scale)
-        return out.flatten(1, 2).unsqueeze(2)
+    heads, kv_heads, count = queries.shape[1], keys.shape[1], queries.shape[2]
+    if heads != kv_heads and count <= FEW:
+        # The heads that share keys stand one after another as one sequence, so that keys are read once for all.
+        groups = heads // kv_heads
+        grouped = queries.reshape(len(queries), kv_heads, groups * count, queries.shape[3])
+        several = mask if mask is None or count == 1 else mask.repeat(*[1] * (mask.dim() - 2), groups, 1)
+        out = scaled_dot_product_attention(grouped, keys, values, attn_mask=several, scale=scoring.scale)
+        return out.reshape(len(queries), heads, count, values.shape[3])
     return scaled_dot_product_attention(
         queries, keys, values, attn_mask=mask, scale=scoring.scale, enable_gqa=heads != kv_heads
     )

@@ -10,16 +10,20 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from itertools import accumulate
 
 import torch
 from torch import Tensor
 
 from agentcho.engine.attention import Locality, Scoring, attend, causal, causal_at
 from agentcho.engine.encoding import Segment
-from agentcho.engine.gather import Gather, Source
+from agentcho.engine.gather import Gather, Made, Source
 from agentcho.engine.lanes import Bucket, Lane
 from agentcho.engine.rope import Rotation
 from agentcho.engine.store import Store
+
+LENT = 1 << 14
+"""Tokens of contexts without lanes that are kept through a layer for others to copy."""
 
 
 class Batch:
@@ -31,7 +35,10 @@ class Batch:
         self._groups = _groups([s for s in segments if s.single], device)
         self.segments = self._spans + [s for group in self._groups for s in group.segments]
         self._lay_out()
-        self._contexts = [_Context(s, device) for s in self._spans]
+        made = Made()
+        lengths = accumulate(sum(piece.storage.length for piece in s.pieces) for s in self._spans)
+        lending = [s.lane is not None or length <= LENT for s, length in zip(self._spans, lengths, strict=True)]
+        self._contexts = [_Context(s, device, made, lend) for s, lend in zip(self._spans, lending, strict=True)]
 
     def _lay_out(self) -> None:
         ids: list[int] = []
@@ -51,7 +58,7 @@ class Batch:
     ) -> Tensor:
         """Attention of one layer: packed `[1, heads, tokens, dim]` in, `[1, tokens, heads, value_dim]` out."""
         parts = []
-        source = Source(self._store, layer, keys[0], values[0])
+        source = Source(self._store, layer, keys[0], values[0], {})
         for segment, context in zip(self._spans, self._contexts, strict=True):
             k, v = self._keys_of(segment, context, source)
             mask = context.mask(locality)
@@ -101,9 +108,9 @@ class _Context:
     """What one span attends to: how its keys are gathered, their logical positions, and its masks, made once a forward
     and locality. `base` and `places` are of a message that is repaired."""
 
-    def __init__(self, segment: Segment, device: torch.device) -> None:
+    def __init__(self, segment: Segment, device: torch.device, made: Made, lend: bool) -> None:
         own = torch.tensor(segment.positions, device=device)
-        self.gather = Gather(segment.pieces, device, segment.written)
+        self.gather = Gather(segment.pieces, device, segment.written, made, lend)
         self.base = None if segment.base is None else Gather([segment.base], device)
         self.places = torch.tensor(segment.places, device=device)
         whole = [own] if self.base is None else self.base.positions()

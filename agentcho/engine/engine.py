@@ -25,7 +25,7 @@ from agentcho.engine.forwards import Forwards
 from agentcho.engine.framing import Framing, derive
 from agentcho.engine.gate import Gate, LayerProof, check_config
 from agentcho.engine.integrity import Integrity
-from agentcho.engine.lanes import Lanes
+from agentcho.engine.lanes import IDLE, Lanes
 from agentcho.engine.model import Model, find
 from agentcho.engine.pending import PendingPrefill
 from agentcho.engine.room import budget_of
@@ -49,7 +49,7 @@ class Engine(Direct):
         self._room = store_tokens, host_tokens
         self.store = Store(shapes, store_tokens, model.device, model.dtype)
         tiers = self._tiers = Tiers(self.store, host_tokens)
-        self._lanes = Lanes(shapes, model.device, model.dtype)
+        self._lanes = Lanes(shapes, model.device, model.dtype, idle=int(IDLE * store_tokens))
         self._rotations = [proof.rotation for proof in proofs]
         self._forwards = Forwards(model, self.store, self._lanes, self._rotations)
         self._encodings: dict[EncodingId, Encoding] = {}

@@ -1,87 +1,36 @@
 """What one segment of a forward attends to before itself: where each key lies, and by how much it turns.
 
 Made once a forward; every layer copies its keys and values from there to where they are attended to, all of one kind
-at once. Does not know: calls, masks, attention.
+at once. What an earlier segment of the forward has turned alike is copied from there. Does not know: calls, masks,
+attention.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from agentcho.engine.encoding import Piece
+from agentcho.engine.encoding import Piece, Storage
 from agentcho.engine.rope import Angles, Rotation
 from agentcho.engine.store import Store
 
-AT_ONCE = 1 << 19
+AT_ONCE = 1 << 20
 """Numbers that are turned at once: what is between stays in the processor's cache."""
 
 
 class Source(NamedTuple):
-    """The tensors of one layer that keys come from: the store's, and those of this forward `[heads, tokens, dim]`."""
+    """The tensors of one layer that keys come from: the store's, those of this forward `[heads, tokens, dim]`, and what
+    was `gathered` already for others, `[heads, length, dim]`."""
 
     store: Store
     layer: int
     keys: Tensor
     values: Tensor
-
-
-class _Run(NamedTuple):
-    """Neighbours of one kind: tokens `span` of the context, at `rows` of the store or of this forward; `shifts` are the
-    positions by which each turns, None where none does."""
-
-    span: slice
-    rows: Tensor
-    stored: bool
-    shifts: Tensor | None
-
-    def read(self, source: Source) -> tuple[Tensor, Tensor]:
-        """Its keys and values, `[heads, tokens, dim]`, where they were encoded."""
-        if self.stored:
-            return source.store.gather(self.rows, source.layer)
-        return source.keys[:, self.rows], source.values[:, self.rows]
-
-
-class Gather:
-    """Pieces in a row, and after them the first tokens of one more, where `written` names it and how many."""
-
-    def __init__(
-        self, pieces: Sequence[Piece], device: torch.device, written: tuple[Piece, int] | None = None
-    ) -> None:  # fmt: skip
-        parts = [_Part(piece, piece.storage.length) for piece in pieces]
-        if written is not None:
-            parts.append(_Part(*written))
-        self.length = sum(part.length for part in parts)
-        self._parts, self._device = parts, device
-        self._runs = _runs(parts, device)
-        self._angles: dict[Rotation, list[Angles | None]] = {}
-
-    def positions(self) -> list[Tensor]:
-        """The logical position of every token, part by part."""
-        spans = ((part.piece.offset, part.piece.offset + part.length) for part in self._parts)
-        return [torch.arange(*span, device=self._device) for span in spans]
-
-    def write(self, source: Source, rotation: Rotation, keys: Tensor, values: Tensor) -> None:
-        """Copy one layer's into `keys` and `values` `[heads, length, dim]`, keys turned to where this context has
-        them."""
-        for run, angles in zip(self._runs, self._turns(rotation), strict=True):
-            k, v = run.read(source)
-            values[:, run.span] = v
-            if angles is None:
-                keys[:, run.span] = k
-            else:
-                _turn(rotation, angles, k, keys[:, run.span])
-
-    def _turns(self, rotation: Rotation) -> list[Angles | None]:
-        """What each run turns by, computed once a forward and rotation."""
-        if rotation not in self._angles:
-            shifts = [None if rotation.form == "none" else run.shifts for run in self._runs]
-            self._angles[rotation] = [None if s is None else rotation.angles(s, self._device) for s in shifts]
-        return self._angles[rotation]
+    gathered: dict[Gather, tuple[Tensor, Tensor]]
 
 
 class _Part(NamedTuple):
@@ -91,30 +40,128 @@ class _Part(NamedTuple):
     length: int
 
     @property
+    def name(self) -> _Name:
+        """Equal where the turned keys are."""
+        return self.piece.storage, self.piece.shift, self.length
+
+    @property
     def kind(self) -> tuple[bool, bool]:
         """Whether it is stored, and whether it turns."""
-        maker = self.piece.storage.segment
-        stored = maker is None or maker.base is not None or maker.done > 0  # where partly stored, wholly by then
-        return stored, self.piece.shift != 0
+        return self.stored, self.piece.shift != 0
 
-    def rows(self, stored: bool, device: torch.device) -> Tensor:
+    @property
+    def stored(self) -> bool:
+        """Whether it is read from the store; if not, from this forward's own tensors."""
+        maker = self.piece.storage.segment
+        return maker is None or maker.base is not None or maker.done > 0  # where partly stored, wholly by then
+
+    def rows(self, device: torch.device) -> Tensor:
         """Where it lies."""
-        if stored:
+        if self.stored:
             return self.piece.storage.block.slots[: self.length]
         maker = self.piece.storage.segment
         assert maker is not None
         return torch.arange(maker.first, maker.first + self.length, device=device)
 
 
-def _runs(parts: Sequence[_Part], device: torch.device) -> list[_Run]:
-    runs, start = [], 0
-    for (stored, turns), neighbours in groupby(parts, lambda part: part.kind):
-        together = list(neighbours)
-        rows = torch.cat([part.rows(stored, device) for part in together])
-        shifts = torch.cat([torch.full((part.length,), part.piece.shift) for part in together]) if turns else None
-        runs.append(_Run(slice(start, start + len(rows)), rows, stored, shifts))
-        start += len(rows)
-    return runs
+class _Copied(NamedTuple):
+    """Tokens `span` of a context, which `other` has from `start` on."""
+
+    span: slice
+    other: Gather
+    start: int
+
+    def write(self, source: Source, rotation: Rotation, keys: Tensor, values: Tensor) -> None:
+        there = slice(self.start, self.start + self.span.stop - self.span.start)
+        other_keys, other_values = source.gathered[self.other]
+        keys[:, self.span], values[:, self.span] = other_keys[:, there], other_values[:, there]
+
+
+class _Read:
+    """Tokens `span` of a context, neighbours of one kind: all stored or all of this forward, all turned or none."""
+
+    def __init__(self, span: slice, parts: Sequence[_Part], device: torch.device) -> None:
+        self._span, self._device = span, device
+        self._stored = parts[0].stored
+        self._rows = torch.cat([part.rows(device) for part in parts])
+        shifts = [torch.full((part.length,), part.piece.shift) for part in parts]
+        self._shifts = torch.cat(shifts) if parts[0].piece.shift else None
+        self._angles: dict[Rotation, Angles] = {}
+
+    def write(self, source: Source, rotation: Rotation, keys: Tensor, values: Tensor) -> None:
+        k, v = self._where_encoded(source)
+        values[:, self._span] = v
+        if self._shifts is None or rotation.form == "none":
+            keys[:, self._span] = k
+            return
+        if rotation not in self._angles:
+            self._angles[rotation] = rotation.angles(self._shifts, self._device)
+        _turn(rotation, self._angles[rotation], k, keys[:, self._span])
+
+    def _where_encoded(self, source: Source) -> tuple[Tensor, Tensor]:
+        """Its keys and values, `[heads, tokens, dim]`."""
+        if self._stored:
+            return source.store.gather(self._rows, source.layer)
+        return source.keys[:, self._rows], source.values[:, self._rows]
+
+
+class Gather:
+    """Pieces in a row, and after them the first tokens of one more, where `written` names it and how many. `made` is
+    what others of this forward gather, which are written before it in each layer: it is copied from there, and what is
+    new is added where this one can `lend`."""
+
+    def __init__(
+        self, pieces: Sequence[Piece], device: torch.device, written: tuple[Piece, int] | None = None,
+        made: Made | None = None, lend: bool = False,
+    ) -> None:  # fmt: skip
+        self._parts = [_Part(piece, piece.storage.length) for piece in pieces]
+        if written is not None:
+            self._parts.append(_Part(*written))
+        self.length = sum(part.length for part in self._parts)
+        self._device, self._copied = device, False
+        self._runs = list(self._in_runs({} if made is None else made, lend))
+
+    def positions(self) -> list[Tensor]:
+        """The logical position of every token, part by part."""
+        spans = ((part.piece.offset, part.piece.offset + part.length) for part in self._parts)
+        return [torch.arange(*span, device=self._device) for span in spans]
+
+    def write(self, source: Source, rotation: Rotation, keys: Tensor, values: Tensor) -> None:
+        """Copy one layer's into `keys` and `values` `[heads, length, dim]`, keys turned to where this context has
+        them."""
+        for run in self._runs:
+            run.write(source, rotation, keys, values)
+        if self._copied:
+            source.gathered[self] = keys, values
+
+    def _in_runs(self, made: Made, lend: bool) -> Iterator[_Copied | _Read]:
+        """The parts in order, neighbours of one kind together: copied from one gather, or read alike."""
+        kinds, starts = list[tuple[_Kind, _Part]](), Made()
+        start = 0
+        for part in self._parts:
+            other, there = made.get(part.name, (None, 0))
+            kinds.append((part.kind if other is None else (other, there - start), part))
+            starts[part.name] = self, start
+            start += part.length
+        if lend:
+            made.update(starts | made)
+        start = 0
+        for (what, how), neighbours in groupby(kinds, lambda each: each[0]):
+            parts = [part for _, part in neighbours]
+            span = slice(start, start + sum(part.length for part in parts))
+            if isinstance(what, Gather):
+                what._copied = True
+                yield _Copied(span, what, start + how)
+            else:
+                yield _Read(span, parts, self._device)
+            start = span.stop
+
+
+_Name = tuple[Storage, int, int]
+Made = dict[_Name, tuple[Gather, int]]
+"""Where a part is found that was gathered before: in which gather, and from which of its tokens on."""
+_Kind = tuple[Gather, int] | tuple[bool, bool]
+"""What copies a part and how much further along it stands there, or whether it is stored, and whether it turns."""
 
 
 def _turn(rotation: Rotation, angles: Angles, keys: Tensor, out: Tensor) -> None:

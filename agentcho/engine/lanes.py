@@ -14,6 +14,9 @@ from torch import Tensor
 
 from agentcho.engine.store import LayerShape
 
+IDLE = 1 / 8
+"""Of the tokens that a store may hold: what rows that nobody speaks in may keep."""
+
 
 class Lane:
     """One row's place. `length` tokens are filled, and nothing beyond `touched` was ever written; `bucket` and `index`
@@ -66,6 +69,11 @@ class Bucket:
         self.values = [torch.zeros(1, s.heads, capacity, s.value_dim, device=device, dtype=dtype) for s in layers]
         self.positions = torch.zeros(1, capacity, device=device, dtype=torch.long)
 
+    @property
+    def tokens(self) -> int:
+        """Tokens that all its rows hold, whether in use or not."""
+        return self.positions.numel()
+
     def open(self) -> Lane:
         """A new lane, all zeros."""
         if len(self.lanes) == len(self.positions):
@@ -94,22 +102,30 @@ class Bucket:
     def _widen(self) -> None:
         """Four times the rows where they are cheap: a bucket that fills up at all tends to fill up at once."""
         rows = len(self.positions) * (4 if self.positions.numel() < 4096 else 2)
-        self.keys = [_widened(pool, rows) for pool in self.keys]
-        self.values = [_widened(pool, rows) for pool in self.values]
-        self.positions = _widened(self.positions, rows)
+        dirty = max((lane.touched for lane in self.lanes), default=0)
+        self.keys = [_widened(pool, rows, dirty) for pool in self.keys]
+        self.values = [_widened(pool, rows, dirty) for pool in self.values]
+        wide = self.positions.new_zeros(rows, self.capacity)
+        wide[: len(self.positions)] = self.positions
+        self.positions = wide
 
 
-def _widened(pool: Tensor, rows: int) -> Tensor:
+def _widened(pool: Tensor, rows: int, dirty: int) -> Tensor:
+    """More rows, of which the first `dirty` tokens alone were ever written."""
     wide = pool.new_zeros(rows, *pool.shape[1:])
-    wide[: len(pool)] = pool
+    wide[: len(pool), :, :dirty] = pool[:, :, :dirty]
     return wide
 
 
 class Lanes:
-    """All lanes of an engine, in buckets of doubling capacity."""
+    """All lanes of an engine, in buckets of doubling capacity. Emptied buckets are kept for the next of their size
+    while they come to `idle` tokens at most: fresh memory costs its first writer as much again as what it writes."""
 
-    def __init__(self, layers: list[LayerShape], device: torch.device, dtype: torch.dtype, smallest: int = 128) -> None:
-        self._layers, self._device, self._dtype, self._smallest = layers, device, dtype, smallest
+    def __init__(
+        self, layers: list[LayerShape], device: torch.device, dtype: torch.dtype, smallest: int = 128, idle: int = 0
+    ) -> None:
+        self._layers, self._device, self._dtype = layers, device, dtype
+        self._smallest, self._idle = smallest, idle
         self._buckets: list[Bucket] = []
 
     def open(self, tokens: int, alone: bool = False) -> Lane:
@@ -117,8 +133,8 @@ class Lanes:
         return self._bucket(tokens, alone).open()
 
     def close(self, lane: Lane) -> None:
-        """Give a lane up. A bucket that is emptied stays for the next of its size, until one of another size is
-        needed; one that is `alone` gives its memory back."""
+        """Give a lane up. A bucket that is `alone` gives its memory back; one that is emptied, when another is needed
+        and too much is kept."""
         lane.bucket.close(lane)
         if lane.bucket.alone:
             self._buckets.remove(lane.bucket)
@@ -146,6 +162,12 @@ class Lanes:
         shared = [bucket for bucket in self._buckets if bucket.capacity == capacity and not bucket.alone]
         if shared and not alone:
             return shared[0]
-        self._buckets = [bucket for bucket in self._buckets if bucket.lanes]
+        self._drop_idle()
         self._buckets.append(Bucket(self._layers, capacity, alone, self._device, self._dtype))
         return self._buckets[-1]
+
+    def _drop_idle(self) -> None:
+        """The oldest empty buckets go first."""
+        empty = [bucket for bucket in self._buckets if not bucket.lanes]
+        while sum(bucket.tokens for bucket in empty) > self._idle:
+            self._buckets.remove(empty.pop(0))

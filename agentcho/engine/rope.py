@@ -19,7 +19,8 @@ Form = Literal["none", "half", "interleaved"]
 
 
 class Angles(NamedTuple):
-    """Cosines and sines `[tokens, n]`, float32, of the angles by which the n pairs of dimensions turn."""
+    """Cosines and sines `[tokens, 2n]`, float32, of the angles by which the n pairs of dimensions turn: for each
+    dimension those of its pair, sines negative for the first of a pair."""
 
     cos: Tensor
     sin: Tensor
@@ -53,26 +54,32 @@ class Rotation:
         """What `turn_into` needs to move tokens by as many positions as `by` `[tokens]` (integers, on the CPU) says."""
         assert self.frequencies is not None
         angles = by.double().unsqueeze(-1) * self.frequencies
-        return Angles(angles.cos().to(device, torch.float32), angles.sin().to(device, torch.float32))
+        cos, sin = angles.cos(), angles.sin()
+        if self.form == "half":
+            each = Angles(torch.cat([cos, cos], -1), torch.cat([-sin, sin], -1))
+        else:
+            each = Angles(torch.stack([cos, cos], -1).flatten(-2), torch.stack([-sin, sin], -1).flatten(-2))
+        return Angles(each.cos.to(device, torch.float32), each.sin.to(device, torch.float32))
 
     def turn_into(self, out: Tensor, keys: Tensor, angles: Angles) -> None:
         """Write keys `[..., tokens, dim]`, moved, into `out` of the same shape; computed in float32."""
-        one, other = self._pairs()
-        a, b = keys[..., one].float(), keys[..., other].float()
+        last = self.first + angles.cos.shape[-1]
+        turned = keys[..., self.first : last].float()
+        other = self._swapped(turned)
+        turned = torch.addcmul(turned * angles.cos, other, angles.sin)
+        if turned.shape == keys.shape:
+            out.copy_(turned)
+            return
         out[..., : self.first] = keys[..., : self.first]
-        out[..., one] = torch.addcmul(a * angles.cos, b, angles.sin, value=-1)
-        out[..., other] = torch.addcmul(b * angles.cos, a, angles.sin)
-        last = self.first + 2 * angles.cos.shape[-1]
+        out[..., self.first : last] = turned
         out[..., last:] = keys[..., last:]
 
-    def _pairs(self) -> tuple[slice, slice]:
-        """Where the first and the second dimension of every pair stand."""
-        assert self.frequencies is not None
-        count = len(self.frequencies)
-        middle, last = self.first + count, self.first + 2 * count
+    def _swapped(self, keys: Tensor) -> Tensor:
+        """The turned dimensions `[..., 2n]`, the two of each pair in each other's place."""
         if self.form == "half":
-            return slice(self.first, middle), slice(middle, last)
-        return slice(self.first, last, 2), slice(self.first + 1, last, 2)
+            middle = keys.shape[-1] // 2
+            return torch.cat([keys[..., middle:], keys[..., :middle]], -1)
+        return keys.reshape(*keys.shape[:-1], -1, 2).flip(-1).reshape(keys.shape)
 
 
 def candidates(frequencies: Iterable[Tensor], dim: int) -> Iterator[Rotation]:

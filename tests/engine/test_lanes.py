@@ -59,3 +59,28 @@ def test_an_emptied_bucket_serves_the_next_of_its_size_and_goes_when_another_is_
     lanes.close(again)
     lanes.open(5)
     assert len(lanes._buckets) == 1
+
+
+def test_emptied_buckets_are_kept_up_to_a_bound_the_oldest_goes_first() -> None:
+    lanes = Lanes([LayerShape(1, 2, 2)], torch.device("cpu"), torch.float32, smallest=4, idle=12)
+    for tokens in (4, 8):
+        lanes.close(lanes.open(tokens))
+    assert [bucket.tokens for bucket in lanes._buckets] == [4, 8]
+    lanes.open(16)
+    assert [bucket.tokens for bucket in lanes._buckets] == [4, 8, 16]
+    lanes.close(lanes.open(16))
+    lanes.close(lanes.open(40))
+    lanes.open(70)
+    assert [bucket.tokens for bucket in lanes._buckets if not bucket.lanes] == []
+
+
+def test_what_was_written_stays_where_a_bucket_widens() -> None:
+    lanes = Lanes([LayerShape(2, 4, 6)] * 2, torch.device("cpu"), torch.float32, smallest=4)
+    opened = []
+    for number in range(1, 12):
+        lane = lanes.open(4)
+        fill(lane, 3, float(number))
+        opened.append(lane)
+    for number, lane in enumerate(opened, start=1):
+        assert all((each[:, :2] == number).all() for each in lane.get(1, 0, 3))
+        assert (lane.positions(3) == number).all()

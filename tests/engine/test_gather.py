@@ -1,0 +1,80 @@
+"""Contexts of one forward that hold the same: what one has turned, the others copy, and it is the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from agentcho import Engine, Prefill
+from agentcho.engine import batch, gather
+
+from .families import Family
+
+Engines = Callable[[Family], Engine]
+
+
+@pytest.fixture
+def copied(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Tokens that were copied from another context, one number a run and layer."""
+    lengths: list[int] = []
+    write = gather._Copied.write
+
+    def spied(run: Any, *rest: Any) -> None:
+        lengths.append(run.span.stop - run.span.start)
+        write(run, *rest)
+
+    monkeypatch.setattr(gather._Copied, "write", spied)
+    return lengths
+
+
+def alike(engine: Engine, ids: list[int], others: list[int]) -> None:
+    """Their keys and values are the same to rounding."""
+    for id, other in zip(ids, others, strict=True):
+        for (keys, values), (other_keys, other_values) in zip(engine.cached(id), engine.cached(other), strict=True):
+            assert torch.allclose(keys, other_keys, atol=2e-5)
+            assert torch.allclose(values, other_values, atol=2e-5)
+
+
+def readers(a: int, b: int, salt: str) -> list[Prefill]:
+    """Readers of the same two messages: at the same places, in another order, after a word of their own."""
+    word = Prefill("a word", salt=salt)
+    return [
+        Prefill("one", [a, b], salt=salt), Prefill("two", [a, b], salt=salt), Prefill("three", [b, a], salt=salt),
+        word, Prefill("four", [word, b, a], salt=salt), Prefill("five", [a, b], offsets=[9, 3], salt=salt),
+        Prefill("six", [word, b, a, b], salt=salt), Prefill("seven", [b, a], offsets=[40, 1], salt=salt),
+    ]  # fmt: skip
+
+
+def test_what_is_copied_is_what_would_be_gathered(family: Family, engine: Engines, copied: list[int]) -> None:
+    loaded = engine(family)
+    a, b = loaded.prefill([Prefill("the first of two messages"), Prefill("and the second")])
+    together = list(loaded.prefill(readers(a, b, "together")))
+    assert copied
+    copied.clear()
+    alone: list[int] = []
+    for reader in readers(a, b, "alone"):
+        parents = [parent if isinstance(parent, int) else alone[3] for parent in reader.parents]
+        alone += loaded.prefill([Prefill(reader.text, parents, reader.offsets)])
+    assert not copied
+    alike(loaded, together, alone)
+
+
+def test_a_context_that_is_equal_is_copied_whole(llama: Engine, copied: list[int]) -> None:
+    a, b = llama.prefill([Prefill("the first of two messages"), Prefill("and the second")])
+    llama.prefill([Prefill("one", [a, b], salt="x"), Prefill("two", [a, b], salt="x")])
+    whole = 1 + sum(len(llama.message(id).tokens) for id in (a, b))
+    assert copied == [whole] * llama.store.layers
+
+
+def test_no_more_is_kept_through_a_layer_than_a_bound(
+    llama: Engine, copied: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batch, "LENT", 0)
+    a, b = llama.prefill([Prefill("the first of two messages"), Prefill("and the second")])
+    kept = list(llama.prefill(readers(a, b, "unbound")))
+    assert not copied
+    monkeypatch.undo()
+    alike(llama, kept, list(llama.prefill(readers(a, b, "bound"))))
