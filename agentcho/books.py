@@ -11,9 +11,10 @@ from agentcho.config import Way
 from agentcho.events import Ended, Sink
 from agentcho.limits import Meter
 from agentcho.message import Message
+from agentcho.missing import Missing
 from agentcho.provenance import EncodingRecord, Ledger, Recipe
-from agentcho.resolver import Missing, Resolver, Utterance
-from agentcho.ticket import Made, Result
+from agentcho.resolver import Resolver, Utterance
+from agentcho.ticket import Made, Request, Result
 from agentcho.transcript import Entry, Usage
 
 
@@ -44,6 +45,17 @@ class Books:
                 self._write(lacked, call, result)
         if utterance is not None:
             self._enter_said(utterance, result.made[len(missing) :], result, caller)
+
+    def ahead(self, message: str, order: tuple[int | str, ...]) -> Request | None:
+        """The request that encodes a known message before anybody reads it; None: it is there, or asked for."""
+        missing, metadata = self.resolver.ahead(message), self.resolver.utterances[message].metadata
+        if not missing:
+            return None
+
+        def done(result: Result) -> None:
+            self.enter(missing, None, result, metadata.author)
+
+        return Request(tuple(lack.call for lack in missing), order, on_done=done)
 
     def _enter_said(self, utterance: Utterance, said: Sequence[Made], result: Result, caller: str | None) -> None:
         id = utterance.metadata.id

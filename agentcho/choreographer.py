@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from time import perf_counter
 from types import TracebackType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import anyio
 import anyio.abc
 import anyio.to_thread
 
+from agentcho.ahead import Ahead, Make
 from agentcho.config import Leakage, Mode, RepairBy, Shadowing, Way
 from agentcho.errors import EngineClosed, Overloaded, UnknownEncoding
 from agentcho.request import EncodingId, EnginePort, StepResult
@@ -59,6 +60,7 @@ class Choreographer:
         self.steps = self.encoded = 0
         self._open: set[Ticket] = set()
         self._arrived: list[Ticket] = []
+        self._ahead = Ahead()
         self._flying: dict[EncodingId, Ticket] = {}
         self._held: set[EncodingId] = set()
         self._cancel, self._release, self._swap = list[EncodingId](), list[EncodingId](), list[EncodingId]()
@@ -128,6 +130,16 @@ class Choreographer:
         self._release.extend(sorted(given))
         self._work.set()
 
+    def offer(self, owner: Any, make: Make) -> None:
+        """Let a request of prefills, which `make` gives (None: no more needed), run beside those who speak: in a step
+        to which nobody brings anything. It wakes nobody, and nobody hears of it where it fails."""
+        self._ahead.offer(owner, make)
+
+    def forget(self, owner: Any) -> None:
+        """Drop what an owner offered, under way or not. What it has brought by then is the owner's to release."""
+        for ticket in self._ahead.forget(owner):
+            self._abandon(ticket)
+
     def swap_out(self, ids: Iterable[EncodingId]) -> None:
         """Let those that are held here make room at the next step. They come back when somebody reads them."""
         self._swap.extend(sorted(self._held.intersection(ids)))
@@ -144,6 +156,8 @@ class Choreographer:
 
     def _take(self) -> _Work:
         swap = [id for id in self._swap if id in self._held]
+        if not self._arrived and any(ticket.first for ticket in self._flying.values()):
+            self._arrived = self._ahead.take()
         work = _Work(self._cancel, self._release, swap, sorted(self._arrived, key=lambda t: t.request.order))
         self._cancel, self._release, self._swap, self._arrived = [], [], [], []
         return work

@@ -21,6 +21,11 @@ class Graph:
                 near |= {parent} if self.messages[parent].kind == "decode" else self._needs[parent]
             self._needs[message.id] = near
 
+    @property
+    def known(self) -> list[str]:
+        """Messages of known text over nothing that is yet to be said, in order."""
+        return [id for id, message in self.messages.items() if message.kind == "prefill" and not self._needs[id]]
+
     def needs(self, decode: str) -> frozenset[str]:
         """The decodes that must be finished before this one can be submitted: nearest ones only."""
         return self._needs[decode]

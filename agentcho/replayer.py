@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from time import perf_counter
 from typing import Any, Protocol, cast
 
@@ -125,6 +126,8 @@ class _Replay:
         began = perf_counter()
         self._gates = {d.id: _Gate(len(self._graph.needs(d.id))) for d in self._graph.decodes}
         async with Choreographer(self._engine, *self._way) as self._choreographer:
+            for known in self._graph.known:
+                self._choreographer.offer(self, partial(self._books.ahead, known, (-1,)))
             speaking = (self._speak(place, decode) for place, decode in enumerate(self._graph.decodes))
             await self._choreographer.turns.run(self._choreographer.turns.together(*speaking))
             seconds = perf_counter() - began

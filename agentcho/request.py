@@ -85,7 +85,7 @@ class Decode:
     """A message to be generated: the assistant's framing, `header`, then sampled tokens, then the closing.
 
     Parents, offsets, salt and guard as in `Prefill`. `forced` are content ids that take the place of the sampled
-    ones, fed one a step as sampling would feed them; with `stepwise` False all at once after the first, to time
+    ones, fed one a step as sampling would feed them; with `stepwise` False sixteen a step after the first, to time
     first tokens. `logits` keeps the row each token was chosen from; they are there stepwise alone.
     """
 
@@ -154,10 +154,12 @@ Call = Prefill | Decode | Shadow | Repair
 
 class Turn(NamedTuple):
     """Whose turn a list of calls waits for: where not all can run at once, a higher `priority` goes first, and
-    workflows of one priority are served alike, by tokens."""
+    workflows of one priority are served alike, by tokens. What is made `ahead` of its time, prefills that nobody waits
+    for, goes beside those who speak, where no other call waits."""
 
     workflow: str = ""
     priority: int = 0
+    ahead: bool = False
 
 
 ANY_TURN = Turn()

@@ -12,14 +12,15 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from agentcho.config import Way
 from agentcho.message import Audience, Message, Metadata
+from agentcho.missing import Key, Missing, Parent, Resolved, Speaking
 from agentcho.monitor import Monitor
 from agentcho.placing import count, places_of
 from agentcho.provenance import Recipe
-from agentcho.request import Call, Decode, EncodingId, Guard, Offsets, Prefill, Repair, Shadow
+from agentcho.request import Decode, EncodingId, Guard, Offsets, Prefill, Repair, Shadow
 from agentcho.transcript import Act
 from agentcho.visibility import Read, ReadSet
 
@@ -49,42 +50,6 @@ class Utterance:
         return self.ids if said is None else said.tokens[said.content[0] : said.content[1]]
 
 
-Parent = EncodingId | Prefill | Repair
-Key = tuple[Recipe, tuple[str, ...]]
-"""An encoding before it is made: its recipe and its message, or a path of messages (baseline), or its caller and a
-path of messages with their positions (repaired)."""
-
-
-class Missing(NamedTuple):
-    """An encoding that a call lacks: of which message, by which recipe, at which path (baseline)."""
-
-    message: str
-    recipe: Recipe
-    path: tuple[str, ...]
-    call: Prefill | Repair
-
-    @property
-    def key(self) -> Key:
-        """What names it before it is made."""
-        return self.recipe, self.path or (self.message,)
-
-
-class Resolved(NamedTuple):
-    """What a call attends to: ids, or calls in `missing` (to be submitted before it, in order), and positions."""
-
-    missing: tuple[Missing, ...]
-    parents: tuple[Parent, ...]
-    offsets: Offsets
-    new_offset: int | None
-
-
-class Speaking(NamedTuple):
-    """The calls that say one message: what is missing, the decode, and its shadow, if it has one."""
-
-    missing: tuple[Missing, ...]
-    calls: tuple[Call, ...]
-
-
 class Resolver:
     """The encodings of one game's messages. `bos` says whether contexts begin after a BOS.
 
@@ -96,6 +61,7 @@ class Resolver:
         self.utterances: dict[str, Utterance] = {}
         self._known: dict[Key, EncodingId] = {}
         self._keys: dict[str, list[Key]] = {}
+        self._asked: set[Key] = set()
         self._monitor = Monitor()
         self.bos = False
 
@@ -137,6 +103,21 @@ class Resolver:
         if not self.enforcing or self.way.deterministic or self.way.shadow == "never":
             return False
         return self.way.shadow == "always" or utterance.metadata.audience != utterance.own
+
+    def ahead(self, id: str) -> tuple[Missing, ...]:
+        """What a message that is known lacks before its first reader comes, where that is sure to be asked for: E(m)
+        for all under audit, X(m) of what the scenario says, E(m) of what is private. Nothing where a caller's own
+        prompt decides, or the profile is the deterministic one."""
+        metadata = self.utterances[id].metadata
+        recipe: Recipe = "audience" if self.enforcing and metadata.author is None else "author"
+        if self.way.mode == "baseline" or self.way.deterministic or self.way.repair is not None:
+            return ()
+        if self.enforcing and metadata.author is not None and metadata.audience != self.utterances[id].own:
+            return ()
+        lacking: dict[Key, Missing] = {}
+        if (recipe, (id,)) not in self._asked:
+            self._encoding(recipe, id, lacking)
+        return tuple(lacking.values())
 
     def placed_after(self, reads: ReadSet) -> list[str]:
         """Messages that must be encoded first because a position of the read set counts from their end."""
@@ -224,6 +205,7 @@ class Resolver:
         if key not in missing:
             make = self._audience_call if recipe == "audience" else self._author_call
             missing[key] = Missing(id, recipe, (), make(self.utterances[id], missing))
+            self._asked.add(key)
         return missing[key].call
 
     def _author_call(self, utterance: Utterance, missing: dict[Key, Missing]) -> Prefill:

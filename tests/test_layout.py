@@ -16,10 +16,10 @@ PACKAGE = Path(agentcho.__file__).parent
 ROOT = PACKAGE.parent
 LAYERS = (
     ("errors", "environment"), ("message", "tasks"), ("request",), ("visibility", "provenance", "config", "monitor"),
-    ("transcript", "placing", "denial", "adapter"), ("trace",),
+    ("transcript", "placing", "denial", "adapter", "missing"), ("trace",),
     ("export",),
     ("understudy",), ("engine",),
-    ("turns", "events", "limits", "ears", "whence"), ("ticket",), ("choreographer", "resolver"),
+    ("turns", "events", "limits", "ears", "whence"), ("ticket",), ("ahead", "resolver"), ("choreographer",),
     ("books", "floor", "agent"),
     ("game",),
     ("scenario", "graph", "known", "shelf"), ("library", "record", "testing"), ("runtime",), ("replayer",),

@@ -50,9 +50,13 @@ class Queue:
             self._arrived += 1
 
     def line(self) -> list[Waiting]:
-        """All, the next one first."""
+        """All, the next one first. What is made ahead comes in when nobody waits for anything, or for the very same."""
+        wanted = [each for each in self._waiting if not each.turn.ahead]
+        storages = {call.storage for call, _, _ in wanted if isinstance(call, PendingPrefill)}
+        twins = [each for each in self._waiting if each.turn.ahead and _made_by(each) in storages]
+        line = [*wanted, *twins] if wanted else self._waiting
         highest: dict[Storage, int] = {}
-        for call, turn, _ in self._waiting:
+        for call, turn, _ in line:
             if isinstance(call, PendingPrefill):
                 highest[call.storage] = max(turn.priority, highest.get(call.storage, turn.priority))
 
@@ -63,7 +67,7 @@ class Queue:
                 priority, begun = highest[call.storage], call.started
             return -priority, not begun, self._served[turn.workflow], number
 
-        return sorted(self._waiting, key=place)
+        return sorted(line, key=place)
 
     def serve(self, waiting: Waiting, tokens: int) -> None:
         """So many tokens were encoded for it."""
@@ -74,3 +78,8 @@ class Queue:
         self._waiting = [each for each in self._waiting if wanted(each.call)]
         here = {each.turn.workflow for each in self._waiting}
         self._served = Counter({workflow: self._served[workflow] for workflow in here})
+
+
+def _made_by(waiting: Waiting) -> Storage | None:
+    """What a prefill encodes."""
+    return waiting.call.storage if isinstance(waiting.call, PendingPrefill) else None

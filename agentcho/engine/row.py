@@ -14,6 +14,9 @@ from agentcho.engine.sampler import Draw
 from agentcho.engine.text import ContentTokenizer
 from agentcho.request import Decode, Encoded, EncodingId, Spoken, Stopped
 
+STRIDE = 16
+"""Forced tokens that go in at a time where they need not go one by one."""
+
 
 class Row:
     """A decode from its framing to its closing.
@@ -90,7 +93,7 @@ class Row:
         """Say `token`; sets the next feed. None where it ended the message and adds no text."""
         forced = self.call.forced is not None
         if self.call.forced and not self.call.stepwise:
-            return self._take_all(self.call.forced)
+            return self._take_some(self.call.forced)
         left = self.call.sampling.max_tokens - len(self.sampled)
         if self._constraint is not None and not forced:
             token = self._constraint.take(token, left)
@@ -103,11 +106,15 @@ class Row:
         self._check_end(token, left, forced)
         return Spoken(self.id, len(self.sampled) - 1, token, self._show())
 
-    def _take_all(self, forced: tuple[int, ...]) -> Spoken:
-        self.sampled = list(forced)
+    def _take_some(self, forced: tuple[int, ...]) -> Spoken:
+        """The next `STRIDE` forced tokens."""
+        done = len(self.sampled)
+        self.feed = forced[done : done + STRIDE]
+        self.sampled += self.feed
         self._text = self._content.decode(self.sampled)
-        self._end("forced", forced)
-        return Spoken(self.id, 0, forced[0], self._show())
+        if len(self.sampled) == len(forced):
+            self._end("forced", self.feed)
+        return Spoken(self.id, done, forced[done], self._show())
 
     def _check_end(self, token: int, left: int, forced: bool) -> None:
         if not forced and self._cut() is not None:

@@ -232,3 +232,52 @@ def test_what_cannot_be_divided_goes_whatever_its_size_where_nothing_else_does()
     assert [room.take(30, divisible=True), room.take(1, divisible=True), room.take(4, divisible=False)] == [4, None, 4]
     assert room.take(5, divisible=False) is None
     assert room.take(0, divisible=False) == 0
+
+
+AHEAD = Turn(ahead=True)
+
+
+def test_what_is_made_ahead_goes_beside_speakers_and_waits_while_anybody_waits(fresh: Fresh) -> None:
+    engine = fresh(beside=8)
+    speaking(engine)
+    [early] = engine.submit([Prefill(WORDS)], AHEAD)
+    assert 1 < engine.step().encoded <= 1 + 8
+    [asked] = engine.submit([Prefill("a question that somebody asks, in words of some length")])
+    while not engine.finished(asked):
+        assert not engine.finished(early)
+        engine.step()
+    finish(engine)
+    alone = fresh()
+    [plain] = alone.submit([Prefill(WORDS)])
+    finish(alone)
+    for pair, other in zip(engine.cached(early), alone.cached(plain), strict=True):
+        torch.testing.assert_close(pair, other, atol=2e-5, rtol=1e-4)
+
+
+def test_what_is_made_ahead_never_joins_a_first_token(fresh: Fresh) -> None:
+    engine, alone = fresh(), fresh()
+    engine.submit([Prefill(WORDS)], AHEAD)
+    for each in (engine, alone):
+        each.submit([Decode("so: ", forced=tuple(engine.framing.content.encode("on and on")))])
+    assert engine.step().encoded == alone.step().encoded
+    finish(engine)
+    finish(alone)
+
+
+def test_what_is_made_ahead_goes_at_once_where_nobody_is_there(fresh: Fresh) -> None:
+    engine = fresh(beside=2)
+    [early] = engine.submit([Prefill(WORDS)], AHEAD)
+    assert engine.step().finished == (early,)
+
+
+def test_who_asks_for_what_is_being_made_ahead_gets_it_whole(fresh: Fresh) -> None:
+    """It is asked for now: nothing holds the rest of it back, and nothing of it is encoded twice."""
+    engine = fresh(beside=8)
+    speaker = speaking(engine)
+    [early] = engine.submit([Prefill(WORDS)], AHEAD)
+    parts = engine.step().encoded - 1
+    engine.cancel([speaker])
+    [asked] = engine.submit([Prefill(WORDS)])
+    rest = engine.step()
+    assert set(rest.finished) == {early, asked}
+    assert parts + rest.encoded == len(engine.message(asked).tokens)

@@ -16,9 +16,10 @@ from agentcho.errors import LeakageError
 from agentcho.events import Ended, Event
 from agentcho.limits import Meter
 from agentcho.message import Audience, Metadata
+from agentcho.missing import Missing, Speaking
 from agentcho.provenance import EncodingRecord
 from agentcho.request import Call, EncodingId
-from agentcho.resolver import Missing, Speaking, Utterance
+from agentcho.resolver import Utterance
 from agentcho.ticket import Made, Result
 from agentcho.transcript import Act, Entry
 from agentcho.visibility import Place, Read, ReadSet

@@ -16,7 +16,8 @@ from agentcho.audit.measure.play import Line, MeasuredPort, Play
 from agentcho.config import Way
 from agentcho.errors import LeakageError
 from agentcho.message import Message
-from agentcho.resolver import Missing, Resolved, Resolver, Utterance
+from agentcho.missing import Missing, Resolved
+from agentcho.resolver import Resolver, Utterance
 from agentcho.visibility import Read, ReadSet
 
 

@@ -1,0 +1,155 @@
+"""What is known before anybody asks for it: made beside those who speak, heard of by nobody."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from agentcho import Choreographer, Prefill, replay
+from agentcho.config import Leakage, Way
+from agentcho.message import EVERYONE, Audience, Metadata
+from agentcho.request import First
+from agentcho.resolver import Resolver, Utterance
+from agentcho.testing import FakeEngine
+from agentcho.ticket import Request, Result
+from agentcho.visibility import ReadSet
+
+from .stage import Play, nothing_left, speech, talker
+
+BOB = Audience(frozenset({"bob"}))
+
+
+def known(engine: FakeEngine, id: int) -> bool:
+    """Whether an id is stored."""
+    return id in engine._all and engine._all[id].done
+
+
+def test_it_joins_a_step_to_which_nobody_brings_anything(play: Play) -> None:
+    engine, made = talker(6), list[Result]()
+
+    async def work() -> None:
+        async with Choreographer(engine) as c:
+            c.offer(c, lambda: Request((Prefill("rules"),), on_done=made.append))
+            assert engine.steps == 0
+            await c.turns.together(c.run(speech(6)))
+            c.release([made[0].made[0].id])
+
+    play(work)
+    assert [made[0].made[0].id in batch for batch in engine.batches] == [False, True] + [False] * (engine.steps - 2)
+    assert made[0].made[0].words.text == "rules"
+
+
+def test_nobody_makes_it_while_nobody_speaks(play: Play) -> None:
+    engine = talker(1)
+
+    async def work() -> None:
+        async with Choreographer(engine) as c:
+            c.offer(c, lambda: pytest.fail("nobody speaks"))
+            await c.run(Request((Prefill("one"),)))
+            await c.run(Request((Prefill("two"),)))
+
+    play(work)
+
+
+def test_what_is_not_needed_any_more_is_not_made(play: Play) -> None:
+    engine = talker(4)
+
+    async def work() -> None:
+        async with Choreographer(engine) as c:
+            c.offer(c, lambda: None)
+            await c.run(speech(4))
+            await c.run(speech(4))
+
+    play(work)
+    assert all(len(batch) == 1 for batch in engine.batches)
+
+
+def test_what_cannot_be_made_fails_nobody(play: Play) -> None:
+    engine = talker(4)
+
+    async def work() -> None:
+        async with Choreographer(engine) as c:
+            c.offer(c, lambda: Request((Prefill("over nothing", (99,)),), on_done=lambda result: pytest.fail("made")))
+            result = await c.run(speech(4))
+            assert result.made
+
+    play(work)
+
+
+@pytest.mark.parametrize("steps", range(4))
+def test_an_owner_that_is_gone_leaves_nothing(play: Play, steps: int) -> None:
+    """Before it is taken up, while it runs, and when it is done: what was brought by then is the owner's."""
+    engine, made = talker(6), list[int]()
+
+    async def work() -> None:
+        async with Choreographer(engine) as c:
+            owner = object()
+            request = Request((Prefill("rules"),), on_done=lambda result: made.extend(m.id for m in result.made))
+            heard = list[str]()
+
+            def on_token(text: str) -> None:
+                heard.append(text)
+                if len(heard) == steps + 1:
+                    c.forget(owner)
+                    c.release(made)
+
+            c.offer(owner, lambda: request)
+            result = await c.run(speech(6)._replace(on_token=on_token))
+            c.release(m.id for m in result.made)
+            await c.run(Request((Prefill("a step more"),)))
+            assert engine.pages == 1
+
+    play(work)
+    nothing_left(engine)
+
+
+def utterance(author: str | None, audience: Audience) -> Utterance:
+    metadata = Metadata(f"{author}.0", "prefill", "system", author, audience, ())
+    return Utterance(metadata, "rules", None, ReadSet(author, (), None, ()))
+
+
+@pytest.mark.parametrize(
+    ("way", "author", "audience", "recipe"),
+    [
+        (Way(leakage="audit"), "bob", BOB, "author"),
+        (Way(leakage="audit"), None, EVERYONE, "author"),
+        (Way(leakage="deny"), "bob", EVERYONE, "author"),
+        (Way(leakage="enforce"), "bob", BOB, "author"),
+        (Way(leakage="enforce"), None, EVERYONE, "audience"),
+        (Way(leakage="enforce"), "bob", EVERYONE, None),
+        (Way("baseline"), "bob", BOB, None),
+        (Way(leakage="enforce", deterministic=True), "bob", BOB, None),
+        (Way(repair=First(2)), None, EVERYONE, None),
+    ],
+)
+def test_what_is_sure_to_be_asked_for(way: Way, author: str | None, audience: Audience, recipe: str | None) -> None:
+    resolver = Resolver(way)
+    said = resolver.utterances["x"] = utterance(author, audience)
+    resolver.utterances[said.metadata.id] = said
+    assert [lack.recipe for lack in resolver.ahead(said.metadata.id)] == ([] if recipe is None else [recipe])
+    assert resolver.ahead(said.metadata.id) == ()  # it was asked for
+
+
+@pytest.mark.parametrize("leakage", ["audit", "enforce"])
+def test_a_replay_has_encoded_what_the_next_speaker_brings_before_its_turn(leakage: Leakage) -> None:
+    def line(id: str, kind: str, author: str, parents: list[str]) -> Mapping[str, object]:
+        private = kind == "prefill"
+        return {
+            "id": id, "kind": kind, "role": "system" if private else "assistant", "author": author,
+            "audience": [author] if private else "everyone", "parents": parents, "text": f"words of {id} in a row",
+        } | ({} if private else {"header": ""})  # fmt: skip
+
+    lines = [
+        line("a", "prefill", "ann", []), line("b", "prefill", "ben", []),
+        line("c", "decode", "ann", ["a"]), line("d", "decode", "ben", ["b", "c"]),
+    ]  # fmt: skip
+    trace = {"format": "agentcho-trace/1", "workflow": "w", "id": "w", "agents": ["ann", "ben"], "messages": lines}
+    engine = FakeEngine()
+    played = replay(trace, engine, leakage=leakage, logits=False)
+    assert {entry.message.id for entry in played.entries} == {"a", "b", "c", "d"}
+    kept = {entry.message.id: entry for entry in played.entries}
+    assert kept["b"].encoding not in engine.batches[0]
+    assert kept["b"].encoding in engine.batches[1]
+    baseline = replay(trace, FakeEngine(), mode="baseline", logits=False)
+    assert [e.message.id for e in baseline.entries] == ["a", "c", "b", "d"]
