@@ -1,4 +1,4 @@
-"""The page on speed, from result files: `python -m agentcho.bench.card docs/results docs/speed.md`.
+"""The page on speed and its pictures, from result files: `python -m agentcho.bench.card docs/results docs/speed.md`.
 
 Does not know: how a result was found.
 """
@@ -10,9 +10,12 @@ from pathlib import Path
 
 from jinja2 import Environment, StrictUndefined
 
+from agentcho.bench.plots import plot
 from agentcho.bench.result import Kind, Result, read_result
 from agentcho.bench.speed import asked, digits, row, shown
 
+DRAWN: tuple[Kind, ...] = ("workflows", "growth")
+"""What has a picture."""
 ORDER: tuple[Kind, ...] = ("workflows", "step", "growth", "stall", "overhead", "roofline")
 
 
@@ -20,12 +23,26 @@ def page(results: Path) -> str:
     """The text of the page, from the files `bench-*.json` in `results`."""
     template = (Path(__file__).parent / "speed.md.jinja").read_text().replace("\\\n", "")  # a line goes on after \\
     environment = Environment(undefined=StrictUndefined, keep_trailing_newline=True)  # a page of ours, not HTML
-    found = [read_result(file) for file in sorted(results.glob("bench-*.json"))]
-    found.sort(key=lambda result: ORDER.index(result.bench))
+    read = _read(results)
+    names = {id(result): name for name, result in read.items()}
+    found = sorted(read.values(), key=lambda result: ORDER.index(result.bench))
     return environment.from_string(template).render(
         results=found, of=lambda kind: [result for result in found if result.bench == kind], title=_title, row=row,
-        asked=asked, digits=digits, shown=shown, ms=_ms,
+        asked=asked, digits=digits, shown=shown, ms=_ms, picture=lambda result: names[id(result)],
     )  # fmt: skip
+
+
+def _read(results: Path) -> dict[str, Result]:
+    """The results by the names of their files."""
+    return {file.stem: read_result(file) for file in sorted(results.glob("bench-*.json"))}
+
+
+def draw(results: Path, folder: Path) -> None:
+    """The pictures of the page, one a result."""
+    folder.mkdir(exist_ok=True)
+    for name, result in _read(results).items():
+        if result.bench in DRAWN:
+            plot(result, folder / f"{name}.png")
 
 
 def _title(result: Result) -> str:
@@ -54,6 +71,7 @@ def main() -> None:
     parser.add_argument("page", type=Path)
     given = parser.parse_args()
     given.page.write_text(page(given.results))
+    draw(given.results, given.page.parent / given.page.stem)
 
 
 if __name__ == "__main__":
