@@ -7,12 +7,12 @@ know: engines, records, how a scenario plays.
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar, overload
 
 from agentcho.agent import Agent, Names, Wish
 from agentcho.books import Books
+from agentcho.cast import SCENARIO, Cast
 from agentcho.choreographer import Choreographer
 from agentcho.config import RunConfig
 from agentcho.denial import carried
@@ -31,8 +31,6 @@ from agentcho.transcript import Act
 from agentcho.visibility import Policy, Read, ReadSet, View, audience_policy, read_set, shown
 from agentcho.whence import whence
 
-SCENARIO = "scenario"
-NAME = re.compile(r"[a-z][a-z0-9_-]*")
 Forced = Mapping[str, tuple[int, ...]]
 """Ids of what is said after the header, by message: they take the place of sampled ones."""
 A = TypeVar("A", bound=Agent)
@@ -60,8 +58,9 @@ class Game:
     ) -> None:  # fmt: skip
         self._choreographer, self.index, self.seed = choreographer, index, seed
         self.config = config or RunConfig()
-        self._policy, self._sink, self._find = policy, sink or _nobody, find_agent
-        self.agents: dict[str, Agent] = {}
+        self._policy, self._sink = policy, sink or _nobody
+        self._cast = Cast(find_agent)
+        self.agents = self._cast.agents
         self._tasks, self._forced = list(tasks), forced or {}
         self._meter = Meter(self.config.limits)
         self._books = Books(index, choreographer.way, self._meter, self._sink)
@@ -87,25 +86,13 @@ class Game:
     def cast(self, agent: type[A] | A, name: str | None = None, **attributes: Any) -> A: ...
     def cast(self, agent: str | type[Agent] | Agent, name: str | None = None, **attributes: Any) -> Any:
         """Let an agent join: a class, the name of one in the library, or an instance. Names are never reused."""
-        if isinstance(agent, str):
-            if self._find is None:
-                raise AudienceError(f"no library to find agent {agent!r} in", self.agents)
-            agent = self._find(agent)
-        player = agent if isinstance(agent, Agent) else agent(name or agent.role, **attributes)
-        self._check_name(player.name)
-        self.agents[player.name] = player
+        player = self._cast.join(agent, name, attributes)
         player._game = self
         self._sink(Joined(self.index, player.name, player.role))
         if player.system is not None:
             private = Audience(frozenset({player.name}))
             self._put(player.name, "system", private, player.system, ReadSet(player.name, (), None, ()))
         return player
-
-    def _check_name(self, name: str) -> None:
-        if not NAME.fullmatch(name) or name in {SCENARIO, "everyone"}:
-            raise AudienceError(f"{name!r} cannot name an agent (lower-case letters, digits, - and _)", self.agents)
-        if name in self.agents:
-            raise AudienceError(f"an agent named {name!r} has joined already", self.agents)
 
     # -- what has been said ------------------------------------------------------------------------------
 

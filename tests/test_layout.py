@@ -20,7 +20,7 @@ LAYERS = (
     ("export",),
     ("understudy",), ("engine",),
     ("turns", "events", "limits", "ears", "whence"), ("ticket",), ("choreographer", "resolver"),
-    ("books", "floor", "agent"),
+    ("books", "floor", "agent"), ("cast",),
     ("game",),
     ("scenario", "graph", "known", "shelf"), ("library", "record", "testing"), ("runtime",), ("replayer",),
     ("tune",), ("experiments",), ("audit",), ("display",), ("bench",), ("cli",),

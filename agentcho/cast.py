@@ -1,0 +1,42 @@
+"""The cast of a game: who has joined it, and under which name.
+
+Does not know: what is said, who may read it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from agentcho.agent import Agent
+from agentcho.errors import AudienceError
+
+SCENARIO = "scenario"
+NAME = re.compile(r"[a-z][a-z0-9_-]*")
+
+
+class Cast:
+    """One game's agents by name. `find` turns a name of the library into a class (None: there is no library)."""
+
+    def __init__(self, find: Callable[[str], type[Agent]] | None = None) -> None:
+        self.agents: dict[str, Agent] = {}
+        self._find = find
+
+    def join(self, agent: str | type[Agent] | Agent, name: str | None, attributes: Mapping[str, Any]) -> Agent:
+        """Take one in: a class, the name of one in the library, or an instance. Names are never reused.
+        `AudienceError`: a name that cannot be one, or is taken."""
+        if isinstance(agent, str):
+            if self._find is None:
+                raise AudienceError(f"no library to find agent {agent!r} in", self.agents)
+            agent = self._find(agent)
+        player = agent if isinstance(agent, Agent) else agent(name or agent.role, **attributes)
+        self._check_name(player.name)
+        self.agents[player.name] = player
+        return player
+
+    def _check_name(self, name: str) -> None:
+        if not NAME.fullmatch(name) or name in {SCENARIO, "everyone"}:
+            raise AudienceError(f"{name!r} cannot name an agent (lower-case letters, digits, - and _)", self.agents)
+        if name in self.agents:
+            raise AudienceError(f"an agent named {name!r} has joined already", self.agents)
