@@ -21,7 +21,7 @@ from agentcho.errors import AudienceError, BadSampling, LeakageError, LimitReach
 from agentcho.events import Began, Event, Joined, Over, Sink, Token
 from agentcho.floor import Floor
 from agentcho.limits import Meter, only_limit
-from agentcho.message import Audience, Kind, Message, Metadata, Role, audience
+from agentcho.message import EVERYONE, Audience, Kind, Message, Metadata, Role, audience
 from agentcho.placing import places_of
 from agentcho.request import Sampling, Turn
 from agentcho.resolver import Utterance
@@ -90,9 +90,19 @@ class Game:
         player._game = self
         self._sink(Joined(self.index, player.name, player.role))
         if player.system is not None:
-            private = Audience(frozenset({player.name}))
-            self._put(player.name, "system", private, player.system, ReadSet(player.name, (), None, ()))
+            player._brief = self._put_brief(player, player.system)
         return player
+
+    def _put_brief(self, player: Agent, words: str) -> str:
+        """An agent's system prompt, private or the scenario's; its id."""
+        if not player.open_system:
+            private = Audience(frozenset({player.name}))
+            return self._put(player.name, "system", private, words, ReadSet(player.name, (), None, ()))
+        there = self._cast.brief(words, self.said)
+        if there is None:
+            there = self._put(SCENARIO, "system", EVERYONE, words, ReadSet(None, (), None, ()))
+            self._cast.open(there, words)
+        return there
 
     # -- what has been said ------------------------------------------------------------------------------
 
@@ -213,8 +223,9 @@ class Game:
     def _reads(self, agent: Agent, wish: Wish) -> ReadSet:
         """Ask policy and view once, for metadata alone."""
         said = self.said
-        allowed = self._policy(agent.name, said)
-        view = wish if isinstance(wish, View) else (wish or agent.view)(shown(agent.name, allowed, said))
+        for_it = self._cast.shown(agent, said)
+        allowed = self._policy(agent.name, for_it)
+        view = wish if isinstance(wish, View) else (wish or agent.view)(shown(agent.name, allowed, for_it))
         reads = read_set(agent.name, view, allowed, said)
         if path := carried(reads, self._choreographer.way, self._resolver.utterances):
             raise LeakageError(agent.name, path)
