@@ -35,7 +35,7 @@ class Prisoner(agentcho.Agent):
     def _public(self, readable: Sequence[agentcho.Metadata]) -> agentcho.View:
         """What its words are encoded over for the other: the talk, and the one private message that is kept."""
         kept = {"system": self.brief, "plan": self._plan}.get(self.behind)
-        talk = [m.id for m in readable if m.audience.members is None]
+        talk = [m.id for m in readable if m.audience.members is None and m.id != self.brief]
         return agentcho.View.of([kept, *talk])
 
     async def plan(self) -> agentcho.Message:
