@@ -1,4 +1,4 @@
-"""Agents: who speaks, with a role, a private system prompt, a default audience and a view.
+"""Agents: who speaks, with a role, a system prompt, a default audience and a view.
 
 An agent submits only as itself. Subclass it, set what is fixed, and call the verbs. Does not know: engines,
 encodings, other agents' minds.
@@ -40,10 +40,12 @@ class Playing(Protocol):
 class Agent:
     """One participant of a game. All verbs are coroutines and may run side by side.
 
-    `role` is shown in transcripts. `system` is its private system prompt, or None. `audience` is who may read
-    what it says where `say` names nobody: "everyone", or exact names; by default nobody but itself. `priority`: where
-    not all that waits fits into a step, what agents of a higher one say goes first. Keyword arguments become
-    attributes.
+    `role` is shown in transcripts. `system` is its system prompt, or None: private to it, unless `open_system` says
+    that it is no secret. Then the scenario puts it into the talk, for everyone, and once for all such agents with the
+    same words, so that it is encoded once; views of agents that have another one are not shown it. `audience` is who
+    may read what it says where `say` names nobody: "everyone", or exact names; by default nobody but itself.
+    `priority`: where not all that waits fits into a step, what agents of a higher one say goes first. Keyword
+    arguments become attributes.
 
     Every verb takes `prompt` (a private user message put before it), `header` (the beginning of the message,
     not part of its text), `view` (a view, or a function of what it may read; default: its own), and the options of
@@ -52,21 +54,28 @@ class Agent:
 
     role: str = "agent"
     system: str | None = None
+    open_system: bool = False
     audience: Names = ()
     priority: int = 0
 
     def __init__(self, name: str, **attributes: Any) -> None:
         self.name = name
         self._game: Playing | None = None
+        self._brief: str | None = None
         for attribute, value in attributes.items():
             setattr(self, attribute, value)
+
+    @property
+    def brief(self) -> str | None:
+        """The id of its system prompt, for views; None: it has none, or is in no game yet."""
+        return self._brief
 
     def view(self, readable: Sequence[Metadata]) -> View:
         """What it reads at a call, of the messages it may read, in the order they were said.
 
         Override to leave out, reorder or place messages. Default: its system prompt, then all others.
         """
-        own = [m for m in readable if m.role == "system" and m.author == self.name]
+        own = [m for m in readable if m.id == self._brief or (m.role == "system" and m.author == self.name)]
         return View.of([*own, *(m for m in readable if m not in own)])
 
     async def run(self) -> None:

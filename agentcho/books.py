@@ -13,6 +13,7 @@ from agentcho.limits import Meter
 from agentcho.message import Message
 from agentcho.missing import Missing
 from agentcho.provenance import EncodingRecord, Ledger, Recipe
+from agentcho.request import Turn
 from agentcho.resolver import Resolver, Utterance
 from agentcho.ticket import Made, Request, Result
 from agentcho.transcript import Entry, Usage
@@ -46,7 +47,7 @@ class Books:
         if utterance is not None:
             self._enter_said(utterance, result.made[len(missing) :], result, caller)
 
-    def ahead(self, message: str, order: tuple[int | str, ...]) -> Request | None:
+    def ahead(self, message: str) -> Request | None:
         """The request that encodes a known message before anybody reads it; None: it is there, or asked for."""
         missing, metadata = self.resolver.ahead(message), self.resolver.utterances[message].metadata
         if not missing:
@@ -55,7 +56,8 @@ class Books:
         def done(result: Result) -> None:
             self.enter(missing, None, result, metadata.author)
 
-        return Request(tuple(lack.call for lack in missing), order, on_done=done)
+        order, turn = (self._game, message, -1), Turn(str(self._game))
+        return Request(tuple(lack.call for lack in missing), order, on_done=done, turn=turn)
 
     def _enter_said(self, utterance: Utterance, said: Sequence[Made], result: Result, caller: str | None) -> None:
         id = utterance.metadata.id

@@ -233,10 +233,11 @@ class EngineClosed(AgentchoError):
 
 
 class AudienceError(AgentchoError, ValueError):
-    """A name that is not in the cast, or a cast that names one agent twice."""
+    """A name that is not in the cast, or a cast that names one agent twice, or a message that a view cannot name.
+    `names` are what there is to name, and `are` says so."""
 
-    def __init__(self, what: str, cast: Iterable[str]) -> None:
-        super().__init__(f"{what}; the cast is: {', '.join(sorted(cast)) or '(empty)'}. Names are exact")
+    def __init__(self, what: str, names: Iterable[str], are: str = "the cast is") -> None:
+        super().__init__(f"{what}; {are}: {', '.join(sorted(names)) or '(empty)'}. Names are exact")
 
 
 class LeakageError(AgentchoError):

@@ -6,14 +6,15 @@ know: engines, records, how a scenario plays.
 
 from __future__ import annotations
 
-import hashlib
-import re
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Protocol, TypeVar, overload
 
 from agentcho.agent import Agent, Names, Wish
 from agentcho.books import Books
+from agentcho.cast import SCENARIO, Cast
 from agentcho.choreographer import Choreographer
+from agentcho.coins import coin_seed
 from agentcho.config import RunConfig
 from agentcho.denial import carried
 from agentcho.ears import Ears
@@ -21,7 +22,7 @@ from agentcho.errors import AudienceError, BadSampling, LeakageError, LimitReach
 from agentcho.events import Began, Event, Joined, Over, Sink, Token
 from agentcho.floor import Floor
 from agentcho.limits import Meter, only_limit
-from agentcho.message import Audience, Kind, Message, Metadata, Role, audience
+from agentcho.message import EVERYONE, Audience, Kind, Message, Metadata, Role, audience
 from agentcho.placing import places_of
 from agentcho.request import Sampling, Turn
 from agentcho.resolver import Utterance
@@ -31,8 +32,6 @@ from agentcho.transcript import Act
 from agentcho.visibility import Policy, Read, ReadSet, View, audience_policy, read_set, shown
 from agentcho.whence import whence
 
-SCENARIO = "scenario"
-NAME = re.compile(r"[a-z][a-z0-9_-]*")
 Forced = Mapping[str, tuple[int, ...]]
 """Ids of what is said after the header, by message: they take the place of sampled ones."""
 A = TypeVar("A", bound=Agent)
@@ -60,8 +59,9 @@ class Game:
     ) -> None:  # fmt: skip
         self._choreographer, self.index, self.seed = choreographer, index, seed
         self.config = config or RunConfig()
-        self._policy, self._sink, self._find = policy, sink or _nobody, find_agent
-        self.agents: dict[str, Agent] = {}
+        self._policy, self._sink = policy, sink or _nobody
+        self._cast = Cast(find_agent)
+        self.agents = self._cast.agents
         self._tasks, self._forced = list(tasks), forced or {}
         self._meter = Meter(self.config.limits)
         self._books = Books(index, choreographer.way, self._meter, self._sink)
@@ -87,25 +87,23 @@ class Game:
     def cast(self, agent: type[A] | A, name: str | None = None, **attributes: Any) -> A: ...
     def cast(self, agent: str | type[Agent] | Agent, name: str | None = None, **attributes: Any) -> Any:
         """Let an agent join: a class, the name of one in the library, or an instance. Names are never reused."""
-        if isinstance(agent, str):
-            if self._find is None:
-                raise AudienceError(f"no library to find agent {agent!r} in", self.agents)
-            agent = self._find(agent)
-        player = agent if isinstance(agent, Agent) else agent(name or agent.role, **attributes)
-        self._check_name(player.name)
-        self.agents[player.name] = player
+        player = self._cast.join(agent, name, attributes)
         player._game = self
         self._sink(Joined(self.index, player.name, player.role))
         if player.system is not None:
-            private = Audience(frozenset({player.name}))
-            self._put(player.name, "system", private, player.system, ReadSet(player.name, (), None, ()))
+            player._brief = self._put_brief(player, player.system)
         return player
 
-    def _check_name(self, name: str) -> None:
-        if not NAME.fullmatch(name) or name in {SCENARIO, "everyone"}:
-            raise AudienceError(f"{name!r} cannot name an agent (lower-case letters, digits, - and _)", self.agents)
-        if name in self.agents:
-            raise AudienceError(f"an agent named {name!r} has joined already", self.agents)
+    def _put_brief(self, player: Agent, words: str) -> str:
+        """An agent's system prompt, private or the scenario's; its id."""
+        if not player.open_system:
+            private = Audience(frozenset({player.name}))
+            return self._put(player.name, "system", private, words, ReadSet(player.name, (), None, ()))
+        there = self._cast.brief(words, self.said)
+        if there is None:
+            there = self._put(SCENARIO, "system", EVERYONE, words, ReadSet(None, (), None, ()))
+            self._cast.open(there, words)
+        return there
 
     # -- what has been said ------------------------------------------------------------------------------
 
@@ -143,10 +141,12 @@ class Game:
     def _put(
         self, author: str, role: str, to: Audience, text: str, reads: ReadSet, ids: tuple[int, ...] | None = None
     ) -> str:
-        """Publish a message of known text; its encoding is made by the first call that reads it."""
+        """Publish a message of known text; its encoding is made by the first call that reads it, or before."""
         utterance = self._utterance(author, "prefill", role, to, text, reads)
         utterance.ids = ids
         self._floor.publish(utterance, self._floor.seat)
+        if not reads.reads:
+            self._choreographer.offer(self._books, partial(self._books.ahead, utterance.metadata.id))
         return utterance.metadata.id
 
     def _utterance(self, author: str, kind: Kind, role: Any, to: Audience, text: str, reads: ReadSet) -> Utterance:
@@ -226,8 +226,9 @@ class Game:
     def _reads(self, agent: Agent, wish: Wish) -> ReadSet:
         """Ask policy and view once, for metadata alone."""
         said = self.said
-        allowed = self._policy(agent.name, said)
-        view = wish if isinstance(wish, View) else (wish or agent.view)(shown(agent.name, allowed, said))
+        for_it = self._cast.shown(agent, said)
+        allowed = self._policy(agent.name, for_it)
+        view = wish if isinstance(wish, View) else (wish or agent.view)(shown(agent.name, allowed, for_it))
         reads = read_set(agent.name, view, allowed, said)
         if path := carried(reads, self._choreographer.way, self._resolver.utterances):
             raise LeakageError(agent.name, path)
@@ -267,6 +268,7 @@ class Game:
         try:
             return await self._choreographer.turns.run(self._play(scenario))
         finally:
+            self._choreographer.forget(self._books)
             self._choreographer.release(self._books.held)
             self._books.held.clear()
 
@@ -288,12 +290,6 @@ class Game:
         over = Over(self.index, shown, score, ended, self._meter.elapsed())
         self._sink(over)
         return over
-
-
-def coin_seed(seed: int, game: int, author: str, turn: int) -> int:
-    """The seed of one turn's coins: of its author and that author's own turn, and of nobody else's."""
-    framed = f"{seed}/{game}/{len(author)}/{author}/{turn}".encode()
-    return int.from_bytes(hashlib.blake2b(framed, digest_size=8, person=b"agentcho.turn").digest()) >> 1
 
 
 def _nobody(event: Event) -> None:

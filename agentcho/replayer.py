@@ -127,7 +127,7 @@ class _Replay:
         self._gates = {d.id: _Gate(len(self._graph.needs(d.id))) for d in self._graph.decodes}
         async with Choreographer(self._engine, *self._way) as self._choreographer:
             for known in self._graph.known:
-                self._choreographer.offer(self, partial(self._books.ahead, known, (-1,)))
+                self._choreographer.offer(self, partial(self._books.ahead, known))
             speaking = (self._speak(place, decode) for place, decode in enumerate(self._graph.decodes))
             await self._choreographer.turns.run(self._choreographer.turns.together(*speaking))
             seconds = perf_counter() - began

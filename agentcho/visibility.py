@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Literal, NamedTuple
 
 from agentcho.errors import AudienceError
-from agentcho.message import Metadata
+from agentcho.message import Audience, Metadata
 
 
 class After(NamedTuple):
@@ -40,9 +40,10 @@ class View(NamedTuple):
     new_at: Place = None
 
     @classmethod
-    def of(cls, messages: Iterable[Metadata | str], new_at: Place = None) -> View:
-        """A view of these messages in this order, each right after the one before."""
-        return cls(tuple(Read(m if isinstance(m, str) else m.id) for m in messages), new_at)
+    def of(cls, messages: Iterable[Metadata | str | None], new_at: Place = None) -> View:
+        """A view of these messages in this order, each right after the one before. None, the `brief` of an agent
+        without a system prompt, is left out."""
+        return cls(tuple(Read(m if isinstance(m, str) else m.id) for m in messages if m is not None), new_at)
 
 
 Policy = Callable[[str, Sequence[Metadata]], Sequence[Metadata]]
@@ -55,14 +56,17 @@ def audience_policy(agent: str, messages: Sequence[Metadata]) -> Sequence[Metada
 
 
 def shown(agent: str, allowed: Sequence[Metadata], said: Sequence[Metadata]) -> list[Metadata]:
-    """What a view gets of the messages it may read: of another's message only those parents that all of the
-    message's own audience may read, so that no view can depend on what else its author had read."""
+    """What a view gets of the messages it may read: of another's message only those parents among `said` that all of
+    the message's own audience may read, so that no view can depend on what else its author had read."""
     audiences = {m.id: m.audience for m in said}
+
+    def public(parent: str, audience: Audience) -> bool:
+        return parent in audiences and audiences[parent].covers(audience)
 
     def visible(m: Metadata) -> Metadata:
         if m.author == agent:
             return m
-        return m._replace(parents=tuple(p for p in m.parents if audiences[p].covers(m.audience)))
+        return m._replace(parents=tuple(p for p in m.parents if public(p, m.audience)))
 
     return [visible(m) for m in allowed]
 
@@ -80,22 +84,23 @@ class ReadSet(NamedTuple):
 
 
 def read_set(caller: str, view: View, allowed: Sequence[Metadata], said: Sequence[Metadata]) -> ReadSet:
-    """Combine a view with the policy's answer.
+    """Combine a view with what is `allowed`: what the policy answered, and was shown.
 
-    What the view names and the policy allows is read. What it names, the policy withholds and the caller is
-    in the audience of, is an `AudienceError`: a policy may only be asked for what it grants. What it names
-    outside the caller's audience stays in, marked `direct`. An id not said yet is an `AudienceError` too.
+    What the view names and is allowed is read. What it names, is not allowed and the caller is in the audience
+    of, is an `AudienceError`: a policy may only be asked for what it grants. What it names outside the caller's
+    audience stays in, marked `direct`. An id not said yet is an `AudienceError` too.
     """
     known = {m.id: m for m in said}
     granted = {m.id for m in allowed}
     direct = []
     for read in view.reads:
         if read.id not in known:
-            raise AudienceError(f"{caller}'s view names {read.id!r}, which has not been said", known)
+            raise AudienceError(f"{caller}'s view names {read.id!r}, which has not been said", known, "there are")
         if not known[read.id].audience.includes(caller):
             direct.append(read.id)
         elif read.id not in granted:
-            raise AudienceError(f"{caller}'s view names {read.id!r}, which the policy withholds", granted)
+            why = "which the policy withholds, or which is the system prompt of other agents"
+            raise AudienceError(f"{caller}'s view names {read.id!r}, {why}", granted, "it may read")
     reads = tuple(Read(read.id, _first(read.at) if n == 0 else read.at) for n, read in enumerate(view.reads))
     return ReadSet(caller, reads, view.new_at if reads else _first(view.new_at), tuple(direct))
 

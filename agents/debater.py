@@ -6,7 +6,7 @@ from typing import Any
 
 import agentcho
 
-BRIEFS = {
+PARTS = {
     "argue": "you argue for your own careful answer",
     "check": "you check the other's answer and correct it when it is wrong",
 }
@@ -15,21 +15,21 @@ BRIEFS = {
 class Debater(agentcho.Agent):
     """Argues for its own answer, or checks the other's. Everything it says is for everyone.
 
-    `you` is the other debater's id, `lead` the moderator's, `brief` "argue" or "check".
+    `you` is the other debater's id, `lead` the moderator's, `part` "argue" or "check".
     """
 
     role = "debater"
     audience = "everyone"
     you: str
     lead: str
-    brief: str
+    part: str
 
     def __init__(self, name: str, **attributes: Any) -> None:
         super().__init__(name, **attributes)
         me, you, lead = (each.capitalize() for each in (self.name, self.you, self.lead))
         self.system = (
             f"Your name is {me}. You and {you} discuss a small question of arithmetic. {lead} leads the debate. "
-            f"Your role: {BRIEFS[self.brief]}. Work in short steps and end with your answer."
+            f"Your role: {PARTS[self.part]}. Work in short steps and end with your answer."
         )
 
     async def argue(self) -> agentcho.Message:

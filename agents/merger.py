@@ -11,7 +11,7 @@ class Merger(agentcho.Agent):
     """Joins texts into one. What it says is for everyone.
 
     `side_by_side` True: the texts begin at one position, right after its system prompt, and its own begins after
-    the rightmost of their tokens. False: they stand one after another.
+    the rightmost of their tokens. False, or without a system prompt: they stand one after another.
     """
 
     role = "merger"
@@ -21,8 +21,8 @@ class Merger(agentcho.Agent):
 
     async def merge(self, texts: Sequence[str]) -> agentcho.Message:
         """One text of the messages `texts`; it reads nothing but these and its system prompt."""
-        system = f"{self.name}.0"
-        if not self.side_by_side:
+        system = self.brief
+        if system is None or not self.side_by_side:
             return await self.say(header="Merged: ", view=agentcho.View.of([system, *texts]))
         placed = (agentcho.Read(text, agentcho.After(system)) for text in texts)
         view = agentcho.View((agentcho.Read(system), *placed), "rightmost")

@@ -34,9 +34,9 @@ class Prisoner(agentcho.Agent):
 
     def _public(self, readable: Sequence[agentcho.Metadata]) -> agentcho.View:
         """What its words are encoded over for the other: the talk, and the one private message that is kept."""
-        kept = {"system": f"{self.name}.0", "plan": self._plan}.get(self.behind)
-        talk = [m.id for m in readable if m.audience.members is None]
-        return agentcho.View.of(talk if kept is None else [kept, *talk])
+        kept = {"system": self.brief, "plan": self._plan}.get(self.behind)
+        talk = [m.id for m in readable if m.audience.members is None and m.id != self.brief]
+        return agentcho.View.of([kept, *talk])
 
     async def plan(self) -> agentcho.Message:
         """A private thought before the talk. Where the plan alone is kept behind its words, it is encoded once more,

@@ -24,6 +24,6 @@ class Responder(agentcho.Agent):
 
     async def respond(self, reads: Sequence[str], **options: Any) -> str:
         """The answer alone, from its system prompt and the messages `reads`, by id."""
-        view = agentcho.View.of([f"{self.name}.0", *reads])
+        view = agentcho.View.of([self.brief, *reads])
         said = await self.say(header="The answer is ", view=view, **options)
         return said.text.strip().rstrip(".")

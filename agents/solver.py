@@ -17,16 +17,18 @@ class Solver(agentcho.Agent):
     """Works at a question and ends with "The answer is …". What it says is for everyone.
 
     `among` True: it knows its name, and that others work at the question too. Otherwise its system prompt names
-    nobody, so that solvers differ by their coins alone.
+    nobody, so that solvers differ by their coins alone, and it is open: all solvers share one message.
     """
 
     role = "solver"
     audience = "everyone"
+    open_system = True
     among: bool = False
 
     def __init__(self, name: str, **attributes: Any) -> None:
         super().__init__(name, **attributes)
         self.system = AMONG.format(me=self.name.capitalize()) if self.among else ALONE
+        self.open_system = self.open_system and not self.among
 
     async def propose(self, number: int) -> agentcho.Message:
         """A solution, numbered for those who judge it."""
@@ -34,4 +36,4 @@ class Solver(agentcho.Agent):
 
     async def discuss(self, question: str, last: Sequence[str]) -> agentcho.Message:
         """A turn in which it reads the question and the last round alone: messages by id."""
-        return await self.say(view=agentcho.View.of([f"{self.name}.0", question, *last]))
+        return await self.say(view=agentcho.View.of([self.brief, question, *last]))

@@ -12,10 +12,14 @@ NAMED = re.compile(r"solution\s*#?(\d+)", re.IGNORECASE)
 
 
 class Voter(agentcho.Agent):
-    """Says the answer, goes through numbered solutions, and votes for one that is right. All hear what it says."""
+    """Says the answer, goes through numbered solutions, and votes for one that is right. All hear what it says.
+
+    Its system prompt is open: all voters share one message.
+    """
 
     role = "voter"
     audience = "everyone"
+    open_system = True
     system = (
         "You judge solutions of a question of arithmetic. Say the answer, go through the solutions, "
         "and end with your vote for one that is right."
@@ -24,7 +28,7 @@ class Voter(agentcho.Agent):
     async def vote(self, question: str, solutions: Sequence[str]) -> int | None:
         """The number of the solution that it votes for, from 1; None where it votes for none of them. Reads the
         question and the solutions alone: messages by id."""
-        view = agentcho.View.of([f"{self.name}.0", question, *solutions])
+        view = agentcho.View.of([self.brief, question, *solutions])
         said = await self.say(header="The answer is ", view=view)
         return chosen(said.text, len(solutions))
 

@@ -37,8 +37,8 @@ class Debate(agentcho.Scenario):
 
     async def play(self, game: agentcho.Game) -> Outcome:
         problem = self.problem(game)
-        ada = game.cast("debater", name="ada", you="ben", lead="mod", brief="argue")
-        ben = game.cast("debater", name="ben", you="ada", lead="mod", brief="check")
+        ada = game.cast("debater", name="ada", you="ben", lead="mod", part="argue")
+        ben = game.cast("debater", name="ben", you="ada", lead="mod", part="check")
         mod = game.cast("moderator", name="mod", debaters=("ada", "ben"))
         await game.announce(f"The question is: {problem.question}")
         number = 0

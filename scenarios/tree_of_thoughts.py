@@ -12,9 +12,9 @@ import agentcho
 class TreeOfThoughts(agentcho.Scenario):
     """Solvers propose solutions side by side, voters choose the best one, and a finisher answers from it.
 
-    Cast: solver-1 to solver-b, voter-1 to voter-v, finisher. Question, solutions, votes and answer are for everyone;
-    voters read all solutions, the finisher the winner alone (the first where nobody votes). Explored: do votes find
-    the right solutions?
+    Cast: solver-1 to solver-b, voter-1 to voter-v, finisher. Question, solutions, votes and answer are for everyone,
+    and the system prompts of solvers and voters too, each encoded once; voters read all solutions, the finisher the
+    winner alone (the first where nobody votes). Explored: do votes find the right solutions?
     """
 
     name = "tree-of-thoughts"

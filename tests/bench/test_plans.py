@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from itertools import pairwise
+from random import Random
 
 import pytest
 
 from agentcho.bench.plans import agents, branches, paper, shortened, traced
 from agentcho.bench.played import Call, Played
-from agentcho.bench.recorded import KINDS, recorded
+from agentcho.bench.recorded import KINDS, RAGGED, WORDS_A_TOKEN, _Words, recorded
 from agentcho.bench.workflows import crowd
 from agentcho.errors import BadArm
 from agentcho.trace import Workflow, workflow
@@ -43,14 +44,21 @@ def test_sweeps_grow() -> None:
     assert all(3 < many / few < 4.2 for few, many in pairwise(read[1:])), "with the square of the agents"
 
 
-def test_words_are_the_same_for_the_same_seed_and_what_was_the_same_is_so_again() -> None:
+def test_words_are_the_same_for_the_same_seed_and_open_system_prompts_are_of_their_length() -> None:
     whole = recorded("tree-of-thoughts", 1, 0.1)
     assert whole == recorded("tree-of-thoughts", 1, 0.1)
     assert whole != recorded("tree-of-thoughts", 2, 0.1)
-    rules = {m.text for m in whole.messages if m.role == "system" and (m.author or "").startswith("solver")}
-    assert len(rules) == 1
+    system = {m.id: len(m.text.split()) for m in whole.messages if m.role == "system"}
+    assert system.keys() == {"scenario.0", "scenario.1", "finisher.0"}
+    assert max(system.values()) <= 90 * WORDS_A_TOKEN * 0.1 * (1 + RAGGED) + 1
     said = {m.text for m in whole.messages if m.kind == "decode"}
     assert len(said) == 13
+
+
+def test_what_was_known_and_the_same_before_is_the_same_again() -> None:
+    words, (one, other, *_) = _Words({"system": 90}, 1, Random(1)), crowd(1, 2, 2, 40).messages
+    said = [words.say_again(message, "system")["text"] for message in (one, other, one)]
+    assert said[0] == said[2] != said[1]
 
 
 def test_scale_shortens_what_is_said() -> None:

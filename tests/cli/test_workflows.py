@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from pathlib import Path
+from typing import Any, get_args
 
 import pytest
 
-from agentcho import library
-from agentcho.config import RunConfig
+from agentcho import library, replay
+from agentcho.audit import audit_run, audit_traces
+from agentcho.config import Leakage, RunConfig
 from agentcho.errors import TasksSpent, TasksTooFew, TasksUnwanted
 from agentcho.events import Ended, Event
+from agentcho.export import exported
+from agentcho.record import find
 from agentcho.request import Decode, Receipt
 from agentcho.runtime import Played, play
 from agentcho.scenario import Scenario
 from agentcho.tasks import Concepts, Problem, task_set
 from agentcho.testing import FakeEngine
+from agentcho.trace import write_traces
 from agentcho.transcript import Entry
 
 Says = Callable[[Decode, str], str]
@@ -164,11 +169,38 @@ def test_voters_read_all_solutions_and_the_finisher_the_winner() -> None:
         return f"The answer is {right if call.header in {'Solution 3: ', 'The answer is '} else '1000'}."
 
     game = Game("tree-of-thoughts", says, branches=4, voters=4)
-    solutions = [f"solver-{number}.1" for number in range(1, 5)]
-    assert game.reads("voter-2.1") == ["voter-2.0", "scenario.0", *solutions]
-    assert game.reads("finisher.1") == ["finisher.0", "scenario.0", "solver-3.1"]
+    solutions = [f"solver-{number}.0" for number in range(1, 5)]
+    assert [game.reads(id) for id in solutions] == [["scenario.0", "scenario.2"]] * 4
+    assert game.reads("voter-2.0") == ["scenario.1", "scenario.2", *solutions]
+    assert game.reads("finisher.1") == ["finisher.0", "scenario.2", "solver-3.0"]
     assert game.outcome["votes"] == [2, 3, 3, None]
     assert game.score == {"correct": 1.0, "solutions right": 0.25, "votes right": 0.5}
+
+
+@pytest.mark.parametrize("leakage", get_args(Leakage))
+def test_a_tree_encodes_each_open_system_prompt_once_and_replays(leakage: Leakage) -> None:
+    game = Game("tree-of-thoughts", leakage=leakage, branches=3, voters=2)
+    lengths = {e.message.id: len(e.message.tokens) for e in game.entries}
+    said = {e.message.id: e.message.text for e in game.entries if e.message.kind == "decode"}
+    audiences = sum(lengths[id] for id in said) if leakage == "enforce" else 0
+    assert [e.message.role for e in game.entries].count("system") == 3
+    assert sum(e.usage.encoded for e in game.entries) == sum(lengths.values()) + audiences
+    trace = exported("tree-of-thoughts", "t", {}, (), game.entries, None)
+    replayed = replay(trace, FakeEngine(), leakage=leakage, logits=False)
+    assert {id: each.entry.message.text for id, each in replayed.items()} == said
+    assert replayed.encoded == sum(lengths.values()) + audiences
+
+
+@pytest.mark.parametrize("leakage", get_args(Leakage))
+def test_a_tree_leaks_nothing_played_or_planned(tmp_path: Path, leakage: Leakage) -> None:
+    tree = library.scenario("tree-of-thoughts")(branches=3, voters=2)
+    play(tree, RunConfig(leakage=leakage), out=tmp_path, engine=FakeEngine())
+    run = find("last", tmp_path)
+    write_traces(tmp_path / "traces.jsonl", run.export())
+    for report in (audit_run(run), audit_traces(tmp_path / "traces.jsonl", leakage=leakage)):
+        assert report.conclusion == "clean"
+        assert report.edges == ()
+        assert {release.author for release in report.releases} == {"finisher"}
 
 
 @pytest.mark.parametrize(

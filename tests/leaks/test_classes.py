@@ -119,3 +119,25 @@ def test_a_second_game_finds_nothing_that_was_made_for_others(bench: Bench) -> N
     for one, other in (("everyone", ("alice", "bob")), (("alice", "bob"), "everyone")):
         first, second = cost(bench, "enforce", one, other)
         assert second == first
+
+
+@pytest.mark.parametrize("leakage", ["enforce", "deny"])
+@pytest.mark.parametrize("open_system", [True, False])
+def test_an_open_system_prompt_is_of_one_class_and_private_ones_are_of_a_class_each(
+    bench: Bench, leakage: Leakage, open_system: bool
+) -> None:
+    """What alice and then bob cost, who each think a word over the same system prompt."""
+    spent: list[int] = []
+
+    async def work() -> None:
+        async with Choreographer(bench.engine, "choreographed", leakage) as c:
+            game = Game(c, 0, 0, RunConfig(model="any", leakage=leakage))
+            for name in ("alice", "bobby"):
+                before = c.encoded
+                agent = game.cast(Talker, name, system="The same words.", open_system=open_system)
+                await agent.think(max_tokens=1, temperature=0)
+                spent.append(c.encoded - before)
+
+    anyio.run(work)
+    prompt = fed(bench, Prefill("The same words.", role="system", salt="another"))
+    assert spent[0] - spent[1] == (prompt if open_system else 0)

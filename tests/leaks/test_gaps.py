@@ -93,6 +93,23 @@ def test_without_an_audience_a_message_is_its_authors_alone() -> None:
     assert {entry.message.audience for entry in enforced(script).entries} == {ALICE}
 
 
+def test_an_open_system_prompt_is_nobodys_and_a_private_one_reaches_nobody_else() -> None:
+    async def script(game: Game) -> None:
+        alice = game.cast(Talker, "alice", system="same", open_system=True)
+        bob = game.cast(Talker, "bob", system="same")
+        await alice.say("everyone")
+        await bob.say("everyone")
+        await alice.say("everyone")
+
+    made = records(enforced(script))
+    prompts = {message: recipe for recipe, message in made if message in {"scenario.0", "bob.0"}}
+    assert prompts == {"scenario.0": "audience", "bob.0": "author"}
+    assert made["audience", "alice.0"].cone == {"scenario.0", "alice.0"}
+    assert made["author", "bob.1"].cone == {"bob.0", "scenario.0", "alice.0", "bob.1"}
+    assert made["audience", "bob.1"].cone == {"scenario.0", "alice.0", "bob.1"}
+    assert made["author", "alice.1"].cone == {"scenario.0", "alice.0", "bob.1", "alice.1"}
+
+
 def test_others_read_a_message_where_its_author_did_not_put_it() -> None:
     async def script(game: Game) -> None:
         alice, bob = game.cast(Talker, "alice", system="a secret of some length"), game.cast(Talker, "bob")

@@ -1,0 +1,126 @@
+"""Open system prompts: one message and one encoding for all agents with the same words, and nobody else is shown it."""
+
+from collections.abc import Sequence
+from typing import get_args
+
+import pytest
+
+from agentcho import Agent, Game, Metadata, View
+from agentcho.config import Leakage, Mode
+from agentcho.errors import AudienceError
+from agentcho.message import EVERYONE, audience
+
+from .stage import MODES, Play, Script, Talker, game, spoken
+
+
+class Judge(Talker):
+    """One of several whose system prompt is no secret."""
+
+    system = "You judge what the others say."
+    open_system = True
+
+
+def thinking(open_system: bool, fed: list[int]) -> Script:
+    """Three judges think at once and a fourth later, each over its system prompt alone; `fed` gets what was encoded."""
+
+    async def script(game: Game) -> None:
+        judges = [game.cast(Judge, name, open_system=open_system) for name in ("alice", "bob", "carol")]
+        await game.together(*(judge.think() for judge in judges))
+        await game.cast(Judge, "dora", open_system=open_system).think()
+        fed.append(game._choreographer.encoded)
+
+    return script
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("leakage", get_args(Leakage))
+def test_agents_with_the_same_open_words_share_one_message_and_one_encoding(
+    play: Play, mode: Mode, leakage: Leakage
+) -> None:
+    fed: list[int] = []
+    entries, _ = game(play, thinking(True, fed), mode=mode, leakage=leakage)
+    (brief,) = (e.message for e in entries if e.message.role == "system")
+    assert (brief.id, brief.author, brief.audience, brief.parents) == ("scenario.0", None, EVERYONE, ())
+    assert [m.parents for m in spoken(entries)] == [("scenario.0",)] * 4
+    assert fed == [sum(len(e.message.tokens) for e in entries)] == [sum(e.usage.encoded for e in entries)]
+
+
+def test_by_default_a_system_prompt_is_private_and_encoded_for_each(play: Play) -> None:
+    fed: list[int] = []
+    entries, _ = game(play, thinking(False, fed), leakage="enforce")
+    prompts = {m.id: (m.author, m.audience) for m in (e.message for e in entries) if m.role == "system"}
+    assert prompts == {f"{name}.0": (name, audience(name)) for name in ("alice", "bob", "carol", "dora")}
+    assert fed == [sum(len(e.message.tokens) for e in entries)]
+    assert Agent.open_system is False
+
+
+def test_it_comes_first_and_no_other_agent_nor_its_policy_is_shown_it(play: Play) -> None:
+    shown: dict[str, list[str]] = {}
+
+    def policy(agent: str, messages: Sequence[Metadata]) -> Sequence[Metadata]:
+        shown[agent] = [m.id for m in messages]
+        return messages
+
+    class Following(Talker):
+        """Reads what it hears, and what that was said over."""
+
+        def view(self, readable: Sequence[Metadata]) -> View:
+            return View.of(dict.fromkeys(id for m in readable for id in (*m.parents, m.id)))
+
+    async def script(game: Game) -> None:
+        await game.announce("the rules", role="system")
+        alice, other = game.cast(Judge, "alice"), game.cast(Judge, "bob", system="You judge all else.")
+        carol, dora = game.cast(Talker, "carol"), game.cast(Following, "dora")
+        assert (alice.brief, other.brief, carol.brief) == ("scenario.1", "scenario.2", None)
+        for agent in (alice, other, carol, dora):
+            await agent.say()
+        assert [m.id for m in game.said[:3]] == ["scenario.0", "scenario.1", "scenario.2"]
+
+    entries, _ = game(play, script, policy=policy)
+    talk = ("scenario.0", "alice.0", "bob.0", "carol.0")
+    assert [m.parents for m in spoken(entries)] == [
+        ("scenario.1", "scenario.0"), ("scenario.2", *talk[:2]), talk[:3], talk,
+    ]  # fmt: skip
+    assert shown["alice"] == ["scenario.0", "scenario.1"]
+    assert shown["dora"] == list(talk)
+
+
+@pytest.mark.parametrize("leakage", get_args(Leakage))
+def test_a_view_that_names_anothers_is_refused_and_told_why(play: Play, leakage: Leakage) -> None:
+    async def script(game: Game) -> None:
+        alice, bob = game.cast(Judge, "alice"), game.cast(Talker, "bob", system="You are Bob.")
+        await game.announce("the rules")
+        why = (
+            r"bob's view names 'scenario\.0', which the policy withholds, or which is the system prompt of other "
+            r"agents; it may read: bob\.0, scenario\.1\."
+        )
+        with pytest.raises(AudienceError, match=why):
+            await bob.say(view=View.of([alice.brief, "scenario.1"]))
+        assert (await bob.say(view=View.of([bob.brief, "scenario.1"]))).parents == ("bob.0", "scenario.1")
+
+    game(play, script, leakage=leakage)
+
+
+def test_who_joins_in_a_round_reads_its_own_there_and_shares_what_was_out_before(play: Play) -> None:
+    async def script(game: Game) -> None:
+        game.cast(Judge, "alice")
+
+        async def joins(name: str, system: str) -> None:
+            await game.cast(Judge, name, system=system).say()
+
+        await game.together(
+            joins("bob", "New."), joins("carol", "New."), joins("dora", Judge.system), joins("eve", "New.")
+        )
+        await game.cast(Judge, "fay", system="New.").think()
+
+    entries, _ = game(play, script, leakage="enforce")
+    first = {m.author: m.parents[0] for m in spoken(entries)}
+    assert first["dora"] == "scenario.0"
+    assert len({first[name] for name in ("bob", "carol", "dora", "eve")}) == 4
+    assert first["fay"] == first["bob"]
+
+
+def test_an_agent_has_no_brief_before_it_is_cast_and_cannot_be_given_one() -> None:
+    assert Judge("alice").brief is None
+    with pytest.raises(AttributeError, match="brief"):
+        Judge("alice", brief="argue")
