@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import anyio
 import pytest
 
-from agentcho import Choreographer, Prefill, replay
+from agentcho import Choreographer, Game, Prefill, replay
 from agentcho.config import Leakage, Way
 from agentcho.message import EVERYONE, Audience, Metadata
 from agentcho.request import First
@@ -15,7 +16,7 @@ from agentcho.testing import FakeEngine
 from agentcho.ticket import Request, Result
 from agentcho.visibility import ReadSet
 
-from .stage import Play, nothing_left, speech, talker
+from .stage import Interrupted, Play, Talker, game, nothing_left, speech, talker
 
 BOB = Audience(frozenset({"bob"}))
 
@@ -153,3 +154,38 @@ def test_a_replay_has_encoded_what_the_next_speaker_brings_before_its_turn(leaka
     assert kept["b"].encoding in engine.batches[1]
     baseline = replay(trace, FakeEngine(), mode="baseline", logits=False)
     assert [e.message.id for e in baseline.entries] == ["a", "c", "b", "d"]
+
+
+@pytest.mark.parametrize("leakage", ["audit", "enforce"])
+def test_a_game_has_encoded_the_rules_of_who_speaks_next(play: Play, leakage: Leakage) -> None:
+    engine = talker(8)
+
+    async def script(stage: Game) -> None:
+        alice, bob = stage.cast(Talker, "alice", system="be brief"), stage.cast(Talker, "bob", system="be long")
+        for agent in (alice, bob):
+            await agent.say()
+
+    entries, _ = game(play, script, engine, leakage=leakage)
+    encoding = {entry.message.id: entry.encoding for entry in entries}
+    assert list(encoding) == ["bob.0", "alice.0", "alice.1", "bob.1"]
+    assert [encoding["bob.0"] in batch for batch in engine.batches[:3]] == [False, True, False]
+    usage = {entry.message.id: entry.usage for entry in entries}
+    assert usage["bob.1"].encoded == len(next(e for e in entries if e.message.id == "bob.1").message.tokens) * (
+        1 if leakage == "audit" else 2
+    )
+
+
+@pytest.mark.parametrize("steps", range(4))
+def test_a_game_that_breaks_off_leaves_nothing_of_what_was_made_ahead(play: Play, steps: int) -> None:
+    engine = Interrupted()
+
+    async def script(stage: Game) -> None:
+        alice, _ = stage.cast(Talker, "alice", system="be brief"), stage.cast(Talker, "bob", system="be long")
+        with anyio.CancelScope() as scope:
+            engine.during[steps + 1] = scope.cancel
+            await alice.say()
+        raise KeyError("the script is over")
+
+    with pytest.raises(KeyError):
+        game(play, script, engine)
+    assert nothing_left(engine)
