@@ -71,18 +71,19 @@ class Replayed(Mapping[str, ReplayedMessage]):
 def replay(
     workflow_: Mapping[str, Any] | Workflow, engine: ReplayPort, mode: Mode = "choreographed",
     leakage: Leakage = "enforce", deterministic: bool = False, logits: bool = True, *, shadow: Shadowing = "auto",
-    stepwise: bool = True, in_place: bool = False, repair: RepairBy | None = None,
+    stride: int = 1, in_place: bool = False, repair: RepairBy | None = None,
 ) -> Replayed:  # fmt: skip
     """Play one workflow of `agentcho-trace/1` with every text forced. Blocks until it is over.
 
-    Tokens of the trace win over its text where they are of the engine's tokenizer. `stepwise` False feeds each text
-    at once after its first token: quick, where only `ttft` is asked for. `in_place` leaves what is reused where it was
-    made, and passes over the trace's offsets; `repair` encodes some tokens of it anew. `leakage` says nothing in
-    baseline mode but that "audit" records direct leaks; otherwise they are refused before anything is computed.
+    Tokens of the trace win over its text where they are of the engine's tokenizer. `stride` above 1 feeds so many
+    tokens of a text a step after its first: quick, where only `ttft` is asked for. `in_place` leaves what is reused
+    where it was made, and passes over the trace's offsets; `repair` encodes some tokens of it anew. `leakage` says
+    nothing in baseline mode but that "audit" records direct leaks; otherwise they are refused before anything is
+    computed.
     Raises `BadTrace`, `LeakageError`, and what the engine says of a call.
     """
     way = Way(mode, leakage, shadow, deterministic, in_place, repair)
-    return blocking(_Replay(workflow(workflow_), engine, way, logits, stepwise).play)
+    return blocking(_Replay(workflow(workflow_), engine, way, logits, stride).play)
 
 
 @dataclass
@@ -112,8 +113,8 @@ class _Gate:
 class _Replay:
     """One replay under way."""
 
-    def __init__(self, trace: Workflow, engine: ReplayPort, way: Way, logits: bool, stepwise: bool) -> None:
-        self._engine, self._way, self._logits, self._stepwise = engine, way, logits, stepwise
+    def __init__(self, trace: Workflow, engine: ReplayPort, way: Way, logits: bool, stride: int) -> None:
+        self._engine, self._way, self._logits, self._stride = engine, way, logits, stride
         self._words = Words({message.id: message for message in trace.messages}, engine, way)
         self._books = Books(0, way, Meter(Limits()), self._hear)
         self._books.resolver.utterances.update(self._words.utterances())
@@ -150,7 +151,7 @@ class _Replay:
         await gate.wait(turn)
         utterance = self._books.resolver.utterances[decode.id]
         speaking = self._books.resolver.speak(
-            utterance, forced=self._words.forced(decode), logits=self._logits, stepwise=self._stepwise
+            utterance, forced=self._words.forced(decode), logits=self._logits, stride=self._stride
         )
         waited = perf_counter() - gate.opened
 

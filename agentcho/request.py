@@ -85,8 +85,8 @@ class Decode:
     """A message to be generated: the assistant's framing, `header`, then sampled tokens, then the closing.
 
     Parents, offsets, salt and guard as in `Prefill`. `forced` are content ids that take the place of the sampled
-    ones, fed one a step as sampling would feed them; with `stepwise` False sixteen a step after the first, to time
-    first tokens. `logits` keeps the row each token was chosen from; they are there stepwise alone.
+    ones, fed one a step as sampling would feed them; with a `stride` as many a step after the first, to time first
+    tokens. `logits` keeps the row each token was chosen from; they are there at a stride of 1 alone.
     """
 
     header: str = ""
@@ -97,7 +97,7 @@ class Decode:
     name: str | None = None
     forced: tuple[int, ...] | None = None
     logits: bool = False
-    stepwise: bool = True
+    stride: int = 1
     salt: str = ""
     guard: Guard | None = None
 

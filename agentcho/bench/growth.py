@@ -38,7 +38,7 @@ def growth(
 
 
 def _take(engine: Any, whole: Workflow, options: Mapping[str, Any]) -> dict[str, float]:
-    played = replay(whole, engine, logits=False, stepwise=False, **options)
+    played = replay(whole, engine, logits=False, stride=MESSAGE, **options)
     return {id.removeprefix("reader "): said.ttft for id, said in played.items() if id.startswith("reader ")}
 
 

@@ -18,6 +18,8 @@ from agentcho.replayer import Replayed, replay
 from agentcho.trace import Workflow
 
 Arm = dict[str, Any]
+AT_ONCE = 1 << 20
+"""A stride that no text reaches."""
 ARMS: dict[str, Arm] = {
     "audit": {"leakage": "audit"},
     "enforce": {"leakage": "enforce", "shadow": "auto"},
@@ -112,7 +114,7 @@ def _first_token(engine: ReplayPort, workflow: Workflow, repeats: int) -> FirstT
     found = FirstToken(workflow.id, {arm: [] for arm in ARMS}, {})
     for number in range(repeats + 1):
         for arm, options in _turns(ARMS, number):
-            replayed = replay(workflow, engine, logits=False, stepwise=False, **options)
+            replayed = replay(workflow, engine, logits=False, stride=AT_ONCE, **options)
             found.encoded[arm] = replayed.encoded
             if number > 0:
                 found.seconds[arm].append(sum(said.ttft for said in replayed.values()) / len(replayed))

@@ -14,9 +14,6 @@ from agentcho.engine.sampler import Draw
 from agentcho.engine.text import ContentTokenizer
 from agentcho.request import Decode, Encoded, EncodingId, Spoken, Stopped
 
-STRIDE = 16
-"""Forced tokens that go in at a time where they need not go one by one."""
-
 
 class Row:
     """A decode from its framing to its closing.
@@ -92,7 +89,7 @@ class Row:
     def take(self, token: int) -> Spoken | None:
         """Say `token`; sets the next feed. None where it ended the message and adds no text."""
         forced = self.call.forced is not None
-        if self.call.forced and not self.call.stepwise:
+        if self.call.forced and self.call.stride > 1:
             return self._take_some(self.call.forced)
         left = self.call.sampling.max_tokens - len(self.sampled)
         if self._constraint is not None and not forced:
@@ -107,9 +104,9 @@ class Row:
         return Spoken(self.id, len(self.sampled) - 1, token, self._show())
 
     def _take_some(self, forced: tuple[int, ...]) -> Spoken:
-        """The next `STRIDE` forced tokens."""
+        """As many of the next forced tokens as go in at once."""
         done = len(self.sampled)
-        self.feed = forced[done : done + STRIDE]
+        self.feed = forced[done : done + self.call.stride]
         self.sampled += self.feed
         self._text = self._content.decode(self.sampled)
         if len(self.sampled) == len(forced):

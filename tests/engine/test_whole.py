@@ -1,4 +1,4 @@
-"""Forced texts fed at once after their first token, and shapes with random weights."""
+"""Forced texts fed in strides after their first token, and shapes with random weights."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from agentcho.errors import ModelNotFound, RequestError
 from agentcho.request import Prefill, Shadow
 
 
-def test_a_text_fed_at_once_is_the_one_fed_token_by_token(llama: Engine) -> None:
+@pytest.mark.parametrize("stride", [2, 3, 1000])
+def test_a_text_fed_in_strides_is_the_one_fed_token_by_token(llama: Engine, stride: int) -> None:
     parent = llama.prefill("before it")
     words = tuple(llama.framing.content.encode("some words that are forced"))
     made = [
-        llama.decode("To Bob: ", parents=[parent], forced=words, stepwise=stepwise, sampling=Sampling(max_tokens=1))
-        for stepwise in (True, False)
+        llama.decode("To Bob: ", parents=[parent], forced=words, stride=each, sampling=Sampling(max_tokens=1))
+        for each in (1, stride)
     ]
     one, other = (llama.message(id) for id in made)
     assert one == other
@@ -30,7 +31,7 @@ def test_it_takes_two_steps_and_its_shadow_goes_along(llama: Engine) -> None:
     (public,) = llama.submit([Prefill("public")])
     llama.step()
     words = tuple(llama.framing.content.encode("said at once"))
-    call = Decode(parents=[public], forced=words, stepwise=False)
+    call = Decode(parents=[public], forced=words, stride=16)
     said, shadow = llama.submit([call, Shadow(call, [public])])
     first, second = llama.step(), llama.step()
     assert [spoken.id for spoken in first.spoken] == [said]
@@ -39,10 +40,12 @@ def test_it_takes_two_steps_and_its_shadow_goes_along(llama: Engine) -> None:
     llama.release([public, said, shadow])
 
 
-@pytest.mark.parametrize("options", [{}, {"forced": (1,), "logits": True}])
-def test_what_cannot_go_at_once_is_refused(llama: Engine, options: dict[str, object]) -> None:
-    with pytest.raises(RequestError, match="stepwise=False"):
-        llama.submit([Decode(stepwise=False, **options)])  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    "options", [{"stride": 2}, {"stride": 2, "forced": (1,), "logits": True}, {"stride": 0, "forced": (1,)}]
+)
+def test_what_cannot_go_in_strides_is_refused(llama: Engine, options: dict[str, object]) -> None:
+    with pytest.raises(RequestError, match="stride="):
+        llama.submit([Decode(**options)])  # type: ignore[arg-type]
 
 
 def test_a_shape_has_a_name_and_random_weights() -> None:

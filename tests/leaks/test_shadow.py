@@ -24,7 +24,8 @@ ENDINGS: dict[str, dict[str, Any]] = {
     "choices": {"sampling": Sampling(max_tokens=20, seed=1, choices=("left", "right", "straight on"))},
     "forced": {"forced": "we all go home"},
     "nothing": {"forced": ""},
-    "at once": {"forced": "we all go home", "stepwise": False},
+    "at once": {"forced": "we all go home", "stride": 16},
+    "in strides": {"forced": "we all go home", "stride": 2},
 }
 
 
