@@ -1,4 +1,4 @@
-"""The shadow of a running decode: the same tokens over another context, each fed once it is accepted.
+"""The shadow of a running decode: the same tokens over another context, fed once they are accepted.
 
 Does not know: who may read what, why there are two.
 """
@@ -12,10 +12,13 @@ from agentcho.engine.lanes import Lane
 from agentcho.engine.row import Row
 from agentcho.request import Encoded, EncodingId, Shadow
 
+STRIDE = 16
+"""Tokens that a shadow feeds at a time: it reads its context once for all of them."""
+
 
 class Follower:
-    """Feeds what its leader has said so far and it has not fed yet; done when the leader has ended. It asks for
-    nothing, keeps nothing, and never hears of a token that was not accepted."""
+    """Feeds what its leader has said so far and it has not fed yet, some tokens at a time; done when the leader has
+    ended. It asks for nothing, keeps nothing, and never hears of a token that was not accepted."""
 
     asks = False
     wanted: tuple[int, ...] = ()
@@ -28,8 +31,13 @@ class Follower:
 
     @property
     def due(self) -> bool:
-        """Whether it may begin: once its leader has its first token, whose coming it must not delay."""
-        return self.leader.fed > 0
+        """Whether it goes into the next forward: never with its leader's first token, whose coming it must not delay,
+        always with its last, and in between once there is enough to feed. The first time that is more or less, by its
+        id, so that not all shadows go at once."""
+        if self.leader.fed == 0 or self.leader.ending:
+            return self.leader.fed > 0
+        lacking = self.leader.fed + len(self.leader.feed) - self.fed
+        return lacking >= (STRIDE if self.fed else STRIDE // 2 + self.id % STRIDE)
 
     @property
     def feed(self) -> tuple[int, ...]:

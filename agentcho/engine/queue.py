@@ -54,7 +54,7 @@ class Queue:
         wanted = [each for each in self._waiting if not each.turn.ahead]
         storages = {call.storage for call, _, _ in wanted if isinstance(call, PendingPrefill)}
         twins = [each for each in self._waiting if each.turn.ahead and _made_by(each) in storages]
-        line = [*wanted, *twins] if wanted else self._waiting
+        line = [*wanted, *twins] if any(_waits(each.call) for each in wanted) else self._waiting
         highest: dict[Storage, int] = {}
         for call, turn, _ in line:
             if isinstance(call, PendingPrefill):
@@ -78,6 +78,11 @@ class Queue:
         self._waiting = [each for each in self._waiting if wanted(each.call)]
         here = {each.turn.workflow for each in self._waiting}
         self._served = Counter({workflow: self._served[workflow] for workflow in here})
+
+
+def _waits(call: Pending) -> bool:
+    """Whether it could use the next forward; a shadow may not want it yet."""
+    return isinstance(call, PendingPrefill) or call.row.due
 
 
 def _made_by(waiting: Waiting) -> Storage | None:

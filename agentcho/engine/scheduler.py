@@ -98,8 +98,8 @@ class Scheduler:
         that begin share no lane's tensor with others, and no prefill is divided.
         """
         plan = Plan([], [], [], [], alone, [])
-        for running in self._running:
-            self._plan_row(plan, running.row)
+        for row in (call.row for call in self._running if call.row.due):
+            self._plan_row(plan, row)
         room = self._budget.room(sum(len(s.ids) for s in plan.segments), speaking=bool(plan.rows) and not alone)
         making = {call.storage for call in self._waiting if isinstance(call, PendingPrefill)}
         gone, crowded = set[EncodingId](), False
@@ -180,14 +180,14 @@ class Scheduler:
         plan.rows.append((row, segment))
 
     def collect(self, plan: Plan, order: list[Segment], logits: list[Tensor]) -> StepResult:
-        """Turn logits (rows `[vocab]` in `order`'s wanted order) into tokens, ends and failures.
-
-        Rows that began have their contexts in lanes now, and need them in the store no more.
+        """Turn logits (rows `[vocab]` in `order`'s wanted order) into tokens, ends and failures. Rows that
+        began have their contexts in lanes now, and need them in the store no more.
         """
         for call in self._running:
             self._tiers.unpin(call)
         spoken: list[Spoken] = []
         failed = [self._failure(call, error) for call, error in plan.failed]
+        fed = dict.fromkeys(row for row, _ in plan.rows)
         rows = {id(segment): row for row, segment in plan.rows if isinstance(row, Row)}
         asking = [rows[id(s)] for s in order if s.wanted]
         for row, line in zip(asking, logits, strict=True):
@@ -196,10 +196,10 @@ class Scheduler:
         tokens = self._choose(asking, logits, plan.alone)
         finished = [self._finish_prefill(prefill) for prefill in plan.prefills]
         self._making.clear()
-        finished += [self._finish_row(row) for row, _ in plan.rows if row.ending]
-        for call in self._running:
+        finished += [self._finish_row(row) for row in fed if row.ending]
+        for call in (call for call in self._running if call.row in fed):
             call.feeds.append(len(call.row.feed))
-        for speaker, _ in plan.rows:
+        for speaker in fed:
             speaker.advance()
         for row, token in zip(asking, tokens, strict=True):
             self._say(row, token, spoken, failed)

@@ -11,7 +11,7 @@ from agentcho import Decode, Engine, Prefill, Sampling
 from agentcho.engine.pending import PendingPrefill
 from agentcho.engine.queue import Queue
 from agentcho.engine.room import DEPTH, Budget
-from agentcho.request import First, Most, Repair, Turn
+from agentcho.request import First, Most, Repair, Shadow, Turn
 
 LONG = Sampling(max_tokens=40, temperature=0)
 WORDS = "it was said in the open " * 4
@@ -281,3 +281,27 @@ def test_who_asks_for_what_is_being_made_ahead_gets_it_whole(fresh: Fresh) -> No
     rest = engine.step()
     assert set(rest.finished) == {early, asked}
     assert parts + rest.encoded == len(engine.message(asked).tokens)
+
+
+def test_a_shadow_goes_some_tokens_at_a_time_and_not_all_shadows_at_once(fresh: Fresh) -> None:
+    engine, plain = fresh(), fresh()
+    words = tuple(engine.framing.content.encode("on and on " * 8))
+    calls = [Decode(f"{number}: ", forced=words) for number in range(4)]
+    alone = plain.submit(calls)
+    said = engine.submit([each for call in calls for each in (call, Shadow(call))])
+    own, shadows = said[::2], said[1::2]
+    fed: list[int] = []
+    while not engine.idle:
+        expected = plain.step()
+        result = engine.step()
+        assert result.spoken == tuple(word._replace(id=own[alone.index(word.id)]) for word in expected.spoken)
+        fed.append(result.encoded - expected.encoded)
+    assert set(result.finished) == set(said)
+    assert fed[0] == 0
+    assert sum(fed) == sum(len(engine.message(id).tokens) for id in shadows)
+    busy = [number for number, tokens in enumerate(fed[:-1]) if tokens]
+    assert len(words) / 16 + 1 < len(busy) < len(fed) / 2
+    for id, shadow in zip(own, shadows, strict=True):
+        for (k, v), (one, other) in zip(engine.cached(id), engine.cached(shadow), strict=True):
+            torch.testing.assert_close(k, one, atol=2e-5, rtol=1e-4)
+            torch.testing.assert_close(v, other, atol=2e-5, rtol=1e-4)
