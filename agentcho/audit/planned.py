@@ -54,14 +54,17 @@ def audit_traces(
 def plan(
     trace: Workflow, mode: Mode, leakage: Leakage, deterministic: bool = False, repair: RepairBy | None = None
 ) -> Plan:
-    """Play one workflow on sets. In baseline mode direct leaks are recorded where `leakage` is audit, as ever."""
+    """Play one workflow on sets; its entries in the order of the trace. In baseline mode direct leaks are recorded where
+    `leakage` is audit, as ever."""
     engine = SymbolicEngine()
     try:
         replayed = replay(trace, engine, mode, leakage, deterministic, logits=False, repair=repair)
     except (LeakageError, ExceptionGroup) as error:
         return Plan((), _refusal(error))
-    tokens = {entry.message.id: entry.message.tokens for entry in replayed.entries}
-    return Plan(tuple(_believed(entry, engine, tokens) for entry in replayed.entries), None)
+    order = {message.id: place for place, message in enumerate(trace.messages)}
+    entries = sorted(replayed.entries, key=lambda entry: order[entry.message.id])
+    tokens = {entry.message.id: entry.message.tokens for entry in entries}
+    return Plan(tuple(_believed(entry, engine, tokens) for entry in entries), None)
 
 
 def _refusal(error: Exception) -> LeakageError:
