@@ -54,8 +54,8 @@ def audit_traces(
 def plan(
     trace: Workflow, mode: Mode, leakage: Leakage, deterministic: bool = False, repair: RepairBy | None = None
 ) -> Plan:
-    """Play one workflow on sets; its entries in the order of the trace. In baseline mode direct leaks are recorded where
-    `leakage` is audit, as ever."""
+    """Play one workflow on sets; its entries in the order of the trace. In baseline mode direct leaks are recorded
+    where `leakage` is audit, as ever."""
     engine = SymbolicEngine()
     try:
         replayed = replay(trace, engine, mode, leakage, deterministic, logits=False, repair=repair)
