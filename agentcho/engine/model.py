@@ -7,7 +7,6 @@ library's is made. Does not know: what a batch holds.
 from __future__ import annotations
 
 import copy
-import hashlib
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -24,9 +23,10 @@ from transformers.utils import logging as hf_logging
 from agentcho.adapter import Adapter
 from agentcho.engine.adapters import TRAINING, Adapters
 from agentcho.engine.attention import Locality, Scoring
-from agentcho.engine.placement import device_of, dtype_of
+from agentcho.engine.digests import tokenizer_digest, weights_digest
+from agentcho.engine.placement import check_room, device_of, dtype_of
 from agentcho.engine.shapes import PREFIX, SHAPES
-from agentcho.errors import ModelError, ModelNotFound, UnsupportedModel
+from agentcho.errors import BadPlacement, ModelError, ModelNotFound, UnsupportedModel
 
 ATTENTION = "agentcho_packed"
 UNDERSTUDY = "understudy"
@@ -90,14 +90,15 @@ class Model:
     tokens of one forward.
     """
 
-    def __init__(self, source: Source, network: nn.Module, tokenizer: Any, device: torch.device) -> None:
-        self.source, self.network, self.tokenizer, self.device = source, network, tokenizer, device
+    def __init__(self, source: Source, network: nn.Module, tokenizer: Any) -> None:
+        self.source, self.network, self.tokenizer = source, network, tokenizer
         self.adapters = Adapters(network)
         self.adapter: str | None = None
         self.merged = False
         self._weights: str | None = None
         self.config: Any = source.config
-        self.dtype: torch.dtype = next(network.parameters()).dtype
+        first = next(network.parameters())
+        self.dtype, self.device = first.dtype, first.device
         self.layers: int = self.config.num_hidden_layers
         self.context: int = _context(self.config)
         self.vocabulary: int = self.config.vocab_size
@@ -106,17 +107,19 @@ class Model:
 
     @classmethod
     def load(cls, source: Source, device: str, dtype: str) -> Model:
-        """Load weights (safetensors only, no remote code). "auto": CUDA if there is one; the checkpoint's
-        dtype on CUDA, float32 on a CPU."""
+        """Load weights (safetensors only, no remote code) straight to their device. "auto": CUDA if there is one; the
+        checkpoint's dtype on CUDA (bfloat16 for random weights), float32 on a CPU."""
         where = device_of(device)
-        kind = dtype_of(dtype, where)
+        kind = dtype_of(dtype, where, source.random)
         AttentionInterface.register(ATTENTION, _answer)
         try:
             tokenizer = AutoTokenizer.from_pretrained(source.path, trust_remote_code=False)
-            network = _drawn(source, kind) if source.random else _read(source, kind)
+            network = _drawn(source, kind, where) if source.random else _read(source, kind, where)
+        except ModelError:
+            raise
         except (OSError, ValueError, KeyError, ImportError, RuntimeError) as error:
             raise _refusal(source.name, error) from error
-        return cls(source, network.to(where).eval(), tokenizer, where)
+        return cls(source, network.eval(), tokenizer)
 
     def adapted(self, adapter: Adapter | None, merge: bool = False) -> Model:
         """The same network through an adapter, or the base alone; both can be used in turn. With `merge` the adapter
@@ -149,7 +152,7 @@ class Model:
     def weights(self) -> str:
         """A digest of the base's weights, computed once."""
         if self._weights is None:
-            self._weights = _digest(self.network)
+            self._weights = weights_digest(self.network)
         return self._weights
 
     @torch.inference_mode()
@@ -192,6 +195,8 @@ class Model:
 
 
 def _refusal(name: str, error: Exception) -> ModelError:
+    if isinstance(error, torch.OutOfMemoryError):
+        return BadPlacement(f"{name} does not fit into the memory of its device", "a smaller model, or another device")
     if ATTENTION in str(error):
         cause = "its class has an attention of its own that cannot be answered from outside"
         return UnsupportedModel(name, cause, "Use a model whose class takes any attention implementation.")
@@ -203,21 +208,29 @@ def _loader() -> Any:
     return AutoModelForCausalLM
 
 
-def _read(source: Source, dtype: torch.dtype) -> nn.Module:
-    """Weights from safetensors, every one of them; no remote code."""
+def _read(source: Source, dtype: torch.dtype, where: torch.device) -> nn.Module:
+    """Weights from safetensors, every one of them, none by way of host memory; no remote code."""
     with _quiet():
         network, report = _loader().from_pretrained(
             source.path, dtype=dtype, attn_implementation=ATTENTION, use_safetensors=True,
-            trust_remote_code=False, output_loading_info=True,
+            trust_remote_code=False, output_loading_info=True, device_map=None if where.type == "cpu" else {"": where},
         )  # fmt: skip
     _check_whole(source, report)
     return network  # type: ignore[no-any-return]
 
 
-def _drawn(source: Source, dtype: torch.dtype) -> nn.Module:
-    """Random weights, the same every time."""
-    with torch.random.fork_rng(devices=[]):
+def _drawn(source: Source, dtype: torch.dtype, where: torch.device) -> nn.Module:
+    """Random weights made on the device, the same every time on one of its kind. `BadPlacement`: they do not fit."""
+    sizes = _made(source, dtype, torch.device("meta")).parameters()
+    check_room(source.name, sum(weight.nbytes for weight in sizes), where)
+    with torch.random.fork_rng(devices=[where] if where.type == "cuda" else []):
         torch.manual_seed(0)
+        return _made(source, dtype, where)
+
+
+def _made(source: Source, dtype: torch.dtype, where: torch.device) -> nn.Module:
+    """A network with weights as its class begins with."""
+    with where:
         network: nn.Module = _loader().from_config(source.config, dtype=dtype, attn_implementation=ATTENTION)
     return network
 
@@ -228,20 +241,6 @@ def _check_whole(source: Source, report: Any) -> None:
     if lacking:
         what = f"its files lack {len(lacking)} weights that its config asks for ({lacking[0]} …)"
         raise ModelNotFound(source.name, what)
-
-
-def tokenizer_digest(tokenizer: Any) -> str:
-    """A digest of vocabulary, merges, added tokens and chat template."""
-    framed = tokenizer.backend_tokenizer.to_str() + "\0" + str(tokenizer.chat_template)
-    return hashlib.blake2b(framed.encode(), digest_size=16).hexdigest()
-
-
-def _digest(network: nn.Module) -> str:
-    hasher = hashlib.blake2b(digest_size=16)
-    for name, tensor in sorted(network.state_dict().items()):
-        hasher.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\0".encode())
-        hasher.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().data if tensor.ndim else b"")
-    return hasher.hexdigest()
 
 
 def _answer(

@@ -1,12 +1,16 @@
-"""Where a model runs and in which numbers, by name. Does not know: models."""
+"""Where a model runs and in which numbers, by name, and whether there is room. Does not know: models."""
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import torch
 
 from agentcho.errors import BadPlacement
+
+SPARE = 1 << 30
+"""Bytes that forwards take beside the weights, at least."""
 
 
 def device_of(name: str) -> torch.device:
@@ -23,11 +27,29 @@ def device_of(name: str) -> torch.device:
     return device
 
 
-def dtype_of(name: str, device: torch.device) -> Any:
-    """The dtype of that name; "auto": the checkpoint's own on CUDA, float32 on a CPU."""
+def dtype_of(name: str, device: torch.device, random: bool = False) -> Any:
+    """The dtype of that name; "auto": float32 on a CPU, the checkpoint's own on CUDA, bfloat16 there where weights are
+    random."""
     if name == "auto":
-        return "auto" if device.type == "cuda" else torch.float32
+        return torch.float32 if device.type != "cuda" else torch.bfloat16 if random else "auto"
     known = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
     if name not in known:
         raise BadPlacement(f"unknown dtype {name!r}", f"auto, {', '.join(known)}")
     return known[name]
+
+
+def check_room(name: str, weights: int, device: torch.device) -> None:
+    """Refuse weights of so many bytes that there is no memory for. `BadPlacement`."""
+    room = memory_of(device)
+    if weights + SPARE > room:
+        needed = f"{name} has {weights / 1e9:.1f} GB of weights, and needs {SPARE / 1e9:.1f} GB beside them"
+        raise BadPlacement(f"{needed}; {device} has room for {room / 1e9:.1f} GB", "a smaller shape, or another device")
+
+
+def memory_of(device: torch.device) -> int:
+    """Bytes that are free on a CUDA device, with those that torch keeps for later; elsewhere, all the machine has."""
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+        return torch.cuda.mem_get_info(device)[0]
+    known = "SC_PHYS_PAGES" in getattr(os, "sysconf_names", {})
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if known else 1 << 62

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from agentcho.engine.placement import memory_of
 from agentcho.errors import StoreFull
 
 Copy = tuple[tuple[Tensor, Tensor], ...]
@@ -186,7 +187,7 @@ def token_bytes(layers: list[LayerShape], dtype: torch.dtype) -> int:
 
 def default_tokens(layers: list[LayerShape], device: torch.device, dtype: torch.dtype) -> int:
     """Tokens that fit in 4 GiB on a CPU, or in half of the free memory on CUDA."""
-    room = torch.cuda.mem_get_info(device)[0] // 2 if device.type == "cuda" else 4 << 30
+    room = memory_of(device) // 2 if device.type == "cuda" else 4 << 30
     return max(1024, min(room // token_bytes(layers, dtype), 1 << 22))
 
 

@@ -1,0 +1,94 @@
+"""Where weights go, in which numbers, and what is said where there is no room. No GPU is needed: "meta" stands for a
+device that is not the CPU."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from agentcho import Engine
+from agentcho.engine import model as models
+from agentcho.engine.model import Model, find
+from agentcho.engine.placement import device_of, dtype_of
+from agentcho.engine.store import LayerShape, default_tokens
+from agentcho.errors import BadPlacement
+
+from .families import llama_family
+
+CPU, CUDA, META = torch.device("cpu"), torch.device("cuda"), torch.device("meta")
+SHAPE = "shape:qwen3-0.6b"
+
+
+@pytest.fixture
+def two_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+
+
+@pytest.fixture
+def room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three gigabytes are free everywhere."""
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (3 << 30, 80 << 30))
+
+
+@pytest.mark.usefixtures("two_gpus")
+def test_a_device_has_a_name_and_auto_is_cuda_where_there_is_one() -> None:
+    assert device_of("auto") == CUDA
+    assert device_of("cuda:1") == torch.device("cuda", 1)
+    for wrong in ("cuda:2", "gpu"):
+        with pytest.raises(BadPlacement, match=wrong):
+            device_of(wrong)
+
+
+def test_auto_numbers_are_the_checkpoints_own_on_cuda_and_bfloat16_where_there_is_none() -> None:
+    assert dtype_of("auto", CPU) is dtype_of("auto", CPU, random=True) is torch.float32
+    assert dtype_of("auto", CUDA) == "auto"
+    assert dtype_of("auto", CUDA, random=True) is torch.bfloat16
+    assert dtype_of("float16", CUDA, random=True) is torch.float16
+    with pytest.raises(BadPlacement, match="int8"):
+        dtype_of("int8", CPU)
+
+
+def test_weights_are_read_and_drawn_where_they_stay(tmp_path: Path) -> None:
+    llama_family().save(tmp_path)
+    for name in (tmp_path, SHAPE):
+        model = Model.load(find(name), "meta", "bfloat16")
+        assert (model.device, model.dtype) == (META, torch.bfloat16)
+        assert {(weight.device, weight.dtype) for weight in model.network.parameters()} == {(META, torch.bfloat16)}
+
+
+@pytest.mark.usefixtures("two_gpus")
+def test_the_device_that_was_asked_for_is_what_the_library_is_told(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    told: list[Any] = []
+
+    def read(path: str, **options: Any) -> Any:
+        told.append((options["device_map"], options["dtype"]))
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    llama_family().save(tmp_path)
+    monkeypatch.setattr(models, "_loader", lambda: SimpleNamespace(from_pretrained=read))
+    for device in ("auto", "cuda:1", "cpu"):
+        with pytest.raises(BadPlacement, match="does not fit into the memory of its device"):
+            Model.load(find(tmp_path), device, "auto")
+    assert told == [({"": CUDA}, "auto"), ({"": torch.device("cuda", 1)}, "auto"), (None, torch.float32)]
+
+
+@pytest.mark.usefixtures("two_gpus", "room")
+def test_a_shape_that_does_not_fit_is_refused_before_anything_is_drawn() -> None:
+    with pytest.raises(BadPlacement, match=r"qwen3-0.6b has 2.4 GB of weights, and needs 1.1 GB.*cuda.*3.2 GB"):
+        Engine.load(SHAPE, device="cuda", dtype="float32")
+
+
+@pytest.mark.usefixtures("room")
+def test_the_store_has_half_of_what_is_free_on_cuda() -> None:
+    layers = [LayerShape(2, 4, 4)] * 3
+    assert default_tokens(layers, CUDA, torch.bfloat16) == min(1 << 22, (3 << 29) // (3 * 2 * 8 * 2))
+    assert default_tokens([LayerShape(8, 128, 128)] * 32, CUDA, torch.bfloat16) == (3 << 29) // (1 << 17)
+    assert default_tokens([LayerShape(8, 128, 128)] * 32, CPU, torch.bfloat16) == (4 << 30) // (1 << 17)
