@@ -21,9 +21,8 @@ UNDERSTUDY = "understudy"
 SWEEP = "Instead of the paper's workflows: branches by voters of a tree of thoughts, or agents of a parallel debate."
 FIRST = "Time first tokens alone: each text is fed at once after its first token."
 Model = Annotated[str, typer.Option(help="'understudy', a folder, or a Hugging Face id.")]
-Shape = Annotated[
-    str | None, typer.Option(help="Random weights of a known shape: qwen3-0.6b, llama-3.2-1b.", show_default=False)
-]
+SHAPES = "Random weights of a known shape: qwen3-0.6b, llama-3.2-1b, llama-3.1-8b."
+Shape = Annotated[str | None, typer.Option(help=SHAPES, show_default=False)]
 Dtype = Annotated[str, typer.Option(help="auto: bfloat16 for a shape, the model's own for others.")]
 Repeats = Annotated[int, typer.Option(help="Times each arm is measured, after a warm-up.", min=1)]
 Seed = Annotated[int, typer.Option(help="Of the random words.")]

@@ -34,4 +34,16 @@ SHAPES = {
             "tie_word_embeddings": True, "rope_parameters": {"rope_type": "default", "rope_theta": 5e5},
         },
     ),
+    "llama-3.1-8b": Shape(
+        "llama",
+        {
+            "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8,
+            "head_dim": 128, "intermediate_size": 14336, "vocab_size": 128256, "max_position_embeddings": 131072,
+            "tie_word_embeddings": False,
+            "rope_parameters": {
+                "rope_type": "llama3", "rope_theta": 5e5, "factor": 8.0, "low_freq_factor": 1.0,
+                "high_freq_factor": 4.0, "original_max_position_embeddings": 8192,
+            },
+        },
+    ),
 }  # fmt: skip

@@ -12,8 +12,10 @@ import torch
 
 from agentcho import Engine
 from agentcho.engine import model as models
+from agentcho.engine.gate import check_config
 from agentcho.engine.model import Model, find
 from agentcho.engine.placement import device_of, dtype_of
+from agentcho.engine.shapes import SHAPES
 from agentcho.engine.store import LayerShape, default_tokens
 from agentcho.errors import BadPlacement
 
@@ -52,6 +54,15 @@ def test_auto_numbers_are_the_checkpoints_own_on_cuda_and_bfloat16_where_there_i
     assert dtype_of("float16", CUDA, random=True) is torch.float16
     with pytest.raises(BadPlacement, match="int8"):
         dtype_of("int8", CPU)
+
+
+@pytest.mark.parametrize("name", list(SHAPES))
+def test_a_shape_has_as_many_weights_as_its_name_says_and_is_one_that_the_gate_lets_through(name: str) -> None:
+    source = find(f"shape:{name}")
+    check_config(source, None)
+    network = Model.load(source, "meta", "bfloat16").network
+    counts = {"qwen3-0.6b": 596_049_920, "llama-3.2-1b": 1_235_814_400, "llama-3.1-8b": 8_030_261_248}
+    assert sum(weight.numel() for weight in network.parameters()) == counts[name]
 
 
 def test_weights_are_read_and_drawn_where_they_stay(tmp_path: Path) -> None:

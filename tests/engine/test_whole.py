@@ -52,5 +52,5 @@ def test_a_shape_has_a_name_and_random_weights() -> None:
     source = find("shape:qwen3-0.6b")
     assert source.random
     assert (source.config.model_type, source.config.num_hidden_layers) == ("qwen3", 28)
-    with pytest.raises(ModelNotFound, match=r"qwen3-0\.6b, llama-3\.2-1b"):
+    with pytest.raises(ModelNotFound, match=r"qwen3-0\.6b, llama-3\.2-1b, llama-3\.1-8b"):
         find("shape:qwen3-600b")
