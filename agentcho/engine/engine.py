@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from agentcho.adapter import Adapter, find_adapter
+from agentcho.adapter import find_adapter
 from agentcho.engine.adapters import Adapters
 from agentcho.engine.admission import Admission
 from agentcho.engine.assembly import Assembly
@@ -22,15 +22,17 @@ from agentcho.engine.constraint import Grammars
 from agentcho.engine.direct import Direct
 from agentcho.engine.encoding import Context, Encoding, Piece, Recipe, Segment, Storage, check_fits
 from agentcho.engine.forwards import Forwards
-from agentcho.engine.framing import Framing, derive
-from agentcho.engine.gate import Gate, LayerProof, check_config
+from agentcho.engine.framing import Framing
+from agentcho.engine.gate import LayerProof
 from agentcho.engine.integrity import Integrity
 from agentcho.engine.lanes import IDLE, Lanes
-from agentcho.engine.model import Model, find
+from agentcho.engine.loading import load
+from agentcho.engine.model import Model
 from agentcho.engine.pending import PendingPrefill
+from agentcho.engine.placement import settle
 from agentcho.engine.room import budget_of
 from agentcho.engine.scheduler import Scheduler
-from agentcho.engine.store import Store, default_host_tokens, default_tokens
+from agentcho.engine.store import Store
 from agentcho.engine.tiers import Fullness, Tiers
 from agentcho.engine.whole import Made, Whole
 from agentcho.errors import BadParent, EngineFailed, RequestError, UnknownEncoding
@@ -87,24 +89,7 @@ class Engine(Direct):
         with ThreadPoolExecutor(1) as alone:
             found = None if adapter is None else find_adapter(adapter)
             options = (model, device, dtype, found, merge, context, store_tokens, host_tokens)
-            return alone.submit(cls._load, *options).result()
-
-    @classmethod
-    def _load(
-        cls, model: str | Path, device: str, dtype: str, adapter: Adapter | None, merge: bool, context: int | None,
-        store_tokens: int | None, host_tokens: int | None,
-    ) -> Engine:  # fmt: skip
-        source = find(model)
-        check_config(source, context)
-        loaded = Model.load(source, device, dtype)
-        loaded = loaded if adapter is None else loaded.adapted(adapter, merge)
-        framing = derive(loaded.tokenizer, source.name, loaded.end_tokens())
-        positions = min(context or loaded.context, loaded.context)
-        proofs = Gate(loaded, positions).prove()
-        shapes = [proof.shape for proof in proofs]
-        room = store_tokens or default_tokens(shapes, loaded.device, loaded.dtype)
-        outside = default_host_tokens(shapes, loaded.dtype) if host_tokens is None else host_tokens
-        return cls(loaded, framing, proofs, room, outside, positions)
+            return alone.submit(lambda: cls(*load(*options))).result()
 
     def adapted(self, adapter: str | Path | None) -> Engine:
         """An engine of its own on the same network, through an adapter, or None: the base alone. Both can be used in
@@ -228,6 +213,7 @@ class Engine(Direct):
             run = [self._forwards.run(group) for group in groups if group]
             order = [segment for segments, _ in run for segment in segments]
             result = self._scheduler.collect(plan, order, [row for _, rows in run for row in rows])
+            settle(self._model.device)  # forced tokens are said without a look at what was computed
             return result._replace(encoded=result.encoded + judged + self._assembly.fed - fed)
         except BaseException as error:
             self._scheduler.drop_all()

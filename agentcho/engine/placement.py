@@ -53,3 +53,9 @@ def memory_of(device: torch.device) -> int:
         return torch.cuda.mem_get_info(device)[0]
     known = "SC_PHYS_PAGES" in getattr(os, "sysconf_names", {})
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if known else 1 << 62
+
+
+def settle(device: torch.device) -> None:
+    """Wait until the device has done all that was asked of it; a CPU does things at once."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)

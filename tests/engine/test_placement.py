@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 import torch
 
-from agentcho import Engine
+from agentcho import Decode, Engine, Prefill
 from agentcho.engine import model as models
 from agentcho.engine.gate import check_config
 from agentcho.engine.model import Model, find
-from agentcho.engine.placement import device_of, dtype_of
+from agentcho.engine.placement import device_of, dtype_of, settle
 from agentcho.engine.shapes import SHAPES
 from agentcho.engine.store import LayerShape, default_tokens
 from agentcho.errors import BadPlacement
@@ -103,3 +103,20 @@ def test_the_store_has_half_of_what_is_free_on_cuda() -> None:
     assert default_tokens(layers, CUDA, torch.bfloat16) == min(1 << 22, (3 << 29) // (3 * 2 * 8 * 2))
     assert default_tokens([LayerShape(8, 128, 128)] * 32, CUDA, torch.bfloat16) == (3 << 29) // (1 << 17)
     assert default_tokens([LayerShape(8, 128, 128)] * 32, CPU, torch.bfloat16) == (4 << 30) // (1 << 17)
+
+
+def test_a_step_waits_for_its_device_whatever_was_asked(llama: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    waited: list[torch.device] = []
+    monkeypatch.setattr("agentcho.engine.engine.settle", waited.append)
+    read = llama.prefill([Prefill("words")])
+    said = llama.decode([Decode(parents=read, forced=(5, 6))])
+    assert waited == [CPU] * 5  # the prefill; opening, two tokens and the closing
+    llama.release([*read, *said])
+
+
+def test_a_gpu_is_waited_for_and_a_cpu_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    waited: list[torch.device] = []
+    monkeypatch.setattr(torch.cuda, "synchronize", waited.append)
+    settle(CPU)
+    settle(torch.device("cuda", 1))
+    assert waited == [torch.device("cuda", 1)]
