@@ -82,7 +82,8 @@ def _continuous(engine: Any, workflow: Workflow, stepwise: bool) -> Played:
 
     said, needs, calls = prompts(workflow, engine.framing), awaited(workflow), dict[str, Call]()
     stop = engine.framing.closing("assistant")[0]
-    with stock_attention(engine.network), Continuous(engine.network, stop, _room(said), stepwise) as stock:
+    room, network = _room(said), engine.network
+    with stock_attention(network), Continuous(network, stop, room, len(said), stepwise) as stock:
         began, given = perf_counter(), set[str]()
         while len(calls) < len(said):
             for id in [id for id in said if id not in given and needs[id] <= calls.keys()]:

@@ -7,6 +7,7 @@ know: messages, workflows.
 
 from __future__ import annotations
 
+from collections import Counter
 from math import ceil
 from types import TracebackType
 from typing import Any
@@ -29,22 +30,25 @@ WARM, FEED = "warm up", " (fed)"
 
 
 class _Forcing(ContinuousBatchingLogitsProcessor):
-    """Makes each request say what was registered for it, then `stop`."""
+    """Makes each request say what was registered for it, then `stop`. On a GPU a step is prepared before the last one's
+    tokens are known, so what a request has said is counted here."""
 
     supported_kwargs: dict[str, type] = {}  # noqa: RUF012  the library's own way of saying it
     ignored_kwargs = ()
 
     def __init__(self, stop: int) -> None:
         self._stop, self.texts = stop, dict[str, tuple[int, ...]]()
+        self._said = Counter[str]()
 
     def fill_defaults(self, int32_tensor: Tensor) -> None:
         int32_tensor.fill_(self._stop)
 
     def prepare_tensor_args(self, requests_with_new_token: list[Any]) -> Tensor:
-        return torch.tensor([self._next(r.state) for r in requests_with_new_token], dtype=torch.int32)
+        return torch.tensor([self._next(r.state.request_id) for r in requests_with_new_token], dtype=torch.int32)
 
-    def _next(self, state: Any) -> int:
-        text, place = self.texts.get(state.request_id, ()), len(state.generated_tokens)
+    def _next(self, id: str) -> int:
+        text, place = self.texts.get(id, ()), self._said[id]
+        self._said[id] += 1
         return text[place] if place < len(text) else self._stop
 
     def __call__(self, scores: Tensor, tensor_arg: Tensor) -> Tensor:
@@ -55,16 +59,18 @@ class _Forcing(ContinuousBatchingLogitsProcessor):
 class Continuous:
     """A running manager, as a context manager. Use under `stock_attention`.
 
-    `tokens` is the room of its cache. `encoded` counts the tokens fed. `stepwise` False asks for first tokens alone,
-    and feeds each text in a request of its own. Entering it allocates the cache and makes one small request, so that
-    nothing of this is timed. Raises `ArmUnavailable`.
+    `tokens` is the room of its cache, `calls` how many there can be at a time. `encoded` counts the tokens fed.
+    `stepwise` False asks for first tokens alone, and feeds each text in a request of its own. Entering it allocates the
+    cache, captures what the library captures on a GPU, and makes one small request, so that nothing of this is timed.
+    Raises `ArmUnavailable`.
     """
 
-    def __init__(self, network: Any, stop: int, tokens: int, stepwise: bool = True) -> None:
+    def __init__(self, network: Any, stop: int, tokens: int, calls: int, stepwise: bool = True) -> None:
         self._network, self._stop, self._stepwise = network, stop, stepwise
         self._room = ContinuousBatchingConfig(
-            num_blocks=ceil(tokens / PAGE) + 64, page_size=PAGE, max_batch_tokens=PACKED, allow_block_sharing=True
-        )
+            num_blocks=ceil(tokens / PAGE) + 64, page_size=PAGE, max_batch_tokens=PACKED, allow_block_sharing=True,
+            max_requests_per_batch=calls,
+        )  # fmt: skip
         self._forcing = _Forcing(stop)
         self._first, self._calls = dict[str, float](), dict[str, Forced]()
         self.encoded = 0
@@ -76,9 +82,10 @@ class Continuous:
             processors.logits_processor.append(self._forcing)
             processors.tensors_required += 1
             processors.do_processing = True
+            self._count(processors)
+            self._manager.warmup()
         except (AttributeError, ImportError, RuntimeError, TypeError, ValueError) as error:
             raise ArmUnavailable(f"{type(error).__name__}: {error}") from error
-        self._hook = self._network.register_forward_pre_hook(self._count, with_kwargs=True)
         self._manager.start()
         try:
             self.submit(WARM, Forced("", (self._stop,) * 2, (self._stop,)))
@@ -92,7 +99,6 @@ class Continuous:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._hook.remove()
         if self._manager.is_running():
             self._manager.stop(block=True, timeout=30)
         self._manager.destroy()
@@ -128,5 +134,13 @@ class Continuous:
             if result is not None and result.is_finished():
                 return result
 
-    def _count(self, module: Any, args: Any, kwargs: dict[str, Any]) -> None:
-        self.encoded += kwargs["input_ids"].numel()
+    def _count(self, processors: Any) -> None:
+        """Count what is fed where the library prepares a step: on a GPU forwards are captured, and padded."""
+        prepare = processors.prepare_tensor_args
+
+        def counted(requests_in_batch: list[Any], arg_storage: Tensor) -> Tensor:
+            self.encoded += sum(request.query_length for request in requests_in_batch)
+            prepared: Tensor = prepare(requests_in_batch, arg_storage)
+            return prepared
+
+        processors.prepare_tensor_args = counted

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from transformers import DynamicCache, GenerationConfig, LogitsProcessor, LogitsProcessorList
 
 from agentcho.engine.model import ATTENTION
+from agentcho.engine.placement import settle
 from agentcho.engine.prefixes import Ids, Prefix, Prefixes, common, padded, side_by_side
 
 WORTH = 32
@@ -113,6 +114,7 @@ class Generating:
         self.encoded += sum(map(len, fresh)) + sum(len(call.text) for call in calls)
         self.logits = [torch.stack([step[row] for step in forcing.rows[: len(call.text) + 1]])
                        for row, call in enumerate(calls if self._keep else ())]  # fmt: skip
+        settle(self._network.device)
         ended = perf_counter()
         self._remember(calls, cache, mask)
         times = forcing.times

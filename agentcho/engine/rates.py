@@ -14,6 +14,8 @@ import torch
 from torch import nn
 from torch.nn.functional import linear
 
+from agentcho.engine.placement import settle
+
 STREAMED = 256 * 2**20
 """Bytes of the weights that stream: far more than any cache holds."""
 WIDE = 1024
@@ -41,35 +43,59 @@ class Work(NamedTuple):
 @torch.inference_mode()
 def rates(network: nn.Module, rows: int = 512) -> Rates:
     """Both, in the network's dtype on its device, the better of three tries each. Bytes: one row through many matrices,
-    of 256 MiB together. Operations: `rows` rows through matrices of 1024 by 4096."""
-    made = next(network.parameters()).new_full
-    size = next(network.parameters()).element_size()
-    matrices = [made((4 * WIDE, WIDE), 0.01) for _ in range(STREAMED // (4 * WIDE * WIDE * size))]
-    row, many = made((1, WIDE), 0.01), made((rows, WIDE), 0.01)
+    of 256 MiB together. Operations: `rows` rows through matrices of 1024 by 4096. On a GPU, where those would take as
+    long to ask for as to do: eight times the bytes, matrices and tries longer, and a copy where that is faster."""
+    first = next(network.parameters())
+    wide, times = (8 * WIDE, 4) if first.device.type == "cuda" else (WIDE, 1)
+    count = STREAMED * wide // WIDE // (4 * wide * wide * first.element_size())
+    matrices = [first.new_full((4 * wide, wide), 0.01) for _ in range(count)]
+    row, many = first.new_full((1, wide), 0.01), first.new_full((rows, wide), 0.01)
 
     def stream() -> None:
-        for matrix in matrices:
-            out = linear(row, matrix)
-        out[0, 0].item()  # wait for a device that runs ahead
+        for matrix in times * matrices:
+            linear(row, matrix)
 
     def multiply() -> None:
-        for matrix in matrices[:8]:
-            out = linear(many, matrix)
-        out[0, 0].item()
+        for matrix in times * matrices[:8]:
+            linear(many, matrix)
 
-    streamed, done = len(matrices) * 4 * WIDE * WIDE * size, 8 * 2 * rows * WIDE * 4 * WIDE
-    return Rates(streamed / _best(stream), done / _best(multiply))
+    def copy() -> None:
+        for _ in range(times):
+            matrices[0].copy_(matrices[1])
+
+    bytes = times * sum(matrix.nbytes for matrix in matrices) / _best(stream, first.device)
+    if first.device.type == "cuda":  # each byte is read and written
+        bytes = max(bytes, 2 * times * matrices[0].nbytes / _best(copy, first.device))
+    done = times * len(matrices[:8]) * 2 * rows * matrices[0].numel()
+    return Rates(bytes, done / _best(multiply, first.device))
 
 
-def _best(work: Callable[[], None]) -> float:
+def _best(work: Callable[[], None], device: torch.device) -> float:
     work()
-    return min(_seconds(work) for _ in range(3))
+    return min(_seconds(work, device) for _ in range(3))
 
 
-def _seconds(work: Callable[[], None]) -> float:
+def _seconds(work: Callable[[], None], device: torch.device) -> float:
+    settle(device)
     began = perf_counter()
     work()
+    settle(device)
     return perf_counter() - began
+
+
+def streamed(network: nn.Module) -> int:
+    """Bytes of the weights that a decode step reads: all but an input embedding that is not the output matrix too."""
+    inner, head = _weights(network)
+    return (inner + head) * next(network.parameters()).element_size()
+
+
+def _weights(network: Any) -> tuple[int, int]:
+    """How many there are in the layers, and in the output matrix."""
+    inputs, outputs = network.get_input_embeddings(), network.get_output_embeddings()
+    head = sum(weight.numel() for weight in outputs.parameters())
+    embedded = sum(weight.numel() for weight in inputs.parameters())
+    aside = embedded if outputs.weight is inputs.weight else embedded + head
+    return sum(weight.numel() for weight in network.parameters()) - aside, head
 
 
 def work(network: nn.Module, tokens: int, rows: int, context: int) -> Work:
@@ -81,13 +107,9 @@ def work(network: nn.Module, tokens: int, rows: int, context: int) -> Work:
     config: Any = network.config
     heads, groups = config.num_attention_heads, config.num_key_value_heads
     dim = getattr(config, "head_dim", None) or config.hidden_size // heads
-    size = next(network.parameters()).element_size()
-    output: nn.Module = network.get_output_embeddings()  # type: ignore[operator]
-    head = sum(weight.numel() for weight in output.parameters())
-    embedded = sum(weight.numel() for weight in network.get_input_embeddings().parameters())  # type: ignore[operator]
-    shared = output.weight is network.get_input_embeddings().weight  # type: ignore[operator]
-    inner = sum(weight.numel() for weight in network.parameters()) - embedded - (0 if shared else head)
+    inner, head = _weights(network)
     seen = tokens * context + tokens * (tokens + 1) / 2
     attention = 4 * rows * seen * heads * dim * config.num_hidden_layers
     cached = 2 * rows * (context + tokens) * groups * dim * config.num_hidden_layers
-    return Work((inner + head + cached) * size, 2 * rows * (tokens * inner + head) + attention)
+    size = next(network.parameters()).element_size()
+    return Work(streamed(network) + cached * size, 2 * rows * (tokens * inner + head) + attention)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -11,7 +12,7 @@ from agentcho import Engine, replay
 from agentcho.bench.arms import CONTINUOUS, GENERATE, OURS, arms
 from agentcho.bench.played import awaited
 from agentcho.bench.prompts import Prompt, prompts
-from agentcho.engine.continuous import PAGE
+from agentcho.engine.continuous import PAGE, _Forcing
 from agentcho.engine.generating import Forced, Generating, stock_attention
 from agentcho.trace import Workflow
 
@@ -80,6 +81,12 @@ def test_the_network_is_the_engines_again(engine: Engine, tree: Workflow) -> Non
     for name in (GENERATE, CONTINUOUS):
         arms()[name](engine, tree, True)
     assert torch.equal(replay(tree, engine, mode="baseline")["vote"].logits, before)
+
+
+def test_a_request_says_its_next_word_also_where_its_last_one_is_not_known_yet() -> None:
+    forcing, request = _Forcing(stop=9), SimpleNamespace(state=SimpleNamespace(request_id="a", generated_tokens=[]))
+    forcing.texts["a"] = (4, 5)
+    assert [forcing.prepare_tensor_args([request]).tolist() for _ in range(3)] == [[4], [5], [9]]
 
 
 def test_a_call_waits_for_the_nearest_words_that_it_reads(tree: Workflow) -> None:
