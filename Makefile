@@ -6,7 +6,7 @@ BIN := .venv/bin
 
 OURS := --arm baseline --arm choreographed:audit --arm choreographed:enforce
 
-.PHONY: demo test test-slow lint understudy bench bench-games bench-leakage bench-speed mutants wheel clean
+.PHONY: demo test test-slow lint understudy bench bench-games bench-leakage bench-speed bench-gpu mutants wheel clean
 
 demo: .venv/.installed            ## play the prisoner's dilemma on the embedded model
 	$(BIN)/agentcho run prisoners-dilemma
@@ -43,6 +43,10 @@ bench-speed: .venv/.installed     ## what docs/speed.md is made from, on the sha
 	$(BIN)/agentcho bench workflows --shape qwen3-0.6b --scale 0.1 --json docs/results/bench-whole.json
 	$(BIN)/agentcho bench workflows --shape qwen3-0.6b --sweep agents --scale 0.1 $(OURS) --json docs/results/bench-agents.json
 	$(BIN)/agentcho bench workflows --shape qwen3-0.6b --sweep branches --scale 0.1 $(OURS) --json docs/results/bench-branches.json
+	$(BIN)/python -m agentcho.bench.card docs/results docs/speed.md
+
+bench-gpu: .venv/.installed       ## one GPU, on the shape of Llama-3.1-8B: its table, and its part of docs/speed.md
+	$(BIN)/agentcho bench gpu --json docs/results/bench-gpu.json
 	$(BIN)/python -m agentcho.bench.card docs/results docs/speed.md
 
 mutants: .venv/.tools             ## break the code on purpose, and see that the tests notice

@@ -15,6 +15,7 @@ from typing import Any
 
 from agentcho.bench.played import Call, Played, awaited
 from agentcho.bench.prompts import Prompt, prompts
+from agentcho.bench.targets import CONTINUOUS
 from agentcho.known import ReplayPort
 from agentcho.replayer import replay
 from agentcho.trace import Workflow
@@ -32,7 +33,7 @@ STRIDE = 16
 still does."""
 ROOM = 1 << 15
 """Tokens that continuous batching keeps at most: about what fits the engine's own store."""
-GENERATE, CONTINUOUS = "generate", "generate_batch"
+GENERATE = "generate"
 
 
 def arms() -> dict[str, Arm]:

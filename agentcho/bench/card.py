@@ -12,11 +12,11 @@ from jinja2 import Environment, StrictUndefined
 
 from agentcho.bench.plots import plot
 from agentcho.bench.result import Kind, Result, read_result
-from agentcho.bench.speed import asked, digits, row, shown
+from agentcho.bench.speed import asked, beside, digits, halves, row, shown
 
 DRAWN: tuple[Kind, ...] = ("workflows", "growth")
 """What has a picture."""
-ORDER: tuple[Kind, ...] = ("workflows", "step", "growth", "stall", "overhead", "roofline")
+ORDER: tuple[Kind, ...] = ("workflows", "step", "growth", "stall", "overhead", "roofline", "gpu")
 
 
 def page(results: Path) -> str:
@@ -28,7 +28,8 @@ def page(results: Path) -> str:
     found = sorted(read.values(), key=lambda result: ORDER.index(result.bench))
     return environment.from_string(template).render(
         results=found, of=lambda kind: [result for result in found if result.bench == kind], title=_title, row=row,
-        asked=asked, digits=digits, shown=shown, ms=_ms, picture=lambda result: names[id(result)],
+        asked=asked, digits=digits, shown=shown, ms=_ms, halves=halves, beside=beside,
+        picture=lambda result: names[id(result)],
     )  # fmt: skip
 
 

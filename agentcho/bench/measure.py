@@ -38,7 +38,11 @@ def measure(subject: str, arms: Mapping[str, Timed], repeats: int, tell: Tell) -
     for number in range(repeats):
         for name in turns(list(taken), number):
             tell(f"{subject}: {name}, {number + 1} of {repeats}")
-            taken[name].append(arms[name].take())
+            try:
+                taken[name].append(arms[name].take())
+            except ArmUnavailable as error:
+                reasons[name] = error.reason
+                del taken[name]
     return [Figures(subject=subject, arm=name, values=_columns(taken.get(name, [])), unavailable=reasons.get(name))
             for name in arms]  # fmt: skip
 

@@ -11,6 +11,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from agentcho.bench.result import Result
+from agentcho.bench.speed import halves
 from agentcho.bench.targets import BASELINE
 
 COLOURS = ("#4477aa", "#228833", "#8a8f98", "#ee6677", "#ccbb44")
@@ -18,7 +19,9 @@ COLOURS = ("#4477aa", "#228833", "#8a8f98", "#ee6677", "#ccbb44")
 
 def plot(result: Result, file: Path) -> None:
     """Write a picture; its ending says of which kind. Ratios are baseline over arm: above 1 is faster."""
-    figure = _ratios(result, result.sweep is not None) if result.bench == "workflows" else _values(result)
+    flows = halves(result)[0] if result.bench == "gpu" else result
+    played = result.bench in ("workflows", "gpu")
+    figure = _ratios(flows, result.sweep is not None) if played else _values(result)
     figure.suptitle(f"{result.model}, {result.dtype}, {result.repeats} repeats", fontsize=10)
     figure.savefig(file, dpi=150, metadata={"Software": None} if file.suffix == ".png" else None)
 

@@ -13,7 +13,7 @@ from agentcho.bench.arms import Arm, arms
 from agentcho.bench.measure import Tell, Timed, measure
 from agentcho.bench.plans import Subject
 from agentcho.bench.result import Figures, Result, Target
-from agentcho.bench.targets import BASELINE
+from agentcho.bench.targets import BASELINE, CONTINUOUS
 from agentcho.display.sheet import Sheet, plain
 from agentcho.errors import BadArm
 from agentcho.trace import Workflow
@@ -43,8 +43,8 @@ def _timed(engine: Any, arm: Arm, subject: Subject, stepwise: bool) -> Timed:
 
 def table(result: Result) -> str:
     """All figures as text, each measure with its interval, then the targets."""
-    sheets = [*(_workflows(result) if result.bench == "workflows" else _plain(result)), *_targets(result)]
-    return "\n\n".join(plain(sheet) for sheet in sheets)
+    shown = {"workflows": _workflows, "gpu": _gpu}.get(result.bench, _plain)
+    return "\n\n".join(plain(sheet) for sheet in (*shown(result), *_targets(result)))
 
 
 def _workflows(result: Result) -> Iterator[Sheet]:
@@ -60,9 +60,39 @@ def row(result: Result, subject: str, arm: str) -> tuple[str, ...]:
     waits for its first token, and the tokens fed."""
     if not result.has(subject, arm):
         return (arm, _why(result, subject, arm), *[""] * (5 if result.stepwise else 2))
-    whole = (*_against(result, subject, arm, "seconds"), share(result, subject, arm)) if result.stepwise else ()
-    tokens = f"{result.spread(subject, arm, 'encoded').middle:.0f}"
-    return (arm, *_against(result, subject, arm, "ttft"), *whole, tokens)
+    found = [*_against(result, subject, arm, "ttft", BASELINE)]
+    if result.stepwise:
+        found += (*_against(result, subject, arm, "seconds", BASELINE), share(result, subject, arm))
+    return (arm, *found, f"{result.spread(subject, arm, 'encoded').middle:.0f}")
+
+
+def _gpu(result: Result) -> Iterator[Sheet]:
+    flows, rest = halves(result)
+    rows = tuple(
+        (subject if not place else "", *beside(flows, subject, arm))
+        for subject in flows.subjects for place, arm in enumerate(flows.arms)
+    )  # fmt: skip
+    where = result.machine.get("gpu", result.device)
+    ratios = ("baseline/it", f"{CONTINUOUS}/it")
+    heads = ("", "", "first token", *ratios, "end to end", *ratios, "tokens")
+    yield Sheet(f"{result.model}, {result.dtype}, {where}", heads, rows, words=2)
+    yield from _plain(rest)
+
+
+def halves(result: Result) -> tuple[Result, Result]:
+    """A result of a GPU as that of its workflows, and that of the rest."""
+    flows = tuple(each for each in result.figures if "ttft" in each.values or each.unavailable is not None)
+    rest = tuple(each for each in result.figures if each not in flows)
+    return result.model_copy(update={"figures": flows}), result.model_copy(update={"figures": rest})
+
+
+def beside(result: Result, subject: str, arm: str) -> tuple[str, ...]:
+    """One arm: seconds to a first token and of the whole, each beside the baseline's and continuous batching's, and the
+    tokens fed."""
+    if not result.has(subject, arm):
+        return (arm, _why(result, subject, arm), *[""] * 6)
+    both = (_against(result, subject, arm, what, BASELINE, CONTINUOUS) for what in ("ttft", "seconds"))
+    return (arm, *(word for words in both for word in words), f"{result.spread(subject, arm, 'encoded').middle:.0f}")
 
 
 def _why(result: Result, subject: str, arm: str) -> str:
@@ -75,9 +105,12 @@ def share(result: Result, subject: str, arm: str) -> str:
     return f"{result.spread(subject, arm, 'prefill').middle:.0%}"
 
 
-def _against(result: Result, subject: str, arm: str, what: str) -> tuple[str, str]:
-    ratio = result.ratio([subject], BASELINE, arm, what).shown() if result.has(subject, BASELINE) else ""
-    return f"{result.spread(subject, arm, what).shown(3)} s", ratio
+def _against(result: Result, subject: str, arm: str, what: str, *others: str) -> tuple[str, ...]:
+    """Seconds, and the ratios of others to them."""
+    ratios = (
+        result.ratio([subject], other, arm, what).shown() if result.has(subject, other) else "" for other in others
+    )
+    return (f"{result.spread(subject, arm, what).shown(3)} s", *ratios)
 
 
 def _plain(result: Result) -> Iterator[Sheet]:

@@ -12,20 +12,29 @@ from agentcho.bench.result import Result, Target
 from agentcho.bench.spread import Spread, spread
 
 AUDIT, ENFORCE, BASELINE = "choreographed:audit", "choreographed:enforce", "baseline"
-STOCK = ("generate", "generate_batch")
+CONTINUOUS = "generate_batch"
+STOCK = ("generate", CONTINUOUS)
+WEIGHTS = "weights alone"
 TRACE = "trace "
 FIRST = {"debate": 3.0, "tree-of-thoughts": 3.2, "parallel-debate": 9.0, f"{TRACE}prisoners-dilemma": 1.5}
 """First tokens, baseline over choreographed."""
 SHAPE, DTYPE = "shape:qwen3-0.6b", "bfloat16"
 OF_ENFORCE, NEVER_BELOW, SOMEWHERE, STOCK_LEAST = 0.85, 1.0, 2.2, 1.0
 STEP, ROWS, OWN_SHARE, REQUESTS, GROWTH, STALL = 1.15, 1.3, 0.03, 5000.0, 4.0, 2.0
+STREAMED, FASTER = 1.4, 1.0
+"""On a GPU: a decode step over the time to stream its weights, and continuous batching over each way of ours."""
+
+
+def step_of(rows: int) -> str:
+    """What a decode step goes by in a result of a GPU."""
+    return f"a decode step, {rows} row{'s' if rows > 1 else ''}"
 
 
 def with_targets(result: Result) -> Result:
     """The result, with the targets that it speaks to."""
     found = {
         "workflows": _workflows, "step": _step, "overhead": _overhead, "growth": _growth, "stall": _stall,
-        "roofline": _nothing,
+        "roofline": _nothing, "gpu": _gpu,
     }[result.bench](result)  # fmt: skip
     return result.model_copy(update={"targets": tuple(found)})
 
@@ -61,9 +70,7 @@ def _whole(result: Result) -> Iterator[Target]:
         found = {subject: result.ratio([subject], BASELINE, arm, "seconds") for subject in subjects}
         if not found:
             continue
-        least = min(found, key=lambda subject: found[subject].middle)
-        what = f"end to end, the least of all: baseline ÷ {arm}"
-        yield Target(what=what, bound=NEVER_BELOW, reached=found[least], note=least)
+        yield _least(result, BASELINE, arm, "seconds", NEVER_BELOW)
         if result.sweep is not None:
             most = max(found, key=lambda subject: found[subject].middle)
             what = f"end to end, somewhere in a sweep: baseline ÷ {arm}"
@@ -72,16 +79,33 @@ def _whole(result: Result) -> Iterator[Target]:
 
 def _stock(result: Result, stock: str, measured: str) -> Iterator[Target]:
     subjects = result.chosen(BASELINE, stock)
-    if not subjects:
-        return
-    name = "first token" if measured == "ttft" else "end to end"
-    found = {subject: result.ratio([subject], stock, BASELINE, measured) for subject in subjects}
+    if subjects:
+        whole = result.ratio(subjects, stock, BASELINE, measured)
+        yield Target(what=f"{_name(measured)}, all together: {stock} ÷ baseline", bound=STOCK_LEAST, reached=whole)
+        yield _least(result, stock, BASELINE, measured, STOCK_LEAST)
+
+
+def _name(measured: str) -> str:
+    return "first token" if measured == "ttft" else "end to end"
+
+
+def _least(result: Result, arm: str, to: str, measured: str, bound: float) -> Target:
+    """The worst of all subjects that have both."""
+    found = {subject: result.ratio([subject], arm, to, measured) for subject in result.chosen(arm, to)}
     least = min(found, key=lambda subject: found[subject].middle)
-    whole = result.ratio(subjects, stock, BASELINE, measured)
-    yield Target(what=f"{name}, all together: {stock} ÷ baseline", bound=STOCK_LEAST, reached=whole)
-    yield Target(
-        what=f"{name}, the least of all: {stock} ÷ baseline", bound=STOCK_LEAST, reached=found[least], note=least
-    )
+    what = f"{_name(measured)}, the least of all: {arm} ÷ {to}"
+    return Target(what=what, bound=bound, reached=found[least], note=least)
+
+
+def _gpu(result: Result) -> Iterator[Target]:
+    if result.has(step_of(1), "agentcho", WEIGHTS):
+        reached = result.ratio([step_of(1)], "agentcho", WEIGHTS, "seconds")
+        yield Target(what=f"{step_of(1)} ÷ streaming the weights", bound=STREAMED, most=True, reached=reached)
+    yield from _first(result)
+    yield from _whole(result)
+    for ours in (AUDIT, ENFORCE, BASELINE):
+        if result.chosen(CONTINUOUS, ours):
+            yield from (_least(result, CONTINUOUS, ours, measured, FASTER) for measured in ("ttft", "seconds"))
 
 
 def _step(result: Result) -> Iterator[Target]:

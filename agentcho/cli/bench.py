@@ -25,7 +25,8 @@ def bench() -> typer.Typer:
     group.callback()(lambda: None)
     group.command()(games)
     group.command()(leakage)
-    for command in (speed.workflows, speed.step, speed.overhead, speed.growth, speed.stall, speed.roofline):
+    alone = (speed.step, speed.overhead, speed.growth, speed.stall, speed.roofline)
+    for command in (speed.workflows, *alone, speed.gpu):
         group.command()(command)
     return group
 

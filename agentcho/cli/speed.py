@@ -1,4 +1,5 @@
-"""`agentcho bench workflows`, `step`, `growth`, `stall`, `overhead`, `roofline`: what is measured, and where it goes.
+"""`agentcho bench workflows`, `step`, `growth`, `stall`, `overhead`, `roofline`, `gpu`: what is measured, and where it
+goes.
 
 Does not know: how anything is measured.
 """
@@ -20,12 +21,17 @@ if TYPE_CHECKING:
 UNDERSTUDY = "understudy"
 SWEEP = "Instead of the paper's workflows: branches by voters of a tree of thoughts, or agents of a parallel debate."
 FIRST = "Time first tokens alone: each text is fed at once after its first token."
-Model = Annotated[str, typer.Option(help="'understudy', a folder, or a Hugging Face id.")]
+NAMED = "'understudy', a folder, or a Hugging Face id."
+Model = Annotated[str, typer.Option(help=NAMED)]
 SHAPES = "Random weights of a known shape: qwen3-0.6b, llama-3.2-1b, llama-3.1-8b."
 Shape = Annotated[str | None, typer.Option(help=SHAPES, show_default=False)]
 Dtype = Annotated[str, typer.Option(help="auto: bfloat16 for a shape, the model's own for others.")]
 Repeats = Annotated[int, typer.Option(help="Times each arm is measured, after a warm-up.", min=1)]
 Seed = Annotated[int, typer.Option(help="Of the random words.")]
+Workflows = Annotated[
+    list[str] | None, typer.Option(help="One or more of the paper's; default: all six.", show_default=False)
+]
+Scale = Annotated[float, typer.Option(help="Lengths of texts, of those that a model of 8B writes.", min=0.01)]
 Json = Annotated[Path | None, typer.Option("--json", help="Write the figures here.", show_default=False)]
 Plot = Annotated[Path | None, typer.Option(help="Draw a picture here.", show_default=False)]
 Context = Annotated[int, typer.Option(help="Tokens that each row has behind it.", min=16)]
@@ -35,9 +41,7 @@ def workflows(
     model: Model = UNDERSTUDY,
     shape: Shape = None,
     dtype: Dtype = "auto",
-    workflow: Annotated[
-        list[str] | None, typer.Option(help="One or more of the paper's; default: all six.", show_default=False)
-    ] = None,
+    workflow: Workflows = None,
     arm: Annotated[list[str] | None, typer.Option(help="One or more; default: all five.", show_default=False)] = None,
     traces: Annotated[
         Path | None, typer.Option(help="Workflows of a trace file instead of random words.", show_default=False)
@@ -45,7 +49,7 @@ def workflows(
     limit: Annotated[int, typer.Option(help="At most so many of the trace file.", min=1)] = 1,
     sweep: Annotated[Literal["branches", "agents"] | None, typer.Option(help=SWEEP, show_default=False)] = None,
     first: Annotated[bool, typer.Option("--first", help=FIRST)] = False,
-    scale: Annotated[float, typer.Option(help="Lengths of texts, of those that a model of 8B writes.", min=0.01)] = 1.0,
+    scale: Scale = 1.0,
     repeats: Repeats = 3,
     seed: Seed = 1,
     json_: Json = None,
@@ -127,6 +131,22 @@ def roofline(
     _finish(engine, measure(engine, context, repeats, seed, _progress), repeats, seed, json_, plot, bench="roofline")
 
 
+def gpu(
+    shape: Annotated[str, typer.Option(help=SHAPES)] = "llama-3.1-8b",
+    model: Annotated[str | None, typer.Option(help=f"Instead of a shape: {NAMED}", show_default=False)] = None,
+    device: Annotated[str, typer.Option(help="cuda, cuda:N; cpu, to try it with a small model.")] = "cuda",
+    dtype: Dtype = "auto", workflow: Workflows = None, scale: Scale = 1.0, context: Context = 512, repeats: Repeats = 3,
+    seed: Seed = 1, json_: Json = None, plot: Plot = None,
+) -> None:  # fmt: skip
+    """The table of one GPU: the paper's workflows against continuous batching, a decode step against its weights."""
+    from agentcho.bench.gpu import gpu as measure
+
+    subjects = _subjects(workflow, None, 1, None, seed, scale)
+    engine = _engine(model or UNDERSTUDY, None if model else shape, dtype, device)
+    found = measure(engine, subjects, context, repeats, seed, _progress)
+    _finish(engine, found, repeats, seed, json_, plot, bench="gpu", scale=scale)
+
+
 def _subjects(
     named: list[str] | None, traces: Path | None, limit: int, sweep: str | None, seed: int, scale: float
 ) -> Sequence[Subject]:
@@ -143,12 +163,12 @@ def _subjects(
     return plans.paper(named or list(KINDS), seed, scale)
 
 
-def _engine(model: str, shape: str | None, dtype: str) -> Any:
+def _engine(model: str, shape: str | None, dtype: str, device: str = "auto") -> Any:
     from agentcho.engine import Engine
 
     name = model if shape is None else f"shape:{shape}"
     kind = "bfloat16" if dtype == "auto" and name.startswith("shape:") else dtype
-    return Engine.load(name, dtype=kind)
+    return Engine.load(name, device, kind)
 
 
 def _finish(
@@ -159,12 +179,13 @@ def _finish(
     from agentcho.bench.result import Result
     from agentcho.bench.speed import table
     from agentcho.bench.targets import with_targets
+    from agentcho.engine.placement import hardware
     from agentcho.environment import machine, versions
 
+    there = machine() | hardware(engine.network.device) | versions()
     where = {key: engine.fingerprint[key] for key in ("model", "dtype", "device")}
     result = with_targets(
-        Result(**where, **how, repeats=repeats, seed=seed, command=_command(), machine=machine() | versions(),
-               figures=tuple(found))
+        Result(**where, **how, repeats=repeats, seed=seed, command=_command(), machine=there, figures=tuple(found))
     )  # fmt: skip
     typer.echo(table(result))
     if json_ is not None:

@@ -59,3 +59,8 @@ def settle(device: torch.device) -> None:
     """Wait until the device has done all that was asked of it; a CPU does things at once."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
+
+
+def hardware(device: torch.device) -> dict[str, str]:
+    """What a GPU calls itself, as "gpu"; of a CPU nothing."""
+    return {"gpu": torch.cuda.get_device_name(device)} if device.type == "cuda" else {}

@@ -9,9 +9,10 @@ import pytest
 import torch
 
 from agentcho import Engine, replay
-from agentcho.bench.arms import CONTINUOUS, GENERATE, OURS, arms
+from agentcho.bench.arms import GENERATE, OURS, arms
 from agentcho.bench.played import awaited
 from agentcho.bench.prompts import Prompt, prompts
+from agentcho.bench.targets import CONTINUOUS
 from agentcho.engine.continuous import PAGE, _Forcing
 from agentcho.engine.generating import Forced, Generating, stock_attention
 from agentcho.trace import Workflow

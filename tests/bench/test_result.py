@@ -52,9 +52,11 @@ def test_arms_take_turns_and_one_that_is_not_there_is_told_of() -> None:
     def missing() -> dict[str, float]:
         raise ArmUnavailable("no such thing")
 
-    found = measure("s", {"a": arm("a"), "b": arm("b"), "c": Timed(missing, missing)}, 2, lambda what: None)
+    arms = {"a": arm("a"), "b": arm("b"), "c": Timed(missing, missing), "d": Timed(lambda: {"x": 1}, missing)}
+    found = measure("s", arms, 2, lambda what: None)
     assert order == ["warm a", "warm b", "a", "b", "b", "a"]
-    assert [each.unavailable for each in found] == [None, None, "no such thing"]
+    assert [each.unavailable for each in found] == [None, None, "no such thing", "no such thing"]
+    assert found[3].values == {}
     assert found[0].values == {"x": (3, 6)}
     assert turns("abc", 4) == ["b", "c", "a"]
 
@@ -98,6 +100,30 @@ def test_the_small_ones_have_theirs() -> None:
     assert (only.reached.middle, only.note, only.met) == (2, "baseline: 12.00 (12.00-12.00)", True)
 
 
+def test_a_gpu_has_its_own(tmp_path: Path) -> None:
+    values: Values = {
+        ("a decode step, 1 row", "agentcho"): {"seconds": [0.015]},
+        ("a decode step, 1 row", "weights alone"): {"seconds": [0.01], "bytes": [1e9]},
+        ("debate", "choreographed:audit"): whole(2.0),
+        ("debate", "baseline"): whole(4.0),
+        ("debate", "generate_batch"): whole(3.0),
+        ("multi-qa", "choreographed:audit"): whole(1.0),
+        ("multi-qa", "baseline"): whole(1.0),
+        ("multi-qa", "generate_batch"): whole(0.9),
+    }
+    found = result(values, bench="gpu", model="shape:llama-3.1-8b", device="cuda", repeats=1)
+    said = {each.what: (each.verdict, each.note) for each in found.targets}
+    assert said["a decode step, 1 row ÷ streaming the weights"] == ("missed by 7%", "")
+    assert said["first token, debate: baseline ÷ choreographed:audit"] == ("missed by 67%", "")
+    assert said["end to end, the least of all: baseline ÷ choreographed:audit"] == ("met", "multi-qa")
+    assert said["end to end, the least of all: generate_batch ÷ choreographed:audit"] == ("missed by 10%", "multi-qa")
+    assert said["first token, the least of all: generate_batch ÷ baseline"] == ("met", "debate")
+    (tmp_path / "bench-gpu.json").write_text(found.model_dump_json())
+    row = "| debate | choreographed:audit | 0.500 (0.500-0.500) s | 1.00 (1.00-1.00) | 1.00 (1.00-1.00) | 2.000"
+    assert row in page(tmp_path)
+    assert "not been run" not in page(tmp_path)
+
+
 def test_the_table_says_all_and_the_file_is_read_again(tmp_path: Path) -> None:
     found = result({**FIRST, ("debate", "generate_batch"): {}}, stepwise=False)
     gone = found.figures[-1].model_copy(update={"unavailable": "no kernel"})
@@ -116,7 +142,7 @@ def test_the_table_says_all_and_the_file_is_read_again(tmp_path: Path) -> None:
         read_result(tmp_path / "bad.json")
 
 
-@pytest.mark.parametrize("changes", [{}, {"sweep": "agents"}, {"bench": "step"}])
+@pytest.mark.parametrize("changes", [{}, {"sweep": "agents"}, {"bench": "step"}, {"bench": "gpu"}])
 def test_pictures_are_drawn(tmp_path: Path, changes: dict[str, object]) -> None:
     values = {(s, arm): whole(2.0) for s in ("a", "b") for arm in ("baseline", "choreographed:audit", "generate")}
     plot(result(values, **changes), tmp_path / "x.png")

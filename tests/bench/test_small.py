@@ -6,8 +6,10 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from agentcho import Engine
+from agentcho.bench.card import page
 from agentcho.bench.growth import growing, growth
 from agentcho.bench.overhead import requests, share
 from agentcho.bench.result import read_result
@@ -15,7 +17,7 @@ from agentcho.bench.roofline import roofline
 from agentcho.bench.stall import stall
 from agentcho.bench.step import step
 from agentcho.cli import main
-from agentcho.engine.rates import Rates, Work, work
+from agentcho.engine.rates import Rates, Work, streamed, work
 
 
 def quiet(what: str) -> None:
@@ -98,6 +100,33 @@ def test_the_command_prints_writes_and_draws(
         "agentcho bench workflows --workflow multi-qa --scale 0.05 --repeats 1 --json r.json --plot r.png"
     )
     assert png.is_file()
+
+
+def test_the_table_of_a_gpu_is_printed_on_a_cpu_too(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("agentcho.engine.rates.STREAMED", 2**25)
+    json, png = tmp_path / "bench-gpu.json", tmp_path / "g.png"
+    few = ("--device", "cpu", "--workflow", "multi-qa", "--scale", "0.05", "--context", "32", "--repeats", "1")
+    assert run("gpu", *few, "--json", str(json), "--plot", str(png), monkeypatch=monkeypatch, engine=engine) == 0
+    told, found = capsys.readouterr().out, read_result(json)
+    assert "generate_batch/it" in told
+    assert "end to end, the least of all: generate_batch ÷ choreographed:enforce" in told
+    assert (found.bench, found.subjects) == ("gpu", ("a decode step, 1 row", "a decode step, 8 rows", "multi-qa"))
+    ours, alone = (found.values("a decode step, 1 row", arm, "seconds")[0] for arm in ("agentcho", "weights alone"))
+    assert found.targets[0].reached.middle == pytest.approx(ours / alone)
+    rate = found.values("a decode step, 1 row", "weights alone", "bytes")[0]
+    assert alone * rate == pytest.approx(streamed(engine.network))
+    assert "| multi-qa | choreographed:audit |" in page(tmp_path)
+    assert png.is_file()
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_the_table_of_a_gpu_asks_for_one(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys, "argv", ["agentcho", "bench", "gpu", "--workflow", "multi-qa"])
+    with pytest.raises(SystemExit, match="2"):
+        main()
+    assert "no device 'cuda' on this machine; give auto or cpu" in capsys.readouterr().err
 
 
 def test_what_there_is_not_is_refused(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:

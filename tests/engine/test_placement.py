@@ -14,7 +14,7 @@ from agentcho import Decode, Engine, Prefill
 from agentcho.engine import model as models
 from agentcho.engine.gate import check_config
 from agentcho.engine.model import Model, find
-from agentcho.engine.placement import device_of, dtype_of, settle
+from agentcho.engine.placement import device_of, dtype_of, hardware, settle
 from agentcho.engine.shapes import SHAPES
 from agentcho.engine.store import LayerShape, default_tokens
 from agentcho.errors import BadPlacement
@@ -114,7 +114,9 @@ def test_a_step_waits_for_its_device_whatever_was_asked(llama: Engine, monkeypat
     llama.release([*read, *said])
 
 
-def test_a_gpu_is_waited_for_and_a_cpu_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gpu_has_a_name_and_is_waited_for_and_a_cpu_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: f"the one at {device}")
+    assert (hardware(CPU), hardware(CUDA)) == ({}, {"gpu": "the one at cuda"})
     waited: list[torch.device] = []
     monkeypatch.setattr(torch.cuda, "synchronize", waited.append)
     settle(CPU)
