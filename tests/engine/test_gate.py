@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from transformers import AutoConfig
 
 from agentcho import Engine, Prefill
 from agentcho.engine import doctor
+from agentcho.engine.shapes import SHAPES, Shape
 from agentcho.errors import ContextOverflow, FramingError, ModelError, ModelNotFound, UnsupportedModel
 
 from .families import Family, families, refused
@@ -49,6 +51,19 @@ def test_scaling_that_depends_on_length_is_never_used_past_its_threshold(tmp_pat
     with pytest.raises(ContextOverflow, match="64"):
         engine.prefill("x", new_offset=60)
     assert engine.score("so", parents=[engine.prefill("x")], offsets=[20]).isfinite().all()
+
+
+@pytest.mark.parametrize(("error", "random", "passes"), [(0.2, True, True), (0.2, False, False), (0.3, True, False)])
+def test_random_weights_in_16_bits_have_more_room_for_rounding(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: float, random: bool, passes: bool
+) -> None:
+    llama = families()[0]
+    llama.save(tmp_path)
+    sizes = llama.config(vocab_size=512).to_diff_dict()
+    monkeypatch.setitem(SHAPES, "tiny", Shape(sizes.pop("model_type"), sizes))
+    monkeypatch.setattr("agentcho.engine.gate._error", lambda one, other: error)
+    with nullcontext() if passes else pytest.raises(UnsupportedModel, match=f"differs.*{error:.1e}"):
+        Engine.load("shape:tiny" if random else tmp_path, device="cpu", dtype="bfloat16")
 
 
 def test_the_doctor_shows_every_layer_and_what_became_of_each_role(tmp_path: Path) -> None:
