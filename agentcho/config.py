@@ -66,6 +66,7 @@ class RunConfig(BaseModel):
 
     model: str = "understudy"
     device: str = "auto"
+    device_map: str | None = None
     dtype: str = "auto"
     mode: Mode = "choreographed"
     leakage: Leakage = "audit"

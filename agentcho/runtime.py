@@ -177,7 +177,9 @@ def load_engine(config: RunConfig) -> EnginePort:
         return FakeEngine()
     from agentcho.engine import Engine
 
-    return Engine.load(config.model, config.device, config.dtype, config.adapter, merge=config.merge)
+    return Engine.load(
+        config.model, config.device, config.dtype, config.adapter, merge=config.merge, device_map=config.device_map
+    )
 
 
 def _library_agent(name: str) -> type[Agent]:

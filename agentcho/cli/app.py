@@ -35,6 +35,7 @@ from agentcho.cli.words import (
     AtOnce,
     Deterministic,
     Device,
+    DeviceMap,
     Display,
     Dtype,
     MaxTokens,
@@ -99,6 +100,7 @@ def run(
     max_tokens: MaxTokens = 256,
     limit: Annotated[list[str] | None, typer.Option(metavar=PAIR, help=LIMIT)] = None,
     device: Device = "auto",
+    device_map: DeviceMap = None,
     dtype: Dtype = "auto",
     display: Display = None,
     out: Out = Path("runs"),
@@ -111,7 +113,7 @@ def run(
         repair=repair, adapter=adapter, merge=merge, tasks=tasks, temperature=temperature, top_p=top_p,
         max_tokens=max_tokens,
         limits=fields("--limit", limit or []),
-        device=device, dtype=dtype,
+        device=device, device_map=device_map, dtype=dtype,
     )  # fmt: skip
     raise typer.Exit(play_scenario(scenario, fields("--set", set_ or []), config, display, out, at_once))
 
@@ -137,6 +139,7 @@ def compare(
     fidelity_games: Annotated[int, typer.Option(min=0, help="Games whose words are held against baseline's.")] = 24,
     timed_games: Annotated[int, typer.Option(min=0, help="On so many games costs are timed.")] = 4,
     device: Device = "auto",
+    device_map: DeviceMap = None,
     dtype: Dtype = "auto",
     out: Annotated[Path | None, typer.Option(metavar="DIR", help=COMPARED, show_default=False)] = None,
     json: Annotated[Path | None, typer.Option(metavar=FILE, help="Write the result here.")] = None,
@@ -148,7 +151,7 @@ def compare(
 
     config = run_config(
         model=model, deterministic=deterministic, shadow=shadow, seed=seed, games=games, tasks=tasks,
-        temperature=temperature, top_p=top_p, max_tokens=max_tokens, device=device, dtype=dtype,
+        temperature=temperature, top_p=top_p, max_tokens=max_tokens, device=device, device_map=device_map, dtype=dtype,
     )  # fmt: skip
     effort = Effort(fidelity_games, timed_games)
     given = fields("--set", set_ or [])
@@ -253,10 +256,11 @@ def doctor(
         str, typer.Argument(metavar="MODEL", help="'understudy', a folder, or a Hugging Face id.")
     ] = "understudy",
     device: Device = "auto",
+    device_map: DeviceMap = None,
     dtype: Dtype = "auto",
 ) -> None:
     """Prove that a model can share encodings, or say why it cannot."""
     from agentcho.cli.listing import doctor_table
     from agentcho.engine import doctor as examine
 
-    typer.echo(doctor_table(examine(model, device, dtype)))
+    typer.echo(doctor_table(examine(model, device, dtype, device_map=device_map)))

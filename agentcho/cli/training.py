@@ -15,6 +15,7 @@ from agentcho.cli.words import (
     PEFT,
     RATE,
     Device,
+    DeviceMap,
     Dtype,
     MaxTokens,
     ModelName,
@@ -42,6 +43,7 @@ def trace(
     at_once: Annotated[int, typer.Option(min=1, help="At most so many games at a time.")] = 50,
     final_of: Annotated[Path | None, typer.Option(metavar=FILE, help=FINAL_OF, show_default=False)] = None,
     device: Device = "auto",
+    device_map: DeviceMap = None,
     dtype: Dtype = "auto",
 ) -> None:
     """Sample baseline games into a file of traces, to train on or to replay."""
@@ -50,7 +52,7 @@ def trace(
 
     config = run_config(
         model=model, mode="baseline", seed=seed, tasks=tasks, temperature=temperature, top_p=top_p,
-        max_tokens=max_tokens, device=device, dtype=dtype,
+        max_tokens=max_tokens, device=device, device_map=device_map, dtype=dtype,
     )  # fmt: skip
     asked = Asked(scenario, fields("--set", set_ or []), config, first, games, out, at_once, final_of)
     raise typer.Exit(sample_traces(asked))
@@ -74,6 +76,7 @@ def tune(
     recompute: Annotated[bool, typer.Option("--recompute", help="Keep few activations: less memory, slower.")] = False,
     seed: Annotated[int, typer.Option(help="Of the split, the order, the adapter and dropout.")] = 0,
     device: Device = "auto",
+    device_map: DeviceMap = None,
     dtype: Dtype = "auto",
 ) -> None:
     """Train an adapter so that the choreography says what the traced baseline said."""
@@ -85,5 +88,5 @@ def tune(
         Recipe, mode=mode, leakage=leakage, rank=rank, alpha=alpha, dropout=dropout, epochs=epochs, batch=batch,
         peft=None if peft is None else read_peft(peft), rate=rate, tokens=tokens, recompute=recompute, seed=seed,
     )  # fmt: skip
-    config = run_config(model=model, device=device, dtype=dtype)
+    config = run_config(model=model, device=device, device_map=device_map, dtype=dtype)
     raise typer.Exit(train(Asked(scenario, traces, recipe, config, out)))

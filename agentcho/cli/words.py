@@ -46,6 +46,7 @@ RepairBy = Annotated[str | None, typer.Option(metavar="REPAIR", help=REPAIR, sho
 Set = Annotated[list[str] | None, typer.Option("--set", metavar=PAIR, help="An option of the scenario.")]
 Tasks = Annotated[str | None, typer.Option(metavar="TASKS", help=TASKS, show_default=False)]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda.")]
+DeviceMap = Annotated[str | None, typer.Option(help="auto: layers over all GPUs, for --device.", show_default=False)]
 Dtype = Annotated[str, typer.Option(help="auto, float32, bfloat16, float16.")]
 Display = Annotated[Kind | None, typer.Option(help="Default: rich on a terminal, plain elsewhere.", show_default=False)]
 Out = Annotated[Path, typer.Option(help="Folder of runs.")]

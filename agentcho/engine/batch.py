@@ -119,7 +119,7 @@ class _Context:
         if segment.lane is not None:
             filled = segment.lane.length
             segment.lane.place(filled, new)
-            new = segment.lane.positions(filled + len(new))
+            new = segment.lane.positions(filled + len(new)).to(device)
         self._queries, self._keys = own, new
         self._masks: dict[Locality, Tensor | None] = {}
 
@@ -147,7 +147,8 @@ class _Group:
         self._at = torch.tensor([s.position for s in self.segments], device=device)
         self._width = max(lengths) + 1
         self._all = len(bucket.lanes) == len(segments)
-        bucket.positions[self._rows, self._ends] = self._at
+        home = bucket.positions.device
+        bucket.positions[self._rows.to(home), self._ends.to(home)] = self._at.to(home)
         for segment, length in zip(self.segments, lengths, strict=True):
             _lane(segment).touched = length + 1
         self._masks: dict[Locality, Tensor] = {}
@@ -187,7 +188,7 @@ class _Group:
         mask = places <= ends.unsqueeze(1)
         at = torch.zeros_like(ends)
         at[self._rows] = self._at
-        local = locality.visible(at.unsqueeze(1), self._bucket.positions[:lanes, : self._width])
+        local = locality.visible(at.unsqueeze(1), self._bucket.positions[:lanes, : self._width].to(at.device))
         if local is not None:
             mask = mask & (local.squeeze(1) | (places == ends.unsqueeze(1)))
         return mask[:, None, None, :]

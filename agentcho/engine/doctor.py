@@ -12,6 +12,7 @@ from agentcho.engine.attention import Locality
 from agentcho.engine.engine import Engine
 from agentcho.engine.framing import ROLES
 from agentcho.engine.gate import LayerProof
+from agentcho.engine.placement import DeviceMap
 
 
 class Row(NamedTuple):
@@ -32,10 +33,11 @@ class DoctorReport(NamedTuple):
 
 
 def doctor(
-    model: str | Path = "understudy", device: str = "auto", dtype: str = "auto", context: int | None = None
-) -> DoctorReport:
+    model: str | Path = "understudy", device: str = "auto", dtype: str = "auto", context: int | None = None,
+    device_map: DeviceMap | None = None,
+) -> DoctorReport:  # fmt: skip
     """Load a model through the gate and report. Raises as `Engine.load` does, with the cause and the remedy."""
-    engine = Engine.load(model, device, dtype, context=context)
+    engine = Engine.load(model, device, dtype, context=context, device_map=device_map)
     rows = [Row("model", None, engine.fingerprint["model_type"], _numbers(engine))]
     rows += [Row("framing", None, role, _framing(engine, role)) for role in ROLES]
     rows.append(Row("framing", None, "begins", _begin(engine)))

@@ -29,12 +29,13 @@ from agentcho.engine.lanes import IDLE, Lanes
 from agentcho.engine.loading import load
 from agentcho.engine.model import Model
 from agentcho.engine.pending import PendingPrefill
-from agentcho.engine.placement import settle
+from agentcho.engine.placement import DeviceMap, Place, settle
 from agentcho.engine.room import budget_of
 from agentcho.engine.scheduler import Scheduler
+from agentcho.engine.spread import whole_of
 from agentcho.engine.store import Store
 from agentcho.engine.tiers import Fullness, Tiers
-from agentcho.engine.whole import Made, Whole
+from agentcho.engine.whole import Made
 from agentcho.errors import BadParent, EngineFailed, RequestError, UnknownEncoding
 from agentcho.request import ANY_TURN, Call, Decode, Encoded, EncodingId, Offsets, Receipt, StepResult, Turn
 
@@ -71,11 +72,12 @@ class Engine(Direct):
     def load(
         cls, model: str | Path = "understudy", device: str = "auto", dtype: str = "auto",
         adapter: str | Path | None = None, *, merge: bool = False, context: int | None = None,
-        store_tokens: int | None = None, host_tokens: int | None = None,
+        store_tokens: int | None = None, host_tokens: int | None = None, device_map: DeviceMap | None = None,
     ) -> Engine:  # fmt: skip
         """Load the understudy, a folder, or a Hugging Face id, and prove that it can share encodings.
 
         `device` and `dtype` "auto": CUDA in the checkpoint's dtype if there is one, else float32 on the CPU.
+        `device_map`, in place of a device: "auto" spreads the layers over all GPUs; or what else transformers takes.
         `adapter` is a folder that peft wrote, to go through in each forward, or with `merge` to add to the weights.
         `context` lowers the number of positions used; `store_tokens` bounds the store (default: 4 GiB on a
         CPU, half of the free memory on CUDA), `host_tokens` what leaves it for host memory (default: 4 GiB; 0: it is
@@ -88,7 +90,8 @@ class Engine(Direct):
         """
         with ThreadPoolExecutor(1) as alone:
             found = None if adapter is None else find_adapter(adapter)
-            options = (model, device, dtype, found, merge, context, store_tokens, host_tokens)
+            place = Place(device, dtype, device_map)
+            options = (model, place, found, merge, context, store_tokens, host_tokens)
             return alone.submit(lambda: cls(*load(*options))).result()
 
     def adapted(self, adapter: str | Path | None) -> Engine:
@@ -164,7 +167,7 @@ class Engine(Direct):
     def differentiable(self, segments: Sequence[Segment], made: Made | None = None) -> Tensor:
         """Logits `[wanted rows, vocab]`, float32, of segments that attend to each other, in one forward that keeps its
         gradients. Stores nothing; see `Whole`."""
-        whole = Whole(segments, self._rotations, self._model.device, made)
+        whole = whole_of(segments, self._rotations, self.store.devices, self._model.device, made)
         return self._model.differentiable(whole.ids, whole.positions, whole.wanted, whole)
 
     def message(self, id: EncodingId) -> Encoded:
@@ -213,7 +216,7 @@ class Engine(Direct):
             run = [self._forwards.run(group) for group in groups if group]
             order = [segment for segments, _ in run for segment in segments]
             result = self._scheduler.collect(plan, order, [row for _, rows in run for row in rows])
-            settle(self._model.device)  # forced tokens are said without a look at what was computed
+            settle(*self._model.devices)  # forced tokens are said without a look at what was computed
             return result._replace(encoded=result.encoded + judged + self._assembly.fed - fed)
         except BaseException as error:
             self._scheduler.drop_all()

@@ -16,6 +16,7 @@ from agentcho.engine.lanes import Lanes
 from agentcho.engine.model import Model
 from agentcho.engine.rope import Rotation
 from agentcho.engine.scheduler import Plan
+from agentcho.engine.spread import batch_of
 from agentcho.engine.store import Store
 
 
@@ -66,4 +67,4 @@ class Forwards:
         return fed
 
     def _batch(self, segments: Sequence[Segment]) -> Batch:
-        return Batch(segments, self._store, self._rotations, self._model.device)
+        return batch_of(segments, self._store, self._rotations, self._model.device)

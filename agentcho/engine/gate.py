@@ -18,6 +18,7 @@ from agentcho.engine.batch import Batch
 from agentcho.engine.encoding import Piece, Segment, Storage
 from agentcho.engine.model import Model, Source
 from agentcho.engine.rope import Rotation, candidates, infer
+from agentcho.engine.spread import batch_of
 from agentcho.engine.store import LayerShape, Store
 from agentcho.errors import UnsupportedModel
 
@@ -53,7 +54,7 @@ class _Recorder:
     ) -> Tensor:
         """See `Batch.attend`."""
         self.keys[layer], self.localities[layer] = keys[0], locality
-        self.shapes[layer] = LayerShape(keys.shape[1], keys.shape[3], values.shape[3])
+        self.shapes[layer] = LayerShape(keys.shape[1], keys.shape[3], values.shape[3], keys.device)
         at = torch.arange(keys.shape[2], device=keys.device)
         mask = causal(at, at, len(at), Locality())
         return attend(queries, keys, values, mask, scoring).transpose(1, 2).contiguous()
@@ -215,12 +216,12 @@ class Gate:
         store = Store(shapes, 4 * PROBE, model.device, model.dtype)
         first = Storage(b"", 5, PROBE, pages=store.allocate(PROBE))
         first.segment = Segment(self._ids[:PROBE], 5, storage=first)
-        batch = Batch([first.segment], store, rotations, model.device)
+        batch = batch_of([first.segment], store, rotations, model.device)
         self._run(batch)
         batch.commit()
         second = Segment(self._ids[PROBE:], PROBE, [Piece(0, first, 0)])
         beside = [Segment(self._neighbour, 3)] if neighbour else []
-        batch = Batch([*beside, second], store, rotations, model.device)
+        batch = batch_of([*beside, second], store, rotations, model.device)
         return [hidden[0, second.span()].float() for hidden in self._run(batch)]
 
     def _run(self, batch: Batch) -> Sequence[Tensor]:

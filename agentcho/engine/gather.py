@@ -58,7 +58,7 @@ class _Part(NamedTuple):
     def rows(self, device: torch.device) -> Tensor:
         """Where it lies."""
         if self.stored:
-            return self.piece.storage.block.slots[: self.length]
+            return self.piece.storage.block.on(device)[: self.length]
         maker = self.piece.storage.segment
         assert maker is not None
         return torch.arange(maker.first, maker.first + self.length, device=device)

@@ -65,8 +65,9 @@ class Bucket:
     ) -> None:
         self.capacity, self.alone = capacity, alone
         self.lanes: list[Lane] = []
-        self.keys = [torch.zeros(1, s.heads, capacity, s.key_dim, device=device, dtype=dtype) for s in layers]
-        self.values = [torch.zeros(1, s.heads, capacity, s.value_dim, device=device, dtype=dtype) for s in layers]
+        places = [(shape, shape.device or device) for shape in layers]
+        self.keys = [torch.zeros(1, s.heads, capacity, s.key_dim, device=at, dtype=dtype) for s, at in places]
+        self.values = [torch.zeros(1, s.heads, capacity, s.value_dim, device=at, dtype=dtype) for s, at in places]
         self.positions = torch.zeros(1, capacity, device=device, dtype=torch.long)
 
     @property

@@ -12,6 +12,7 @@ from agentcho.adapter import Adapter
 from agentcho.engine.framing import Framing, derive
 from agentcho.engine.gate import Gate, LayerProof, check_config
 from agentcho.engine.model import Model, find
+from agentcho.engine.placement import Place
 from agentcho.engine.store import default_host_tokens, default_tokens
 
 
@@ -27,18 +28,23 @@ class Parts(NamedTuple):
 
 
 def load(
-    model: str | Path, device: str, dtype: str, adapter: Adapter | None, merge: bool, context: int | None,
+    model: str | Path, place: Place, adapter: Adapter | None, merge: bool, context: int | None,
     store_tokens: int | None, host_tokens: int | None,
 ) -> Parts:  # fmt: skip
     """See `Engine.load`. The store's default size is of the memory that the weights leave free."""
     source = find(model)
     check_config(source, context)
-    loaded = Model.load(source, device, dtype)
+    loaded = Model.load(source, place)
     loaded = loaded if adapter is None else loaded.adapted(adapter, merge)
-    framing = derive(loaded.tokenizer, source.name, loaded.end_tokens())
-    positions = min(context or loaded.context, loaded.context)
-    proofs = Gate(loaded, positions).prove()
+    return proved(loaded, context, store_tokens, host_tokens)
+
+
+def proved(model: Model, context: int | None, store_tokens: int | None, host_tokens: int | None) -> Parts:
+    """All that is found out about a loaded model."""
+    framing = derive(model.tokenizer, model.source.name, model.end_tokens())
+    positions = min(context or model.context, model.context)
+    proofs = Gate(model, positions).prove()
     shapes = [proof.shape for proof in proofs]
-    room = store_tokens or default_tokens(shapes, loaded.device, loaded.dtype)
-    outside = default_host_tokens(shapes, loaded.dtype) if host_tokens is None else host_tokens
-    return Parts(loaded, framing, proofs, room, outside, positions)
+    room = store_tokens or default_tokens(shapes, model.device, model.dtype)
+    outside = default_host_tokens(shapes, model.dtype) if host_tokens is None else host_tokens
+    return Parts(model, framing, proofs, room, outside, positions)

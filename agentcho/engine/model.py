@@ -24,7 +24,7 @@ from agentcho.adapter import Adapter
 from agentcho.engine.adapters import TRAINING, Adapters
 from agentcho.engine.attention import Locality, Scoring
 from agentcho.engine.digests import tokenizer_digest, weights_digest
-from agentcho.engine.placement import check_room, device_of, dtype_of
+from agentcho.engine.placement import DeviceMap, Place, check_kept, check_room, dtype_of
 from agentcho.engine.shapes import PREFIX, SHAPES
 from agentcho.errors import BadPlacement, ModelError, ModelNotFound, UnsupportedModel
 
@@ -99,6 +99,8 @@ class Model:
         self.config: Any = source.config
         first = next(network.parameters())
         self.dtype, self.device = first.dtype, first.device
+        self.devices = tuple(dict.fromkeys(weight.device for weight in network.parameters()))
+        self._hooked = hasattr(network, "hf_device_map")
         self.layers: int = self.config.num_hidden_layers
         self.context: int = _context(self.config)
         self.vocabulary: int = self.config.vocab_size
@@ -106,15 +108,17 @@ class Model:
         self.packed = min(4096, _scale_step(self.config))
 
     @classmethod
-    def load(cls, source: Source, device: str, dtype: str) -> Model:
+    def load(cls, source: Source, place: Place) -> Model:
         """Load weights (safetensors only, no remote code) straight to their device. "auto": CUDA if there is one; the
         checkpoint's dtype on CUDA (bfloat16 for random weights), float32 on a CPU."""
-        where = device_of(device)
-        kind = dtype_of(dtype, where, source.random)
+        where = place.where()
+        if source.random and place.map is not None:
+            raise BadPlacement(f"{source.name} is drawn on one device", "a device, and no map")
+        kind = dtype_of(place.dtype, where, source.random)
         AttentionInterface.register(ATTENTION, _answer)
         try:
             tokenizer = AutoTokenizer.from_pretrained(source.path, trust_remote_code=False)
-            network = _drawn(source, kind, where) if source.random else _read(source, kind, where)
+            network = _drawn(source, kind, where) if source.random else _read(source, kind, place.map or where)
         except ModelError:
             raise
         except (OSError, ValueError, KeyError, ImportError, RuntimeError) as error:
@@ -164,8 +168,9 @@ class Model:
         """The same with gradients."""
         if not self.merged:
             self.adapters.use(self.adapter)
+        keep = wanted.tolist() if self._hooked else wanted  # a tensor would be sent to where the ids are
         out = self.network(
-            input_ids=ids, position_ids=positions, use_cache=False, past_key_values=None, logits_to_keep=wanted,
+            input_ids=ids, position_ids=positions, use_cache=False, past_key_values=None, logits_to_keep=keep,
             attending=attending, chunks=self.chunks,
         )  # fmt: skip
         logits: Tensor = out.logits[0]
@@ -208,14 +213,19 @@ def _loader() -> Any:
     return AutoModelForCausalLM
 
 
-def _read(source: Source, dtype: torch.dtype, where: torch.device) -> nn.Module:
+def _read(source: Source, dtype: torch.dtype, where: torch.device | DeviceMap) -> nn.Module:
     """Weights from safetensors, every one of them, none by way of host memory; no remote code."""
+    if isinstance(where, torch.device):
+        placed: DeviceMap | None = None if where.type == "cpu" else {"": where}
+    else:
+        placed = where if isinstance(where, str) else dict(where)
     with _quiet():
         network, report = _loader().from_pretrained(
             source.path, dtype=dtype, attn_implementation=ATTENTION, use_safetensors=True,
-            trust_remote_code=False, output_loading_info=True, device_map=None if where.type == "cpu" else {"": where},
+            trust_remote_code=False, output_loading_info=True, device_map=placed,
         )  # fmt: skip
     _check_whole(source, report)
+    check_kept(source.name, getattr(network, "hf_device_map", {}))
     return network  # type: ignore[no-any-return]
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import torch
 
@@ -11,6 +12,23 @@ from agentcho.errors import BadPlacement
 
 SPARE = 1 << 30
 """Bytes that forwards take beside the weights, at least."""
+DeviceMap = str | Mapping[str, str | int | torch.device]
+"""Which modules go where: "auto", "balanced", "sequential", or devices by the names of modules, as transformers takes
+it."""
+
+
+class Place(NamedTuple):
+    """Where a model was asked to be, and in which numbers. With a map, `device` is "auto"."""
+
+    device: str = "auto"
+    dtype: str = "auto"
+    map: DeviceMap | None = None
+
+    def where(self) -> torch.device:
+        """The device; with a map, the kind of most of them. `BadPlacement`: it is not here, or both are given."""
+        if self.map is not None and self.device != "auto":
+            raise BadPlacement(f"device {self.device!r} says nothing beside a device map", "one of both")
+        return device_of(self.device)
 
 
 def device_of(name: str) -> torch.device:
@@ -55,12 +73,20 @@ def memory_of(device: torch.device) -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if known else 1 << 62
 
 
-def settle(device: torch.device) -> None:
-    """Wait until the device has done all that was asked of it; a CPU does things at once."""
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
+def settle(*devices: torch.device) -> None:
+    """Wait until the devices have done all that was asked of them; a CPU does things at once."""
+    for device in devices:
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
 
 
 def hardware(device: torch.device) -> dict[str, str]:
     """What a GPU calls itself, as "gpu"; of a CPU nothing."""
     return {"gpu": torch.cuda.get_device_name(device)} if device.type == "cuda" else {}
+
+
+def check_kept(name: str, placed: Mapping[str, Any]) -> None:
+    """Refuse a placement, by modules' names, that keeps weights elsewhere than where they are used. `BadPlacement`."""
+    kinds = {str(where).partition(":")[0] for where in placed.values()}
+    if "disk" in kinds or ("cpu" in kinds and len(kinds) > 1):
+        raise BadPlacement(f"{name} does not fit into the memory of all GPUs", "more of them, or a smaller model")

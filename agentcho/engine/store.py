@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import torch
@@ -22,20 +22,32 @@ Copy = tuple[tuple[Tensor, Tensor], ...]
 
 
 class LayerShape(NamedTuple):
-    """Shapes of one layer's cache: key-value heads, key dimension, value dimension."""
+    """Shapes of one layer's cache: key-value heads, key dimension, value dimension. `device`: where the layer is; None:
+    where the model is."""
 
     heads: int
     key_dim: int
     value_dim: int
+    device: torch.device | None = None
 
 
 @dataclass(eq=False)
 class Block:
-    """The pages of one encoding of `length` tokens. `slots` are its token rows in the pools, in order."""
+    """The pages of one encoding of `length` tokens. `slots` are its token rows in the pools, in order; `elsewhere` the
+    same on other devices."""
 
     pages: list[int]
     length: int
     slots: Tensor
+    elsewhere: dict[torch.device, Tensor] = field(default_factory=dict)
+
+    def on(self, device: torch.device) -> Tensor:
+        """The slots on a device, moved there once."""
+        if device == self.slots.device:
+            return self.slots
+        if device not in self.elsewhere:
+            self.elsewhere[device] = self.slots.to(device)
+        return self.elsewhere[device]
 
 
 class Store:
@@ -53,8 +65,10 @@ class Store:
         self.page_tokens, self.limit = page_tokens, max(1, limit_tokens // page_tokens)
         self.allocated = self.reserved = self.high_water = self._tokens = 0
         self.free_pages: list[int] = []
-        self._keys = [self._rows(0, shape.heads, shape.key_dim) for shape in layers]
-        self._values = [self._rows(0, shape.heads, shape.value_dim) for shape in layers]
+        self.devices = [shape.device or device for shape in layers]
+        places = list(zip(layers, self.devices, strict=True))
+        self._keys = [torch.zeros(0, at.heads, at.key_dim, device=where, dtype=dtype) for at, where in places]
+        self._values = [torch.zeros(0, at.heads, at.value_dim, device=where, dtype=dtype) for at, where in places]
 
     @property
     def layers(self) -> int:
@@ -118,7 +132,7 @@ class Store:
 
     def write(self, block: Block, layer: int, keys: Tensor, values: Tensor, start: int = 0) -> None:
         """Store keys and values `[heads, n, dim]` of one layer as tokens start … start + n. Once a layer and token."""
-        rows = block.slots[start : start + keys.shape[1]]
+        rows = block.on(keys.device)[start : start + keys.shape[1]]
         self._keys[layer][rows] = keys.transpose(0, 1)
         self._values[layer][rows] = values.transpose(0, 1)
 
@@ -129,7 +143,7 @@ class Store:
 
     def read(self, block: Block, layer: int) -> tuple[Tensor, Tensor]:
         """Copies of keys and values, `[heads, length, dim]`, at the position they were encoded at."""
-        return self.gather(block.slots, layer)
+        return self.gather(block.on(self.devices[layer]), layer)
 
     def gather(self, rows: Tensor, layer: int) -> tuple[Tensor, Tensor]:
         """The same for the slots of any tokens, of several blocks together."""
@@ -146,18 +160,15 @@ class Store:
 
     def copy_in(self, block: Block, copy: Copy) -> None:
         """Write a copy into a block of its length."""
-        for layer, (keys, values) in enumerate(copy):
-            self._keys[layer][block.slots] = keys.to(self._device)
-            self._values[layer][block.slots] = values.to(self._device)
+        for layer, ((keys, values), device) in enumerate(zip(copy, self.devices, strict=True)):
+            self._keys[layer][block.on(device)] = keys.to(device)
+            self._values[layer][block.on(device)] = values.to(device)
 
     def _to_host(self, pool: Tensor, block: Block) -> Tensor:
-        rows = pool.index_select(0, block.slots)
-        if self._device.type != "cuda":
+        rows = pool.index_select(0, block.on(pool.device))
+        if pool.device.type != "cuda":
             return rows.cpu()
         return torch.empty(rows.shape, dtype=rows.dtype, pin_memory=True).copy_(rows)
-
-    def _rows(self, rows: int, heads: int, dim: int) -> Tensor:
-        return torch.zeros(rows, heads, dim, device=self._device, dtype=self._dtype)
 
     def _grow(self, pages: int) -> None:
         """Pool by pool, so that no more than one is there twice. An old one is of no use to who asks CUDA for memory
@@ -165,8 +176,8 @@ class Store:
         pages = max(pages, min(max(self.allocated // 16, 16), self.limit - self.allocated))
         for pool in (self._keys, self._values):
             for layer, old in enumerate(pool):
-                pool[layer] = torch.cat([old, self._rows(pages * self.page_tokens, *old.shape[1:])])
-        if self._device.type == "cuda":
+                pool[layer] = torch.cat([old, old.new_zeros(pages * self.page_tokens, *old.shape[1:])])
+        if any(device.type == "cuda" for device in self.devices):
             torch.cuda.empty_cache()
         self.free_pages.extend(range(self.allocated + pages - 1, self.allocated - 1, -1))
         self.allocated += pages
@@ -186,9 +197,12 @@ def token_bytes(layers: list[LayerShape], dtype: torch.dtype) -> int:
 
 
 def default_tokens(layers: list[LayerShape], device: torch.device, dtype: torch.dtype) -> int:
-    """Tokens that fit in 4 GiB on a CPU, or in half of the free memory on CUDA."""
-    room = memory_of(device) // 2 if device.type == "cuda" else 4 << 30
-    return max(1024, min(room // token_bytes(layers, dtype), 1 << 22))
+    """Tokens that fit in 4 GiB on a CPU, or in half of the free memory of each CUDA device."""
+    fits = []
+    for where in {shape.device or device for shape in layers}:
+        room = memory_of(where) // 2 if where.type == "cuda" else 4 << 30
+        fits.append(room // token_bytes([shape for shape in layers if (shape.device or device) == where], dtype))
+    return max(1024, min(*fits, 1 << 22))
 
 
 def default_host_tokens(layers: list[LayerShape], dtype: torch.dtype) -> int:

@@ -14,7 +14,7 @@ from agentcho import Decode, Engine, Prefill
 from agentcho.engine import model as models
 from agentcho.engine.gate import check_config
 from agentcho.engine.model import Model, find
-from agentcho.engine.placement import device_of, dtype_of, hardware, settle
+from agentcho.engine.placement import Place, device_of, dtype_of, hardware, settle
 from agentcho.engine.shapes import SHAPES
 from agentcho.engine.store import LayerShape, default_tokens
 from agentcho.errors import BadPlacement
@@ -60,7 +60,7 @@ def test_auto_numbers_are_the_checkpoints_own_on_cuda_and_bfloat16_where_there_i
 def test_a_shape_has_as_many_weights_as_its_name_says_and_is_one_that_the_gate_lets_through(name: str) -> None:
     source = find(f"shape:{name}")
     check_config(source, None)
-    network = Model.load(source, "meta", "bfloat16").network
+    network = Model.load(source, Place("meta", "bfloat16")).network
     counts = {"qwen3-0.6b": 596_049_920, "llama-3.2-1b": 1_235_814_400, "llama-3.1-8b": 8_030_261_248}
     assert sum(weight.numel() for weight in network.parameters()) == counts[name]
 
@@ -68,7 +68,7 @@ def test_a_shape_has_as_many_weights_as_its_name_says_and_is_one_that_the_gate_l
 def test_weights_are_read_and_drawn_where_they_stay(tmp_path: Path) -> None:
     llama_family().save(tmp_path)
     for name in (tmp_path, SHAPE):
-        model = Model.load(find(name), "meta", "bfloat16")
+        model = Model.load(find(name), Place("meta", "bfloat16"))
         assert (model.device, model.dtype) == (META, torch.bfloat16)
         assert {(weight.device, weight.dtype) for weight in model.network.parameters()} == {(META, torch.bfloat16)}
 
@@ -87,7 +87,7 @@ def test_the_device_that_was_asked_for_is_what_the_library_is_told(
     monkeypatch.setattr(models, "_loader", lambda: SimpleNamespace(from_pretrained=read))
     for device in ("auto", "cuda:1", "cpu"):
         with pytest.raises(BadPlacement, match="does not fit into the memory of its device"):
-            Model.load(find(tmp_path), device, "auto")
+            Model.load(find(tmp_path), Place(device))
     assert told == [({"": CUDA}, "auto"), ({"": torch.device("cuda", 1)}, "auto"), (None, torch.float32)]
 
 
@@ -107,7 +107,7 @@ def test_the_store_has_half_of_what_is_free_on_cuda() -> None:
 
 def test_a_step_waits_for_its_device_whatever_was_asked(llama: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     waited: list[torch.device] = []
-    monkeypatch.setattr("agentcho.engine.engine.settle", waited.append)
+    monkeypatch.setattr("agentcho.engine.engine.settle", lambda *devices: waited.extend(devices))
     read = llama.prefill([Prefill("words")])
     said = llama.decode([Decode(parents=read, forced=(5, 6))])
     assert waited == [CPU] * 5  # the prefill; opening, two tokens and the closing

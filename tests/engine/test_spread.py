@@ -1,0 +1,203 @@
+"""A model whose layers are on two GPUs, which are pretended: what it says is what it says on one device, and nothing is
+ever computed over tensors of both."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from accelerate import dispatch_model
+
+from agentcho import Decode, Engine, Prefill, Sampling
+from agentcho.cli import main
+from agentcho.engine.loading import proved
+from agentcho.engine.model import Model, find
+from agentcho.engine.placement import Place, check_kept
+from agentcho.engine.store import LayerShape, default_tokens
+from agentcho.errors import BadPlacement, ModelError
+from agentcho.request import Most, Repair
+from agentcho.tune.unfolding import unfold
+
+from ..tune.flows import talk
+from .families import Family, families
+from .pretend import Mixed, Pretend, put
+
+ONE, OTHER = torch.device("cuda", 0), torch.device("cuda", 1)
+LAYERS = [ONE, ONE, OTHER, OTHER]
+PLACES = {
+    "model.embed_tokens": ONE, "model.rotary_emb": ONE, "model.layers.0": ONE, "model.layers.1": ONE,
+    "model.layers.2": OTHER, "model.layers.3": OTHER, "model.norm": OTHER, "lm_head": OTHER,
+}  # fmt: skip
+KINDS = [family for family in families() if family.name in ("llama", "qwen3 sliding", "gemma2", "llama4_text")]
+GREEDY = Sampling(temperature=0, max_tokens=6)
+
+
+@pytest.fixture(params=KINDS, ids=lambda family: family.name)
+def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    family: Family = request.param
+    family.save(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def waited(monkeypatch: pytest.MonkeyPatch) -> list[torch.device]:
+    """The devices that were waited for."""
+    devices: list[torch.device] = []
+    monkeypatch.setattr(torch.cuda, "synchronize", devices.append)
+    return devices
+
+
+@pytest.fixture
+def halves(folder: Path, waited: list[torch.device]) -> Iterator[Engine]:
+    """The model as `from_pretrained` leaves it where there are two GPUs: two layers on each, and hooks between."""
+    loaded = Model.load(find(folder), Place("cpu"))
+    network: Any = loaded.network
+    with Pretend():
+        for name, device in PLACES.items():
+            put(network.get_submodule(name), device)
+        dispatch_model(network, {name: str(device) for name, device in PLACES.items()}, main_device=str(ONE))
+        for name, device in PLACES.items():
+            put(network.get_submodule(name), device)
+        yield made(loaded)
+
+
+@pytest.fixture
+def single(folder: Path, waited: list[torch.device]) -> Iterator[Engine]:
+    """The model on one GPU."""
+    loaded = Model.load(find(folder), Place("cpu"))
+    with Pretend():
+        put(loaded.network, ONE)
+        yield made(loaded)
+
+
+def made(loaded: Model) -> Engine:
+    return Engine(*proved(Model(loaded.source, loaded.network, loaded.tokenizer), None, 2048, 2048))
+
+
+def played(engine: Engine) -> dict[str, Any]:
+    """Every kind of call: moved and reordered parents, rows side by side, choices, parts of a long prefill beside
+    speakers, repairs, what left the store."""
+    a, b = engine.prefill([Prefill("we met here"), Prefill("you and me", role="system")])
+    c = engine.prefill(Prefill("who asks?", parents=[b, a], offsets=[40, None]))
+    said = engine.decode(
+        [
+            Decode("To Bob: ", parents=[a, c], sampling=GREEDY),
+            Decode(parents=[c, a], sampling=GREEDY, logits=True),
+            Decode(parents=[b], sampling=Sampling(temperature=0.8, top_p=0.9, seed=3, max_tokens=6)),
+            Decode(parents=[b], sampling=Sampling(choices=("yes", "no"))),
+            Decode(parents=[a], forced=(5, 6, 7, 8)),
+        ]
+    )
+    beside = engine.submit([Decode(parents=[a], forced=(5,) * 8)])
+    engine.step()
+    long = engine.submit([Prefill("so it was " * 9, parents=[b])])
+    while not engine.idle:
+        engine.step()
+    mended = engine.repair(Repair(c, Most(0.3), parents=[a]))
+    engine.swap_out([a, b, c])
+    scores = engine.score("so be it", parents=[mended, said[0], a])
+    engine.check_integrity()
+    heard = [engine.message(id).tokens for id in (*said, *beside, *long, mended)]
+    return {"heard": heard, "scores": scores, "logits": engine.logits(said[1]),
+            "keys": engine.cached(mended) + engine.cached(long[0])}  # fmt: skip
+
+
+def test_what_is_said_over_two_devices_is_what_is_said_on_one(
+    folder: Path, halves: Engine, waited: list[torch.device]
+) -> None:
+    assert halves.store.devices == LAYERS
+    found = played(halves)
+    assert set(waited) == {ONE, OTHER}
+    check_same(found, played(Engine.load(folder, device="cpu", store_tokens=2048)))
+
+
+def test_what_is_said_on_a_gpu_is_what_is_said_on_a_cpu(folder: Path, single: Engine) -> None:
+    assert set(single.store.devices) == {ONE}
+    check_same(played(single), played(Engine.load(folder, device="cpu", store_tokens=2048)))
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="auto would choose its GPUs")
+def test_a_map_is_the_librarys_own(folder: Path) -> None:
+    wanted = played(Engine.load(folder, device="cpu", store_tokens=2048))
+    for places in ("auto", {"": "cpu"}):
+        check_same(played(Engine.load(folder, store_tokens=2048, device_map=places)), wanted)
+
+
+@pytest.mark.parametrize(("options", "words"), [
+    ({"device": "cpu", "device_map": "auto"}, "device 'cpu' says nothing beside a device map; give one of both"),
+    ({"device_map": "most"}, "most"),
+    ({"device_map": {**dict.fromkeys(PLACES, "cpu"), "lm_head": "disk"}}, "does not fit into the memory of all GPUs"),
+])  # fmt: skip
+def test_a_map_that_cannot_be_is_refused(tmp_path: Path, options: dict[str, Any], words: str) -> None:
+    KINDS[0].save(tmp_path)
+    with pytest.raises(ModelError, match=words):
+        Engine.load(tmp_path, **options)
+
+
+@pytest.mark.parametrize("command", [("run", "debate"), ("doctor",)])
+def test_commands_take_a_map(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: tuple[str, ...]) -> None:
+    asked: list[Any] = []
+
+    def load(*args: Any, **options: Any) -> Any:
+        asked.append(options["device_map"])
+        raise BadPlacement("asked", "nothing")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(Engine, "load", load)
+    monkeypatch.setattr(sys, "argv", ["agentcho", *command, "--device-map", "auto"])
+    with pytest.raises(SystemExit, match="2"):
+        main()
+    assert asked == ["auto"]
+
+
+def test_what_is_kept_elsewhere_than_it_is_used_is_refused() -> None:
+    check_kept("m", {"a": 0, "b": 1})
+    check_kept("m", {"": "cpu"})
+    with pytest.raises(BadPlacement, match="does not fit"):
+        check_kept("m", {"a": 0, "b": "cpu"})
+    with pytest.raises(BadPlacement, match="drawn on one device"):
+        Engine.load("shape:qwen3-0.6b", device_map="auto")
+
+
+@pytest.mark.usefixtures("waited")
+def test_every_device_has_room_for_its_own_layers(monkeypatch: pytest.MonkeyPatch) -> None:
+    free = {ONE: 1 << 26, OTHER: 1 << 28}
+    monkeypatch.setattr("agentcho.engine.store.memory_of", free.__getitem__)
+    a_token = 2 * 8 * 2 * 128 * 2  # bytes of two layers
+    shapes = [LayerShape(8, 128, 128, device) for device in LAYERS]
+    assert default_tokens(shapes, ONE, torch.bfloat16) == (1 << 25) // a_token
+
+
+def check_same(found: dict[str, Any], wanted: dict[str, Any]) -> None:
+    assert found["heard"] == wanted["heard"]
+    for one, other in zip(found["keys"], wanted["keys"], strict=True):
+        assert all(torch.allclose(x, y, atol=1e-5) for x, y in zip(one, other, strict=True))
+    for what in ("scores", "logits"):
+        assert torch.allclose(found[what], wanted[what], atol=1e-4)
+
+
+def test_training_goes_over_two_devices_too(folder: Path, halves: Engine) -> None:
+    def rows(engine: Engine) -> torch.Tensor:
+        return engine.differentiable(unfold(talk(), engine, "choreographed", "enforce").segments)
+
+    found, wanted = rows(halves), rows(Engine.load(folder, device="cpu"))
+    assert found.device == ONE
+    assert torch.allclose(found.cpu(), wanted, atol=1e-4)
+
+
+def test_the_pretence_notices_what_is_mixed() -> None:
+    with Pretend():
+        one, other = torch.zeros(4, 4, device=ONE), torch.zeros(4, 4, device=OTHER)
+        place = torch.tensor([1], device=OTHER)
+        for wrong in (
+            lambda: one + other, lambda: torch.cat([one, other]), lambda: one[place],
+            lambda: one.index_select(0, place), lambda: one.__setitem__(place.to(ONE), other[:1]),
+        ):  # fmt: skip
+            with pytest.raises(Mixed):
+                wrong()
+        one[:2] = other[:2]
+        assert (one @ one).device == one[torch.tensor([1])].device == ONE
