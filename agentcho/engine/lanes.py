@@ -14,7 +14,7 @@ from torch import Tensor
 
 from agentcho.engine.store import LayerShape
 
-IDLE = 1 / 8
+IDLE = 1 / 4
 """Of the tokens that a store may hold: what rows that nobody speaks in may keep."""
 
 
