@@ -23,8 +23,8 @@ class Graph:
 
     @property
     def known(self) -> list[str]:
-        """Messages of known text over nothing that is yet to be said, in order."""
-        return [id for id, message in self.messages.items() if message.kind == "prefill" and not self._needs[id]]
+        """Messages of known text over nothing, in order."""
+        return [id for id, message in self.messages.items() if message.kind == "prefill" and not message.parents]
 
     def needs(self, decode: str) -> frozenset[str]:
         """The decodes that must be finished before this one can be submitted: nearest ones only."""

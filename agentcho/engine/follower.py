@@ -20,7 +20,7 @@ class Follower:
     """Feeds what its leader has said so far and it has not fed yet, some tokens at a time; done when the leader has
     ended. It asks for nothing, keeps nothing, and never hears of a token that was not accepted."""
 
-    asks = False
+    asks, apart = False, True
     wanted: tuple[int, ...] = ()
     logits: tuple[Tensor, ...] = ()
 

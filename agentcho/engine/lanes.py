@@ -57,13 +57,20 @@ class Lane:
 class Bucket:
     """Rows of one capacity: `keys[layer]` and `values[layer]` are `[rows, heads, capacity, dim]`.
 
-    A bucket that is `alone` has one row for good, so that its shapes and alignment depend on that row only.
+    A bucket that is `alone` has one row for good, so that its shapes and alignment depend on that row only. Rows that
+    do not go at every step are `apart` from those that do, who would read their contexts along with their own.
     """
 
     def __init__(
-        self, layers: list[LayerShape], capacity: int, alone: bool, device: torch.device, dtype: torch.dtype
+        self,
+        layers: list[LayerShape],
+        capacity: int,
+        alone: bool,
+        apart: bool,
+        device: torch.device,
+        dtype: torch.dtype,
     ) -> None:
-        self.capacity, self.alone = capacity, alone
+        self.capacity, self.alone, self.apart = capacity, alone, apart
         self.lanes: list[Lane] = []
         places = [(shape, shape.device or device) for shape in layers]
         self.keys = [torch.zeros(1, s.heads, capacity, s.key_dim, device=at, dtype=dtype) for s, at in places]
@@ -129,9 +136,10 @@ class Lanes:
         self._smallest, self._idle = smallest, idle
         self._buckets: list[Bucket] = []
 
-    def open(self, tokens: int, alone: bool = False) -> Lane:
-        """A lane with room for `tokens` tokens; `alone`: in a bucket that no other row ever shares."""
-        return self._bucket(tokens, alone).open()
+    def open(self, tokens: int, alone: bool = False, apart: bool = False) -> Lane:
+        """A lane with room for `tokens` tokens; `alone`: in a bucket that no other row ever shares; `apart`: in one of
+        rows that do not go at every step."""
+        return self._bucket(tokens, alone, apart).open()
 
     def close(self, lane: Lane) -> None:
         """Give a lane up. A bucket that is `alone` gives its memory back; one that is emptied, when another is needed
@@ -144,7 +152,7 @@ class Lanes:
         """Make room for `tokens` tokens; the lane moves to a wider bucket if its own is too narrow."""
         if tokens <= lane.bucket.capacity:
             return
-        old, wide = lane.bucket, self._bucket(tokens, lane.bucket.alone).open()
+        old, wide = lane.bucket, self._bucket(tokens, lane.bucket.alone, lane.bucket.apart).open()
         for layer in range(len(self._layers)):
             wide.put(layer, 0, *lane.get(layer, 0, lane.length))
         wide.place(0, lane.positions(lane.length))
@@ -156,15 +164,16 @@ class Lanes:
     def __len__(self) -> int:
         return sum(len(bucket.lanes) for bucket in self._buckets)
 
-    def _bucket(self, tokens: int, alone: bool) -> Bucket:
+    def _bucket(self, tokens: int, alone: bool, apart: bool) -> Bucket:
         capacity = self._smallest
         while capacity < tokens:
             capacity *= 2
-        shared = [bucket for bucket in self._buckets if bucket.capacity == capacity and not bucket.alone]
+        kind = capacity, False, apart
+        shared = [each for each in self._buckets if (each.capacity, each.alone, each.apart) == kind]
         if shared and not alone:
             return shared[0]
         self._drop_idle()
-        self._buckets.append(Bucket(self._layers, capacity, alone, self._device, self._dtype))
+        self._buckets.append(Bucket(self._layers, capacity, alone, apart, self._device, self._dtype))
         return self._buckets[-1]
 
     def _drop_idle(self) -> None:

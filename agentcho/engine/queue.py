@@ -8,20 +8,22 @@ needs, how many fit.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from agentcho.engine.encoding import Storage
-from agentcho.engine.pending import Pending, PendingPrefill
+from agentcho.engine.pending import Pending, PendingPrefill, held
 from agentcho.request import Turn
 
 
 class Waiting(NamedTuple):
-    """A call in line: whose turn it waits for, and its number among all that ever came."""
+    """A call in line: whose turn it waits for, and its number among all that ever came. `spare`: it was begun ahead of
+    its time, and others wait now; it goes on only where these find no room, which it then gives back."""
 
     call: Pending
     turn: Turn
     number: int
+    spare: bool = False
 
 
 class Queue:
@@ -41,8 +43,8 @@ class Queue:
     def add(self, calls: Iterable[Pending], turn: Turn) -> None:
         """To the end. A workflow that was not waiting begins level with the least served that is, with no credit for
         the time it was away."""
-        here = {each.turn.workflow for each in self._waiting}
-        if turn.workflow not in here:
+        here = self._here
+        if not turn.ahead and turn.workflow not in here:
             level = min((self._served[workflow] for workflow in here), default=0)
             self._served[turn.workflow] = max(self._served[turn.workflow], level) if here else 0
         for call in calls:
@@ -50,18 +52,25 @@ class Queue:
             self._arrived += 1
 
     def line(self) -> list[Waiting]:
-        """All, the next one first. What is made ahead comes in when nobody waits for anything, or for the very same."""
+        """All, the next one first. What is made ahead comes in when nobody waits for anything, or for the very same; if
+        it was begun, last."""
         wanted = [each for each in self._waiting if not each.turn.ahead]
-        storages = {call.storage for call, _, _ in wanted if isinstance(call, PendingPrefill)}
-        twins = [each for each in self._waiting if each.turn.ahead and _made_by(each) in storages]
-        line = [*wanted, *twins] if any(_waits(each.call) for each in wanted) else self._waiting
+        ahead = [each for each in self._waiting if each.turn.ahead]
+        if not ahead or not any(_waits(each.call) for each in wanted):
+            return self._sorted(self._waiting)
+        asked = {storage for each in wanted for storage in held(each.call)}
+        twins = [each for each in ahead if _prefill(each).storage in asked]
+        spare = [each._replace(spare=True) for each in ahead if each not in twins and _prefill(each).started]
+        return [*self._sorted([*wanted, *twins]), *spare]
+
+    def _sorted(self, line: Sequence[Waiting]) -> list[Waiting]:
         highest: dict[Storage, int] = {}
-        for call, turn, _ in line:
+        for call, turn, *_ in line:
             if isinstance(call, PendingPrefill):
                 highest[call.storage] = max(turn.priority, highest.get(call.storage, turn.priority))
 
         def place(waiting: Waiting) -> tuple[int, bool, int, int]:
-            call, turn, number = waiting
+            call, turn, number, _ = waiting
             priority, begun = turn.priority, False
             if isinstance(call, PendingPrefill):
                 priority, begun = highest[call.storage], call.started
@@ -69,15 +78,19 @@ class Queue:
 
         return sorted(line, key=place)
 
+    @property
+    def _here(self) -> set[str]:
+        """Workflows that somebody waits in."""
+        return {each.turn.workflow for each in self._waiting if not each.turn.ahead}
+
     def serve(self, waiting: Waiting, tokens: int) -> None:
-        """So many tokens were encoded for it."""
-        self._served[waiting.turn.workflow] += tokens
+        """So many tokens were encoded for it, which count where somebody waits for them."""
+        self._served[waiting.turn.workflow] += 0 if waiting.turn.ahead else tokens
 
     def keep(self, wanted: Callable[[Pending], bool]) -> None:
         """Leave out all other calls."""
         self._waiting = [each for each in self._waiting if wanted(each.call)]
-        here = {each.turn.workflow for each in self._waiting}
-        self._served = Counter({workflow: self._served[workflow] for workflow in here})
+        self._served = Counter({workflow: self._served[workflow] for workflow in self._here})
 
 
 def _waits(call: Pending) -> bool:
@@ -85,6 +98,7 @@ def _waits(call: Pending) -> bool:
     return isinstance(call, PendingPrefill) or call.row.due
 
 
-def _made_by(waiting: Waiting) -> Storage | None:
-    """What a prefill encodes."""
-    return waiting.call.storage if isinstance(waiting.call, PendingPrefill) else None
+def _prefill(waiting: Waiting) -> PendingPrefill:
+    """The call, of what is made ahead: nothing else is."""
+    assert isinstance(waiting.call, PendingPrefill)
+    return waiting.call

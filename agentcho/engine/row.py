@@ -22,6 +22,8 @@ class Row:
     takes; `asks` says whether that forward's last row chooses a token. `longest` bounds its tokens in all.
     """
 
+    apart = False
+
     def __init__(
         self, id: EncodingId, call: Decode, context: Context, opening: tuple[int, ...], header: tuple[int, ...],
         closing: tuple[int, ...], stops: frozenset[int], content: ContentTokenizer, constraint: Constraint | None,
@@ -108,7 +110,7 @@ class Row:
         done = len(self.sampled)
         self.feed = forced[done : done + self.call.stride]
         self.sampled += self.feed
-        self._text = self._content.decode(self.sampled)
+        self._text += "".join(map(self._stream.push, self.feed))
         if len(self.sampled) == len(forced):
             self._end("forced", self.feed)
         return Spoken(self.id, done, forced[done], self._show())

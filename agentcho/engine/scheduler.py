@@ -112,7 +112,7 @@ class Scheduler:
                     plan.failed.append((call, BadParent("a parent was cancelled before it was encoded")))
                     gone.add(call.id)
                     making -= {call.storage} if isinstance(call, PendingPrefill) else set()
-            elif due(call):
+            elif due(call) and (crowded or not waiting.spare):
                 crowded = crowded or not self._fits(call)
                 may = begun(call) or not crowded
                 if may and (tokens := room.take(size(call), divisible(call) and not alone, depth(call))) is not None:
@@ -148,7 +148,7 @@ class Scheduler:
         self._assembly.begin(call, needed(call))
         call.reserved = self._tiers.reserve(call.longest)
         self._running.append(call)
-        call.row.lane = self._lanes.open(call.row.context.length + 2 * len(call.row.feed), plan.alone)
+        call.row.lane = self._lanes.open(call.row.context.length + 2 * len(call.row.feed), plan.alone, call.row.apart)
         self._plan_row(plan, call.row)
         return True
 

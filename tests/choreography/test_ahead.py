@@ -7,14 +7,16 @@ from collections.abc import Mapping
 import anyio
 import pytest
 
-from agentcho import Choreographer, Game, Prefill, replay
+from agentcho import Choreographer, Game, Prefill, View, replay
+from agentcho.ahead import MOST
 from agentcho.config import Leakage, Way
+from agentcho.errors import AgentchoError, BadOffsets
 from agentcho.message import EVERYONE, Audience, Metadata
 from agentcho.request import First
 from agentcho.resolver import Resolver, Utterance
 from agentcho.testing import FakeEngine
 from agentcho.ticket import Request, Result
-from agentcho.visibility import ReadSet
+from agentcho.visibility import After, ReadSet
 
 from .stage import Interrupted, Play, Talker, game, nothing_left, speech, talker
 
@@ -76,6 +78,47 @@ def test_what_cannot_be_made_fails_nobody(play: Play) -> None:
             assert result.made
 
     play(work)
+
+
+def test_what_cannot_even_be_asked_for_is_dropped(play: Play) -> None:
+    engine, made = talker(6), list[Result]()
+
+    def broken() -> Request:
+        raise BadOffsets("after a message that there is not")
+
+    async def work() -> None:
+        async with Choreographer(engine) as c:
+            c.offer(c, broken)
+            c.offer(c, lambda: Request((Prefill("rules"),), on_done=made.append))
+            await c.run(speech(6))
+
+    play(work)
+    assert [result.made[0].words.text for result in made] == ["rules"]
+
+
+def test_few_go_at_a_time_and_the_others_later(play: Play) -> None:
+    engine, made = talker(6), list[Result]()
+
+    async def work() -> None:
+        async with Choreographer(engine) as c:
+            for number in range(2 * MOST + 1):
+                call = Prefill(f"rules {number}")
+                c.offer(c, lambda call=call: Request((call,), on_done=made.append))  # type: ignore[misc]
+            await c.run(speech(6))
+
+    play(work)
+    assert [len(batch) for batch in engine.batches[:5]] == [1, 1 + MOST, 1 + MOST, 2, 1]
+    assert len(made) == 2 * MOST + 1
+
+
+def test_a_message_that_cannot_be_placed_breaks_its_own_game_alone(play: Play) -> None:
+    async def odd(stage: Game) -> None:
+        a = stage.cast(Talker, "alice")
+        await a.tell("hi", to=(), view=View((), After("nobody.0")))
+        await a.say()
+
+    with pytest.raises(AgentchoError):
+        game(play, odd)
 
 
 @pytest.mark.parametrize("steps", range(4))

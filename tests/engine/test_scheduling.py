@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from agentcho import Decode, Engine, Prefill, Sampling
+from agentcho.engine.encoding import Context, Storage
 from agentcho.engine.pending import PendingPrefill
 from agentcho.engine.queue import Queue
 from agentcho.engine.room import DEPTH, Budget
@@ -305,3 +306,66 @@ def test_a_shadow_goes_some_tokens_at_a_time_and_not_all_shadows_at_once(fresh: 
         for (k, v), (one, other) in zip(engine.cached(id), engine.cached(shadow), strict=True):
             torch.testing.assert_close(k, one, atol=2e-5, rtol=1e-4)
             torch.testing.assert_close(v, other, atol=2e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_what_was_begun_ahead_gives_its_room_back_to_who_needs_it(fresh: Fresh, ends: bool) -> None:
+    """It is half encoded, and what is asked for now does not fit beside it: it is finished, and then makes room."""
+    long = "what is asked for now, and it is long " * 3
+    plain = fresh()
+    ids = plain.submit([Prefill(WORDS), Prefill(long)])
+    finish(plain)
+    sizes = [len(plain.message(id).tokens) for id in ids]
+    engine = fresh(beside=8, tokens=max(sizes) + min(sizes) // 2 + 40)
+    [speaker] = engine.submit([Decode("so: ", forced=tuple(engine.framing.content.encode("on and on")))])
+    engine.step()
+    [early] = engine.submit([Prefill(WORDS)], AHEAD)
+    engine.step()
+    if ends:
+        engine.cancel([speaker])
+    [asked] = engine.submit([Prefill(long)])
+    for _ in range(100):
+        engine.step()
+    assert engine.idle
+    assert engine.finished(early)
+    assert engine.finished(asked)
+
+
+def test_who_builds_on_what_is_made_ahead_gets_it(fresh: Fresh) -> None:
+    engine = fresh()
+    [early] = engine.submit([Prefill(WORDS)], AHEAD)
+    [child] = engine.submit([Prefill("over it", [early])])
+    engine.step()
+    assert engine.finished(early)
+    assert engine.finished(child)
+
+
+def test_what_is_made_ahead_is_no_turn_of_its_workflow() -> None:
+    def call(number: int) -> PendingPrefill:
+        return PendingPrefill(number, Context((), 0), Storage(bytes([number]), 0, 3), None, None)  # type: ignore[arg-type]
+
+    queue = Queue()
+    queue.add([call(1)], Turn("a", ahead=True))
+    queue.add([call(2)], Turn("b"))
+    queue.serve(queue.line()[0], 500)
+    queue.add([call(3)], Turn("a"))
+    queue.add([call(4)], Turn("c"))
+    assert [each.turn.workflow for each in queue.line()] == ["b", "a", "c"]
+    queue.keep(lambda pending: pending.id == 1)
+    queue.serve(queue.line()[0], 500)
+    queue.add([call(5)], Turn("c"))
+    queue.add([call(6)], Turn("a"))
+    assert [each.turn.workflow for each in queue.line()] == ["c", "a"]
+
+
+def test_speakers_do_not_read_what_their_shadows_have(fresh: Fresh) -> None:
+    engine = fresh()
+    call = Decode("so: ", forced=tuple(engine.framing.content.encode("on and on " * 9)))
+    engine.submit([call, Shadow(call)])
+    for _ in range(30):
+        engine.step()
+    row, shadow = (running.row for running in engine._scheduler._running)
+    assert row.lane is not None
+    assert shadow.lane is not None
+    assert row.lane.bucket is not shadow.lane.bucket
+    finish(engine)
