@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from agentcho.engine.blank import zeros
 from agentcho.engine.store import LayerShape
 
 IDLE = 1 / 4
@@ -73,8 +74,8 @@ class Bucket:
         self.capacity, self.alone, self.apart = capacity, alone, apart
         self.lanes: list[Lane] = []
         places = [(shape, shape.device or device) for shape in layers]
-        self.keys = [torch.zeros(1, s.heads, capacity, s.key_dim, device=at, dtype=dtype) for s, at in places]
-        self.values = [torch.zeros(1, s.heads, capacity, s.value_dim, device=at, dtype=dtype) for s, at in places]
+        self.keys = [zeros((1, s.heads, capacity, s.key_dim), at, dtype) for s, at in places]
+        self.values = [zeros((1, s.heads, capacity, s.value_dim), at, dtype) for s, at in places]
         self.positions = torch.zeros(1, capacity, device=device, dtype=torch.long)
 
     @property
@@ -120,7 +121,7 @@ class Bucket:
 
 def _widened(pool: Tensor, rows: int, dirty: int) -> Tensor:
     """More rows, of which the first `dirty` tokens alone were ever written."""
-    wide = pool.new_zeros(rows, *pool.shape[1:])
+    wide = zeros((rows, *pool.shape[1:]), pool.device, pool.dtype)
     wide[: len(pool), :, :dirty] = pool[:, :, :dirty]
     return wide
 

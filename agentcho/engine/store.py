@@ -14,6 +14,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from agentcho.engine.blank import zeros
 from agentcho.engine.placement import memory_of
 from agentcho.errors import StoreFull
 
@@ -51,7 +52,10 @@ class Block:
 
 
 class Store:
-    """Pools of pages, one pair a layer, growing on demand up to `limit_tokens`, by a sixteenth at a time."""
+    """Pools of pages, one pair a layer, up to `limit_tokens`.
+
+    On a CPU they are as long as they can become, for what was never written takes no memory there. Elsewhere they grow
+    on demand, by a sixteenth at a time."""
 
     def __init__(
         self,
@@ -66,9 +70,10 @@ class Store:
         self.allocated = self.reserved = self.high_water = self._tokens = 0
         self.free_pages: list[int] = []
         self.devices = [shape.device or device for shape in layers]
-        places = list(zip(layers, self.devices, strict=True))
-        self._keys = [torch.zeros(0, at.heads, at.key_dim, device=where, dtype=dtype) for at, where in places]
-        self._values = [torch.zeros(0, at.heads, at.value_dim, device=where, dtype=dtype) for at, where in places]
+        try:
+            self._keys, self._values = self._pools(self.limit * page_tokens)
+        except MemoryError:  # a system that promises no more than it has
+            self._keys, self._values = self._pools(0)
 
     @property
     def layers(self) -> int:
@@ -89,10 +94,11 @@ class Store:
     def overhead(self) -> float:
         """What tensors take over the keys and values that are in blocks, as a share of these: 0.1 is a tenth more.
 
-        Counts rows not used in pages, pages not used in pools, and the blocks' slots. An empty store has none.
+        Counts rows not used in pages, pages not used in pools that have been, and the blocks' slots. An empty store has
+        none.
         """
         raw = self._tokens * token_bytes(self._layers, self._dtype)
-        pools = sum(pool.nbytes for pool in (*self._keys, *self._values))
+        pools = self.allocated * self.page_tokens * token_bytes(self._layers, self._dtype)
         return (pools + 8 * self._tokens) / raw - 1 if raw else 0.0
 
     def pages_for(self, tokens: int) -> int:
@@ -170,17 +176,29 @@ class Store:
             return rows.cpu()
         return torch.empty(rows.shape, dtype=rows.dtype, pin_memory=True).copy_(rows)
 
+    def _pools(self, rows: int) -> tuple[list[Tensor], list[Tensor]]:
+        """Keys and values of every layer, of so many token rows on a CPU, of none elsewhere."""
+        places = [(s, at, rows if at.type == "cpu" else 0) for s, at in zip(self._layers, self.devices, strict=True)]
+        keys = [zeros((n, shape.heads, shape.key_dim), at, self._dtype) for shape, at, n in places]
+        values = [zeros((n, shape.heads, shape.value_dim), at, self._dtype) for shape, at, n in places]
+        return keys, values
+
     def _grow(self, pages: int) -> None:
-        """Pool by pool, so that no more than one is there twice. An old one is of no use to who asks CUDA for memory
-        next, which is always for more."""
+        """Make more pages ready for use."""
         pages = max(pages, min(max(self.allocated // 16, 16), self.limit - self.allocated))
-        for pool in (self._keys, self._values):
-            for layer, old in enumerate(pool):
-                pool[layer] = torch.cat([old, old.new_zeros(pages * self.page_tokens, *old.shape[1:])])
-        if any(device.type == "cuda" for device in self.devices):
-            torch.cuda.empty_cache()
+        self._lengthen((self.allocated + pages) * self.page_tokens)
         self.free_pages.extend(range(self.allocated + pages - 1, self.allocated - 1, -1))
         self.allocated += pages
+
+    def _lengthen(self, rows: int) -> None:
+        """Pool by pool, so that no more than one is there twice. An old one is of no use to who asks CUDA for memory
+        next, which is always for more."""
+        for pool in (self._keys, self._values):
+            for layer, old in enumerate(pool):
+                if len(old) < rows:
+                    pool[layer] = torch.cat([old, old.new_zeros(rows - len(old), *old.shape[1:])])
+        if any(device.type == "cuda" for device in self.devices):
+            torch.cuda.empty_cache()
 
 
 def checksum(copy: Copy) -> int:

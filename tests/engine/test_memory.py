@@ -13,6 +13,7 @@ from torch import Tensor
 from agentcho import Decode, Engine, Prefill, Sampling
 from agentcho.engine.encoding import Storage
 from agentcho.engine.model import Model
+from agentcho.engine.store import LayerShape, Store
 from agentcho.errors import EngineFailed, LeakageError, StoreDamaged, StoreFull, UnknownEncoding
 from agentcho.request import Call, EncodingId, First, Most, Repair, Shadow
 
@@ -429,3 +430,29 @@ def test_the_store_takes_no_more_than_a_tenth_over_what_it_stores(small: Small, 
         store.allocate(rng.randint(length // 2, length * 3 // 2))
         most.append(store.overhead)
     assert max(most[len(most) // 4 :]) <= 0.1
+
+
+def test_pools_on_a_cpu_stay_where_they_are() -> None:
+    store = Store([LayerShape(2, 4, 6)] * 2, 4096, torch.device("cpu"), torch.float32)
+    places = [pool.data_ptr() for pool in store._keys]
+    while store.room:
+        store.allocate(64)
+    assert [pool.data_ptr() for pool in store._keys] == places
+
+
+def test_a_store_that_is_not_promised_all_its_memory_grows(monkeypatch: pytest.MonkeyPatch) -> None:
+    def little(shape: tuple[int, ...], device: torch.device, dtype: torch.dtype) -> Tensor:
+        if shape[0]:
+            raise MemoryError
+        return torch.zeros(shape, device=device, dtype=dtype)
+
+    monkeypatch.setattr("agentcho.engine.store.zeros", little)
+    store = Store([LayerShape(2, 4, 6)] * 2, 4096, torch.device("cpu"), torch.float32)
+    written = {}
+    for length in (3, 40, 200, 7):
+        block = store.allocate(length)
+        written[block] = pairs = [(torch.randn(2, length, 4), torch.randn(2, length, 6)) for _ in range(2)]
+        store.write_all(block, pairs)
+    for block, pairs in written.items():
+        for layer, (keys, values) in enumerate(pairs):
+            assert [x.tolist() for x in store.read(block, layer)] == [keys.tolist(), values.tolist()]

@@ -133,7 +133,8 @@ MUTANTS = (
             parts.append(attend(queries[:, :, segment.span()], k[None], v[None], mask, scoring))""",
         """            mask = context.mask(locality)
             if segment.storage is not None and segment.pieces:
-                all_k, all_v = (p[layer].transpose(0, 1) for p in (self._store._keys, self._store._values))
+                rows = self._store.allocated * self._store.page_tokens
+                all_k, all_v = (p[layer][:rows].transpose(0, 1) for p in (self._store._keys, self._store._values))
                 seen = torch.ones(len(segment.ids), k.shape[1], dtype=torch.bool) if mask is None else mask
                 mask = torch.cat([torch.zeros(len(segment.ids), all_k.shape[1], dtype=torch.bool), seen], dim=1)
                 k, v = torch.cat([all_k, k], dim=1), torch.cat([all_v, v], dim=1)
