@@ -8,17 +8,16 @@ in its pieces is absent, not masked. Does not know: calls, agents, sampling.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 from itertools import accumulate
 
 import torch
 from torch import Tensor
 
+from agentcho.engine.abreast import Abreast, Rank, abreast
 from agentcho.engine.attention import Locality, Scoring, attend, causal, causal_at
 from agentcho.engine.encoding import Segment
 from agentcho.engine.gather import Gather, Made, Source
-from agentcho.engine.lanes import Bucket, Lane
 from agentcho.engine.rope import Rotation
 from agentcho.engine.store import Store
 
@@ -32,9 +31,10 @@ class Batch:
     def __init__(self, segments: Sequence[Segment], store: Store, rotations: Sequence[Rotation], device: torch.device):
         self._store, self._rotations, self._device = store, rotations, device
         self._spans = [s for s in segments if not s.single]
-        self._groups = _groups([s for s in segments if s.single], device)
-        self.segments = self._spans + [s for group in self._groups for s in group.segments]
+        rows = abreast([s for s in segments if s.single])
+        self.segments = self._spans + [s for group in rows for s in group.segments]
         self._lay_out()
+        self._ranks = [self._rank(group) for group in rows]
         made = Made()
         lengths = accumulate(sum(piece.storage.length for piece in s.pieces) for s in self._spans)
         lending = [s.lane is not None or length <= LENT for s, length in zip(self._spans, lengths, strict=True)]
@@ -53,6 +53,10 @@ class Batch:
         self.positions = torch.tensor([positions], device=self._device)
         self.wanted = torch.tensor(wanted, device=self._device, dtype=torch.long)
 
+    def _rank(self, rows: Abreast) -> Rank:
+        rows.touch()
+        return Rank(rows.bucket, torch.tensor(rows.places, device=self._device), rows.segments[0].first, rows.width)
+
     def attend(
         self, layer: int, queries: Tensor, keys: Tensor, values: Tensor, locality: Locality, scoring: Scoring
     ) -> Tensor:
@@ -63,8 +67,7 @@ class Batch:
             k, v = self._keys_of(segment, context, source)
             mask = context.mask(locality)
             parts.append(attend(queries[:, :, segment.span()], k[None], v[None], mask, scoring))
-        own = (queries[0], keys[0], values[0], locality, scoring)
-        parts += [group.attend(layer, *own) for group in self._groups]
+        parts += [rank.attend(layer, queries, keys, values, locality, scoring) for rank in self._ranks]
         return torch.cat(parts, dim=2).transpose(1, 2).contiguous()
 
     def _keys_of(self, segment: Segment, context: _Context, source: Source) -> tuple[Tensor, Tensor]:
@@ -133,74 +136,3 @@ class _Context:
         if self.base is not None:
             return causal_at(self._queries, self._keys, self.places, self._length, locality)
         return causal(self._queries, self._keys, len(self._queries), locality)
-
-
-class _Group:
-    """Rows of one bucket that feed one token each; they attend in one operation."""
-
-    def __init__(self, bucket: Bucket, segments: list[Segment], device: torch.device) -> None:
-        self.segments = sorted(segments, key=lambda s: _lane(s).index)
-        self._bucket = bucket
-        lengths = [_lane(s).length for s in self.segments]
-        self._rows = torch.tensor([_lane(s).index for s in self.segments], device=device)
-        self._ends = torch.tensor(lengths, device=device)
-        self._at = torch.tensor([s.position for s in self.segments], device=device)
-        self._width = max(lengths) + 1
-        self._all = len(bucket.lanes) == len(segments)
-        home = bucket.positions.device
-        bucket.positions[self._rows.to(home), self._ends.to(home)] = self._at.to(home)
-        for segment, length in zip(self.segments, lengths, strict=True):
-            _lane(segment).touched = length + 1
-        self._masks: dict[Locality, Tensor] = {}
-
-    def attend(
-        self, layer: int, queries: Tensor, keys: Tensor, values: Tensor, locality: Locality, scoring: Scoring
-    ) -> Tensor:
-        """Append this step's keys, attend; `[1, heads, rows, value_dim]`."""
-        span = slice(self.segments[0].first, self.segments[-1].first + 1)
-        all_keys, all_values = self._bucket.keys[layer], self._bucket.values[layer]
-        all_keys[self._rows, :, self._ends] = keys[:, span].transpose(0, 1)
-        all_values[self._rows, :, self._ends] = values[:, span].transpose(0, 1)
-        asked = queries[:, span].transpose(0, 1).unsqueeze(2)
-        seen_keys, seen_values = (p[: len(self._bucket.lanes), :, : self._width] for p in (all_keys, all_values))
-        out = attend(self._spread(asked), seen_keys, seen_values, self._mask(locality), scoring)
-        return (out if self._all else out[self._rows]).squeeze(2).transpose(0, 1).unsqueeze(0)
-
-    def _spread(self, queries: Tensor) -> Tensor:
-        """Queries at their lanes' rows, zeros where a lane has none in this forward: keys need no copy."""
-        if self._all:
-            return queries
-        spread = queries.new_zeros(len(self._bucket.lanes), *queries.shape[1:])
-        spread[self._rows] = queries
-        return spread
-
-    def _mask(self, locality: Locality) -> Tensor:
-        if locality not in self._masks:
-            self._masks[locality] = self._visible(locality)
-        return self._masks[locality]
-
-    def _visible(self, locality: Locality) -> Tensor:
-        """Bool `[lanes, 1, 1, width]`; a lane with no query sees its first, zero key alone."""
-        lanes = len(self._bucket.lanes)
-        ends = torch.zeros(lanes, dtype=torch.long, device=self._ends.device)
-        ends[self._rows] = self._ends
-        places = torch.arange(self._width, device=self._ends.device)
-        mask = places <= ends.unsqueeze(1)
-        at = torch.zeros_like(ends)
-        at[self._rows] = self._at
-        local = locality.visible(at.unsqueeze(1), self._bucket.positions[:lanes, : self._width].to(at.device))
-        if local is not None:
-            mask = mask & (local.squeeze(1) | (places == ends.unsqueeze(1)))
-        return mask[:, None, None, :]
-
-
-def _lane(segment: Segment) -> Lane:
-    assert segment.lane is not None
-    return segment.lane
-
-
-def _groups(singles: list[Segment], device: torch.device) -> list[_Group]:
-    buckets: dict[Bucket, list[Segment]] = defaultdict(list)
-    for segment in singles:
-        buckets[_lane(segment).bucket].append(segment)
-    return [_Group(bucket, segments, device) for bucket, segments in buckets.items()]

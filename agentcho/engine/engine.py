@@ -212,8 +212,10 @@ class Engine(Direct):
         try:
             plan = self._scheduler.plan(alone=deterministic)
             judged = self._forwards.judge(plan)
-            groups = [[segment] for segment in plan.segments] if deterministic else [plan.segments]
-            run = [self._forwards.run(group) for group in groups if group]
+            if deterministic:
+                run = [self._forwards.run([segment]) for segment in plan.segments]
+            else:
+                run = [self._forwards.step(plan.segments)] if plan.segments else []
             order = [segment for segments, _ in run for segment in segments]
             result = self._scheduler.collect(plan, order, [row for _, rows in run for row in rows])
             settle(*self._model.devices)  # forced tokens are said without a look at what was computed

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from agentcho.engine.batch import Batch
 from agentcho.engine.encoding import Recipe, Segment, Storage
+from agentcho.engine.graphs import Graphs
 from agentcho.engine.judging import Judge
 from agentcho.engine.lanes import Lanes
 from agentcho.engine.model import Model
@@ -25,9 +26,17 @@ class Forwards:
 
     def __init__(self, model: Model, store: Store, lanes: Lanes, rotations: Sequence[Rotation]) -> None:
         self._model, self._store, self._lanes, self._rotations = model, store, lanes, rotations
+        alone = set(store.devices) == {model.device}
+        self.graphs = Graphs(model) if alone and model.device.type == "cuda" else None
+
+    def step(self, segments: Sequence[Segment]) -> tuple[list[Segment], Tensor]:
+        """`run`, by a captured graph where there is one."""
+        if self.graphs is None or not all(segment.single for segment in segments):
+            return self.run(segments)
+        return self.graphs.run(segments)
 
     def run(self, segments: Sequence[Segment]) -> tuple[list[Segment], Tensor]:
-        """One forward, kept; the segments in the order of their rows of logits."""
+        """One forward, kept; the segments in the order of their rows of logits. Same bits for the same segments."""
         batch = self._batch(segments)
         logits = self._model.forward(batch.ids, batch.positions, batch.wanted, batch)
         batch.commit()

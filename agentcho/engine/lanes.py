@@ -8,6 +8,7 @@ not know: calls, sampling, the store.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import count
 
 import torch
 from torch import Tensor
@@ -15,6 +16,7 @@ from torch import Tensor
 from agentcho.engine.blank import zeros
 from agentcho.engine.store import LayerShape
 
+_serials = count()
 IDLE = 1 / 4
 """Of the tokens that a store may hold: what rows that nobody speaks in may keep."""
 
@@ -71,7 +73,7 @@ class Bucket:
         device: torch.device,
         dtype: torch.dtype,
     ) -> None:
-        self.capacity, self.alone, self.apart = capacity, alone, apart
+        self.capacity, self.alone, self.apart, self.serial = capacity, alone, apart, next(_serials)
         self.lanes: list[Lane] = []
         places = [(shape, shape.device or device) for shape in layers]
         self.keys = [zeros((1, s.heads, capacity, s.key_dim), at, dtype) for s, at in places]

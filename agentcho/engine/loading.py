@@ -12,6 +12,7 @@ from agentcho.adapter import Adapter
 from agentcho.engine.framing import Framing, derive
 from agentcho.engine.gate import Gate, LayerProof, check_config
 from agentcho.engine.model import Model, find
+from agentcho.engine.packing import pack
 from agentcho.engine.placement import Place
 from agentcho.engine.store import default_host_tokens, default_tokens
 
@@ -36,6 +37,7 @@ def load(
     check_config(source, context)
     loaded = Model.load(source, place)
     loaded = loaded if adapter is None else loaded.adapted(adapter, merge)
+    pack(loaded.network)
     return proved(loaded, context, store_tokens, host_tokens)
 
 

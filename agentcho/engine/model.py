@@ -24,6 +24,7 @@ from agentcho.adapter import Adapter
 from agentcho.engine.adapters import TRAINING, Adapters
 from agentcho.engine.attention import Locality, Scoring
 from agentcho.engine.digests import tokenizer_digest, weights_digest
+from agentcho.engine.packing import packed
 from agentcho.engine.placement import DeviceMap, Place, check_kept, check_room, dtype_of
 from agentcho.engine.shapes import PREFIX, SHAPES
 from agentcho.errors import BadPlacement, ModelError, ModelNotFound, UnsupportedModel
@@ -162,7 +163,8 @@ class Model:
     @torch.inference_mode()
     def forward(self, ids: Tensor, positions: Tensor, wanted: Tensor, attending: Attending) -> Tensor:
         """Logits `[wanted, vocab]` in float32 for packed ids and positions `[1, tokens]`."""
-        return self.differentiable(ids, positions, wanted, attending)
+        with packed():
+            return self.differentiable(ids, positions, wanted, attending)
 
     def differentiable(self, ids: Tensor, positions: Tensor, wanted: Tensor, attending: Attending) -> Tensor:
         """The same with gradients."""

@@ -14,6 +14,7 @@ from accelerate import dispatch_model
 
 from agentcho import Decode, Engine, Prefill, Sampling
 from agentcho.cli import main
+from agentcho.engine.graphs import Graphs
 from agentcho.engine.loading import proved
 from agentcho.engine.model import Model, find
 from agentcho.engine.placement import Place, check_kept
@@ -71,7 +72,9 @@ def single(folder: Path, waited: list[torch.device]) -> Iterator[Engine]:
     loaded = Model.load(find(folder), Place("cpu"))
     with Pretend():
         put(loaded.network, ONE)
-        yield made(loaded)
+        engine = made(loaded)
+        engine._forwards.graphs = Graphs(engine._model, lambda forward: forward)
+        yield engine
 
 
 def made(loaded: Model) -> Engine:

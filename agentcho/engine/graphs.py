@@ -1,0 +1,167 @@
+"""Steps of running rows alone on CUDA, captured once and replayed: Python and launches cost nothing then.
+
+A graph serves every step that has as many rows in the same lanes' tensors. What differs from step to step is written
+into one small tensor before each replay. The first step of a kind runs as it is; the second is captured, and compared:
+a graph that answers otherwise, or that cannot be captured, ends the use of graphs for its engine. Does not know: calls,
+what comes of logits.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from agentcho.engine.abreast import Abreast, Rank, abreast
+from agentcho.engine.attention import Locality, Scoring
+from agentcho.engine.encoding import Segment
+from agentcho.engine.lanes import Bucket
+from agentcho.engine.model import Model
+
+MOST = 16
+"""Graphs that are kept; the one that was not used for longest goes first."""
+WIDTH = 256
+"""Lanes are read up to a multiple of so many tokens, so that a graph serves as many steps."""
+CLOSE = 1 / 64
+"""How far logits of a graph may be from those that were computed without, as a share of the largest."""
+
+Forward = Callable[[], Tensor]
+Capture = Callable[[Forward], Forward]
+"""Takes a forward over tensors that stay where they are, and returns what does all its work again and gives its logits,
+in a tensor that the next replay overwrites."""
+
+
+class _Line(NamedTuple):
+    """Rows of one bucket in a graph, and the tokens up to which their lanes are read."""
+
+    bucket: Bucket
+    rows: int
+    width: int
+
+    @property
+    def kind(self) -> tuple[int, ...]:
+        """Equal where the same graph serves."""
+        bucket = self.bucket
+        return bucket.serial, bucket.keys[0].shape[0], len(bucket.lanes), self.rows, self.width
+
+
+class Steady:
+    """A batch of rows alone. `table` `[4, rows]` has their token ids, and their places as `Rank` takes them."""
+
+    def __init__(self, lines: Sequence[_Line], table: Tensor) -> None:
+        self.ids, self.positions = table[0:1], table[1:2]
+        self.wanted = torch.arange(table.shape[1], device=table.device)
+        self._ranks, first = list[Rank](), 0
+        for bucket, rows, width in lines:
+            self._ranks.append(Rank(bucket, table[1:, first : first + rows], first, width))
+            first += rows
+
+    def attend(
+        self, layer: int, queries: Tensor, keys: Tensor, values: Tensor, locality: Locality, scoring: Scoring
+    ) -> Tensor:
+        """See `Batch.attend`."""
+        parts = [rank.attend(layer, queries, keys, values, locality, scoring) for rank in self._ranks]
+        return torch.cat(parts, dim=2).transpose(1, 2).contiguous()
+
+
+class _Graph(NamedTuple):
+    """One kind of step: where its rows are told of, and what runs it."""
+
+    table: Tensor
+    run: Forward
+
+
+class Graphs:
+    """The graphs of one engine. `capture` is CUDA's own but for tests."""
+
+    def __init__(self, model: Model, capture: Capture | None = None) -> None:
+        self._model = model
+        self._capture = _Cuda() if capture is None else capture
+        self._graphs: OrderedDict[tuple[tuple[int, ...], ...], _Graph | None] = OrderedDict()
+        self.broken: str | None = None
+
+    def run(self, segments: Sequence[Segment]) -> tuple[list[Segment], Tensor]:
+        """One forward of single tokens of running rows; the segments in the order of their rows of logits."""
+        groups = abreast(segments)
+        lines = [_Line(group.bucket, len(group.segments), _rounded(group)) for group in groups]
+        order = [segment for group in groups for segment in group.segments]
+        logits = self._logits(lines, _table(groups))
+        for group in groups:
+            group.touch()
+        for segment in order:
+            assert segment.lane is not None
+            segment.lane.length += 1
+        wanted = [place for place, segment in enumerate(order) if segment.wanted]
+        return order, logits[torch.tensor(wanted, device=logits.device, dtype=torch.long)]
+
+    def _logits(self, lines: Sequence[_Line], table: Tensor) -> Tensor:
+        """Of every row, `[rows, vocab]`."""
+        kind = tuple(line.kind for line in lines)
+        seen, graph = kind in self._graphs, self._graphs.get(kind)
+        if graph is not None:
+            self._graphs.move_to_end(kind)
+            graph.table.copy_(table)
+            return graph.run()
+        there = table.to(self._model.device)
+        logits = self._forward(lines, there)
+        if self.broken is None:
+            self._graphs[kind] = self._proved(lines, there, logits) if seen else None
+            while len(self._graphs) > MOST:
+                self._graphs.popitem(last=False)
+        return logits
+
+    def _forward(self, lines: Sequence[_Line], table: Tensor) -> Tensor:
+        steady = Steady(lines, table)
+        return self._model.forward(steady.ids, steady.positions, steady.wanted, steady)
+
+    def _proved(self, lines: Sequence[_Line], table: Tensor, expected: Tensor) -> _Graph | None:
+        """A graph that gives these logits again; None, and no more graphs: there is none."""
+        try:
+            run = self._capture(partial(self._forward, lines, table))
+            gap = (run() - expected).abs().max() / expected.abs().max()
+        except RuntimeError as error:
+            self._break(f"this model's forward cannot be captured ({str(error).splitlines()[0]})")
+            return None
+        if not gap <= CLOSE:
+            self._break(f"a captured forward gave other logits, by {float(gap):.2g} of the largest")
+            return None
+        return _Graph(table, run)
+
+    def _break(self, why: str) -> None:
+        self.broken = why
+        self._graphs.clear()
+        warnings.warn(f"steps go without CUDA graphs, and are slower: {why}", stacklevel=2)
+
+
+def _rounded(group: Abreast) -> int:
+    return min(group.bucket.capacity, -(-group.width // WIDTH) * WIDTH)
+
+
+def _table(groups: Sequence[Abreast]) -> Tensor:
+    """Token ids and places of all rows, on the CPU."""
+    columns = [[[segment.ids[0] for segment in group.segments], *group.places] for group in groups]
+    return torch.cat([torch.tensor(each) for each in columns], dim=1)
+
+
+class _Cuda:
+    """Captures forwards that have run before. All of an engine share one pool of memory, for one runs at a time."""
+
+    def __init__(self) -> None:
+        self._pool: Any = None
+
+    def __call__(self, forward: Forward) -> Forward:
+        self._pool = self._pool or torch.cuda.graph_pool_handle()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
+            logits = forward()
+
+        def replay() -> Tensor:
+            graph.replay()
+            return logits
+
+        return replay

@@ -1,0 +1,110 @@
+"""Steps that were captured say what steps would say that were not. A traced graph stands for CUDA's: it does again what
+was done to the very same tensors, and nothing that Python decided."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+import pytest
+import torch
+from torch import Tensor
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from agentcho import Decode, Engine, Prefill, Sampling
+from agentcho.engine.graphs import Forward, Graphs
+from agentcho.request import Encoded, EncodingId, Shadow
+
+from .conftest import Engines
+from .families import Family
+
+WORDS = "the quick brown fox jumps over a lazy dog and sleeps for days"
+
+
+class Traced:
+    """Captures by tracing, and counts."""
+
+    def __init__(self, error: float = 0.0) -> None:
+        self.captured = self.replayed = 0
+        self._error = error
+
+    def __call__(self, forward: Forward) -> Forward:
+        self.captured += 1
+        with torch.no_grad():
+            traced = make_fx(forward)()
+
+        def replay() -> Tensor:
+            self.replayed += 1
+            with torch.no_grad():
+                return traced() + self._error  # type: ignore[no-any-return]
+
+        return replay
+
+
+def refused(forward: Forward) -> Forward:
+    raise RuntimeError("operation not permitted when stream is capturing\nmore of it")
+
+
+def talk(engine: Engine, seed: int) -> Iterator[Encoded]:
+    """What rows say that begin and end at any time, some with shadows, over stored messages."""
+    dice = random.Random(seed)
+    told = engine.prefill([Prefill(" ".join(dice.choices(WORDS.split(), k=dice.randint(1, 9)))) for _ in range(4)])
+    said, steps = list[EncodingId](), 0
+    while not engine.idle or steps < 30:
+        steps += 1
+        if dice.random() < 0.15:
+            read = tuple(dice.sample(told, dice.randint(0, 3)))
+            sampling = Sampling(max_tokens=dice.randint(2, 25), temperature=dice.choice([0, 1]), seed=steps)
+            call = Decode(dice.choice(WORDS.split()), read, sampling=sampling)
+            said += engine.submit([call, *([Shadow(call, told[:1])] if dice.random() < 0.3 else [])])
+        engine.step()
+    return (engine.message(id) for id in said)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_captured_steps_say_the_same_words(family: Family, engine: Engines, seed: int) -> None:
+    plain, other = engine(family).adapted(None), engine(family).adapted(None)
+    traced = Traced()
+    other._forwards.graphs = Graphs(other._model, traced)
+    assert [each.tokens for each in talk(other, seed)] == [each.tokens for each in talk(plain, seed)]
+    assert traced.replayed > 2 * traced.captured > 0
+
+
+@pytest.fixture
+def pair(llama: Engine) -> tuple[Engine, Engine]:
+    return llama.adapted(None), llama.adapted(None)
+
+
+def test_a_graph_that_gives_other_logits_is_never_used(pair: tuple[Engine, Engine]) -> None:
+    traced = Traced(error=1.0)
+    pair[0]._forwards.graphs = Graphs(pair[0]._model, traced)
+    with pytest.warns(UserWarning, match="without CUDA graphs.*other logits"):
+        said = [each.tokens for each in talk(pair[0], 1)]
+    assert (traced.captured, traced.replayed) == (1, 1)
+    assert said == [each.tokens for each in talk(pair[1], 1)]
+
+
+def test_a_forward_that_cannot_be_captured_goes_without(pair: tuple[Engine, Engine]) -> None:
+    pair[0]._forwards.graphs = Graphs(pair[0]._model, refused)
+    with pytest.warns(UserWarning, match=r"cannot be captured \(operation not permitted when stream is capturing\)"):
+        said = [each.tokens for each in talk(pair[0], 1)]
+    assert said == [each.tokens for each in talk(pair[1], 1)]
+
+
+def test_nothing_is_captured_in_the_deterministic_profile(pair: tuple[Engine, Engine]) -> None:
+    traced = Traced()
+    pair[0]._forwards.graphs = Graphs(pair[0]._model, traced)
+    pair[0].submit([Decode(sampling=Sampling(max_tokens=9))])
+    while not pair[0].idle:
+        pair[0].step(deterministic=True)
+    assert not traced.captured
+
+
+def test_those_not_used_for_longest_go(pair: tuple[Engine, Engine], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agentcho.engine.graphs.MOST", 2)
+    traced = Traced()
+    graphs = pair[0]._forwards.graphs = Graphs(pair[0]._model, traced)
+    for rows in (1, 2, 3, 3, 1):
+        pair[0].decode([Decode(forced=(40,) * 6) for _ in range(rows)])
+        assert len(graphs._graphs) <= 2
+    assert traced.captured == 4  # of one row twice

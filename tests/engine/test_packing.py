@@ -1,0 +1,88 @@
+"""Packed weights give the same products, where they are asked for, and change nothing that is looked at."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from agentcho import Decode, Engine, Prefill
+from agentcho.engine.digests import weights_digest
+from agentcho.engine.packing import Packed, pack, packed
+
+from .families import llama_family
+
+
+@pytest.fixture
+def counted(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
+    """The shapes that went through packed weights."""
+    seen: list[tuple[int, ...]] = []
+    kernels = torch.ops.mkldnn
+
+    class Counting:
+        _reorder_linear_weight = kernels._reorder_linear_weight
+
+        def _linear_pointwise(self, input: Tensor, *rest: object) -> Tensor:
+            seen.append(tuple(input.shape))
+            return kernels._linear_pointwise(input, *rest)  # type: ignore[no-any-return]
+
+    monkeypatch.setattr("agentcho.engine.packing._kernels", Counting)
+    return seen
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("shape", [(1, 1, 24), (1, 7, 24), (40, 24), (2, 3, 24)])
+def test_products_are_the_same(shape: tuple[int, ...], bias: bool, dtype: torch.dtype) -> None:
+    layer = nn.Linear(24, 56, bias=bias, dtype=dtype)
+    rows = torch.randn(shape, dtype=dtype)
+    expected = layer(rows).detach()
+    assert pack(nn.Sequential(layer), least=0) == layer.weight.nbytes
+    with torch.no_grad(), packed():
+        assert torch.allclose(layer(rows), expected, atol=1e-5 if dtype == torch.float32 else 2e-2)
+
+
+def test_they_are_used_where_they_are_asked_for_alone(counted: list[tuple[int, ...]]) -> None:
+    layer = nn.Linear(8, 8)
+    pack(nn.Sequential(layer), least=0)
+    layer(torch.randn(3, 8)).sum().backward()
+    assert not counted
+    assert layer.weight.grad is not None
+    with pytest.raises(RuntimeError), packed():
+        layer(torch.randn(3, 9))
+    with torch.no_grad():
+        layer(torch.randn(3, 8))
+    assert counted == [(3, 9)]
+
+
+def test_a_network_looks_the_same() -> None:
+    network = llama_family().build()
+    before, state = weights_digest(network), {name: each.clone() for name, each in network.state_dict().items()}
+    assert pack(network, least=0) > 0
+    assert weights_digest(network) == before
+    assert network.state_dict().keys() == state.keys()
+    assert sum(isinstance(each, Packed) for each in network.modules()) == 4 * 7 + 1
+
+
+def test_what_does_not_pay_or_does_not_fit_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not pack(nn.Sequential(nn.Linear(8, 8)))
+    assert not pack(nn.Sequential(nn.Linear(8, 8, dtype=torch.float16)), least=0)
+    assert not pack(nn.Sequential(nn.Embedding(8, 8)), least=0)
+    monkeypatch.setattr("agentcho.engine.packing.memory_of", lambda device: 4 * 8 * 8 * 4 - 1)
+    assert not pack(nn.Sequential(nn.Linear(8, 8)), least=0)
+
+
+def test_an_engine_says_the_same_through_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, counted: list[tuple[int, ...]]
+) -> None:
+    llama_family().save(tmp_path)
+    rows: list[Tensor] = []
+    for least in (1 << 40, 0):
+        monkeypatch.setattr("agentcho.engine.packing.LEAST", least)
+        engine = Engine.load(tmp_path, device="cpu", dtype="float32")
+        assert bool(counted) == (not least)
+        told = engine.prefill([Prefill("What is a fox?")])
+        rows.append(engine.logits(engine.decode([Decode(parents=told, forced=tuple(range(40, 60)), logits=True)])[0]))
+    assert torch.allclose(rows[0], rows[1], atol=1e-5)
