@@ -5,6 +5,8 @@ Does not know: who may read what, why there are two.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from torch import Tensor
 
 from agentcho.engine.encoding import Context
@@ -27,22 +29,22 @@ class Follower:
     def __init__(self, id: EncodingId, call: Shadow, context: Context, leader: Row) -> None:
         self.id, self.call, self.context, self.leader = id, call, context, leader
         self.lane: Lane | None = None
-        self.fed = 0
+        self.fed = self.portion = 0
+
+    @property
+    def lacking(self) -> int:
+        """Tokens that are its leader's and not yet its own, or go into the same forward."""
+        return len(self.leader.script) - self.fed
 
     @property
     def due(self) -> bool:
-        """Whether it goes into the next forward: never with its leader's first token, whose coming it must not delay,
-        always with its last, and in between once there is enough to feed. The first time that is more or less, by its
-        id, so that not all shadows go at once."""
-        if self.leader.fed == 0 or self.leader.ending:
-            return self.leader.fed > 0
-        lacking = self.leader.fed + len(self.leader.feed) - self.fed
-        return lacking >= (STRIDE if self.fed else STRIDE // 2 + self.id % STRIDE)
+        """Whether it goes into the next forward."""
+        return self.portion > 0
 
     @property
     def feed(self) -> tuple[int, ...]:
-        """What the next forward takes; more than the leader's where it began later."""
-        return self.leader.script[self.fed :]
+        """What the next forward takes."""
+        return self.leader.script[self.fed : self.fed + self.portion]
 
     @property
     def ending(self) -> bool:
@@ -56,7 +58,8 @@ class Follower:
 
     def advance(self) -> None:
         """The feed went through a forward."""
-        self.fed += len(self.feed)
+        self.fed += self.portion
+        self.portion = 0
 
     def tokens(self) -> tuple[int, ...]:
         """Every id of the message."""
@@ -65,3 +68,18 @@ class Follower:
     def words(self) -> Encoded:
         """The finished message: its leader's."""
         return self.leader.words()
+
+
+def take_turns(rows: Sequence[Row | Follower]) -> None:
+    """Say how many tokens each shadow feeds in the next forward: `STRIDE` at least, at first half of that, and all of
+    them together no more than that, or than is spoken in it, so that they keep up and hold up nobody. Who lacks most
+    goes first. None goes with its leader's first token, whose coming it must not delay, and each with its last."""
+    room = max(STRIDE, sum(len(row.feed) for row in rows if isinstance(row, Row) and row.fed))
+    shadows = [row for row in rows if isinstance(row, Follower)]
+    for shadow in sorted(shadows, key=lambda each: (-each.lacking, each.id)):
+        shadow.portion = 0
+        if shadow.ending:
+            shadow.portion = shadow.lacking
+        elif shadow.leader.fed and min(room, shadow.lacking) >= (STRIDE if shadow.fed else STRIDE // 2):
+            shadow.portion = min(room, shadow.lacking)
+            room -= shadow.portion

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from agentcho.engine.assembly import Assembly
 from agentcho.engine.encoding import Encoding, Piece, Recipe, Segment
-from agentcho.engine.follower import Follower
+from agentcho.engine.follower import Follower, take_turns
 from agentcho.engine.lanes import Lanes
 from agentcho.engine.pending import (
     Pending,
@@ -98,6 +98,7 @@ class Scheduler:
         that begin share no lane's tensor with others, and no prefill is divided.
         """
         plan = Plan([], [], [], [], alone, [])
+        take_turns([call.row for call in self.calls if isinstance(call, PendingDecode)])
         for row in (call.row for call in self._running if call.row.due):
             self._plan_row(plan, row)
         room = self._budget.room(sum(len(s.ids) for s in plan.segments), speaking=bool(plan.rows) and not alone)
@@ -269,14 +270,13 @@ class Scheduler:
         """Drop waiting and running calls of these ids, and their shadows, with all they hold."""
         gone = frozenset(ids)
         gone |= self._shadows(gone)
-        for call in [c for c in (*self._waiting, *self._running) if c.id in gone]:
+        for call in [call for call in self.calls if call.id in gone]:
             self._drop(call)
         self._waiting.keep(lambda call: call.id not in gone)
         self._running = [c for c in self._running if c.id not in gone]
 
     def _shadows(self, leaders: Iterable[EncodingId]) -> frozenset[EncodingId]:
-        ids = frozenset(leaders)
-        rows = [call.row for call in (*self._waiting, *self._running) if isinstance(call, PendingDecode)]
+        ids, rows = frozenset(leaders), (call.row for call in self.calls if isinstance(call, PendingDecode))
         return frozenset(row.id for row in rows if isinstance(row, Follower) and row.leader.id in ids)
 
     def _drop(self, call: Pending) -> None:

@@ -68,8 +68,8 @@ MUTANTS = (
         "a shadow that keeps a rejected token",
         "a shadow would hold a token that was guessed and not accepted, here in place of the first that was",
         "agentcho/engine/follower.py",
-        "return self.leader.script[self.fed :]",
-        "accepted = self.leader.script[self.fed :]\n"
+        "return self.leader.script[self.fed : self.fed + self.portion]",
+        "accepted = self.leader.script[self.fed : self.fed + self.portion]\n"
         "        return accepted if self.fed else (*accepted[:-1], accepted[0])",
         (f"{FUNCTIONAL}::test_shadow_lazy_and_deterministic_make_the_same_encodings",),
     ),
