@@ -13,7 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from agentcho.engine.attention import Locality, Scoring, attend
+from agentcho.engine.attention import Locality, Scoring, attend, attend_both
 from agentcho.engine.encoding import Segment
 from agentcho.engine.lanes import Bucket, Lane
 
@@ -73,7 +73,11 @@ class Rank:
         all_values[self._rows, :, self._ends] = values[0, :, self._span].transpose(0, 1)
         asked = queries[0, :, self._span].transpose(0, 1).unsqueeze(2)
         seen_keys, seen_values = (pool[: self._lanes, :, : self._width] for pool in (all_keys, all_values))
-        out = attend(self._spread(asked), seen_keys, seen_values, self._mask(locality), scoring)
+        mask, shared = self._mask(locality), self._bucket.shared
+        if shared is None:
+            out = attend(self._spread(asked), seen_keys, seen_values, mask, scoring)
+        else:
+            out = attend_both(self._spread(asked), shared.get(layer), (seen_keys, seen_values), mask, scoring.scale)
         return (out if self._all else out[self._rows]).squeeze(2).transpose(0, 1).unsqueeze(0)
 
     def _spread(self, queries: Tensor) -> Tensor:

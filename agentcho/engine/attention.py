@@ -82,6 +82,42 @@ def attend(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, s
     )
 
 
+def is_plain(locality: Locality, scoring: Scoring) -> bool:
+    """Whether all keys are seen, and weighed by a plain softmax."""
+    return locality.kind == "full" and scoring.softcap is None and scoring.sinks is None
+
+
+def attend_both(
+    queries: Tensor, shared: tuple[Tensor, Tensor], own: tuple[Tensor, Tensor], mask: Tensor | None, scale: float
+) -> Tensor:
+    """`attend` over two parts: keys and values `[kv_heads, length, dim]` that all rows see whole, and `[rows, kv_heads,
+    length, dim]` of each row, masked. Both are weighed apart, and then against each other by the sums of their weights,
+    in float32. On a CPU."""
+    rows, heads, count, dim = queries.shape
+    together = queries.transpose(0, 1).reshape(1, heads, rows * count, dim)
+    theirs, their_sums = _weighed(together, shared[0][None], shared[1][None], None, scale)
+    theirs = theirs.reshape(heads, rows, count, dim).transpose(0, 1)
+    their_sums = their_sums.reshape(heads, rows, count).transpose(0, 1)
+    ours, our_sums = _weighed(queries, *own, mask, scale)
+    share = torch.sigmoid(our_sums - their_sums).unsqueeze(-1)
+    return torch.lerp(theirs.float(), ours.float(), share).to(queries.dtype)
+
+
+def _weighed(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, scale: float) -> tuple[Tensor, Tensor]:
+    """Weighted values, and the logarithms of the sums of their weights `[rows, heads, n]`, float32."""
+    rows, heads, count, dim = queries.shape
+    kv_heads = keys.shape[1]
+    groups = heads // kv_heads
+    grouped = queries.reshape(rows, kv_heads, groups * count, dim)
+    if mask is not None:
+        mask = torch.zeros_like(mask, dtype=queries.dtype).masked_fill_(~mask, float("-inf"))
+        mask = mask.expand(rows, 1, count, keys.shape[2]).repeat(1, 1, groups, 1)
+    out, sums = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
+        grouped, keys, values, 0.0, False, attn_mask=mask, scale=scale
+    )
+    return out.reshape(rows, heads, count, dim), sums.reshape(rows, heads, count).float()
+
+
 def _explicit(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, scoring: Scoring) -> Tensor:
     """The same by plain products in float32, for layers whose weights are no plain softmax."""
     groups = queries.shape[1] // keys.shape[1]

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from agentcho.engine.abreast import Abreast, Rank, abreast
-from agentcho.engine.attention import Locality, Scoring, attend, causal, causal_at
+from agentcho.engine.attention import Locality, Scoring, attend, attend_both, causal, causal_at
 from agentcho.engine.encoding import Segment
 from agentcho.engine.gather import Gather, Made, Source
 from agentcho.engine.rope import Rotation
@@ -65,14 +65,19 @@ class Batch:
         source = Source(self._store, layer, keys[0], values[0], {})
         for segment, context in zip(self._spans, self._contexts, strict=True):
             k, v = self._keys_of(segment, context, source)
-            mask = context.mask(locality)
-            parts.append(attend(queries[:, :, segment.span()], k[None], v[None], mask, scoring))
+            mask, asked = context.mask(locality), queries[:, :, segment.span()]
+            if segment.shared is None:
+                parts.append(attend(asked, k[None], v[None], mask, scoring))
+            else:
+                parts.append(attend_both(asked, segment.shared.get(layer), (k[None], v[None]), mask, scoring.scale))
         parts += [rank.attend(layer, queries, keys, values, locality, scoring) for rank in self._ranks]
         return torch.cat(parts, dim=2).transpose(1, 2).contiguous()
 
     def _keys_of(self, segment: Segment, context: _Context, source: Source) -> tuple[Tensor, Tensor]:
-        """All keys and values `[heads, length, dim]` that a segment attends to, its own last."""
+        """All keys and values `[heads, length, dim]` that a segment attends to, but what it shares; its own last."""
         own_k, own_v = self._own(segment, context, source)
+        if segment.shared is not None:
+            return self._beside(segment, context, source)
         if segment.storage is not None:
             self._store.write(segment.storage.block, source.layer, own_k, own_v, segment.done)
         before, own = context.gather.length, own_k.shape[1]
@@ -85,6 +90,16 @@ class Batch:
         context.gather.write(source, self._rotations[source.layer], k, v)
         k[:, before:], v[:, before:] = own_k, own_v
         return (k, v) if segment.lane is None else segment.lane.get(source.layer, 0, segment.lane.length + before + own)
+
+    def _beside(self, segment: Segment, context: _Context, source: Source) -> tuple[Tensor, Tensor]:
+        """The same of a row over a shared context, which the first of its rows gathers: all tokens of its own lane."""
+        assert segment.shared is not None
+        assert segment.lane is not None
+        if context.gather.length:
+            context.gather.write(source, self._rotations[source.layer], *segment.shared.get(source.layer))
+        k, v = segment.lane.room(source.layer, len(segment.ids))
+        k[:], v[:] = source.keys[:, segment.span()], source.values[:, segment.span()]
+        return segment.lane.get(source.layer, 0, segment.lane.length + len(segment.ids))
 
     def _own(self, segment: Segment, context: _Context, source: Source) -> tuple[Tensor, Tensor]:
         """The keys and values of the segment's message: new ones, among those of its base where it has one."""
@@ -100,7 +115,8 @@ class Batch:
         """After a forward that went well: lanes have grown, and what it made is stored."""
         for segment in self.segments:
             if segment.lane is not None:
-                segment.lane.length += sum(p.storage.length for p in segment.pieces) + len(segment.ids)
+                gathered = 0 if segment.shared else sum(piece.storage.length for piece in segment.pieces)
+                segment.lane.length += gathered + len(segment.ids)
         for segment in self.segments:
             if segment.storage is not None:
                 written = segment.storage.length if segment.last else segment.done + len(segment.ids)
@@ -118,7 +134,10 @@ class _Context:
         self.places = torch.tensor(segment.places, device=device)
         whole = [own] if self.base is None else self.base.positions()
         self._length = len(whole[0])
-        new = torch.cat([*self.gather.positions(), *whole])
+        before = self.gather.positions()
+        if segment.shared is not None and before:
+            segment.shared.lane.place(0, torch.cat(before))
+        new = torch.cat([*(before if segment.shared is None else ()), *whole])
         if segment.lane is not None:
             filled = segment.lane.length
             segment.lane.place(filled, new)

@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 
 from torch import Tensor
 
-from agentcho.engine.lanes import Lane
+from agentcho.engine.lanes import Lane, Shared
 from agentcho.engine.store import Block, Copy
 from agentcho.errors import BadOffsets, ContextOverflow
 from agentcho.request import ContextEntry, Encoded, EncodingId, First, Most, Offsets, Receipt
@@ -98,10 +98,10 @@ class Piece(NamedTuple):
 class Segment:
     """New tokens `ids` at `position`, over `pieces`.
 
-    With a `lane`, pieces are gathered into it and own keys appended. Own keys go to `storage`'s block, if there is
-    one. `wanted` are the own token indices whose next-token logits are asked for. With a `base`, `ids`
-    are those tokens of a message that are encoded anew, at its indices `places`; the others are the base's. The first
-    `done` tokens of the message were encoded before, and are in `storage` already.
+    With a `lane`, pieces are gathered into it and own keys appended; where it has a shared context, they are gathered
+    there. Own keys go to `storage`'s block, if there is one. `wanted` are the own token indices whose next-token logits
+    are asked for. With a `base`, `ids` are those tokens of a message that are encoded anew, at its indices `places`;
+    the others are the base's. The first `done` tokens of the message were encoded before, and are in `storage` already.
     """
 
     ids: Sequence[int]
@@ -114,6 +114,11 @@ class Segment:
     places: Sequence[int] = ()
     done: int = 0
     first: int = field(default=0, init=False)
+
+    @property
+    def shared(self) -> Shared | None:
+        """What it attends to along with other rows."""
+        return None if self.lane is None else self.lane.shared
 
     @property
     def single(self) -> bool:

@@ -32,6 +32,7 @@ from agentcho.engine.pending import PendingPrefill
 from agentcho.engine.placement import DeviceMap, Place, settle
 from agentcho.engine.room import budget_of
 from agentcho.engine.scheduler import Scheduler
+from agentcho.engine.seats import Seats, can_share
 from agentcho.engine.spread import whole_of
 from agentcho.engine.store import Store
 from agentcho.engine.tiers import Fullness, Tiers
@@ -61,7 +62,10 @@ class Engine(Direct):
         self._fingerprint: dict[str, str] | None = None
         self._assembly = Assembly(tiers, self._forwards.make)
         budget = budget_of(model.packed, model.device)
-        self._scheduler = Scheduler(tiers, self._assembly, self._lanes, self._banned(), budget, self._finished)
+        self._scheduler = Scheduler(
+            tiers, self._assembly, self._lanes, Seats(self._lanes, can_share(proofs)), self._banned(), budget,
+            self._finished,
+        )  # fmt: skip
         grammars = Grammars(model.tokenizer, model.vocabulary, framing.closing("assistant")[0])
         self._admission = Admission(
             framing, grammars, tiers, self._assembly, context, self._encode_bos(), self._parent, self.message,

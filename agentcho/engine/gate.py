@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from agentcho.engine.attention import Locality, Scoring, attend, causal
+from agentcho.engine.attention import Locality, Scoring, attend, causal, is_plain
 from agentcho.engine.batch import Batch
 from agentcho.engine.encoding import Piece, Segment, Storage
 from agentcho.engine.model import Model, Source
@@ -30,7 +30,8 @@ is off by more, and nobody reads what they say."""
 
 
 class LayerProof(NamedTuple):
-    """What was measured on one layer; errors are relative to the largest value."""
+    """What was measured on one layer; errors are relative to the largest value. `plain`: its queries see all keys, and
+    weigh them by a plain softmax."""
 
     layer: int
     rotation: Rotation
@@ -39,6 +40,7 @@ class LayerProof(NamedTuple):
     turn_error: float
     packed_error: float
     neighbour_error: float
+    plain: bool
 
 
 class _Recorder:
@@ -48,12 +50,14 @@ class _Recorder:
         self.keys: dict[int, Tensor] = {}
         self.shapes: dict[int, LayerShape] = {}
         self.localities: dict[int, Locality] = {}
+        self.plain: dict[int, bool] = {}
 
     def attend(
         self, layer: int, queries: Tensor, keys: Tensor, values: Tensor, locality: Locality, scoring: Scoring
     ) -> Tensor:
         """See `Batch.attend`."""
         self.keys[layer], self.localities[layer] = keys[0], locality
+        self.plain[layer] = is_plain(locality, scoring) and keys.shape[3] == values.shape[3]
         self.shapes[layer] = LayerShape(keys.shape[1], keys.shape[3], values.shape[3], keys.device)
         at = torch.arange(keys.shape[2], device=keys.device)
         mask = causal(at, at, len(at), Locality())
@@ -149,7 +153,9 @@ class Gate:
         shapes = [base.shapes[layer] for layer in range(self._model.layers)]
         packed, neighbours = self._packed_errors(shapes, rotations)
         return [
-            LayerProof(i, rotations[i], base.localities[i], shapes[i], turns[i][1], packed[i], neighbours[i])
+            LayerProof(
+                i, rotations[i], base.localities[i], shapes[i], turns[i][1], packed[i], neighbours[i], base.plain[i]
+            )
             for i in range(self._model.layers)
         ]
 

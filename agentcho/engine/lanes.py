@@ -28,6 +28,11 @@ class Lane:
     def __init__(self, bucket: Bucket, index: int) -> None:
         self.bucket, self.index, self.length, self.touched = bucket, index, 0, 0
 
+    @property
+    def shared(self) -> Shared | None:
+        """What is attended to before it, along with others."""
+        return self.bucket.shared
+
     def put(self, layer: int, start: int, keys: Tensor, values: Tensor) -> None:
         """Write keys and values `[heads, n, dim]` of one layer at tokens start … start + n."""
         stop = start + keys.shape[1]
@@ -57,11 +62,24 @@ class Lane:
         return self.bucket.positions[self.index, :stop]
 
 
+class Shared:
+    """A context of `tokens` tokens in a lane of its own, which `rows` attend to before their own tokens. Once one of
+    them gathers it, it is `claimed`."""
+
+    def __init__(self, lane: Lane, tokens: int) -> None:
+        self.lane, self.tokens, self.rows, self.claimed = lane, tokens, 0, False
+
+    def get(self, layer: int) -> tuple[Tensor, Tensor]:
+        """Views of keys and values `[heads, tokens, dim]` of one layer."""
+        return self.lane.get(layer, 0, self.tokens)
+
+
 class Bucket:
     """Rows of one capacity: `keys[layer]` and `values[layer]` are `[rows, heads, capacity, dim]`.
 
     A bucket that is `alone` has one row for good, so that its shapes and alignment depend on that row only. Rows that
-    do not go at every step are `apart` from those that do, who would read their contexts along with their own.
+    do not go at every step are `apart` from those that do, who would read their contexts along with their own. Rows
+    over a `shared` context are among themselves.
     """
 
     def __init__(
@@ -70,10 +88,12 @@ class Bucket:
         capacity: int,
         alone: bool,
         apart: bool,
+        shared: Shared | None,
         device: torch.device,
         dtype: torch.dtype,
     ) -> None:
         self.capacity, self.alone, self.apart, self.serial = capacity, alone, apart, next(_serials)
+        self.shared = shared
         self.lanes: list[Lane] = []
         places = [(shape, shape.device or device) for shape in layers]
         self.keys = [zeros((1, s.heads, capacity, s.key_dim), at, dtype) for s, at in places]
@@ -139,10 +159,19 @@ class Lanes:
         self._smallest, self._idle = smallest, idle
         self._buckets: list[Bucket] = []
 
-    def open(self, tokens: int, alone: bool = False, apart: bool = False) -> Lane:
+    def open(self, tokens: int, alone: bool = False, apart: bool = False, shared: Shared | None = None) -> Lane:
         """A lane with room for `tokens` tokens; `alone`: in a bucket that no other row ever shares; `apart`: in one of
-        rows that do not go at every step."""
-        return self._bucket(tokens, alone, apart).open()
+        rows that do not go at every step; `shared`: beside others over that context."""
+        return self._bucket(tokens, alone, apart, shared).open()
+
+    def share(self, tokens: int) -> Shared:
+        """A place for a context of so many tokens, for several rows."""
+        return Shared(self.open(tokens, alone=True), tokens)
+
+    def forget(self, shared: Shared) -> None:
+        """Give up a shared context whose rows are all closed."""
+        self._buckets = [bucket for bucket in self._buckets if bucket.shared is not shared]
+        self.close(shared.lane)
 
     def close(self, lane: Lane) -> None:
         """Give a lane up. A bucket that is `alone` gives its memory back; one that is emptied, when another is needed
@@ -155,7 +184,8 @@ class Lanes:
         """Make room for `tokens` tokens; the lane moves to a wider bucket if its own is too narrow."""
         if tokens <= lane.bucket.capacity:
             return
-        old, wide = lane.bucket, self._bucket(tokens, lane.bucket.alone, lane.bucket.apart).open()
+        old = lane.bucket
+        wide = self._bucket(tokens, old.alone, old.apart, old.shared).open()
         for layer in range(len(self._layers)):
             wide.put(layer, 0, *lane.get(layer, 0, lane.length))
         wide.place(0, lane.positions(lane.length))
@@ -167,16 +197,16 @@ class Lanes:
     def __len__(self) -> int:
         return sum(len(bucket.lanes) for bucket in self._buckets)
 
-    def _bucket(self, tokens: int, alone: bool, apart: bool) -> Bucket:
+    def _bucket(self, tokens: int, alone: bool, apart: bool, shared: Shared | None) -> Bucket:
         capacity = self._smallest
         while capacity < tokens:
             capacity *= 2
-        kind = capacity, False, apart
-        shared = [each for each in self._buckets if (each.capacity, each.alone, each.apart) == kind]
-        if shared and not alone:
-            return shared[0]
+        kind = capacity, False, apart, shared
+        fitting = [each for each in self._buckets if (each.capacity, each.alone, each.apart, each.shared) == kind]
+        if fitting and not alone:
+            return fitting[0]
         self._drop_idle()
-        self._buckets.append(Bucket(self._layers, capacity, alone, apart, self._device, self._dtype))
+        self._buckets.append(Bucket(self._layers, capacity, alone, apart, shared, self._device, self._dtype))
         return self._buckets[-1]
 
     def _drop_idle(self) -> None:

@@ -91,6 +91,30 @@ class PendingDecode:
         """Who is asked before that is gathered."""
         return self.row.call.guard
 
+    @property
+    def lane(self) -> Lane:
+        """Its own, once it has begun."""
+        assert self.row.lane is not None
+        return self.row.lane
+
+    @property
+    def before(self) -> int:
+        """Tokens of its lane before its own."""
+        return 0 if self.lane.shared else self.context.length
+
+    @property
+    def width(self) -> int:
+        """Tokens that its lane has to have room for in the next forward."""
+        return self.before + self.row.fed + len(self.row.feed)
+
+    def segment(self) -> Segment:
+        """What it feeds next. Of all rows over a shared context the first to begin gathers it."""
+        row, shared = self.row, self.lane.shared
+        pieces = () if row.fed or (shared is not None and shared.claimed) else self.context.pieces
+        if shared is not None:
+            shared.claimed = True
+        return Segment(row.feed, row.position, pieces, lane=self.lane, wanted=row.wanted)
+
 
 Pending = PendingPrefill | PendingDecode
 

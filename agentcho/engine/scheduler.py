@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from agentcho.engine.assembly import Assembly
-from agentcho.engine.encoding import Encoding, Piece, Recipe, Segment
+from agentcho.engine.encoding import Encoding, Recipe, Segment
 from agentcho.engine.follower import Follower, take_turns
 from agentcho.engine.lanes import Lanes
 from agentcho.engine.pending import (
@@ -36,6 +36,7 @@ from agentcho.engine.queue import Queue
 from agentcho.engine.room import Budget
 from agentcho.engine.row import Row
 from agentcho.engine.sampler import choose
+from agentcho.engine.seats import Seats
 from agentcho.engine.tiers import Tiers
 from agentcho.errors import BadParent, LeakageError, SamplingFailed
 from agentcho.request import EncodingId, Failure, Spoken, StepResult, Turn
@@ -57,11 +58,12 @@ class Scheduler:
     """Waiting calls in order, running rows, and finished encodings handed to `store_encoding`."""
 
     def __init__(
-        self, tiers: Tiers, assembly: Assembly, lanes: Lanes, banned: Tensor, budget: Budget,
+        self, tiers: Tiers, assembly: Assembly, lanes: Lanes, seats: Seats, banned: Tensor, budget: Budget,
         finished: Callable[[Encoding], None],
     ) -> None:  # fmt: skip
         self._tiers, self._assembly = tiers, assembly
-        self._lanes, self._banned, self._budget, self._finished = lanes, banned, budget, finished
+        self._lanes, self._seats, self._banned, self._budget = lanes, seats, banned, budget
+        self._finished = finished
         self._waiting = Queue()
         self._running: list[PendingDecode] = []
         self._making: list[Pending] = []
@@ -99,8 +101,9 @@ class Scheduler:
         """
         plan = Plan([], [], [], [], alone, [])
         take_turns([call.row for call in self.calls if isinstance(call, PendingDecode)])
-        for row in (call.row for call in self._running if call.row.due):
-            self._plan_row(plan, row)
+        self._seats.expect(call.context for call in self._waiting if isinstance(call, PendingDecode))
+        for call in (call for call in self._running if call.row.due):
+            self._plan_row(plan, call)
         room = self._budget.room(sum(len(s.ids) for s in plan.segments), speaking=bool(plan.rows) and not alone)
         making = {call.storage for call in self._waiting if isinstance(call, PendingPrefill)}
         gone, crowded = set[EncodingId](), False
@@ -149,8 +152,8 @@ class Scheduler:
         self._assembly.begin(call, needed(call))
         call.reserved = self._tiers.reserve(call.longest)
         self._running.append(call)
-        call.row.lane = self._lanes.open(call.row.context.length + 2 * len(call.row.feed), plan.alone, call.row.apart)
-        self._plan_row(plan, call.row)
+        call.row.lane = self._seats.take(call.context, len(call.row.feed), plan.alone, call.row.apart)
+        self._plan_row(plan, call)
         return True
 
     def _encode(self, plan: Plan, call: PendingPrefill, tokens: int) -> bool:
@@ -171,14 +174,11 @@ class Scheduler:
         self._making.append(call)
         return True
 
-    def _plan_row(self, plan: Plan, row: Row | Follower) -> None:
-        assert row.lane is not None
-        pieces: tuple[Piece, ...] = () if row.fed else row.context.pieces
-        width = len(row.feed) + (row.lane.length if row.fed else row.context.length)
-        self._lanes.ensure(row.lane, width)
-        segment = Segment(row.feed, row.position, pieces, lane=row.lane, wanted=row.wanted)
+    def _plan_row(self, plan: Plan, call: PendingDecode) -> None:
+        self._seats.widen(call.lane, call.width)
+        segment = call.segment()
         plan.segments.append(segment)
-        plan.rows.append((row, segment))
+        plan.rows.append((call.row, segment))
 
     def collect(self, plan: Plan, order: list[Segment], logits: list[Tensor]) -> StepResult:
         """Turn logits (rows `[vocab]` in `order`'s wanted order) into tokens, ends and failures. Rows that
@@ -245,18 +245,17 @@ class Scheduler:
     def _finish_row(self, row: Row | Follower) -> EncodingId:
         """Move a row's own keys from its lane to the store."""
         call = next(call for call in self._running if call.row is row)
-        assert row.lane is not None
-        feeds = (*call.feeds, len(row.feed)) if row.lane.bucket.alone else ()
+        feeds = (*call.feeds, len(row.feed)) if call.lane.bucket.alone else ()
         storage = Recipe(row.tokens(), row.context, row.call.salt, "stepwise", feeds).storage()
         self._unreserve(call)
         self._tiers.allocate(storage)
         self._tiers.hold([storage])
-        own = row.lane.all(row.context.length, row.context.length + storage.length)
+        own = call.lane.all(call.before, call.before + storage.length)
         self._tiers.store.write_all(storage.block, own)
         storage.written = storage.length
         self._finished(Encoding(row.id, storage, row.words(), row.context.receipt, row.logits))
         self._running.remove(call)
-        self._lanes.close(row.lane)
+        self._seats.leave(call.lane)
         self._let_go(call)
         return row.id
 
@@ -287,7 +286,7 @@ class Scheduler:
         self._tiers.release(held(call))
         lane = call.row.lane if isinstance(call, PendingDecode) else call.lane
         if lane is not None:
-            self._lanes.close(lane)
+            self._seats.leave(lane)
         if isinstance(call, PendingDecode):
             self._unreserve(call)
 

@@ -1,0 +1,124 @@
+"""Rows over the same context share it: one copy, read once a step, and what is said does not change."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
+
+from agentcho import Decode, Engine, Prefill, Sampling
+from agentcho.engine import seats
+from agentcho.engine.attention import attend_both
+from agentcho.engine.seats import can_share
+from agentcho.request import EncodingId, Shadow
+
+from .conftest import Engines
+from .families import Family
+
+TOLD = ("the quick brown fox jumps over a lazy dog and sleeps for days " * 3, "what does it dream of at night? " * 3)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(("rows", "heads", "count"), [(1, 2, 9), (5, 4, 1), (3, 2, 4)])
+def test_two_parts_are_weighed_as_one(rows: int, heads: int, count: int, dtype: torch.dtype) -> None:
+    shared = tuple(torch.randn(2, 70, 8).to(dtype) for _ in range(2))
+    own = tuple(torch.randn(rows, 2, 12, 8).to(dtype) for _ in range(2))
+    queries, mask = torch.randn(rows, heads, count, 8).to(dtype) * 3, torch.rand(rows, 1, count, 12) < 0.5
+    mask[..., 0] = True
+    whole = [torch.cat([one.expand(rows, -1, -1, -1), other], 2) for one, other in zip(shared, own, strict=True)]
+    seen = torch.cat([torch.ones(rows, 1, count, 70, dtype=torch.bool), mask], 3)
+    expected = scaled_dot_product_attention(queries, *whole, attn_mask=seen, scale=0.5, enable_gqa=True)
+    found = attend_both(queries, (shared[0], shared[1]), (own[0], own[1]), mask, 0.5)
+    assert torch.allclose(found, expected, atol=1e-5 if dtype == torch.float32 else 3e-2)
+
+
+@pytest.fixture
+def both(engine: Engines, family: Family) -> tuple[Engine, Engine]:
+    """One that shares where it may, and one that never does."""
+    sharing, other = engine(family).adapted(None), engine(family).adapted(None)
+    other._scheduler._seats._may_share = False
+    return sharing, other
+
+
+def test_what_rows_say_over_one_context_is_what_each_says_alone(family: Family, both: tuple[Engine, Engine]) -> None:
+    def said(engine: Engine) -> tuple[list[Tensor], int]:
+        told = engine.prefill([Prefill(text) for text in TOLD])
+        calls = [
+            Decode(header, told, forced=range(30, 30 + 4 * n), logits=True) for n, header in enumerate(("", "a:", "so"))
+        ]
+        ids = engine.submit([*calls, *(Shadow(call, told[::-1]) for call in calls)])
+        most = 0
+        while not engine.idle:
+            engine.step()
+            most = max(most, len(engine._scheduler._seats._shared))
+        engine.check_integrity()
+        assert not engine._scheduler._seats._shared
+        assert not len(engine._lanes)
+        keys = [key for id in ids for pair in engine.cached(id) for key in pair]
+        return [*(engine.logits(id) for id in ids[:3]), *keys], most
+
+    (found, shared), (expected, never) = (said(engine) for engine in both)
+    assert (shared, never) == (2 if can_share(both[0].proofs) else 0, 0)
+    for one, other in zip(found, expected, strict=True):
+        assert torch.allclose(one, other, atol=2e-4)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_rows_that_come_and_go_say_the_same(llama: Engine, seed: int) -> None:
+    def talk(engine: Engine) -> list[tuple[int, ...]]:
+        dice, said = random.Random(seed), list[EncodingId]()
+        told = engine.prefill([Prefill(text) for text in TOLD])
+        for number in range(60):
+            if dice.random() < 0.2:
+                read = dice.choice([told, told[:1], told[::-1]])
+                sampling = Sampling(max_tokens=dice.randint(1, 20), temperature=dice.choice([0, 1]), seed=number)
+                call = Decode(dice.choice(["", "so"]), read, sampling=sampling)
+                calls = [
+                    call,
+                    Decode("and", read, sampling=sampling),
+                    *([Shadow(call, told[:1])] if dice.random() < 0.4 else []),
+                ]
+                ids = engine.submit(calls)
+                if dice.random() < 0.2:
+                    engine.step()
+                    engine.cancel(ids[:1])
+                else:
+                    said += ids
+            engine.step()
+        while not engine.idle:
+            engine.step()
+        assert not len(engine._lanes)
+        return [engine.message(id).tokens for id in said]
+
+    plain = llama.adapted(None)
+    plain._scheduler._seats._may_share = False
+    assert talk(llama.adapted(None)) == talk(plain)
+
+
+def test_a_context_that_was_gathered_serves_who_comes_later(llama: Engine) -> None:
+    engine = llama.adapted(None)
+    told = engine.prefill([Prefill(text) for text in TOLD])
+    begun = engine.submit([Decode(parents=told, forced=(40,) * 9) for _ in range(2)])
+    engine.step()
+    (shared,) = engine._scheduler._seats._shared.values()
+    late = engine.submit([Decode(parents=told, forced=(40,) * 30)])
+    engine.step()
+    assert (shared.rows, len(engine._scheduler._seats._shared)) == (3, 1)
+    while engine.idle is False:
+        engine.step()
+    assert engine.message(late[0]).text.startswith(engine.message(begun[0]).text)
+
+
+@pytest.mark.parametrize("how", ["alone", "deterministic", "short"])
+def test_who_cannot_gain_shares_nothing(llama: Engine, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+    engine = llama.adapted(None)
+    told = engine.prefill([Prefill(text) for text in TOLD])
+    if how == "short":
+        monkeypatch.setattr(seats, "LEAST", 10_000)
+    engine.submit([Decode(parents=told) for _ in range(1 if how == "alone" else 2)])
+    engine.step(deterministic=how == "deterministic")
+    assert not engine._scheduler._seats._shared
+    engine.cancel(call.id for call in engine._scheduler.calls)
