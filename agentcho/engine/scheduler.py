@@ -102,8 +102,8 @@ class Scheduler:
         plan = Plan([], [], [], [], alone, [])
         take_turns([call.row for call in self.calls if isinstance(call, PendingDecode)])
         self._seats.expect(call.context for call in self._waiting if isinstance(call, PendingDecode))
-        for call in (call for call in self._running if call.row.due):
-            self._plan_row(plan, call)
+        for running in (call for call in self._running if call.row.due):
+            self._plan_row(plan, running)
         room = self._budget.room(sum(len(s.ids) for s in plan.segments), speaking=bool(plan.rows) and not alone)
         making = {call.storage for call in self._waiting if isinstance(call, PendingPrefill)}
         gone, crowded = set[EncodingId](), False

@@ -13,7 +13,7 @@ from agentcho import Decode, Engine, Prefill, Sampling
 from agentcho.engine import seats
 from agentcho.engine.attention import attend_both
 from agentcho.engine.seats import can_share
-from agentcho.request import EncodingId, Shadow
+from agentcho.request import Call, EncodingId, Shadow
 
 from .conftest import Engines
 from .families import Family
@@ -28,9 +28,9 @@ def test_two_parts_are_weighed_as_one(rows: int, heads: int, count: int, dtype: 
     own = tuple(torch.randn(rows, 2, 12, 8).to(dtype) for _ in range(2))
     queries, mask = torch.randn(rows, heads, count, 8).to(dtype) * 3, torch.rand(rows, 1, count, 12) < 0.5
     mask[..., 0] = True
-    whole = [torch.cat([one.expand(rows, -1, -1, -1), other], 2) for one, other in zip(shared, own, strict=True)]
+    keys, values = (torch.cat([one.expand(rows, -1, -1, -1), other], 2) for one, other in zip(shared, own, strict=True))
     seen = torch.cat([torch.ones(rows, 1, count, 70, dtype=torch.bool), mask], 3)
-    expected = scaled_dot_product_attention(queries, *whole, attn_mask=seen, scale=0.5, enable_gqa=True)
+    expected = scaled_dot_product_attention(queries, keys, values, attn_mask=seen, scale=0.5, enable_gqa=True)
     found = attend_both(queries, (shared[0], shared[1]), (own[0], own[1]), mask, 0.5)
     assert torch.allclose(found, expected, atol=1e-5 if dtype == torch.float32 else 3e-2)
 
@@ -47,7 +47,8 @@ def test_what_rows_say_over_one_context_is_what_each_says_alone(family: Family, 
     def said(engine: Engine) -> tuple[list[Tensor], int]:
         told = engine.prefill([Prefill(text) for text in TOLD])
         calls = [
-            Decode(header, told, forced=range(30, 30 + 4 * n), logits=True) for n, header in enumerate(("", "a:", "so"))
+            Decode(header, told, forced=tuple(range(30, 30 + 4 * n)), logits=True)
+            for n, header in enumerate(("", "a:", "so"))
         ]
         ids = engine.submit([*calls, *(Shadow(call, told[::-1]) for call in calls)])
         most = 0
@@ -76,7 +77,7 @@ def test_rows_that_come_and_go_say_the_same(llama: Engine, seed: int) -> None:
                 read = dice.choice([told, told[:1], told[::-1]])
                 sampling = Sampling(max_tokens=dice.randint(1, 20), temperature=dice.choice([0, 1]), seed=number)
                 call = Decode(dice.choice(["", "so"]), read, sampling=sampling)
-                calls = [
+                calls: list[Call] = [
                     call,
                     Decode("and", read, sampling=sampling),
                     *([Shadow(call, told[:1])] if dice.random() < 0.4 else []),
