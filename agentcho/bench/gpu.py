@@ -15,7 +15,7 @@ from agentcho.bench.measure import Tell
 from agentcho.bench.plans import Subject
 from agentcho.bench.result import Figures
 from agentcho.bench.speed import workflows
-from agentcho.bench.step import ROWS, STEPS, OurRows, tokens_of
+from agentcho.bench.step import ROWS, STEPS, Kind, OurRows, tokens_of
 from agentcho.bench.targets import AUDIT, BASELINE, CONTINUOUS, ENFORCE, WEIGHTS, step_of
 
 ARMS = (AUDIT, ENFORCE, BASELINE, CONTINUOUS)
@@ -35,7 +35,7 @@ def _steps(engine: Any, context: int, repeats: int, seed: int, tell: Tell) -> li
     from agentcho.engine.rates import rates, streamed
 
     told, size = tokens_of(engine, context, seed), streamed(engine.network)
-    ours = {rows: OurRows(engine, told, rows, (repeats + 1) * STEPS) for rows in ROWS}
+    ours = {rows: OurRows(engine, told, Kind(rows), (repeats + 1) * STEPS) for rows in ROWS}
     taken: dict[int, list[float]] = {rows: [] for rows in ROWS}
     able: list[float] = []
     for number in range(repeats + 1):

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from agentcho.bench.measure import Tell
 from agentcho.bench.result import Figures
-from agentcho.bench.step import ROWS, STEPS, OurRows, tokens_of
+from agentcho.bench.step import KINDS, STEPS, Kind, OurRows, tokens_of
 from agentcho.request import Prefill
 
 PREFILLS = (128, 512)
@@ -24,7 +24,7 @@ class Forward(NamedTuple):
 
     name: str
     tokens: int
-    rows: int
+    rows: Kind
     context: int
 
 
@@ -40,10 +40,10 @@ def _roofline(engine: Any, context: int, repeats: int, seed: int, tell: Tell) ->
     from agentcho.engine.rates import rates, work
 
     told = tokens_of(engine, context, seed)
-    rows = {count: OurRows(engine, told, count, (repeats + 1) * STEPS) for count in ROWS}
-    seen = len(rows[ROWS[0]].context)
-    kinds = [Forward(f"decode, {count} row{'s' if count > 1 else ''}", 1, count, seen) for count in ROWS]
-    kinds += [Forward(f"prefill, {count} tokens", count, 1, 0) for count in PREFILLS]
+    rows = {kind: OurRows(engine, told, kind, (repeats + 1) * STEPS) for kind in KINDS}
+    seen = len(rows[KINDS[0]].context)
+    kinds = [Forward(f"decode, {kind.name}", 1, kind, seen) for kind in KINDS]
+    kinds += [Forward(f"prefill, {count} tokens", count, Kind(1), 0) for count in PREFILLS]
     taken: dict[str, list[dict[str, float]]] = {name: [] for name in (MACHINE, *(kind.name for kind in kinds))}
     for number in range(repeats + 1):
         tell(f"roofline, {number} of {repeats}")
@@ -51,7 +51,7 @@ def _roofline(engine: Any, context: int, repeats: int, seed: int, tell: Tell) ->
         found = {MACHINE: {"bytes": able.bytes, "operations": able.operations}}
         for kind in kinds:
             seconds = _seconds(engine, kind, rows, seed + number)
-            needed = work(engine.network, kind.tokens, kind.rows, kind.context)
+            needed = work(engine.network, kind.tokens, kind.rows.rows, kind.context, kind.rows.apart)
             least = needed.least(able)
             found[kind.name] = {"seconds": seconds, "least": least, "reached": least / seconds} | needed._asdict()
         for name in taken if number else ():
@@ -63,7 +63,7 @@ def _roofline(engine: Any, context: int, repeats: int, seed: int, tell: Tell) ->
     ]  # fmt: skip
 
 
-def _seconds(engine: Any, kind: Forward, rows: dict[int, OurRows], seed: int) -> float:
+def _seconds(engine: Any, kind: Forward, rows: dict[Kind, OurRows], seed: int) -> float:
     if kind.tokens == 1:
         return median(rows[kind.rows].step() for _ in range(STEPS))
     return _prefill(engine, tokens_of(engine, kind.tokens, 1000 * seed + kind.tokens))

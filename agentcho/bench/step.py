@@ -1,6 +1,7 @@
 """One decode step, one row and eight, against a stock cached forward over a context of the same length.
 
-All four take turns step by step, in one thread. Does not know: choreographers.
+Eight rows read the same message, and eight messages of their own. All take turns step by step, in one thread. Does not
+know: choreographers.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from statistics import median
 from time import perf_counter
-from typing import Any
+from typing import Any, NamedTuple
 
 from agentcho.bench.result import Figures
 from agentcho.bench.workflows import words_of
@@ -20,8 +21,24 @@ STEPS = 8
 """Steps whose median is one repeat."""
 
 
+class Kind(NamedTuple):
+    """So many rows; `apart`: each reads a message of its own."""
+
+    rows: int
+    apart: bool = False
+
+    @property
+    def name(self) -> str:
+        """As figures are called."""
+        return f"{self.rows} row{'s' if self.rows > 1 else ''}{' apart' if self.apart else ''}"
+
+
+KINDS = (*map(Kind, ROWS), Kind(ROWS[-1], apart=True))
+
+
 def step(engine: Any, context: int, repeats: int, seed: int) -> list[Figures]:
-    """Figures of "1 row" and "8 rows", arms "agentcho" and "stock", in "seconds" a step; a warm-up comes before."""
+    """Figures of `KINDS`, arms "agentcho" and "stock", in "seconds" a step; a warm-up comes before. To stock rows it is
+    all one what they read."""
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(_steps, engine, context, repeats, seed).result()
 
@@ -31,31 +48,30 @@ def _steps(engine: Any, context: int, repeats: int, seed: int) -> list[Figures]:
     from agentcho.engine.generating import stock_attention
 
     told = tokens_of(engine, context, seed)
-    ours = {rows: OurRows(engine, told, rows, (repeats + 1) * STEPS) for rows in ROWS}
+    ours = {kind: OurRows(engine, told, kind, (repeats + 1) * STEPS) for kind in KINDS}
     with stock_attention(engine.network):
-        stock = {rows: StockRows(engine.network, ours[rows].context, rows) for rows in ROWS}
+        stock = {kind: StockRows(engine.network, ours[kind].context, kind.rows) for kind in KINDS if not kind.apart}
 
-    def take_ours() -> dict[tuple[str, int], float]:
-        return {("agentcho", rows): ours[rows].step() for rows in ROWS}
+    def take_ours() -> dict[tuple[str, str], float]:
+        return {("agentcho", kind.name): rows.step() for kind, rows in ours.items()}
 
-    def take_stock() -> dict[tuple[str, int], float]:
+    def take_stock() -> dict[tuple[str, str], float]:
         with stock_attention(engine.network):
-            return {("stock", rows): stock[rows].step() for rows in ROWS}
+            return {("stock", kind.name): rows.step() for kind, rows in stock.items()}
 
     found = [_repeat(number, take_ours, take_stock) for number in range(repeats + 1)][1:]
     return [
-        Figures(subject=f"{rows} row{'s' if rows > 1 else ''}", arm=arm,
-                values={"seconds": tuple(one[arm, rows] for one in found)})
-        for rows in ROWS for arm in ("agentcho", "stock")
+        Figures(subject=name, arm=arm, values={"seconds": tuple(one[arm, name] for one in found)})
+        for name in (kind.name for kind in KINDS) for arm in ("agentcho", "stock") if (arm, name) in found[0]
     ]  # fmt: skip
 
 
-Takes = Callable[[], Mapping[tuple[str, int], float]]
+Takes = Callable[[], Mapping[tuple[str, str], float]]
 
 
-def _repeat(number: int, *both: Takes) -> dict[tuple[str, int], float]:
+def _repeat(number: int, *both: Takes) -> dict[tuple[str, str], float]:
     """The median of a few steps each; who begins changes."""
-    found: dict[tuple[str, int], list[float]] = {}
+    found: dict[tuple[str, str], list[float]] = {}
     for turn in range(STEPS):
         for take in both if (number + turn) % 2 == 0 else reversed(both):
             for what, seconds in take().items():
@@ -69,14 +85,15 @@ def tokens_of(engine: Any, count: int, seed: int) -> tuple[int, ...]:
 
 
 class OurRows:
-    """Rows that decode forced words over one message of known tokens, on an engine of their own. `context` are the ids
-    of what each row attends to, its own first ones included. At most `steps` steps."""
+    """Rows that decode forced words over messages of known tokens, on an engine of their own. `context` are the ids of
+    what the first of them attends to, its own first ones included. At most `steps` steps."""
 
-    def __init__(self, engine: Any, told: tuple[int, ...], rows: int, steps: int) -> None:
+    def __init__(self, engine: Any, told: tuple[int, ...], kind: Kind, steps: int) -> None:
         self._engine = engine.adapted(None)
-        read = self._engine.prefill([Prefill("", tokens=told)])
+        messages = [Prefill("", tokens=told[k:] + told[:k]) for k in range(kind.rows if kind.apart else 1)]
+        read = self._engine.prefill(messages)
         forced = tuple(told[place % len(told)] for place in range(steps + 2))
-        self._engine.submit([Decode(parents=read, forced=forced) for _ in range(rows)])
+        self._engine.submit([Decode(parents=[read[k % len(read)]], forced=forced) for k in range(kind.rows)])
         self._engine.step()
         framing = self._engine.framing
         start = () if framing.bos is None else (framing.bos,)

@@ -114,10 +114,11 @@ def _step(result: Result) -> Iterator[Target]:
         yield Target(
             what="a decode step, 1 row: agentcho ÷ stock cached forward", bound=STEP, most=True, reached=reached
         )
-    if _aimed_at(result) and result.has("1 row", "agentcho") and result.has("8 rows", "agentcho"):
-        pairs = zip(*(result.values(s, "agentcho", "seconds") for s in ("8 rows", "1 row")), strict=True)
-        reached = spread([many / one for many, one in pairs], result.seed)
-        yield Target(what="a decode step: 8 rows ÷ 1 row", bound=ROWS, most=True, reached=reached)
+    for rows, what in (("8 rows", "8 rows over one message"), ("8 rows apart", "8 rows over a message each")):
+        if _aimed_at(result) and result.has("1 row", "agentcho") and result.has(rows, "agentcho"):
+            pairs = zip(*(result.values(subject, "agentcho", "seconds") for subject in (rows, "1 row")), strict=True)
+            reached = spread([many / one for many, one in pairs], result.seed)
+            yield Target(what=f"a decode step: {what} ÷ 1 row", bound=ROWS, most=True, reached=reached)
 
 
 def _overhead(result: Result) -> Iterator[Target]:

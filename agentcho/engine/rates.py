@@ -108,8 +108,9 @@ def _weights(network: Any) -> tuple[int, int]:
     return sum(weight.numel() for weight in network.parameters()) - aside, head
 
 
-def work(network: nn.Module, tokens: int, rows: int, context: int) -> Work:
-    """What one forward of `tokens` new tokens in each of `rows` rows over `context` cached ones needs at least.
+def work(network: nn.Module, tokens: int, rows: int, context: int, apart: bool = True) -> Work:
+    """What one forward of `tokens` new tokens in each of `rows` rows over `context` cached ones needs at least, where
+    these are each row's own (`apart`) or the same.
 
     Every weight of a layer is read once, the output matrix too, keys and values once; logits are made for one token a
     row. Norms and activations are left out: they are small.
@@ -120,6 +121,6 @@ def work(network: nn.Module, tokens: int, rows: int, context: int) -> Work:
     inner, head = _weights(network)
     seen = tokens * context + tokens * (tokens + 1) / 2
     attention = 4 * rows * seen * heads * dim * config.num_hidden_layers
-    cached = 2 * rows * (context + tokens) * groups * dim * config.num_hidden_layers
+    cached = 2 * ((rows if apart else 1) * context + rows * tokens) * groups * dim * config.num_hidden_layers
     size = next(network.parameters()).element_size()
     return Work(streamed(network) + cached * size, 2 * rows * (tokens * inner + head) + attention)

@@ -26,7 +26,8 @@ def quiet(what: str) -> None:
 
 def test_steps_of_both_are_timed_over_the_same_context(engine: Engine) -> None:
     found = {(each.subject, each.arm): each.values["seconds"] for each in step(engine, 40, 2, 1)}
-    assert set(found) == {(rows, arm) for rows in ("1 row", "8 rows") for arm in ("agentcho", "stock")}
+    both = {(rows, arm) for rows in ("1 row", "8 rows") for arm in ("agentcho", "stock")}
+    assert set(found) == both | {("8 rows apart", "agentcho")}
     assert all(len(seconds) == 2 and min(seconds) > 0 for seconds in found.values())
 
 
@@ -72,7 +73,14 @@ def test_a_forward_needs_its_weights_its_cache_and_its_operations(engine: Engine
 def test_the_roofline_tells_what_is_reached(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agentcho.engine.rates.STREAMED", 2**25)
     found = {each.subject: each.values for each in roofline(engine, 40, 1, 1, quiet)}
-    assert set(found) == {"machine", "decode, 1 row", "decode, 8 rows", "prefill, 128 tokens", "prefill, 512 tokens"}
+    assert set(found) == {
+        "machine",
+        "decode, 1 row",
+        "decode, 8 rows",
+        "decode, 8 rows apart",
+        "prefill, 128 tokens",
+        "prefill, 512 tokens",
+    }
     for name in set(found) - {"machine"}:
         assert found[name]["reached"][0] == pytest.approx(found[name]["least"][0] / found[name]["seconds"][0])
 
