@@ -99,6 +99,21 @@ def test_rows_that_come_and_go_say_the_same(llama: Engine, seed: int) -> None:
     assert talk(llama.adapted(None)) == talk(plain)
 
 
+def test_contexts_of_equal_sizes_are_not_taken_for_each_other(llama: Engine) -> None:
+    """Words of others in the same places would be a leak."""
+
+    def said(engine: Engine) -> list[Tensor]:
+        words = [engine.framing.content.encode(text)[:70] for text in (TOLD[0] * 2, TOLD[1] * 2)]
+        told = engine.prefill([Prefill("", tokens=tuple(each)) for each in words])
+        calls = [Decode(header, told[k : k + 1], forced=(40,) * 5, logits=True) for header in "ab" for k in range(2)]
+        return [engine.logits(id) for id in engine.decode(calls)]
+
+    plain = llama.adapted(None)
+    plain._scheduler._seats._may_share = False
+    for one, other in zip(said(llama.adapted(None)), said(plain), strict=True):
+        assert torch.allclose(one, other, atol=1e-4)
+
+
 def test_a_context_that_was_gathered_serves_who_comes_later(llama: Engine) -> None:
     engine = llama.adapted(None)
     told = engine.prefill([Prefill(text) for text in TOLD])
