@@ -215,6 +215,16 @@ class EngineFailed(AgentchoError):
         super().__init__(f"the model's forward failed ({type(cause).__name__}: {cause}); the calls in it were dropped")
 
 
+class GraphsDiffer(AgentchoError):
+    """A captured step was found to give other logits than the step itself, before any of its words were used."""
+
+    def __init__(self, gap: float) -> None:
+        super().__init__(
+            f"a captured CUDA graph gave logits that are off by {gap:.2g} of the largest; this engine uses no graphs "
+            "from now on. Run it again, and report it"
+        )
+
+
 class Overloaded(AgentchoError):
     """More requests at once than a choreographer takes. Nothing of this one was begun."""
 

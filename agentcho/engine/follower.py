@@ -70,16 +70,17 @@ class Follower:
         return self.leader.words()
 
 
-def take_turns(rows: Sequence[Row | Follower]) -> None:
+def take_turns(rows: Sequence[Row | Follower], alone: bool) -> None:
     """Say how many tokens each shadow feeds in the next forward: `STRIDE` at least, at first half of that, and all of
-    them together no more than that, or than is spoken in it, so that they keep up and hold up nobody. Who lacks most
-    goes first. None goes with its leader's first token, whose coming it must not delay, and each with its last."""
-    room = max(STRIDE, sum(len(row.feed) for row in rows if isinstance(row, Row) and row.fed))
+    them together no more than that, or than their leaders say in it, so that they keep up and hold up nobody. Who lacks
+    most goes first. None goes with its leader's first token, whose coming it must not delay, and each with its last.
+    `alone`: what one feeds depends on its leader only."""
     shadows = [row for row in rows if isinstance(row, Follower)]
+    room = max(STRIDE, sum(len(shadow.leader.feed) for shadow in shadows if shadow.leader.fed))
     for shadow in sorted(shadows, key=lambda each: (-each.lacking, each.id)):
-        shadow.portion = 0
+        shadow.portion, most = 0, STRIDE if alone else room
         if shadow.ending:
             shadow.portion = shadow.lacking
-        elif shadow.leader.fed and min(room, shadow.lacking) >= (STRIDE if shadow.fed else STRIDE // 2):
-            shadow.portion = min(room, shadow.lacking)
+        elif shadow.leader.fed and min(most, shadow.lacking) >= (STRIDE if shadow.fed else STRIDE // 2):
+            shadow.portion = min(most, shadow.lacking)
             room -= shadow.portion

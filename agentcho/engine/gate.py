@@ -17,6 +17,7 @@ from agentcho.engine.attention import Locality, Scoring, attend, causal, is_plai
 from agentcho.engine.batch import Batch
 from agentcho.engine.encoding import Piece, Segment, Storage
 from agentcho.engine.model import Model, Source
+from agentcho.engine.packing import packed
 from agentcho.engine.rope import Rotation, candidates, infer
 from agentcho.engine.spread import batch_of
 from agentcho.engine.store import LayerShape, Store
@@ -231,10 +232,11 @@ class Gate:
         return [hidden[0, second.span()].float() for hidden in self._run(batch)]
 
     def _run(self, batch: Batch) -> Sequence[Tensor]:
-        out = self._model.network(
-            input_ids=batch.ids, position_ids=batch.positions, use_cache=False, past_key_values=None,
-            output_hidden_states=True, attending=batch, chunks=self._model.chunks,
-        )  # fmt: skip
+        with packed():
+            out = self._model.network(
+                input_ids=batch.ids, position_ids=batch.positions, use_cache=False, past_key_values=None,
+                output_hidden_states=True, attending=batch, chunks=self._model.chunks,
+            )  # fmt: skip
         hidden: Sequence[Tensor] = out.hidden_states[1:]
         return hidden
 

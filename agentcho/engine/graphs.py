@@ -1,9 +1,8 @@
 """Steps of running rows alone on CUDA, captured once and replayed: Python and launches cost nothing then.
 
 A graph serves every step that has as many rows in the same lanes' tensors. What differs from step to step is written
-into one small tensor before each replay. The first step of a kind runs as it is; the second is captured, and compared:
-a graph that answers otherwise, or that cannot be captured, ends the use of graphs for its engine. Does not know: calls,
-what comes of logits.
+into one small tensor before each replay. The first step of a kind runs as it is, and the second too, and is captured;
+the third runs both ways, and its logits must agree. Does not know: calls, what comes of logits.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ from __future__ import annotations
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -22,11 +22,14 @@ from agentcho.engine.attention import Locality, Scoring
 from agentcho.engine.encoding import Segment
 from agentcho.engine.lanes import Bucket
 from agentcho.engine.model import Model
+from agentcho.errors import GraphsDiffer
 
 MOST = 16
 """Graphs that are kept; the one that was not used for longest goes first."""
 WIDTH = 256
 """Lanes are read up to a multiple of so many tokens, so that a graph serves as many steps."""
+NOTED = 256
+"""Kinds of steps that are remembered to have been, before any is forgotten."""
 CLOSE = 1 / 64
 """How far logits of a graph may be from those that were computed without, as a share of the largest."""
 
@@ -69,30 +72,37 @@ class Steady:
         return torch.cat(parts, dim=2).transpose(1, 2).contiguous()
 
 
-class _Graph(NamedTuple):
-    """One kind of step: where its rows are told of, and what runs it."""
+Kind = tuple[tuple[int, ...], ...]
+
+
+@dataclass(eq=False)
+class _Graph:
+    """One kind of step: where its rows are told of, what runs it, and whether that was seen to be right."""
 
     table: Tensor
     run: Forward
+    proved: bool = False
 
 
 class Graphs:
-    """The graphs of one engine. `capture` is CUDA's own but for tests."""
+    """The graphs of one engine. `capture` is CUDA's own but for tests. `broken` says why there are no more."""
 
     def __init__(self, model: Model, capture: Capture | None = None) -> None:
         self._model = model
-        self._capture = _Cuda() if capture is None else capture
-        self._graphs: OrderedDict[tuple[tuple[int, ...], ...], _Graph | None] = OrderedDict()
+        self._capture = _Cuda(model.device) if capture is None else capture
+        self._seen: set[Kind] = set()
+        self._graphs: OrderedDict[Kind, _Graph] = OrderedDict()
         self.broken: str | None = None
 
     def run(self, segments: Sequence[Segment]) -> tuple[list[Segment], Tensor]:
-        """One forward of single tokens of running rows; the segments in the order of their rows of logits."""
+        """One forward of single tokens of running rows; the segments in the order of their rows of logits.
+        `GraphsDiffer`: a graph gave other logits than its step; what the step wrote is not to be used."""
         groups = abreast(segments)
         lines = [_Line(group.bucket, len(group.segments), _rounded(group)) for group in groups]
         order = [segment for group in groups for segment in group.segments]
-        logits = self._logits(lines, _table(groups))
         for group in groups:
             group.touch()
+        logits = self._logits(lines, _table(groups))
         for segment in order:
             assert segment.lane is not None
             segment.lane.length += 1
@@ -102,35 +112,46 @@ class Graphs:
     def _logits(self, lines: Sequence[_Line], table: Tensor) -> Tensor:
         """Of every row, `[rows, vocab]`."""
         kind = tuple(line.kind for line in lines)
-        seen, graph = kind in self._graphs, self._graphs.get(kind)
-        if graph is not None:
+        graph = self._graphs.get(kind)
+        if graph is not None and graph.proved:
             self._graphs.move_to_end(kind)
             graph.table.copy_(table)
             return graph.run()
         there = table.to(self._model.device)
         logits = self._forward(lines, there)
-        if self.broken is None:
-            self._graphs[kind] = self._proved(lines, there, logits) if seen else None
-            while len(self._graphs) > MOST:
-                self._graphs.popitem(last=False)
+        if graph is not None:
+            self._prove(graph, there, logits)
+        elif kind in self._seen and self.broken is None:
+            self._keep(kind, lines, there)
+        self._note(kind)
         return logits
 
     def _forward(self, lines: Sequence[_Line], table: Tensor) -> Tensor:
         steady = Steady(lines, table)
         return self._model.forward(steady.ids, steady.positions, steady.wanted, steady)
 
-    def _proved(self, lines: Sequence[_Line], table: Tensor, expected: Tensor) -> _Graph | None:
-        """A graph that gives these logits again; None, and no more graphs: there is none."""
+    def _note(self, kind: Kind) -> None:
+        if len(self._seen) == NOTED:
+            self._seen.clear()
+        self._seen.add(kind)
+
+    def _keep(self, kind: Kind, lines: Sequence[_Line], table: Tensor) -> None:
+        """Capture this step, for the next ones of its kind."""
         try:
-            run = self._capture(partial(self._forward, lines, table))
-            gap = (run() - expected).abs().max() / expected.abs().max()
+            self._graphs[kind] = _Graph(table, self._capture(partial(self._forward, lines, table)))
         except RuntimeError as error:
             self._break(f"this model's forward cannot be captured ({str(error).splitlines()[0]})")
-            return None
+        while len(self._graphs) > MOST:
+            self._graphs.popitem(last=False)
+
+    def _prove(self, graph: _Graph, table: Tensor, expected: Tensor) -> None:
+        """Replay another step than the one that was captured, and compare."""
+        graph.table.copy_(table)
+        gap = float((graph.run() - expected).abs().max() / expected.abs().max())
         if not gap <= CLOSE:
-            self._break(f"a captured forward gave other logits, by {float(gap):.2g} of the largest")
-            return None
-        return _Graph(table, run)
+            self._break(f"a captured step gave other logits, by {gap:.2g} of the largest")
+            raise GraphsDiffer(gap)
+        graph.proved = True
 
     def _break(self, why: str) -> None:
         self.broken = why
@@ -149,19 +170,31 @@ def _table(groups: Sequence[Abreast]) -> Tensor:
 
 
 class _Cuda:
-    """Captures forwards that have run before. All of an engine share one pool of memory, for one runs at a time."""
+    """Captures forwards that have run before, on one device. All of an engine share a stream and a pool of memory, for
+    one runs at a time."""
 
-    def __init__(self) -> None:
-        self._pool: Any = None
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._shared: tuple[Any, Any] | None = None
 
     def __call__(self, forward: Forward) -> Forward:
-        self._pool = self._pool or torch.cuda.graph_pool_handle()
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
-            logits = forward()
+        with torch.cuda.device(self._device):
+            self._shared = self._shared or _stream_and_pool()
+            stream, pool = self._shared
+            with (
+                torch.cuda.stream(stream),
+                torch.cuda.graph(graph, pool=pool, stream=stream, capture_error_mode="thread_local"),
+            ):
+                logits = forward()
 
         def replay() -> Tensor:
-            graph.replay()
+            with torch.cuda.device(self._device):
+                graph.replay()
             return logits
 
         return replay
+
+
+def _stream_and_pool() -> tuple[Any, Any]:
+    return torch.cuda.Stream(), torch.cuda.graph_pool_handle()  # type: ignore[no-untyped-call]

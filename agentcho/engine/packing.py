@@ -7,6 +7,7 @@ Does not know: attention, models.
 
 from __future__ import annotations
 
+import copy
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -34,30 +35,40 @@ _use = _Use()
 @contextmanager
 def packed() -> Iterator[None]:
     """Go through packed weights in this thread, where there are any. No gradients."""
-    _use.on = True
+    before, _use.on = _use.on, True
     try:
         yield
     finally:
-        _use.on = False
+        _use.on = before
 
 
 class Packed(nn.Linear):
-    """A linear layer with a second copy of its weight. The base's weights are not changed while it is there."""
+    """A linear layer with a second copy of its weight, which is not used where the weight is not what it was. Copies of
+    the layer have none."""
 
     _copy: Tensor
+    _state: tuple[int, int]
 
     @classmethod
     def make(cls, layer: Any) -> None:
         """Make one of a linear layer."""
         layer.__class__ = cls
         layer._copy = _kernels()._reorder_linear_weight(layer.weight.detach())
+        layer._state = _state(layer.weight)
 
     def forward(self, input: Tensor) -> Tensor:
         """As of any linear layer."""
-        if _use.on:
+        if _use.on and self._state == _state(self.weight):
             product: Tensor = _kernels()._linear_pointwise(input, self._copy, self.bias, "none", [], "")
             return product
         return super().forward(input)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> nn.Linear:
+        """A plain layer: packed weights cannot be copied, and a copy is made to be changed."""
+        other = memo[id(self)] = nn.Linear.__new__(nn.Linear)
+        kept = {name: value for name, value in self.__dict__.items() if name not in ("_copy", "_state")}
+        other.__dict__.update(copy.deepcopy(kept, memo))
+        return other
 
 
 def pack(network: nn.Module, least: int | None = None) -> int:
@@ -71,6 +82,11 @@ def pack(network: nn.Module, least: int | None = None) -> int:
     for layer in layers:
         Packed.make(layer)
     return size
+
+
+def _state(weight: Tensor) -> tuple[int, int]:
+    """Changes where the weight is put elsewhere, or written."""
+    return weight.data_ptr(), weight._version
 
 
 def _suits(weight: Tensor) -> bool:

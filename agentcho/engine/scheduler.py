@@ -100,7 +100,7 @@ class Scheduler:
         that begin share no lane's tensor with others, and no prefill is divided.
         """
         plan = Plan([], [], [], [], alone, [])
-        take_turns([call.row for call in self.calls if isinstance(call, PendingDecode)])
+        take_turns([call.row for call in self.calls if isinstance(call, PendingDecode)], alone)
         self._seats.expect(call.context for call in self._waiting if isinstance(call, PendingDecode))
         for running in (call for call in self._running if call.row.due):
             self._plan_row(plan, running)
@@ -263,6 +263,7 @@ class Scheduler:
         """Drop every call in flight, those of a forward that failed included."""
         for call in dict.fromkeys((*self._making, *self.calls)):
             self._drop(call)
+        self._seats.clear()
         self._making, self._waiting, self._running = [], Queue(), []
 
     def cancel(self, ids: Iterable[EncodingId]) -> None:

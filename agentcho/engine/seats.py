@@ -38,8 +38,9 @@ class Seats:
             shared = self._shared[places] = self._lanes.share(context.length)
         if shared is None:
             return self._lanes.open(context.length + 2 * feed, alone, apart)
+        lane = self._lanes.open(2 * feed, alone, apart, shared)
         shared.rows += 1
-        return self._lanes.open(2 * feed, alone, apart, shared)
+        return lane
 
     def widen(self, lane: Lane, tokens: int) -> None:
         """See `Lanes.ensure`."""
@@ -53,8 +54,16 @@ class Seats:
             return
         shared.rows -= 1
         if not shared.rows:
-            self._shared = {places: each for places, each in self._shared.items() if each is not shared}
-            self._lanes.forget(shared)
+            self._forget(shared)
+
+    def clear(self) -> None:
+        """After all rows have left, whether they had begun or not: no context is shared any more."""
+        for shared in list(self._shared.values()):
+            self._forget(shared)
+
+    def _forget(self, shared: Shared) -> None:
+        self._shared = {places: each for places, each in self._shared.items() if each is not shared}
+        self._lanes.forget(shared)
 
 
 def can_share(proofs: Sequence[LayerProof]) -> bool:

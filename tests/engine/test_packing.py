@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 
 import pytest
@@ -86,3 +87,27 @@ def test_an_engine_says_the_same_through_them(
         told = engine.prefill([Prefill("What is a fox?")])
         rows.append(engine.logits(engine.decode([Decode(parents=told, forced=tuple(range(40, 60)), logits=True)])[0]))
     assert torch.allclose(rows[0], rows[1], atol=1e-5)
+
+
+def test_a_weight_that_was_changed_is_not_read_from_its_copy() -> None:
+    written, moved = nn.Linear(8, 8), nn.Linear(8, 8)
+    pack(nn.Sequential(written, moved), least=0)
+    rows = torch.randn(3, 8)
+    with torch.no_grad(), packed():
+        written.weight.mul_(2)
+        moved.weight.data = moved.weight.data * 2
+        for layer in (written, moved):
+            assert torch.allclose(layer(rows), rows @ layer.weight.T + layer.bias, atol=1e-5)
+
+
+def test_a_copy_of_a_layer_is_a_plain_one() -> None:
+    """Trainers of whole layers copy them, and change the copy."""
+    layer = nn.Linear(8, 8)
+    pack(nn.Sequential(layer), least=0)
+    other = copy.deepcopy(layer)
+    assert type(other) is nn.Linear
+    with torch.no_grad():
+        other.weight.mul_(2)
+    with torch.no_grad(), packed():
+        rows = torch.randn(3, 8)
+        assert torch.allclose(other(rows) - other.bias, 2 * (layer(rows) - layer.bias), atol=1e-5)

@@ -12,7 +12,9 @@ from torch.nn.functional import scaled_dot_product_attention
 from agentcho import Decode, Engine, Prefill, Sampling
 from agentcho.engine import seats
 from agentcho.engine.attention import attend_both
+from agentcho.engine.lanes import Shared
 from agentcho.engine.seats import can_share
+from agentcho.errors import EngineFailed
 from agentcho.request import Call, EncodingId, Shadow
 
 from .conftest import Engines
@@ -69,6 +71,8 @@ def test_what_rows_say_over_one_context_is_what_each_says_alone(family: Family, 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_rows_that_come_and_go_say_the_same(llama: Engine, seed: int) -> None:
+    shared = set[Shared]()
+
     def talk(engine: Engine) -> list[tuple[int, ...]]:
         dice, said = random.Random(seed), list[EncodingId]()
         told = engine.prefill([Prefill(text) for text in TOLD])
@@ -89,6 +93,7 @@ def test_rows_that_come_and_go_say_the_same(llama: Engine, seed: int) -> None:
                 else:
                     said += ids
             engine.step()
+            shared.update(engine._scheduler._seats._shared.values())
         while not engine.idle:
             engine.step()
         assert not len(engine._lanes)
@@ -97,6 +102,7 @@ def test_rows_that_come_and_go_say_the_same(llama: Engine, seed: int) -> None:
     plain = llama.adapted(None)
     plain._scheduler._seats._may_share = False
     assert talk(llama.adapted(None)) == talk(plain)
+    assert shared
 
 
 def test_contexts_of_equal_sizes_are_not_taken_for_each_other(llama: Engine) -> None:
@@ -115,17 +121,40 @@ def test_contexts_of_equal_sizes_are_not_taken_for_each_other(llama: Engine) -> 
 
 
 def test_a_context_that_was_gathered_serves_who_comes_later(llama: Engine) -> None:
-    engine = llama.adapted(None)
-    told = engine.prefill([Prefill(text) for text in TOLD])
-    begun = engine.submit([Decode(parents=told, forced=(40,) * 9) for _ in range(2)])
+    engine, plain = llama.adapted(None), llama.adapted(None)
+    told = [each.prefill([Prefill(text) for text in TOLD]) for each in (engine, plain)]
+    engine.submit([Decode(parents=told[0], forced=(40,) * 9) for _ in range(2)])
     engine.step()
     (shared,) = engine._scheduler._seats._shared.values()
-    late = engine.submit([Decode(parents=told, forced=(40,) * 30)])
+    (late,) = engine.submit([Decode(parents=told[0], forced=(40, 41) * 15, logits=True)])
     engine.step()
     assert (shared.rows, len(engine._scheduler._seats._shared)) == (3, 1)
-    while engine.idle is False:
+    while not engine.idle:
         engine.step()
-    assert engine.message(late[0]).text.startswith(engine.message(begun[0]).text)
+    (expected,) = plain.decode([Decode(parents=told[1], forced=(40, 41) * 15, logits=True)])
+    assert torch.allclose(engine.logits(late), plain.logits(expected), atol=1e-4)
+
+
+def test_nothing_is_shared_any_more_after_a_step_that_failed(llama: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A context that nobody gathered would be read as zeros."""
+    engine, plain = llama.adapted(None), llama.adapted(None)
+    told = [each.prefill([Prefill(text) for text in TOLD]) for each in (engine, plain)]
+    opened, open = list[object](), engine._lanes.open
+
+    def full(*args: object, **options: object) -> object:
+        opened.append(args)
+        if len(opened) == 3:  # the context, the first row, the second
+            raise MemoryError
+        return open(*args, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(engine._lanes, "open", full)
+    with pytest.raises(EngineFailed):
+        engine.decode([Decode(parents=told[0], forced=(40,)) for _ in range(2)])
+    assert not engine._scheduler._seats._shared
+    assert not len(engine._lanes)
+    (found,) = engine.decode([Decode(parents=told[0], forced=(40,) * 3, logits=True)])
+    (expected,) = plain.decode([Decode(parents=told[1], forced=(40,) * 3, logits=True)])
+    assert torch.allclose(engine.logits(found), plain.logits(expected), atol=1e-4)
 
 
 @pytest.mark.parametrize("how", ["alone", "deterministic", "short"])

@@ -10,7 +10,7 @@ import torch
 
 from agentcho import Decode, Engine, Prefill, Sampling
 from agentcho.engine import scheduler
-from agentcho.engine.follower import STRIDE
+from agentcho.engine.follower import STRIDE, Follower
 from agentcho.engine.room import Budget
 from agentcho.engine.sampler import choose
 from agentcho.errors import BadParent, EngineFailed, SamplingFailed
@@ -122,6 +122,35 @@ def test_a_shadow_follows_some_tokens_behind(small: Engine) -> None:
     strides = [after - before for (_, before), (_, after) in pairwise(fed[:-1]) if after > before]
     assert strides[1:] == [STRIDE] * (len(strides) - 1)
     assert len(strides) > 2
+    bench.clear()
+
+
+def test_many_shadows_keep_up_and_never_go_all_at_once(small: Engine) -> None:
+    bench = Bench(small)
+    said = [speech(forced=bench.words("one two three " * 20)) for _ in range(12)]
+    bench.submit(*(each for call in said for each in (call, Shadow(call), Shadow(call))))
+    lags, fed = list[int](), list[int]()
+    while not small.idle:
+        fed.append(small.step().encoded)
+        shadows = [c.row for c in small._scheduler._running if isinstance(c.row, Follower) and not c.row.ending]
+        lags += [shadow.lacking for shadow in shadows]
+    assert max(lags) < 4 * STRIDE
+    assert max(fed[1:-1]) <= 12 + 24 + STRIDE
+    bench.clear()
+
+
+@pytest.mark.parametrize("beside", [0, 5])
+def test_what_a_shadow_feeds_alone_depends_on_its_leader_only(small: Engine, beside: int) -> None:
+    bench = Bench(small)
+    said = speech(forced=bench.words("one two three " * 20))
+    others = [speech(forced=bench.words("four five six " * 20)) for _ in range(beside)]
+    shadow = bench.submit(said, Shadow(said), *(each for call in others for each in (call, Shadow(call))))[1]
+    feeds = list[int]()
+    while not small.idle:
+        feeds = next((call.feeds for call in small._scheduler._running if call.id == shadow), feeds)
+        small.step(deterministic=True)
+    assert feeds[0] in range(STRIDE // 2, STRIDE + 1)
+    assert set(feeds[1:-1]) == {STRIDE}
     bench.clear()
 
 
