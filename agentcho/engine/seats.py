@@ -32,15 +32,19 @@ class Seats:
 
     def take(self, context: Context, feed: int, alone: bool, apart: bool) -> Lane:
         """A lane for a row that begins with so many tokens."""
-        places = _places(context)
-        shared = None if alone or context.length < LEAST else self._shared.get(places)
-        if shared is None and not alone and context.length >= LEAST and self._expected[places] > 1:
-            shared = self._shared[places] = self._lanes.share(context.length)
+        shared = None if alone or context.length < LEAST else self._common(context)
         if shared is None:
             return self._lanes.open(context.length + 2 * feed, alone, apart)
         lane = self._lanes.open(2 * feed, alone, apart, shared)
         shared.rows += 1
         return lane
+
+    def _common(self, context: Context) -> Shared | None:
+        """A context that others have too, or are going to have."""
+        places = _places(context)
+        if places not in self._shared and self._expected[places] > 1:
+            self._shared[places] = self._lanes.share(context.length)
+        return self._shared.get(places)
 
     def widen(self, lane: Lane, tokens: int) -> None:
         """See `Lanes.ensure`."""
