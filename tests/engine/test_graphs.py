@@ -17,8 +17,10 @@ from agentcho.errors import EngineFailed
 from agentcho.request import Encoded, EncodingId, Shadow
 
 from .conftest import Engines
-from .families import Family
+from .families import Family, families
 
+KINDS = ("llama", "gemma2", "gpt_oss", "llama4_text", "gpt_neox")
+"""Windows, caps, sinks, chunks, experts, and keys that turn in part."""
 WORDS = "the quick brown fox jumps over a lazy dog and sleeps for days"
 
 
@@ -62,8 +64,9 @@ def talk(engine: Engine, seed: int) -> Iterator[Encoded]:
     return (engine.message(id) for id in said)
 
 
-def test_captured_steps_say_the_same_words(family: Family, engine: Engines) -> None:
-    plain, other = engine(family).adapted(None), engine(family).adapted(None)
+@pytest.mark.parametrize("kind", [each for each in families() if each.name in KINDS], ids=lambda each: each.name)
+def test_captured_steps_say_the_same_words(kind: Family, engine: Engines) -> None:
+    plain, other = engine(kind).adapted(None), engine(kind).adapted(None)
     traced = Traced()
     other._forwards.graphs, other._scheduler._seats._may_share = Graphs(other._model, traced), False
     assert [each.tokens for each in talk(other, 0)] == [each.tokens for each in talk(plain, 0)]
