@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 
 from agentcho.errors import BadPlacement
 
+LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
+"""Where Linux says how much memory a container may use: control groups of both versions."""
 SPARE = 1 << 30
 """Bytes that forwards take beside the weights, at least."""
 DeviceMap = str | Mapping[str, str | int | torch.device]
@@ -65,12 +68,22 @@ def check_room(name: str, weights: int, device: torch.device) -> None:
 
 
 def memory_of(device: torch.device) -> int:
-    """Bytes that are free on a CUDA device, with those that torch keeps for later; elsewhere, all the machine has."""
+    """Bytes that are free on a CUDA device, with those that torch keeps for later; elsewhere, all that the machine has,
+    or that the container may use of it."""
     if device.type == "cuda":
         torch.cuda.empty_cache()
         return torch.cuda.mem_get_info(device)[0]
     known = "SC_PHYS_PAGES" in getattr(os, "sysconf_names", {})
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if known else 1 << 62
+    whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if known else 1 << 62
+    return min([whole, *map(_limit, LIMITS)])
+
+
+def _limit(path: Path) -> int:
+    """What a control group's file allows in bytes; a file that is not there, or says "max", allows all."""
+    try:
+        return int(path.read_text())
+    except (OSError, ValueError):
+        return 1 << 62
 
 
 def settle(*devices: torch.device) -> None:

@@ -12,6 +12,7 @@ import torch
 
 from agentcho import Decode, Engine, Prefill
 from agentcho.engine import model as models
+from agentcho.engine import placement
 from agentcho.engine.gate import check_config
 from agentcho.engine.model import Model, find
 from agentcho.engine.placement import Place, device_of, dtype_of, hardware, settle
@@ -122,3 +123,16 @@ def test_a_gpu_has_a_name_and_is_waited_for_and_a_cpu_is_not(monkeypatch: pytest
     settle(CPU)
     settle(torch.device("cuda", 1))
     assert waited == [torch.device("cuda", 1)]
+
+
+@pytest.mark.parametrize(("said", "allowed"), [("1048576\n", 1 << 20), ("max\n", None), (None, None)])
+def test_a_container_has_what_it_may_use(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str | None, allowed: int | None
+) -> None:
+    monkeypatch.setattr(placement, "LIMITS", ())
+    whole = placement.memory_of(torch.device("cpu"))
+    limit = tmp_path / "memory.max"
+    if said is not None:
+        limit.write_text(said)
+    monkeypatch.setattr(placement, "LIMITS", (limit,))
+    assert placement.memory_of(torch.device("cpu")) == (allowed or whole)
