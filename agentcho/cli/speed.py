@@ -70,7 +70,8 @@ def step(
     model: Model = UNDERSTUDY, shape: Shape = None, dtype: Dtype = "auto", context: Context = 512, repeats: Repeats = 7,
     seed: Seed = 1, json_: Json = None, plot: Plot = None,
 ) -> None:  # fmt: skip
-    """One decode step with one row and with eight, against a stock cached forward."""
+    """One decode step with one row and with eight (over one message, and "apart": over one each), against a stock
+    cached forward."""
     from agentcho.bench.step import step as measure
 
     engine = _engine(model, shape, dtype)
