@@ -7,6 +7,7 @@ not know: what it is for.
 from __future__ import annotations
 
 import math
+import sys
 
 import numpy
 import torch
@@ -17,10 +18,13 @@ ALIGNED = 64
 
 
 def zeros(shape: tuple[int, ...], device: torch.device, dtype: torch.dtype) -> Tensor:
-    """A tensor of zeros. `torch.zeros` writes all of it, which takes longer than a step for a long context's keys."""
+    """A tensor of zeros. `torch.zeros` writes all of it, which takes longer than a step for a long context's keys.
+    `MemoryError`: the system does not promise so much."""
     if device.type != "cpu":
         return torch.zeros(shape, device=device, dtype=dtype)
     size = math.prod(shape) * dtype.itemsize
+    if size > sys.maxsize - ALIGNED:
+        raise MemoryError
     raw = numpy.zeros(size + ALIGNED, dtype=numpy.uint8)
     start = -raw.ctypes.data % ALIGNED
     return torch.from_numpy(raw[start : start + size]).view(dtype).view(shape)

@@ -440,6 +440,12 @@ def test_pools_on_a_cpu_stay_where_they_are() -> None:
     assert [pool.data_ptr() for pool in store._keys] == places
 
 
+@pytest.mark.parametrize("limit", [10**13, 10**17, 10**20])
+def test_a_limit_beyond_all_memory_is_none(limit: int) -> None:
+    store = Store([LayerShape(2, 4, 6)] * 2, limit, torch.device("cpu"), torch.float32)
+    assert store.allocate(3).length == 3
+
+
 def test_a_store_that_is_not_promised_all_its_memory_grows(monkeypatch: pytest.MonkeyPatch) -> None:
     def little(shape: tuple[int, ...], device: torch.device, dtype: torch.dtype) -> Tensor:
         if shape[0]:
