@@ -15,6 +15,7 @@ from torch import Tensor
 
 from agentcho.engine.attention import Locality, Scoring, attend, attend_both
 from agentcho.engine.encoding import Segment
+from agentcho.engine.flex import Seen, attend_blocks, has_kernels
 from agentcho.engine.lanes import Bucket, Lane
 
 
@@ -52,17 +53,19 @@ def abreast(singles: Sequence[Segment]) -> list[Abreast]:
 
 class Rank:
     """The attention of such rows in one forward. `places` `[3, rows]` are `Abreast.places` on the device, `first` is
-    where their tokens begin in the packed ones, and `width` bounds the tokens of their lanes."""
+    where their tokens begin in the packed ones, and `width` bounds the tokens of their lanes. Where each row reads its
+    own blocks alone, the whole bucket is handed over, which seldom changes its shape."""
 
     def __init__(self, bucket: Bucket, places: Tensor, first: int, width: int) -> None:
-        self._bucket, self._width = bucket, width
+        self._bucket, self._by_blocks = bucket, has_kernels(places.device)
         self._at, self._rows, self._ends = places
         self._span = slice(first, first + places.shape[1])
-        self._lanes = len(bucket.lanes)
+        self._width = bucket.capacity if self._by_blocks else width
+        self._lanes = len(bucket.positions) if self._by_blocks else len(bucket.lanes)
         self._all = self._lanes == places.shape[1]
         home = bucket.positions.device
         bucket.positions[self._rows.to(home), self._ends.to(home)] = self._at.to(home)
-        self._masks: dict[Locality, Tensor] = {}
+        self._seen: dict[Locality, Seen] = {}
 
     def attend(
         self, layer: int, queries: Tensor, keys: Tensor, values: Tensor, locality: Locality, scoring: Scoring
@@ -73,11 +76,13 @@ class Rank:
         all_values[self._rows, :, self._ends] = values[0, :, self._span].transpose(0, 1)
         asked = queries[0, :, self._span].transpose(0, 1).unsqueeze(2)
         seen_keys, seen_values = (pool[: self._lanes, :, : self._width] for pool in (all_keys, all_values))
-        mask, shared = self._mask(locality), self._bucket.shared
-        if shared is None:
-            out = attend(self._spread(asked), seen_keys, seen_values, mask, scoring)
+        seen, shared, asked = self._see(locality), self._bucket.shared, self._spread(asked)
+        if shared is not None:
+            out = attend_both(asked, shared.get(layer), (seen_keys, seen_values), seen.mask, scoring.scale)
+        elif self._by_blocks:
+            out = attend_blocks(asked, seen_keys, seen_values, seen, scoring)
         else:
-            out = attend_both(self._spread(asked), shared.get(layer), (seen_keys, seen_values), mask, scoring.scale)
+            out = attend(asked, seen_keys, seen_values, seen.mask, scoring)
         return (out if self._all else out[self._rows]).squeeze(2).transpose(0, 1).unsqueeze(0)
 
     def _spread(self, queries: Tensor) -> Tensor:
@@ -88,10 +93,10 @@ class Rank:
         spread[self._rows] = queries
         return spread
 
-    def _mask(self, locality: Locality) -> Tensor:
-        if locality not in self._masks:
-            self._masks[locality] = self._visible(locality)
-        return self._masks[locality]
+    def _see(self, locality: Locality) -> Seen:
+        if locality not in self._seen:
+            self._seen[locality] = Seen(self._visible(locality))
+        return self._seen[locality]
 
     def _visible(self, locality: Locality) -> Tensor:
         """Bool `[lanes, 1, 1, width]`; a lane with no query sees its first, zero key alone."""

@@ -21,6 +21,7 @@ from agentcho.engine.assembly import Assembly
 from agentcho.engine.constraint import Grammars
 from agentcho.engine.direct import Direct
 from agentcho.engine.encoding import Context, Encoding, Piece, Recipe, Segment, Storage, check_fits
+from agentcho.engine.flex import has_kernels
 from agentcho.engine.forwards import Forwards
 from agentcho.engine.framing import Framing
 from agentcho.engine.gate import LayerProof
@@ -94,9 +95,14 @@ class Engine(Direct):
         """
         with ThreadPoolExecutor(1) as alone:
             found = None if adapter is None else find_adapter(adapter)
-            place = Place(device, dtype, device_map)
-            options = (model, place, found, merge, context, store_tokens, host_tokens)
-            return alone.submit(lambda: cls(*load(*options))).result()
+            options = (model, Place(device, dtype, device_map), found, merge, context, store_tokens, host_tokens)
+            return alone.submit(lambda: cls(*load(*options))._warmed()).result()
+
+    def _warmed(self) -> Engine:
+        """Kernels are compiled now where steps need any, and not while somebody waits for a token."""
+        if has_kernels(self._model.device):
+            self.release([self.decode(forced=tuple(self.framing.content.encode("to be or not")))])
+        return self
 
     def adapted(self, adapter: str | Path | None) -> Engine:
         """An engine of its own on the same network, through an adapter, or None: the base alone. Both can be used in
@@ -136,9 +142,8 @@ class Engine(Direct):
         return self._tiers.fullness
 
     def check_integrity(self) -> None:
-        """Raise `StoreDamaged` unless pages, counts, contents, recipes and labels are whole. See `Integrity`.
-
-        Between steps. It reads all that is stored: for tests, and for whoever doubts a machine."""
+        """Raise `StoreDamaged` unless pages, counts, contents, recipes and labels are whole. See `Integrity`. Between
+        steps. It reads all that is stored: for tests, and for whoever doubts a machine."""
         Integrity(self._tiers, self._encodings, self._scheduler.calls).check()
 
     def swap_out(self, ids: Iterable[EncodingId]) -> None:

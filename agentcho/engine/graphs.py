@@ -20,6 +20,7 @@ from torch import Tensor
 from agentcho.engine.abreast import Abreast, Rank, abreast
 from agentcho.engine.attention import Locality, Scoring
 from agentcho.engine.encoding import Segment
+from agentcho.engine.flex import has_kernels
 from agentcho.engine.lanes import Bucket
 from agentcho.engine.model import Model
 from agentcho.errors import GraphsDiffer
@@ -160,7 +161,9 @@ class Graphs:
 
 
 def _rounded(group: Abreast) -> int:
-    return min(group.bucket.capacity, -(-group.width // WIDTH) * WIDTH)
+    """Up to where lanes are read; all of them, where each row reads its own blocks alone."""
+    capacity = group.bucket.capacity
+    return capacity if has_kernels(group.bucket.positions.device) else min(capacity, -(-group.width // WIDTH) * WIDTH)
 
 
 def _table(groups: Sequence[Abreast]) -> Tensor:

@@ -1,0 +1,181 @@
+"""Rows that read blocks of keys by FlexAttention say what rows say that read all. Where there is no GPU its kernels run
+uncompiled, as torch's own plain form of them."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.attention.flex_attention as library
+from torch import Tensor
+from torch.nn.attention.flex_attention import BlockMask
+
+from agentcho import Engine
+from agentcho.engine import flex
+from agentcho.engine.attention import Scoring, attend
+from agentcho.engine.flex import BLOCK, Seen, attend_blocks
+from agentcho.engine.graphs import Graphs
+
+from .conftest import Engines
+from .families import Family, families
+from .test_graphs import KINDS, Traced, talk
+
+SCORINGS = {
+    "plain": Scoring(0.3),
+    "softcap": Scoring(0.2, softcap=2.0),
+    "sinks": Scoring(0.3, sinks=torch.linspace(-2, 4, 8)),
+}
+
+
+@pytest.fixture(autouse=True)
+def uncompiled(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Tensor]]:
+    """Whatever device it is; the queries that were asked."""
+    asked = list[Tensor]()
+
+    def noted(kernel: Callable[..., Any]) -> Callable[..., Any]:
+        def run(queries: Tensor, *others: Any) -> Any:
+            asked.append(queries)
+            return kernel(queries, *others)
+
+        return run
+
+    monkeypatch.setattr(library, "_FLEX_ATTENTION_DISABLE_COMPILE_DEBUG", True)
+    monkeypatch.setattr(flex, "_compiled", noted)
+    monkeypatch.setattr("agentcho.engine.abreast.has_kernels", lambda device: True)
+    monkeypatch.setattr("agentcho.engine.graphs.has_kernels", lambda device: True)
+    for each in (flex._kernel, flex._works):
+        each.cache_clear()
+    yield asked
+    for each in (flex._kernel, flex._works):
+        each.cache_clear()
+
+
+def drawn(rows: int, length: int, heads: int = 8, key_heads: int = 2) -> tuple[Tensor, Tensor, Tensor]:
+    dice = torch.Generator().manual_seed(rows * length)
+    shapes = (rows, heads, 1, 16), (rows, key_heads, length, 16), (rows, key_heads, length, 24)
+    queries, keys, values = (torch.randn(shape, generator=dice) for shape in shapes)
+    return queries, keys, values
+
+
+@pytest.mark.parametrize("scoring", SCORINGS.values(), ids=SCORINGS)
+@pytest.mark.parametrize(("rows", "length"), [(1, BLOCK), (3, 3 * BLOCK), (2, BLOCK + 5), (5, 7)])
+def test_values_are_those_of_plain_attention(rows: int, length: int, scoring: Scoring) -> None:
+    tensors = drawn(rows, length)
+    mask = torch.rand(rows, 1, 1, length, generator=torch.Generator().manual_seed(rows)) < 0.2
+    mask[0, ..., min(length - 1, BLOCK) :] = False
+    mask[..., length // 2] = True
+    found = attend_blocks(*tensors, Seen(mask), scoring)
+    torch.testing.assert_close(found, attend(*tensors, mask, scoring), rtol=1e-4, atol=1e-5)
+
+
+def test_blocks_are_those_with_a_key_that_is_seen_and_no_others() -> None:
+    mask = torch.zeros(3, 1, 1, 4 * BLOCK, dtype=torch.bool)
+    mask[0, ..., :BLOCK] = True
+    mask[1, ..., [BLOCK, 4 * BLOCK - 1]] = True
+    mask[2] = True
+    blocks = Seen(mask).blocks
+    counted = zip(blocks.kv_indices[:, 0, 0], blocks.kv_num_blocks, strict=True)
+    assert [order[:count].tolist() for order, count in counted] == [[0], [1, 3], [0, 1, 2, 3]]
+
+
+@pytest.mark.parametrize("kind", [each for each in families() if each.name in KINDS], ids=lambda each: each.name)
+def test_rows_say_the_same_words(kind: Family, engine: Engines, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows, plain = engine(kind).adapted(None), engine(kind).adapted(None)
+    rows._scheduler._seats._may_share = False
+    with warnings.catch_warnings(action="error"):
+        said = [each.tokens for each in talk(rows, 0)]
+    monkeypatch.setattr("agentcho.engine.abreast.has_kernels", lambda device: False)
+    assert said == [each.tokens for each in talk(plain, 0)]
+
+
+def by_hand(queries: Tensor, keys: Tensor, values: Tensor, blocks: BlockMask) -> tuple[Tensor, Tensor]:
+    """Such a kernel's work in operations that can be traced: a tracer takes what a mask function reads for constant."""
+    places = torch.arange(keys.shape[2])
+    listed = torch.arange(blocks.kv_indices.shape[-1]) < blocks.kv_num_blocks[:, 0, :, None]
+    read = torch.zeros_like(listed).scatter(-1, blocks.kv_indices[:, 0].long(), listed)[:, 0, places // BLOCK]
+    nought = torch.zeros((), dtype=torch.long)
+    mask = read & blocks.mask_mod(torch.arange(len(queries))[:, None], nought, nought, places)
+    grouped = queries.reshape(len(queries), keys.shape[1], -1, 1, queries.shape[-1])
+    scores = (grouped @ keys.transpose(-1, -2)[:, :, None]) * queries.shape[-1] ** -0.5
+    scores = scores.masked_fill(~mask[:, None, None, None], float("-inf"))
+    return (scores.softmax(-1) @ values[:, :, None]).flatten(1, 2), scores.logsumexp(-1).flatten(1, 2)
+
+
+def test_captured_steps_read_blocks_too(llama: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(flex, "_compiled", lambda _: by_hand)
+    captured, plain = llama.adapted(None), llama.adapted(None)
+    traced = Traced()
+    captured._forwards.graphs = Graphs(captured._model, traced)
+    for each in (captured, plain):
+        each._scheduler._seats._may_share = False
+    assert [each.tokens for each in talk(captured, 1)] == [each.tokens for each in talk(plain, 1)]
+    assert traced.replayed > traced.captured > 0
+
+
+def test_rows_are_handed_over_with_their_bucket(llama: Engine, uncompiled: list[Tensor]) -> None:
+    """However many of them go: each other number would be another kernel."""
+    engine = llama.adapted(None)
+    engine._scheduler._seats._may_share = False
+    uncompiled.clear()
+    list(talk(engine, 2))
+    assert {len(queries) for queries in uncompiled} <= {1, 4, 16}
+
+
+def test_a_kernel_knows_its_number_of_rows_and_serves_any_length(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a number of rows left open torch would take its kernel that does not share a row's keys out."""
+    compiled = list[tuple[object, object]]()
+
+    def noted(graph: torch.fx.GraphModule, inputs: object) -> Callable[..., Any]:
+        queries, keys, *_ = (node.meta["example_value"].shape for node in graph.graph.nodes if _is_tensor(node))
+        compiled.append((queries[0], keys[2]))
+        return graph.forward
+
+    monkeypatch.setattr(flex, "_compiled", lambda kernel: torch.compile(kernel, backend=noted))
+    for length in (1, 2, 3, 5, 4, 7):
+        for rows in (1, 4, 16):
+            mask = torch.ones(rows, 1, 1, length * BLOCK, dtype=torch.bool)
+            tensors = drawn(rows, length * BLOCK)
+            found = attend_blocks(*tensors, Seen(mask), SCORINGS["plain"])
+            torch.testing.assert_close(found, attend(*tensors, mask, SCORINGS["plain"]), rtol=1e-4, atol=1e-5)
+    assert {rows for rows, _ in compiled} == {1, 4, 16}
+    assert len(compiled) <= 2 * 3
+
+
+def _is_tensor(node: torch.fx.Node) -> bool:
+    return node.op == "placeholder" and isinstance(node.meta["example_value"], Tensor)
+
+
+def test_kernels_are_compiled_when_a_model_is_loaded(uncompiled: list[Tensor], monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = Engine.load()
+    assert not uncompiled
+    monkeypatch.setattr("agentcho.engine.engine.has_kernels", lambda device: True)
+    engine = Engine.load()
+    assert uncompiled
+    assert engine.fullness.used == plain.fullness.used
+
+
+def broken(*_: object) -> Any:
+    raise RuntimeError("no compiler was found\nand more of it")
+
+
+def wrong(queries: Tensor, keys: Tensor, values: Tensor, blocks: object) -> tuple[Tensor, Tensor]:
+    return values.new_zeros(*queries.shape[:3], values.shape[3]), queries.new_zeros(queries.shape[:3])
+
+
+REFUSALS = [(broken, r"fails here \(no compiler was found\)"), (wrong, "values are off by 1 of")]
+
+
+@pytest.mark.parametrize(("kernel", "why"), REFUSALS, ids=["broken", "wrong"])
+def test_what_fails_or_is_off_is_left_for_plain_attention(
+    kernel: Callable[..., Any], why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(flex, "_compiled", lambda _: kernel)
+    tensors, mask = drawn(2, BLOCK), torch.ones(2, 1, 1, BLOCK, dtype=torch.bool)
+    with pytest.warns(UserWarning, match=f"without FlexAttention.*{why}"):
+        found = attend_blocks(*tensors, Seen(mask), SCORINGS["plain"])
+    assert torch.equal(found, attend(*tensors, mask, SCORINGS["plain"]))
+    with warnings.catch_warnings(action="error"):
+        attend_blocks(*tensors, Seen(mask), SCORINGS["plain"])
