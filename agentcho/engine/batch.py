@@ -19,6 +19,7 @@ from agentcho.engine.attention import Locality, Scoring, attend, attend_both, ca
 from agentcho.engine.encoding import Segment
 from agentcho.engine.gather import Gather, Made, Source
 from agentcho.engine.rope import Rotation
+from agentcho.engine.scratch import Scratch
 from agentcho.engine.store import Store
 
 LENT = 1 << 14
@@ -29,7 +30,7 @@ class Batch:
     """The packed tokens of one forward and their attention. Use for one forward, then `commit`."""
 
     def __init__(self, segments: Sequence[Segment], store: Store, rotations: Sequence[Rotation], device: torch.device):
-        self._store, self._rotations, self._device = store, rotations, device
+        self._store, self._rotations, self._device, self._scratch = store, rotations, device, Scratch()
         self._spans = [s for s in segments if not s.single]
         rows = abreast([s for s in segments if s.single])
         self.segments = self._spans + [s for group in rows for s in group.segments]
@@ -62,7 +63,7 @@ class Batch:
     ) -> Tensor:
         """Attention of one layer: packed `[1, heads, tokens, dim]` in, `[1, tokens, heads, value_dim]` out."""
         parts = []
-        source = Source(self._store, layer, keys[0], values[0], {})
+        source = Source(self._store, layer, keys[0], values[0], {}, self._scratch)
         for segment, context in zip(self._spans, self._contexts, strict=True):
             k, v = self._keys_of(segment, context, source)
             mask, asked = context.mask(locality), queries[:, :, segment.span()]

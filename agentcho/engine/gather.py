@@ -16,6 +16,7 @@ from torch import Tensor
 
 from agentcho.engine.encoding import Piece, Storage
 from agentcho.engine.rope import Angles, Rotation
+from agentcho.engine.scratch import Scratch
 from agentcho.engine.store import Store
 
 AT_ONCE = 1 << 20
@@ -24,13 +25,14 @@ AT_ONCE = 1 << 20
 
 class Source(NamedTuple):
     """The tensors of one layer that keys come from: the store's, those of this forward `[heads, tokens, dim]`, and what
-    was `gathered` already for others, `[heads, length, dim]`."""
+    was `gathered` already for others, `[heads, length, dim]`. `scratch` is of the whole forward."""
 
     store: Store
     layer: int
     keys: Tensor
     values: Tensor
     gathered: dict[Gather, tuple[Tensor, Tensor]]
+    scratch: Scratch
 
 
 class _Part(NamedTuple):
@@ -96,12 +98,12 @@ class _Read:
             return
         if rotation not in self._angles:
             self._angles[rotation] = rotation.angles(self._shifts, self._device)
-        _turn(rotation, self._angles[rotation], k, keys[:, self._span])
+        _turn(rotation, self._angles[rotation], k, keys[:, self._span], source.scratch)
 
     def _where_encoded(self, source: Source) -> tuple[Tensor, Tensor]:
         """Its keys and values, `[heads, tokens, dim]`."""
         if self._stored:
-            return source.store.gather(self._rows, source.layer)
+            return source.store.gather(self._rows, source.layer, source.scratch)
         return source.keys[:, self._rows], source.values[:, self._rows]
 
 
@@ -164,10 +166,10 @@ _Kind = tuple[Gather, int] | tuple[bool, bool]
 """What copies a part and how much further along it stands there, or whether it is stored, and whether it turns."""
 
 
-def _turn(rotation: Rotation, angles: Angles, keys: Tensor, out: Tensor) -> None:
+def _turn(rotation: Rotation, angles: Angles, keys: Tensor, out: Tensor, scratch: Scratch) -> None:
     """Turn `keys` `[heads, tokens, dim]` into `out`, as many tokens at once as stay in the cache."""
     heads, tokens, dim = keys.shape
     most = max(1, AT_ONCE // (heads * dim))
     for start in range(0, tokens, most):
         part = slice(start, start + most)
-        rotation.turn_into(out[:, part], keys[:, part], Angles(angles.cos[part], angles.sin[part]))
+        rotation.turn_into(out[:, part], keys[:, part], Angles(angles.cos[part], angles.sin[part]), scratch)

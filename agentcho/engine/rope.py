@@ -15,6 +15,8 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
+from agentcho.engine.scratch import Scratch
+
 Form = Literal["none", "half", "interleaved"]
 
 
@@ -47,7 +49,7 @@ class Rotation:
         if by == 0 or self.form == "none":
             return keys
         turned = keys.clone()
-        self.turn_into(turned, keys, self.angles(torch.tensor([by]), keys.device))
+        self.turn_into(turned, keys, self.angles(torch.tensor([by]), keys.device), Scratch())
         return turned
 
     def angles(self, by: Tensor, device: torch.device) -> Angles:
@@ -61,25 +63,24 @@ class Rotation:
             each = Angles(torch.stack([cos, cos], -1).flatten(-2), torch.stack([-sin, sin], -1).flatten(-2))
         return Angles(each.cos.to(device, torch.float32), each.sin.to(device, torch.float32))
 
-    def turn_into(self, out: Tensor, keys: Tensor, angles: Angles) -> None:
+    def turn_into(self, out: Tensor, keys: Tensor, angles: Angles, scratch: Scratch) -> None:
         """Write keys `[..., tokens, dim]`, moved, into `out` of the same shape; computed in float32."""
         last = self.first + angles.cos.shape[-1]
-        turned = keys[..., self.first : last].float()
-        other = self._swapped(turned)
-        turned = torch.addcmul(turned * angles.cos, other, angles.sin)
-        if turned.shape == keys.shape:
-            out.copy_(turned)
-            return
-        out[..., : self.first] = keys[..., : self.first]
+        old = keys[..., self.first : last]
+        turned = scratch.take("turned", old.shape, old.device, torch.float32).copy_(old)
+        other = self._swapped(turned, scratch.take("swapped", old.shape, old.device, torch.float32))
+        turned.mul_(angles.cos).addcmul_(other, angles.sin)
         out[..., self.first : last] = turned
-        out[..., last:] = keys[..., last:]
+        if turned.shape != keys.shape:
+            out[..., : self.first], out[..., last:] = keys[..., : self.first], keys[..., last:]
 
-    def _swapped(self, keys: Tensor) -> Tensor:
+    def _swapped(self, keys: Tensor, out: Tensor) -> Tensor:
         """The turned dimensions `[..., 2n]`, the two of each pair in each other's place."""
         if self.form == "half":
             middle = keys.shape[-1] // 2
-            return torch.cat([keys[..., middle:], keys[..., :middle]], -1)
-        return keys.reshape(*keys.shape[:-1], -1, 2).flip(-1).reshape(keys.shape)
+            return torch.cat([keys[..., middle:], keys[..., :middle]], -1, out=out)
+        out[..., ::2], out[..., 1::2] = keys[..., 1::2], keys[..., ::2]
+        return out
 
 
 def candidates(frequencies: Iterable[Tensor], dim: int) -> Iterator[Rotation]:

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from agentcho.engine.blank import zeros
 from agentcho.engine.placement import memory_of
+from agentcho.engine.scratch import Scratch
 from agentcho.errors import StoreFull
 
 Copy = tuple[tuple[Tensor, Tensor], ...]
@@ -149,13 +150,12 @@ class Store:
 
     def read(self, block: Block, layer: int) -> tuple[Tensor, Tensor]:
         """Copies of keys and values, `[heads, length, dim]`, at the position they were encoded at."""
-        return self.gather(block.on(self.devices[layer]), layer)
+        return self.gather(block.on(self.devices[layer]), layer, Scratch())
 
-    def gather(self, rows: Tensor, layer: int) -> tuple[Tensor, Tensor]:
-        """The same for the slots of any tokens, of several blocks together."""
-        keys = self._keys[layer].index_select(0, rows)
-        values = self._values[layer].index_select(0, rows)
-        return keys.transpose(0, 1), values.transpose(0, 1)
+    def gather(self, rows: Tensor, layer: int, scratch: Scratch) -> tuple[Tensor, Tensor]:
+        """The same for the slots of any tokens, of several blocks together, in scratch memory."""
+        keys = _selected(self._keys[layer], rows, scratch, "keys")
+        return keys, _selected(self._values[layer], rows, scratch, "values")
 
     def copy_out(self, block: Block) -> Copy:
         """A copy in host memory, whole when this returns; page-locked where the device is CUDA."""
@@ -199,6 +199,12 @@ class Store:
                     pool[layer] = torch.cat([old, old.new_zeros(rows - len(old), *old.shape[1:])])
         if any(device.type == "cuda" for device in self.devices):
             torch.cuda.empty_cache()
+
+
+def _selected(pool: Tensor, rows: Tensor, scratch: Scratch, name: str) -> Tensor:
+    """Those rows of `[rows, heads, dim]`, as `[heads, rows, dim]`."""
+    out = scratch.take(name, (len(rows), *pool.shape[1:]), pool.device, pool.dtype)
+    return torch.index_select(pool, 0, rows, out=out).transpose(0, 1)
 
 
 def checksum(copy: Copy) -> int:

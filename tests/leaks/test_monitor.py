@@ -114,9 +114,9 @@ def test_nothing_is_read_for_a_call_that_is_refused(small: Engine, monkeypatch: 
     read: set[int] = set()
     real = small.store.gather
 
-    def watched(rows: Tensor, layer: int) -> Any:
+    def watched(rows: Tensor, *rest: Any) -> Any:
         read.update(rows.tolist())
-        return real(rows, layer)
+        return real(rows, *rest)
 
     monkeypatch.setattr(small.store, "gather", watched)
     blocks = {id: small._encodings[id].storage.block for id in (hidden, public)}
