@@ -107,7 +107,8 @@ class Shadow:
     """A second encoding of what a decode says, over other parents, made while it speaks.
 
     `of` stands earlier in the same list. Each token that is accepted there is fed here too, so that both are
-    done together; it is dropped with `of`. Everything else as in `Prefill`.
+    done together; where they are few, not before somebody reads them. It is dropped with `of`. Everything else as in
+    `Prefill`.
     """
 
     of: Decode

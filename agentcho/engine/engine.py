@@ -144,7 +144,7 @@ class Engine(Direct):
     def check_integrity(self) -> None:
         """Raise `StoreDamaged` unless pages, counts, contents, recipes and labels are whole. See `Integrity`. Between
         steps. It reads all that is stored: for tests, and for whoever doubts a machine."""
-        Integrity(self._tiers, self._encodings, self._scheduler.calls).check()
+        Integrity(self._tiers, self._encodings, (*self._scheduler.calls, *self._scheduler.postponed)).check()
 
     def swap_out(self, ids: Iterable[EncodingId]) -> None:
         """See `EnginePort.swap_out`."""
@@ -162,14 +162,12 @@ class Engine(Direct):
         """
         call = Decode(header, parents, offsets, new_offset, name=name)
         placed = self._admission.place(call)
-        for piece in placed.context.pieces:
-            if not piece.storage.ready:
-                raise BadParent(f"encoding {piece.id} is not finished")
         text = tuple(self.framing.content.encode(continuation) if tokens is None else tokens)
         own = (*placed.opening, *placed.content, *text)
         check_fits(placed.context, len(own) + len(placed.closing), self.context)
         first = len(own) - len(text) - 1
         segment = Segment(own, placed.context.start, placed.context.pieces, wanted=range(first, len(own)))
+        self._scheduler.postponed.hasten(placed.context.pieces)
         with self._assembly.gathering(p.storage for p in placed.context.pieces):
             return self._forwards.run([segment])[1].log_softmax(-1).cpu()
 
@@ -200,6 +198,7 @@ class Engine(Direct):
     def cached(self, id: EncodingId) -> list[tuple[Tensor, Tensor]]:
         """Copies of its keys and values a layer, `[heads, tokens, dim]`, float32 on the CPU, where it was encoded."""
         storage = self._encoding(id).storage
+        self._scheduler.postponed.hasten([Piece(id, storage, storage.position)])
         with self._assembly.gathering([storage]):
             pairs = (self.store.read(storage.block, layer) for layer in range(self.store.layers))
             return [(keys.float().cpu(), values.float().cpu()) for keys, values in pairs]
@@ -249,6 +248,7 @@ class Engine(Direct):
             encoding = self._encoding(id)
             del self._encodings[id]
             self._tiers.release([encoding.storage])
+        self._scheduler.postponed.settle()
 
     def finished(self, id: EncodingId) -> bool:
         """Whether an id names a stored encoding."""

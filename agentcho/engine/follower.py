@@ -52,6 +52,11 @@ class Follower:
         return self.leader.ending
 
     @property
+    def late(self) -> bool:
+        """Whether its leader has ended and it has fed nothing: it need not begin before somebody reads it."""
+        return self.ending and not self.fed
+
+    @property
     def position(self) -> int:
         """Where the next fed token stands."""
         return self.context.start + self.fed
@@ -71,16 +76,16 @@ class Follower:
 
 
 def take_turns(rows: Sequence[Row | Follower], alone: bool) -> None:
-    """Say how many tokens each shadow feeds in the next forward: `STRIDE` at least, at first half of that, and all of
-    them together no more than that, or than their leaders say in it, so that they keep up and hold up nobody. Who lacks
-    most goes first. None goes with its leader's first token, whose coming it must not delay, and each with its last.
-    `alone`: what one feeds depends on its leader only."""
+    """Say how many tokens each shadow feeds in the next forward: `STRIDE` at least, and all of them together no more
+    than that, or than their leaders say in it, so that they keep up and hold up nobody. Who lacks most goes first. None
+    goes with its leader's first token, whose coming it must not delay, and each with its last, unless it is late.
+    `alone`: what one feeds depends on its leader only, and a late one is fed like the others."""
     shadows = [row for row in rows if isinstance(row, Follower)]
     room = max(STRIDE, sum(len(shadow.leader.feed) for shadow in shadows if shadow.leader.fed))
     for shadow in sorted(shadows, key=lambda each: (-each.lacking, each.id)):
         shadow.portion, most = 0, STRIDE if alone else room
         if shadow.ending:
-            shadow.portion = shadow.lacking
-        elif shadow.leader.fed and min(most, shadow.lacking) >= (STRIDE if shadow.fed else STRIDE // 2):
+            shadow.portion = shadow.lacking if alone or not shadow.late else 0
+        elif shadow.leader.fed and min(most, shadow.lacking) >= STRIDE:
             shadow.portion = min(most, shadow.lacking)
             room -= shadow.portion

@@ -15,8 +15,8 @@ from agentcho.engine.graphs import Graphs
 from agentcho.engine.judging import Judge
 from agentcho.engine.lanes import Lanes
 from agentcho.engine.model import Model
+from agentcho.engine.plan import Plan
 from agentcho.engine.rope import Rotation
-from agentcho.engine.scheduler import Plan
 from agentcho.engine.spread import batch_of
 from agentcho.engine.store import Store
 

@@ -67,6 +67,13 @@ class PendingRepair(PendingPrefill):
 
 
 @dataclass(eq=False)
+class PendingShadow(PendingPrefill):
+    """A shadow whose leader ended before it fed anything: a prefill of known tokens, whose id counts as finished. Its
+    own storage is held by who may ask for it, and not by itself. It is encoded at once, as a shadow's last tokens are.
+    """
+
+
+@dataclass(eq=False)
 class PendingDecode:
     """An admitted decode or its shadow. It may become `longest` tokens long, and has pages `reserved` for that while it
     runs. `feeds` are the tokens that it fed so far, forward by forward."""
@@ -129,9 +136,16 @@ def gathered(call: Pending) -> tuple[Piece, ...]:
 
 
 def held(call: Pending) -> tuple[Storage, ...]:
-    """All storages that a call counts as a holder of, as often as it names them: what it reads, and its own."""
-    own = (call.storage,) if isinstance(call, PendingPrefill) else ()
+    """All storages that a call counts as a holder of, as often as it names them: what it reads, and what it makes
+    for its id."""
+    own = (call.storage,) if isinstance(call, PendingPrefill) and not isinstance(call, PendingShadow) else ()
     return (*(piece.storage for piece in gathered(call)), *own)
+
+
+def ask(call: Pending) -> None:
+    """Ask its guard about all that it gathers: `LeakageError` where that refuses."""
+    if call.guard is not None:
+        call.guard.admit(call.id, [piece.id for piece in gathered(call) if piece.id is not None])
 
 
 def begun(call: Pending) -> bool:
@@ -172,7 +186,7 @@ def depth(call: Pending) -> int:
 
 def divisible(call: Pending) -> TypeGuard[PendingPrefill]:
     """Whether it can be encoded in parts: a prefill of known text."""
-    return isinstance(call, PendingPrefill) and not isinstance(call, PendingRepair)
+    return isinstance(call, PendingPrefill) and not isinstance(call, PendingRepair | PendingShadow)
 
 
 def longest(call: Pending) -> int:

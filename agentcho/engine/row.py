@@ -22,7 +22,7 @@ class Row:
     takes; `asks` says whether that forward's last row chooses a token. `longest` bounds its tokens in all.
     """
 
-    apart = False
+    apart = late = False
 
     def __init__(
         self, id: EncodingId, call: Decode, context: Context, opening: tuple[int, ...], header: tuple[int, ...],

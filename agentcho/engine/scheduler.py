@@ -6,7 +6,6 @@ Does not know: how calls are checked (`admission`), how a forward computes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -20,6 +19,8 @@ from agentcho.engine.pending import (
     PendingDecode,
     PendingPrefill,
     PendingRepair,
+    PendingShadow,
+    ask,
     attendable,
     begun,
     depth,
@@ -32,6 +33,8 @@ from agentcho.engine.pending import (
     promised,
     size,
 )
+from agentcho.engine.plan import Plan
+from agentcho.engine.postponed import Postponed
 from agentcho.engine.queue import Queue
 from agentcho.engine.room import Budget
 from agentcho.engine.row import Row
@@ -40,18 +43,6 @@ from agentcho.engine.seats import Seats
 from agentcho.engine.tiers import Tiers
 from agentcho.errors import BadParent, LeakageError, SamplingFailed
 from agentcho.request import EncodingId, Failure, Spoken, StepResult, Turn
-
-
-class Plan(NamedTuple):
-    """One forward: segments, rows with the segment of each, prefills that end with it, calls that fail before it,
-    whether each row depends on itself `alone`, to the bit, and repairs whose tokens are chosen (`judged`) first."""
-
-    segments: list[Segment]
-    rows: list[tuple[Row | Follower, Segment]]
-    prefills: list[PendingPrefill]
-    failed: list[tuple[Pending, Exception]]
-    alone: bool
-    judged: list[PendingRepair]
 
 
 class Scheduler:
@@ -67,10 +58,11 @@ class Scheduler:
         self._waiting = Queue()
         self._running: list[PendingDecode] = []
         self._making: list[Pending] = []
+        self.postponed = Postponed(tiers, finished)
 
     @property
     def idle(self) -> bool:
-        """Nothing waits and nothing runs."""
+        """Nothing waits and nothing runs; what is postponed waits for nothing."""
         return not len(self._waiting) and not self._running
 
     @property
@@ -97,21 +89,23 @@ class Scheduler:
 
         A call waits for the forward in which what it attends to is ready or completed, and until there is room for that
         and for itself in the store; nobody takes room before one that waits for it. One call always goes. `alone`: rows
-        that begin share no lane's tensor with others, and no prefill is divided.
+        that begin share no lane's tensor with others, no prefill is divided, and no shadow postponed.
         """
-        plan = Plan([], [], [], [], alone, [])
+        plan = Plan([], [], [], [], alone, [], [])
         take_turns([call.row for call in self.calls if isinstance(call, PendingDecode)], alone)
         self._seats.expect(call.context for call in self._waiting if isinstance(call, PendingDecode))
         for running in (call for call in self._running if call.row.due):
             self._plan_row(plan, running)
         room = self._budget.room(sum(len(s.ids) for s in plan.segments), speaking=bool(plan.rows) and not alone)
-        making = {call.storage for call in self._waiting if isinstance(call, PendingPrefill)}
+        making = {call.storage for call in (*self._waiting, *self.postponed) if isinstance(call, PendingPrefill)}
         gone, crowded = set[EncodingId](), False
-        for waiting in self._waiting.line():
+        for waiting in self.postponed.before(self._waiting.line(), gone):
             call = waiting.call
             if alone and divisible(call):
                 self._afresh(call)
-            if not attendable(call):
+            if not alone and self.postponed.takes(call):
+                gone |= {call.id} if self._begin(plan, call, 0) else set()
+            elif not attendable(call):
                 if not promised(call, making):
                     plan.failed.append((call, BadParent("a parent was cancelled before it was encoded")))
                     gone.add(call.id)
@@ -123,7 +117,7 @@ class Scheduler:
                     self._waiting.serve(waiting, tokens)
                     gone |= {call.id} if self._begin(plan, call, tokens) else set()
         self._waiting.keep(lambda call: call.id not in gone)
-        self._making += (call for call, _ in plan.failed)
+        self._making += (*(call for call, _ in plan.failed), *plan.late)
         return plan
 
     def _afresh(self, call: PendingPrefill) -> None:
@@ -137,18 +131,19 @@ class Scheduler:
         return begun(call) or self._assembly.fits(needed(call), longest(call))
 
     def _begin(self, plan: Plan, call: Pending, tokens: int) -> bool:
-        """Ask the call's guard about the very pieces that are gathered next, and start it, or go on with it; returns
-        whether it waits no more."""
-        context = [piece.id for piece in gathered(call) if piece.id is not None]
+        """Ask the call's guard about the very pieces that are gathered next, and start it, go on with it, or postpone
+        it; returns whether it waits no more."""
         try:
-            if call.guard is not None:
-                call.guard.admit(call.id, context)
+            ask(call)
         except LeakageError as error:
             plan.failed.append((call, error))
             return True
         return self._speak(plan, call) if isinstance(call, PendingDecode) else self._encode(plan, call, tokens)
 
     def _speak(self, plan: Plan, call: PendingDecode) -> bool:
+        if call.row.late and not plan.alone:
+            plan.late.append(call)
+            return True
         self._assembly.begin(call, needed(call))
         call.reserved = self._tiers.reserve(call.longest)
         self._running.append(call)
@@ -170,8 +165,9 @@ class Scheduler:
                 plan.judged.append(call)
         if not storage.attendable:
             return False
-        plan.prefills.append(call)
-        self._making.append(call)
+        if not isinstance(call, PendingShadow):
+            plan.prefills.append(call)
+            self._making.append(call)
         return True
 
     def _plan_row(self, plan: Plan, call: PendingDecode) -> None:
@@ -186,8 +182,7 @@ class Scheduler:
         """
         for call in self._running:
             self._tiers.unpin(call)
-        spoken: list[Spoken] = []
-        failed = [self._failure(call, error) for call, error in plan.failed]
+        spoken, failed = list[Spoken](), [self._failure(call, error) for call, error in plan.failed]
         fed = dict.fromkeys(row for row, _ in plan.rows)
         rows = {id(segment): row for row, segment in plan.rows if isinstance(row, Row)}
         asking = [rows[id(s)] for s in order if s.wanted]
@@ -197,7 +192,9 @@ class Scheduler:
         tokens = self._choose(asking, logits, plan.alone)
         finished = [self._finish_prefill(prefill) for prefill in plan.prefills]
         self._making.clear()
+        self.postponed.settle()
         finished += [self._finish_row(row) for row in fed if row.ending]
+        finished += [self.postponed.add(call) for call in plan.late]
         for call in (call for call in self._running if call.row in fed):
             call.feeds.append(len(call.row.feed))
         for speaker in fed:
@@ -228,14 +225,14 @@ class Scheduler:
 
     def _failure(self, call: Pending, error: Exception) -> Failure:
         self._making.remove(call)
+        self.postponed.forget(call)
         self._drop(call)
         self.cancel(self._shadows({call.id}))
         return Failure(call.id, error)
 
     def _finish_prefill(self, call: PendingPrefill) -> EncodingId:
-        receipt = call.context.receipt
-        if isinstance(call, PendingRepair):
-            receipt = receipt._replace(base=call.base.id)
+        base = call.base.id if isinstance(call, PendingRepair) else None
+        receipt = call.context.receipt._replace(base=base)
         self._finished(Encoding(call.id, call.storage, call.words, receipt))
         if call.lane is not None:
             self._lanes.close(call.lane)
@@ -260,9 +257,11 @@ class Scheduler:
         return row.id
 
     def drop_all(self) -> None:
-        """Drop every call in flight, those of a forward that failed included."""
+        """Drop every call in flight, those of a forward that failed included; what was postponed stays so."""
         for call in dict.fromkeys((*self._making, *self.calls)):
-            self._drop(call)
+            if not isinstance(call, PendingShadow):
+                self._drop(call)
+        self.postponed.put_back()
         self._seats.clear()
         self._making, self._waiting, self._running = [], Queue(), []
 
@@ -274,6 +273,7 @@ class Scheduler:
             self._drop(call)
         self._waiting.keep(lambda call: call.id not in gone)
         self._running = [c for c in self._running if c.id not in gone]
+        self.postponed.settle()
 
     def _shadows(self, leaders: Iterable[EncodingId]) -> frozenset[EncodingId]:
         ids, rows = frozenset(leaders), (call.row for call in self.calls if isinstance(call, PendingDecode))

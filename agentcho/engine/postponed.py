@@ -1,0 +1,96 @@
+"""Shadows whose leaders ended before they fed anything: they are encoded when they are first read, in that forward.
+
+Nobody may ever read what was said in few words, such as a vote, so nothing is fed for it until somebody does. Does not
+know: how calls are checked, how a forward computes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+
+from agentcho.engine.encoding import Encoding, Piece, Recipe, Storage
+from agentcho.engine.pending import Pending, PendingDecode, PendingShadow, ask, due, gathered, held
+from agentcho.engine.queue import Waiting
+from agentcho.engine.tiers import Tiers
+from agentcho.errors import BadParent
+from agentcho.request import EncodingId
+
+
+class Postponed:
+    """Encodings that ids name and that were not made, in the order they came: each after those it reads. They hold what
+    they read, and are given up with the last who may ask for them. Each is handed to `finished` as it comes."""
+
+    def __init__(self, tiers: Tiers, finished: Callable[[Encoding], None]) -> None:
+        self._tiers, self._finished = tiers, finished
+        self._calls: dict[Storage, PendingShadow] = {}
+
+    def __iter__(self) -> Iterator[PendingShadow]:
+        return iter(list(self._calls.values()))
+
+    def takes(self, call: Pending) -> bool:
+        """Whether a call is the shadow of a leader that has ended, has fed nothing, and lacks nothing to be encoded."""
+        if not isinstance(call, PendingDecode) or not call.row.late:
+            return False
+        return all(piece.storage.attendable or piece.storage in self._calls for piece in gathered(call))
+
+    def add(self, call: PendingDecode) -> EncodingId:
+        """Take such a shadow, with what it holds: its id is finished."""
+        row = call.row
+        storage = Recipe(row.tokens(), row.context, row.call.salt, "stepwise").storage()
+        self._tiers.hold([storage])
+        self._calls[storage] = PendingShadow(row.id, row.context, storage, row.words(), call.guard)
+        self._finished(Encoding(row.id, storage, row.words(), row.context.receipt))
+        return row.id
+
+    def before(self, line: Iterable[Waiting], gone: Container[EncodingId]) -> Iterator[Waiting]:
+        """A line in which each of them that is not `gone` comes right before a call that reads it and lacks nothing
+        else, in its turn."""
+        for waiting in line:
+            if due(waiting.call):
+                lacked = [piece.storage for piece in gathered(waiting.call) if not piece.storage.attendable]
+                if all(storage in self._calls for storage in lacked):
+                    yield from (waiting._replace(call=call) for call in self.among(lacked) if call.id not in gone)
+            yield waiting
+
+    def among(self, storages: Iterable[Storage]) -> list[PendingShadow]:
+        """Those of these that are yet to be made, and of what they read, each after what it reads."""
+        found, left = set[PendingShadow](), list(storages)
+        while left:
+            storage = left.pop()
+            if storage in self._calls and self._calls[storage] not in found and not storage.attendable:
+                found.add(self._calls[storage])
+                left += (piece.storage for piece in self._calls[storage].context.pieces)
+        return [call for call in self if call in found] if found else []
+
+    def hasten(self, pieces: Sequence[Piece]) -> None:
+        """Let those of these be made by who gathers them next, as if they had been made, and dropped to their recipes.
+        `LeakageError`: a guard refuses it; `BadParent`: one is not finished."""
+        for call in self.among(piece.storage for piece in pieces):
+            ask(call)
+            call.storage.written = call.storage.length
+        self.settle()
+        for piece in pieces:
+            if not piece.storage.ready:
+                raise BadParent(f"encoding {piece.id} is not finished")
+
+    def forget(self, call: Pending) -> None:
+        """Count it no more among them, where it is one; it still holds what it reads."""
+        if isinstance(call, PendingShadow):
+            del self._calls[call.storage]
+
+    def put_back(self) -> None:
+        """After a forward that failed: what was begun in it has to be begun anew."""
+        for call in self:
+            self._tiers.unpin(call)
+            call.started = False
+            if not call.storage.ready:
+                self._tiers.discard(call.storage)
+        self.settle()
+
+    def settle(self) -> None:
+        """Let go of what was made, and of what nobody may ask for any more; readers first, for those they hold."""
+        for call in reversed(list(self)):
+            if call.storage.ready or not call.storage.holders:
+                self.forget(call)
+                self._tiers.unpin(call)
+                self._tiers.release(held(call))

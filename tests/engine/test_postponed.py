@@ -1,0 +1,530 @@
+"""Shadows of short messages: told of with their leader, fed when somebody reads them, and not before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from random import Random
+from typing import Any
+
+import pytest
+import torch
+
+from agentcho import Decode, Engine, Prefill, Sampling
+from agentcho.engine.room import Budget
+from agentcho.errors import BadParent, EngineFailed, LeakageError, StoreFull
+from agentcho.request import Call, EncodingId, First, Most, Repair, Shadow, StepResult, Turn
+
+LONG = "on and on and " * 12
+Fresh = Callable[..., Engine]
+
+
+@pytest.fixture
+def fresh(llama: Engine) -> Fresh:
+    """The same model with an empty store."""
+
+    def make(tokens: int = 1 << 14, host: int = 1 << 14) -> Engine:
+        return Engine(llama._model, llama.framing, llama.proofs, tokens, host, llama.context)
+
+    return make
+
+
+class Guarded:
+    """Lets the first `most` pass that it is asked about, and remembers."""
+
+    def __init__(self, most: int = 10) -> None:
+        self.most, self.asked = most, list[tuple[EncodingId, tuple[EncodingId, ...]]]()
+
+    def admit(self, id: EncodingId, context: Sequence[EncodingId]) -> None:
+        """See `Guard.admit`."""
+        if len(self.asked) >= self.most:
+            raise LeakageError("bob", ("alice.1", "alice.0"))
+        self.asked.append((id, tuple(context)))
+
+
+def finish(engine: Engine, deterministic: bool = False) -> list[StepResult]:
+    """Step until idle, and look whether all is whole."""
+    results = list[StepResult]()
+    while not engine.idle:
+        results.append(engine.step(deterministic))
+    engine.check_integrity()
+    return results
+
+
+def speech(engine: Engine, text: str) -> Decode:
+    """A message that is said in two forwards: its shadow feeds nothing meanwhile."""
+    return Decode("", forced=tuple(engine.framing.content.encode(text)), stride=16)
+
+
+def vote(engine: Engine, text: str = "yes", parents: Sequence[EncodingId] = (), **options: Any) -> EncodingId:
+    """The id of a shadow over these, whose leader read nothing and has ended, and is given up."""
+    call = speech(engine, text)
+    leader, shadow = engine.submit([call, Shadow(call, parents, **options)])
+    finish(engine)
+    engine.release([leader])
+    return shadow
+
+
+def say(engine: Engine, text: str) -> EncodingId:
+    """A message that is there."""
+    [id] = engine.submit([Prefill(text)])
+    finish(engine)
+    return id
+
+
+def made(engine: Engine, id: EncodingId) -> bool:
+    return engine._encodings[id].storage.ready
+
+
+def size(engine: Engine, *ids: EncodingId) -> int:
+    return sum(len(engine.message(id).tokens) for id in ids)
+
+
+def again(engine: Engine, id: EncodingId) -> EncodingId:
+    """The oracle: the same tokens over the same context at the same places, by a prefill."""
+    words, receipt = engine.message(id), engine.receipt(id)
+    parents, offsets = [e.id for e in receipt.context], [e.offset for e in receipt.context]
+    tokens = words.tokens[slice(*words.content)]
+    [copy] = engine.submit([Prefill("", parents, offsets, receipt.start, words.role, words.name, tokens)])
+    finish(engine)
+    return copy
+
+
+def alike(engine: Engine, one: EncodingId, other: EncodingId) -> bool:
+    pairs = zip(engine.cached(one), engine.cached(other), strict=True)
+    return all(torch.allclose(a, b, atol=1e-4) for left, right in pairs for a, b in zip(left, right, strict=True))
+
+
+@pytest.mark.parametrize("stride", [1, 16])
+def test_what_nobody_reads_is_fed_nothing(fresh: Fresh, stride: int) -> None:
+    engine, plain = fresh(), fresh()
+    call = Decode("", forced=tuple(engine.framing.content.encode("y")), stride=stride)
+    plain.submit([call])
+    public = [say(engine, "Vote."), say(engine, "Now.")]
+    leader, shadow = engine.submit([call, Shadow(call, public)])
+    expected, results = finish(plain), finish(engine)
+    assert [r.encoded for r in results] == [r.encoded for r in expected]
+    assert results[-1].finished == (leader, shadow)
+    assert engine.message(shadow) == engine.message(leader)
+    assert engine.finished(shadow)
+    assert [entry.id for entry in engine.receipt(shadow).context] == public
+    assert not made(engine, shadow)
+    recipe = engine._encodings[shadow].storage.recipe
+    assert recipe is not None
+    assert recipe.way == "stepwise"
+
+
+@pytest.mark.parametrize("deterministic", [False, True])
+def test_it_is_made_in_the_forward_of_its_first_reader(fresh: Fresh, deterministic: bool) -> None:
+    engine = fresh()
+    public = say(engine, "Vote.")
+    shadow = vote(engine, "yes", [public])
+    twin = again(engine, shadow)
+    scored = engine.score("so be it", "", [public, twin])
+    forced = tuple(engine.framing.content.encode("so be it"))
+    [reader] = engine.submit([Decode("", [public, shadow], forced=forced, logits=True)])
+    first = engine.step(deterministic)
+    opening = len(engine.framing.opening("assistant", None))
+    assert first.encoded == size(engine, shadow) + opening
+    assert first.spoken[0].id == reader
+    rest = finish(engine, deterministic)
+    assert {id for result in (first, *rest) for id in result.finished} == {reader}
+    logits = engine.logits(reader).log_softmax(-1)
+    assert torch.allclose(logits, scored, atol=1e-4)
+    assert alike(engine, shadow, twin)
+    [second] = engine.submit([Prefill("And?", [shadow])])
+    assert sum(result.encoded for result in finish(engine)) == size(engine, second)
+
+
+def test_a_chain_of_them_is_made_at_once_each_after_what_it_reads(fresh: Fresh) -> None:
+    engine = fresh()
+    chain = list[EncodingId]()
+    for text in ("a", "b", "c", "d"):
+        chain.append(vote(engine, text, chain[-2:]))
+    aside = vote(engine, "aside", chain[:1])
+    [reader] = engine.submit([Prefill("Who?", chain[3:])])
+    [result] = finish(engine)
+    assert result.finished == (reader,)
+    assert result.encoded == size(engine, *chain, reader)
+    assert not made(engine, aside)
+    assert all(alike(engine, id, again(engine, id)) for id in (*chain, reader, aside))
+
+
+def test_one_that_waits_beside_others_is_not_made_because_the_engine_steps(fresh: Fresh) -> None:
+    engine = fresh()
+    shadow = vote(engine)
+    [other] = engine.submit([Decode("", forced=tuple(engine.framing.content.encode(LONG)))])
+    late = speech(engine, "no")
+    leader, over = engine.submit([late, Shadow(late, [shadow])])
+    finish(engine)
+    assert not made(engine, shadow)
+    assert not made(engine, over)
+    assert all(map(engine.finished, (other, leader, over)))
+    assert alike(engine, over, again(engine, over))
+
+
+def test_a_shadow_that_reads_one_has_it_made_when_it_begins_and_not_before(fresh: Fresh) -> None:
+    engine = fresh()
+    shadow = vote(engine)
+    call = Decode("", forced=tuple(engine.framing.content.encode(LONG)))
+    leader, over = engine.submit([call, Shadow(call, [shadow])])
+    began = list[tuple[int, bool]]()
+    while not engine.idle:
+        engine.step()
+        running = {call.id: call.row.fed for call in engine._scheduler._running}
+        began.append((running.get(over, 0), made(engine, shadow)))
+    assert all((fed > 0) == done for fed, done in began[:-1])
+    assert began[0] == (0, False)
+    engine.check_integrity()
+    assert alike(engine, over, again(engine, over))
+    assert size(engine, leader) == size(engine, over)
+
+
+def test_a_reader_that_lacks_something_else_does_not_have_it_made_before(fresh: Fresh) -> None:
+    engine = fresh()
+    engine._scheduler._budget = Budget(64, 4)
+    shadow = vote(engine)
+    engine.submit([Decode("", forced=tuple(engine.framing.content.encode(LONG)))])
+    engine.step()
+    question = Prefill("a question of many words, in parts")
+    _, reader = engine.submit([question, Decode("", [question, shadow], sampling=Sampling(max_tokens=1))])
+    while not made(engine, shadow):
+        assert not engine.step().finished or made(engine, shadow)
+    assert reader in {call.id for call in engine._scheduler._running}
+    finish(engine)
+
+
+@pytest.mark.parametrize("choose", [First(3), Most(0.5)])
+def test_a_repair_has_its_base_and_its_context_made(fresh: Fresh, choose: First | Most) -> None:
+    engine = fresh()
+    base, context = vote(engine, "the base"), vote(engine, "the context")
+    [repaired] = engine.submit([Repair(base, choose, [context])])
+    finish(engine)
+    copies = again(engine, base), again(engine, context)
+    [expected] = engine.submit([Repair(copies[0], choose, [copies[1]])])
+    finish(engine)
+    assert alike(engine, repaired, expected)
+
+
+def test_score_and_cached_have_it_made(fresh: Fresh) -> None:
+    engine = fresh()
+    inner = vote(engine, "yes")
+    outer = vote(engine, "no", [inner])
+    copies = fresh()
+    one = again_elsewhere(engine, copies, inner, {})
+    two = again_elsewhere(engine, copies, outer, {inner: one})
+    assert torch.allclose(engine.score("so", "", [outer]), copies.score("so", "", [two]), atol=1e-4)
+    assert made(engine, inner)
+    engine.check_integrity()
+    third = vote(engine, "maybe", [outer])
+    engine.swap_out([third])
+    assert engine.cached(third)[0][0].shape[1] == size(engine, third)
+    engine.check_integrity()
+    engine.swap_out([third, outer, inner])
+    assert alike(engine, third, again(engine, third))
+
+
+def again_elsewhere(engine: Engine, other: Engine, id: EncodingId, names: dict[EncodingId, EncodingId]) -> EncodingId:
+    words, receipt = engine.message(id), engine.receipt(id)
+    tokens = words.tokens[slice(*words.content)]
+    parents = [names[entry.id] for entry in receipt.context]
+    [copy] = other.submit([Prefill("", parents, role="assistant", tokens=tokens)])
+    finish(other)
+    return copy
+
+
+def test_released_it_is_gone_with_all_it_holds(fresh: Fresh) -> None:
+    engine = fresh()
+    empty = engine.fullness.used
+    public = say(engine, "Vote.")
+    inner = vote(engine, "yes", [public])
+    outer = vote(engine, "no", [inner])
+    engine.release([public, inner])
+    engine.check_integrity()
+    assert engine.fullness.used > empty
+    engine.release([outer])
+    engine.check_integrity()
+    assert engine.fullness.used == empty
+    assert not list(engine._scheduler.postponed)
+
+
+@pytest.mark.parametrize("cancelled", [False, True])
+def test_released_while_somebody_waits_for_it_it_is_made_for_that_one_alone(fresh: Fresh, cancelled: bool) -> None:
+    engine = fresh()
+    empty = engine.fullness.used
+    public = say(engine, "Vote.")
+    shadow = vote(engine, "yes", [public])
+    length = size(engine, shadow)
+    [reader] = engine.submit([Prefill("And?", [shadow])])
+    engine.release([shadow, public])
+    engine.check_integrity()
+    assert engine.fullness.used > empty
+    if cancelled:
+        engine.cancel([reader])
+        assert engine.idle
+    else:
+        assert sum(result.encoded for result in finish(engine)) == length + size(engine, reader)
+        engine.release([reader])
+    engine.check_integrity()
+    assert engine.fullness.used == empty
+    assert not list(engine._scheduler.postponed)
+
+
+def test_its_id_is_finished_and_cancelling_it_does_nothing(fresh: Fresh) -> None:
+    engine = fresh()
+    shadow = vote(engine)
+    [reader] = engine.submit([Prefill("And?", [shadow])])
+    engine.cancel([shadow])
+    finish(engine)
+    assert engine.finished(shadow)
+    assert engine.finished(reader)
+
+
+@pytest.mark.parametrize("deterministic", [False, True])
+def test_a_forward_that_fails_leaves_it_postponed(
+    fresh: Fresh, monkeypatch: pytest.MonkeyPatch, deterministic: bool
+) -> None:
+    engine = fresh()
+    inner = vote(engine, "yes")
+    outer = vote(engine, "no", [inner])
+    used = engine.fullness.used
+    real, forwards = engine._model.forward, list[int]()
+
+    def second_fails(*args: Any) -> Any:
+        forwards.append(1)
+        return real(*args) if deterministic and len(forwards) == 1 else 1 / 0
+
+    engine.submit([Prefill("And?", [outer])])
+    with monkeypatch.context() as broken:
+        broken.setattr(engine._model, "forward", second_fails)
+        with pytest.raises(EngineFailed):
+            engine.step(deterministic)
+    engine.check_integrity()
+    assert (made(engine, inner), made(engine, outer)) == (deterministic, False)
+    assert (engine.idle, engine.fullness.used > used) == (True, deterministic)
+    [reader] = engine.submit([Prefill("And?", [outer])])
+    finish(engine)
+    assert all(alike(engine, id, again(engine, id)) for id in (inner, outer, reader))
+
+
+def test_a_forward_that_fails_drops_what_was_to_be_postponed_in_it(
+    fresh: Fresh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = fresh()
+    public = say(engine, "Vote.")
+    used = engine.fullness.used
+    call = Decode("", forced=())
+    _, shadow = engine.submit([call, Shadow(call, [public])])
+    engine.step()
+    with monkeypatch.context() as broken:
+        broken.setattr(engine._model, "forward", lambda *_: 1 / 0)
+        with pytest.raises(EngineFailed):
+            engine.step()
+    engine.check_integrity()
+    assert (engine.finished(shadow), engine.fullness.used, engine.idle) == (False, used, True)
+
+
+def test_its_guard_is_asked_before_it_counts_as_finished_and_before_it_is_gathered(fresh: Fresh) -> None:
+    engine, guard = fresh(), Guarded()
+    public = say(engine, "Vote.")
+    shadow = vote(engine, "yes", [public], guard=guard)
+    assert guard.asked == [(shadow, (public,))]
+    engine.submit([Prefill("And?", [shadow])])
+    finish(engine)
+    assert guard.asked == 2 * [(shadow, (public,))]
+    closed = vote(engine, "no", [public], guard=Guarded(0))
+    assert not engine.finished(closed)
+
+
+def test_what_its_guard_refuses_in_the_end_is_never_read(fresh: Fresh, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = fresh()
+    public = say(engine, "Vote.")
+    shadow = vote(engine, "yes", [public], guard=Guarded(1))
+    with pytest.raises(LeakageError):
+        engine.cached(shadow)
+    engine.check_integrity()
+    readers = engine.submit([Prefill("And?", [shadow]), Decode("", [shadow], forced=())])
+    results = finish(engine)
+    errors = {failure.id: type(failure.error) for result in results for failure in result.failed}
+    assert errors == {shadow: LeakageError, readers[0]: BadParent, readers[1]: BadParent}
+    assert sum(result.encoded for result in results) == 0
+    with pytest.raises(BadParent, match="not finished"):
+        engine.score("so", "", [shadow])
+    engine.release([shadow])
+    engine.check_integrity()
+
+
+def test_who_reads_it_is_billed_and_goes_in_its_own_turn(fresh: Fresh, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = fresh()
+    engine._scheduler._budget = Budget(16, 16)
+    shadow = vote(engine, "yes it is")
+    served = list[tuple[str, int]]()
+    queue = engine._scheduler._waiting
+    monkeypatch.setattr(queue, "serve", lambda waiting, tokens: served.append((waiting.turn.workflow, tokens)))
+    [low] = engine.submit([Prefill("And?", [shadow])], Turn("low"))
+    [high] = engine.submit([Prefill("One two three four")], Turn("high", priority=1))
+    finish(engine)
+    assert served[0][0] == "high"
+    billed = sum(tokens for workflow, tokens in served if workflow == "low")
+    assert billed == size(engine, shadow, low)
+    assert sum(tokens for workflow, tokens in served if workflow == "high") == size(engine, high)
+
+
+def test_a_cancelled_leader_leaves_nothing_postponed(fresh: Fresh) -> None:
+    engine = fresh()
+    used = engine.fullness.used
+    call = speech(engine, "yes")
+    leader, shadow = engine.submit([call, Shadow(call)])
+    engine.step()
+    engine.cancel([leader])
+    engine.check_integrity()
+    assert (engine.idle, engine.finished(shadow), engine.fullness.used) == (True, False, used)
+
+
+def test_alone_a_shadow_goes_with_its_leaders_last_forward(fresh: Fresh) -> None:
+    engine = fresh()
+    call = speech(engine, "yes")
+    _, shadow = engine.submit([call, Shadow(call)])
+    results = finish(engine, deterministic=True)
+    assert made(engine, shadow)
+    assert results[-1].encoded > size(engine, shadow)
+
+
+def test_one_that_waits_for_room_alone_is_postponed_by_a_step_that_is_not(
+    fresh: Fresh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = fresh()
+    monkeypatch.setattr(engine._scheduler, "_budget", Budget(1, 1))
+    call = Decode("", forced=tuple(engine.framing.content.encode("yes")))
+    leader, shadow = engine.submit([call, Shadow(call)])
+    while not engine.finished(leader):
+        engine.step(deterministic=True)
+    assert not engine.finished(shadow)
+    [result] = finish(engine)
+    assert (result.finished, result.encoded) == ((shadow,), 0)
+
+
+def test_one_whose_context_is_not_encoded_yet_is_done_when_that_is(fresh: Fresh) -> None:
+    engine = fresh()
+    engine._scheduler._budget = Budget(64, 1)
+    engine.submit([Decode("", forced=tuple(engine.framing.content.encode(LONG)))])
+    engine.step()
+    question = Prefill("a question of many words")
+    call = Decode("", forced=())
+    asked, leader, shadow = engine.submit([question, call, Shadow(call, [question])])
+    ended = {id: number for number, result in enumerate(finish(engine)) for id in result.finished}
+    assert ended[leader] < ended[asked] == ended[shadow]
+    assert not made(engine, shadow)
+
+
+def test_a_store_with_no_room_for_all_makes_one_after_another(fresh: Fresh) -> None:
+    roomy, tight = fresh(), fresh(100, 0)
+    for engine in (roomy, tight):
+        public = say(engine, "What do you say to this, all of you?")
+        votes = [vote(engine, f"vote {number}", [public]) for number in range(3)]
+        [reader] = engine.submit([Decode("", votes, sampling=Sampling(max_tokens=4, temperature=0))])
+        finish(engine)
+        assert engine.finished(reader)
+        said = engine.message(reader).tokens
+        if engine is roomy:
+            expected = said
+    assert said == expected
+    assert tight.fullness.high_water * tight.fullness.page_tokens <= 112
+
+
+class Crowd:
+    """Random acts on one engine: short messages with shadows, readers, ends, refusals of the model."""
+
+    def __init__(self, engine: Engine, seed: int) -> None:
+        self.engine, self.rng = engine, Random(seed)
+        self.held, self.flying = list[EncodingId](), list[EncodingId]()
+
+    def some(self) -> list[EncodingId]:
+        return self.rng.sample(self.held, min(len(self.held), self.rng.randint(0, 3)))
+
+    def call(self) -> None:
+        text = tuple(self.engine.framing.content.encode(self.rng.choice(["", "no", "yes", "one of the long ones"])))
+        said = Decode("", self.some(), forced=text, stride=16 if text and self.rng.random() < 0.7 else 1)
+        calls: list[Call] = [said, *(Shadow(said, self.some()) for _ in range(self.rng.randint(0, 2)))]
+        if self.rng.random() < 0.5:
+            calls.append(Prefill(self.rng.choice(["a", "b", "what was said here"]), self.some()))
+        if self.held and self.rng.random() < 0.2:
+            calls.append(
+                Repair(self.rng.choice(self.held), First(2) if self.rng.random() < 0.5 else Most(0.4), self.some())
+            )
+        with suppress(StoreFull):
+            self.flying += self.engine.submit(calls)
+
+    def step(self) -> None:
+        result = self.engine.step(self.rng.random() < 0.2)
+        assert all(isinstance(failure.error, BadParent) for failure in result.failed)
+        done = {*result.finished, *(failure.id for failure in result.failed)}
+        assert done <= set(self.flying)
+        assert len(done) == len(result.finished) + len(result.failed)
+        self.flying = [id for id in self.flying if id not in done]
+        self.held += result.finished
+
+    def fail(self) -> None:
+        good, real = self.rng.randint(0, 1), self.engine._model.forward
+        forwards = iter([real] * good)
+        self.engine._model.forward = lambda *args: next(forwards)(*args)  # type: ignore[method-assign]
+        try:
+            self.step()
+        except EngineFailed:
+            self.flying = []
+        finally:
+            del self.engine._model.forward
+        assert all(map(self.engine.finished, self.held))
+
+    def look(self) -> None:
+        with suppress(StoreFull):
+            if self.held:
+                self.engine.cached(self.rng.choice(self.held))
+
+    def swap(self) -> None:
+        self.engine.swap_out(self.some())
+
+    def release(self) -> None:
+        gone = self.some()
+        self.held = [id for id in self.held if id not in gone]
+        self.engine.release(gone)
+
+    def cancel(self) -> None:
+        gone = self.rng.sample(self.flying, min(1, len(self.flying)))
+        self.engine.cancel([*gone, *self.some()])
+        self.flying = [id for id in self.flying if id in self.engine._scheduler.in_flight]
+
+    def act(self) -> None:
+        acts = [self.call] * 3 + [self.step] * 8 + [self.look, self.swap, self.release, self.cancel, self.fail]
+        self.rng.choice(acts)()
+        self.engine.check_integrity()
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("tokens", [96, 1 << 14])
+def test_whatever_happens_all_that_is_stored_is_whole_and_right(fresh: Fresh, tokens: int, seed: int) -> None:
+    engine = fresh(tokens, 0)
+    crowd, used, seen = Crowd(engine, seed), engine.fullness.used, 0
+    for _ in range(150):
+        crowd.act()
+        seen = max(seen, len(list(engine._scheduler.postponed)))
+    for _ in range(300):
+        crowd.step()
+    assert engine.idle
+    assert not crowd.flying
+    assert seen
+    if tokens > 96:
+        assert all(alike(engine, id, again(engine, id)) for id in plain(engine, crowd.held))
+    engine.release(crowd.held)
+    engine.check_integrity()
+    assert not list(engine._scheduler.postponed)
+    if tokens == 96:
+        assert engine.fullness.used == used
+
+
+def plain(engine: Engine, ids: Sequence[EncodingId]) -> list[EncodingId]:
+    """Those that are no repairs, over what is still there."""
+    return [
+        id for id in ids
+        if engine.receipt(id).base is None and all(engine.finished(e.id) for e in engine.receipt(id).context)
+    ]  # fmt: skip
