@@ -106,9 +106,9 @@ class Decode:
 class Shadow:
     """A second encoding of what a decode says, over other parents, made while it speaks.
 
-    `of` stands earlier in the same list. Each token that is accepted there is fed here too, so that both are
-    done together; where they are few, not before somebody reads them. It is dropped with `of`. Everything else as in
-    `Prefill`.
+    `of` stands earlier in the same list. Each token that is accepted there is fed here too, and both are done
+    together. A short one that was fed nothing by then is encoded when somebody first reads it. It is dropped with `of`.
+    Everything else as in `Prefill`.
     """
 
     of: Decode
@@ -224,9 +224,10 @@ class Failure(NamedTuple):
 
 
 class StepResult(NamedTuple):
-    """What one engine step brought: new tokens, calls whose encodings are stored, calls that failed.
+    """What one engine step brought: new tokens, calls that are done, calls that failed.
 
-    `encoded` counts the tokens fed in the step.
+    An id that is `finished` names an encoding, stored or made when it is first read. `encoded` counts the tokens fed in
+    the step.
     """
 
     spoken: tuple[Spoken, ...]

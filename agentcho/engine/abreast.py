@@ -15,7 +15,7 @@ from torch import Tensor
 
 from agentcho.engine.attention import Locality, Scoring, attend, attend_both
 from agentcho.engine.encoding import Segment
-from agentcho.engine.flex import Seen, attend_blocks, has_kernels
+from agentcho.engine.flex import Seen, attend_blocks, has_kernels, rounded
 from agentcho.engine.lanes import Bucket, Lane
 
 
@@ -54,13 +54,13 @@ def abreast(singles: Sequence[Segment]) -> list[Abreast]:
 class Rank:
     """The attention of such rows in one forward. `places` `[3, rows]` are `Abreast.places` on the device, `first` is
     where their tokens begin in the packed ones, and `width` bounds the tokens of their lanes. Where each row reads its
-    own blocks alone, the whole bucket is handed over, which seldom changes its shape."""
+    own blocks alone, all rows of the bucket are handed over, whose number seldom changes."""
 
     def __init__(self, bucket: Bucket, places: Tensor, first: int, width: int) -> None:
         self._bucket, self._by_blocks = bucket, has_kernels(places.device)
         self._at, self._rows, self._ends = places
         self._span = slice(first, first + places.shape[1])
-        self._width = bucket.capacity if self._by_blocks else width
+        self._width = rounded(width, bucket.capacity) if self._by_blocks else width
         self._lanes = len(bucket.positions) if self._by_blocks else len(bucket.lanes)
         self._all = self._lanes == places.shape[1]
         home = bucket.positions.device

@@ -34,7 +34,7 @@ class Direct(ABC):
 
     @abstractmethod
     def finished(self, id: EncodingId) -> bool:
-        """Whether an id names a stored encoding."""
+        """Whether an id names an encoding: its call is done, and it was not released."""
 
     @overload
     def prefill(self, calls: str | Prefill, **options: Any) -> EncodingId: ...

@@ -99,9 +99,10 @@ class Engine(Direct):
             return alone.submit(lambda: cls(*load(*options))._warmed()).result()
 
     def _warmed(self) -> Engine:
-        """Kernels are compiled now where steps need any, and not while somebody waits for a token."""
-        if has_kernels(self._model.device):
-            self.release([self.decode(forced=tuple(self.framing.content.encode("to be or not")))])
+        """Kernels for steps of one row and of few are compiled now where they need any."""
+        words = tuple(self.framing.content.encode("to be or not"))
+        for rows in (1, 2) if has_kernels(self._model.device) else ():
+            self.release(self.decode([Decode(forced=words)] * rows))
         return self
 
     def adapted(self, adapter: str | Path | None) -> Engine:
@@ -247,11 +248,10 @@ class Engine(Direct):
         for id in list(ids):
             encoding = self._encoding(id)
             del self._encodings[id]
-            self._tiers.release([encoding.storage])
-        self._scheduler.postponed.settle()
+            self._scheduler.postponed.release([encoding.storage])
 
     def finished(self, id: EncodingId) -> bool:
-        """Whether an id names a stored encoding."""
+        """Whether an id names an encoding: its call is done, and it was not released."""
         return id in self._encodings
 
     @property

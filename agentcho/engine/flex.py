@@ -1,15 +1,17 @@
 """Attention of single tokens by torch's FlexAttention: each row reads the blocks of keys that it sees, and no others,
 and several of a GPU's processors share a long row.
 
-Its kernels are compiled for the device when they are first needed. Each kind is compared with plain attention then:
-what cannot be compiled, or comes out otherwise, is left for that. Does not know: lanes, where keys come from.
+Each number of rows has kernels of its own, compiled when they are first needed: torch shares out the keys of a row only
+where it knows how many rows there are. They are compared with plain attention then; a device where they cannot be
+compiled, or weigh otherwise, is left for that. Does not know: lanes, where keys come from.
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from functools import cache, cached_property
+from functools import cache
+from itertools import count
 from typing import Any, NamedTuple
 
 import torch
@@ -21,15 +23,23 @@ from agentcho.engine.attention import Scoring, attend
 
 BLOCK = 128
 """Keys that are read or left together."""
-CLOSE = 1 / 32
-"""How far a kernel's values may be from plain attention's, as a share of the largest; both round in the same type."""
-KERNELS = 64
-"""Kernels of all kinds and numbers of rows that a process may compile."""
+WIDTH = 2 * BLOCK
+"""A multiple of this many tokens of a lane is handed over, or all of it."""
+LOOKS = ((1, 1), (2, 2), (4, 8))
+"""Over how many blocks kernels are tried, and for how many there is room. One block of a longer lane would be another
+kernel."""
+_refused = set[torch.device]()
+_numbers = count()
 
 
 def has_kernels(device: torch.device) -> bool:
-    """Whether FlexAttention compiles to kernels for it that are faster than plain attention."""
-    return device.type == "cuda"
+    """Whether FlexAttention compiles to kernels for it that are faster than plain attention, as far as is known."""
+    return device.type == "cuda" and device not in _refused
+
+
+def rounded(width: int, capacity: int) -> int:
+    """How many tokens of lanes with room for `capacity` are handed over where `width` are needed."""
+    return min(capacity, -(-width // WIDTH) * WIDTH)
 
 
 class Seen:
@@ -37,110 +47,138 @@ class Seen:
 
     def __init__(self, mask: Tensor) -> None:
         self.mask = mask
+        self._blocks: dict[int, BlockMask] = {}
 
-    @cached_property
-    def blocks(self) -> BlockMask:
-        """The same for kernels: of each row, how many blocks it sees keys of, these first of all, and the mask."""
-        seen = self.mask[:, 0]
-        length = seen.shape[-1]
-        visible = pad(seen, (0, -length % BLOCK)).reshape(len(seen), 1, -1, BLOCK).any(-1)
-        number = visible.sum(-1, dtype=torch.int32)[:, None]
-        order = visible.to(torch.int8).argsort(dim=-1, descending=True, stable=True).to(torch.int32)[:, None]
-        for tensor in (seen, number, order):
-            _fix_rows(tensor)
-        return BlockMask.from_kv_blocks(
-            number, order, BLOCK_SIZE=(BLOCK, BLOCK), seq_lengths=(1, length), compute_q_blocks=False,
-            mask_mod=lambda row, head, query, key: seen[row, 0, key],
-        )  # fmt: skip
+    def blocks(self, queries: int) -> BlockMask:
+        """The same for kernels and so many queries a row: how many blocks it sees keys of, these first of all, and the
+        mask."""
+        if queries not in self._blocks:
+            self._blocks[queries] = _blocks(self.mask[:, 0], queries)
+        return self._blocks[queries]
+
+
+def _blocks(seen: Tensor, queries: int) -> BlockMask:
+    length = seen.shape[-1]
+    visible = pad(seen, (0, -length % BLOCK)).reshape(len(seen), 1, -1, BLOCK).any(-1)
+    number = visible.sum(-1, dtype=torch.int32)[:, None]
+    order = visible.to(torch.int8).argsort(dim=-1, descending=True, stable=True).to(torch.int32)[:, None]
+    return BlockMask.from_kv_blocks(
+        number, order, BLOCK_SIZE=(BLOCK, BLOCK), seq_lengths=(queries, length), compute_q_blocks=False,
+        mask_mod=lambda row, head, query, key: seen[row, 0, key],
+    )  # fmt: skip
 
 
 def attend_blocks(queries: Tensor, keys: Tensor, values: Tensor, seen: Seen, scoring: Scoring) -> Tensor:
-    """`attend` for one token a row: `[rows, heads, 1, value_dim]`. To be called with few numbers of rows: each has a
-    kernel of its own."""
-    shapes = (*queries.shape[1:], *keys.shape[1::2], values.shape[3])
-    if not _works(_Kind(queries.device, queries.dtype, shapes, scoring.scale, scoring.softcap)):
-        return attend(queries, keys, values, seen.mask, scoring)
-    return _flexed(queries, keys, values, seen, scoring)
+    """`attend` for one token a row: `[rows, heads, 1, value_dim]`. To be called with few numbers of rows."""
+    rows, heads, _, dim = queries.shape
+    shapes = rows, keys.shape[1], heads // keys.shape[1], dim, values.shape[3]
+    kind = _Kind(queries.device, queries.dtype, *shapes, scoring.scale, scoring.softcap)
+    if kind.device not in _refused and _works(kind):
+        try:
+            return _flexed(kind, queries, keys, values, seen, scoring)
+        except Exception as error:
+            _refuse(kind.device, _failed(error))
+    return attend(queries, keys, values, seen.mask, scoring)
 
 
 class _Kind(NamedTuple):
-    """What one look decides for. `shapes` are heads, 1, dim, key heads, dim and value dim."""
+    """What has a kernel of its own: `groups` heads share each of the `heads` keys have."""
 
     device: torch.device
     dtype: torch.dtype
-    shapes: tuple[int, ...]
+    rows: int
+    heads: int
+    groups: int
+    dim: int
+    value_dim: int
     scale: float
     softcap: float | None
 
+    @property
+    def close(self) -> float:
+        """How far values may be from plain attention's, as a share of the largest; both round in the same type."""
+        return 1e-3 if self.dtype == torch.float32 else 1 / 32
 
-def _flexed(queries: Tensor, keys: Tensor, values: Tensor, seen: Seen, scoring: Scoring) -> Tensor:
-    for tensor in (queries, keys, values):
-        _fix_rows(tensor)
-    with torch._dynamo.config.patch(recompile_limit=KERNELS):
-        out, sums = _kernel(scoring.scale, scoring.softcap)(queries, keys, values, seen.blocks)
+
+def _flexed(kind: _Kind, queries: Tensor, keys: Tensor, values: Tensor, seen: Seen, scoring: Scoring) -> Tensor:
+    """The heads that share keys stand one after another as one sequence: whatever their number, keys are read once."""
+    grouped = queries.reshape(kind.rows, kind.heads, kind.groups, kind.dim)
+    out, sums = _kernel(kind)(grouped, keys, values, seen.blocks(kind.groups))
+    out = out.reshape(*queries.shape[:3], kind.value_dim)
     if scoring.sinks is None:
         return out
-    share = torch.sigmoid(sums.float() - scoring.sinks.float()[None, :, None])
+    share = torch.sigmoid(sums.float().reshape(queries.shape[:3]) - scoring.sinks.float()[None, :, None])
     return (out * share.unsqueeze(-1)).to(out.dtype)
 
 
-def _fix_rows(tensor: Tensor) -> None:
-    """A kernel for any number of rows would not share a row's keys out."""
-    torch._dynamo.mark_static(tensor, 0)
-
-
 @cache
-def _kernel(scale: float, softcap: float | None) -> Callable[..., tuple[Tensor, Tensor]]:
-    """Weighted values, and the logarithms of the sums of their weights `[rows, heads, 1]`."""
+def _kernel(kind: _Kind) -> Callable[..., tuple[Tensor, Tensor]]:
+    """Weighted values, and the logarithms of the sums of their weights `[rows, heads, groups]`. Its name is its own,
+    for torch counts by that what it compiled, and what changed between calls."""
 
     def capped(score: Tensor, *places: Tensor) -> Tensor:
-        assert softcap is not None
-        return torch.tanh(score / softcap) * softcap
+        assert kind.softcap is not None
+        return torch.tanh(score / kind.softcap) * kind.softcap
 
-    score_mod = None if softcap is None else capped
+    score_mod, scale = None if kind.softcap is None else capped, kind.scale
 
     def kernel(queries: Tensor, keys: Tensor, values: Tensor, blocks: BlockMask) -> tuple[Tensor, Tensor]:
         out, more = flex_attention(
-            queries, keys, values, score_mod=score_mod, block_mask=blocks, scale=scale, enable_gqa=True,
-            return_aux=AuxRequest(lse=True),
-        )  # fmt: skip
+            queries, keys, values, score_mod=score_mod, block_mask=blocks, scale=scale, return_aux=AuxRequest(lse=True)
+        )
         assert more.lse is not None
         return out, more.lse
 
+    kernel.__code__ = kernel.__code__.replace(co_name=f"kernel_{next(_numbers)}")
     return _compiled(kernel)
 
 
 def _compiled(kernel: Callable[..., Any]) -> Callable[..., Any]:
-    return torch.compile(kernel)
+    return torch.compile(kernel, fullgraph=True)
 
 
 @cache
 def _works(kind: _Kind) -> bool:
-    """Whether kernels of a kind can be had, and weigh as plain attention does; if not, a warning says why."""
+    """Whether a kernel can be had, and weighs as plain attention does, over all of a lane's blocks or some: torch
+    compiles for one block, for the first number beyond, and then for all."""
     try:
-        gap = max(_gap(kind, rows, length) for rows, length in ((1, BLOCK), (1, 4 * BLOCK), (4, 2 * BLOCK)))
+        gaps = [_gap(kind, *blocks) for blocks in LOOKS]
     except Exception as error:
-        why = str(error).strip().splitlines() or [type(error).__name__]
-        warnings.warn(f"decode steps go without FlexAttention, and are slower: it fails here ({why[0]})", stacklevel=2)
+        _refuse(kind.device, _failed(error))
         return False
-    if not gap <= CLOSE:
-        what = f"its values are off by {gap:.2g} of the largest"
-        warnings.warn(f"decode steps go without FlexAttention, and are slower: {what}", stacklevel=2)
-    return gap <= CLOSE
+    wrong = [gap for gap in gaps if not gap <= kind.close]
+    if wrong:
+        _refuse(kind.device, f"its values are off by {wrong[0]:.2g} of the largest")
+    return not wrong
 
 
-def _gap(kind: _Kind, rows: int, length: int) -> float:
-    """How far the kernel is from plain attention, as a share of the largest value; not all keys are seen."""
-    heads, _, dim, key_heads, _, value_dim = kind.shapes
-    dice = torch.Generator().manual_seed(0)
+def _refuse(device: torch.device, why: str) -> None:
+    _refused.add(device)
+    warnings.warn(f"decode steps go without FlexAttention, and are slower: {why}", stacklevel=3)
+
+
+def _failed(error: Exception) -> str:
+    return f"it fails here ({(str(error).strip() or type(error).__name__).splitlines()[0]})"
+
+
+def _gap(kind: _Kind, blocks: int, capacity: int) -> float:
+    """How far the kernel is from plain attention, as a share of the largest value, over so many blocks of lanes that
+    have room for `capacity`. Some keys are not seen; of several blocks the first row sees none of the first one or the
+    third, and the last row few of all."""
+    dice, length = torch.Generator().manual_seed(0), blocks * BLOCK
 
     def drawn(*shape: int) -> Tensor:
         return torch.randn(shape, generator=dice).to(kind.device, kind.dtype)
 
-    tensors = drawn(rows, heads, 1, dim), drawn(rows, key_heads, length, dim), drawn(rows, key_heads, length, value_dim)
-    mask = torch.rand(rows, 1, 1, length, generator=dice) < 1 / 2
-    mask[-1, ..., BLOCK // 2 :] = False
-    mask[..., 0] = True
-    seen, scoring = Seen(mask.to(kind.device)), Scoring(kind.scale, kind.softcap, drawn(heads))
+    with torch.inference_mode(False):  # as lanes are
+        keys, values = (drawn(kind.rows, kind.heads, capacity * BLOCK, dim) for dim in (kind.dim, kind.value_dim))
+    mask = torch.rand(kind.rows, 1, 1, length, generator=dice) < 1 / 2
+    if kind.rows > 1:
+        mask[-1, ..., BLOCK // 2 :] = False
+    if blocks > 1:
+        mask[0, ..., :BLOCK] = mask[0, ..., 2 * BLOCK : 3 * BLOCK] = False
+    mask[0, ..., -1] = mask[1:, ..., 0] = True
+    seen, scoring = Seen(mask.to(kind.device)), Scoring(kind.scale, kind.softcap, drawn(kind.heads * kind.groups))
+    tensors = drawn(kind.rows, kind.heads * kind.groups, 1, kind.dim), keys[:, :, :length], values[:, :, :length]
     expected = attend(*tensors, seen.mask, scoring).float()
-    return float((_flexed(*tensors, seen, scoring).float() - expected).abs().max() / expected.abs().max())
+    return float((_flexed(kind, *tensors, seen, scoring).float() - expected).abs().max() / expected.abs().max())

@@ -53,8 +53,9 @@ class Follower:
 
     @property
     def late(self) -> bool:
-        """Whether its leader has ended and it has fed nothing: it need not begin before somebody reads it."""
-        return self.ending and not self.fed
+        """Whether its leader has ended in a few words and it has fed nothing: it need not begin before somebody reads
+        it. More words are not left for who reads them to wait for."""
+        return self.ending and not self.fed and self.lacking <= 2 * STRIDE
 
     @property
     def position(self) -> int:

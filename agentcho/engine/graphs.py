@@ -20,15 +20,13 @@ from torch import Tensor
 from agentcho.engine.abreast import Abreast, Rank, abreast
 from agentcho.engine.attention import Locality, Scoring
 from agentcho.engine.encoding import Segment
-from agentcho.engine.flex import has_kernels
+from agentcho.engine.flex import rounded
 from agentcho.engine.lanes import Bucket
 from agentcho.engine.model import Model
 from agentcho.errors import GraphsDiffer
 
 MOST = 16
 """Graphs that are kept; the one that was not used for longest goes first."""
-WIDTH = 256
-"""Lanes are read up to a multiple of so many tokens, so that a graph serves as many steps."""
 NOTED = 256
 """Kinds of steps that are remembered to have been, before any is forgotten."""
 CLOSE = 1 / 64
@@ -99,7 +97,9 @@ class Graphs:
         """One forward of single tokens of running rows; the segments in the order of their rows of logits.
         `GraphsDiffer`: a graph gave other logits than its step; what the step wrote is not to be used."""
         groups = abreast(segments)
-        lines = [_Line(group.bucket, len(group.segments), _rounded(group)) for group in groups]
+        lines = [
+            _Line(group.bucket, len(group.segments), rounded(group.width, group.bucket.capacity)) for group in groups
+        ]
         order = [segment for group in groups for segment in group.segments]
         for group in groups:
             group.touch()
@@ -158,12 +158,6 @@ class Graphs:
         self.broken = why
         self._graphs.clear()
         warnings.warn(f"steps go without CUDA graphs, and are slower: {why}", stacklevel=2)
-
-
-def _rounded(group: Abreast) -> int:
-    """Up to where lanes are read; all of them, where each row reads its own blocks alone."""
-    capacity = group.bucket.capacity
-    return capacity if has_kernels(group.bucket.positions.device) else min(capacity, -(-group.width // WIDTH) * WIDTH)
 
 
 def _table(groups: Sequence[Abreast]) -> Tensor:

@@ -5,7 +5,7 @@ Does not know: when a call runs.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 from typing import TypeGuard
 
@@ -205,6 +205,7 @@ def attendable(call: Pending) -> bool:
     return all(piece.storage.attendable for piece in call.context.pieces)
 
 
-def promised(call: Pending, making: Collection[Storage]) -> bool:
-    """Whether what a call lacks is among what waiting calls make."""
-    return all(piece.storage.attendable or piece.storage in making for piece in gathered(call))
+def promised(call: Pending, *making: Container[Storage]) -> bool:
+    """Whether all that a call lacks is in one of these, which calls are going to make."""
+    lacked = (piece.storage for piece in gathered(call) if not piece.storage.attendable)
+    return all(any(storage in those for those in making) for storage in lacked)

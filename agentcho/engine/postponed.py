@@ -27,6 +27,9 @@ class Postponed:
     def __iter__(self) -> Iterator[PendingShadow]:
         return iter(list(self._calls.values()))
 
+    def __contains__(self, storage: object) -> bool:
+        return storage in self._calls
+
     def takes(self, call: Pending) -> bool:
         """Whether a call is the shadow of a leader that has ended, has fed nothing, and lacks nothing to be encoded."""
         if not isinstance(call, PendingDecode) or not call.row.late:
@@ -64,14 +67,18 @@ class Postponed:
 
     def hasten(self, pieces: Sequence[Piece]) -> None:
         """Let those of these be made by who gathers them next, as if they had been made, and dropped to their recipes.
-        `LeakageError`: a guard refuses it; `BadParent`: one is not finished."""
-        for call in self.among(piece.storage for piece in pieces):
-            ask(call)
-            call.storage.written = call.storage.length
-        self.settle()
-        for piece in pieces:
-            if not piece.storage.ready:
+        `LeakageError`: a guard refuses it; `BadParent`: one is not finished, or cannot be made. Nothing has changed
+        then."""
+        late = self.among(piece.storage for piece in pieces)
+        made = {call.storage for call in late}
+        for piece in (*(piece for call in late for piece in call.context.pieces), *pieces):
+            if not piece.storage.ready and piece.storage not in made:
                 raise BadParent(f"encoding {piece.id} is not finished")
+        for call in late:
+            ask(call)
+        for call in late:
+            call.storage.written = call.storage.length
+        self.settle(made)
 
     def forget(self, call: Pending) -> None:
         """Count it no more among them, where it is one; it still holds what it reads."""
@@ -85,12 +92,20 @@ class Postponed:
             call.started = False
             if not call.storage.ready:
                 self._tiers.discard(call.storage)
-        self.settle()
+        self.settle(list(self._calls))
 
-    def settle(self) -> None:
-        """Let go of what was made, and of what nobody may ask for any more; readers first, for those they hold."""
-        for call in reversed(list(self)):
-            if call.storage.ready or not call.storage.holders:
+    def release(self, storages: Sequence[Storage]) -> None:
+        """Count one holder less of each, see `Tiers.release`; nothing is made for what has none."""
+        self._tiers.release(storages)
+        self.settle(storages)
+
+    def settle(self, storages: Iterable[Storage]) -> None:
+        """Let go of those of these that were made, or that nobody may ask for any more, and then of what they held."""
+        left = list(storages)
+        while left:
+            call = self._calls.get(left.pop())
+            if call is not None and (call.storage.ready or not call.storage.holders):
                 self.forget(call)
                 self._tiers.unpin(call)
                 self._tiers.release(held(call))
+                left += held(call)

@@ -48,9 +48,11 @@ class Rotation:
         """
         if by == 0 or self.form == "none":
             return keys
-        turned = keys.clone()
-        self.turn_into(turned, keys, self.angles(torch.tensor([by]), keys.device), Scratch())
-        return turned
+        cos, sin = self.angles(torch.tensor([by]), keys.device)
+        last = self.first + cos.shape[-1]
+        old = keys[..., self.first : last].float()
+        turned = torch.addcmul(old * cos, self._swapped(old), sin).to(keys.dtype)
+        return torch.cat([keys[..., : self.first], turned, keys[..., last:]], -1)
 
     def angles(self, by: Tensor, device: torch.device) -> Angles:
         """What `turn_into` needs to move tokens by as many positions as `by` `[tokens]` (integers, on the CPU) says."""
@@ -64,7 +66,7 @@ class Rotation:
         return Angles(each.cos.to(device, torch.float32), each.sin.to(device, torch.float32))
 
     def turn_into(self, out: Tensor, keys: Tensor, angles: Angles, scratch: Scratch) -> None:
-        """Write keys `[..., tokens, dim]`, moved, into `out` of the same shape; computed in float32."""
+        """Write keys `[..., tokens, dim]`, moved, into `out` of the same shape, as `turn` does but for gradients."""
         last = self.first + angles.cos.shape[-1]
         old = keys[..., self.first : last]
         turned = scratch.take("turned", old.shape, old.device, torch.float32).copy_(old)
@@ -74,13 +76,13 @@ class Rotation:
         if turned.shape != keys.shape:
             out[..., : self.first], out[..., last:] = keys[..., : self.first], keys[..., last:]
 
-    def _swapped(self, keys: Tensor, out: Tensor) -> Tensor:
+    def _swapped(self, keys: Tensor, out: Tensor | None = None) -> Tensor:
         """The turned dimensions `[..., 2n]`, the two of each pair in each other's place."""
         if self.form == "half":
             middle = keys.shape[-1] // 2
             return torch.cat([keys[..., middle:], keys[..., :middle]], -1, out=out)
-        out[..., ::2], out[..., 1::2] = keys[..., 1::2], keys[..., ::2]
-        return out
+        pairs = None if out is None else out.view(*out.shape[:-1], -1, 2)
+        return torch.stack([keys[..., 1::2], keys[..., ::2]], -1, out=pairs).flatten(-2)
 
 
 def candidates(frequencies: Iterable[Tensor], dim: int) -> Iterator[Rotation]:

@@ -97,7 +97,7 @@ class Scheduler:
         for running in (call for call in self._running if call.row.due):
             self._plan_row(plan, running)
         room = self._budget.room(sum(len(s.ids) for s in plan.segments), speaking=bool(plan.rows) and not alone)
-        making = {call.storage for call in (*self._waiting, *self.postponed) if isinstance(call, PendingPrefill)}
+        making = {call.storage for call in self._waiting if isinstance(call, PendingPrefill)}
         gone, crowded = set[EncodingId](), False
         for waiting in self.postponed.before(self._waiting.line(), gone):
             call = waiting.call
@@ -106,8 +106,8 @@ class Scheduler:
             if not alone and self.postponed.takes(call):
                 gone |= {call.id} if self._begin(plan, call, 0) else set()
             elif not attendable(call):
-                if not promised(call, making):
-                    plan.failed.append((call, BadParent("a parent was cancelled before it was encoded")))
+                if not promised(call, making, self.postponed):
+                    plan.failed.append((call, BadParent("a parent was cancelled, or refused, before it was encoded")))
                     gone.add(call.id)
                     making -= {call.storage} if isinstance(call, PendingPrefill) else set()
             elif due(call) and (crowded or not waiting.spare):
@@ -191,10 +191,11 @@ class Scheduler:
                 row.logits.append(line.cpu())
         tokens = self._choose(asking, logits, plan.alone)
         finished = [self._finish_prefill(prefill) for prefill in plan.prefills]
-        self._making.clear()
-        self.postponed.settle()
+        self._making[:] = plan.late
+        self.postponed.settle(segment.storage for segment in plan.segments if segment.storage is not None)
         finished += [self._finish_row(row) for row in fed if row.ending]
         finished += [self.postponed.add(call) for call in plan.late]
+        self._making.clear()
         for call in (call for call in self._running if call.row in fed):
             call.feeds.append(len(call.row.feed))
         for speaker in fed:
@@ -273,7 +274,6 @@ class Scheduler:
             self._drop(call)
         self._waiting.keep(lambda call: call.id not in gone)
         self._running = [c for c in self._running if c.id not in gone]
-        self.postponed.settle()
 
     def _shadows(self, leaders: Iterable[EncodingId]) -> frozenset[EncodingId]:
         ids, rows = frozenset(leaders), (call.row for call in self.calls if isinstance(call, PendingDecode))
@@ -284,7 +284,7 @@ class Scheduler:
         if isinstance(call, PendingPrefill) and call.started and not call.storage.ready:
             call.storage.written = 0  # who else wants it begins anew
             self._tiers.discard(call.storage)
-        self._tiers.release(held(call))
+        self.postponed.release(held(call))
         lane = call.row.lane if isinstance(call, PendingDecode) else call.lane
         if lane is not None:
             self._seats.leave(lane)
@@ -297,4 +297,4 @@ class Scheduler:
 
     def _let_go(self, call: Pending) -> None:
         self._tiers.unpin(call)
-        self._tiers.release(piece.storage for piece in gathered(call))
+        self.postponed.release([piece.storage for piece in gathered(call)])

@@ -19,7 +19,7 @@ class Scratch:
         self._blocks: dict[tuple[str, torch.device, torch.dtype], Tensor] = {}
 
     def take(self, name: str, shape: Sequence[int], device: torch.device, dtype: torch.dtype) -> Tensor:
-        """A tensor of anything, in order of memory, until the next of its name is taken."""
+        """An uninitialised, contiguous tensor, good until the next of its name is taken."""
         size, kind = math.prod(shape), (name, device, dtype)
         if kind not in self._blocks or len(self._blocks[kind]) < size:
             self._blocks[kind] = torch.empty(size, device=device, dtype=dtype)

@@ -24,7 +24,7 @@ from .families import Family, families
 from .test_graphs import KINDS, Traced, talk
 
 SCORINGS = {
-    "plain": Scoring(0.3),
+    "plain": Scoring(0.25),
     "softcap": Scoring(0.2, softcap=2.0),
     "sinks": Scoring(0.3, sinks=torch.linspace(-2, 4, 8)),
 }
@@ -45,7 +45,7 @@ def uncompiled(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Tensor]]:
     monkeypatch.setattr(library, "_FLEX_ATTENTION_DISABLE_COMPILE_DEBUG", True)
     monkeypatch.setattr(flex, "_compiled", noted)
     monkeypatch.setattr("agentcho.engine.abreast.has_kernels", lambda device: True)
-    monkeypatch.setattr("agentcho.engine.graphs.has_kernels", lambda device: True)
+    monkeypatch.setattr(flex, "_refused", set())
     for each in (flex._kernel, flex._works):
         each.cache_clear()
     yield asked
@@ -76,7 +76,7 @@ def test_blocks_are_those_with_a_key_that_is_seen_and_no_others() -> None:
     mask[0, ..., :BLOCK] = True
     mask[1, ..., [BLOCK, 4 * BLOCK - 1]] = True
     mask[2] = True
-    blocks = Seen(mask).blocks
+    blocks = Seen(mask).blocks(3)
     counted = zip(blocks.kv_indices[:, 0, 0], blocks.kv_num_blocks, strict=True)
     assert [order[:count].tolist() for order, count in counted] == [[0], [1, 3], [0, 1, 2, 3]]
 
@@ -133,15 +133,20 @@ def test_a_kernel_knows_its_number_of_rows_and_serves_any_length(monkeypatch: py
         compiled.append((queries[0], keys[2]))
         return graph.forward
 
-    monkeypatch.setattr(flex, "_compiled", lambda kernel: torch.compile(kernel, backend=noted))
-    for length in (1, 2, 3, 5, 4, 7):
+    monkeypatch.setattr(flex, "_compiled", lambda kernel: torch.compile(kernel, backend=noted, fullgraph=True))
+    looked = 0
+    for length, capacity in ((1, 1), (2, 2), (2, 4), (4, 4), (8, 8), (6, 8), (2, 8)):
         for rows in (1, 4, 16):
-            mask = torch.ones(rows, 1, 1, length * BLOCK, dtype=torch.bool)
-            tensors = drawn(rows, length * BLOCK)
-            found = attend_blocks(*tensors, Seen(mask), SCORINGS["plain"])
+            queries, *lanes = drawn(rows, capacity * BLOCK)
+            with torch.inference_mode():  # as forwards are, and lanes are not
+                mask = torch.ones(rows, 1, 1, length * BLOCK, dtype=torch.bool)
+                keys, values = (lane[:, :, : length * BLOCK] for lane in lanes)
+                tensors = queries.clone(), keys, values
+                found = attend_blocks(*tensors, Seen(mask), SCORINGS["plain"])
             torch.testing.assert_close(found, attend(*tensors, mask, SCORINGS["plain"]), rtol=1e-4, atol=1e-5)
+        looked = looked or len(compiled)
     assert {rows for rows, _ in compiled} == {1, 4, 16}
-    assert len(compiled) <= 2 * 3
+    assert len(compiled) == looked == 3 * 3
 
 
 def _is_tensor(node: torch.fx.Node) -> bool:
@@ -165,10 +170,27 @@ def wrong(queries: Tensor, keys: Tensor, values: Tensor, blocks: object) -> tupl
     return values.new_zeros(*queries.shape[:3], values.shape[3]), queries.new_zeros(queries.shape[:3])
 
 
-REFUSALS = [(broken, r"fails here \(no compiler was found\)"), (wrong, "values are off by 1 of")]
+def nothing(queries: Tensor, keys: Tensor, values: Tensor, blocks: BlockMask) -> tuple[Tensor, Tensor]:
+    """Right over one block."""
+    grouped, sums = by_hand(queries, keys, values, blocks)
+    return grouped * (1 if keys.shape[2] == BLOCK else torch.nan), sums
 
 
-@pytest.mark.parametrize(("kernel", "why"), REFUSALS, ids=["broken", "wrong"])
+def forgetful(queries: Tensor, keys: Tensor, values: Tensor, blocks: BlockMask) -> tuple[Tensor, Tensor]:
+    """Reads the first block of all rows, whatever they see."""
+    blocks.kv_indices[..., 0] = 0
+    return by_hand(queries, keys, values, blocks)
+
+
+REFUSALS = [
+    (broken, r"fails here \(no compiler was found\)"),
+    (wrong, "values are off by 1 of"),
+    (nothing, "values are off by nan"),
+    (forgetful, "values are off by"),
+]
+
+
+@pytest.mark.parametrize(("kernel", "why"), REFUSALS, ids=["broken", "wrong", "nothing", "forgetful"])
 def test_what_fails_or_is_off_is_left_for_plain_attention(
     kernel: Callable[..., Any], why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -354,6 +354,32 @@ def test_what_its_guard_refuses_in_the_end_is_never_read(fresh: Fresh, monkeypat
     engine.check_integrity()
 
 
+def test_what_is_to_be_made_over_it_is_not_taken_for_made(fresh: Fresh) -> None:
+    engine = fresh()
+    public = say(engine, "Vote.")
+    first = vote(engine, "yes", [public], guard=Guarded(1))
+    second = vote(engine, "so do I", [first])
+    engine.submit([Prefill("And?", [first])])
+    finish(engine)
+    for _ in range(2):
+        with pytest.raises(BadParent, match=f"encoding {first} is not finished"):
+            engine.score("so", "", [second])
+    [reader] = engine.submit([Prefill("And?", [second])])
+    results = finish(engine)
+    assert {failure.id for result in results for failure in result.failed} == {second, reader}
+    engine.release([first, second])
+    engine.check_integrity()
+
+
+def test_a_message_that_is_not_short_is_not_left_for_its_reader(fresh: Fresh) -> None:
+    engine = fresh()
+    call = Decode("", forced=tuple(range(40, 100)), stride=100)
+    leader, shadow = engine.submit([call, Shadow(call)])
+    fed = sum(result.encoded for result in finish(engine))
+    assert fed == 2 * size(engine, leader)
+    assert made(engine, shadow)
+
+
 def test_who_reads_it_is_billed_and_goes_in_its_own_turn(fresh: Fresh, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = fresh()
     engine._scheduler._budget = Budget(16, 16)
