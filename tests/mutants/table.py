@@ -213,4 +213,21 @@ MUTANTS = (
         'audience: Names = "everyone"',
         (GAPS,),
     ),
+    Mutant(
+        "encode a postponed shadow with nobody asked",
+        "what is encoded when it is first read would be gathered without its guard's word",
+        "agentcho/engine/scheduler.py",
+        "            ask(call)\n        except LeakageError",
+        "            isinstance(call, PendingShadow) or ask(call)  # type: ignore[func-returns-value]\n"
+        "        except LeakageError",
+        ("tests/engine/test_postponed.py",),
+    ),
+    Mutant(
+        "make a postponed shadow for a score with nobody asked",
+        "what is made at once, for scores and looks at the cache, would be gathered without its guard's word",
+        "agentcho/engine/postponed.py",
+        "            ask(call)\n",
+        "            pass\n",
+        ("tests/engine/test_postponed.py",),
+    ),
 )  # fmt: skip
