@@ -23,6 +23,7 @@ class Postponed:
     def __init__(self, tiers: Tiers, finished: Callable[[Encoding], None]) -> None:
         self._tiers, self._finished = tiers, finished
         self._calls: dict[Storage, PendingShadow] = {}
+        self._refused: dict[Storage, Exception] = {}
 
     def __iter__(self) -> Iterator[PendingShadow]:
         return iter(list(self._calls.values()))
@@ -67,23 +68,31 @@ class Postponed:
 
     def hasten(self, pieces: Sequence[Piece]) -> None:
         """Let those of these be made by who gathers them next, as if they had been made, and dropped to their recipes.
-        `LeakageError`: a guard refuses it; `BadParent`: one is not finished, or cannot be made. Nothing has changed
-        then."""
+        `LeakageError`: a guard refuses it, or has refused one before; `BadParent`: one is not finished. Nothing has
+        changed then."""
         late = self.among(piece.storage for piece in pieces)
         made = {call.storage for call in late}
         for piece in (*(piece for call in late for piece in call.context.pieces), *pieces):
             if not piece.storage.ready and piece.storage not in made:
-                raise BadParent(f"encoding {piece.id} is not finished")
+                raise self._refused.get(piece.storage) or BadParent(f"encoding {piece.id} is not finished")
         for call in late:
             ask(call)
         for call in late:
             call.storage.written = call.storage.length
         self.settle(made)
 
-    def forget(self, call: Pending) -> None:
-        """Count it no more among them, where it is one; it still holds what it reads."""
+    def refuse(self, call: Pending, error: Exception) -> None:
+        """Count it no more among them, where it is one: who reads it fails with the same error. It still holds what it
+        reads."""
         if isinstance(call, PendingShadow):
+            self._refused[call.storage] = error
             del self._calls[call.storage]
+
+    def why(self, call: Pending) -> Exception:
+        """Why a call will never have all that it reads."""
+        errors = (self._refused.get(piece.storage) for piece in gathered(call))
+        cancelled = BadParent("a parent was cancelled before it was encoded")
+        return next((error for error in errors if error is not None), cancelled)
 
     def put_back(self) -> None:
         """After a forward that failed: what was begun in it has to be begun anew."""
@@ -103,9 +112,10 @@ class Postponed:
         """Let go of those of these that were made, or that nobody may ask for any more, and then of what they held."""
         left = list(storages)
         while left:
-            call = self._calls.get(left.pop())
-            if call is not None and (call.storage.ready or not call.storage.holders):
-                self.forget(call)
-                self._tiers.unpin(call)
-                self._tiers.release(held(call))
-                left += held(call)
+            storage = left.pop()
+            if storage.ready or not storage.holders:
+                self._refused.pop(storage, None)
+                if (call := self._calls.pop(storage, None)) is not None:
+                    self._tiers.unpin(call)
+                    self._tiers.release(held(call))
+                    left += held(call)

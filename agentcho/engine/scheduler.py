@@ -41,7 +41,7 @@ from agentcho.engine.row import Row
 from agentcho.engine.sampler import choose
 from agentcho.engine.seats import Seats
 from agentcho.engine.tiers import Tiers
-from agentcho.errors import BadParent, LeakageError, SamplingFailed
+from agentcho.errors import LeakageError, SamplingFailed
 from agentcho.request import EncodingId, Failure, Spoken, StepResult, Turn
 
 
@@ -107,7 +107,7 @@ class Scheduler:
                 gone |= {call.id} if self._begin(plan, call, 0) else set()
             elif not attendable(call):
                 if not promised(call, making, self.postponed):
-                    plan.failed.append((call, BadParent("a parent was cancelled, or refused, before it was encoded")))
+                    plan.failed.append((call, self.postponed.why(call)))
                     gone.add(call.id)
                     making -= {call.storage} if isinstance(call, PendingPrefill) else set()
             elif due(call) and (crowded or not waiting.spare):
@@ -226,7 +226,7 @@ class Scheduler:
 
     def _failure(self, call: Pending, error: Exception) -> Failure:
         self._making.remove(call)
-        self.postponed.forget(call)
+        self.postponed.refuse(call, error)
         self._drop(call)
         self.cancel(self._shadows({call.id}))
         return Failure(call.id, error)
