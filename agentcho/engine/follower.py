@@ -16,6 +16,8 @@ from agentcho.request import Encoded, EncodingId, Shadow
 
 STRIDE = 16
 """Tokens that a shadow feeds at a time: it reads its context once for all of them."""
+SHORT = 2 * STRIDE
+"""Tokens of a message, its framing and header among them, up to which its shadow does not begin while it is said."""
 
 
 class Follower:
@@ -53,9 +55,9 @@ class Follower:
 
     @property
     def late(self) -> bool:
-        """Whether its leader has ended in a few words and it has fed nothing: it need not begin before somebody reads
-        it. More words are not left for who reads them to wait for."""
-        return self.ending and not self.fed and self.lacking <= 2 * STRIDE
+        """Whether its leader has ended in a short message and it has fed nothing: it need not begin before somebody
+        reads it. More is not left for who reads it to wait for."""
+        return self.ending and not self.fed and self.lacking <= SHORT
 
     @property
     def position(self) -> int:
@@ -79,14 +81,15 @@ class Follower:
 def take_turns(rows: Sequence[Row | Follower], alone: bool) -> None:
     """Say how many tokens each shadow feeds in the next forward: `STRIDE` at least, and all of them together no more
     than that, or than their leaders say in it, so that they keep up and hold up nobody. Who lacks most goes first. None
-    goes with its leader's first token, whose coming it must not delay, and each with its last, unless it is late.
-    `alone`: what one feeds depends on its leader only, and a late one is fed like the others."""
+    goes with its leader's first token, whose coming it must not delay, or begins before its message is more than
+    `SHORT`; each goes with its leader's last, unless it is late. `alone`: what one feeds depends on its leader only,
+    and a late one is fed like the others."""
     shadows = [row for row in rows if isinstance(row, Follower)]
     room = max(STRIDE, sum(len(shadow.leader.feed) for shadow in shadows if shadow.leader.fed))
     for shadow in sorted(shadows, key=lambda each: (-each.lacking, each.id)):
         shadow.portion, most = 0, STRIDE if alone else room
         if shadow.ending:
             shadow.portion = shadow.lacking if alone or not shadow.late else 0
-        elif shadow.leader.fed and min(most, shadow.lacking) >= STRIDE:
+        elif shadow.leader.fed and min(most, shadow.lacking) >= STRIDE and (shadow.fed or shadow.lacking > SHORT):
             shadow.portion = min(most, shadow.lacking)
             room -= shadow.portion

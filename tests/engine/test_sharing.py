@@ -49,7 +49,7 @@ def test_what_rows_say_over_one_context_is_what_each_says_alone(family: Family, 
     def said(engine: Engine) -> tuple[list[Tensor], int]:
         told = engine.prefill([Prefill(text) for text in TOLD])
         calls = [
-            Decode(header, told, forced=tuple(range(30, 50 + 4 * n)), logits=True)
+            Decode(header, told, forced=tuple(range(30, 70 + 4 * n)), logits=True)
             for n, header in enumerate(("", "a:", "so"))
         ]
         ids = engine.submit([*calls, *(Shadow(call, told[::-1]) for call in calls)])
