@@ -99,11 +99,13 @@ class Bucket:
         self.keys = [zeros((1, s.heads, capacity, s.key_dim), at, dtype) for s, at in places]
         self.values = [zeros((1, s.heads, capacity, s.value_dim), at, dtype) for s, at in places]
         self.positions = torch.zeros(1, capacity, device=device, dtype=torch.long)
+        self._reached = [0]
 
     @property
     def tokens(self) -> int:
-        """Tokens that all its rows hold, whether in use or not."""
-        return self.positions.numel()
+        """Tokens that it takes memory for: on a CPU those that were written before their lanes were given up, elsewhere
+        all that there is room for."""
+        return sum(self._reached) if self.positions.device.type == "cpu" else self.positions.numel()
 
     def open(self) -> Lane:
         """A new lane, all zeros."""
@@ -117,6 +119,8 @@ class Bucket:
         """Give a lane up. The last lane moves into its row, so that rows in use stay the first ones."""
         last = self.lanes.pop()
         dirty = max(lane.touched, last.touched)
+        for row in (lane.index, last.index):
+            self._reached[row] = max(self._reached[row], dirty)
         for pool in self._pools():
             if last is not lane:
                 pool[lane.index, ..., :dirty] = pool[last.index, ..., :dirty]
@@ -139,6 +143,7 @@ class Bucket:
         wide = self.positions.new_zeros(rows, self.capacity)
         wide[: len(self.positions)] = self.positions
         self.positions = wide
+        self._reached = [dirty] * len(self._reached) + [0] * (rows - len(self._reached))
 
 
 def _widened(pool: Tensor, rows: int, dirty: int) -> Tensor:
@@ -210,7 +215,7 @@ class Lanes:
         return self._buckets[-1]
 
     def _drop_idle(self) -> None:
-        """The oldest empty buckets go first."""
-        empty = [bucket for bucket in self._buckets if not bucket.lanes]
+        """The smallest empty buckets go first: to touch as much memory again costs least."""
+        empty = sorted((bucket for bucket in self._buckets if not bucket.lanes), key=lambda each: each.tokens)
         while sum(bucket.tokens for bucket in empty) > self._idle:
             self._buckets.remove(empty.pop(0))

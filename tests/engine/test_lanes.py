@@ -56,22 +56,30 @@ def test_an_emptied_bucket_serves_the_next_of_its_size_and_goes_when_another_is_
     lanes.close(first)
     again = lanes.open(4)
     assert again.bucket.keys[0] is keys
+    again.place(0, torch.arange(1))
     lanes.close(again)
     lanes.open(5)
     assert len(lanes._buckets) == 1
 
 
-def test_emptied_buckets_are_kept_up_to_a_bound_the_oldest_goes_first() -> None:
+def test_emptied_buckets_are_kept_up_to_a_bound_of_what_was_written_the_smallest_goes_first() -> None:
     lanes = Lanes([LayerShape(1, 2, 2)], torch.device("cpu"), torch.float32, smallest=4, idle=12)
-    for tokens in (4, 8):
-        lanes.close(lanes.open(tokens))
-    assert [bucket.tokens for bucket in lanes._buckets] == [4, 8]
-    lanes.open(16)
-    assert [bucket.tokens for bucket in lanes._buckets] == [4, 8, 16]
-    lanes.close(lanes.open(16))
-    lanes.close(lanes.open(40))
-    lanes.open(70)
-    assert [bucket.tokens for bucket in lanes._buckets if not bucket.lanes] == []
+
+    def use(tokens: int, written: int) -> None:
+        lane = lanes.open(tokens)
+        lane.place(0, torch.arange(written))
+        lanes.close(lane)
+
+    use(32, 7)
+    use(4, 3)
+    use(8, 2)
+    kept = {bucket.capacity: bucket.tokens for bucket in lanes._buckets}
+    assert kept == {32: 7, 4: 3, 8: 2}
+    use(32, 9)
+    use(16, 1)
+    assert {bucket.capacity for bucket in lanes._buckets} == {32, 4, 16}
+    lanes.open(64)
+    assert [bucket.capacity for bucket in lanes._buckets] == [32, 4, 64]
 
 
 def test_what_was_written_stays_where_a_bucket_widens() -> None:
