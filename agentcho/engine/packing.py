@@ -86,7 +86,7 @@ def pack(network: nn.Module, least: int | None = None) -> int:
 
 def _state(weight: Tensor) -> tuple[int, int]:
     """Changes where the weight is put elsewhere, or written."""
-    return weight.data_ptr(), weight._version
+    return weight.data_ptr(), 0 if weight.is_inference() else weight._version
 
 
 def _suits(weight: Tensor) -> bool:

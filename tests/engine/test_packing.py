@@ -111,3 +111,9 @@ def test_a_copy_of_a_layer_is_a_plain_one() -> None:
     with torch.no_grad(), packed():
         rows = torch.randn(3, 8)
         assert torch.allclose(other(rows) - other.bias, 2 * (layer(rows) - layer.bias), atol=1e-5)
+
+
+def test_weights_that_were_made_for_inference_pack_too() -> None:
+    with torch.inference_mode():
+        layer = nn.Linear(8, 8)
+        assert pack(nn.ModuleList([layer]), least=1)
