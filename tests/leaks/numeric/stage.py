@@ -14,6 +14,7 @@ import torch
 
 from agentcho import Agent, Choreographer, Engine, Game, RunConfig, Scenario
 from agentcho.config import Leakage, Shadowing
+from agentcho.engine import follower
 from agentcho.events import Ended, Event
 from agentcho.transcript import Entry
 from agentcho.visibility import After, Read, View
@@ -23,6 +24,8 @@ from .double import Double, Forced, Kept
 from .script import Act, Look
 
 WORDS_A_TURN = 5
+LONG = follower.SHORT
+"""Tokens of a turn whose shadow begins while it is said; that of one so short as the others waits for a reader."""
 
 
 @dataclass(frozen=True)
@@ -34,13 +37,14 @@ class Profile:
     shadow: Shadowing = "auto"
     temperature: float = 1.0
     repair: str | None = None
+    turn: int = WORDS_A_TURN
 
     @property
     def config(self) -> RunConfig:
         """As a run is told."""
         return RunConfig(
             leakage=self.leakage, deterministic=self.deterministic, shadow=self.shadow,
-            temperature=self.temperature, max_tokens=WORDS_A_TURN, repair=self.repair,
+            temperature=self.temperature, max_tokens=self.turn, repair=self.repair,
         )  # fmt: skip
 
 

@@ -18,9 +18,28 @@ from tests.engine.stage import gap
 
 from .definition import Definition
 from .script import Act, chain, same_length, workflow
-from .stage import BITWISE, FAST, Played, Profile, Script, apart_from_itself, differences, movement, others, play, same
+from .stage import (
+    BITWISE,
+    FAST,
+    LONG,
+    WORDS_A_TURN,
+    Played,
+    Profile,
+    Script,
+    apart_from_itself,
+    differences,
+    movement,
+    others,
+    play,
+    same,
+)
 
-PROFILES = {"deterministic": BITWISE, "shadows": FAST, "lazy": replace(FAST, shadow="never")}
+PROFILES = {
+    "deterministic": BITWISE,
+    "late shadows": FAST,
+    "shadows": replace(FAST, turn=LONG),
+    "lazy": replace(FAST, shadow="never"),
+}
 
 
 @pytest.mark.parametrize("profile", PROFILES.values(), ids=PROFILES)
@@ -68,12 +87,13 @@ def _other_words(act: Act, who: str) -> Act:
     return replace(act, words=same_length(act.number, act.words)) if act.who == who else act
 
 
-def test_shadow_lazy_and_deterministic_make_the_same_encodings(deep_engine: Engine) -> None:
+@pytest.mark.parametrize("turn", [WORDS_A_TURN, LONG])
+def test_shadow_lazy_and_deterministic_make_the_same_encodings(deep_engine: Engine, turn: int) -> None:
     acts, reader = workflow(34), "alice"
-    lazy = play(deep_engine, acts, reader, profile=replace(FAST, shadow="never"))
+    lazy = play(deep_engine, acts, reader, profile=replace(FAST, shadow="never", turn=turn))
     said = others(lazy, acts, reader)
     for profile in (FAST, replace(FAST, shadow="always"), replace(BITWISE, temperature=0)):
-        again = play(deep_engine, acts, reader, said, profile)
+        again = play(deep_engine, acts, reader, said, replace(profile, turn=turn))
         assert differences(lazy, again, 1e-4) == []
         common = lazy.double.kept.keys() & again.double.kept.keys()
         assert {key for key in common if key.salt == '"everyone"'}

@@ -12,10 +12,9 @@ from dataclasses import replace
 import pytest
 
 from agentcho import Engine
-from agentcho.config import Shadowing
 
 from .script import Act, Swap, absent, chain, other_length, same_length, secret_of, workflow
-from .stage import AUDIT, BITWISE, FAST, Played, Profile, differences, movement, others, play
+from .stage import AUDIT, BITWISE, FAST, LONG, Played, Profile, differences, movement, others, play
 
 SWAPS: dict[str, Swap] = {"same length": same_length, "other length": other_length, "absent": absent}
 READERS = ("alice", "bob", "carol", "dave")
@@ -71,11 +70,10 @@ def test_not_a_number_in_all_that_is_hidden_reaches_no_reader(deep_engine: Engin
     assert differences(first, poisoned) == []
 
 
-@pytest.mark.parametrize("shadow", ["auto", "never"])
+@pytest.mark.parametrize("profile", [FAST, replace(FAST, turn=LONG), replace(FAST, shadow="never")])
 def test_in_the_fast_profile_hidden_words_change_no_word_and_no_number_beyond_rounding(
-    deep_engine: Engine, shadow: Shadowing
+    deep_engine: Engine, profile: Profile
 ) -> None:
-    profile = replace(FAST, shadow=shadow)
     acts, reader = workflow(20), "bob"
     first = play(deep_engine, acts, reader, profile=profile)
     for name, swap in SWAPS.items():
