@@ -21,6 +21,15 @@ from agentcho.trace import Workflow, workflow
 
 MESSAGE = 256
 """Tokens of each message that is read."""
+SIZES = (1024, 2048, 4096, 8192)
+"""Tokens read in all, in a model that has so many positions."""
+READER = 64
+"""Positions left for a reader's rules and what it says."""
+
+
+def sizes_of(positions: int) -> tuple[int, ...]:
+    """Those of `SIZES` that a model of so many positions can read; the least of them in any case."""
+    return tuple(size for size in SIZES if size <= max(SIZES[0], positions - READER))
 
 
 def growth(

@@ -127,7 +127,10 @@ def shown(result: Result, each: Figures, what: str) -> str:
         return f"{found.shown(1, 1000)} ms"
     if what in ("share", "reached"):
         return f"{found.shown(1, 100)}%"
-    return found.shown(2, 1e-9) + " G" if found.middle >= 1e8 else found.shown(0)
+    for size, name in ((1e9, "G"), (1e6, "M")):
+        if found.middle >= size / 10:
+            return f"{found.shown(2, 1 / size)} {name}"
+    return found.shown(0)
 
 
 def _targets(result: Result) -> Iterator[Sheet]:

@@ -24,9 +24,9 @@ class Spread(BaseModel):
     method: str
 
     def shown(self, digits: int = 2, unit: float = 1.0) -> str:
-        """Median and interval in words."""
-        return " ".join([f"{self.middle * unit:.{digits}f}",
-                         f"({self.low * unit:.{digits}f}-{self.high * unit:.{digits}f})"])  # fmt: skip
+        """Median and interval in words; the median alone where there is nothing between."""
+        middle, low, high = (f"{value * unit:.{digits}f}" for value in (self.middle, self.low, self.high))
+        return middle if self.low == self.high else f"{middle} ({low}-{high})"
 
 
 def spread(values: Sequence[float], seed: int = 0) -> Spread:

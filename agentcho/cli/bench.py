@@ -60,7 +60,7 @@ def leakage(
     limit: Annotated[int, typer.Option(help="At most so many games of the trace file.", min=1)] = 2,
     seed: Annotated[int, typer.Option(help="Of the random words.")] = 1,
     repeats: Annotated[int, typer.Option(help="Times each arm is measured, after a warm-up.", min=1)] = 3,
-    json_: Annotated[Path | None, typer.Option("--json", help="Write the figures here.", show_default=False)] = None,
+    json_: speed.Json = None,
     adapter: Adapter = None,
 ) -> None:
     """What enforcing costs: audit, enforce and baseline on the same words, arms taking turns."""

@@ -1,6 +1,6 @@
-"""The files that an audit writes: checked before anything is played, written whole when it is over.
+"""The files that a command writes: checked before anything is played or measured, written whole when it is over.
 
-Does not know: what is in a report.
+Does not know: what is in a report, what was measured.
 """
 
 from __future__ import annotations
@@ -65,6 +65,24 @@ class Outputs(NamedTuple):
             (self.junit, lambda: junit(report, fail_on)),
             (self.html, lambda: html(report)),
         )
+
+
+def writable(path: Path | None) -> Path | None:
+    """An option's callback: a usage error for a file that could not be written. Leaves no file behind."""
+    if path is not None and (fault := _fault(path)) is not None:
+        raise typer.BadParameter(f"{path} cannot be written: {fault}")
+    return path
+
+
+def drawable(path: Path | None) -> Path | None:
+    """An option's callback for a picture: its ending has to say of a kind that can be drawn."""
+    if path is not None:
+        from matplotlib.backend_bases import FigureCanvasBase
+
+        kinds = FigureCanvasBase.get_supported_filetypes()
+        if path.suffix.removeprefix(".").lower() not in kinds:
+            raise typer.BadParameter(f"{path} cannot be drawn: end it in one of {', '.join(f'.{k}' for k in kinds)}")
+    return writable(path)
 
 
 def _fault(path: Path) -> str | None:

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from agentcho.cli.outputs import drawable, writable
+
 if TYPE_CHECKING:
     from agentcho.bench.plans import Subject
     from agentcho.bench.result import Figures
@@ -32,8 +34,9 @@ Workflows = Annotated[
     list[str] | None, typer.Option(help="One or more of the paper's; default: all six.", show_default=False)
 ]
 Scale = Annotated[float, typer.Option(help="Lengths of texts, of those that a model of 8B writes.", min=0.01)]
-Json = Annotated[Path | None, typer.Option("--json", help="Write the figures here.", show_default=False)]
-Plot = Annotated[Path | None, typer.Option(help="Draw a picture here.", show_default=False)]
+JSON = typer.Option("--json", help="Write the figures here.", show_default=False, callback=writable)
+Json = Annotated[Path | None, JSON]
+Plot = Annotated[Path | None, typer.Option(help="Draw a picture here.", show_default=False, callback=drawable)]
 Context = Annotated[int, typer.Option(help="Tokens that each row has behind it.", min=16)]
 
 
@@ -96,16 +99,17 @@ def overhead(
 def growth(
     model: Model = UNDERSTUDY, shape: Shape = None, dtype: Dtype = "auto",
     size: Annotated[
-        list[int] | None, typer.Option(help="Tokens read; default: 1024, 2048, 4096, 8192.", show_default=False)
+        list[int] | None, typer.Option(help="Tokens read; default: 1024, doubled up to 8192.", show_default=False)
     ] = None,
     repeats: Repeats = 3, seed: Seed = 1, json_: Json = None, plot: Plot = None,
 ) -> None:  # fmt: skip
     """How the time to a first token grows with what is read."""
     from agentcho.bench.arms import OURS
     from agentcho.bench.growth import growth as measure
+    from agentcho.bench.growth import sizes_of
 
     engine = _engine(model, shape, dtype)
-    found = measure(engine, sorted(size or (1024, 2048, 4096, 8192)), list(OURS), repeats, seed, _progress)
+    found = measure(engine, sorted(size or sizes_of(engine.context)), list(OURS), repeats, seed, _progress)
     _finish(engine, found, repeats, seed, json_, plot, bench="growth")
 
 

@@ -37,6 +37,7 @@ def test_few_repeats_give_the_least_and_the_largest_and_many_a_bootstrap() -> No
     assert 1 <= many.low < many.middle == 4 < many.high <= 7
     assert spread([1.0, 2.0, 3.0, 4.0, 9.0]) == spread([1.0, 2.0, 3.0, 4.0, 9.0])
     assert few.shown(1, 10) == "20.0 (10.0-30.0)"
+    assert spread([2.0]).shown() == "2.00"
 
 
 def test_arms_take_turns_and_one_that_is_not_there_is_told_of() -> None:
@@ -97,7 +98,7 @@ def test_the_small_ones_have_theirs() -> None:
         (1, "choreographed:audit", 1.0), (1, "baseline", 1.0), (8, "choreographed:audit", 2.0), (8, "baseline", 12.0),
     )}  # fmt: skip
     (only,) = result(grown, bench="growth").targets
-    assert (only.reached.middle, only.note, only.met) == (2, "baseline: 12.00 (12.00-12.00)", True)
+    assert (only.reached.middle, only.note, only.met) == (2, "baseline: 12.00", True)
 
 
 def test_a_gpu_has_its_own(tmp_path: Path) -> None:
@@ -119,7 +120,7 @@ def test_a_gpu_has_its_own(tmp_path: Path) -> None:
     assert said["end to end, the least of all: generate_batch ÷ choreographed:audit"] == ("missed by 10%", "multi-qa")
     assert said["first token, the least of all: generate_batch ÷ baseline"] == ("met", "debate")
     (tmp_path / "bench-gpu.json").write_text(found.model_dump_json())
-    row = "| debate | choreographed:audit | 0.500 (0.500-0.500) s | 1.00 (1.00-1.00) | 1.00 (1.00-1.00) | 2.000"
+    row = "| debate | choreographed:audit | 0.500 s | 1.00 | 1.00 | 2.000"
     assert row in page(tmp_path)
     assert "not been run" not in page(tmp_path)
 

@@ -10,7 +10,7 @@ import torch
 
 from agentcho import Engine
 from agentcho.bench.card import page
-from agentcho.bench.growth import growing, growth
+from agentcho.bench.growth import growing, growth, sizes_of
 from agentcho.bench.overhead import requests, share
 from agentcho.bench.result import read_result
 from agentcho.bench.roofline import roofline
@@ -41,6 +41,12 @@ def test_growth_times_one_reader_of_each_size(engine: Engine) -> None:
         ("512 tokens", "choreographed:audit"), ("512 tokens", "baseline"),
     ]  # fmt: skip
     assert all(each.values["ttft"][0] > 0 for each in found)
+
+
+def test_growth_reads_no_more_than_the_model_has_positions_for() -> None:
+    assert sizes_of(40960) == (1024, 2048, 4096, 8192)
+    assert sizes_of(8192) == (1024, 2048, 4096)
+    assert sizes_of(512) == (1024,)
 
 
 def test_a_long_prefill_is_timed_beside_eight_speakers_who_all_speak(engine: Engine) -> None:
@@ -144,6 +150,30 @@ def test_what_there_is_not_is_refused(engine: Engine, monkeypatch: pytest.Monkey
         ("--workflow", "debate", "--sweep", "agents"),
     ):
         assert run("workflows", *words, monkeypatch=monkeypatch, engine=engine) == 2
+
+
+@pytest.mark.parametrize(
+    ("option", "name", "why"),
+    [
+        ("--json", "nowhere/r.json", "there is no folder"),
+        ("--json", ".", "it is a folder"),
+        ("--plot", "nowhere/r.png", "there is no folder"),
+        ("--plot", "r.poem", "cannot be drawn: end it in one of"),
+    ],
+)
+def test_a_file_that_cannot_be_written_is_refused_before_anything_is_loaded(
+    option: str,
+    name: str,
+    why: str,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(Engine, "load", classmethod(lambda cls, *args, **options: pytest.fail("a model was loaded")))
+    monkeypatch.setattr(sys, "argv", ["agentcho", "bench", "step", option, str(tmp_path / name)])
+    with pytest.raises(SystemExit, match="2"):
+        main()
+    assert why in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("words", [("--sweep", "agents"), ("--sweep", "branches")])
