@@ -35,6 +35,16 @@ class Assembly:
         self._kept.append(storage)
         return storage
 
+    def first(self, storage: Storage) -> None:
+        """Make a storage for the first time, between steps. Raises what `gathering` and a forward raise; then it is not
+        made."""
+        with self.gathering(storage.sources, storage):
+            try:
+                self._make(storage)
+            except BaseException:
+                self._tiers.discard(storage)
+                raise
+
     def check(self, storages: Iterable[Storage], own: int) -> None:
         """`StoreFull` where a call that gathers these and makes `own` tokens could never run."""
         self._tiers.check((*storages, *self._kept), own)
@@ -73,14 +83,15 @@ class Assembly:
             self._tiers.trim()
 
     @contextmanager
-    def gathering(self, storages: Iterable[Storage]) -> Iterator[None]:
-        """Have these in the store meanwhile, for who asks between steps; `StoreFull` where running calls leave no room
-        for them."""
+    def gathering(self, storages: Iterable[Storage], own: Storage | None = None) -> Iterator[None]:
+        """Have these in the store meanwhile, and pages for `own`, for who asks between steps; `StoreFull` where running
+        calls leave no room for them."""
         owner, asked = object(), list(storages)
-        if not self.fits(asked, 0):
-            needed, page = sum(storage.length for storage in set(asked)), self._tiers.store.page_tokens
-            raise StoreFull(needed, self._tiers.available * page)
-        self.begin(owner, asked)
+        made = 0 if own is None else own.length
+        if not self.fits(asked, made):
+            ways = [_tokens(asked) + made, *(_tokens((*s.sources, s)) for s in lacking(asked))]
+            raise StoreFull(max(ways), self._tiers.available * self._tiers.store.page_tokens)
+        self.begin(owner, asked, own)
         try:
             yield
         finally:
@@ -115,6 +126,10 @@ def lacking(storages: Iterable[Storage]) -> list[Storage]:
             left.append((storage, True))
             left += [(source, False) for source in storage.sources]
     return list(order)
+
+
+def _tokens(storages: Iterable[Storage]) -> int:
+    return sum(storage.length for storage in set(storages))
 
 
 def _used_up(users: Counter[Storage], used: Iterable[Storage]) -> list[Storage]:

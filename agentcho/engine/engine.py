@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,7 @@ from agentcho.engine.spread import whole_of
 from agentcho.engine.store import Store
 from agentcho.engine.tiers import Fullness, Tiers
 from agentcho.engine.whole import Made
-from agentcho.errors import BadParent, EngineFailed, RequestError, UnknownEncoding
+from agentcho.errors import BadParent, ContextOverflow, EngineFailed, RequestError, StoreFull, UnknownEncoding
 from agentcho.request import ANY_TURN, Call, Decode, Encoded, EncodingId, Offsets, Receipt, StepResult, Turn
 
 
@@ -62,10 +63,9 @@ class Engine(Direct):
         self._last: EncodingId = 0
         self._fingerprint: dict[str, str] | None = None
         self._assembly = Assembly(tiers, self._forwards.make)
-        budget = budget_of(model.packed, model.device)
         self._scheduler = Scheduler(
-            tiers, self._assembly, self._lanes, Seats(self._lanes, can_share(proofs)), self._banned(), budget,
-            self._finished,
+            tiers, self._assembly, self._lanes, Seats(self._lanes, can_share(proofs)), self._banned(),
+            budget_of(model.packed, model.device), self._finished,
         )  # fmt: skip
         grammars = Grammars(model.tokenizer, model.vocabulary, framing.closing("assistant")[0])
         self._admission = Admission(
@@ -101,8 +101,9 @@ class Engine(Direct):
     def _warmed(self) -> Engine:
         """Kernels for steps of one row and of few are compiled now where they need any."""
         words = tuple(self.framing.content.encode("to be or not"))
-        for rows in (1, 2) if has_kernels(self._model.device) else ():
-            self.release(self.decode([Decode(forced=words)] * rows))
+        with suppress(ContextOverflow, StoreFull):  # it may be smaller than that
+            for rows in (1, 2) if has_kernels(self._model.device) else ():
+                self.release(self.decode([Decode(forced=words)] * rows))
         return self
 
     def adapted(self, adapter: str | Path | None) -> Engine:
@@ -168,7 +169,7 @@ class Engine(Direct):
         check_fits(placed.context, len(own) + len(placed.closing), self.context)
         first = len(own) - len(text) - 1
         segment = Segment(own, placed.context.start, placed.context.pieces, wanted=range(first, len(own)))
-        self._scheduler.postponed.hasten(placed.context.pieces)
+        self._scheduler.postponed.hasten(placed.context.pieces, self._assembly.first)
         with self._assembly.gathering(p.storage for p in placed.context.pieces):
             return self._forwards.run([segment])[1].log_softmax(-1).cpu()
 
@@ -199,7 +200,7 @@ class Engine(Direct):
     def cached(self, id: EncodingId) -> list[tuple[Tensor, Tensor]]:
         """Copies of its keys and values a layer, `[heads, tokens, dim]`, float32 on the CPU, where it was encoded."""
         storage = self._encoding(id).storage
-        self._scheduler.postponed.hasten([Piece(id, storage, storage.position)])
+        self._scheduler.postponed.hasten([Piece(id, storage, storage.position)], self._assembly.first)
         with self._assembly.gathering([storage]):
             pairs = (self.store.read(storage.block, layer) for layer in range(self.store.layers))
             return [(keys.float().cpu(), values.float().cpu()) for keys, values in pairs]
@@ -294,7 +295,6 @@ class Engine(Direct):
 
     def _encode_bos(self) -> Piece | None:
         """Encode the BOS once, at position 0, for every context to begin with."""
-        bos = self.framing.bos
-        if bos is None:
+        if (bos := self.framing.bos) is None:
             return None
         return Piece(None, self._assembly.keep(Recipe((bos,), Context((), 0, self._model.origin), "")), 0)

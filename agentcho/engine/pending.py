@@ -29,6 +29,18 @@ class PendingPrefill:
     started: bool = field(default=False, init=False)
     lane: Lane | None = field(default=None, init=False)
 
+    def encode(self, most: int) -> Segment:
+        """Its next segment, which completes its storage or goes on with it. From now on the storage is made over this
+        call's context, and made again over that: an equal call may read other storages of the same keys, which nobody
+        has made."""
+        recipe = self.storage.recipe
+        assert recipe is not None
+        if not self.started:
+            base = self.base if isinstance(self, PendingRepair) else None
+            self.storage.recipe, self.started = recipe._replace(context=self.context, base=base), True
+        self.storage.segment = self.segment(most)
+        return self.storage.segment
+
     def segment(self, most: int) -> Segment:
         """The next of its tokens over its context, at most so many."""
         done, start = self.storage.written, self.context.start

@@ -66,10 +66,10 @@ class Postponed:
                 left += (piece.storage for piece in self._calls[storage].context.pieces)
         return [call for call in self if call in found] if found else []
 
-    def hasten(self, pieces: Sequence[Piece]) -> None:
-        """Let those of these be made by who gathers them next, as if they had been made, and dropped to their recipes.
-        `LeakageError`: a guard refuses it, or has refused one before; `BadParent`: one is not finished. Nothing has
-        changed then."""
+    def hasten(self, pieces: Sequence[Piece], make: Callable[[Storage], None]) -> None:
+        """Have those of these made that are yet to be, and what they read. `LeakageError`: a guard refuses it, or has
+        refused one before; `BadParent`: one is not finished; what `make` raises. What is not made then is still
+        postponed."""
         late = self.among(piece.storage for piece in pieces)
         made = {call.storage for call in late}
         for piece in (*(piece for call in late for piece in call.context.pieces), *pieces):
@@ -78,8 +78,8 @@ class Postponed:
         for call in late:
             ask(call)
         for call in late:
-            call.storage.written = call.storage.length
-        self.settle(made)
+            make(call.storage)
+            self.settle([call.storage])
 
     def refuse(self, call: Pending, error: Exception) -> None:
         """Count it no more among them, where it is one: who reads it fails with the same error. It still holds what it

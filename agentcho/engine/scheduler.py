@@ -158,9 +158,7 @@ class Scheduler:
         if not storage.attendable:
             if not call.started and tokens < size(call):
                 call.lane = self._lanes.open(call.context.length + size(call), alone=True)
-            call.started = True
-            storage.segment = call.segment(tokens)
-            plan.segments.append(storage.segment)
+            plan.segments.append(call.encode(tokens))
             if isinstance(call, PendingRepair) and not call.places:
                 plan.judged.append(call)
         if not storage.attendable:

@@ -373,6 +373,79 @@ def test_what_is_to_be_made_over_it_is_not_taken_for_made(fresh: Fresh) -> None:
     engine.check_integrity()
 
 
+@pytest.mark.parametrize("gone", ["cancelled", "refused"])
+@pytest.mark.parametrize("kind", ["prefill", "repair"])
+def test_what_one_of_two_equal_ones_was_to_be_made_from_is_made_again_from_the_other(
+    fresh: Fresh, kind: str, gone: str
+) -> None:
+    """Equal calls over equal votes share a storage; the vote that the first of them named is never made."""
+
+    def call(shadow: EncodingId) -> Call:
+        return Prefill("And?", [shadow]) if kind == "prefill" else Repair(shadow, choose=First(2))
+
+    engine = fresh(host=0)
+    shadows = vote(engine, guard=Guarded(1 if gone == "refused" else 10)), vote(engine)
+    [one], [other] = (engine.submit([call(id)], Turn(str(id))) for id in shadows)
+    if gone == "cancelled":
+        engine.cancel([one])
+        engine.release([shadows[0]])
+    failed = {failure.id for result in finish(engine) for failure in result.failed}
+    assert failed == ({shadows[0], one} if gone == "refused" else set())
+    before = engine.cached(other)
+    engine.swap_out([other])
+    _, bystander = engine.submit([Prefill("So?", [other]), Prefill("Well?")])
+    finish(engine)
+    assert engine.finished(bystander)
+    assert all(torch.allclose(a, b) for one, two in zip(before, engine.cached(other), strict=True)
+               for a, b in zip(one, two, strict=True))  # fmt: skip
+
+
+@pytest.mark.parametrize("asked", ["score", "cached"])
+def test_what_could_not_be_made_for_who_asked_is_still_postponed(fresh: Fresh, asked: str) -> None:
+    engine, guard = fresh(), Guarded()
+    inner = vote(engine, "yes")
+    shadow = vote(engine, "no", [inner], guard=guard)
+    ask: Callable[[], object] = (lambda: engine.score("so", "", [shadow])) if asked == "score" else (
+        lambda: engine.cached(shadow)
+    )  # fmt: skip
+    forward, calls = engine._model.forward, list[int]()
+
+    def fail_at_second(*words: Any) -> Any:
+        calls.append(1)
+        if len(calls) == 2:
+            raise RuntimeError("no memory")
+        return forward(*words)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(engine._model, "forward", fail_at_second)
+        with pytest.raises(RuntimeError, match="no memory"):
+            ask()
+    engine.check_integrity()
+    assert (made(engine, inner), made(engine, shadow)) == (True, False)
+    assert [call.id for call in engine._scheduler.postponed] == [shadow]
+    assert len(guard.asked) == 2
+    ask()
+    assert len(guard.asked) == 3
+    assert made(engine, shadow)
+    engine.check_integrity()
+    assert engine.fullness.remade == 0
+
+
+def test_where_there_is_no_room_for_one_it_is_said_how_much_it_needs(fresh: Fresh) -> None:
+    engine = fresh(100, 0)
+    public = say(engine, "Vote. " * 8)
+    shadow = vote(engine, "yes", [public])
+    needed = 1 + size(engine, public, shadow)  # and the BOS
+    engine.submit([Decode("", forced=tuple(engine.framing.content.encode("on and on and " * 4)))])
+    engine.step()
+    with pytest.raises(StoreFull, match=f"room is needed for {needed} tokens at once"):
+        engine.score("so", "", [shadow])
+    assert not made(engine, shadow)
+    finish(engine)
+    engine.score("so", "", [shadow])
+    assert made(engine, shadow)
+
+
 def test_a_message_that_is_not_short_is_not_left_for_its_reader(fresh: Fresh) -> None:
     engine = fresh()
     call = Decode("", forced=tuple(range(40, 100)), stride=100)
