@@ -76,6 +76,8 @@ def attend_blocks(queries: Tensor, keys: Tensor, values: Tensor, seen: Seen, sco
     if kind.device not in _refused and _works(kind):
         try:
             return _flexed(kind, queries, keys, values, seen, scoring)
+        except torch.OutOfMemoryError:  # says nothing of kernels
+            raise
         except Exception as error:
             _refuse(kind.device, _failed(error))
     return attend(queries, keys, values, seen.mask, scoring)
@@ -143,6 +145,8 @@ def _works(kind: _Kind) -> bool:
     compiles for one block, for the first number beyond, and then for all."""
     try:
         gaps = [_gap(kind, *blocks) for blocks in LOOKS]
+    except torch.OutOfMemoryError:
+        raise
     except Exception as error:
         _refuse(kind.device, _failed(error))
         return False
@@ -165,20 +169,20 @@ def _gap(kind: _Kind, blocks: int, capacity: int) -> float:
     """How far the kernel is from plain attention, as a share of the largest value, over so many blocks of lanes that
     have room for `capacity`. Some keys are not seen; of several blocks the first row sees none of the first one or the
     third, and the last row few of all."""
-    dice, length = torch.Generator().manual_seed(0), blocks * BLOCK
+    dice, length = torch.Generator(kind.device).manual_seed(0), blocks * BLOCK
 
     def drawn(*shape: int) -> Tensor:
-        return torch.randn(shape, generator=dice).to(kind.device, kind.dtype)
+        return torch.randn(shape, generator=dice, device=kind.device, dtype=kind.dtype)
 
     with torch.inference_mode(False):  # as lanes are
         keys, values = (drawn(kind.rows, kind.heads, capacity * BLOCK, dim) for dim in (kind.dim, kind.value_dim))
-    mask = torch.rand(kind.rows, 1, 1, length, generator=dice) < 1 / 2
+    mask = torch.rand(kind.rows, 1, 1, length, generator=dice, device=kind.device) < 1 / 2
     if kind.rows > 1:
         mask[-1, ..., BLOCK // 2 :] = False
     if blocks > 1:
         mask[0, ..., :BLOCK] = mask[0, ..., 2 * BLOCK : 3 * BLOCK] = False
     mask[0, ..., -1] = mask[1:, ..., 0] = True
-    seen, scoring = Seen(mask.to(kind.device)), Scoring(kind.scale, kind.softcap, drawn(kind.heads * kind.groups))
+    seen, scoring = Seen(mask), Scoring(kind.scale, kind.softcap, drawn(kind.heads * kind.groups))
     tensors = drawn(kind.rows, kind.heads * kind.groups, 1, kind.dim), keys[:, :, :length], values[:, :, :length]
     expected = attend(*tensors, seen.mask, scoring).float()
     return float((_flexed(kind, *tensors, seen, scoring).float() - expected).abs().max() / expected.abs().max())

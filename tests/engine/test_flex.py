@@ -115,6 +115,40 @@ def test_captured_steps_read_blocks_too(llama: Engine, monkeypatch: pytest.Monke
     assert traced.replayed > traced.captured > 0
 
 
+@pytest.mark.parametrize("when", ["it is tried", "it is used"])
+def test_a_full_memory_says_nothing_of_kernels(when: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    full, tensors, seen = [when == "it is tried"], drawn(2, BLOCK), Seen(torch.ones(2, 1, 1, BLOCK, dtype=torch.bool))
+
+    def compiled(kernel: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*given: Any) -> Any:
+            if full[0]:
+                raise torch.OutOfMemoryError("full")
+            return kernel(*given)
+
+        return run
+
+    monkeypatch.setattr(flex, "_compiled", compiled)
+    if when == "it is used":
+        attend_blocks(*tensors, seen, SCORINGS["plain"])
+        full[0] = True
+    with warnings.catch_warnings(action="error"):
+        with pytest.raises(torch.OutOfMemoryError):
+            attend_blocks(*tensors, seen, SCORINGS["plain"])
+        full[0] = False
+        found = attend_blocks(*tensors, seen, SCORINGS["plain"])
+    torch.testing.assert_close(found, attend(*tensors, seen.mask, SCORINGS["plain"]), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("small", [{"store_tokens": 16}, {"context": 16}])
+def test_an_engine_that_is_too_small_for_a_warm_up_loads_without(
+    small: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agentcho.engine.engine.has_kernels", lambda device: True)
+    engine = Engine.load(**small)  # type: ignore[arg-type]
+    engine.check_integrity()
+    assert engine.idle
+
+
 def test_rows_are_handed_over_with_their_bucket(llama: Engine, uncompiled: list[Tensor]) -> None:
     """However many of them go: each other number would be another kernel."""
     engine = llama.adapted(None)
