@@ -6,6 +6,8 @@ Does not know: what arms do, what comes of the figures.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from statistics import median
+from time import perf_counter
 from typing import NamedTuple, TypeVar
 
 from agentcho.bench.result import Figures
@@ -14,6 +16,8 @@ from agentcho.errors import ArmUnavailable
 Take = Callable[[], Mapping[str, float]]
 """Does the thing once, and tells what it took, by what was measured."""
 Tell = Callable[[str], None]
+STEADY = 4.0
+"""Seconds: what is over sooner is done again until they have passed, for one short run says little."""
 T = TypeVar("T")
 
 
@@ -45,6 +49,18 @@ def measure(subject: str, arms: Mapping[str, Timed], repeats: int, tell: Tell) -
                 del taken[name]
     return [Figures(subject=subject, arm=name, values=_columns(taken.get(name, [])), unavailable=reasons.get(name))
             for name in arms]  # fmt: skip
+
+
+def steady(take: Take) -> Take:
+    """Does the thing as often as `STEADY` says, at least once, and tells the medians."""
+
+    def again() -> Mapping[str, float]:
+        began, taken = perf_counter(), [take()]
+        while perf_counter() - began < STEADY:
+            taken.append(take())
+        return {what: median(column) for what, column in _columns(taken).items()}
+
+    return again
 
 
 def turns(names: Sequence[T], number: int) -> list[T]:

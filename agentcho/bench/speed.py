@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from agentcho.bench.arms import Arm, arms
-from agentcho.bench.measure import Tell, Timed, measure
+from agentcho.bench.measure import Tell, Timed, measure, steady
 from agentcho.bench.plans import Subject
 from agentcho.bench.result import Figures, Result, Target
 from agentcho.bench.targets import BASELINE, CONTINUOUS
@@ -38,7 +38,7 @@ def _timed(engine: Any, arm: Arm, subject: Subject, stepwise: bool) -> Timed:
     def take(workflow: Workflow) -> dict[str, float]:
         return arm(engine, workflow, stepwise).figures()
 
-    return Timed(partial(take, subject.warm), partial(take, subject.workflow))
+    return Timed(partial(take, subject.warm), steady(partial(take, subject.workflow)))
 
 
 def table(result: Result) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from agentcho.bench.card import page
-from agentcho.bench.measure import Timed, measure, turns
+from agentcho.bench.measure import Timed, measure, steady, turns
 from agentcho.bench.plots import plot
 from agentcho.bench.result import Result, read_result
 from agentcho.bench.speed import table
@@ -60,6 +60,21 @@ def test_arms_take_turns_and_one_that_is_not_there_is_told_of() -> None:
     assert found[3].values == {}
     assert found[0].values == {"x": (3, 6)}
     assert turns("abc", 4) == ["b", "c", "a"]
+
+
+def test_what_is_short_is_done_again_and_its_medians_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, values = [0.0], iter([5.0, 1.0, 2.0, 9.0])
+
+    def take() -> dict[str, float]:
+        clock[0] += 1.5
+        return {"x": next(values)}
+
+    monkeypatch.setattr("agentcho.bench.measure.perf_counter", lambda: clock[0])
+    monkeypatch.setattr("agentcho.bench.measure.STEADY", 4.0)
+    assert steady(take)() == {"x": 2.0}
+    assert clock == [4.5]
+    monkeypatch.setattr("agentcho.bench.measure.STEADY", 0.0)
+    assert steady(take)() == {"x": 9.0}
 
 
 def test_ratios_are_made_within_a_repeat_and_stand_beside_their_targets() -> None:
