@@ -166,9 +166,14 @@ class Admission:
         return call.text if call.tokens is None else self._framing.content.decode(call.tokens)
 
     def _storage(self, recipe: Recipe) -> Storage:
-        """That of an equal call, in whichever tier it is, or a new one, to be made when the call begins."""
+        """That of an equal call, in whichever tier it is, or a new one, to be made in the forward of the call. One that
+        nobody holds any more would be made again before that, in a forward of its own."""
         storage = recipe.storage()
-        return self._shared.setdefault(storage.key, storage)
+        known = self._shared.get(storage.key)
+        if known is not None and known.holders:
+            return known
+        self._shared[storage.key] = storage
+        return storage
 
     def _decode(self, call: Decode, placed: Placed, new_id: Callable[[], EncodingId]) -> PendingDecode:
         most = call.sampling.max_tokens if call.forced is None else len(call.forced)

@@ -294,6 +294,30 @@ def test_an_equal_call_shares_what_has_left_the_store(small: Small) -> None:
         engine.check_integrity()
 
 
+def test_what_nobody_holds_any_more_is_encoded_with_its_next_reader_and_not_made_again_before(
+    small: Small, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was made from it remembers it: that is not enough."""
+    engine, forwards = small(), list[int]()
+    first = engine.prefill(LONG)
+    made_from = engine.prefill("so", parents=[first])
+    engine.release([first])
+    calls = Prefill(LONG), Prefill("and so on")
+    ids = engine.submit([*calls, Decode("", calls, forced=())])
+    forward = engine._model.forward
+
+    def counted(*words: Any) -> Any:
+        forwards.append(1)
+        return forward(*words)
+
+    monkeypatch.setattr(engine._model, "forward", counted)
+    assert set(engine.step().finished) >= set(ids[:2])
+    assert (len(forwards), engine.fullness.remade) == (1, 0)
+    engine.swap_out([made_from])
+    assert engine.score("so", parents=[made_from]).isfinite().all()
+    engine.check_integrity()
+
+
 def test_on_the_way_copies_go_beyond_the_limit_and_no_further(small: Small) -> None:
     """Two messages are read at once, each made over others: with these there is room for one at a time."""
 
