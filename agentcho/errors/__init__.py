@@ -1,0 +1,166 @@
+"""Every error agentcho raises on purpose: one class a condition, each writing its own message and remedy.
+
+    AgentchoError
+    ├── ModelError                 a model cannot be used
+    │   ├── ModelNotFound
+    │   ├── BadPlacement           no such device here, or no such dtype
+    │   ├── UnsupportedModel       the gate refused it, with the cause
+    │   ├── FramingError           no framing could be derived from the chat template
+    │   ├── AdapterNotFound        a folder that holds no adapter for this model
+    │   └── AdapterOther           an adapter of another base
+    ├── RequestError               one call is wrong; nothing was computed for it (also a ValueError)
+    │   ├── UnknownEncoding
+    │   ├── BadParent
+    │   ├── BadOffsets
+    │   ├── BadSampling
+    │   ├── ContextOverflow
+    │   └── SpecialTokenInText
+    ├── SamplingFailed             a row could not choose a token
+    ├── StoreFull                  more at once than the store can hold
+    ├── StoreDamaged               an integrity check found stored keys, labels or counts changed
+    ├── EngineFailed               a forward raised; its calls are gone, the store is whole
+    ├── GraphsDiffer               a captured step is not the step
+    ├── Overloaded                 more requests at once than are taken
+    ├── EngineClosed
+    ├── AudienceError              an audience or a cast names what does not exist
+    ├── LeakageError               a call would read what its caller may not
+    │   └── LabelMissing           … or what nothing is known of
+    ├── BadColumn                  a column of a comparison that is none
+    ├── ArmUnavailable             an arm of a benchmark does not run here
+    ├── BadArm                     a benchmark asked for an arm or a workflow that there is not
+    ├── OptionsClash               two options of a run contradict each other
+    ├── ExtraMissing               a library that only some need is not installed
+    ├── TuneError                  an adapter cannot be trained, or no further
+    │   ├── BadRecipe
+    │   ├── TracesUnfit            traces of another scenario, or too long, or none
+    │   ├── TrainingOther          a folder holds another training
+    │   └── LossNotFinite
+    ├── LimitReached               a limit on tokens, messages or time ended a game
+    ├── AnswerInvalid              a constrained answer did not validate
+    ├── ScenarioError
+    │   ├── ScenarioNotFound
+    │   ├── ScenarioBroken
+    │   ├── BadOption
+    │   ├── AlreadyThere
+    │   ├── BadTasks               a task set that is none, with the file and line
+    │   ├── TasksUnwanted          tasks for a scenario that takes none
+    │   ├── TasksTooFew            fewer tasks than its games draw
+    │   └── TasksSpent             a game draws more tasks than it said
+    └── RecordError
+        ├── RecordNotFound
+        ├── RecordBroken
+        ├── BadTrace
+        ├── ComparisonOther        a folder holds the games of another comparison
+        ├── TracesOther            a file holds traces that were sampled otherwise
+        ├── BadReport
+        └── BadSuppression
+
+Does not know: torch, anyio, the terminal. Messages never quote text that a model or an agent wrote.
+"""
+
+from __future__ import annotations
+
+from agentcho.errors.base import AgentchoError
+from agentcho.errors.calls import (
+    BadOffsets,
+    BadParent,
+    BadSampling,
+    ContextOverflow,
+    RequestError,
+    SamplingFailed,
+    SpecialTokenInText,
+    UnknownEncoding,
+)
+from agentcho.errors.engine import EngineClosed, EngineFailed, GraphsDiffer, Overloaded, StoreDamaged, StoreFull
+from agentcho.errors.games import (
+    AlreadyThere,
+    AnswerInvalid,
+    BadOption,
+    BadTasks,
+    LimitReached,
+    ScenarioBroken,
+    ScenarioError,
+    ScenarioNotFound,
+    TasksSpent,
+    TasksTooFew,
+    TasksUnwanted,
+)
+from agentcho.errors.leaks import AudienceError, LabelMissing, LeakageError
+from agentcho.errors.models import (
+    AdapterNotFound,
+    AdapterOther,
+    BadPlacement,
+    FramingError,
+    ModelError,
+    ModelNotFound,
+    UnsupportedModel,
+)
+from agentcho.errors.options import ArmUnavailable, BadArm, BadColumn, ExtraMissing, OptionsClash
+from agentcho.errors.records import (
+    BadReport,
+    BadSuppression,
+    BadTrace,
+    ComparisonOther,
+    RecordBroken,
+    RecordError,
+    RecordNotFound,
+    TracesOther,
+)
+from agentcho.errors.tuning import BadRecipe, LossNotFinite, TracesUnfit, TrainingOther, TuneError
+
+__all__ = [
+    "AdapterNotFound",
+    "AdapterOther",
+    "AgentchoError",
+    "AlreadyThere",
+    "AnswerInvalid",
+    "ArmUnavailable",
+    "AudienceError",
+    "BadArm",
+    "BadColumn",
+    "BadOffsets",
+    "BadOption",
+    "BadParent",
+    "BadPlacement",
+    "BadRecipe",
+    "BadReport",
+    "BadSampling",
+    "BadSuppression",
+    "BadTasks",
+    "BadTrace",
+    "ComparisonOther",
+    "ContextOverflow",
+    "EngineClosed",
+    "EngineFailed",
+    "ExtraMissing",
+    "FramingError",
+    "GraphsDiffer",
+    "LabelMissing",
+    "LeakageError",
+    "LimitReached",
+    "LossNotFinite",
+    "ModelError",
+    "ModelNotFound",
+    "OptionsClash",
+    "Overloaded",
+    "RecordBroken",
+    "RecordError",
+    "RecordNotFound",
+    "RequestError",
+    "SamplingFailed",
+    "ScenarioBroken",
+    "ScenarioError",
+    "ScenarioNotFound",
+    "SpecialTokenInText",
+    "StoreDamaged",
+    "StoreFull",
+    "TasksSpent",
+    "TasksTooFew",
+    "TasksUnwanted",
+    "TracesOther",
+    "TracesUnfit",
+    "TrainingOther",
+    "TuneError",
+    "UnknownEncoding",
+    "UnsupportedModel",
+]

@@ -1,0 +1,57 @@
+"""What an engine, or the choreographer before it, has no room for or cannot do."""
+
+from __future__ import annotations
+
+from agentcho.errors.base import AgentchoError
+
+
+class StoreFull(AgentchoError):
+    """A call needs more in the store at once than there can be."""
+
+    def __init__(self, needed: int, room: int) -> None:
+        super().__init__(
+            f"room is needed for {needed} tokens at once, the context included, and the store has room for {room}; "
+            f"lower max_tokens, read fewer messages in one call, or load the engine with store_tokens={needed} or more"
+        )
+        self.needed, self.room = needed, room
+
+
+class StoreDamaged(AgentchoError):
+    """Stored keys, their labels or their counts are not what they were: nothing computed from them can be trusted."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"the store is damaged: {what}. Load the engine anew; if it comes again, report it")
+
+
+class EngineFailed(AgentchoError):
+    """A forward raised. Every call that was in it is dropped; stored encodings are untouched."""
+
+    def __init__(self, cause: BaseException) -> None:
+        super().__init__(f"the model's forward failed ({type(cause).__name__}: {cause}); the calls in it were dropped")
+
+
+class GraphsDiffer(AgentchoError):
+    """A captured step was found to give other logits than the step itself, before any of its words were used."""
+
+    def __init__(self, gap: float) -> None:
+        super().__init__(
+            f"a captured CUDA graph gave logits that are off by {gap:.2g} of the largest; this engine uses no graphs "
+            "from now on. Run it again, and report it"
+        )
+
+
+class Overloaded(AgentchoError):
+    """More requests at once than a choreographer takes. Nothing of this one was begun."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(
+            f"{limit} requests are under way, and no more are taken at once. Wait for some to end, play fewer games "
+            "at once, or raise max_requests."
+        )
+
+
+class EngineClosed(AgentchoError):
+    """The choreographer ended while the request waited, or was over before it was made."""
+
+    def __init__(self) -> None:
+        super().__init__("the choreographer has shut down; open a new one to go on")

@@ -1,0 +1,91 @@
+"""What ends a game, and what is wrong with a scenario or its tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from agentcho.errors.base import AgentchoError
+
+
+class LimitReached(AgentchoError):
+    """A limit ended a game. `Game` records it as an outcome; it is no failure."""
+
+    def __init__(self, limit: str, who: str, value: float) -> None:
+        super().__init__(f"{who} reached the limit of {value:g} {limit}; raise it in the limits to go on longer")
+        self.limit, self.who, self.value = limit, who, value
+
+
+class AnswerInvalid(AgentchoError):
+    """A constrained answer parsed, and the pydantic model still refused its values."""
+
+    def __init__(self, model: str, fields: Iterable[str]) -> None:
+        super().__init__(
+            f"the answer fits the JSON schema of {model} and fails its own validators at: "
+            f"{', '.join(fields)}. Put the rule into the schema (enum, ge, le, pattern), or ask again"
+        )
+
+
+class ScenarioError(AgentchoError):
+    """A scenario cannot be found, read or set up."""
+
+
+class ScenarioNotFound(ScenarioError):
+    """No path and no scenario or agent of that name."""
+
+    def __init__(self, name: str, known: Iterable[str]) -> None:
+        super().__init__(f"no {name!r} here; known: {', '.join(sorted(known))}. Give one of these or a .py file")
+
+
+class ScenarioBroken(ScenarioError):
+    """A scenario's file does not parse, does not import, or defines no scenario."""
+
+    def __init__(self, path: Path, line: int | None, what: str) -> None:
+        where = f"{path}:{line}" if line else str(path)
+        super().__init__(f"{where}: {what}")
+
+
+class BadOption(ScenarioError):
+    """`--set` names an option that the scenario has not, or gives it a value it cannot take."""
+
+    def __init__(self, scenario: str, what: str, options: Iterable[str]) -> None:
+        super().__init__(f"{scenario}: {what}. Its options: {', '.join(options)}")
+
+
+class AlreadyThere(ScenarioError):
+    """A copy would overwrite a file."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(f"{path} exists already; move it away, or copy to another folder")
+
+
+class BadTasks(ScenarioError, ValueError):
+    """A task set that cannot be read; `line` counts from 1, None: the whole."""
+
+    def __init__(self, source: str, line: int | None, what: str) -> None:
+        where = f"{source}:{line}" if line else source
+        super().__init__(f"tasks {where}: {what}")
+
+
+class TasksUnwanted(ScenarioError):
+    """A run names tasks, and its scenario takes none."""
+
+    def __init__(self, scenario: str) -> None:
+        super().__init__(f"{scenario} takes no tasks; leave --tasks out, or set `tasks` in the scenario")
+
+
+class TasksTooFew(ScenarioError):
+    """A task set is shorter than what the games of a run draw."""
+
+    def __init__(self, tasks: str, size: int, games: int, each: int) -> None:
+        super().__init__(
+            f"{tasks} has {size} tasks, and {games} games draw {each} each, {games * each} in all; "
+            f"play at most {size // max(1, each)} games, or give more tasks"
+        )
+
+
+class TasksSpent(ScenarioError):
+    """A game draws more tasks than its scenario's `draws` says."""
+
+    def __init__(self, asked: int, left: int) -> None:
+        super().__init__(f"a game draws {asked} tasks and has {left} left; let `draws` of the scenario say how many")

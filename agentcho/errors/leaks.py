@@ -1,0 +1,44 @@
+"""Who may not read what, and who there is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from agentcho.errors.base import AgentchoError
+
+
+class AudienceError(AgentchoError, ValueError):
+    """A name that is not in the cast, or a cast that names one agent twice, or a message that a view cannot name.
+    `names` are what there is to name, and `are` says so."""
+
+    def __init__(self, what: str, names: Iterable[str], are: str = "the cast is") -> None:
+        super().__init__(f"{what}; {are}: {', '.join(sorted(names)) or '(empty)'}. Names are exact")
+
+
+class LeakageError(AgentchoError):
+    """A read was refused before any tensor was touched.
+
+    `path` leads from the message that was to be read to the one that its encoding carries; one id: read directly.
+    """
+
+    def __init__(self, reader: str, path: Sequence[str]) -> None:
+        what = f"{reader} may not read message {path[0]}"
+        if len(path) == 1:
+            what += f": not in its audience. Leave it out of {reader}'s view, or release the same words as a new "
+            what += "message to a wider audience"
+        else:
+            what += f" through its author's encoding, which carries {path[-1]} ({' <- '.join(path)}). Use "
+            what += "leakage=enforce, which encodes it again for its audience, or mode=baseline"
+        super().__init__(what)
+        self.reader, self.path = reader, tuple(path)
+
+
+class LabelMissing(LeakageError):
+    """An encoding was to be read whose label is not known: refused, for unknown is never clean."""
+
+    def __init__(self, reader: str, encoding: int) -> None:
+        AgentchoError.__init__(
+            self, f"{reader} may not read encoding {encoding}: nothing is known of what it was made from. Encode its "
+            "message again in this game"
+        )  # fmt: skip
+        self.reader, self.path = reader, ()

@@ -1,0 +1,70 @@
+"""A file of runs, traces or reports cannot be used."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from agentcho.errors.base import AgentchoError
+
+
+class RecordError(AgentchoError):
+    """A run record or trace cannot be used."""
+
+
+class RecordNotFound(RecordError):
+    """No run of that id or path."""
+
+    def __init__(self, run: str, folder: Path) -> None:
+        super().__init__(f"no run {run!r} in {folder}; `agentcho ls --runs` lists them")
+
+
+class RecordBroken(RecordError):
+    """A record is damaged somewhere else than in its last line."""
+
+    def __init__(self, path: Path, line: int, what: str) -> None:
+        super().__init__(f"{path}:{line}: {what}; restore the file or delete that line")
+
+
+class BadTrace(RecordError, ValueError):
+    """A trace that is not `agentcho-trace/1`, or whose messages do not fit together."""
+
+    def __init__(self, where: str, what: str) -> None:
+        super().__init__(f"{where}: {what}; the format is agentcho-trace/1")
+
+
+class ComparisonOther(RecordError):
+    """A folder holds the games of a comparison that was asked for otherwise."""
+
+    def __init__(self, folder: Path, changed: Sequence[str]) -> None:
+        super().__init__(
+            f"{folder} holds the games of another comparison: {', '.join(changed)} differ. Give another --out, or "
+            "ask as before"
+        )
+
+
+class TracesOther(RecordError):
+    """A file holds traces of games that were asked for otherwise."""
+
+    def __init__(self, file: Path, changed: Sequence[str]) -> None:
+        super().__init__(
+            f"{file} holds other traces: {', '.join(changed)} differ. Give another --out, or ask as before"
+        )
+
+
+class BadReport(RecordError, ValueError):
+    """A file that should be an earlier audit's JSON and is none."""
+
+    def __init__(self, path: Path, what: str) -> None:
+        super().__init__(f"{path}: {what}; give a file that `agentcho audit --json` wrote (agentcho-audit/1)")
+
+
+class BadSuppression(RecordError, ValueError):
+    """A file of suppressions that is no TOML, or an entry in it that says too little or too much."""
+
+    def __init__(self, path: Path, entry: int | None, what: str) -> None:
+        where = str(path) if entry is None else f"{path}: suppression {entry}"
+        super().__init__(
+            f"{where}: {what}; each [[suppress]] needs owner, reason and expires, and either a fingerprint or a rule "
+            "with its reader, secret_of and carrier"
+        )
