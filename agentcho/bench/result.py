@@ -48,7 +48,8 @@ class Target(BaseModel):
     @property
     def verdict(self) -> str:
         """ "met", or by how much of the bound it was missed."""
-        return "met" if self.met else f"missed by {abs(self.reached.middle / self.bound - 1):.0%}"
+        short = abs(self.reached.middle / self.bound - 1)
+        return "met" if self.met else f"missed by {f'{short:.0%}' if short >= 0.01 else 'less than 1%'}"
 
 
 class Result(BaseModel):

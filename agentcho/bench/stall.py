@@ -18,6 +18,8 @@ from agentcho.bench.step import tokens_of
 from agentcho.request import Decode, Prefill
 
 ROWS = 8
+ALONE = 40
+"""Steps that are taken undisturbed before a prefill, and again after it."""
 
 
 def stall(engine: Any, tokens: int, repeats: int, seed: int, tell: Tell) -> list[Figures]:
@@ -30,7 +32,7 @@ def stall(engine: Any, tokens: int, repeats: int, seed: int, tell: Tell) -> list
 def _stall(engine: Any, tokens: int, repeats: int, seed: int, tell: Tell) -> list[Figures]:
     beside: dict[str, list[float]] = {"p95": [], "median": [], "prefill": []}
     alone: dict[str, list[float]] = {"p95": [], "median": []}
-    _take(engine, 64, seed)
+    _take(engine, 256, seed)
     for number in range(repeats):
         tell(f"repeat {number + 1} of {repeats}: a prefill of {tokens} tokens beside {ROWS} rows")
         without, during = _take(engine, tokens, seed + number)
@@ -46,17 +48,19 @@ def _stall(engine: Any, tokens: int, repeats: int, seed: int, tell: Tell) -> lis
 
 
 def _take(engine: Any, tokens: int, seed: int) -> tuple[list[float], list[float]]:
-    """Seconds of each step before, and of each until the prefill is done; rows speak in all of them."""
+    """Seconds of each step before and after, for those who speak have read more by then, and of each until the prefill
+    is done; rows speak in all of them."""
     told = tokens_of(engine, tokens, seed)
     [read] = engine.submit([Prefill("", tokens=told[:256])])
     engine.step()
     rows = engine.submit([Decode(parents=[read], forced=told) for _ in range(ROWS)])
     engine.step()
-    without = [_step(engine) for _ in range(12)]
+    without = [_step(engine) for _ in range(ALONE)]
     [long] = engine.submit([Prefill("", tokens=told)])
     during = []
     while not engine.finished(long):
         during.append(_step(engine))
+    without += [_step(engine) for _ in range(ALONE)]
     engine.cancel(rows)
     engine.release([read, long])
     return without, during

@@ -9,7 +9,7 @@ import pytest
 from agentcho.bench.card import page
 from agentcho.bench.measure import Timed, measure, steady, turns
 from agentcho.bench.plots import plot
-from agentcho.bench.result import Result, read_result
+from agentcho.bench.result import Result, Target, read_result
 from agentcho.bench.speed import table
 from agentcho.bench.spread import spread
 from agentcho.errors import ArmUnavailable, RecordBroken, RecordNotFound
@@ -109,6 +109,7 @@ def test_the_small_ones_have_theirs() -> None:
         ("fake", "choreographer"): {"requests a second": [4000.0]},
     }
     assert [each.verdict for each in result(own, bench="overhead").targets] == ["met", "missed by 20%"]
+    assert Target(what="", bound=1.0, reached=spread([0.996])).verdict == "missed by less than 1%"
     grown = {(f"{n} tokens", arm): {"ttft": [s]} for n, arm, s in (
         (1, "choreographed:audit", 1.0), (1, "baseline", 1.0), (8, "choreographed:audit", 2.0), (8, "baseline", 12.0),
     )}  # fmt: skip
