@@ -10,11 +10,12 @@ from typing import NamedTuple
 
 from agentcho.adapter import Adapter
 from agentcho.engine.framing import Framing, derive
-from agentcho.engine.gate import Gate, LayerProof, check_config
+from agentcho.engine.gate import PROBE, Gate, LayerProof, check_config
 from agentcho.engine.model import Model, find
 from agentcho.engine.packing import pack
 from agentcho.engine.placement import Place
 from agentcho.engine.store import default_host_tokens, default_tokens
+from agentcho.errors import BadPlacement
 
 
 class Parts(NamedTuple):
@@ -33,6 +34,8 @@ def load(
     store_tokens: int | None, host_tokens: int | None,
 ) -> Parts:  # fmt: skip
     """See `Engine.load`. The store's default size is of the memory that the weights leave free."""
+    if context is not None and context < PROBE:
+        raise BadPlacement(f"context={context}: nothing can be proved over so few positions", f"{PROBE} or more")
     source = find(model)
     check_config(source, context)
     loaded = Model.load(source, place)

@@ -3,7 +3,7 @@
     AgentchoError
     ├── ModelError                 a model cannot be used
     │   ├── ModelNotFound
-    │   ├── BadPlacement           no such device here, or no such dtype
+    │   ├── BadPlacement           no such device here, no such dtype, or too few positions
     │   ├── UnsupportedModel       the gate refused it, with the cause
     │   ├── FramingError           no framing could be derived from the chat template
     │   ├── AdapterNotFound        a folder that holds no adapter for this model

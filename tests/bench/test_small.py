@@ -14,10 +14,11 @@ from agentcho.bench.growth import growing, growth, sizes_of
 from agentcho.bench.overhead import requests, share
 from agentcho.bench.result import read_result
 from agentcho.bench.roofline import roofline
-from agentcho.bench.stall import stall
+from agentcho.bench.stall import ALONE, ROWS, _take, stall
 from agentcho.bench.step import step
 from agentcho.cli import main
 from agentcho.engine.rates import Rates, Work, streamed, work
+from agentcho.request import StepResult
 
 
 def quiet(what: str) -> None:
@@ -54,6 +55,22 @@ def test_a_long_prefill_is_timed_beside_eight_speakers_who_all_speak(engine: Eng
     assert (alone.arm, beside.arm) == ("undisturbed", "beside a prefill of 512 tokens")
     assert beside.values["prefill"][0] > beside.values["p95"][0] >= beside.values["median"][0] > 0
     assert alone.values["p95"][0] > 0
+
+
+def test_undisturbed_steps_are_taken_before_a_prefill_and_after_it(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waited = list[bool]()
+    step = engine.step
+
+    def noted() -> StepResult:
+        waited.append(len(engine._scheduler.calls) > ROWS)
+        return step()
+
+    monkeypatch.setattr(engine, "step", noted)
+    without, during = _take(engine, 512, 1)
+    assert len(without) == 2 * ALONE
+    assert waited == [False, False, *[False] * ALONE, *[True] * len(during), *[False] * ALONE]
 
 
 def test_overhead_is_a_share_and_requests_are_counted(engine: Engine) -> None:

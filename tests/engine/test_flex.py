@@ -13,11 +13,12 @@ import torch.nn.attention.flex_attention as library
 from torch import Tensor
 from torch.nn.attention.flex_attention import BlockMask
 
-from agentcho import Engine
+from agentcho import Decode, Engine
 from agentcho.engine import flex
 from agentcho.engine.attention import Scoring, attend
 from agentcho.engine.flex import BLOCK, Seen, attend_blocks
 from agentcho.engine.graphs import Graphs
+from agentcho.errors import StoreFull
 
 from .conftest import Engines
 from .families import Family, families
@@ -139,12 +140,11 @@ def test_a_full_memory_says_nothing_of_kernels(when: str, monkeypatch: pytest.Mo
     torch.testing.assert_close(found, attend(*tensors, seen.mask, SCORINGS["plain"]), rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("small", [{"store_tokens": 16}, {"context": 16}])
-def test_an_engine_that_is_too_small_for_a_warm_up_loads_without(
-    small: dict[str, int], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_engine_that_is_too_small_for_a_warm_up_loads_without(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agentcho.engine.engine.has_kernels", lambda device: True)
-    engine = Engine.load(**small)  # type: ignore[arg-type]
+    engine = Engine.load(store_tokens=8)
+    with pytest.raises(StoreFull):
+        engine.decode([Decode(forced=tuple(engine.framing.content.encode("to be or not")))])
     engine.check_integrity()
     assert engine.idle
 

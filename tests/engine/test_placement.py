@@ -136,3 +136,9 @@ def test_a_container_has_what_it_may_use(
         limit.write_text(said)
     monkeypatch.setattr(placement, "LIMITS", (limit,))
     assert placement.memory_of(torch.device("cpu")) == (allowed or whole)
+
+
+@pytest.mark.parametrize("context", [15, 0, -5])
+def test_too_few_positions_are_refused_before_a_model_is_looked_for(context: int) -> None:
+    with pytest.raises(BadPlacement, match=rf"context={context}: .* give 16 or more"):
+        Engine.load("no such model", context=context)
