@@ -154,19 +154,24 @@ class Resolver:
         self, caller: str, reads: ReadSet, offsets: Offsets, missing: dict[Key, Missing]
     ) -> tuple[Parent, ...]:
         """The same messages, those of others as they are for this caller: repaired over what stands before them in
-        its own prompt. What stands first, and was made over nothing, needs no repair."""
+        its own prompt. What stands first, and is read through what was made over nothing, needs no repair."""
         places = offsets if isinstance(offsets, tuple) else (None,) * len(reads.reads)
         before: tuple[Parent, ...] = ()
         path: tuple[str, ...] = (caller,)
         for place, read in enumerate(reads.reads):
             utterance = self.utterances[read.id]
             path = (*path, f"{read.id}@{places[place]}")
-            alone = not before and places[place] is None and not utterance.reads.reads
+            alone = not before and places[place] is None and not self._made_over(utterance)
             if alone or utterance.metadata.author == caller:
                 before += (self._through(caller, read, missing),)
             else:
                 before += (self._repair(read, path, before, places[: place + 1], missing),)
         return before
+
+    def _made_over(self, utterance: Utterance) -> list[str]:
+        """What the encoding that others than its author read is made over. Under enforce what is hidden counts for
+        nothing: a choice by it would tell that it is there."""
+        return self._open(utterance) if self.enforcing else [read.id for read in utterance.reads.reads]
 
     def _repair(
         self, read: Read, path: tuple[str, ...], before: tuple[Parent, ...], places: tuple[int | None, ...],
@@ -219,10 +224,12 @@ class Resolver:
         return self._prefill(utterance, utterance.metadata.audience, public, self._default, None)
 
     def _public(self, utterance: Utterance, missing: dict[Key, Missing]) -> tuple[Parent, ...]:
-        audience = utterance.metadata.audience
-        parents = [read.id for read in utterance.reads.reads]
-        open_to_all = [id for id in parents if self.utterances[id].metadata.audience.covers(audience)]
-        return tuple(self._encoding("audience", id, missing) for id in open_to_all)
+        return tuple(self._encoding("audience", id, missing) for id in self._open(utterance))
+
+    def _open(self, utterance: Utterance) -> list[str]:
+        """Those of its parents that all its readers may read."""
+        audience, parents = utterance.metadata.audience, [read.id for read in utterance.reads.reads]
+        return [id for id in parents if self.utterances[id].metadata.audience.covers(audience)]
 
     def _positions(self, reads: ReadSet) -> tuple[Offsets, int | None]:
         """Absolute positions; None where the engine's default says the same."""

@@ -13,7 +13,8 @@ from typing import get_args
 
 import pytest
 
-from agentcho.config import Shadowing, Way
+from agentcho.config import RepairBy, Shadowing, Way
+from agentcho.request import First, Most
 
 from .scripts import READER, Change, Line, changed, hidden, perform, script
 from .sets import Sets
@@ -46,6 +47,12 @@ def differ(seeds: range, change: Change, way: Way) -> int:
 @pytest.mark.parametrize(("shadow", "deterministic"), [("auto", False), ("never", False), ("auto", True)])
 def test_what_is_hidden_makes_no_difference(change: Change, shadow: Shadowing, deterministic: bool) -> None:
     assert differ(range(250), change, Way("choreographed", "enforce", shadow, deterministic)) == 0
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("repair", [First(2), Most(0.5), "full"])
+def test_nor_where_readers_repair_what_they_read(change: Change, repair: RepairBy) -> None:
+    assert differ(range(250), change, Way("choreographed", "enforce", repair=repair)) == 0
 
 
 @pytest.mark.slow

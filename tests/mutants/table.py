@@ -37,9 +37,10 @@ MUTANTS = (
         "skip one re-encoding",
         "an audience encoding would stand on an author's encoding of its first parent",
         "agentcho/resolver.py",
-        'return tuple(self._encoding("audience", id, missing) for id in open_to_all)',
-        'recipes: list[Recipe] = ["author", *["audience"] * len(open_to_all)]  # type: ignore[list-item]\n'
-        "        return tuple(self._encoding(r, id, missing) for r, id in zip(recipes, open_to_all, strict=False))",
+        'return tuple(self._encoding("audience", id, missing) for id in self._open(utterance))',
+        'recipes: list[Recipe] = ["author", *["audience"] * len(utterance.reads.reads)]  # type: ignore[list-item]\n'
+        "        pairs = zip(recipes, self._open(utterance), strict=False)\n"
+        "        return tuple(self._encoding(recipe, id, missing) for recipe, id in pairs)",
         (NUMERIC,),
     ),
     Mutant(
@@ -55,6 +56,14 @@ MUTANTS = (
             return self._encoding("audience", read.id, missing)
         return self._encoding("author", read.id, missing)""",
         (f"{NUMERIC}::test_hidden_words_change_no_bit_for_a_reader", GAPS),
+    ),
+    Mutant(
+        "repair by what is hidden",
+        "whether what stands first is repaired would tell whether its author had read anything in secret",
+        "agentcho/resolver.py",
+        "return self._open(utterance) if self.enforcing else [read.id for read in utterance.reads.reads]",
+        "return [read.id for read in utterance.reads.reads]",
+        (f"{NUMERIC}::test_what_stands_first_is_repaired_or_not_by_what_is_public_of_it",),
     ),
     Mutant(
         "one generator for all agents' coins",
@@ -86,18 +95,17 @@ MUTANTS = (
         "build on a dirty parent",
         "an audience encoding would attend to what not all of its audience may read",
         "agentcho/resolver.py",
-        "open_to_all = [id for id in parents if self.utterances[id].metadata.audience.covers(audience)]",
-        "open_to_all = [id for id in parents if audience is not None]",
+        "return [id for id in parents if self.utterances[id].metadata.audience.covers(audience)]",
+        "return [id for id in parents if audience is not None]",
         (NUMERIC,),
     ),
     Mutant(
         "build on a dirty parent, with no monitor",
         "the same, where nothing refuses it: numbers must show it",
         "agentcho/resolver.py",
-        """        open_to_all = [id for id in parents if self.utterances[id].metadata.audience.covers(audience)]
-        return tuple(self._encoding("audience", id, missing) for id in open_to_all)""",
-        """        self._monitor.guard = lambda *_: None  # type: ignore[method-assign, assignment, return-value]
-        return tuple(self._encoding("audience", id, missing) for id in parents if audience is not None)""",
+        "return [id for id in parents if self.utterances[id].metadata.audience.covers(audience)]",
+        "self._monitor.guard = lambda *_: None  # type: ignore[method-assign, assignment, return-value]\n"
+        "        return [id for id in parents if audience is not None]",
         (NUMERIC,),
     ),
     Mutant(

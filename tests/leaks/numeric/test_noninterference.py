@@ -62,6 +62,16 @@ def test_repair_changes_nothing_about_it(deep_engine: Engine, repair: str) -> No
     assert (moved > 1e-6) == (repair != "full")
 
 
+@pytest.mark.parametrize("repair", ["first-k:3", "top-k:0.4", "full"])
+def test_what_stands_first_is_repaired_or_not_by_what_is_public_of_it(
+    llama_of: Callable[[int], Engine], repair: str
+) -> None:
+    profile, acts = replace(BITWISE, repair=repair), chain(1)
+    first = forced(llama_of(6), acts, "bob", profile)
+    for name, swap in SWAPS.items():
+        assert differences(first, swapped(llama_of(6), acts, "bob", swap, first, profile)) == [], name
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_not_a_number_in_all_that_is_hidden_reaches_no_reader(deep_engine: Engine, seed: int) -> None:
     acts, reader = workflow(10 + seed), READERS[3 - seed]
