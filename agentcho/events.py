@@ -52,13 +52,18 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class Over:
-    """A game is over. `outcome` None: `ended` says what ended it early ("limit: …"). Seconds of wall time."""
+    """A game is over. `outcome` None: `ended` says what ended it early ("limit: …", "error: …"). Seconds of wall time.
+
+    Where an error ended it, `error` is its class and words, which may quote what was said, and `traceback` all of it.
+    """
 
     game: int
     outcome: dict[str, Any] | None
     score: dict[str, float]
     ended: str | None
     seconds: float
+    error: str | None = None
+    traceback: str | None = None
 
 
 Event = Joined | Began | Token | Ended | Over

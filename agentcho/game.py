@@ -285,11 +285,16 @@ class Game:
             ended = f"limit: {limit.who} {limit.value:g} {limit.limit}"
         known = self._resolver.utterances.values()
         await self._encode_first([u.metadata.id for u in known if u.metadata.kind == "prefill"], SCENARIO)
-        score = {} if outcome is None else scenario.score(outcome)
+        score = {} if outcome is None else {name: _number(value) for name, value in scenario.score(outcome).items()}
         shown = None if outcome is None else outcome.model_dump(mode="json")
         over = Over(self.index, shown, score, ended, self._meter.elapsed())
         self._sink(over)
         return over
+
+
+def _number(value: Any) -> float:
+    """A score that can be written down. TypeError or ValueError, here and not in who writes it: it is none."""
+    return value if type(value) in (int, float) else float(value)
 
 
 def _nobody(event: Event) -> None:

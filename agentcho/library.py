@@ -17,10 +17,9 @@ from types import ModuleType
 
 from agentcho.agent import Agent
 from agentcho.errors import ScenarioBroken
+from agentcho.faults import FILE
 from agentcho.scenario import Scenario
 from agentcho.shelf import Found, find
-
-FILE = "agentcho_file_"
 
 
 def scenario(name: str) -> type[Scenario]:
@@ -86,13 +85,3 @@ def casts(scenario: type[Scenario]) -> list[str]:
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and node.args]
     named = [call.args[0] for call in calls if getattr(call.func, "attr", None) == "cast"]
     return sorted({arg.value for arg in named if isinstance(arg, ast.Constant) and isinstance(arg.value, str)})
-
-
-def blame(error: BaseException, scenario: type[Scenario]) -> ScenarioBroken | None:
-    """The error as a line of the scenario's or an agent's own file; None where it was not raised through one."""
-    for frame, line in reversed(list(traceback.walk_tb(error.__traceback__))):
-        module = frame.f_globals.get("__name__", "")
-        if module == scenario.__module__ or module.startswith(FILE):
-            path = Path(frame.f_code.co_filename)
-            return ScenarioBroken(path, line, f"failed while it played: {type(error).__name__}: {error}")
-    return None

@@ -54,13 +54,23 @@ class RunInfo(BaseModel):
 
 
 class Finished(NamedTuple):
-    """One finished game. `outcome` None: `ended` says which limit ended it early. Time in seconds."""
+    """One finished game. `outcome` None: `ended` says which limit or error ended it early. Time in seconds.
+
+    `error` (class and words) and `traceback` are an error's, whole: the record holds every word, reports do not.
+    """
 
     game: int
     outcome: dict[str, Any] | None
     score: dict[str, float]
     ended: str | None
     seconds: float
+    error: str | None = None
+    traceback: str | None = None
+
+    @property
+    def failed(self) -> bool:
+        """Whether an error ended it."""
+        return (self.ended or "").startswith("error: ")
 
 
 class RunRecord:

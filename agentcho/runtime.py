@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import hashlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -20,8 +20,9 @@ import anyio
 from agentcho.agent import Agent
 from agentcho.choreographer import Choreographer
 from agentcho.config import RunConfig
-from agentcho.errors import AgentchoError, TasksTooFew, TasksUnwanted
+from agentcho.errors import EngineFailed, GamesFailed, GraphsDiffer, Overloaded, TasksTooFew, TasksUnwanted
 from agentcho.events import Ended, Event, Joined, Over, Sink
+from agentcho.faults import Fault, fault, told
 from agentcho.game import Forced, Game
 from agentcho.record import Finished, RunRecord
 from agentcho.request import EnginePort
@@ -33,17 +34,35 @@ Args = TypeVarTuple("Args")
 FindAgent = Callable[[str], type[Agent]]
 
 
+class Failed(NamedTuple):
+    """A game that an error ended: the error as it was raised, and where it came from."""
+
+    error: Exception | SystemExit
+    fault: Fault
+
+
 class Played(NamedTuple):
     """What a run came to. `games` are those that ended, by number; `steps` counts the engine's forwards.
 
-    `error` is the first that ended a game; the other games went on. `record` is its folder, if it has one.
+    `errors` are those that ended a game, by its number, the first to fail first; the other games went on. `record` is
+    the run's folder, if it has one.
     """
 
     games: tuple[Finished, ...]
     steps: int
     interrupted: bool
-    error: AgentchoError | None
+    errors: dict[int, Failed]
     record: Path | None
+
+    @property
+    def error(self) -> Exception | SystemExit | None:
+        """The first that ended a game."""
+        return next((failed.error for failed in self.errors.values()), None)
+
+    def check(self, of: int) -> None:
+        """`GamesFailed`, which lists them, where errors ended some of `of` games."""
+        if self.errors:
+            raise GamesFailed({game: str(failed.fault) for game, failed in self.errors.items()}, of, self.record)
 
 
 class Part(NamedTuple):
@@ -53,24 +72,49 @@ class Part(NamedTuple):
     forced: Callable[[int], Forced] = lambda game: {}
 
 
+class Care(NamedTuple):
+    """What is done about games that fail: `fail_fast` stops the run with the first, `retries` says how often a game is
+    played again that an error of the engine or of an endpoint ended (`PASSING`). Any other would come again."""
+
+    fail_fast: bool = False
+    retries: int = 0
+
+
+PASSING = (EngineFailed, GraphsDiffer, Overloaded, ConnectionError, TimeoutError)
+
+
 class Run:
-    """One run under way: what is to be played, on what, and who listens."""
+    """One run under way: what is to be played, on what, and who listens.
+
+    What a listener raises (a full disk, a reader that went away) stops the run, and is no game's error.
+    """
 
     def __init__(
         self, scenario: Scenario, config: RunConfig, tasks: TaskSet | None, engine: EnginePort, sink: Sink,
-        find_agent: FindAgent, part: Part,
+        find_agent: FindAgent, part: Part, care: Care,
     ) -> None:  # fmt: skip
-        self._part = part
+        self._part, self._care = part, care
         self._scenario, self._config, self._tasks, self._engine = scenario, config, tasks, engine
         self._sink, self._find = sink, find_agent
         self.finished: dict[int, Finished] = {}
-        self.error: AgentchoError | None = None
+        self.errors: dict[int, Failed] = {}
         self.steps = 0
+        self._deaf: Exception | None = None
 
     async def play(self, at_once: int | None) -> None:
         """Play its games, `at_once` of them side by side (None: all)."""
         numbers = range(self._config.games) if self._part.numbers is None else self._part.numbers
         room = anyio.CapacityLimiter(at_once or max(1, len(numbers)))
+        try:
+            with anyio.CancelScope() as self._all:
+                await self._play(numbers, room)
+        except Exception:
+            if self._deaf is None:
+                raise
+        if self._deaf is not None:
+            raise self._deaf
+
+    async def _play(self, numbers: Sequence[int], room: anyio.CapacityLimiter) -> None:
         async with Choreographer(self._engine, *self._config.way) as choreographer:
             games = (self._game(choreographer, index, room) for index in numbers)
             try:
@@ -80,49 +124,73 @@ class Run:
 
     async def _game(self, choreographer: Choreographer, index: int, room: anyio.CapacityLimiter) -> None:
         async with room:
-            began = perf_counter()
-            seed = game_seed(self._config.seed, index)
-            tasks = () if self._tasks is None else drawn(self._tasks, index, self._scenario.draws())
-            game = Game(
-                choreographer, index, seed, self._config, sink=self._tell, find_agent=self._find, tasks=tasks,
-                forced=self._part.forced(index),
-            )  # fmt: skip
-            try:
-                await game.play(copy.copy(self._scenario))
-            except AgentchoError as error:
-                self.error = self.error or error
-                self._tell(Over(index, None, {}, f"error: {type(error).__name__}: {error}", perf_counter() - began))
+            began, left = perf_counter(), self._care.retries
+            while (failed := await self._attempt(choreographer, index)) is not None:
+                if left == 0 or not isinstance(failed.error, PASSING):
+                    self._give_up(index, failed, perf_counter() - began)
+                    return
+                left -= 1
+
+    async def _attempt(self, choreographer: Choreographer, index: int) -> Failed | None:
+        """Play a game. The error that ended it, if one did."""
+        seed = game_seed(self._config.seed, index)
+        tasks = () if self._tasks is None else drawn(self._tasks, index, self._scenario.draws())
+        game = Game(
+            choreographer, index, seed, self._config, sink=self._tell, find_agent=self._find, tasks=tasks,
+            forced=self._part.forced(index),
+        )  # fmt: skip
+        try:
+            await game.play(copy.copy(self._scenario))
+        except (Exception, SystemExit) as error:
+            if self._deaf is not None:
+                raise
+            return Failed(error, fault(error, _package(self._scenario)))
+        return None
+
+    def _give_up(self, index: int, failed: Failed, seconds: float) -> None:
+        self.errors[index] = failed
+        ended = told(failed.error, failed.fault)
+        self._tell(Over(index, None, {}, ended, seconds, failed.fault.error, failed.fault.traceback))
+        if self._care.fail_fast:
+            self._all.cancel()
 
     def _tell(self, event: Event) -> None:
+        if self._deaf is not None:
+            raise self._deaf
         if isinstance(event, Over):
             self.finished[event.game] = finished(event)
-        self._sink(event)
+        try:
+            self._sink(event)
+        except Exception as error:
+            self._deaf = error
+            self._all.cancel()
+            raise
 
 
 def play(
     scenario: Scenario, config: RunConfig | None = None, *, engine: EnginePort | None = None,
     sink: Sink | None = None, out: Path | None = None, at_once: int | None = None, find_agent: FindAgent | None = None,
-    part: Part | None = None,
+    part: Part | None = None, care: Care | None = None,
 ) -> Played:  # fmt: skip
     """Play `config.games` games of a scenario, or a `part` of them, from a plain thread. Blocks until all are over.
 
     `out` is the folder of runs to record in (None: no record). `sink` hears every event, on the event loop.
-    Ctrl-C stops the run, with everything said so far in the record. An `AgentchoError` of one game ends that
-    game, is returned, and leaves the others alone; any other error of a scenario stops the run and is raised.
+    Ctrl-C stops the run, with everything said so far in the record. An error of one game ends that game, is returned,
+    and leaves the others alone, unless `care` says otherwise. What `sink` raises stops the run.
     """
     config = config or RunConfig()
     tasks = tasks_of(scenario, config)
     engine = engine or load_engine(config)
     listeners = [sink] if sink else []
-    find, part = find_agent or _library_agent, part or Part()
+    find, part, care = find_agent or _library_agent, part or Part(), care or Care()
     if out is None:
-        return _play(Run(scenario, config, tasks, engine, _all(listeners), find, part), at_once)
+        return _play(Run(scenario, config, tasks, engine, _all(listeners), find, part, care), at_once)
     options = scenario.options.model_dump(mode="json")
     digest = None if tasks is None else tasks.digest
     with RunRecord.create(out, scenario.name, options, config, engine.fingerprint, digest) as record:
-        run = Run(scenario, config, tasks, engine, _all([partial(_write, record), *listeners]), find, part)
+        run = Run(scenario, config, tasks, engine, _all([partial(_write, record), *listeners]), find, part, care)
         played = _play(run, at_once)
-        record.close("interrupted" if played.interrupted else "failed" if played.error else "done")
+        record.close("interrupted" if played.interrupted else "failed" if played.errors else "done")
         return played._replace(record=record.path)
 
 
@@ -133,7 +201,7 @@ def _play(run: Run, at_once: int | None) -> Played:
     except KeyboardInterrupt:
         interrupted = True
     games = tuple(run.finished[index] for index in sorted(run.finished))
-    return Played(games, run.steps, interrupted, run.error, None)
+    return Played(games, run.steps, interrupted, run.errors, None)
 
 
 def blocking(work: Callable[[Unpack[Args]], Awaitable[T]], *args: *Args) -> T:
@@ -196,7 +264,13 @@ def game_seed(seed: int, index: int) -> int:
 
 def finished(over: Over) -> Finished:
     """The line of a game that ended."""
-    return Finished(over.game, over.outcome, over.score, over.ended, over.seconds)
+    return Finished(over.game, over.outcome, over.score, over.ended, over.seconds, over.error, over.traceback)
+
+
+def _package(scenario: Scenario) -> str:
+    """The package that a scenario came in, where that is none of ours."""
+    top = type(scenario).__module__.split(".", 1)[0]
+    return "" if top in ("agentcho", "__main__") else top
 
 
 def _all(sinks: list[Sink]) -> Sink:

@@ -91,7 +91,7 @@ class Turns:
 
     async def together(self, *works: Coroutine[Any, Any, Any]) -> list[Any]:
         """Run all side by side, each tracked; their results in order, or the first error with the rest cancelled."""
-        parent, errors = self.current(), list[Exception]()
+        parent, errors = self.current(), list[Exception | SystemExit]()
         results: list[Any] = [None] * len(works)
         left = len(works)
 
@@ -99,7 +99,7 @@ class Turns:
             nonlocal left
             try:
                 results[place] = await self.run(self._ending(work, ended), turn)
-            except Exception as error:
+            except (Exception, SystemExit) as error:  # an event loop would take the latter for its own end
                 errors.append(error)
                 group.cancel_scope.cancel()
 

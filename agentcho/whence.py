@@ -17,14 +17,15 @@ def whence() -> str | None:
         if _top(frame) != "agentcho":
             found = frame
         frame = frame.f_back  # type: ignore[assignment]
-    return None if found is None else f"{_shown(Path(found.f_code.co_filename))}:{found.f_lineno}"
+    return None if found is None else f"{shown_path(Path(found.f_code.co_filename))}:{found.f_lineno}"
 
 
 def _top(frame: FrameType) -> str:
     return str(frame.f_globals.get("__name__", "")).split(".", 1)[0]
 
 
-def _shown(path: Path) -> str:
+def shown_path(path: Path) -> str:
+    """A file as errors and records name it: relative to the working folder, or else its folder and name."""
     try:
         return path.resolve().relative_to(Path.cwd()).as_posix()
     except (ValueError, OSError):

@@ -11,7 +11,8 @@ __all__ = ["main"]
 
 
 def main() -> None:
-    """The `agentcho` command. Errors raised on purpose: one line on stderr and exit code 2. Ctrl-C: 130."""
+    """The `agentcho` command. Errors raised on purpose: a line on stderr and exit code 2, or 1 where something failed
+    that was begun. Ctrl-C: 130."""
     from agentcho.cli.app import app
     from agentcho.errors import AgentchoError
 
@@ -19,14 +20,17 @@ def main() -> None:
     try:
         app()(standalone_mode=True)
     except AgentchoError as error:
-        print(f"error: {_line(error)}", file=sys.stderr)
-        sys.exit(2)
+        print(_told(error), file=sys.stderr)
+        sys.exit(error.code)
 
 
-def _line(error: Exception) -> str:
+def _told(error: Exception) -> str:
+    """An error in a line; games that failed in one each."""
     from agentcho.display.safe import visible
+    from agentcho.errors import GamesFailed
 
-    return visible(" ".join(str(error).split()))
+    lines = error.lines if isinstance(error, GamesFailed) else (str(error),)
+    return "\n  ".join(visible(" ".join(line.split())) for line in (f"error: {lines[0]}", *lines[1:]))
 
 
 def _tolerate(*streams: object) -> None:

@@ -38,11 +38,13 @@ from agentcho.cli.words import (
     DeviceMap,
     Display,
     Dtype,
+    FailFast,
     MaxTokens,
     Merge,
     ModelName,
     Out,
     RepairBy,
+    Retries,
     Seed,
     Set,
     Shadow,
@@ -95,6 +97,8 @@ def run(
     games: Annotated[int, typer.Option(help="How many to play, side by side on one engine.")] = 1,
     tasks: Tasks = None,
     at_once: AtOnce = None,
+    fail_fast: FailFast = False,
+    retries: Retries = 0,
     temperature: Temperature = 0.7,
     top_p: TopP = 0.95,
     max_tokens: MaxTokens = 256,
@@ -105,8 +109,12 @@ def run(
     display: Display = None,
     out: Out = Path("runs"),
 ) -> None:
-    """Play a scenario and record it."""
+    """Play a scenario and record it.
+
+    Exit codes: 0 done, 1 errors ended games, 2 wrong usage, 130 after Ctrl-C.
+    """
     from agentcho.cli.play import play_scenario
+    from agentcho.runtime import Care
 
     config = run_config(
         model=model, mode=mode, leakage=leakage, deterministic=deterministic, shadow=shadow, seed=seed, games=games,
@@ -115,7 +123,8 @@ def run(
         limits=fields("--limit", limit or []),
         device=device, device_map=device_map, dtype=dtype,
     )  # fmt: skip
-    raise typer.Exit(play_scenario(scenario, fields("--set", set_ or []), config, display, out, at_once))
+    care = Care(fail_fast, retries)
+    raise typer.Exit(play_scenario(scenario, fields("--set", set_ or []), config, display, out, at_once, care))
 
 
 def compare(

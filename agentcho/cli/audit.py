@@ -172,8 +172,8 @@ def _of_scenario(asked: Asked) -> AuditReport | None:
     played = play_shown(scenario, config, _playing(asked), asked.out, None, engine)
     if played.interrupted:
         return None
-    if played.error is not None:
-        print(f"a game ended with an error: {visible(' '.join(str(played.error).split()))}", file=sys.stderr)
+    for game, failed in played.errors.items():
+        print(f"game {game} ended by an error: {visible(' '.join(str(failed.fault).split()))}", file=sys.stderr)
     assert played.record is not None
     run = SavedRun(played.record)
     report = auditing.audit_run(run, asked.reveal)

@@ -41,14 +41,15 @@ def run(
     """Play agents together, each by its `run`, or one scenario; show the transcript and return what it came to.
 
     `options` are those of `RunConfig` (model, mode, seed, games, temperature, max_tokens, limits, …). `engine`
-    is used instead of loading a model. `out` is a folder of runs to record in. Raises the error that ended a
-    game, if one did, and `KeyboardInterrupt` after Ctrl-C.
+    is used instead of loading a model. `out` is a folder of runs to record in. Raises the error that ended the
+    game, if one did; of several games none ends the others, and what ended them is in `errors`. `KeyboardInterrupt`
+    after Ctrl-C.
     """
     config = RunConfig(**options)
     played = play_shown(_scenario(agents), config, display, None if out is None else Path(out), None, engine)
     if played.interrupted:
         raise KeyboardInterrupt
-    if played.error is not None:
+    if config.games == 1 and played.error is not None:
         raise played.error
     return played
 

@@ -32,6 +32,8 @@ LEAKAGE = "What choreographed mode does about leaks."
 PROFILE = "Batch so that every bit depends on nothing that a reader may not read. Slower."
 REPAIR = "Encode some tokens of what is reused anew: first-k:TOKENS, top-k:SHARE, or full."
 SHADOW = "Follow an author's words for its audience while it speaks; auto: where the two differ."
+FAIL_FAST = "Stop with the first game that an error ends."
+RETRIES = "Play a game again, so often, that an error of the engine or of an endpoint ended."
 ModelName = Annotated[str, typer.Option(help="'understudy', a folder, or a Hugging Face id.")]
 Seed = Annotated[int, typer.Option(help="Of every coin and choice of the run.")]
 MaxTokens = Annotated[int, typer.Option(help="At most so many sampled tokens a message.")]
@@ -49,4 +51,6 @@ Device = Annotated[str, typer.Option(help="auto, cpu, cuda.")]
 DeviceMap = Annotated[str | None, typer.Option(help="auto: layers over all GPUs, for --device.", show_default=False)]
 Dtype = Annotated[str, typer.Option(help="auto, float32, bfloat16, float16.")]
 Display = Annotated[Kind | None, typer.Option(help="Default: rich on a terminal, plain elsewhere.", show_default=False)]
+FailFast = Annotated[bool, typer.Option("--fail-fast", help=FAIL_FAST)]
+Retries = Annotated[int, typer.Option(min=0, help=RETRIES)]
 Out = Annotated[Path, typer.Option(help="Folder of runs.")]

@@ -36,6 +36,7 @@
     │   ├── TrainingOther          a folder holds another training
     │   └── LossNotFinite
     ├── LimitReached               a limit on tokens, messages or time ended a game
+    ├── GamesFailed                errors ended games of a run
     ├── AnswerInvalid              a constrained answer did not validate
     ├── ScenarioError
     │   ├── ScenarioNotFound
@@ -77,6 +78,7 @@ from agentcho.errors.games import (
     AnswerInvalid,
     BadOption,
     BadTasks,
+    GamesFailed,
     LimitReached,
     ScenarioBroken,
     ScenarioError,
@@ -134,6 +136,7 @@ __all__ = [
     "EngineFailed",
     "ExtraMissing",
     "FramingError",
+    "GamesFailed",
     "GraphsDiffer",
     "LabelMissing",
     "LeakageError",

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from agentcho.errors.base import AgentchoError
+
+SHOWN = 20
+"""So many failed games are told one by one."""
 
 
 class LimitReached(AgentchoError):
@@ -14,6 +17,20 @@ class LimitReached(AgentchoError):
     def __init__(self, limit: str, who: str, value: float) -> None:
         super().__init__(f"{who} reached the limit of {value:g} {limit}; raise it in the limits to go on longer")
         self.limit, self.who, self.value = limit, who, value
+
+
+class GamesFailed(AgentchoError):
+    """Errors ended games of a run; the others are whole. `failed` says of each game what, and where."""
+
+    code = 1
+
+    def __init__(self, failed: Mapping[int, str], of: int, record: Path | None = None) -> None:
+        games = [f"game {game}: {' '.join(what.split())}" for game, what in sorted(failed.items())]
+        games[SHOWN:] = [f"… and {len(games) - SHOWN} more"] if len(games) > SHOWN else []
+        head = [] if of == 1 else [f"{len(failed)} of {of} games ended by an error"]
+        where = [] if record is None else [f"tracebacks: {record / 'outcomes.jsonl'}"]
+        self.lines = (*head, *(games if head else [each.partition(": ")[2] for each in games]), *where)
+        super().__init__("; ".join(self.lines))
 
 
 class AnswerInvalid(AgentchoError):

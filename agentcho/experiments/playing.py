@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from agentcho.config import RunConfig
-from agentcho.errors import AgentchoError
 from agentcho.events import Event, Over
 from agentcho.experiments.columns import Column
 from agentcho.game import Forced
@@ -55,7 +54,7 @@ def collected(folder: Path) -> Games:
 def _collect(run: SavedRun, games: Games) -> None:
     said, exported = run.games(), {int(w.meta["game"]): w for w in run.export()}
     for number, over in run.finished().items():
-        if (over.ended or "").startswith("error: "):
+        if over.failed:
             continue
         games.finished[number], games.said[number] = over, said.get(number, [])
         games.workflows[number] = exported[number]
@@ -65,8 +64,8 @@ def play_column(
     scenario: Scenario, config: RunConfig, engine: EnginePort, folder: Path, forced: Mapping[int, Forced],
     at_once: int | None, tell: Callable[[int], None],
 ) -> Games:  # fmt: skip
-    """Play those of the column's games that are not over yet, and return all. Raises the error that ended a game
-    first, when the others are over, and `Interrupted` after Ctrl-C."""
+    """Play those of the column's games that are not over yet, and return all. `GamesFailed`, when the others are over,
+    where errors ended some, and `Interrupted` after Ctrl-C."""
     over = collected(folder).finished
     left = tuple(number for number in range(config.games) if number not in over)
     if left:
@@ -74,15 +73,10 @@ def play_column(
         played = play(
             scenario, config, engine=engine, sink=_Counting(len(over), tell), out=folder, at_once=at_once, part=part
         )
-        _check(played.interrupted, played.error)
+        if played.interrupted:
+            raise Interrupted
+        played.check(len(left))
     return collected(folder)
-
-
-def _check(interrupted: bool, error: AgentchoError | None) -> None:
-    if interrupted:
-        raise Interrupted
-    if error is not None:
-        raise error
 
 
 class _Counting:

@@ -51,7 +51,7 @@ def sample(
     order. With `finals`, what is said is not sampled: each game, of one step, ends on what the workflow of its number
     ended on (the paper's distilled baseline).
 
-    Raises `TracesOther` where the file was sampled otherwise, and the error that ended a game.
+    Raises `TracesOther` where the file was sampled otherwise, and `GamesFailed` where errors ended games.
     """
     asked = asked_for(scenario, config, engine)
     with Lines(file) as lines:
@@ -63,8 +63,10 @@ def sample(
         ear = _Ear(scenario.name, asked, engine, lines, len(there), tell)
         part = Part(left, lambda number: forced.get(number, {}))
         played = play(scenario, config, engine=engine, sink=ear, at_once=at_once, part=part) if left else None
-    if played is not None and played.error is not None:
-        raise played.error
+    if played is not None:
+        if isinstance(played.error, TracesUnfit):
+            raise played.error
+        played.check(len(left))
     found = sorted(read_traces(file), key=lambda each: int(each.meta["game"]))
     write_traces(file, found)
     return Sampled(len(found), ear.without, played is not None and played.interrupted)

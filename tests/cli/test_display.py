@@ -51,7 +51,7 @@ def shown(*events: Event, kind: Kind = "rich", games: int = 1, terminal: bool = 
     with screen(kind, "the title", games, file) as display:
         for event in events:
             display.hear(event)
-    display.close(Played(tuple(display.games.values()), 9, False, None, None))
+    display.close(Played(tuple(display.games.values()), 9, False, {}, None))
     return file.getvalue()
 
 

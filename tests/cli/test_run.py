@@ -15,7 +15,7 @@ from agentcho.record import SavedRun, find
 from agentcho.testing import FakeEngine
 from agentcho.trace import read_traces
 
-from .conftest import PLAY, Command, Ran, one_line
+from .conftest import PLAY, Command, Ran
 
 CHAIN = '''
 import signal
@@ -143,15 +143,16 @@ def test_options_reach_the_scenario_as_their_types(agentcho: Command) -> None:
 
 
 def test_a_bug_of_a_scenario_is_told_with_its_line_and_the_record_is_kept(agentcho: Command, here: Path) -> None:
-    error = one_line(agentcho("run", chain(here, "{}['x']"), "--model", "fake"))
-    assert "chain.py:13: failed while it played: KeyError" in error
+    ran = agentcho("run", chain(here, "{}['x']"), "--model", "fake")
+    assert (ran.code, ran.err.splitlines()[0]) == (1, "error: chain.py:13: KeyError: 'x'")
     assert last().info.status == "failed"
     assert [m["header"] for m in messages(last()) if m["kind"] == "decode"] == ["one "]
 
 
 def test_an_error_in_one_game_leaves_the_others_alone(agentcho: Command, here: Path) -> None:
     ran = agentcho("run", chain(here, "await ada.say(to='nobody')", when=1), "--model", "fake", "--games", "3")
-    assert "no agent named 'nobody'" in one_line(ran)
+    assert ran.code == 1
+    assert "1 of 3 games ended by an error\n  game 1: chain.py:13: AudienceError: no agent named 'nobody'" in ran.err
     ends = {game: finished.ended for game, finished in last().finished().items()}
     assert (ends[0], ends[2]) == (None, None)
     assert ends[1] is not None
@@ -201,5 +202,7 @@ def test_an_engine_that_fails_ends_the_run_with_its_error(agentcho: Command, mon
         return engine
 
     monkeypatch.setattr("agentcho.runtime.load_engine", load)
-    assert "out of memory" in one_line(agentcho(*PLAY))
+    ran = agentcho(*PLAY)
+    assert ran.code == 1
+    assert "out of memory" in ran.err
     assert last().info.status == "failed"

@@ -1,0 +1,109 @@
+"""Which line of the user's code an error came through: the deepest of it, whatever stands around it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentcho import Agent, Game, View
+from agentcho.errors import AudienceError
+from agentcho.faults import Fault, fault, told
+from agentcho.message import Metadata
+from agentcho.testing import play
+
+HERE = "tests/test_faults.py"
+
+
+class Blind(Agent):
+    """Its view fails, below our code."""
+
+    def view(self, readable: Sequence[Metadata]) -> View:
+        raise KeyError("view")
+
+
+async def deep(game: Game) -> None:
+    """A helper that speaks."""
+    await game.cast(Blind, name="blind").say()
+
+
+def of(error: BaseException) -> Fault:
+    return fault(error)
+
+
+def caught(call: Any) -> BaseException:
+    with pytest.raises(BaseException) as info:  # noqa: PT011
+        call()
+    return info.value
+
+
+def line(text: str) -> str:
+    """ "file:line" of the only line here that contains a text, this function's callers aside."""
+    lines = Path(__file__).read_text().splitlines()
+    (number,) = [n for n, each in enumerate(lines, start=1) if text in each and "line(" not in each]
+    return f"{HERE}:{number}"
+
+
+async def _talk(game: Game) -> None:
+    await deep(game)
+
+
+async def _round(game: Game) -> None:
+    await game.together(deep(game))
+
+
+def test_the_deepest_line_of_the_users_code_is_named() -> None:
+    for talk in (_talk, _round):
+        found = of(caught(lambda talk=talk: play(talk)))
+        assert (found.where, found.error) == (line('KeyError("view")'), "KeyError: 'view'")
+
+
+def test_an_error_of_ours_is_named_by_the_line_that_asked() -> None:
+    async def stray(game: Game) -> None:
+        await game.cast(Agent, name="ann").say(to="nobody there")
+
+    error = caught(lambda: play(stray))
+    assert isinstance(error, AudienceError)
+    assert of(error).where == line('name="ann").say(to="nobody there")')
+    assert told(error, of(error)).startswith("error: AudienceError: no agent named")
+
+
+def test_libraries_and_made_up_code_are_passed_over() -> None:
+    bad = lambda: json.loads("{")  # noqa: E731
+    assert of(caught(bad)).where == line('json.loads("{")  # noqa')
+    names: dict[str, Any] = {}
+    exec(compile("def f(): raise ValueError('x')", "<string>", "exec"), names)
+    outer = lambda: names["f"]()  # noqa: E731
+    assert of(caught(outer)).where == line('names["f"]()  # noqa')
+    assert of(ValueError("never raised")).where is None
+
+
+def test_a_helper_module_beside_a_scenario_is_the_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "helpers.py").write_text("\n\ndef help(): return {}['k']\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    import helpers  # type: ignore[import-not-found]
+
+    assert of(caught(helpers.help)).where == "helpers.py:3"
+    monkeypatch.setattr("agentcho.faults.INSTALLED", frozenset({tmp_path.name}))
+    assert fault(caught(helpers.help), package="helpers").where == "helpers.py:3"
+
+
+def test_groups_tell_of_their_first_and_of_how_many() -> None:
+    def raise_it() -> None:
+        raise KeyError("first of all")
+
+    first = caught(raise_it)
+    assert isinstance(first, Exception)
+    nested = ExceptionGroup("a", [ExceptionGroup("b", [first]), TypeError("c"), TypeError("d")])
+    found = of(nested)
+    assert (found.error, found.where) == ("KeyError: 'first of all' (and 2 more)", line('KeyError("first of all")'))
+    assert "TypeError: d" in found.traceback
+
+
+def test_the_words_of_foreign_errors_stay_out_of_what_is_told() -> None:
+    error = ValueError("hunter2")
+    assert told(error, of(error)) == "error: ValueError"
