@@ -85,8 +85,8 @@ class Decode:
     """A message to be generated: the assistant's framing, `header`, then sampled tokens, then the closing.
 
     Parents, offsets, salt and guard as in `Prefill`. `forced` are content ids that take the place of the sampled
-    ones, fed one a step as sampling would feed them; with a `stride` as many a step after the first, to time first
-    tokens. `logits` keeps the row each token was chosen from; they are there at a stride of 1 alone.
+    ones, fed one a step as sampling would feed them; with a `stride` as many a step after the first, where nobody
+    needs them one by one. `logits` keeps the row each token was chosen from.
     """
 
     header: str = ""

@@ -197,8 +197,8 @@ class Admission:
         """A prefill's text, or a decode's header, as ids that hold no special token."""
         if isinstance(call, Decode):
             self._refuse_special(call.forced or ())
-            if call.stride != 1 and (call.stride < 1 or call.forced is None or call.logits):
-                raise RequestError(f"stride={call.stride}: one above 1 goes with forced tokens, and keeps no logits")
+            if call.stride != 1 and (call.stride < 1 or call.forced is None):
+                raise RequestError(f"stride={call.stride}: one above 1 goes with forced tokens")
             return tuple(self._framing.content.encode(call.header))
         if call.tokens is None:
             return tuple(self._framing.content.encode(call.text))

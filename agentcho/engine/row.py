@@ -5,6 +5,8 @@ Does not know: the model, the store, other rows.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from torch import Tensor
 
 from agentcho.engine.constraint import Constraint
@@ -46,14 +48,13 @@ class Row:
         return self.stopped is None
 
     @property
-    def keeps(self) -> bool:
-        """Whether the first row of the next forward is to be kept: a closing that follows an unfed token."""
-        return self.call.logits and not self.asks and len(self.feed) > len(self._closing)
-
-    @property
-    def wanted(self) -> tuple[int, ...]:
-        """The own tokens of the next feed whose next-token logits are asked for."""
-        return (len(self.feed) - 1,) if self.asks else (0,) if self.keeps else ()
+    def wanted(self) -> Sequence[int]:
+        """The own tokens of the next feed whose next-token logits are asked for: the last one's while it waits for a
+        token; where logits are kept, those of every token of its text, the last one's for the first closing token."""
+        said = len(self.feed) - (0 if self.asks else len(self._closing))
+        if self.call.logits and self.sampled:
+            return range(said)
+        return (said - 1,) if self.asks else ()
 
     @property
     def ending(self) -> bool:

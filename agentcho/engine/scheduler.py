@@ -184,10 +184,11 @@ class Scheduler:
         fed = dict.fromkeys(row for row, _ in plan.rows)
         rows = {id(segment): row for row, segment in plan.rows if isinstance(row, Row)}
         asking = [rows[id(s)] for s in order if s.wanted]
-        for row, line in zip(asking, logits, strict=True):
-            if row.call.logits:
-                row.logits.append(line.cpu())
-        tokens = self._choose(asking, logits, plan.alone)
+        lines = iter(logits)
+        asked = [[next(lines) for _ in segment.wanted] for segment in order if segment.wanted]
+        for row, rows_of in zip(asking, asked, strict=True):
+            row.logits += [line.cpu() for line in rows_of] if row.call.logits else []
+        tokens = self._choose(asking, [rows_of[-1] for rows_of in asked], plan.alone)
         finished = [self._finish_prefill(prefill) for prefill in plan.prefills]
         self._making[:] = plan.late
         self.postponed.settle(segment.storage for segment in plan.segments if segment.storage is not None)

@@ -27,6 +27,17 @@ def test_a_text_fed_in_strides_is_the_one_fed_token_by_token(llama: Engine, stri
         torch.testing.assert_close(v, v2, atol=1e-5, rtol=1e-5)
 
 
+@pytest.mark.parametrize("stride", [2, 3, 5, 1000])
+def test_every_row_of_a_text_fed_in_strides_is_kept(llama: Engine, stride: int) -> None:
+    parent = llama.prefill("before it")
+    words = tuple(llama.framing.content.encode("some words that are forced"))
+    said = [llama.decode("To Bob: ", parents=[parent], forced=words, logits=True, stride=n) for n in (1, stride)]
+    one, other = (llama.logits(id) for id in said)
+    assert len(one) == len(words) + 1
+    torch.testing.assert_close(one, other, atol=1e-4, rtol=1e-4)
+    llama.release([parent, *said])
+
+
 def test_it_takes_two_steps_and_its_shadow_goes_along(llama: Engine) -> None:
     (public,) = llama.submit([Prefill("public")])
     llama.step()
@@ -40,9 +51,7 @@ def test_it_takes_two_steps_and_its_shadow_goes_along(llama: Engine) -> None:
     llama.release([public, said, shadow])
 
 
-@pytest.mark.parametrize(
-    "options", [{"stride": 2}, {"stride": 2, "forced": (1,), "logits": True}, {"stride": 0, "forced": (1,)}]
-)
+@pytest.mark.parametrize("options", [{"stride": 2}, {"stride": 0, "forced": (1,)}])
 def test_what_cannot_go_in_strides_is_refused(llama: Engine, options: dict[str, object]) -> None:
     with pytest.raises(RequestError, match="stride="):
         llama.submit([Decode(**options)])  # type: ignore[arg-type]
