@@ -50,7 +50,7 @@ class Choreographer:
     """
 
     def __init__(
-        self, engine: EnginePort, mode: Mode = "choreographed", leakage: Leakage = "audit",
+        self, engine: EnginePort, mode: Mode = "choreographed", leakage: Leakage = "enforce",
         shadow: Shadowing = "auto", deterministic: bool = False, in_place: bool = False,
         repair: RepairBy | None = None, *, max_requests: int = 100_000,
     ) -> None:  # fmt: skip

@@ -24,7 +24,7 @@ class Way(NamedTuple):
     of what is reused each caller encodes anew, in its own prompt."""
 
     mode: Mode = "choreographed"
-    leakage: Leakage = "audit"
+    leakage: Leakage = "enforce"
     shadow: Shadowing = "auto"
     deterministic: bool = False
     in_place: bool = False
@@ -69,7 +69,7 @@ class RunConfig(BaseModel):
     device_map: str | None = None
     dtype: str = "auto"
     mode: Mode = "choreographed"
-    leakage: Leakage = "audit"
+    leakage: Leakage = "enforce"
     shadow: Shadowing = "auto"
     deterministic: bool = False
     in_place: bool = False

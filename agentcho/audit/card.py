@@ -20,7 +20,7 @@ from agentcho.audit.rules import RULES
 
 COMMAND = "agentcho audit prisoners-dilemma --measure --games 60 --seed 1"
 AUDITS = (
-    ("leakage-audit.json", "The prisoner's dilemma under audit", COMMAND),
+    ("leakage-audit.json", "The prisoner's dilemma under audit", f"{COMMAND} --leakage audit"),
     ("leakage-enforce.json", "The same under enforce", f"{COMMAND} --leakage enforce --deterministic"),
 )
 TUNED = tuple((f"leakage-training-{leakage}.json", f"leakage-training-{leakage}-tuned.json") for leakage in

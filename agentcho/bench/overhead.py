@@ -72,7 +72,7 @@ def _requests(agents: int, each: int) -> Mapping[str, float]:
 
 async def _talk(engine: Any, word: tuple[int, ...], agents: int, each: int) -> float:
     """Seconds of the whole."""
-    async with Choreographer(engine) as choreographer:
+    async with Choreographer(engine, leakage="audit") as choreographer:
 
         async def agent(number: int) -> None:
             for _ in range(each):

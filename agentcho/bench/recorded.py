@@ -62,7 +62,9 @@ def recorded(name: str, seed: int, scale: float = 1.0, **options: Any) -> Workfl
         if isinstance(event, Ended):
             entries.append(event.entry)
 
-    played = play(scenario, RunConfig(model="fake"), engine=FakeEngine(answer=_last, context=1 << 30), sink=hear)
+    played = play(
+        scenario, RunConfig(model="fake", leakage="audit"), engine=FakeEngine(answer=_last, context=1 << 30), sink=hear
+    )
     if played.error is not None:
         raise played.error
     label = "-".join([name, *(f"{key}{value}" for key, value in options.items())])

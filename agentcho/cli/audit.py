@@ -197,7 +197,8 @@ def _of_run(asked: Asked) -> AuditReport:
 
 
 def _of_trace(asked: Asked) -> AuditReport:
-    path, config = Path(asked.target), _config(asked.how)
+    """A trace says nothing of how it was played: what plain reuse of it would leak, unless another way is asked for."""
+    path, config = Path(asked.target), _config({"leakage": "audit", **_given(asked.how)})
     report = auditing.audit_traces(
         path, config.mode, config.leakage, asked.reveal, config.deterministic, repair=config.repair
     )

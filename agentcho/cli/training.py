@@ -51,7 +51,7 @@ def trace(
     from agentcho.cli.trace import trace as sample_traces
 
     config = run_config(
-        model=model, mode="baseline", seed=seed, tasks=tasks, temperature=temperature, top_p=top_p,
+        model=model, mode="baseline", leakage="audit", seed=seed, tasks=tasks, temperature=temperature, top_p=top_p,
         max_tokens=max_tokens, device=device, device_map=device_map, dtype=dtype,
     )  # fmt: skip
     asked = Asked(scenario, fields("--set", set_ or []), config, first, games, out, at_once, final_of)

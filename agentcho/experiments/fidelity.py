@@ -43,7 +43,7 @@ def fidelity(
     forwards: the baseline against itself, encoded in other batches, shows the noise."""
     found: dict[str, list[Apart]] = {name: [] for name in arms}
     for number, workflow in enumerate(workflows, 1):
-        before = rows(workflow, Arm(Way("baseline"), engine))
+        before = rows(workflow, Arm(Way("baseline", "audit"), engine))
         for name, arm in arms.items():
             found[name].append(apart(before, rows(workflow, arm)))
         tell(number)

@@ -60,7 +60,7 @@ def game(
     """Play a script; its transcript and outcomes. No game may leave anything in the engine."""
     engine = engine or FakeEngine()
     events: list[Event] = []
-    config = RunConfig(mode=mode, max_tokens=12, limits=limits or Limits())
+    config = RunConfig(mode=mode, leakage=leakage, max_tokens=12, limits=limits or Limits())
 
     async def work() -> None:
         async with Choreographer(engine, mode, leakage) as c:

@@ -138,8 +138,8 @@ def played(tiny: Engine, mode: Mode, backend: str = "asyncio", games: int = 1) -
     events: list[Event] = []
 
     async def work() -> None:
-        config = RunConfig(mode=mode, max_tokens=12)
-        async with Choreographer(engine, mode) as c:
+        config = RunConfig(mode=mode, leakage="audit", max_tokens=12)
+        async with Choreographer(engine, mode, "audit") as c:
             await c.turns.together(*(Game(c, i, 5, config, sink=events.append).play(Talk()) for i in range(games)))
 
     anyio.run(work, backend=backend)

@@ -17,7 +17,7 @@ from agentcho.record import find
 
 from .conftest import Command, one_line
 
-AUDIT = ("audit", "prisoners-dilemma", "--model", "fake", "--set", "first=alice")
+AUDIT = ("audit", "prisoners-dilemma", "--model", "fake", "--leakage", "audit", "--set", "first=alice")
 PLAY = Path(__file__).parents[2] / "scenarios" / "prisoners_dilemma.py"
 FILES = ("--json", "r.json", "--sarif", "r.sarif", "--junit", "r.xml", "--html", "r.html")
 SECRET = "zanzibar at dawn"
@@ -225,7 +225,7 @@ def test_what_somebody_answers_for_fails_no_more(agentcho: Command, here: Path) 
 
 def test_words_stay_secret_unless_they_are_revealed(agentcho: Command, here: Path) -> None:
     (here / "whisper.py").write_text(WHISPER)
-    words = ("audit", "whisper.py", "--model", "fake", "--set", f"password={SECRET}", *FILES)
+    words = ("audit", "whisper.py", "--model", "fake", "--leakage", "audit", "--set", f"password={SECRET}", *FILES)
     ran = agentcho(*words)
     assert ran.code == 1
     assert "ben can learn what ada keeps private" in ran.out

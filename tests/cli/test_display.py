@@ -174,4 +174,4 @@ def test_sheets_align_wide_letters() -> None:
 
 def test_the_heading_names_what_decides_the_words() -> None:
     assert heading("x", RunConfig(mode="baseline", seed=3)) == "x · understudy · baseline · seed 3"
-    assert heading("x", RunConfig(games=9)).endswith("choreographed, audit · seed 0 · 9 games")
+    assert heading("x", RunConfig(games=9)).endswith("choreographed, enforce · seed 0 · 9 games")

@@ -161,7 +161,9 @@ def test_what_stands_behind_public_words_is_what_the_ablation_says(behind: str, 
         if isinstance(event, Ended):
             entries.append(event.entry)
 
-    play(library.scenario("prisoners-dilemma")(behind=behind), RunConfig(), engine=FakeEngine(), sink=hear)
+    play(
+        library.scenario("prisoners-dilemma")(behind=behind), RunConfig(leakage="audit"), engine=FakeEngine(), sink=hear
+    )
     heard = [entry for entry in entries if entry.message.author == "alice" and entry.message.audience.members is None]
     assert len(heard) == 2
     own = {"alice.0": "s", "alice.2": "p"}

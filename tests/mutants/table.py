@@ -238,4 +238,20 @@ MUTANTS = (
         "            pass\n",
         ("tests/engine/test_postponed.py",),
     ),
+    Mutant(
+        "a run reuses what leaks, by default",
+        "people believe defaults: a run nobody asked anything of would leak, and only record that it did",
+        "agentcho/config.py",
+        """    leakage: Leakage = "enforce"
+    shadow: Shadowing = "auto"
+    deterministic: bool = False
+    in_place: bool = False
+    repair: str | None = None""",
+        """    leakage: Leakage = "audit"
+    shadow: Shadowing = "auto"
+    deterministic: bool = False
+    in_place: bool = False
+    repair: str | None = None""",
+        ("tests/leaks/test_default.py",),
+    ),
 )  # fmt: skip

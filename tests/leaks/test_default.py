@@ -1,0 +1,35 @@
+"""Leaks are enforced against unless another answer is asked for; what reproduces the paper asks for it."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from agentcho import Choreographer, RunConfig, replay
+from agentcho.audit.planned import audit_traces
+from agentcho.cli import app
+from agentcho.config import Way
+from agentcho.experiments.columns import columns
+from agentcho.testing import FakeEngine
+from agentcho.tune.recipe import Recipe
+
+
+def test_a_run_enforces_unless_it_is_told_otherwise() -> None:
+    assert RunConfig().leakage == RunConfig().way.leakage == Way().leakage == "enforce"
+    assert Choreographer(FakeEngine()).way.leakage == "enforce"
+
+
+@pytest.mark.parametrize(("function", "default"), [(replay, "enforce"), (app.run, "enforce"), (audit_traces, "audit")])
+def test_whoever_plays_enforces_and_a_trace_is_asked_what_plain_reuse_of_it_would_leak(
+    function: Callable[..., Any], default: str
+) -> None:
+    assert inspect.signature(function).parameters["leakage"].default == default
+
+
+def test_what_reproduces_the_paper_reuses_as_the_paper_does() -> None:
+    assert columns("choreographed")[0].config(RunConfig()).leakage == "audit"
+    assert columns("baseline")[0].config(RunConfig()).leakage == "audit"
+    assert Recipe().leakage == "audit"
