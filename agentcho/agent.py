@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeVar
 import anyio
 from pydantic import BaseModel, ValidationError
 
-from agentcho.errors import AgentchoError, AnswerInvalid
+from agentcho.errors import AgentchoError, AnswerInvalid, NameFixed
 from agentcho.message import Audience, Message, Metadata
 from agentcho.visibility import View
 
@@ -35,6 +35,10 @@ class Playing(Protocol):
     async def tell(self, agent: Agent, text: str, to: Names, role: str, view: Wish) -> str: ...
 
     async def release(self, agent: Agent, message: Message, to: Names, view: Wish) -> str: ...
+
+    def seat(self, agent: Agent) -> str | None: ...
+
+    def brief(self, agent: Agent) -> str | None: ...
 
 
 class Agent:
@@ -59,23 +63,38 @@ class Agent:
     priority: int = 0
 
     def __init__(self, name: str, **attributes: Any) -> None:
-        self.name = name
+        self._name = name
         self._game: Playing | None = None
-        self._brief: str | None = None
         for attribute, value in attributes.items():
             setattr(self, attribute, value)
 
     @property
+    def name(self) -> str:
+        """What it is called; once it is cast, the name of its seat, by which alone the game knows it."""
+        return (self._game and self._game.seat(self)) or self._name
+
+    @name.setter
+    def name(self, name: str) -> None:
+        """`NameFixed`: it has a seat."""
+        if self._game is not None and (seat := self._game.seat(self)) is not None:
+            raise NameFixed(seat, name)
+        self._name = name
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What a copy or a pickle gets: everything but the seat."""
+        return self.__dict__ | {"_game": None}
+
+    @property
     def brief(self) -> str | None:
         """The id of its system prompt, for views; None: it has none, or is in no game yet."""
-        return self._brief
+        return None if self._game is None else self._game.brief(self)
 
     def view(self, readable: Sequence[Metadata]) -> View:
         """What it reads at a call, of the messages it may read, in the order they were said.
 
         Override to leave out, reorder or place messages. Default: its system prompt, then all others.
         """
-        own = [m for m in readable if m.id == self._brief or (m.role == "system" and m.author == self.name)]
+        own = [m for m in readable if m.id == self.brief or (m.role == "system" and m.author == self.name)]
         return View.of([*own, *(m for m in readable if m not in own)])
 
     async def run(self) -> None:

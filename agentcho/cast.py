@@ -5,43 +5,55 @@ Does not know: how messages come about, encodings.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from agentcho.agent import Agent
-from agentcho.errors import AudienceError
+from agentcho.errors import AudienceError, NotCast
 from agentcho.message import Metadata
+from agentcho.names import SCENARIO, cast_name
 
-SCENARIO = "scenario"
-NAME = re.compile(r"[a-z][a-z0-9_-]*")
+__all__ = ["SCENARIO", "Cast"]
 
 
 class Cast:
-    """One game's agents by name. `find` turns a name of the library into a class (None: there is no library)."""
+    """One game's agents by the names of their seats, and their seats by nothing but which object they are: what an
+    agent says of itself is not asked again. `find` turns a name of the library into a class (None: there is none)."""
 
     def __init__(self, find: Callable[[str], type[Agent]] | None = None) -> None:
         self.agents: dict[str, Agent] = {}
         self._find = find
+        self._seats: dict[int, str] = {}
         self._briefs: dict[str, str] = {}
+        self._own: dict[str, str] = {}
 
     def join(self, agent: str | type[Agent] | Agent, name: str | None, attributes: Mapping[str, Any]) -> Agent:
-        """Take one in: a class, the name of one in the library, or an instance. Names are never reused.
-        `AudienceError`: a name that cannot be one, or is taken."""
+        """Give one a seat: a class, the name of one in the library, or an instance. Names are never reused, and an
+        agent sits once. `AudienceError`: a name that cannot be one, or is taken, or an agent that sits already."""
         if isinstance(agent, str):
             if self._find is None:
                 raise AudienceError(f"no library to find agent {agent!r} in", self.agents)
             agent = self._find(agent)
         player = agent if isinstance(agent, Agent) else agent(name or agent.role, **attributes)
-        self._check_name(player.name)
-        self.agents[player.name] = player
+        seat = cast_name(player.name if name is None else name)
+        if seat in self.agents:
+            raise AudienceError(f"an agent named {seat!r} has joined already", self.agents)
+        taken = self.seat(player) or (player._game and player._game.seat(player))
+        if taken is not None:
+            raise AudienceError(f"this agent sits in a game already, as {taken!r}; cast a copy of it", self.agents)
+        self.agents[seat], self._seats[id(player)] = player, seat
         return player
 
-    def _check_name(self, name: str) -> None:
-        if not NAME.fullmatch(name) or name in {SCENARIO, "everyone"}:
-            raise AudienceError(f"{name!r} cannot name an agent (lower-case letters, digits, - and _)", self.agents)
-        if name in self.agents:
-            raise AudienceError(f"an agent named {name!r} has joined already", self.agents)
+    def seat(self, agent: Agent) -> str | None:
+        """The name of its seat; None: it has none here."""
+        return self._seats.get(id(agent))
+
+    def seated(self, agent: Agent) -> str:
+        """The name of its seat. `NotCast`: it has none here."""
+        seat = self.seat(agent)
+        if seat is None:
+            raise NotCast(agent._name)
+        return seat
 
     # -- open system prompts -----------------------------------------------------------------------------
 
@@ -53,6 +65,14 @@ class Cast:
         """A message is an open system prompt from now."""
         self._briefs[id] = words
 
-    def shown(self, agent: Agent, said: Sequence[Metadata]) -> tuple[Metadata, ...]:
+    def give(self, seat: str, id: str) -> None:
+        """A message is an agent's own system prompt, open or not."""
+        self._own[seat] = id
+
+    def own(self, seat: str | None) -> str | None:
+        """The system prompt of an agent; None: it has none."""
+        return None if seat is None else self._own.get(seat)
+
+    def shown(self, seat: str, said: Sequence[Metadata]) -> tuple[Metadata, ...]:
         """Without the open system prompts of others: the words are no secret, but they are not for this agent."""
-        return tuple(m for m in said if m.id == agent._brief or m.id not in self._briefs)
+        return tuple(m for m in said if m.id == self._own.get(seat) or m.id not in self._briefs)

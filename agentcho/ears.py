@@ -18,7 +18,8 @@ WORDS = frozenset({"text", "tokens", "content", "sampled", "stopped", "canonical
 
 
 class Heard(Message):
-    """A message that tells when something of it is looked at that its metadata does not say."""
+    """A message that tells when something of it is looked at that its metadata does not say. It equals every message of
+    its game and id, so that to compare it is not to look at it."""
 
     __slots__ = ("_told",)
 
@@ -32,7 +33,7 @@ class Heard(Message):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Message):
             return NotImplemented
-        return all(getattr(self, f.name) == getattr(other, f.name) for f in fields(Message))
+        return (self.game, self.id) == (other.game, other.id)
 
     def __hash__(self) -> int:
         return hash((self.game, self.id))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 from typing import Any, Protocol, TypeVar, overload
 
 from agentcho.agent import Agent, Names, Wish
@@ -23,6 +24,7 @@ from agentcho.events import Began, Event, Joined, Over, Sink, Token
 from agentcho.floor import Floor
 from agentcho.limits import Meter, only_limit
 from agentcho.message import EVERYONE, Audience, Kind, Message, Metadata, Role, audience
+from agentcho.names import exact
 from agentcho.placing import places_of
 from agentcho.request import Sampling, Turn
 from agentcho.resolver import Utterance
@@ -61,7 +63,7 @@ class Game:
         self.config = config or RunConfig()
         self._policy, self._sink = policy, sink or _nobody
         self._cast = Cast(find_agent)
-        self.agents = self._cast.agents
+        self.agents: Mapping[str, Agent] = MappingProxyType(self._cast.agents)
         self._tasks, self._forced = list(tasks), forced or {}
         self._meter = Meter(self.config.limits)
         self._books = Books(index, choreographer.way, self._meter, self._sink)
@@ -89,16 +91,25 @@ class Game:
         """Let an agent join: a class, the name of one in the library, or an instance. Names are never reused."""
         player = self._cast.join(agent, name, attributes)
         player._game = self
-        self._sink(Joined(self.index, player.name, player.role))
+        seat = self._cast.seated(player)
+        self._sink(Joined(self.index, seat, player.role))
         if player.system is not None:
-            player._brief = self._put_brief(player, player.system)
+            self._cast.give(seat, self._put_brief(seat, player.system, player.open_system))
         return player
 
-    def _put_brief(self, player: Agent, words: str) -> str:
+    def seat(self, agent: Agent) -> str | None:
+        """The name under which an agent was cast here, and by which it is known whatever it calls itself."""
+        return self._cast.seat(agent)
+
+    def brief(self, agent: Agent) -> str | None:
+        """The id of its system prompt; None: it has none."""
+        return self._cast.own(self.seat(agent))
+
+    def _put_brief(self, seat: str, words: str, open_to_all: bool) -> str:
         """An agent's system prompt, private or the scenario's; its id."""
-        if not player.open_system:
-            private = Audience(frozenset({player.name}))
-            return self._put(player.name, "system", private, words, ReadSet(player.name, (), None, ()))
+        if not open_to_all:
+            private = Audience(frozenset({seat}))
+            return self._put(seat, "system", private, words, ReadSet(seat, (), None, ()))
         there = self._cast.brief(words, self.said)
         if there is None:
             there = self._put(SCENARIO, "system", EVERYONE, words, ReadSet(None, (), None, ()))
@@ -127,16 +138,20 @@ class Game:
         self, agent: Agent, text: str, to: Names, role: str, view: Wish = None, ids: tuple[int, ...] | None = None
     ) -> str:
         """An agent's message of known text, or known ids; see `Agent.tell`."""
-        spoken_to, reads = self._audience(agent, to), self._reads(agent, view)
-        await self._encode_first(self._resolver.placed_after(reads), agent.name)
-        return self._put(agent.name, role, spoken_to, text, reads, ids)
+        seat = self._cast.seated(agent)
+        spoken_to, reads = self._audience(seat, to), self._reads(seat, agent, view)
+        await self._encode_first(self._resolver.placed_after(reads), seat)
+        return self._put(seat, role, spoken_to, text, reads, ids)
 
     async def release(self, agent: Agent, message: Message, to: Names, view: Wish) -> str:
-        """The tokens of an agent's own message as a new one; see `Agent.release`."""
-        if message.author != agent.name:
-            raise AudienceError(f"{agent.name} cannot release {message.id!r}, which is not its own", self.agents)
-        ids = message.tokens[message.content[0] : message.content[1]]
-        return await self.tell(agent, message.header + message.text, to, message.role, view, ids)
+        """The tokens of an agent's own message as a new one; see `Agent.release`. The words are the game's own, by
+        the message's id, so that nobody has looked at any for it."""
+        seat, id = self._cast.seated(agent), exact(message.id)
+        known = self._resolver.utterances.get(id)
+        if known is None or known.message is None or known.metadata.author != seat:
+            raise AudienceError(f"{seat} cannot release {id!r}, which is no finished message of its own", self.agents)
+        said = known.message
+        return await self.tell(agent, said.header + said.text, to, said.role, view, known.content)
 
     def _put(
         self, author: str, role: str, to: Audience, text: str, reads: ReadSet, ids: tuple[int, ...] | None = None
@@ -186,20 +201,21 @@ class Game:
         sampling: dict[str, Any], on_token: Callable[[str], None] | None = None,
     ) -> Message:  # fmt: skip
         """One message of an agent, from its view to the transcript; see `Agent`."""
-        self._meter.check(agent.name)
-        options = self._sampling(agent.name, sampling)
-        spoken_to = self._audience(agent, to)
-        reads = self._reads(agent, view)
-        await self._encode_first(self._resolver.placed_after(reads), agent.name)
+        seat = self._cast.seated(agent)
+        self._meter.check(seat)
+        options = self._sampling(seat, sampling)
+        spoken_to = self._audience(seat, to)
+        reads = self._reads(seat, agent, view)
+        await self._encode_first(self._resolver.placed_after(reads), seat)
         if prompt is not None:
-            private = Audience(frozenset({agent.name}))
-            asked = self._put(agent.name, "user", private, prompt, reads)
+            private = Audience(frozenset({seat}))
+            asked = self._put(seat, "user", private, prompt, reads)
             reads = reads._replace(reads=(*reads.reads, Read(asked, reads.new_at)), new_at=None)
-        utterance = self._utterance(agent.name, "decode", "assistant", spoken_to, header, reads)
+        utterance = self._utterance(seat, "decode", "assistant", spoken_to, header, reads)
         utterance.act = utterance.act._replace(choices=options.choices or ())
-        self._sink(Began(self.index, utterance.metadata.id, agent.name, "decode", spoken_to, header))
+        self._sink(Began(self.index, utterance.metadata.id, seat, "decode", spoken_to, header))
         await self._decode(utterance, options, on_token)
-        self._meter.check_after(agent.name)
+        self._meter.check_after(seat)
         assert utterance.message is not None
         return self._ears.lend(utterance.message)
 
@@ -223,20 +239,20 @@ class Game:
         with self._meter.deadline(author):
             await self._choreographer.run(Request(speaking.calls, order, piece, done, turn))
 
-    def _reads(self, agent: Agent, wish: Wish) -> ReadSet:
+    def _reads(self, seat: str, agent: Agent, wish: Wish) -> ReadSet:
         """Ask policy and view once, for metadata alone."""
         said = self.said
-        for_it = self._cast.shown(agent, said)
-        allowed = self._policy(agent.name, for_it)
-        view = wish if isinstance(wish, View) else (wish or agent.view)(shown(agent.name, allowed, for_it))
-        reads = read_set(agent.name, view, allowed, said)
+        for_it = self._cast.shown(seat, said)
+        allowed = self._policy(seat, for_it)
+        view = wish if isinstance(wish, View) else (wish or agent.view)(shown(seat, allowed, for_it))
+        reads = read_set(seat, view, allowed, said)
         if path := carried(reads, self._choreographer.way, self._resolver.utterances):
-            raise LeakageError(agent.name, path)
+            raise LeakageError(seat, path)
         return reads
 
-    def _audience(self, agent: Agent, to: Names) -> Audience:
+    def _audience(self, seat: str, to: Names) -> Audience:
         given = audience(to, self.agents)
-        return given if given.members is None else Audience(given.members | {agent.name})
+        return given if given.members is None else Audience(given.members | {seat})
 
     def _sampling(self, author: str, options: dict[str, Any]) -> Sampling:
         """The run's defaults, the call's own options, a coin seed of the author's own turn, tokens left."""

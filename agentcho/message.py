@@ -10,7 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from agentcho.errors import AudienceError
+from agentcho.errors import AudienceError, BadName
+from agentcho.names import EVERYBODY, exact, name
 
 Kind = Literal["prefill", "decode"]
 Role = Literal["system", "user", "assistant"]
@@ -49,16 +50,29 @@ EVERYONE = Audience(None)
 def audience(names: Audience | Iterable[str] | str, cast: Iterable[str] | None = None) -> Audience:
     """Read an audience as users write it: `"everyone"`, one exact name, or several.
 
-    With `cast`, every name must be in it; a substring or another spelling is an `AudienceError`.
+    With `cast`, every name must be in it; a substring or another spelling is an `AudienceError`. Without, each must be
+    one that an agent may have. What comes out is made anew, of exact words: nothing that is given can change it.
     """
+    given = _members(names)
+    if given is None:
+        return EVERYONE
+    if cast is None:
+        return Audience(frozenset(name(each) for each in given))
+    members = frozenset(exact(each) for each in given)
+    if unknown := members - set(cast):
+        raise AudienceError(f"no agent named {', '.join(map(repr, sorted(unknown)))}", cast)
+    return Audience(members)
+
+
+def _members(names: Audience | Iterable[str] | str) -> Iterable[str] | None:
+    """The words of an audience, in whatever form it came; None: everyone."""
+    if isinstance(names, Audience):
+        return names.members
     if isinstance(names, str):
-        names = EVERYONE if names == "everyone" else (names,)
-    given = names if isinstance(names, Audience) else Audience(frozenset(names))
-    if cast is not None and given.members is not None:
-        unknown = given.members - set(cast)
-        if unknown:
-            raise AudienceError(f"no agent named {', '.join(map(repr, sorted(unknown)))}", cast)
-    return given
+        return None if exact(names) == EVERYBODY else (names,)
+    if not isinstance(names, Iterable):
+        raise BadName(names, "give 'everyone', a name, or several")
+    return names
 
 
 class Metadata(NamedTuple):
@@ -101,6 +115,13 @@ class Message:
     new_offset: int | None = None
     stopped: str | None = None
     canonical: bool = True
+
+    def __hash__(self) -> int:
+        return hash((self.game, self.id))
+
+    def __repr__(self) -> str:
+        """Who, what and to whom, without the words."""
+        return f"<{type(self).__name__} {self.id} of game {self.game}: {self.kind}, {self.role}, to {self.audience}>"
 
     @property
     def metadata(self) -> Metadata:

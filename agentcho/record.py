@@ -25,6 +25,7 @@ from agentcho.config import RunConfig
 from agentcho.environment import versions
 from agentcho.errors import RecordBroken, RecordNotFound
 from agentcho.export import exported
+from agentcho.names import AgentName
 from agentcho.trace import Workflow
 from agentcho.transcript import Entry, Lines, read_lines, read_transcript
 
@@ -48,7 +49,7 @@ class RunInfo(BaseModel):
     started: str
     ended: str | None = None
     status: Status = "running"
-    cast: dict[str, str] = {}
+    cast: dict[AgentName, str] = {}
     key: str = ""
     tasks: str | None = None
 

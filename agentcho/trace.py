@@ -11,12 +11,13 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from agentcho.errors import BadTrace, RecordNotFound
 from agentcho.message import Audience, Kind, Message, Role, audience
+from agentcho.names import AgentName, exact
 
-Name = Annotated[str, Field(min_length=1)]
+Name = Annotated[str, Field(min_length=1), AfterValidator(exact)]
 TokenId = Annotated[int, Field(ge=0)]
 
 
@@ -33,12 +34,12 @@ class TraceMessage(BaseModel):
     id: Name
     kind: Kind
     role: Role
-    author: Name | None
-    audience: Literal["everyone"] | tuple[Name, ...]
+    author: AgentName | None
+    audience: Literal["everyone"] | tuple[AgentName, ...]
     parents: tuple[Name, ...]
     text: str
     header: str | None = None
-    name: Name | None = None
+    name: AgentName | None = None
     offsets: tuple[int | None, ...] | None = None
     new_offset: Annotated[int, Field(ge=0)] | None = None
     tokens: tuple[TokenId, ...] | None = None
@@ -81,7 +82,7 @@ class Workflow(BaseModel):
     workflow: Name
     id: Name
     meta: dict[str, Any] = {}
-    agents: tuple[Name, ...]
+    agents: tuple[AgentName, ...]
     messages: tuple[TraceMessage, ...]
 
     @model_validator(mode="after")

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from agentcho.errors import RecordBroken
 from agentcho.message import Audience, Message, audience
+from agentcho.names import name
 from agentcho.provenance import EncodingRecord
 from agentcho.request import ContextEntry, Receipt
 from agentcho.visibility import After, Place
@@ -86,17 +87,22 @@ class Entry(NamedTuple):
     def from_json(cls, line: dict[str, Any]) -> Entry:
         """Read one line. KeyError, TypeError or ValueError where it is no message line."""
         message = Message(
-            id=line["id"], game=line["game"], kind=line["kind"], role=line["role"], author=line["author"],
+            id=line["id"], game=line["game"], kind=line["kind"], role=line["role"], author=_who(line["author"]),
             audience=audience(line["audience"] if line["audience"] == "everyone" else list(line["audience"])),
             parents=tuple(line["parents"]), header=line["header"], text=line["text"],
             tokens=tuple(line["tokens"]), content=tuple(line["content"]),
-            sampled=line["sampled"] and tuple(line["sampled"]), name=line["name"],
+            sampled=line["sampled"] and tuple(line["sampled"]), name=_who(line["name"]),
             offsets=line["offsets"] and tuple(line["offsets"]),
             new_offset=line["new_offset"], stopped=line["stopped"], canonical=line["canonical"],
         )  # fmt: skip
         made = tuple(_record(r) for r in line["encodings"])
         usage, act = Usage(**line["usage"]), _act(line["act"])
         return cls(message, line["encoding"], made, tuple(line["direct"]), usage, act)
+
+
+def _who(word: str | None) -> str | None:
+    """An agent's name as a line has it; None: the scenario, or nobody."""
+    return None if word is None else name(word)
 
 
 def _record_json(record: EncodingRecord) -> dict[str, Any]:
@@ -111,7 +117,7 @@ def _record_json(record: EncodingRecord) -> dict[str, Any]:
 def _record(line: dict[str, Any]) -> EncodingRecord:
     context = tuple(ContextEntry(*entry) for entry in line["context"])
     return EncodingRecord(
-        line["id"], line["message"], line["caller"], line["recipe"],
+        line["id"], line["message"], _who(line["caller"]), line["recipe"],
         Receipt(context, line["start"], line["bos"], line.get("base")), frozenset(line["cone"]),
     )  # fmt: skip
 

@@ -88,9 +88,11 @@ def read_set(caller: str, view: View, allowed: Sequence[Metadata], said: Sequenc
 
     What the view names and is allowed is read. What it names, is not allowed and the caller is in the audience
     of, is an `AudienceError`: a policy may only be asked for what it grants. What it names outside the caller's
-    audience stays in, marked `direct`. An id not said yet is an `AudienceError` too.
+    audience stays in, marked `direct`. An id not said yet is an `AudienceError` too. Ids become exact words first, so
+    that what is checked here is what is read.
     """
     known = {m.id: m for m in said}
+    view = View(tuple(Read(_exact(read.id), _placed(read.at)) for read in view.reads), _placed(view.new_at))
     granted = {m.id for m in allowed}
     direct = []
     for read in view.reads:
@@ -103,6 +105,15 @@ def read_set(caller: str, view: View, allowed: Sequence[Metadata], said: Sequenc
             raise AudienceError(f"{caller}'s view names {read.id!r}, {why}", granted, "it may read")
     reads = tuple(Read(read.id, _first(read.at) if n == 0 else read.at) for n, read in enumerate(view.reads))
     return ReadSet(caller, reads, view.new_at if reads else _first(view.new_at), tuple(direct))
+
+
+def _exact(id: str) -> str:
+    """An id as nothing but its characters; what is no text names nothing that could have been said."""
+    return str.__str__(id) if isinstance(id, str) else repr(id)
+
+
+def _placed(place: Place) -> Place:
+    return After(_exact(place.id), place.plus) if isinstance(place, After) else place
 
 
 def _first(place: Place) -> Place:

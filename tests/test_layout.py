@@ -15,7 +15,8 @@ import agentcho
 PACKAGE = Path(agentcho.__file__).parent
 ROOT = PACKAGE.parent
 LAYERS = (
-    ("errors", "environment"), ("message", "tasks"), ("request",), ("visibility", "provenance", "config", "monitor"),
+    ("errors", "environment"), ("names",), ("message", "tasks"), ("request",),
+    ("visibility", "provenance", "config", "monitor"),
     ("transcript", "placing", "denial", "adapter", "missing"), ("trace",),
     ("export",),
     ("understudy",), ("engine",),

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
 from agentcho.audit.report import AuditReport, Edge, Said, Verdict
+from agentcho.names import SCENARIO
 
 ROW, BOX_WIDTH, BOX_HEIGHT = 66.0, 176.0, 44.0
 NARROW, WIDE, PAGE = 250.0, 360.0, 1020.0
@@ -16,7 +17,6 @@ NARROW, WIDE, PAGE = 250.0, 360.0, 1020.0
 
 TOP, SIDE = 76.0, 16.0
 CROWDED = 250
-SCENARIO = "scenario"
 
 Reach = Literal["private", "some", "everyone"]
 Kind = Literal["reads", "carries", "leaks"]

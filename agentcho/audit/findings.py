@@ -13,7 +13,8 @@ from typing import NamedTuple
 from agentcho.audit.report import Blockage, Finding, Place, Release, Subject, Verdict
 from agentcho.audit.rules import RULES, fingerprint
 from agentcho.audit.subject import LIMITS
-from agentcho.audit.verdict import SCENARIO, Judge, Reading, Share, line_of
+from agentcho.audit.verdict import Judge, Reading, Share, line_of
+from agentcho.names import SCENARIO
 from agentcho.provenance import EncodingRecord
 from agentcho.transcript import Entry
 

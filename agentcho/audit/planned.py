@@ -15,9 +15,10 @@ from agentcho.audit.notes import digest
 from agentcho.audit.report import AuditReport, Edge, Place, Said
 from agentcho.audit.subject import of_traces
 from agentcho.audit.symbolic import SymbolicEngine
-from agentcho.audit.verdict import SCENARIO, Reading, Share
+from agentcho.audit.verdict import Reading, Share
 from agentcho.config import Leakage, Mode, RepairBy, RunConfig
 from agentcho.errors import LabelMissing, LeakageError
+from agentcho.names import SCENARIO
 from agentcho.provenance import EncodingRecord
 from agentcho.replayer import replay
 from agentcho.trace import TraceMessage, Workflow, read_traces

@@ -11,10 +11,10 @@ from typing import NamedTuple
 from agentcho.audit.cones import Cones
 from agentcho.audit.positions import Odd, Positions, hidden
 from agentcho.audit.report import Edge, Place, Verdict
+from agentcho.names import SCENARIO
 from agentcho.provenance import EncodingRecord
 from agentcho.transcript import Entry
 
-SCENARIO = "scenario"
 WORST: tuple[Verdict, ...] = ("direct", "transitive", "positional", "unlabelled", "clean")
 """Verdicts, the worst first: what is proven stands before what is unknown."""
 
@@ -72,10 +72,8 @@ class Judge:
         spoken was spoken over its context, whatever its label says."""
         message = self.cones.messages.get(record.message)
         if record.recipe == "author" or record.id in self._spoken:
-            who = record.caller if message is None else message.author
-        else:
-            who = record.caller if record.recipe in ("baseline", "repaired") else None
-        return None if who == SCENARIO else who
+            return record.caller if message is None else message.author
+        return record.caller if record.recipe in ("baseline", "repaired") else None
 
     def _judge(self, reader: str, call: EncodingRecord, piece: int) -> Reading:
         id = call.receipt.context[piece].id
@@ -134,7 +132,7 @@ class Judge:
 
     def _cached(self, reader: str, read: EncodingRecord) -> str | None:
         caller = read.caller if read.recipe in ("baseline", "repaired") else None
-        return None if caller in (None, SCENARIO, reader) else caller
+        return None if caller in (None, reader) else caller
 
     def _place_of(self, message: str) -> int:
         """Where a message stands in the transcript; what has no line stands last."""

@@ -23,6 +23,9 @@
     ├── Overloaded                 more requests at once than are taken
     ├── EngineClosed
     ├── AudienceError              an audience or a cast names what does not exist
+    │   └── BadName                … or what cannot name an agent
+    ├── NameFixed                  an agent is renamed in a game (also an AttributeError)
+    ├── NotCast                    an agent speaks where it has no seat
     ├── LeakageError               a call would read what its caller may not
     │   └── LabelMissing           … or what nothing is known of
     ├── BadColumn                  a column of a comparison that is none
@@ -87,7 +90,7 @@ from agentcho.errors.games import (
     TasksTooFew,
     TasksUnwanted,
 )
-from agentcho.errors.leaks import AudienceError, LabelMissing, LeakageError
+from agentcho.errors.leaks import AudienceError, BadName, LabelMissing, LeakageError, NameFixed, NotCast
 from agentcho.errors.models import (
     AdapterNotFound,
     AdapterOther,
@@ -120,6 +123,7 @@ __all__ = [
     "AudienceError",
     "BadArm",
     "BadColumn",
+    "BadName",
     "BadOffsets",
     "BadOption",
     "BadParent",
@@ -144,6 +148,8 @@ __all__ = [
     "LossNotFinite",
     "ModelError",
     "ModelNotFound",
+    "NameFixed",
+    "NotCast",
     "OptionsClash",
     "Overloaded",
     "RecordBroken",

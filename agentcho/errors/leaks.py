@@ -15,6 +15,31 @@ class AudienceError(AgentchoError, ValueError):
         super().__init__(f"{what}; {are}: {', '.join(sorted(names)) or '(empty)'}. Names are exact")
 
 
+class BadName(AudienceError):
+    """A word that cannot name an agent, in a game, a trace or a record."""
+
+    def __init__(self, word: object, why: str) -> None:
+        AgentchoError.__init__(self, f"{word!r} cannot name an agent: {why}")
+        self.word, self.why = word, why
+
+
+class NameFixed(AgentchoError, AttributeError):
+    """An agent that has joined a game was to be called otherwise."""
+
+    def __init__(self, name: str, wanted: object) -> None:
+        super().__init__(
+            f"{name} cannot be called {wanted!r}: who speaks is known by the seat in the game, from when it is cast. "
+            "Cast another agent under that name"
+        )
+
+
+class NotCast(AgentchoError):
+    """An agent speaks in a game in which it has no seat: a copy of one that has, or one of another game."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"{name} has no seat in this game; game.cast(...) gives it one, and an agent has one at most")
+
+
 class LeakageError(AgentchoError):
     """A read was refused before any tensor was touched.
 

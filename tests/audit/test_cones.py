@@ -29,7 +29,7 @@ def talks(draw: st.DrawFn) -> Talk:
         said.append(f"{author}.{number}")
         for recipe in draw(st.lists(st.sampled_from(EXTRA), max_size=2)):
             context = draw(st.lists(st.sampled_from(ids), max_size=3))
-            caller = draw(st.sampled_from([*AGENTS, "scenario", None])) if recipe == "baseline" else None
+            caller = draw(st.sampled_from([*AGENTS, None])) if recipe == "baseline" else None
             ids.append(talk.also(draw(st.sampled_from(said)), context, recipe, caller))
     return talk
 

@@ -240,7 +240,7 @@ def test_acting_on_hidden_words_is_a_warning_at_its_line() -> None:
 def test_a_prefix_that_another_agent_had_encoded_is_a_warning() -> None:
     talk = Talk()
     rules = talk.say("rules", "everyone", author=None, kind="prefill", recipe="baseline", caller="alice")
-    ours = talk.also("rules", recipe="baseline", caller="scenario")
+    ours = talk.also("rules", recipe="baseline")
     talk.say("alice.0", "everyone", [rules], recipe="baseline", caller="alice")
     talk.say("bob.0", "everyone", [rules, ours], recipe="baseline", caller="bob")
     report = audited(talk, mode="baseline")

@@ -102,7 +102,7 @@ def test_a_prompt_of_ones_own_is_read_by_its_caller() -> None:
     talk.say("bob.0", "everyone", recipe="baseline", caller="bob")
     again = talk.also("alice.1", recipe="baseline", caller="bob")
     over = talk.also("bob.0", [again, mine], recipe="baseline", caller="bob")
-    talk.also("bob.0", [over], recipe="baseline", caller="scenario")
+    talk.also("bob.0", [over], recipe="baseline")
     talk.also("bob.0", [over], recipe="baseline", caller=None)
     assert [(e.call, e.encoding, e.verdict) for e in talk.edges("bob")] == [
         ("bob.0", again, "clean"), ("bob.0", mine, "transitive"),

@@ -44,8 +44,8 @@ def message(**changes: Any) -> Message:
 def test_a_lent_message_equals_the_plain_one_and_hides_nothing() -> None:
     plain = message(sampled=(1, 2), stopped="stop")
     lent = Ears().lend(plain)
-    assert (lent == plain, plain == lent, lent != message(text="no")) == (True, True, True)
-    assert len({lent, Ears().lend(plain)}) == 1
+    assert (lent == plain, plain == lent, lent != message(id="alice.1"), lent != message(game=1)) == (True,) * 4
+    assert len({lent, plain, Ears().lend(plain)}) == 1
     assert isinstance(lent, Message)
     assert all(getattr(lent, name) == getattr(plain, name) for name in (*WORDS, "id", "author", "metadata"))
 
@@ -62,6 +62,26 @@ def test_looking_at_metadata_is_not_heard(name: str) -> None:
     ears = Ears()
     getattr(ears.lend(message()), name)
     assert ears.heard == set()
+
+
+def test_to_compare_to_keep_and_to_print_a_message_is_not_to_look_at_it() -> None:
+    ears = Ears()
+    lent = ears.lend(message(text="the secret", header="To Bob: "))
+    assert lent == message(text="another")
+    assert lent in {lent: 1}
+    assert "secret" not in f"{lent!r}{lent}{[lent]}{message(text='the secret')!r}"
+    assert ears.heard == set()
+
+
+def test_a_release_is_its_authors_act_and_no_look_of_the_code() -> None:
+    async def script(game: Game, alice: Talker, bob: Talker) -> None:
+        plan = await alice.think()
+        kept = {plan}
+        await alice.release(plan, to="bob")
+        await bob.say("everyone")
+        assert plan in kept
+
+    assert acts(script) == {}
 
 
 def test_what_was_heard_counts_before_those_who_may_not_read_it() -> None:

@@ -1,0 +1,50 @@
+"""What may name an agent, in a live game, a trace or a record: the one place where names are checked.
+
+Also what a word of a user's is before it decides anything: exactly a `str`, for a subclass can answer one thing
+when it is checked and another when it is looked up. Does not know: casts, messages.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from typing import Annotated
+
+from pydantic import AfterValidator
+
+from agentcho.errors import BadName
+
+EVERYBODY = "everyone"
+SCENARIO = "scenario"
+UNSEEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+CAST = re.compile(r"[a-z][a-z0-9_-]*")
+
+
+def exact(word: object) -> str:
+    """A word as nothing but its characters. `BadName`: it is no text."""
+    if not isinstance(word, str):
+        raise BadName(word, f"it is of type {type(word).__name__}, and a name is text")
+    return str.__str__(word)
+
+
+def name(word: object) -> str:
+    """A name that an agent may have, wherever it comes from. `BadName`: it is none."""
+    said = exact(word)
+    if not said.strip() or said != said.strip():
+        raise BadName(said, "it is empty, or begins or ends with a space")
+    if any(unicodedata.category(char) in UNSEEN for char in said):
+        raise BadName(said, "it has control characters, or others that cannot be seen")
+    if unicodedata.normalize("NFKC", said).casefold() in {SCENARIO, EVERYBODY}:
+        raise BadName(said, "that word stands for something else")
+    return said
+
+
+def cast_name(word: object) -> str:
+    """A name that an agent may have in a live game: shorter to write, and the beginning of its messages' ids."""
+    said = name(word)
+    if not CAST.fullmatch(said):
+        raise BadName(said, "it takes a lower-case letter, then lower-case letters, digits, - and _")
+    return said
+
+
+AgentName = Annotated[str, AfterValidator(name)]
