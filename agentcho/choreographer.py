@@ -7,17 +7,21 @@ that hop alone. Does not know: agents, audiences, what a message says; `game` as
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
+from functools import partial
 from time import perf_counter
 from types import TracebackType
 from typing import Any, NamedTuple
 
 import anyio
 import anyio.abc
+import anyio.lowlevel
 import anyio.to_thread
 
 from agentcho.ahead import Ahead, Make
 from agentcho.config import Leakage, Mode, RepairBy, Shadowing, Way
-from agentcho.errors import EngineClosed, Overloaded, UnknownEncoding
+from agentcho.errors import EngineBusy, EngineClosed, Overloaded, RequestError, UnknownEncoding
+from agentcho.ids import akin
 from agentcho.request import EncodingId, EnginePort, StepResult
 from agentcho.ticket import Made, Request, Result, Ticket
 from agentcho.turns import Turns
@@ -46,7 +50,8 @@ class Choreographer:
     """Runs requests on one engine, as an async context manager. `way` is how its games find what they read.
 
     `steps` counts engine steps, `encoded` the tokens they fed. After the context nothing of it is left in the
-    engine: no row, no page. Waiting submitters get `EngineClosed`.
+    engine: no row, no page. Waiting submitters get `EngineClosed`. From beginning to end it is the one owner of the
+    engine's network: `EngineBusy` on entry where somebody has that already.
     """
 
     def __init__(
@@ -71,6 +76,7 @@ class Choreographer:
     async def __aenter__(self) -> Choreographer:
         self._thread = anyio.CapacityLimiter(1)  # its own: agents may have all others blocked
         self._group: anyio.abc.TaskGroup = anyio.create_task_group()
+        self._hold()
         await self._group.__aenter__()
         self._closed = False
         self._group.start_soon(self._loop)
@@ -87,8 +93,20 @@ class Choreographer:
                 return False
             return await self._group.__aexit__(kind, error, trace)
         finally:
-            with anyio.CancelScope(shield=True):
-                await self._leave_nothing()
+            try:
+                with anyio.CancelScope(shield=True):
+                    await self._leave_nothing()
+            finally:
+                self._engine.owner.let_go(self)
+
+    def _hold(self) -> None:
+        """Own the network from now on. What is left in the engine by one that never ended is dropped first."""
+        owner, ids = self._engine.owner, (self._flying, self._held, self._cancel, self._release)
+        running, drop = partial(_running, anyio.lowlevel.current_token()), partial(_drop, self._engine, *ids)
+        owner.hold(self, "a choreographer", running, drop)
+        if not self._engine.idle:
+            owner.let_go(self)
+            raise EngineBusy("calls that were submitted directly and are not done")
 
     async def run(self, request: Request) -> Result:
         """Submit and wait. The result's encodings stay held until `release`.
@@ -124,7 +142,8 @@ class Choreographer:
         `UnknownEncoding`, with nothing given up: an id that is not held here.
         """
         given = set() if self._closed else set(ids)
-        for id in given - self._held:
+        one = next(iter(self._held), None)
+        for id in (each for each in given if each not in self._held or not akin(each, one)):
             raise UnknownEncoding(id, released=False)
         self._held -= given
         self._release.extend(sorted(given))
@@ -158,12 +177,17 @@ class Choreographer:
         swap = [id for id in self._swap if id in self._held]
         if not self._arrived and any(ticket.first for ticket in self._flying.values()):
             self._arrived = self._ahead.take()
-        work = _Work(self._cancel, self._release, swap, sorted(self._arrived, key=lambda t: t.request.order))
-        self._cancel, self._release, self._swap, self._arrived = [], [], [], []
+        work = _Work([*self._cancel], [*self._release], swap, sorted(self._arrived, key=lambda t: t.request.order))
+        for taken in (self._cancel, self._release, self._swap, self._arrived):
+            taken.clear()
         return work
 
     def _hop(self, work: _Work) -> _Step:
         """In the thread: everything that one step does with the engine."""
+        with self._engine.owner.acting(self, "step"):
+            return self._step(work)
+
+    def _step(self, work: _Work) -> _Step:
         self._engine.cancel(work.cancel)
         self._engine.release(work.release)
         refused = [(ticket, error) for ticket in work.submit if (error := self._submit(ticket)) is not None]
@@ -254,12 +278,32 @@ class Choreographer:
     async def _leave_nothing(self) -> None:
         """After the loop has ended: drop and release all, and tell those who still wait."""
         flying, held = [*self._flying, *self._cancel], [*self._held, *self._release]
-        self._arrived, self._flying, self._cancel, self._release, self._held = [], {}, [], [], set()
+        for left in (self._arrived, self._flying, self._cancel, self._release, self._held):
+            left.clear()
         await anyio.to_thread.run_sync(self._clear, flying, held, limiter=self._thread)
         for ticket in self._open:
             if not ticket.done.is_set():
                 ticket.finish(None, EngineClosed())
 
     def _clear(self, flying: list[EncodingId], held: list[EncodingId]) -> None:
-        self._engine.cancel(flying)
-        self._engine.release(held)
+        with self._engine.owner.acting(self, "the end of a choreographer"):
+            self._engine.cancel(flying)
+            self._engine.release(held)
+
+
+def _running(loop: anyio.lowlevel.EventLoopToken) -> bool:
+    """Whether an event loop may yet go on: asyncio's says so, trio's takes no more work once it is over."""
+    native: Any = loop.native_token
+    try:
+        return not native.is_closed() if hasattr(native, "is_closed") else native.run_sync_soon(int) is None
+    except RuntimeError:
+        return False
+
+
+def _drop(engine: EnginePort, *left: Iterable[EncodingId]) -> None:
+    """What one that never ended had under way, or held; it may not have heard of all that was done with it."""
+    ids = list(dict.fromkeys(id for some in left for id in some))
+    engine.cancel(ids)
+    for id in ids:
+        with suppress(RequestError):
+            engine.release([id])

@@ -11,6 +11,8 @@ from typing import Annotated, Any, Literal, NamedTuple, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from agentcho.owner import Owner
+
 EncodingId = int
 Stopped = Literal["stop", "stop_string", "max_tokens", "forced"]
 Offsets = Sequence[int | None] | Literal["made"] | None
@@ -237,7 +239,8 @@ class StepResult(NamedTuple):
 
 
 class EnginePort(Protocol):
-    """The engine as the choreographer sees it. Synchronous; all methods from one thread at a time.
+    """The engine as the choreographer sees it. Synchronous; `owner` admits one caller at a time to what changes
+    anything: `EngineBusy` otherwise.
 
     `submit` checks every call before it accepts any, raises `RequestError` with nothing changed, and returns
     one new id a call, in order; each id is held (reference count one) until `release`. Parents are ids of
@@ -259,6 +262,10 @@ class EnginePort(Protocol):
     def swap_out(self, ids: Iterable[EncodingId]) -> None: ...
     def message(self, id: EncodingId) -> Encoded: ...
     def receipt(self, id: EncodingId) -> Receipt: ...
+    @property
+    def owner(self) -> Owner:
+        """Of the network, which several engines may be on."""
+
     @property
     def idle(self) -> bool:
         """Nothing submitted, nothing running."""

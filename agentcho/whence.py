@@ -9,14 +9,15 @@ from types import FrameType
 LOOPS = ("anyio", "asyncio", "trio", "threading", "concurrent")
 
 
-def whence() -> str | None:
-    """ "file:line" of the outermost frame on the stack that is neither ours nor an event loop's; None: there is
-    none. The file is relative to the working folder, or its folder and name where it lies elsewhere."""
-    found, frame = None, sys._getframe(1)
+def whence(frame: FrameType | None = None) -> str | None:
+    """ "file:line" of the outermost frame on the stack (above `frame`, if one is given) that is neither ours nor an
+    event loop's; None: there is none. The file is relative to the working folder, or its folder and name where it lies
+    elsewhere."""
+    found, frame = None, frame or sys._getframe(1)
     while frame is not None and _top(frame) not in LOOPS:
         if _top(frame) != "agentcho":
             found = frame
-        frame = frame.f_back  # type: ignore[assignment]
+        frame = frame.f_back
     return None if found is None else f"{shown_path(Path(found.f_code.co_filename))}:{found.f_lineno}"
 
 

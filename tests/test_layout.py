@@ -15,13 +15,12 @@ import agentcho
 PACKAGE = Path(agentcho.__file__).parent
 ROOT = PACKAGE.parent
 LAYERS = (
-    ("errors", "environment"), ("names",), ("message", "tasks"), ("request",),
+    ("errors", "environment", "whence"), ("names",), ("message", "tasks", "owner", "ids"), ("request",),
     ("visibility", "provenance", "config", "monitor"),
     ("transcript", "placing", "denial", "adapter", "missing"), ("trace",),
     ("export",),
     ("understudy",), ("engine",),
-    ("turns", "events", "limits", "ears", "whence", "coins"), ("ticket", "faults"), ("ahead", "resolver"),
-    ("choreographer",),
+    ("turns", "events", "limits", "ears", "coins"), ("ticket", "faults"), ("ahead", "resolver"), ("choreographer",),
     ("books", "floor", "agent"), ("cast",),
     ("game",),
     ("scenario", "graph", "known", "shelf"), ("library", "record", "testing"), ("runtime",), ("replayer",),

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from agentcho.errors import BadOffsets, BadParent, LeakageError, RequestError, UnknownEncoding
+from agentcho.owner import Owner
 from agentcho.request import (
     ANY_TURN,
     Call,
@@ -55,7 +56,7 @@ class SymbolicEngine:
         self._all: dict[EncodingId, Symbol] = {}
         self._flying: list[Symbol] = []
         self._influences: dict[EncodingId, Influence] = {}
-        self._last = 0
+        self._last, self.owner = 0, Owner()
 
     @property
     def idle(self) -> bool:

@@ -10,11 +10,17 @@ from collections.abc import Iterable, Sequence
 from typing import Any, overload
 
 from agentcho.errors import RequestError
+from agentcho.owner import Owner
 from agentcho.request import ANY_TURN, Call, Decode, EncodingId, Prefill, Repair, StepResult, Turn
 
 
 class Direct(ABC):
     """Each method submits calls, steps until they are done, and returns their ids."""
+
+    @property
+    @abstractmethod
+    def owner(self) -> Owner:
+        """See `EnginePort.owner`."""
 
     @abstractmethod
     def submit(self, calls: Sequence[Call], turn: Turn = ANY_TURN) -> tuple[EncodingId, ...]:
@@ -88,6 +94,10 @@ class Direct(ABC):
 
     def _complete(self, calls: Sequence[Call]) -> list[EncodingId]:
         """Run until these calls are done; if one fails, the others are given up and its error is raised."""
+        with self.owner.acting(None, type(calls[0]).__name__.lower() if calls else "submit"):
+            return self._run(calls)
+
+    def _run(self, calls: Sequence[Call]) -> list[EncodingId]:
         ids = self.submit(calls)
         left = set(ids)
         try:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -39,12 +39,22 @@ from agentcho.engine.spread import whole_of
 from agentcho.engine.store import Store
 from agentcho.engine.tiers import Fullness, Tiers
 from agentcho.engine.whole import Made
-from agentcho.errors import BadParent, ContextOverflow, EngineFailed, RequestError, StoreFull, UnknownEncoding
+from agentcho.errors import (
+    BadParent,
+    ContextOverflow,
+    EngineClosed,
+    EngineFailed,
+    RequestError,
+    StoreFull,
+    UnknownEncoding,
+)
+from agentcho.ids import Ids
+from agentcho.owner import Owner, owned
 from agentcho.request import ANY_TURN, Call, Decode, Encoded, EncodingId, Offsets, Receipt, StepResult, Turn
 
 
 class Engine(Direct):
-    """One loaded model with its store of encodings. Make one with `Engine.load`."""
+    """One loaded model with its store of encodings, from `Engine.load`. As a context manager it closes itself."""
 
     def __init__(
         self, model: Model, framing: Framing, proofs: list[LayerProof], store_tokens: int, host_tokens: int,
@@ -60,7 +70,7 @@ class Engine(Direct):
         self._forwards = Forwards(model, self.store, self._lanes, self._rotations)
         self._encodings: dict[EncodingId, Encoding] = {}
         self._waiting: dict[EncodingId, Storage] = {}
-        self._last: EncodingId = 0
+        self._ids = Ids()
         self._fingerprint: dict[str, str] | None = None
         self._assembly = Assembly(tiers, self._forwards.make)
         self._scheduler = Scheduler(
@@ -106,12 +116,42 @@ class Engine(Direct):
                 self.release(self.decode([Decode(forced=words)] * rows))
         return self
 
+    @property
+    def owner(self) -> Owner:
+        """Of its network: who may call it now, and every other engine on it."""
+        return self._model.owner
+
+    def close(self) -> None:
+        """Give up all that it keeps and its part in the network, at once: calls under way, encodings, memory. What is
+        asked of it afterwards is refused with `EngineClosed`; to close it again is a no-op. Others on its network go
+        on."""
+        if vars(self):
+            with self.owner.acting(None, "close"):
+                self._scheduler.drop_all()
+                vars(self).clear()
+
+    def __enter__(self) -> Engine:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Of a closed engine nothing is left."""
+            if vars(self) or name.startswith("__"):
+                raise AttributeError(f"an engine has no {name!r}")
+            raise EngineClosed("the engine was closed; load another to go on")
+
+    @owned
     def adapted(self, adapter: str | Path | None) -> Engine:
         """An engine of its own on the same network, through an adapter, or None: the base alone. Both can be used in
-        turn, from one thread. Raises `AdapterNotFound`, `AdapterOther`."""
+        turn. Raises `AdapterNotFound`, `AdapterOther`."""
         model = self._model.adapted(None if adapter is None else find_adapter(adapter))
         return Engine(model, self.framing, self.proofs, *self._room, self.context)
 
+    @owned
     def trained(self, config: Mapping[str, Any]) -> Engine:
         """An engine of its own on the same network, through a fresh adapter that is to be trained. `BadRecipe`."""
         return Engine(self._model.trained(config), self.framing, self.proofs, *self._room, self.context)
@@ -143,15 +183,18 @@ class Engine(Direct):
         """How full store and host memory are, and what had to move."""
         return self._tiers.fullness
 
+    @owned
     def check_integrity(self) -> None:
         """Raise `StoreDamaged` unless pages, counts, contents, recipes and labels are whole. See `Integrity`. Between
         steps. It reads all that is stored: for tests, and for whoever doubts a machine."""
         Integrity(self._tiers, self._encodings, (*self._scheduler.calls, *self._scheduler.postponed)).check()
 
+    @owned
     def swap_out(self, ids: Iterable[EncodingId]) -> None:
         """See `EnginePort.swap_out`."""
         self._tiers.swap_out([self._encoding(id).storage for id in list(ids)])
 
+    @owned
     def score(
         self, continuation: str, header: str = "", parents: Sequence[EncodingId] = (),
         offsets: Offsets = None, new_offset: int | None = None, name: str | None = None,
@@ -173,6 +216,7 @@ class Engine(Direct):
         with self._assembly.gathering(p.storage for p in placed.context.pieces):
             return self._forwards.run([segment])[1].log_softmax(-1).cpu()
 
+    @owned
     def differentiable(self, segments: Sequence[Segment], made: Made | None = None) -> Tensor:
         """Logits `[wanted rows, vocab]`, float32, of segments that attend to each other, in one forward that keeps its
         gradients. Stores nothing; see `Whole`."""
@@ -197,6 +241,7 @@ class Engine(Direct):
             raise RequestError(f"encoding {id} kept no logits; pass logits=True to its Decode")
         return torch.stack(list(rows))
 
+    @owned
     def cached(self, id: EncodingId) -> list[tuple[Tensor, Tensor]]:
         """Copies of its keys and values a layer, `[heads, tokens, dim]`, float32 on the CPU, where it was encoded."""
         storage = self._encoding(id).storage
@@ -207,15 +252,17 @@ class Engine(Direct):
 
     # -- step by step ------------------------------------------------------------------------------------
 
+    @owned
     def submit(self, calls: Sequence[Call], turn: Turn = ANY_TURN) -> tuple[EncodingId, ...]:
         """See `EnginePort.submit`."""
-        admitted = self._admission.admit(calls, self._new_id)
+        admitted = self._admission.admit(calls, self._ids.new)
         for call in admitted:
             if isinstance(call, PendingPrefill):
                 self._waiting[call.id] = call.storage
         self._scheduler.add(admitted, turn)
         return tuple(call.id for call in admitted)
 
+    @owned
     def step(self, deterministic: bool = False) -> StepResult:
         """Schedule, run, collect. See `EnginePort.step`."""
         fed, flying = self._assembly.fed, self._scheduler.in_flight
@@ -238,12 +285,14 @@ class Engine(Direct):
                 raise EngineFailed(error) from error
             raise
 
+    @owned
     def cancel(self, ids: Iterable[EncodingId]) -> None:
         """See `EnginePort.cancel`."""
-        gone = set(ids)
+        gone = {id for id in ids if not self._ids.foreign(id)}
         self._scheduler.cancel(gone)
         self._waiting = {id: storage for id, storage in self._waiting.items() if id not in gone}
 
+    @owned
     def release(self, ids: Iterable[EncodingId]) -> None:
         """Give up finished encodings; their pages are freed when nothing else holds them."""
         for id in list(ids):
@@ -253,7 +302,7 @@ class Engine(Direct):
 
     def finished(self, id: EncodingId) -> bool:
         """Whether an id names an encoding: its call is done, and it was not released."""
-        return id in self._encodings
+        return id in self._encodings and not self._ids.foreign(id)
 
     @property
     def idle(self) -> bool:
@@ -265,27 +314,24 @@ class Engine(Direct):
         """Decodes that run now."""
         return self._scheduler.rows
 
-    def _new_id(self) -> EncodingId:
-        self._last += 1
-        return self._last
-
     def _finished(self, encoding: Encoding) -> None:
         self._waiting.pop(encoding.id, None)
         self._encodings[encoding.id] = encoding
 
     def _encoding(self, id: EncodingId) -> Encoding:
-        if id not in self._encodings:
+        if id not in self._encodings or self._ids.foreign(id):
             raise self._missing(id)
         return self._encodings[id]
 
     def _missing(self, id: EncodingId) -> RequestError:
-        if id in self._scheduler.in_flight:
+        if id in self._scheduler.in_flight and not self._ids.foreign(id):
             return BadParent(f"encoding {id} is not finished")
-        return UnknownEncoding(id, released=isinstance(id, int) and 0 < id <= self._last)
+        return UnknownEncoding(id, self._ids.gave(id), self._ids.foreign(id))
 
     def _parent(self, id: EncodingId) -> Storage:
         """The storage of a finished encoding, or of a prefill that waits."""
-        return self._waiting[id] if id in self._waiting else self._encoding(id).storage
+        there = id in self._waiting and not self._ids.foreign(id)
+        return self._waiting[id] if there else self._encoding(id).storage
 
     def _banned(self) -> Tensor:
         """Bool `[vocab]`: what no message may be made to say."""

@@ -34,6 +34,9 @@ def load(
     store_tokens: int | None, host_tokens: int | None,
 ) -> Parts:  # fmt: skip
     """See `Engine.load`. The store's default size is of the memory that the weights leave free."""
+    _check_count("store_tokens", store_tokens, 1)
+    _check_count("host_tokens", host_tokens, 0)
+    _check_count("context", context, 1)
     if context is not None and context < PROBE:
         raise BadPlacement(f"context={context}: nothing can be proved over so few positions", f"{PROBE} or more")
     source = find(model)
@@ -44,12 +47,19 @@ def load(
     return proved(loaded, context, store_tokens, host_tokens)
 
 
+def _check_count(name: str, value: object, least: int) -> None:
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
+        raise BadPlacement(
+            f"{name}={value!r} is no number of tokens", f"a whole number from {least} on, or leave it out"
+        )
+
+
 def proved(model: Model, context: int | None, store_tokens: int | None, host_tokens: int | None) -> Parts:
     """All that is found out about a loaded model."""
     framing = derive(model.tokenizer, model.source.name, model.end_tokens())
     positions = min(context or model.context, model.context)
     proofs = Gate(model, positions).prove()
     shapes = [proof.shape for proof in proofs]
-    room = store_tokens or default_tokens(shapes, model.device, model.dtype)
+    room = default_tokens(shapes, model.device, model.dtype) if store_tokens is None else store_tokens
     outside = default_host_tokens(shapes, model.dtype) if host_tokens is None else host_tokens
     return Parts(model, framing, proofs, room, outside, positions)

@@ -28,6 +28,7 @@ from agentcho.engine.packing import packed
 from agentcho.engine.placement import DeviceMap, Place, check_kept, check_room, dtype_of
 from agentcho.engine.shapes import PREFIX, SHAPES
 from agentcho.errors import BadPlacement, ModelError, ModelNotFound, UnsupportedModel
+from agentcho.owner import Owner
 
 ATTENTION = "agentcho_packed"
 UNDERSTUDY = "understudy"
@@ -93,7 +94,7 @@ class Model:
 
     def __init__(self, source: Source, network: nn.Module, tokenizer: Any) -> None:
         self.source, self.network, self.tokenizer = source, network, tokenizer
-        self.adapters = Adapters(network)
+        self.adapters, self.owner = Adapters(network), Owner()
         self.adapter: str | None = None
         self.merged = False
         self._weights: str | None = None

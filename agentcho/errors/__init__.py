@@ -21,7 +21,8 @@
     ├── EngineFailed               a forward raised; its calls are gone, the store is whole
     ├── GraphsDiffer               a captured step is not the step
     ├── Overloaded                 more requests at once than are taken
-    ├── EngineClosed
+    ├── EngineClosed               the choreographer has ended, or the engine was closed
+    ├── EngineBusy                 somebody else has the engine
     ├── AudienceError              an audience or a cast names what does not exist
     │   └── BadName                … or what cannot name an agent
     ├── NameFixed                  an agent is renamed in a game (also an AttributeError)
@@ -75,7 +76,15 @@ from agentcho.errors.calls import (
     SpecialTokenInText,
     UnknownEncoding,
 )
-from agentcho.errors.engine import EngineClosed, EngineFailed, GraphsDiffer, Overloaded, StoreDamaged, StoreFull
+from agentcho.errors.engine import (
+    EngineBusy,
+    EngineClosed,
+    EngineFailed,
+    GraphsDiffer,
+    Overloaded,
+    StoreDamaged,
+    StoreFull,
+)
 from agentcho.errors.games import (
     AlreadyThere,
     AnswerInvalid,
@@ -136,6 +145,7 @@ __all__ = [
     "BadTrace",
     "ComparisonOther",
     "ContextOverflow",
+    "EngineBusy",
     "EngineClosed",
     "EngineFailed",
     "ExtraMissing",

@@ -12,8 +12,8 @@ class RequestError(AgentchoError, ValueError):
 class UnknownEncoding(RequestError):
     """An id that this engine never gave out, or whose encoding was released."""
 
-    def __init__(self, encoding: object, released: bool = False) -> None:
-        why = "was released" if released else "is unknown to this engine"
+    def __init__(self, encoding: object, released: bool = False, foreign: bool = False) -> None:
+        why = "was released" if released else "is another engine's" if foreign else "is unknown to this engine"
         super().__init__(f"encoding {encoding!r} {why}; pass ids returned by prefill or decode and still held")
 
 

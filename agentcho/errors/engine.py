@@ -51,7 +51,18 @@ class Overloaded(AgentchoError):
 
 
 class EngineClosed(AgentchoError):
-    """The choreographer ended while the request waited, or was over before it was made."""
+    """The choreographer ended while the request waited, or before it was made; or the engine was closed."""
 
-    def __init__(self) -> None:
-        super().__init__("the choreographer has shut down; open a new one to go on")
+    def __init__(self, what: str = "the choreographer has shut down; open a new one to go on") -> None:
+        super().__init__(what)
+
+
+class EngineBusy(AgentchoError):
+    """A second choreographer, thread or direct call on a network that somebody has. Nothing of it was begun."""
+
+    def __init__(self, first: str) -> None:
+        super().__init__(
+            f"the engine is in use by {first}. One network has one owner: wait until that has ended, play all games on "
+            "one choreographer, or load another engine"
+        )
+        self.first = first

@@ -23,7 +23,7 @@ class ModelNotFound(ModelError):
 
 
 class BadPlacement(ModelError, ValueError):
-    """A device that this machine has not, a dtype that models are not run in, or too few positions."""
+    """A device that this machine has not, a dtype that models are not run in, or too few positions or tokens."""
 
     def __init__(self, what: str, choices: str) -> None:
         super().__init__(f"{what}; give {choices}")

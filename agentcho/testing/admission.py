@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from agentcho.errors import BadOffsets, BadParent, ContextOverflow, RequestError
+from agentcho.ids import Ids
 from agentcho.request import Call, ContextEntry, Decode, Encoded, EncodingId, Prefill, Receipt, Repair, Shadow
 from agentcho.testing.babble import babble, comply
 from agentcho.testing.pages import Page
@@ -46,9 +47,9 @@ class Rules(NamedTuple):
 
 
 def admit(
-    rules: Rules, framing: FakeFraming, calls: Sequence[Call], first: EncodingId, known: Callable[[EncodingId], Kept]
+    rules: Rules, framing: FakeFraming, calls: Sequence[Call], ids: Ids, known: Callable[[EncodingId], Kept]
 ) -> list[Kept]:
-    """All calls of a list under ids from `first`, or what is wrong with one. `known(id)` gives a call or raises."""
+    """All calls of a list under the next of `ids`, or what is wrong with one. `known(id)` gives a call or raises."""
     if not calls:
         raise RequestError("an empty list of calls; give at least one Prefill or Decode")
     local: dict[int, Kept] = {}
@@ -57,7 +58,7 @@ def admit(
         if not isinstance(call, Prefill | Decode | Shadow | Repair):
             raise RequestError(f"a call is a Prefill, a Decode, a Shadow or a Repair, not {type(call).__name__}")
         parents = [_parent(parent, local, known) for parent in call.parents]
-        number = first + len(admitted)
+        number = ids.at(ids.last + 1 + len(admitted))
         if isinstance(call, Shadow):
             kept = _shadow(rules, number, call, parents, local)
         elif isinstance(call, Repair):

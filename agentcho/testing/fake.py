@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from agentcho.errors import BadParent, EngineFailed, LeakageError, UnknownEncoding
+from agentcho.errors import BadParent, EngineClosed, EngineFailed, LeakageError, UnknownEncoding
+from agentcho.ids import Ids
+from agentcho.owner import Owner, owned
 from agentcho.request import (
     ANY_TURN,
     Call,
@@ -50,7 +52,7 @@ class FakeEngine:
         self._pages = Pages()
         self._all: dict[EncodingId, Kept] = {}
         self._flying: dict[EncodingId, Kept] = {}
-        self._last = 0
+        self.owner, self._ids, self._closed = Owner(), Ids(), False
 
     @property
     def idle(self) -> bool:
@@ -72,20 +74,37 @@ class FakeEngine:
         """What a run record says of it."""
         return {"model": "fake", "model_type": "fake", "tokenizer": "fake", "dtype": "none", "device": "none"}
 
+    @owned
+    def close(self) -> None:
+        """See `Engine.close`."""
+        self.cancel(self._flying)
+        self._all.clear()
+        self._pages, self._closed = Pages(), True
+
+    def __enter__(self) -> FakeEngine:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    @owned
     def submit(self, calls: Sequence[Call], turn: Turn = ANY_TURN) -> tuple[EncodingId, ...]:
         """See `EnginePort.submit`."""
-        admitted = admit(self._rules, self.framing, calls, self._last + 1, self._known)
+        self._check_open()
+        admitted = admit(self._rules, self.framing, calls, self._ids, self._known)
         for kept in admitted:
             self._all[kept.id] = kept
             if kept.speech is None and kept.leader is None:
                 kept.page = self._pages.take(self._key(kept), len(kept.words.tokens))
             self._pages.hold(_context(kept))
-        self._last += len(admitted)
+        self._ids.last += len(admitted)
         self._flying |= {kept.id: kept for kept in admitted}
         return tuple(kept.id for kept in admitted)
 
+    @owned
     def step(self, deterministic: bool = False) -> StepResult:
         """See `EnginePort.step`."""
+        self._check_open()
         if self.broken is not None:
             error, self.broken = self.broken, None
             self.cancel(self._flying)
@@ -108,21 +127,24 @@ class FakeEngine:
                 finished.append(kept.id)
         return StepResult(tuple(spoken), tuple(finished), tuple(failed), encoded)
 
+    @owned
     def cancel(self, ids: Iterable[EncodingId]) -> None:
         """See `EnginePort.cancel`."""
         for id in list(ids):
-            kept = self._all.get(id)
+            kept = None if self._ids.foreign(id) else self._all.get(id)
             if kept is not None and not kept.done:
                 self.cancel([other.id for other in list(self._flying.values()) if other.leader is kept])
                 del self._flying[id]
                 self._pages.drop(_context(kept))
                 self._forget(kept)
 
+    @owned
     def release(self, ids: Iterable[EncodingId]) -> None:
         """See `EnginePort.release`."""
         for id in list(ids):
             self._forget(self._finished(id))
 
+    @owned
     def swap_out(self, ids: Iterable[EncodingId]) -> None:
         """See `EnginePort.swap_out`. There is nowhere to go; `swapped` has the ids."""
         self.swapped += [self._finished(id).id for id in list(ids)]
@@ -183,9 +205,14 @@ class FakeEngine:
         return key_of(list(zip(_context(kept), offsets, strict=True)), kept.receipt.start, kept.words.tokens, kind)
 
     def _known(self, id: EncodingId) -> Kept:
-        if id not in self._all:
-            raise UnknownEncoding(id, released=isinstance(id, int) and 0 < id <= self._last)
+        self._check_open()
+        if id not in self._all or self._ids.foreign(id):
+            raise UnknownEncoding(id, self._ids.gave(id), self._ids.foreign(id))
         return self._all[id]
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise EngineClosed("the engine was closed; make another to go on")
 
     def _finished(self, id: EncodingId) -> Kept:
         kept = self._known(id)

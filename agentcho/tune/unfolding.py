@@ -14,6 +14,7 @@ from agentcho.engine.encoding import Context, Piece, Segment, Storage, check_fit
 from agentcho.engine.framing import Framing
 from agentcho.errors import BadParent, RequestError
 from agentcho.known import FramingPort
+from agentcho.owner import Owner
 from agentcho.replayer import replay
 from agentcho.request import (
     ANY_TURN,
@@ -103,7 +104,7 @@ class Paper:
         self._kept: dict[EncodingId, Kept] = {}
         self._local: dict[int, EncodingId] = {}
         self._shared: dict[bytes, Storage] = {}
-        self._last = 0
+        self._last, self.owner = 0, Owner()
         self._bos = self._begin()
 
     @property

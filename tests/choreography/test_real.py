@@ -13,6 +13,7 @@ from agentcho import Agent, Choreographer, Decode, Engine, Game, Prefill, RunCon
 from agentcho.config import Mode
 from agentcho.events import Ended, Event
 from agentcho.message import Message
+from agentcho.owner import Owner
 from agentcho.request import ANY_TURN, Call, Encoded, EncodingId, Receipt, StepResult, Turn
 from agentcho.ticket import Request
 from agentcho.transcript import Entry
@@ -71,6 +72,10 @@ class Keeping:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self.logits: dict[EncodingId, Tensor] = {}
+
+    @property
+    def owner(self) -> Owner:
+        return self._engine.owner
 
     @property
     def idle(self) -> bool:

@@ -50,11 +50,12 @@ class Twins(RuleBasedStateMachine):
             choose: First | Most = data.draw(st.one_of(st.just(First(3)), st.just(Most(0.3))))
             call = Repair(data.draw(st.sampled_from(self.held)), choose, parents)
         try:
-            ids = self.tight.submit([call])
+            [id] = self.tight.submit([call])
         except StoreFull:
-            ids = self.tight.submit([call := Prefill(words)])
-        while self.roomy._last < ids[0] - 1:  # the number that a refused call had
-            self.roomy._new_id()
+            [id] = self.tight.submit([call := Prefill(words)])
+        ids = (int(id),)  # a number alone, which either engine takes for its own
+        while self.roomy._ids.last < id - 1:  # the number that a refused call had
+            self.roomy._ids.new()
         assert self.roomy.submit([call]) == ids
         self.flying += ids
         self.step(steps)
@@ -67,7 +68,7 @@ class Twins(RuleBasedStateMachine):
 
     def _take(self, result: Any) -> None:
         assert all(isinstance(failure.error, BadParent) for failure in result.failed)
-        self.held += result.finished
+        self.held += map(int, result.finished)
         gone = {*result.finished, *(failure.id for failure in result.failed)}
         self.flying = [id for id in self.flying if id not in gone]
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from agentcho.errors import BadParent, LeakageError
+from agentcho.owner import Owner
 from agentcho.request import (
     ANY_TURN,
     Call,
@@ -63,7 +64,7 @@ class Sets:
         self._shared: dict[Key, Store] = {}
         self._values: dict[EncodingId, frozenset[EncodingId]] = {}
         self._said: dict[EncodingId, tuple[int, ...]] = {}
-        self._last = 0
+        self._last, self.owner = 0, Owner()
 
     @property
     def idle(self) -> bool:

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from agentcho import Engine
+from agentcho.owner import Owner
 from agentcho.request import (
     ANY_TURN,
     Call,
@@ -70,6 +71,11 @@ class Double:
         self.spoken: dict[str, tuple[int, ...]] = {}
         self.own: list[Key] = []
         self.encoded = 0
+
+    @property
+    def owner(self) -> Owner:
+        """That of the engine."""
+        return self.engine.owner
 
     def submit(self, calls: Sequence[Call], turn: Turn = ANY_TURN) -> tuple[EncodingId, ...]:
         """The calls, those of others forced, those of the reader with their logits."""

@@ -1,0 +1,204 @@
+"""One engine, one owner: who comes second is refused at once and told of the first; who is over holds nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import threading
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import anyio
+import pytest
+
+from agentcho.agent import Agent
+from agentcho.choreographer import Choreographer
+from agentcho.errors import EngineBusy, EngineClosed, UnknownEncoding
+from agentcho.game import Game
+from agentcho.request import Decode, Prefill
+from agentcho.testing import FakeEngine, play
+from agentcho.ticket import Request
+from tests.choreography.stage import nothing_left
+
+WORK = Request((Prefill("hello"),))
+CALLS: dict[str, Callable[[FakeEngine], Any]] = {
+    "submit": lambda engine: engine.submit([Prefill("hello")]),
+    "step": lambda engine: engine.step(),
+    "cancel": lambda engine: engine.cancel([1]),
+    "release": lambda engine: engine.release([1]),
+    "swap_out": lambda engine: engine.swap_out([1]),
+    "close": lambda engine: engine.close(),
+}
+
+
+def on_both(work: Callable[[], Awaitable[None]]) -> None:
+    for backend in ("asyncio", "trio"):
+        anyio.run(work, backend=backend)
+
+
+def test_a_second_choreographer_is_refused_and_told_of_the_first() -> None:
+    async def work() -> None:
+        engine = FakeEngine()
+        async with Choreographer(engine) as first:
+            with pytest.raises(EngineBusy, match=r"a choreographer opened at .*test_owner.py:\d+ in thread MainThread"):
+                async with Choreographer(engine):
+                    pass
+            await first.run(WORK)
+        assert nothing_left(engine)
+        async with Choreographer(engine) as second:
+            await second.run(WORK)
+
+    on_both(work)
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_direct_call_beside_a_choreographer_is_refused_from_any_thread(name: str) -> None:
+    engine = FakeEngine()
+
+    def call() -> None:
+        with pytest.raises(EngineBusy, match="a choreographer opened at"):
+            CALLS[name](engine)
+
+    async def work() -> None:
+        async with Choreographer(engine) as choreographer:
+            call()
+            await anyio.to_thread.run_sync(call)
+            await choreographer.run(WORK)
+
+    on_both(work)
+    assert nothing_left(engine)
+
+
+def test_an_agent_may_not_call_the_engine_that_it_speaks_on() -> None:
+    engine = FakeEngine()
+
+    class Sly(Agent):
+        """Goes round the game."""
+
+    async def script(game: Game) -> None:
+        await game.cast(Sly, "sly").say()
+        engine.submit([Prefill("mine")])
+
+    with pytest.raises(EngineBusy):
+        play(script, engine=engine)
+    assert nothing_left(engine)
+
+
+def test_of_two_threads_the_second_is_refused_while_the_first_is_inside() -> None:
+    inside, done = threading.Event(), threading.Event()
+
+    def reply(call: Decode, prompt: str) -> str:
+        inside.set()
+        done.wait(10)
+        return "yes"
+
+    engine = FakeEngine(reply)
+    first = threading.Thread(target=lambda: engine.submit([Decode()]), name="first")
+    first.start()
+    inside.wait(10)
+    with pytest.raises(EngineBusy, match=r"a direct call of submit at .*test_owner.py:\d+ in thread first"):
+        engine.step()
+    with pytest.raises(EngineBusy, match="a direct call of submit"):
+        anyio.run(opened, engine)
+    done.set()
+    first.join()
+    assert engine.step().spoken
+
+
+async def opened(engine: FakeEngine) -> None:
+    async with Choreographer(engine) as choreographer:
+        await choreographer.run(WORK)
+
+
+def test_a_choreographer_does_not_step_what_was_submitted_directly() -> None:
+    engine = FakeEngine()
+    [id] = engine.submit([Prefill("mine")])
+    with pytest.raises(EngineBusy, match="calls that were submitted directly"):
+        anyio.run(opened, engine)
+    assert engine.step().finished == (id,)
+    anyio.run(opened, engine)
+    assert engine.message(id).text == "mine"
+
+
+@pytest.mark.parametrize("ending", ["error", "cancelled"])
+def test_ownership_ends_with_the_choreographer_however_that_ends(ending: str) -> None:
+    async def work() -> None:
+        engine = FakeEngine()
+        with anyio.CancelScope() as scope:
+            try:
+                async with Choreographer(engine) as choreographer:
+                    await choreographer.run(WORK)
+                    if ending == "error":
+                        raise ValueError(ending)
+                    scope.cancel()
+                    await anyio.sleep_forever()
+            except ValueError:
+                pass
+        assert nothing_left(engine)
+        await opened(engine)
+
+    on_both(work)
+
+
+def test_one_whose_loop_died_holds_nothing_and_leaves_nothing() -> None:
+    engine = FakeEngine()
+
+    async def abandoned() -> None:
+        choreographer = Choreographer(engine)
+        await choreographer.__aenter__()
+        await choreographer.run(WORK)
+
+    loop = asyncio.new_event_loop()
+    task = loop.create_task(abandoned())
+    loop.run_until_complete(task)
+    assert engine.pages == 1
+    with pytest.raises(EngineBusy):
+        engine.step()
+    for left in asyncio.all_tasks(loop):
+        left.cancel()
+    loop.run_until_complete(asyncio.sleep(0))
+    loop.close()
+    del task, left
+    gc.collect()
+    anyio.run(opened, engine)
+    assert nothing_left(engine)
+
+
+def test_a_closed_engine_says_so_and_a_second_close_does_nothing() -> None:
+    with FakeEngine() as engine:
+        [id] = engine.submit([Prefill("hello")])
+        engine.step()
+    engine.close()
+    asked: list[Callable[[], Any]] = [
+        lambda: engine.submit([Prefill("hello")]), engine.step, lambda: engine.message(id),
+        lambda: engine.release([id]), lambda: anyio.run(opened, engine),
+    ]  # fmt: skip
+    for ask in asked:
+        with pytest.raises(EngineClosed, match="the engine was closed"):
+            ask()
+
+
+def test_ids_of_another_engine_are_refused() -> None:
+    mine, other = FakeEngine(), FakeEngine()
+    [id] = mine.submit([Prefill("mine")])
+    [foreign] = other.submit([Prefill("other")])
+    other.step()
+    assert id == foreign == 1
+    mine.cancel([foreign])
+    mine.step()
+    for ask in (mine.message, mine.receipt, lambda id: mine.release([id]), lambda id: mine.submit([Prefill("", [id])])):
+        with pytest.raises(UnknownEncoding, match="is another engine's"):
+            ask(foreign)
+    assert mine.message(id).text == "mine"
+
+
+def test_a_choreographer_holds_no_ids_of_another_engine() -> None:
+    async def work() -> None:
+        mine, other = FakeEngine(), FakeEngine()
+        async with Choreographer(mine) as one, Choreographer(other) as two:
+            made, foreign = (await one.run(WORK)).made[0].id, (await two.run(WORK)).made[0].id
+            with pytest.raises(UnknownEncoding):
+                one.release([foreign])
+            one.release([made])
+
+    on_both(work)

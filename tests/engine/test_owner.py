@@ -1,0 +1,111 @@
+"""A real engine has one owner: of its network, whichever engine on it is asked; and what is closed is gone."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import anyio
+import pytest
+
+from agentcho.choreographer import Choreographer
+from agentcho.engine import Engine
+from agentcho.errors import BadPlacement, EngineBusy, EngineClosed, UnknownEncoding
+from agentcho.request import Decode, Guard, Prefill, Sampling
+
+
+@pytest.fixture
+def engine(llama: Engine) -> Iterator[Engine]:
+    """One of its own on a network that all tests share."""
+    with llama.adapted(None) as engine:
+        yield engine
+
+
+def test_engines_on_one_network_have_one_owner(engine: Engine) -> None:
+    other = engine.adapted(None)
+    calls: list[Callable[[], Any]] = [
+        lambda: other.decode("hello"), lambda: other.score("hello"), lambda: engine.prefill("hello"), engine.close,
+        lambda: engine.adapted(None), lambda: engine.trained({}), engine.check_integrity, lambda: engine.cached(1),
+        lambda: anyio.run(opened, other),
+    ]  # fmt: skip
+
+    async def work() -> None:
+        async with Choreographer(engine):
+            for call in calls[:-1]:
+                with pytest.raises(EngineBusy, match="a choreographer opened at"):
+                    call()
+            with pytest.raises(EngineBusy, match="a choreographer opened at"):
+                await opened(other)
+
+    anyio.run(work)
+    assert other.message(other.decode(forced=(5, 6))).sampled is not None
+
+
+async def opened(engine: Engine) -> None:
+    async with Choreographer(engine):
+        pass
+
+
+def test_of_two_threads_the_second_is_refused_while_the_first_is_inside(engine: Engine) -> None:
+    inside, done = threading.Event(), threading.Event()
+
+    class Slow(Guard):
+        def admit(self, id: int, context: Any) -> None:
+            inside.set()
+            done.wait(10)
+
+    first = threading.Thread(target=lambda: engine.prefill(Prefill("hello", guard=Slow())), name="first")
+    first.start()
+    inside.wait(10)
+    with pytest.raises(EngineBusy, match=r"a direct call of prefill at .*test_owner.py:\d+ in thread first"):
+        engine.decode("hello")
+    done.set()
+    first.join()
+    assert engine.idle
+    engine.release([engine.prefill("hello")])
+
+
+def test_a_closed_engine_is_gone_and_others_on_its_network_are_not(engine: Engine) -> None:
+    with engine.adapted(None) as other:
+        id = other.prefill("hello")
+        other.submit([Decode(sampling=Sampling(max_tokens=3))])
+    other.close()
+    asked: list[Callable[[], Any]] = [
+        lambda: other.prefill("hello"), lambda: other.message(id), lambda: other.receipt(id), other.step,
+        lambda: other.release([id]), lambda: other.tokenizer, lambda: other.fullness, lambda: other.idle,
+        lambda: anyio.run(opened, other), lambda: other.adapted(None),
+    ]  # fmt: skip
+    for ask in asked:
+        with pytest.raises(EngineClosed, match="the engine was closed"):
+            ask()
+    assert not hasattr(engine, "no_such_thing")
+    engine.release([engine.prefill("hello")])
+
+
+def test_ids_of_another_engine_are_refused(engine: Engine) -> None:
+    one, other = engine.adapted(None), engine.adapted(None)
+    mine, foreign = one.prefill("mine"), other.prefill("other")
+    assert mine == foreign
+    asked: list[Callable[[], Any]] = [
+        lambda: one.message(foreign), lambda: one.release([foreign]), lambda: one.prefill("", parents=[foreign]),
+        lambda: one.cached(foreign), lambda: one.swap_out([foreign]), lambda: one.score("a", parents=[foreign]),
+    ]  # fmt: skip
+    for ask in asked:
+        with pytest.raises(UnknownEncoding, match="is another engine's"):
+            ask()
+    [running] = one.submit([Decode(forced=(5, 6))])
+    [same] = other.submit([Decode(forced=(5, 6))])
+    one.cancel([same])
+    assert not one.idle
+    one.cancel([running])
+    assert one.idle
+
+
+COUNTS = [(name, value) for name in ("store_tokens", "context") for value in (0, -1, True, 1.5)]
+
+
+@pytest.mark.parametrize(("name", "value"), [*COUNTS, ("host_tokens", -1), ("host_tokens", True)])
+def test_counts_of_tokens_are_checked_before_anything_is_loaded(name: str, value: Any) -> None:
+    with pytest.raises(BadPlacement, match=f"{name}="):
+        Engine.load("no such model", **{name: value})
