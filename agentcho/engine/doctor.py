@@ -12,6 +12,7 @@ from agentcho.engine.attention import Locality
 from agentcho.engine.engine import Engine
 from agentcho.engine.framing import ROLES
 from agentcho.engine.gate import LayerProof
+from agentcho.engine.packing import kernels
 from agentcho.engine.placement import DeviceMap
 
 
@@ -39,6 +40,7 @@ def doctor(
     """Load a model through the gate and report. Raises as `Engine.load` does, with the cause and the remedy."""
     engine = Engine.load(model, device, dtype, context=context, device_map=device_map)
     rows = [Row("model", None, engine.fingerprint["model_type"], _numbers(engine))]
+    rows.append(Row("kernels", None, *kernels(engine.network, engine.store.devices[0])))
     rows += [Row("framing", None, role, _framing(engine, role)) for role in ROLES]
     rows.append(Row("framing", None, "begins", _begin(engine)))
     rows += [_layer(proof) for proof in engine.proofs]

@@ -91,7 +91,8 @@ class Engine(Direct):
     ) -> Engine:  # fmt: skip
         """Load the understudy, a folder, or a Hugging Face id, and prove that it can share encodings.
 
-        `device` and `dtype` "auto": CUDA in the checkpoint's dtype if there is one, else float32 on the CPU.
+        `device` and `dtype` "auto": CUDA in the checkpoint's dtype if there is one, else the CPU in float32 (bfloat16
+        where that is more than 64 MiB and the processor has it); `fingerprint["dtype"]` says which was taken.
         `device_map`, in place of a device: "auto" spreads the layers over all GPUs; or what else transformers takes.
         `adapter` is a folder that peft wrote, to go through in each forward, or with `merge` to add to the weights.
         `context` lowers the number of positions used; `store_tokens` bounds the store (default: 4 GiB on a

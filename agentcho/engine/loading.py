@@ -34,11 +34,9 @@ def load(
     store_tokens: int | None, host_tokens: int | None,
 ) -> Parts:  # fmt: skip
     """See `Engine.load`. The store's default size is of the memory that the weights leave free."""
-    _check_count("store_tokens", store_tokens, 1)
-    _check_count("host_tokens", host_tokens, 0)
-    _check_count("context", context, 1)
-    if context is not None and context < PROBE:
-        raise BadPlacement(f"context={context}: nothing can be proved over so few positions", f"{PROBE} or more")
+    _check_count("context", context, PROBE, "nothing can be proved over so few positions")
+    _check_count("store_tokens", store_tokens, 1, "nothing can be kept in so few tokens")
+    _check_count("host_tokens", host_tokens, 0, "this is no number of tokens")
     source = find(model)
     check_config(source, context)
     loaded = Model.load(source, place)
@@ -47,11 +45,13 @@ def load(
     return proved(loaded, context, store_tokens, host_tokens)
 
 
-def _check_count(name: str, value: object, least: int) -> None:
-    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
-        raise BadPlacement(
-            f"{name}={value!r} is no number of tokens", f"a whole number from {least} on, or leave it out"
-        )
+def _check_count(name: str, value: object, least: int, what: str) -> None:
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise BadPlacement(f"{name}={value!r} is no whole number", f"{least} or more, or leave it out")
+    if value < least:
+        raise BadPlacement(f"{name}={value}: {what}", f"{least} or more")
 
 
 def proved(model: Model, context: int | None, store_tokens: int | None, host_tokens: int | None) -> Parts:

@@ -111,14 +111,15 @@ class Model:
 
     @classmethod
     def load(cls, source: Source, place: Place) -> Model:
-        """Load weights (safetensors only, no remote code) straight to their device. "auto": CUDA if there is one; the
-        checkpoint's dtype on CUDA (bfloat16 for random weights), float32 on a CPU."""
+        """Load weights (safetensors only, no remote code) straight to their device. "auto": CUDA if there is one, and
+        the dtype that `dtype_of` says."""
         where = place.where()
         if source.random and place.map is not None:
             raise BadPlacement(f"{source.name} is drawn on one device", "a device, and no map")
-        kind = dtype_of(place.dtype, where, source.random)
+        sized = place.dtype == "auto" and where.type == "cpu"
         AttentionInterface.register(ATTENTION, _answer)
         try:
+            kind = dtype_of(place.dtype, where, source.random, _size(source) if sized else 0)
             tokenizer = AutoTokenizer.from_pretrained(source.path, trust_remote_code=False)
             network = _drawn(source, kind, where) if source.random else _read(source, kind, place.map or where)
         except ModelError:
@@ -234,11 +235,15 @@ def _read(source: Source, dtype: torch.dtype, where: torch.device | DeviceMap) -
 
 def _drawn(source: Source, dtype: torch.dtype, where: torch.device) -> nn.Module:
     """Random weights made on the device, the same every time on one of its kind. `BadPlacement`: they do not fit."""
-    sizes = _made(source, dtype, torch.device("meta")).parameters()
-    check_room(source.name, sum(weight.nbytes for weight in sizes), where)
+    check_room(source.name, _size(source, dtype), where)
     with torch.random.fork_rng(devices=[where] if where.type == "cuda" else []):
         torch.manual_seed(0)
         return _made(source, dtype, where)
+
+
+def _size(source: Source, dtype: torch.dtype = torch.float32) -> int:
+    """Bytes of all its weights, shared ones once. Nothing is loaded."""
+    return sum(weight.nbytes for weight in _made(source, dtype, torch.device("meta")).parameters())
 
 
 def _made(source: Source, dtype: torch.dtype, where: torch.device) -> nn.Module:

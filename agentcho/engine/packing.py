@@ -1,15 +1,15 @@
 """Weights of linear layers a second time, in the order in which the processor's kernels read them.
 
 On a CPU torch puts weights into that order anew for every product, which with few rows takes longer than the product
-itself. Used where `packed` is entered; everywhere else, and for who looks at its weights, a layer is as it was.
-Does not know: attention, models.
+itself. Used where `packed` is entered; everywhere else, and for who looks at its weights, a layer is as it was. Where
+the processor has no such kernels for a dtype, every layer stays as it is. Does not know: attention, models.
 """
 
 from __future__ import annotations
 
 import copy
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from agentcho.engine.placement import memory_of
+from agentcho.engine.processor import capability, reorders_bfloat16
 
 LEAST = 64 << 20
 """Bytes below which all weights may stay in the processor's caches, and nothing is gained."""
@@ -74,14 +75,60 @@ class Packed(nn.Linear):
 def pack(network: nn.Module, least: int | None = None) -> int:
     """Pack the linear layers of a network on a CPU, where that pays (from `least` bytes on, by default `LEAST`) and
     there is memory for it; returns the bytes that this takes."""
-    least = LEAST if least is None else least
     layers = [each for each in network.modules() if type(each) is nn.Linear and _suits(each.weight)]
-    size = sum(layer.weight.nbytes for layer in layers)
-    if not layers or not least <= size <= SHARE * memory_of(torch.device("cpu")):
+    if _cause(layers, LEAST if least is None else least):
         return 0
     for layer in layers:
         Packed.make(layer)
-    return size
+    return sum(layer.weight.nbytes for layer in layers)
+
+
+def _cause(layers: Sequence[nn.Linear], least: int) -> str | None:
+    """Why layers are not packed; None: they can be."""
+    size = sum(layer.weight.nbytes for layer in layers)
+    if not layers:
+        return "there is nothing that would suit it"
+    if size < least:
+        return f"they are {size / 1e6:.0f} MB, which processors keep in their caches"
+    if size > SHARE * memory_of(torch.device("cpu")):
+        return "there is no memory for a second copy"
+    return next(filter(None, map(refusal, dict.fromkeys(layer.weight.dtype for layer in layers))), None)
+
+
+def refusal(dtype: torch.dtype) -> str | None:
+    """Why this processor's kernels cannot be used for weights of a dtype; None: they can. The processor is asked, and
+    then it is done once, with a weight that is small."""
+    if dtype not in KINDS:
+        return f"there are no kernels for {_short(dtype)}"
+    if dtype == torch.bfloat16 and not reorders_bfloat16():
+        return f"this processor has none for bfloat16 (torch uses {capability()})"
+    weight = torch.arange(64 * 64, dtype=torch.float32).reshape(64, 64).remainder(7).to(dtype)
+    rows = torch.eye(2, 64, dtype=dtype)
+    try:
+        copy = _kernels()._reorder_linear_weight(weight)
+        product: Tensor = _kernels()._linear_pointwise(rows, copy, None, "none", [], "")
+    except (RuntimeError, NotImplementedError, AttributeError) as error:
+        return f"a trial failed: {str(error).splitlines()[0]}"
+    return None if torch.equal(product, rows @ weight.T) else "a trial gave other products"
+
+
+def kernels(network: nn.Module, device: torch.device) -> tuple[str, str]:
+    """Which kernels multiply by a network's linear layers, in a word, and why."""
+    if device.type != "cpu":
+        return "plain", f"torch's own for {device.type}"
+    layers = [each for each in network.modules() if isinstance(each, nn.Linear)]
+    done = [layer for layer in layers if isinstance(layer, Packed)]
+    kinds = ", ".join(dict.fromkeys(_short(layer.weight.dtype) for layer in layers))
+    if done:
+        size = sum(layer.weight.nbytes for layer in done)
+        return "packed", f"{len(done)} layers of {kinds}, {size / 1e6:.0f} MB in oneDNN's order; {capability()}"
+    cause = _cause([each for each in layers if _suits(each.weight)], LEAST) or "they were not asked for"
+    unsuited = next((refusal(each.weight.dtype) for each in layers if each.weight.dtype not in KINDS), None)
+    return "plain", f"torch's own for {kinds}, {capability()}; not packed: {unsuited or cause}"
+
+
+def _short(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
 
 
 def _state(weight: Tensor) -> tuple[int, int]:

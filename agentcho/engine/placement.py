@@ -9,10 +9,13 @@ from typing import Any, NamedTuple
 
 import torch
 
+from agentcho.engine.processor import has_bfloat16
 from agentcho.errors import BadPlacement
 
 LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 """Where Linux says how much memory a container may use: control groups of both versions."""
+SMALL = 64 << 20
+"""Bytes of weights in float32 up to which a CPU keeps to float32."""
 SPARE = 1 << 30
 """Bytes that forwards take beside the weights, at least."""
 DeviceMap = str | Mapping[str, str | int | torch.device]
@@ -48,11 +51,14 @@ def device_of(name: str) -> torch.device:
     return device
 
 
-def dtype_of(name: str, device: torch.device, random: bool = False) -> Any:
-    """The dtype of that name; "auto": float32 on a CPU, the checkpoint's own on CUDA, bfloat16 there where weights are
-    random."""
+def dtype_of(name: str, device: torch.device, random: bool = False, weights: int = 0) -> Any:
+    """The dtype of that name. "auto": on CUDA the checkpoint's own, bfloat16 where weights are random; on a CPU
+    float32, but bfloat16 where `weights`, the bytes of all in float32, are more than `SMALL` and the processor has it
+    in hardware. Never by timing: one machine always takes the same."""
     if name == "auto":
-        return torch.float32 if device.type != "cuda" else torch.bfloat16 if random else "auto"
+        if device.type == "cuda":
+            return torch.bfloat16 if random else "auto"
+        return torch.bfloat16 if device.type == "cpu" and weights > SMALL and has_bfloat16() else torch.float32
     known = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
     if name not in known:
         raise BadPlacement(f"unknown dtype {name!r}", f"auto, {', '.join(known)}")

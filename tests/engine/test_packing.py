@@ -10,8 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from agentcho import Decode, Engine, Prefill
+from agentcho.engine import packing
 from agentcho.engine.digests import weights_digest
-from agentcho.engine.packing import Packed, pack, packed
+from agentcho.engine.packing import Packed, kernels, pack, packed, refusal
 
 from .families import llama_family
 
@@ -37,6 +38,8 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("shape", [(1, 1, 24), (1, 7, 24), (40, 24), (2, 3, 24)])
 def test_products_are_the_same(shape: tuple[int, ...], bias: bool, dtype: torch.dtype) -> None:
+    if cause := refusal(dtype):
+        pytest.skip(cause)
     layer = nn.Linear(24, 56, bias=bias, dtype=dtype)
     rows = torch.randn(shape, dtype=dtype)
     expected = layer(rows).detach()
@@ -48,6 +51,7 @@ def test_products_are_the_same(shape: tuple[int, ...], bias: bool, dtype: torch.
 def test_they_are_used_where_they_are_asked_for_alone(counted: list[tuple[int, ...]]) -> None:
     layer = nn.Linear(8, 8)
     pack(nn.Sequential(layer), least=0)
+    counted.clear()  # the trial
     layer(torch.randn(3, 8)).sum().backward()
     assert not counted
     assert layer.weight.grad is not None
@@ -73,6 +77,47 @@ def test_what_does_not_pay_or_does_not_fit_is_left(monkeypatch: pytest.MonkeyPat
     assert not pack(nn.Sequential(nn.Embedding(8, 8)), least=0)
     monkeypatch.setattr("agentcho.engine.packing.memory_of", lambda device: 4 * 8 * 8 * 4 - 1)
     assert not pack(nn.Sequential(nn.Linear(8, 8)), least=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_without_kernels_for_a_dtype_its_layers_stay_as_they_are(
+    dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(packing, "reorders_bfloat16", lambda: False)
+    network = nn.Sequential(nn.Linear(8, 8, dtype=dtype))
+    there = dtype == torch.float32
+    assert bool(pack(network, least=0)) is there
+    assert isinstance(network[0], Packed) is there
+    word, why = kernels(network, torch.device("cpu"))
+    assert word == ("packed" if there else "plain")
+    assert str(dtype).removeprefix("torch.") in why
+
+
+def test_a_processor_that_promises_too_much_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Fails:
+        def _reorder_linear_weight(self, weight: Tensor) -> Tensor:
+            raise RuntimeError("not on this one\nat all")
+
+    class Errs:
+        def _reorder_linear_weight(self, weight: Tensor) -> Tensor:
+            return weight
+
+        def _linear_pointwise(self, rows: Tensor, weight: Tensor, *rest: object) -> Tensor:
+            return rows @ weight.T + 1
+
+    monkeypatch.setattr(packing, "_kernels", Fails)
+    assert refusal(torch.float32) == "a trial failed: not on this one"
+    assert not pack(nn.Sequential(nn.Linear(8, 8)), least=0)
+    monkeypatch.setattr(packing, "_kernels", Errs)
+    assert refusal(torch.float32) == "a trial gave other products"
+    assert refusal(torch.float16) == "there are no kernels for float16"
+
+
+def test_the_doctor_says_which_kernels_are_used_and_why(llama: Engine) -> None:
+    word, why = kernels(llama.network, torch.device("cpu"))
+    assert word == "plain"
+    assert "not packed: they are" in why
+    assert kernels(llama.network, torch.device("cuda")) == ("plain", "torch's own for cuda")
 
 
 def test_an_engine_says_the_same_through_them(

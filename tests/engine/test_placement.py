@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 import torch
+from transformers import AutoModelForCausalLM
 
 from agentcho import Decode, Engine, Prefill
 from agentcho.engine import model as models
 from agentcho.engine import placement
 from agentcho.engine.gate import check_config
 from agentcho.engine.model import Model, find
-from agentcho.engine.placement import Place, device_of, dtype_of, hardware, settle
+from agentcho.engine.placement import SMALL, Place, device_of, dtype_of, hardware, settle
 from agentcho.engine.shapes import SHAPES
 from agentcho.engine.store import LayerShape, default_tokens
 from agentcho.errors import BadPlacement
@@ -57,6 +58,30 @@ def test_auto_numbers_are_the_checkpoints_own_on_cuda_and_bfloat16_where_there_i
         dtype_of("int8", CPU)
 
 
+@pytest.mark.parametrize("there", [False, True])
+def test_auto_numbers_on_a_cpu_are_bfloat16_for_large_models_where_it_has_them(
+    there: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(placement, "has_bfloat16", lambda: there)
+    assert dtype_of("auto", CPU, weights=SMALL) is torch.float32
+    assert dtype_of("auto", CPU, weights=SMALL + 1) is (torch.bfloat16 if there else torch.float32)
+    assert dtype_of("auto", META, weights=SMALL + 1) is dtype_of("float32", CPU, weights=SMALL + 1) is torch.float32
+
+
+def test_the_numbers_that_were_taken_are_those_of_the_weights_in_float32(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(placement, "has_bfloat16", lambda: True)
+    llama_family().save(tmp_path)
+    whole = sum(each.nbytes for each in llama_family().build().parameters())
+    for small, taken in ((whole, "float32"), (whole - 1, "bfloat16")):
+        monkeypatch.setattr(placement, "SMALL", small)
+        with Engine.load(tmp_path, device="cpu") as engine:
+            assert engine.fingerprint["dtype"] == taken
+    with Engine.load(tmp_path, device="cpu", dtype="float32") as engine:
+        assert engine.fingerprint["dtype"] == "float32"
+
+
 @pytest.mark.parametrize("name", list(SHAPES))
 def test_a_shape_has_as_many_weights_as_its_name_says_and_is_one_that_the_gate_lets_through(name: str) -> None:
     source = find(f"shape:{name}")
@@ -85,7 +110,9 @@ def test_the_device_that_was_asked_for_is_what_the_library_is_told(
         raise torch.OutOfMemoryError("CUDA out of memory")
 
     llama_family().save(tmp_path)
-    monkeypatch.setattr(models, "_loader", lambda: SimpleNamespace(from_pretrained=read))
+    monkeypatch.setattr(
+        models, "_loader", lambda: SimpleNamespace(from_pretrained=read, from_config=AutoModelForCausalLM.from_config)
+    )
     for device in ("auto", "cuda:1", "cpu"):
         with pytest.raises(BadPlacement, match="does not fit into the memory of its device"):
             Model.load(find(tmp_path), Place(device))
