@@ -3,17 +3,17 @@
     DIR/<id>/run.json          versions, digests, seed, options, cast; status last, replaced whole
     DIR/<id>/transcript.jsonl  one line a finished message, appended whole
     DIR/<id>/outcomes.jsonl    one line a finished game, appended whole
+    DIR/<id>/writer.json       who writes it: process, host, since when, and a heartbeat; gone when it is over
 
-A kill at any byte leaves a record that opens: its status stays "running". Does not know: how games are played,
-engines, the terminal.
+A kill at any byte leaves a record that opens: nobody writes it any more, so it died. Does not know: how games are
+played, engines, the terminal.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import secrets
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -21,13 +21,16 @@ from typing import Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from agentcho import writer
 from agentcho.config import RunConfig
+from agentcho.disk import replace, writing
 from agentcho.environment import versions
-from agentcho.errors import RecordBroken, RecordNotFound
+from agentcho.errors import CannotWrite, RecordBroken, RecordNotFound
 from agentcho.export import exported
 from agentcho.names import AgentName
 from agentcho.trace import Workflow
 from agentcho.transcript import Entry, Lines, read_lines, read_transcript
+from agentcho.writer import Who, Writer
 
 Status = Literal["running", "done", "interrupted", "failed"]
 
@@ -81,6 +84,7 @@ class RunRecord:
     def __init__(self, path: Path, info: RunInfo) -> None:
         self.path, self.info = path, info
         self._files = ExitStack()
+        self._writer = Writer(path / writer.NAME)
         _write_info(path, info)
         self._transcript = self._files.enter_context(Lines(path / "transcript.jsonl"))
         self._outcomes = self._files.enter_context(Lines(path / "outcomes.jsonl"))
@@ -116,10 +120,13 @@ class RunRecord:
         """Flush everything and write how the run ended. A second call is a no-op."""
         if self.info.status != "running":
             return
-        self._files.close()
-        ended = datetime.now(UTC).isoformat(timespec="seconds")
-        self.info = self.info.model_copy(update={"status": status, "ended": ended})
-        _write_info(self.path, self.info)
+        try:
+            self._files.close()
+            ended = datetime.now(UTC).isoformat(timespec="seconds")
+            _write_info(self.path, self.info.model_copy(update={"status": status, "ended": ended}))
+            self.info = self.info.model_copy(update={"status": status, "ended": ended})
+        finally:
+            self._writer.close()
 
     def __enter__(self) -> RunRecord:
         return self
@@ -129,30 +136,28 @@ class RunRecord:
     ) -> None:
         if kind is None:
             self.close("done")
-        else:
-            self.close("failed" if issubclass(kind, Exception) else "interrupted")
+            return
+        stopped = not issubclass(kind, Exception) or issubclass(kind, BrokenPipeError)
+        with suppress(CannotWrite):  # what is on its way out says more
+            self.close("interrupted" if stopped else "failed")
 
 
 def _new_folder(folder: Path, name: str) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
     number = 1
-    while True:
-        path = folder / (name if number == 1 else f"{name}-{number}")
-        try:
-            path.mkdir()
-        except FileExistsError:
-            number += 1
-        else:
-            return path
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        while True:
+            path = folder / (name if number == 1 else f"{name}-{number}")
+            try:
+                path.mkdir()
+            except FileExistsError:
+                number += 1
+            else:
+                return path
 
 
 def _write_info(path: Path, info: RunInfo) -> None:
-    fresh = path / "run.json.new"
-    with fresh.open("w", encoding="utf-8") as file:
-        file.write(json.dumps(info.model_dump(mode="json"), indent=2, ensure_ascii=False) + "\n")
-        file.flush()
-        os.fsync(file.fileno())
-    fresh.replace(path / "run.json")
+    replace(path / "run.json", json.dumps(info.model_dump(mode="json"), indent=2, ensure_ascii=False) + "\n")
 
 
 class SavedRun:
@@ -169,6 +174,17 @@ class SavedRun:
             first = error.errors(include_input=False, include_url=False)[0]
             place = ".".join(map(str, first["loc"]))
             raise RecordBroken(file, 1, f"{place} {first['msg']}".strip()) from None
+
+    @property
+    def status(self) -> str:
+        """How it ended; "running" while somebody writes it, "died" where nobody does and nobody said how it ended."""
+        ended = self.info.status != "running" or writer.alive(self.path / writer.NAME)
+        return self.info.status if ended else "died"
+
+    @property
+    def writer(self) -> Who | None:
+        """Who writes it, or died writing it."""
+        return writer.read(self.path / writer.NAME)
 
     def entries(self) -> list[Entry]:
         """Every finished message, all games, in the order they ended."""

@@ -20,6 +20,7 @@ import anyio
 from agentcho.agent import Agent
 from agentcho.choreographer import Choreographer
 from agentcho.config import RunConfig
+from agentcho.disk import check_folder
 from agentcho.errors import EngineFailed, GamesFailed, GraphsDiffer, Overloaded, TasksTooFew, TasksUnwanted
 from agentcho.events import Ended, Event, Joined, Over, Sink
 from agentcho.faults import Fault, fault, told
@@ -180,6 +181,8 @@ def play(
     """
     config = config or RunConfig()
     tasks = tasks_of(scenario, config)
+    if out is not None:
+        check_folder(out)
     engine = engine or load_engine(config)
     listeners = [sink] if sink else []
     find, part, care = find_agent or _library_agent, part or Part(), care or Care()

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from agentcho.disk import replace
 from agentcho.errors import BadTrace, RecordNotFound
 from agentcho.message import Audience, Kind, Message, Role, audience
 from agentcho.names import AgentName, exact
@@ -142,11 +143,7 @@ def _object(raw: bytes, where: str) -> dict[str, Any]:
 
 def write_traces(path: Path, workflows: Iterable[Workflow]) -> None:
     """Write a file of workflows, one a line; it appears whole or not at all."""
-    fresh = path.with_name(path.name + ".new")
-    with fresh.open("w", encoding="utf-8") as file:
-        for each in workflows:
-            file.write(json.dumps(each.to_json(), ensure_ascii=False) + "\n")
-    fresh.replace(path)
+    replace(path, "".join(json.dumps(each.to_json(), ensure_ascii=False) + "\n" for each in workflows))
 
 
 def trace_message(message: Message, tokenizer: str | None) -> TraceMessage:

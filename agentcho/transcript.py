@@ -10,10 +10,12 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple
 
+from agentcho.disk import writing
 from agentcho.errors import RecordBroken
 from agentcho.message import Audience, Message, audience
 from agentcho.names import name
@@ -140,22 +142,37 @@ class Lines:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        if path.exists():
-            _cut_torn_line(path)
-        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        self._file = -1
+        with writing(path):
+            if path.exists():
+                _cut_torn_line(path)
+            self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+            self._size = os.fstat(self._file).st_size
 
     def append(self, line: dict[str, Any]) -> None:
-        """Write one line. Safe against a kill: it is there whole, or torn and ignored by readers."""
+        """Write one line. Safe against a kill: it is there whole, or torn and ignored by readers. `CannotWrite`: it is
+        not there at all."""
         data = (json.dumps(line, ensure_ascii=False) + "\n").encode()
-        while data:
-            data = data[os.write(self._file, data) :]
+        size = len(data)
+        with writing(self.path):
+            try:
+                while data:
+                    data = data[os.write(self._file, data) :]
+            except OSError:
+                with suppress(OSError):  # a device has no size
+                    os.ftruncate(self._file, self._size)
+                raise
+        self._size += size
 
     def close(self) -> None:
         """Flush to the disk and close."""
         if self._file >= 0:
-            os.fsync(self._file)
-            os.close(self._file)
-            self._file = -1
+            file, self._file = self._file, -1
+            with writing(self.path):
+                try:
+                    os.fsync(file)
+                finally:
+                    os.close(file)
 
     def __enter__(self) -> Lines:
         return self

@@ -47,8 +47,8 @@ def _lost(run: SavedRun, games: Mapping[int, Sequence[Entry]]) -> Iterator[str]:
     for game in sorted({*games, *range(run.info.config.games)} - finished.keys()):
         yield f"game {game} has no outcome"
     yield from (f"game {game} has an outcome and no message" for game in sorted(finished) if not games.get(game))
-    if run.info.status != "done":
-        yield f"the run's status is {run.info.status}"
+    if run.status != "done":
+        yield f"the run's status is {run.status}"
     for name in ("transcript.jsonl", "outcomes.jsonl"):
         file = run.path / name
         if not file.exists():

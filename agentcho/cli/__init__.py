@@ -11,17 +11,28 @@ __all__ = ["main"]
 
 
 def main() -> None:
-    """The `agentcho` command. Errors raised on purpose: a line on stderr and exit code 2, or 1 where something failed
-    that was begun. Ctrl-C: 130."""
+    """The `agentcho` command.
+
+    Errors raised on purpose: a line on stderr and exit code 2, or 1 where something failed
+    that was begun. Ctrl-C: 130; SIGTERM and SIGHUP end it in the same way, as 143 and 129.
+    """
     from agentcho.cli.app import app
+    from agentcho.cli.signals import Ends
     from agentcho.errors import AgentchoError
 
     _tolerate(sys.stdout, sys.stderr)
-    try:
-        app()(standalone_mode=True)
-    except AgentchoError as error:
-        print(_told(error), file=sys.stderr)
-        sys.exit(error.code)
+    with Ends() as ends:
+        try:
+            app()(standalone_mode=True)
+        except AgentchoError as error:
+            print(_told(error), file=sys.stderr)
+            sys.exit(error.code)
+        except OSError as error:  # a full disk, a file that may not be read
+            where = f"{error.filename}: " if error.filename else ""
+            print(f"error: {where}{error.strerror or error}", file=sys.stderr)
+            sys.exit(1)
+        except SystemExit as end:
+            sys.exit(ends.code(end.code))
 
 
 def _told(error: Exception) -> str:

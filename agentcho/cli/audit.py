@@ -6,7 +6,6 @@ Does not know: how a verdict is found, how a report is drawn.
 
 from __future__ import annotations
 
-import os
 import shlex
 import sys
 import tempfile
@@ -25,7 +24,7 @@ from agentcho.audit.report import AuditReport, FailOn
 from agentcho.audit.suppressions import Suppression
 from agentcho.audit.wording import many
 from agentcho.cli.options import configured, run_config
-from agentcho.cli.outputs import Outputs
+from agentcho.cli.outputs import Outputs, silence
 from agentcho.cli.play import play_shown
 from agentcho.config import RunConfig
 from agentcho.display import Kind
@@ -98,7 +97,7 @@ def audit(asked: Asked) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:  # whoever read our output has gone; so do we, as any filter does
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        silence(sys.stdout)
         return UNREAD
     except Exception as error:
         print(_internal(error), file=sys.stderr)

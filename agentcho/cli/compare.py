@@ -15,10 +15,11 @@ from typing import Any, NamedTuple
 
 import typer
 
-from agentcho import library, runtime
+from agentcho import library, runtime, writer
 from agentcho.cli.options import configured
 from agentcho.cli.progress import tell
 from agentcho.config import RunConfig
+from agentcho.disk import check_file, check_folder, writing
 from agentcho.display.compared import show
 from agentcho.experiments.columns import columns
 from agentcho.experiments.compare import Effort, claim, compare, requested
@@ -26,6 +27,7 @@ from agentcho.experiments.files import write, write_json
 from agentcho.experiments.playing import Interrupted
 from agentcho.request import EnginePort
 from agentcho.scenario import Scenario
+from agentcho.writer import Writer
 
 INTERRUPTED = 130
 
@@ -56,6 +58,7 @@ def compare_columns(asked: Asked) -> int:
         column.config(asked.config)
     runtime.tasks_of(scenario, asked.config)
     _check_judge(asked.judge, scenario)
+    _check_files(asked)
     with _folder(asked.out) as folder:
         engine: Any = runtime.load_engine(asked.config)
         claim(folder, requested(scenario, asked.config, found, engine.fingerprint))
@@ -81,10 +84,22 @@ def compare_columns(asked: Asked) -> int:
 def _folder(out: Path | None) -> Iterator[Path]:
     """The folder of the games; one that does not outlive the command where none is given."""
     if out is not None:
-        yield out
+        with writing(out):
+            out.mkdir(parents=True, exist_ok=True)
+        with Writer(out / writer.NAME):
+            yield out
         return
     with tempfile.TemporaryDirectory(prefix="agentcho-") as folder:
         yield Path(folder)
+
+
+def _check_files(asked: Asked) -> None:
+    """`OutUnusable` or `RecordInUse`, before a model is loaded."""
+    if asked.out is not None:
+        check_folder(asked.out)
+        writer.check(asked.out / writer.NAME)
+    if asked.json is not None:
+        check_file(asked.json)
 
 
 def _check_judge(judge: str | None, scenario: Scenario) -> None:

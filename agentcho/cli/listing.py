@@ -64,7 +64,7 @@ def one_listing(name: str) -> str:
 def run_listing(folder: Path) -> str:
     """Recorded runs, oldest first."""
     rows = tuple(
-        (run.info.id, run.info.status, run.info.config.model, f"{len(run.finished())}/{run.info.config.games}")
+        (run.info.id, run.status, run.info.config.model, f"{len(run.finished())}/{run.info.config.games}")
         for run in runs(folder)
     )
     return plain(Sheet(f"runs in {folder}", ("id", "status", "model", "games"), rows, words=3))

@@ -8,8 +8,9 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 import typer
 
@@ -83,6 +84,12 @@ def drawable(path: Path | None) -> Path | None:
         if path.suffix.removeprefix(".").lower() not in kinds:
             raise typer.BadParameter(f"{path} cannot be drawn: end it in one of {', '.join(f'.{k}' for k in kinds)}")
     return writable(path)
+
+
+def silence(stream: IO[str]) -> None:
+    """Nobody reads this any more: let what is still to come go nowhere, or the interpreter complains at its end."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _fault(path: Path) -> str | None:

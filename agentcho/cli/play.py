@@ -11,13 +11,16 @@ from pathlib import Path
 
 from agentcho import library
 from agentcho.cli.options import configured
+from agentcho.cli.outputs import silence
 from agentcho.config import RunConfig
 from agentcho.display import Kind, heading, screen
+from agentcho.errors import ReaderGone
 from agentcho.request import EnginePort
 from agentcho.runtime import Care, Played, play
 from agentcho.scenario import Scenario
 
 INTERRUPTED = 130
+KEPT = "what was said until then is recorded, and `agentcho run --resume last` goes on"
 
 
 def play_scenario(
@@ -40,7 +43,14 @@ def play_shown(
     engine: EnginePort | None = None, care: Care | None = None,
 ) -> Played:  # fmt: skip
     """Play on a screen."""
-    with screen(display, heading(scenario.name, config), config.games, sys.stdout) as shown:
-        played = play(scenario, config, engine=engine, sink=shown.hear, out=out, at_once=at_once, care=care)
-    shown.close(played)
+    kept = "nothing was begun"
+    try:
+        with screen(display, heading(scenario.name, config), config.games, sys.stdout) as shown:
+            kept = KEPT
+            played = play(scenario, config, engine=engine, sink=shown.hear, out=out, at_once=at_once, care=care)
+        kept = f"all games are over: {played.record}"
+        shown.close(played)
+    except BrokenPipeError:
+        silence(sys.stdout)
+        raise ReaderGone(kept) from None
     return played

@@ -14,7 +14,9 @@ from agentcho import library, runtime
 from agentcho.cli.options import configured
 from agentcho.cli.progress import tell
 from agentcho.config import RunConfig
+from agentcho.disk import check_file, writing
 from agentcho.trace import read_traces
+from agentcho.writer import Writer, beside
 
 INTERRUPTED = 130
 
@@ -41,14 +43,15 @@ def trace(asked: Asked) -> int:
     config = asked.config.model_copy(update={"games": numbers.stop})
     runtime.tasks_of(scenario, config)
     finals = None if asked.final_of is None else read_traces(asked.final_of)
-    asked.out.parent.mkdir(parents=True, exist_ok=True)
-    engine: Any = runtime.load_engine(config)
-    from agentcho.tune.sampling import sample
+    check_file(asked.out)
+    with writing(asked.out):
+        asked.out.parent.mkdir(parents=True, exist_ok=True)
+    with Writer(beside(asked.out), asked.out):
+        engine: Any = runtime.load_engine(config)
+        from agentcho.tune.sampling import sample
 
-    of = asked.games
-    found = sample(
-        scenario, config, engine, numbers, asked.out, lambda done: tell("playing", done, of), asked.at_once, finals
-    )
+        told = lambda done: tell("playing", done, asked.games)  # noqa: E731
+        found = sample(scenario, config, engine, numbers, asked.out, told, asked.at_once, finals)
     tell("", 1, 1)
     left_out = f"; {found.without} ended without an outcome and are left out" if found.without else ""
     print(f"{asked.out} has {found.games} games of {scenario.name}{left_out}")

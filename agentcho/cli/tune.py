@@ -13,8 +13,10 @@ from agentcho import library, runtime
 from agentcho.adapter import require_peft
 from agentcho.cli.progress import tell
 from agentcho.config import RunConfig
+from agentcho.disk import check_folder, writing
 from agentcho.errors import TracesUnfit
 from agentcho.tune.recipe import Recipe
+from agentcho.writer import NAME, Writer
 
 if TYPE_CHECKING:
     from agentcho.tune.training import Progress
@@ -39,6 +41,14 @@ def tune(asked: Asked) -> int:
     name = library.scenario(asked.scenario).name
     if not asked.traces.is_file():
         raise TracesUnfit(str(asked.traces), "there is no such file; write it with `agentcho trace`")
+    check_folder(asked.out)
+    with writing(asked.out):
+        asked.out.mkdir(parents=True, exist_ok=True)
+    with Writer(asked.out / NAME):
+        return _train(asked, name)
+
+
+def _train(asked: Asked, name: str) -> int:
     engine: Any = runtime.load_engine(asked.config)
     from agentcho.tune.lessons import lessons, steps_of
     from agentcho.tune.plot import plot

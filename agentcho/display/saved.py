@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.text import Text
 
 from agentcho.display import Kind, heading, sheet, speech
+from agentcho.display.safe import visible
 from agentcho.display.sheet import Sheet
 from agentcho.display.totals import costs, outcomes
 from agentcho.record import SavedRun
@@ -33,7 +34,7 @@ class Replay:
         over = [finished[index] for index in shown if index in finished]
         said = [entry for entries in shown.values() for entry in entries]
         self.sheets: list[Sheet] = [*(outcomes(over) if over else []), *([costs(said)] if said else [])]
-        self.last = f"{run.info.status}: {len(finished)} of {run.info.config.games} games over"
+        self.last = f"{_how(run)}: {len(finished)} of {run.info.config.games} games over"
 
     def plain(self, file: IO[str]) -> None:
         """Print it as plain lines."""
@@ -56,6 +57,14 @@ class Replay:
         console = Console(file=io.StringIO(), record=True, width=WIDTH, force_terminal=True, highlight=False)
         self.rich(console)
         path.write_text(console.export_svg(title="agentcho"), encoding="utf-8")
+
+
+def _how(run: SavedRun) -> str:
+    """How a run stands; of one that is written, or was when it died, by whom."""
+    status, who = run.status, run.writer
+    if who is None or status not in ("running", "died"):
+        return status
+    return f"{status} (process {who.pid} on {visible(who.host)}, since {visible(who.since)})"
 
 
 def show(run: SavedRun, game: int | None, kind: Kind | None, file: IO[str]) -> None:

@@ -54,6 +54,10 @@
     └── RecordError
         ├── RecordNotFound
         ├── RecordBroken
+        ├── RecordInUse            somebody else is writing
+        ├── CannotWrite            a full disk, a file that may not be written
+        ├── OutUnusable            a folder for results that takes none
+        ├── ReaderGone             standard output was closed
         ├── BadTrace
         ├── ComparisonOther        a folder holds the games of another comparison
         ├── TracesOther            a file holds traces that were sampled otherwise
@@ -114,9 +118,13 @@ from agentcho.errors.records import (
     BadReport,
     BadSuppression,
     BadTrace,
+    CannotWrite,
     ComparisonOther,
+    OutUnusable,
+    ReaderGone,
     RecordBroken,
     RecordError,
+    RecordInUse,
     RecordNotFound,
     TracesOther,
 )
@@ -143,6 +151,7 @@ __all__ = [
     "BadSuppression",
     "BadTasks",
     "BadTrace",
+    "CannotWrite",
     "ComparisonOther",
     "ContextOverflow",
     "EngineBusy",
@@ -161,9 +170,12 @@ __all__ = [
     "NameFixed",
     "NotCast",
     "OptionsClash",
+    "OutUnusable",
     "Overloaded",
+    "ReaderGone",
     "RecordBroken",
     "RecordError",
+    "RecordInUse",
     "RecordNotFound",
     "RequestError",
     "SamplingFailed",

@@ -26,6 +26,45 @@ class RecordBroken(RecordError):
         super().__init__(f"{path}:{line}: {what}; restore the file or delete that line")
 
 
+class RecordInUse(RecordError):
+    """Somebody else is writing: two writers would lose each other's lines."""
+
+    def __init__(self, what: Path, pid: int, host: str, since: str) -> None:
+        super().__init__(
+            f"{what} is being written by process {pid} on {host}, since {since}; wait for it to end, or stop it"
+        )
+        self.pid, self.host, self.since = pid, host, since
+
+
+class CannotWrite(RecordError):
+    """The system refused a write. What was finished before is whole."""
+
+    code = 1
+
+    def __init__(self, path: Path, error: OSError) -> None:
+        super().__init__(
+            f"cannot write {path}: {error.strerror or error}. What was finished before is kept; the same command, or "
+            "--resume, goes on from there"
+        )
+        self.path = path
+
+
+class OutUnusable(RecordError, ValueError):
+    """Where results were to go, nothing can be written. Said before anything is begun."""
+
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(f"nothing can be written to {path}: {reason}; give another --out")
+
+
+class ReaderGone(RecordError):
+    """Whoever read standard output has closed it; `kept` says what there is all the same."""
+
+    code = 1
+
+    def __init__(self, kept: str) -> None:
+        super().__init__(f"whoever read the output has gone; {kept}")
+
+
 class BadTrace(RecordError, ValueError):
     """A trace that is not `agentcho-trace/1`, or whose messages do not fit together."""
 

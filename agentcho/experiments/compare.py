@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol, cast
 
 from agentcho.config import RunConfig
+from agentcho.disk import replace, writing
 from agentcho.environment import machine, versions
 from agentcho.errors import ComparisonOther, RecordBroken
 from agentcho.experiments.columns import Column
@@ -65,7 +66,8 @@ def claim(folder: Path, request: Request) -> None:
 
     More games, and more columns, of the same comparison may be asked for: what is there is used.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
     file = folder / FILE
     if file.exists():
         try:
@@ -77,9 +79,7 @@ def claim(folder: Path, request: Request) -> None:
             raise ComparisonOther(folder, other)
         if "columns" in changed and earlier.columns[0] != request.columns[0]:
             raise ComparisonOther(folder, ["the first column"])
-    fresh = folder / f"{FILE}.new"
-    fresh.write_text(request.model_dump_json(indent=1) + "\n", encoding="utf-8")
-    fresh.replace(file)
+    replace(file, request.model_dump_json(indent=1) + "\n")
 
 
 def compare(

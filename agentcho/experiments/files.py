@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import csv
+import io
 from pathlib import Path
 
+from agentcho.disk import replace, writing
 from agentcho.experiments.comparison import Comparison
 from agentcho.experiments.plot import plot
 
@@ -13,17 +15,17 @@ def write(found: Comparison, folder: Path) -> tuple[Path, ...]:
     """compare.csv, compare.json and compare.png; returns their paths."""
     table, whole, picture = (folder / f"compare.{ending}" for ending in ("csv", "json", "png"))
     rows = list(found.rows())
-    with table.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, rows[0].keys() if rows else ["column"])
-        writer.writeheader()
-        writer.writerows(rows)
+    text = io.StringIO()
+    writer = csv.DictWriter(text, rows[0].keys() if rows else ["column"])
+    writer.writeheader()
+    writer.writerows(rows)
+    replace(table, text.getvalue())
     write_json(found, whole)
-    plot(found, picture)
+    with writing(picture):
+        plot(found, picture)
     return table, whole, picture
 
 
 def write_json(found: Comparison, file: Path) -> None:
     """The result alone, replaced whole."""
-    fresh = file.with_name(f"{file.name}.new")
-    fresh.write_text(found.model_dump_json(indent=1) + "\n", encoding="utf-8")
-    fresh.replace(file)
+    replace(file, found.model_dump_json(indent=1) + "\n")

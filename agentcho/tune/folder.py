@@ -9,6 +9,7 @@ Whatever is replaced is replaced whole. Does not know: how one trains.
 
 from __future__ import annotations
 
+import io
 import json
 import shutil
 from collections.abc import Mapping
@@ -16,10 +17,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor
 
 from agentcho.adapter import CONFIG, TRAINED, WEIGHTS, Trained
+from agentcho.disk import replace, writing
 from agentcho.errors import TrainingOther
 from agentcho.transcript import Lines, read_lines
 
@@ -30,10 +32,12 @@ class Folder:
     """One training's own. `TrainingOther`: it holds another, or one that is done."""
 
     def __init__(self, path: Path, request: Mapping[str, Any]) -> None:
-        self.path, self._going = path, path / "going"
+        self.path, self._going, self._gone = path, path / "going", path / "gone"
+        shutil.rmtree(self._gone, ignore_errors=True)
         self._check(request)
-        self._going.mkdir(parents=True, exist_ok=True)
-        _replace(self._going / "request.json", json.dumps(request, indent=1))
+        with writing(path):
+            self._going.mkdir(parents=True, exist_ok=True)
+        replace(self._going / "request.json", json.dumps(request, indent=1) + "\n")
 
     def _check(self, request: Mapping[str, Any]) -> None:
         file = self._going / "request.json"
@@ -48,21 +52,20 @@ class Folder:
     def write_best(self, state: Mapping[str, Tensor], config: Mapping[str, Any], trained: Trained) -> None:
         """Replace the adapter by a better one."""
         tensors = {name if name.startswith(PREFIX) else PREFIX + name: each for name, each in state.items()}
-        fresh = self.path / f"{WEIGHTS}.new"
-        save_file({name: each.contiguous() for name, each in tensors.items()}, str(fresh), metadata={"format": "pt"})
-        fresh.replace(self.path / WEIGHTS)
-        (self.path / WEIGHTS).chmod(0o644)
-        _replace(self.path / CONFIG, json.dumps(dict(config), indent=1, sort_keys=True))
+        whole = {name: each.contiguous() for name, each in tensors.items()}
+        replace(self.path / WEIGHTS, save(whole, metadata={"format": "pt"}))
+        replace(self.path / CONFIG, json.dumps(dict(config), indent=1, sort_keys=True) + "\n")
         self.write_trained(trained)
 
     def write_trained(self, trained: Trained) -> None:
         """Write what the adapter was trained for."""
-        _replace(self.path / TRAINED, trained.model_dump_json(indent=1))
+        replace(self.path / TRAINED, trained.model_dump_json(indent=1) + "\n")
 
     def save(self, state: Mapping[str, Any]) -> None:
         """Write what going on needs."""
-        torch.save(dict(state), self._going / "state.new")
-        (self._going / "state.new").replace(self._going / "state.pt")
+        whole = io.BytesIO()
+        torch.save(dict(state), whole)
+        replace(self._going / "state.pt", whole.getvalue())
 
     def saved(self) -> dict[str, Any] | None:
         """What was written last, if anything was; the log is cut back to it."""
@@ -71,7 +74,7 @@ class Folder:
             return None
         state: dict[str, Any] = torch.load(self._going / "state.pt", weights_only=True)
         kept = [line for line in self.log() if line["step"] <= state["step"]]
-        _replace(self.path / "log.jsonl", "".join(json.dumps(line) + "\n" for line in kept), end="")
+        replace(self.path / "log.jsonl", "".join(json.dumps(line) + "\n" for line in kept))
         return state
 
     def tell(self, line: Mapping[str, Any]) -> None:
@@ -85,11 +88,6 @@ class Folder:
         return [line for _, line in read_lines(file)] if file.exists() else []
 
     def done(self) -> None:
-        """Nothing is left to go on with."""
-        shutil.rmtree(self._going)
-
-
-def _replace(file: Path, text: str, end: str = "\n") -> None:
-    fresh = file.with_name(f"{file.name}.new")
-    fresh.write_text(text + end, encoding="utf-8")
-    fresh.replace(file)
+        """Nothing is left to go on with. Killed in here, it is done all the same, and is not trained again."""
+        self._going.rename(self._gone)
+        shutil.rmtree(self._gone)

@@ -109,7 +109,7 @@ def test_the_level_that_fails_is_a_choice(agentcho: Command) -> None:
 def test_a_run_that_is_not_whole_is_inconclusive(agentcho: Command, here: Path) -> None:
     ran = agentcho(*AUDIT, "--leakage", "deny")
     assert ran.code == 3
-    assert "a game ended with an error: bob may not read message alice.3" in ran.err
+    assert "LeakageError: bob may not read message alice.3" in ran.err
     assert ran.out.startswith("INCONCLUSIVE: ")
     agentcho(*AUDIT, "--mode", "baseline")
     file = find("last", Path("runs")).path / "run.json"

@@ -1,0 +1,188 @@
+"""How commands end from outside, in processes of their own: signals, kills, full disks, readers that go away."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from agentcho.record import SavedRun, find
+
+from .conftest import PLAY, Command, one_line
+
+MAIN = "from agentcho.cli import main; main()"
+CHAIN = '''
+import os, signal, time
+import agentcho
+
+class Chain(agentcho.Scenario):
+    """Says one, does something to its own process, says two."""
+    name = "chain"
+
+    async def play(self, game):
+        ada = game.cast(agentcho.Agent, name="ada", audience="everyone")
+        await ada.say(header="one ")
+        if game.index == 1:
+            {what}
+        await ada.say(header="two ")
+        return self.Outcome()
+'''
+
+
+def ran(*words: str, **options: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", MAIN, *words]
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | options
+    return subprocess.run(command, text=True, check=False, timeout=120, **streams)  # type: ignore[call-overload,no-any-return]
+
+
+def chain(here: Path, what: str) -> str:
+    (here / "chain.py").write_text(CHAIN.format(what=what))
+    return "chain.py"
+
+
+def last() -> SavedRun:
+    return find("last", Path("runs"))
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
+def test_a_signal_ends_a_run_as_ctrl_c_does(here: Path, name: str) -> None:
+    path = chain(here, f"os.kill(os.getpid(), signal.{name})")
+    ended = ran("run", path, "--model", "fake", "--games", "3", "--at-once", "1")
+    assert (ended.returncode, ended.stderr) == (128 + getattr(signal, name), "")
+    assert "interrupted" in ended.stdout
+    run = last()
+    assert (run.status, sorted(run.finished())) == ("interrupted", [0])
+    assert not (run.path / "writer.json").exists()
+
+
+def test_a_library_call_leaves_signals_alone(here: Path) -> None:
+    code = (
+        "import signal, agentcho; from agentcho.testing import FakeEngine; before = signal.getsignal(signal.SIGTERM)\n"
+        "class Ann(agentcho.Agent):\n"
+        "    async def run(self):\n"
+        "        assert signal.getsignal(signal.SIGTERM) is before\n"
+        "        await self.say()\n"
+        "agentcho.run(Ann('ann'), engine=FakeEngine(), display='none')"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_nohup_stays(here: Path) -> None:
+    path = chain(here, "os.kill(os.getpid(), signal.SIGHUP)")
+    code = f"import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN); {MAIN}"
+    words = [sys.executable, "-c", code, "run", path, "--model", "fake", "--games", "3"]
+    assert subprocess.run(words, check=False, stdout=subprocess.DEVNULL).returncode == 0
+    assert last().status == "done"
+
+
+def test_a_killed_run_has_died(agentcho: Command, here: Path) -> None:
+    path = chain(here, "os.kill(os.getpid(), signal.SIGKILL)")
+    assert ran("run", path, "--model", "fake", "--games", "3", "--at-once", "1").returncode == -signal.SIGKILL
+    run = last()
+    assert (run.info.status, run.status) == ("running", "died")
+    assert run.writer is not None
+    assert " died " in agentcho("ls", "--runs").out
+    shown = agentcho("show", "last").out
+    assert f"died (process {run.writer.pid} on {run.writer.host}, since " in shown
+    assert "1 of 3 games over" in shown
+    audited = agentcho("audit", "last")
+    assert audited.code == 3
+    assert "the run's status is died" in audited.out
+
+
+@pytest.mark.usefixtures("no_model")
+@pytest.mark.parametrize(
+    "words",
+    [
+        (*PLAY, "--out", "file"),
+        (*PLAY, "--out", "file/runs"),
+        ("audit", "prisoners-dilemma", "--model", "fake", "--out", "file"),
+        ("compare", "multi-qa", "--model", "fake", "--out", "file"),
+        ("compare", "multi-qa", "--model", "fake", "--json", "file/r.json"),
+        ("compare", "multi-qa", "--model", "fake", "--json", "."),
+        ("trace", "multi-qa", "--model", "fake", "--out", "file/t.jsonl"),
+        ("trace", "multi-qa", "--model", "fake", "--out", "."),
+        ("tune", "multi-qa", "--traces", "file", "--out", "file"),
+    ],
+)
+def test_where_nothing_can_be_written_it_is_said_before_a_model_is_loaded(
+    agentcho: Command, here: Path, words: tuple[str, ...]
+) -> None:
+    (here / "file").write_text("mine")
+    assert "nothing can be written to " in one_line(agentcho(*words))
+    assert (here / "file").read_text() == "mine"
+    assert [path.name for path in here.iterdir()] == ["file"]
+
+
+HELD = f"""
+import sys
+from pathlib import Path
+from agentcho.writer import Writer
+held = Writer(Path(sys.argv.pop(1)))
+{MAIN}
+"""
+
+
+@pytest.mark.parametrize(
+    ("claim", "words"),
+    [
+        ("c/writer.json", ("compare", "multi-qa", "--model", "fake", "-n", "1", "--out", "c")),
+        (".t.jsonl.writer.json", ("trace", "multi-qa", "--model", "fake", "-n", "1", "--out", "t.jsonl")),
+        ("a/writer.json", ("tune", "multi-qa", "--traces", "x.jsonl", "--out", "a")),
+    ],
+)
+def test_a_second_writer_is_refused_and_told_of_the_first(here: Path, claim: str, words: tuple[str, ...]) -> None:
+    (here / "x.jsonl").touch()
+    (here / claim).parent.mkdir(exist_ok=True)
+    ended = subprocess.run(
+        [sys.executable, "-c", HELD, claim, *words], capture_output=True, text=True, check=False, timeout=120
+    )
+    assert (ended.returncode, ended.stderr.count("\n")) == (2, 1)
+    assert "is being written by process " in ended.stderr
+
+
+def test_a_disk_that_fills_up_is_one_line_and_what_was_over_stays(
+    agentcho: Command, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tests.test_disk import Disk
+
+    words = (*PLAY, "--games", "6", "--at-once", "1")
+    agentcho(*words)
+    size = sum((last().path / name).stat().st_size for name in ("transcript.jsonl", "outcomes.jsonl"))
+    with monkeypatch.context() as patch:
+        patch.setattr("os.write", Disk(size // 2 + 500))
+        ended = agentcho(*words)
+    assert (ended.code, ended.err.count("\n")) == (1, 1)
+    assert "No space left on device" in ended.err
+    run = last()
+    assert run.status == "failed"
+    assert 0 < len(run.finished()) < 6
+    assert all((run.path / name).read_bytes().endswith(b"\n") for name in ("transcript.jsonl", "outcomes.jsonl"))
+
+
+def test_a_full_standard_output_is_one_line(here: Path) -> None:
+    if not Path("/dev/full").exists():
+        pytest.skip("this system has no full device")
+    with Path("/dev/full").open("w") as full:
+        ended = ran(*PLAY, stdout=full)
+    assert ended.returncode == 1
+    assert ended.stderr.splitlines()[0] == "error: No space left on device"
+    assert "Traceback" not in ended.stderr
+
+
+def test_a_reader_that_goes_away_is_told_and_nothing_is_lost(here: Path) -> None:
+    words = [sys.executable, "-c", MAIN, *PLAY, "--games", "20", "--at-once", "1"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+        assert running.stdout is not None
+        assert running.stderr is not None
+        running.stdout.readline()
+        running.stdout.close()
+        told = running.stderr.read()
+    assert running.returncode == 1
+    assert told.count("\n") == 1
+    assert told.startswith("error: whoever read the output has gone; what was said until then is recorded")
+    assert last().status == "interrupted"
+    assert last().finished()

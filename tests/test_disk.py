@@ -1,0 +1,176 @@
+"""What is written is there whole or not at all, one writes at a time, and the dead are known."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from threading import Event
+
+import pytest
+
+from agentcho import writer
+from agentcho.disk import check_file, check_folder, replace
+from agentcho.errors import CannotWrite, OutUnusable, RecordInUse
+from agentcho.transcript import Lines, read_lines
+from agentcho.writer import Writer, alive, beside, check, read
+
+FULL = Path("/dev/full")
+
+
+class Disk:
+    """`os.write` on a disk that has room for so many bytes more."""
+
+    def __init__(self, room: int) -> None:
+        self.room, self._write = room, os.write
+
+    def __call__(self, file: int, data: bytes) -> int:
+        if self.room == 0:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        written = self._write(file, data[: self.room])
+        self.room -= written
+        return written
+
+
+def test_a_line_that_does_not_fit_is_not_there_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    line = {"text": "x" * 20}
+    size = len(json.dumps(line)) + 1
+    for room in range(2 * size, 3 * size):
+        path = tmp_path / f"{room}.jsonl"
+        disk = Disk(room)
+        with monkeypatch.context() as patch, Lines(path) as lines:
+            patch.setattr("os.write", disk)
+            lines.append(line)
+            lines.append(line)
+            with pytest.raises(CannotWrite, match="No space left on device"):
+                lines.append(line)
+            disk.room = 10 * size
+            lines.append(line)
+        assert [each for _, each in read_lines(path)] == [line] * 3
+        assert path.read_bytes().count(b"\n") == 3
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="this system has no full device")
+def test_a_device_that_is_full_is_told_in_a_line() -> None:
+    with pytest.raises(CannotWrite, match=r"cannot write .*/dev/full: No space left"):
+        replace_at(FULL)
+
+
+def replace_at(path: Path) -> None:
+    """Append to a device."""
+    lines = Lines.__new__(Lines)
+    lines.path, lines._size = path, 0
+    lines._file = os.open(path, os.O_WRONLY)
+    try:
+        lines.append({})
+    finally:
+        os.close(lines._file)
+
+
+def test_a_file_is_replaced_whole_or_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a.json"
+    replace(path, "old")
+    monkeypatch.setattr("os.fsync", lambda file: Disk(0)(file, b"x"))
+    with pytest.raises(CannotWrite):
+        replace(path, "new")
+    assert path.read_text() == "old"
+
+
+def test_where_results_can_go_is_known_without_a_trace(tmp_path: Path) -> None:
+    check_folder(tmp_path / "a" / "b")
+    check_file(tmp_path / "a" / "b.jsonl")
+    assert not list(tmp_path.iterdir())
+    (tmp_path / "file").write_text("mine")
+    for wrong, why in ((tmp_path / "file", "it is a file"), (tmp_path / "file" / "deep" / "er", "file is a file")):
+        with pytest.raises(OutUnusable, match=why):
+            check_folder(wrong)
+    with pytest.raises(OutUnusable, match="it is a folder"):
+        check_file(tmp_path)
+    (tmp_path / "nowhere").symlink_to(tmp_path / "gone")
+    with pytest.raises(OutUnusable):
+        check_folder(tmp_path / "nowhere" / "x")
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+@pytest.mark.parametrize("folder", ["/proc", "/sys"])
+def test_a_folder_that_takes_no_files_is_refused(folder: str) -> None:
+    if not Path(folder).is_dir():
+        pytest.skip("this system has no such folder")
+    with pytest.raises(OutUnusable):
+        check_folder(Path(folder) / "runs")
+
+
+HOLD = """
+import os, sys, time
+from pathlib import Path
+from agentcho.writer import Writer
+writer = Writer(Path(sys.argv[1]))
+print(os.getpid(), flush=True)
+sys.stdin.readline()
+os.kill(os.getpid(), 9) if sys.argv[2] == "killed" else writer.close()
+"""
+
+
+@pytest.mark.parametrize("end", ["killed", "closed"])
+def test_another_process_is_refused_until_the_first_ends(tmp_path: Path, end: str) -> None:
+    file = tmp_path / "writer.json"
+    words = [sys.executable, "-c", HOLD, str(file), end]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None
+        pid = int(other.stdout.readline())
+        assert alive(file)
+        for refused in (lambda: Writer(file), lambda: check(file)):
+            with pytest.raises(RecordInUse, match=f"{tmp_path} is being written by process {pid} on ") as info:
+                refused()
+            assert info.value.pid == pid
+        other.communicate("\n")
+    assert not alive(file)
+    assert (read(file) is not None) == (end == "killed")
+    check(file)
+    with Writer(file) as mine:
+        assert mine.who == read(file)
+        assert mine.who.pid == os.getpid()
+        with pytest.raises(RecordInUse):
+            Writer(file)
+    assert not file.exists()
+
+
+def test_a_look_does_not_keep_a_writer_out(tmp_path: Path) -> None:
+    file = tmp_path / "writer.json"
+    file.write_text("{}")
+    assert not alive(file)
+    with Writer(file):
+        assert alive(file)
+    Writer(file).close()
+
+
+def test_without_locks_a_heartbeat_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer, "fcntl", None)
+    file = beside(tmp_path / "t.jsonl")
+    with Writer(file, tmp_path / "t.jsonl"):
+        assert alive(file)
+        with pytest.raises(RecordInUse, match=r"t\.jsonl is being written"):
+            Writer(file, tmp_path / "t.jsonl")
+        old = time.time() - 2 * writer.STILL
+        os.utime(file, (old, old))
+        assert not alive(file)
+        Writer(file).close()
+
+
+def test_a_heart_beats(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    beats = list[Path]()
+    monkeypatch.setattr(writer, "BEAT", 0.001)
+    beaten = Event()
+
+    def beat(file: Path) -> None:
+        beats.append(file)
+        beaten.set()
+
+    monkeypatch.setattr("os.utime", beat)
+    with Writer(tmp_path / "writer.json"):
+        assert beaten.wait(10)
+    assert beats[0] == tmp_path / "writer.json"
