@@ -15,7 +15,8 @@ import agentcho
 PACKAGE = Path(agentcho.__file__).parent
 ROOT = PACKAGE.parent
 LAYERS = (
-    ("errors", "environment", "whence"), ("names", "disk"), ("message", "tasks", "owner", "ids", "writer"), ("request",),
+    ("errors", "environment", "whence"), ("names", "disk"), ("message", "tasks", "owner", "ids", "writer"),
+    ("request",),
     ("visibility", "provenance", "config", "monitor"),
     ("transcript", "placing", "denial", "adapter", "missing"), ("trace",),
     ("export",),
