@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from agentcho.agent import Agent
+    from agentcho.canonical import canonical_transcript
     from agentcho.choreographer import Choreographer
     from agentcho.cli.script import run
     from agentcho.config import Limits, RunConfig
@@ -48,6 +49,7 @@ __all__ = [
     "Sampling",
     "Scenario",
     "View",
+    "canonical_transcript",
     "replay",
     "run",
     "task_set",
@@ -58,6 +60,7 @@ def _homes() -> dict[str, str]:
     """The module that defines each name of `__all__`."""
     return {
         "Agent": "agent", "AgentchoError": "errors", "Choreographer": "choreographer", "Engine": "engine",
+        "canonical_transcript": "canonical",
         "Game": "game", "Judged": "scenario", "Scenario": "scenario", "replay": "replayer", "run": "cli.script",
         **dict.fromkeys(("Decode", "First", "Most", "Prefill", "Repair", "Sampling"), "request"),
         **dict.fromkeys(("EVERYONE", "Audience", "Message", "Metadata"), "message"),

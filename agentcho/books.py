@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from agentcho.config import Way
-from agentcho.events import Ended, Sink
+from agentcho.events import Encoded, Ended, Sink
 from agentcho.limits import Meter
 from agentcho.message import Message
 from agentcho.missing import Missing
@@ -16,14 +16,14 @@ from agentcho.provenance import EncodingRecord, Ledger, Recipe
 from agentcho.request import Turn
 from agentcho.resolver import Resolver, Utterance
 from agentcho.ticket import Made, Request, Result
-from agentcho.transcript import Entry, Usage
+from agentcho.transcript import Encodings, Entry, Origin, Usage
 
 
 class Books:
     """One game's. `held` are the ids of all its encodings, to be released with it."""
 
-    def __init__(self, game: int, way: Way, meter: Meter, sink: Sink) -> None:
-        self._game, self._meter, self._sink = game, meter, sink
+    def __init__(self, game: int, way: Way, meter: Meter, sink: Sink, attempt: int = 1) -> None:
+        self._game, self._meter, self._sink, self._attempt = game, meter, sink, attempt
         self._recipe: Recipe = "baseline" if way.mode == "baseline" else "author"
         self.resolver = Resolver(way)
         self._ledger = Ledger()
@@ -58,6 +58,16 @@ class Books:
 
         order, turn = (self._game, message, -1), Turn(str(self._game))
         return Request(tuple(lack.call for lack in missing), order, on_done=done, turn=turn)
+
+    def close(self) -> None:
+        """The game is over: tell of encodings that no message's line has carried."""
+        if self._unwritten:
+            self._sink(Encoded(Encodings(self._game, self._take_unwritten(), self._attempt)))
+
+    def _take_unwritten(self) -> tuple[EncodingRecord, ...]:
+        made = tuple(record for record, _ in self._unwritten)
+        self._unwritten.clear()
+        return made
 
     def _enter_said(self, utterance: Utterance, said: Sequence[Made], result: Result, caller: str | None) -> None:
         id = utterance.metadata.id
@@ -97,10 +107,18 @@ class Books:
     def _write(self, utterance: Utterance, own: Made, result: Result) -> None:
         """Tell the sink of a message that is whole. What its own request made anew is not reused."""
         assert utterance.message is not None
-        made, encoded = tuple(record for record, _ in self._unwritten), sum(tokens for _, tokens in self._unwritten)
+        encoded = sum(tokens for _, tokens in self._unwritten)
         fresh = {call.id for call in result.made} - self._twins
         reused = sum(entry.length for entry in own.receipt.context if entry.id not in fresh)
-        self._unwritten.clear()
         usage = Usage(encoded, reused, result.ttft, result.seconds)
-        direct, act = utterance.reads.direct, utterance.act
-        self._sink(Ended(Entry(utterance.message, own.id, made, direct, usage, act)))
+        entry = Entry(
+            utterance.message, own.id, self._take_unwritten(), utterance.reads.direct, usage, utterance.act,
+            attempt=self._attempt, origin=_origin(utterance.message),
+        )  # fmt: skip
+        self._sink(Ended(entry))
+
+
+def _origin(message: Message) -> Origin | None:
+    if message.kind == "prefill":
+        return None
+    return "forced" if message.stopped == "forced" else "sampled"

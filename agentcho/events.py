@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agentcho.message import Audience, Kind
-from agentcho.transcript import Entry
+from agentcho.transcript import Encodings, Entry
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +45,16 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A message is finished, with its provenance."""
+    """A message has come to its end, with its provenance: it is whole, or `entry.ended` says why not."""
 
     entry: Entry
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """At the end of a game: encodings that no message's line has carried."""
+
+    encodings: Encodings
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +62,7 @@ class Over:
     """A game is over. `outcome` None: `ended` says what ended it early ("limit: …", "error: …"). Seconds of wall time.
 
     Where an error ended it, `error` is its class and words, which may quote what was said, and `traceback` all of it.
+    `raced` as in `record.Finished`.
     """
 
     game: int
@@ -64,7 +72,8 @@ class Over:
     seconds: float
     error: str | None = None
     traceback: str | None = None
+    raced: bool = False
 
 
-Event = Joined | Began | Token | Ended | Over
+Event = Joined | Began | Token | Ended | Encoded | Over
 Sink = Callable[[Event], None]

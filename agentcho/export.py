@@ -11,8 +11,9 @@ from typing import Any
 
 from agentcho.message import Message
 from agentcho.placing import count
+from agentcho.provenance import EncodingRecord
 from agentcho.trace import Workflow, trace_message, workflow
-from agentcho.transcript import Entry
+from agentcho.transcript import Entry, own_records
 from agentcho.visibility import Read, ReadSet
 
 
@@ -20,21 +21,23 @@ def exported(
     scenario: str, id: str, meta: dict[str, Any], cast: Iterable[str], entries: Sequence[Entry], tokenizer: str | None
 ) -> Workflow:
     """One game as a workflow. `tokenizer` is the digest of the tokenizer that its tokens are of."""
-    lengths = {entry.message.id: len(entry.message.tokens) for entry in entries}
+    lengths, own = {entry.message.id: len(entry.message.tokens) for entry in entries}, own_records(entries)
     line = {
         "format": "agentcho-trace/1", "workflow": scenario, "id": id, "meta": meta,
         "agents": sorted({*cast, *_named(entries)}),
-        "messages": [trace_message(_placed(entry, lengths), tokenizer).to_json() for entry in entries],
+        "messages": [
+            trace_message(_placed(entry, own.get(entry.message.id), lengths), tokenizer).to_json() for entry in entries
+        ],
     }  # fmt: skip
     return workflow(line, id)
 
 
-def _placed(entry: Entry, lengths: Mapping[str, int]) -> Message:
+def _placed(entry: Entry, made: EncodingRecord | None, lengths: Mapping[str, int]) -> Message:
     """The message with the positions it was really read at, where they were not simply one after the other; of a
-    baseline run, which reads at none but its own, with those that were asked for."""
-    message, made = entry.message, entry.made[-1]
-    if made.recipe == "baseline":
-        return _asked(entry, lengths)
+    baseline run, which reads at none but its own, and of what nobody read, with those that were asked for."""
+    message = entry.message
+    if made is None or made.recipe == "baseline":
+        return _asked(entry, made is not None and made.receipt.bos, lengths)
     end, plain = int(made.receipt.bos), True
     for _, offset, length in made.receipt.context:
         plain &= offset == end
@@ -45,7 +48,7 @@ def _placed(entry: Entry, lengths: Mapping[str, int]) -> Message:
     return replace(message, offsets=offsets, new_offset=made.receipt.start)
 
 
-def _asked(entry: Entry, lengths: Mapping[str, int]) -> Message:
+def _asked(entry: Entry, bos: bool, lengths: Mapping[str, int]) -> Message:
     """The message with the positions that its places come to."""
     message, places = entry.message, entry.act.places
     if not any(place is not None for place in places):
@@ -53,7 +56,7 @@ def _asked(entry: Entry, lengths: Mapping[str, int]) -> Message:
     reads = tuple(Read(id, at) for id, at in zip(message.parents, places, strict=False))
     known = [lengths.get(id) for id in message.parents]
     read_set = ReadSet(message.author, reads, places[-1], ())
-    *offsets, start = count(read_set, known, int(entry.own.receipt.bos))
+    *offsets, start = count(read_set, known, int(bos))
     return replace(message, offsets=tuple(offsets), new_offset=start)
 
 

@@ -1,11 +1,16 @@
 """The floor of a game: what is out, in order, and simultaneous rounds in which moves wait for each other.
 
+Where several acts are under way whose messages will come out in one place, which of them ends first decides the order:
+that is noted, as `raced`. Each move of a round has a place of its own, so moves do not race.
+
 Does not know: audiences, encodings, who may read what.
 """
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+from collections import Counter
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,7 +20,7 @@ from agentcho.resolver import Utterance
 from agentcho.turns import Turns
 
 
-@dataclass
+@dataclass(eq=False)
 class Seat:
     """A player's place in a simultaneous round: what was out before it, its own moves so far, what it heard."""
 
@@ -31,6 +36,8 @@ class Floor:
         self._turns, self._ears = turns, ears
         self._out: list[Utterance] = []
         self._seat: ContextVar[Seat | None] = ContextVar("seat", default=None)
+        self._under_way: Counter[Seat | None] = Counter()
+        self.raced = False
 
     @property
     def seat(self) -> Seat | None:
@@ -46,13 +53,25 @@ class Floor:
         """Let a message out, or keep it with the moves of a round until that closes."""
         (self._out if seat is None else seat.moves).append(utterance)
 
+    @contextmanager
+    def act(self, seat: Seat | None) -> Iterator[None]:
+        """Around what waits for the engine and then lets a message out there. Where two overlap, which of them ends
+        first decides the order of what they let out."""
+        self._under_way[seat] += 1
+        try:
+            yield
+        finally:
+            self._under_way[seat] -= 1
+            self.raced |= self._under_way[seat] > 0
+
     async def together(self, *moves: Coroutine[Any, Any, Any]) -> list[Any]:
         """Run moves side by side; all come out at the end, move by move in the order given, errors or not."""
         before, outer = list(self.visible()), self.seat
         seats = [Seat(before) for _ in moves]
         seated = [self._seated(seat, move) for seat, move in zip(seats, moves, strict=True)]
         try:
-            return await self._turns.together(*seated)
+            with self.act(outer):
+                return await self._turns.together(*seated)
         finally:
             for move in moves:
                 move.close()

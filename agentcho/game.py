@@ -50,14 +50,15 @@ class Game:
     """One game. Made by the runtime; scenarios get it in `play`.
 
     `random` choices of a scenario should come from `seed`. `sink` gets events as they happen. `find_agent`
-    turns a name into an agent class, for `cast`; `tasks` are what it may `draw`; `forced` are words put into mouths.
+    turns a name into an agent class, for `cast`; `tasks` are what it may `draw`; `forced` are words put into mouths;
+    `attempt` is the number of times that it was begun.
     """
 
     def __init__(
         self, choreographer: Choreographer, index: int = 0, seed: int = 0, config: RunConfig | None = None,
         policy: Policy = audience_policy, sink: Sink | None = None,
         find_agent: Callable[[str], type[Agent]] | None = None, tasks: Sequence[Task] = (),
-        forced: Forced | None = None,
+        forced: Forced | None = None, attempt: int = 1,
     ) -> None:  # fmt: skip
         self._choreographer, self.index, self.seed = choreographer, index, seed
         self.config = config or RunConfig()
@@ -66,12 +67,17 @@ class Game:
         self.agents: Mapping[str, Agent] = MappingProxyType(self._cast.agents)
         self._tasks, self._forced = list(tasks), forced or {}
         self._meter = Meter(self.config.limits)
-        self._books = Books(index, choreographer.way, self._meter, self._sink)
+        self._books = Books(index, choreographer.way, self._meter, self._sink, attempt)
         self._resolver = self._books.resolver
         self._ears = Ears()
         self._floor = Floor(choreographer.turns, self._ears)
         self._numbers: dict[str, int] = {}
         self._turns: dict[str, int] = {}
+
+    @property
+    def raced(self) -> bool:
+        """Whether the order of its messages depended on which of several decodes ended first."""
+        return self._floor.raced
 
     def draw(self, count: int = 1) -> tuple[Any, ...]:
         """The game's next `count` tasks: game i of a run with n tasks a game has those from i * n on, in every mode
@@ -140,7 +146,9 @@ class Game:
         """An agent's message of known text, or known ids; see `Agent.tell`."""
         seat = self._cast.seated(agent)
         spoken_to, reads = self._audience(seat, to), self._reads(seat, agent, view)
-        await self._encode_first(self._resolver.placed_after(reads), seat)
+        if first := self._resolver.placed_after(reads):
+            with self._floor.act(self._floor.seat):
+                await self._encode_first(first, seat)
         return self._put(seat, role, spoken_to, text, reads, ids)
 
     async def release(self, agent: Agent, message: Message, to: Names, view: Wish) -> str:
@@ -201,6 +209,13 @@ class Game:
         sampling: dict[str, Any], on_token: Callable[[str], None] | None = None,
     ) -> Message:  # fmt: skip
         """One message of an agent, from its view to the transcript; see `Agent`."""
+        with self._floor.act(self._floor.seat):
+            return await self._speak(agent, to, prompt, header, view, sampling, on_token)
+
+    async def _speak(
+        self, agent: Agent, to: Names, prompt: str | None, header: str, view: Wish, sampling: dict[str, Any],
+        on_token: Callable[[str], None] | None,
+    ) -> Message:  # fmt: skip
         seat = self._cast.seated(agent)
         self._meter.check(seat)
         options = self._sampling(seat, sampling)
@@ -287,6 +302,7 @@ class Game:
             self._choreographer.forget(self._books)
             self._choreographer.release(self._books.held)
             self._books.held.clear()
+            self._books.close()
 
     async def _play(self, scenario: Playable) -> Over:
         self._meter.start()
@@ -301,9 +317,10 @@ class Game:
             ended = f"limit: {limit.who} {limit.value:g} {limit.limit}"
         known = self._resolver.utterances.values()
         await self._encode_first([u.metadata.id for u in known if u.metadata.kind == "prefill"], SCENARIO)
+        self._books.close()
         score = {} if outcome is None else {name: _number(value) for name, value in scenario.score(outcome).items()}
         shown = None if outcome is None else outcome.model_dump(mode="json")
-        over = Over(self.index, shown, score, ended, self._meter.elapsed())
+        over = Over(self.index, shown, score, ended, self._meter.elapsed(), raced=self.raced)
         self._sink(over)
         return over
 

@@ -29,7 +29,7 @@ from agentcho.errors import CannotWrite, RecordBroken, RecordNotFound
 from agentcho.export import exported
 from agentcho.names import AgentName
 from agentcho.trace import Workflow
-from agentcho.transcript import Entry, Lines, read_lines, read_transcript
+from agentcho.transcript import Encodings, Entry, Lines, by_attempt, read_lines, read_transcript
 from agentcho.writer import Who, Writer
 
 Status = Literal["running", "done", "interrupted", "failed"]
@@ -38,11 +38,11 @@ Status = Literal["running", "done", "interrupted", "failed"]
 class RunInfo(BaseModel):
     """What `run.json` holds. Times are ISO 8601 in UTC; `cast` is role by agent. `key` (hex) is the run's own, for
     digests of its words that leave it: they cannot be guessed at, or compared with those of other runs. `tasks` is the
-    digest of the task set, if there was one."""
+    digest of the task set, if there was one. Records of format 1 are read for ever; see `transcript`."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
-    format: Literal["agentcho-run/1"] = "agentcho-run/1"
+    format: Literal["agentcho-run/1", "agentcho-run/2"] = "agentcho-run/2"
     id: str
     scenario: str
     options: dict[str, Any]
@@ -61,6 +61,8 @@ class Finished(NamedTuple):
     """One finished game. `outcome` None: `ended` says which limit or error ended it early. Time in seconds.
 
     `error` (class and words) and `traceback` are an error's, whole: the record holds every word, reports do not.
+    `raced`: the order of its messages depended on which of several decodes ended first, so that another schedule may
+    play it otherwise.
     """
 
     game: int
@@ -70,6 +72,7 @@ class Finished(NamedTuple):
     seconds: float
     error: str | None = None
     traceback: str | None = None
+    raced: bool = False
 
     @property
     def failed(self) -> bool:
@@ -111,6 +114,10 @@ class RunRecord:
     def said(self, entry: Entry) -> None:
         """Append one finished message."""
         self._transcript.append(entry.to_json())
+
+    def encoded(self, encodings: Encodings) -> None:
+        """Append encodings that no message's line carries."""
+        self._transcript.append(encodings.to_json())
 
     def over(self, finished: Finished) -> None:
         """Append one finished game."""
@@ -187,12 +194,16 @@ class SavedRun:
         return writer.read(self.path / writer.NAME)
 
     def entries(self) -> list[Entry]:
-        """Every finished message, all games, in the order they ended."""
+        """Every message, all games and all their attempts, in the order of their lines."""
         file = self.path / "transcript.jsonl"
-        return list(read_transcript(file)) if file.exists() else []
+        return read_transcript(file) if file.exists() else []
 
     def games(self) -> dict[int, list[Entry]]:
-        """The messages by game; a game that ended without any has none."""
+        """The messages by game, of its last attempt; a game that ended without any has none."""
+        return {game: by_attempt(entries)[-1] for game, entries in self.attempts().items()}
+
+    def attempts(self) -> dict[int, list[Entry]]:
+        """The messages by game, of every attempt at it."""
         found: dict[int, list[Entry]] = {game: [] for game in sorted(self.finished())}
         for entry in self.entries():
             found.setdefault(entry.message.game, []).append(entry)

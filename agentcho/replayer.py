@@ -141,7 +141,8 @@ class _Replay:
 
     def _replayed(self, id: str, result: Result, waited: float) -> ReplayedMessage:
         entry = next(e for e in reversed(self._entries) if e.message.id == id)
-        logits = cast(LogitsPort, self._engine).logits(entry.encoding) if self._logits else None
+        assert entry.own is not None
+        logits = cast(LogitsPort, self._engine).logits(entry.own.id) if self._logits else None
         return ReplayedMessage(entry, entry.own.receipt, waited + result.ttft, waited + result.seconds, logits)
 
     # -- one message -------------------------------------------------------------------------------------

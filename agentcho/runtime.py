@@ -22,7 +22,7 @@ from agentcho.choreographer import Choreographer
 from agentcho.config import RunConfig
 from agentcho.disk import check_folder
 from agentcho.errors import EngineFailed, GamesFailed, GraphsDiffer, Overloaded, TasksTooFew, TasksUnwanted
-from agentcho.events import Ended, Event, Joined, Over, Sink
+from agentcho.events import Encoded, Ended, Event, Joined, Over, Sink
 from agentcho.faults import Fault, fault, told
 from agentcho.game import Forced, Game
 from agentcho.record import Finished, RunRecord
@@ -125,20 +125,20 @@ class Run:
 
     async def _game(self, choreographer: Choreographer, index: int, room: anyio.CapacityLimiter) -> None:
         async with room:
-            began, left = perf_counter(), self._care.retries
-            while (failed := await self._attempt(choreographer, index)) is not None:
-                if left == 0 or not isinstance(failed.error, PASSING):
+            began, attempt = perf_counter(), 1
+            while (failed := await self._attempt(choreographer, index, attempt)) is not None:
+                if attempt > self._care.retries or not isinstance(failed.error, PASSING):
                     self._give_up(index, failed, perf_counter() - began)
                     return
-                left -= 1
+                attempt += 1
 
-    async def _attempt(self, choreographer: Choreographer, index: int) -> Failed | None:
+    async def _attempt(self, choreographer: Choreographer, index: int, attempt: int) -> Failed | None:
         """Play a game. The error that ended it, if one did."""
         seed = game_seed(self._config.seed, index)
         tasks = () if self._tasks is None else drawn(self._tasks, index, self._scenario.draws())
         game = Game(
             choreographer, index, seed, self._config, sink=self._tell, find_agent=self._find, tasks=tasks,
-            forced=self._part.forced(index),
+            forced=self._part.forced(index), attempt=attempt,
         )  # fmt: skip
         try:
             await game.play(copy.copy(self._scenario))
@@ -267,7 +267,8 @@ def game_seed(seed: int, index: int) -> int:
 
 def finished(over: Over) -> Finished:
     """The line of a game that ended."""
-    return Finished(over.game, over.outcome, over.score, over.ended, over.seconds, over.error, over.traceback)
+    whole = (over.game, over.outcome, over.score, over.ended, over.seconds)
+    return Finished(*whole, over.error, over.traceback, over.raced)
 
 
 def _package(scenario: Scenario) -> str:
@@ -290,5 +291,7 @@ def _write(record: RunRecord, event: Event) -> None:
             record.joined(agent, role)
         case Ended(entry=entry):
             record.said(entry)
+        case Encoded(encodings=encodings):
+            record.encoded(encodings)
         case Over():
             record.over(finished(event))

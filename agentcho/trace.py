@@ -157,6 +157,6 @@ def trace_message(message: Message, tokenizer: str | None) -> TraceMessage:
     for optional in ("name", "offsets", "new_offset"):
         if getattr(message, optional) is not None:
             fields[optional] = getattr(message, optional)
-    if tokenizer is not None:
+    if tokenizer is not None and message.tokens:
         fields |= {"tokens": message.tokens, "tokenizer": tokenizer}
     return TraceMessage.model_validate(fields)

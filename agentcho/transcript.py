@@ -1,19 +1,24 @@
-"""The transcript: one JSON line a finished message, appended whole, readable after a kill at any byte.
+"""The transcript: one JSON line a message, appended whole, readable after a kill at any byte.
 
-A line holds the message, the encodings its call made with their receipts and cones, and what it cost. The
-last line of a file may be torn (a kill); it is dropped on reading and cut before more is appended. Does not
-know: how a run is played, engines, the terminal.
+A line holds the message, all encodings that were made since the line before, of whatever message, with their receipts
+and cones, and what it cost. A message of known text may have its line before anybody encoded it: it has no encoding
+there, and a later line brings it. What no message carries stands on a line of encodings alone, which is read as part
+of the message line before it. The last line of a file may be torn (a kill); it is dropped on reading and cut before
+more is appended. Does not know: how a run is played, engines, the terminal.
+
+That is format 2 (`agentcho-run/2`). Lines of format 1 are read for ever: there each has its encoding and its tokens,
+each is whole, of the first attempt, and says nothing of its engine and origin.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 from agentcho.disk import writing
 from agentcho.errors import RecordBroken
@@ -22,6 +27,11 @@ from agentcho.names import name
 from agentcho.provenance import EncodingRecord
 from agentcho.request import ContextEntry, Receipt
 from agentcho.visibility import After, Place
+
+Ending = Literal["cancelled", "failed", "died"]
+"""How a message that is not whole came to its end: its call was cancelled, or failed, or the process was killed."""
+Origin = Literal["sampled", "forced", "human", "tool"]
+"""Where the words of a message that was not known beforehand come from."""
 
 
 class Usage(NamedTuple):
@@ -54,34 +64,54 @@ class Act(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """One finished message with its provenance.
+    """One message with its provenance.
 
-    `encoding` is the id of its own encoding, `made` the records of all encodings that the call made, among them
-    its own. `direct` are the messages it read outside its author's audience.
+    `made` are the records of the encodings that its line carries, of itself and of others. `encoding` is the id of its
+    own among them; None: it has none. Either its words were known and nobody had read them when it was written (its
+    encoding, once made, is in the `made` of a later entry), or it is not whole. `direct` are the messages it read
+    outside its author's audience.
+
+    `ended` None: the message is whole. Otherwise its tokens are those that had come until its call ended so, its last
+    record in `made` is of what they were said over, and nobody reads it: that encoding was dropped. `attempt` counts
+    the times that its game was begun; of several, the last is the game. `engine` is who said it, where that is not the
+    run's own. `origin` None: its words were known. A message of an engine without token ids has no `tokens`.
     """
 
     message: Message
-    encoding: int
+    encoding: int | None
     made: tuple[EncodingRecord, ...]
     direct: tuple[str, ...]
     usage: Usage
     act: Act = Act()
+    ended: Ending | None = None
+    attempt: int = 1
+    engine: str | None = None
+    origin: Origin | None = None
 
     @property
-    def own(self) -> EncodingRecord:
-        """The record of its own encoding."""
-        return next(record for record in self.made if record.id == self.encoding)
+    def own(self) -> EncodingRecord | None:
+        """The record of its own encoding, where this entry has it; of one that is not whole, what it was said over."""
+        if self.ended is not None:
+            return next((record for record in reversed(self.made) if record.message == self.message.id), None)
+        return next((record for record in self.made if record.id == self.encoding), None)
 
     def to_json(self) -> dict[str, Any]:
-        """The line as a JSON object; `from_json` inverts it."""
+        """The line as a JSON object; `from_json` inverts it. What says nothing is left out."""
+        more = {
+            "ended": self.ended, "attempt": self.attempt if self.attempt > 1 else None, "engine": self.engine,
+            "origin": self.origin,
+        }  # fmt: skip
+        return self._line() | {name: value for name, value in more.items() if value is not None}
+
+    def _line(self) -> dict[str, Any]:
         m = self.message
         return {
             "game": m.game, "id": m.id, "kind": m.kind, "role": m.role, "author": m.author,
             "audience": m.audience.to_json(), "parents": list(m.parents), "header": m.header, "text": m.text,
-            "tokens": list(m.tokens), "content": list(m.content), "sampled": m.sampled and list(m.sampled),
+            "tokens": list(m.tokens) or None, "content": list(m.content), "sampled": m.sampled and list(m.sampled),
             "name": m.name, "canonical": m.canonical,
             "offsets": m.offsets and list(m.offsets), "new_offset": m.new_offset, "stopped": m.stopped,
-            "encoding": self.encoding, "encodings": [_record_json(r) for r in self.made],
+            "encoding": self.encoding, "encodings": [encoding_line(r) for r in self.made],
             "direct": list(self.direct), "usage": self.usage._asdict(), "act": _act_json(self.act),
         }  # fmt: skip
 
@@ -92,14 +122,17 @@ class Entry(NamedTuple):
             id=line["id"], game=line["game"], kind=line["kind"], role=line["role"], author=_who(line["author"]),
             audience=audience(line["audience"] if line["audience"] == "everyone" else list(line["audience"])),
             parents=tuple(line["parents"]), header=line["header"], text=line["text"],
-            tokens=tuple(line["tokens"]), content=tuple(line["content"]),
+            tokens=tuple(line.get("tokens") or ()), content=tuple(line["content"]),
             sampled=line["sampled"] and tuple(line["sampled"]), name=_who(line["name"]),
             offsets=line["offsets"] and tuple(line["offsets"]),
             new_offset=line["new_offset"], stopped=line["stopped"], canonical=line["canonical"],
         )  # fmt: skip
-        made = tuple(_record(r) for r in line["encodings"])
         usage, act = Usage(**line["usage"]), _act(line["act"])
-        return cls(message, line["encoding"], made, tuple(line["direct"]), usage, act)
+        return cls(
+            message, line.get("encoding"), _records(line), tuple(line["direct"]), usage, act,
+            _one_of(Ending, line.get("ended")), line.get("attempt", 1), line.get("engine"),
+            _one_of(Origin, line.get("origin")),
+        )  # fmt: skip
 
 
 def _who(word: str | None) -> str | None:
@@ -107,7 +140,36 @@ def _who(word: str | None) -> str | None:
     return None if word is None else name(word)
 
 
-def _record_json(record: EncodingRecord) -> dict[str, Any]:
+class Encodings(NamedTuple):
+    """A line of encodings alone: those of a game that no message's line has carried by its end."""
+
+    game: int
+    made: tuple[EncodingRecord, ...]
+    attempt: int = 1
+
+    def to_json(self) -> dict[str, Any]:
+        """The line as a JSON object; `from_json` inverts it."""
+        again = {"attempt": self.attempt} if self.attempt > 1 else {}
+        return {"game": self.game, "encodings": [encoding_line(r) for r in self.made], **again}
+
+    @classmethod
+    def from_json(cls, line: dict[str, Any]) -> Encodings:
+        """Read one line. KeyError, TypeError or ValueError where it is none."""
+        return cls(line["game"], _records(line), line.get("attempt", 1))
+
+
+def _one_of(names: Any, value: Any) -> Any:
+    if value is not None and value not in get_args(names):
+        raise ValueError(f"{value!r} is none of {', '.join(get_args(names))}")
+    return value
+
+
+def _records(line: dict[str, Any]) -> tuple[EncodingRecord, ...]:
+    return tuple(_record(r) for r in line["encodings"])
+
+
+def encoding_line(record: EncodingRecord) -> dict[str, Any]:
+    """An encoding as a line has it."""
     receipt = record.receipt
     return {
         "id": record.id, "message": record.message, "caller": record.caller, "recipe": record.recipe,
@@ -204,14 +266,49 @@ def read_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         yield number, line
 
 
-def read_transcript(path: Path) -> Iterator[Entry]:
-    """The entries of a transcript in the order they ended."""
+def read_transcript(path: Path) -> list[Entry]:
+    """The entries of a transcript in the order of their lines, with the encodings that stand alone (`carry`)."""
+    entries: list[Entry] = []
     for number, line in read_lines(path):
         try:
-            yield Entry.from_json(line)
-        except (KeyError, TypeError, ValueError) as error:
+            if "id" in line:
+                entries.append(Entry.from_json(line))
+            else:
+                carry(entries, Encodings.from_json(line))
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             what = f"not a message line ({type(error).__name__}: {error})"
             raise RecordBroken(path, number, what) from None
+    return entries
+
+
+def carry(entries: list[Entry], alone: Encodings) -> None:
+    """Let the last entry of their game have encodings that no message's line carries. KeyError: there is none."""
+    for place in reversed(range(len(entries))):
+        entry = entries[place]
+        if (entry.message.game, entry.attempt) == (alone.game, alone.attempt):
+            entries[place] = entry._replace(made=(*entry.made, *alone.made))
+            return
+    raise KeyError(alone.game)
+
+
+def by_attempt(entries: Iterable[Entry]) -> list[list[Entry]]:
+    """The entries of one game, attempt by attempt; a game without any has one without any."""
+    found: dict[int, list[Entry]] = {}
+    for entry in entries:
+        found.setdefault(entry.attempt, []).append(entry)
+    return [found[attempt] for attempt in sorted(found)] or [[]]
+
+
+def own_records(entries: Iterable[Entry]) -> dict[str, EncodingRecord]:
+    """Of one game, by message: the record of its own encoding, or else of the first that was made of it, on whatever
+    line. A message that nobody read has none."""
+    found: dict[str, EncodingRecord] = {}
+    for entry in entries:
+        for record in entry.made:
+            found.setdefault(record.message, record)
+        if entry.own is not None:
+            found[entry.message.id] = entry.own
+    return found
 
 
 def audiences(entries: list[Entry]) -> dict[str, Audience]:

@@ -24,7 +24,7 @@ LAYERS = (
     ("turns", "events", "limits", "ears", "coins"), ("ticket", "faults"), ("ahead", "resolver"), ("choreographer",),
     ("books", "floor", "agent"), ("cast",),
     ("game",),
-    ("scenario", "graph", "known", "shelf"), ("library", "record", "testing"), ("runtime",), ("replayer",),
+    ("scenario", "graph", "known", "shelf"), ("library", "record", "testing"), ("canonical", "runtime"), ("replayer",),
     ("tune",), ("experiments",), ("audit",), ("display",), ("bench",), ("cli",),
 )  # fmt: skip
 

@@ -103,9 +103,12 @@ def test_what_an_encoding_carries_is_refused_under_deny_and_encoded_anew_under_e
         replay(talk, engine, leakage="deny", logits=False)
     assert engine.steps == 0
     for options in ({}, {"shadow": "never"}, {"deterministic": True}):
-        heard = replay(talk, engine, logits=False, **options)["heard"].entry
-        assert sorted(heard.own.cone) == ["heard", "said"]
-    assert "plan" in replay(talk, engine, leakage="audit", logits=False)["heard"].entry.own.cone
+        heard = replay(talk, engine, logits=False, **options)["heard"].entry.own
+        assert heard is not None
+        assert sorted(heard.cone) == ["heard", "said"]
+    heard = replay(talk, engine, leakage="audit", logits=False)["heard"].entry.own
+    assert heard is not None
+    assert "plan" in heard.cone
 
 
 def test_tokens_win_where_the_tokenizer_is_the_engines() -> None:

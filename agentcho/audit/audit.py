@@ -18,7 +18,7 @@ from agentcho.audit.rules import RULES
 from agentcho.audit.subject import of_run
 from agentcho.audit.verdict import Judge, Reading, line_of
 from agentcho.record import SavedRun
-from agentcho.transcript import Entry
+from agentcho.transcript import Entry, by_attempt
 
 LEVELS = ("error", "warning", "note")
 
@@ -43,7 +43,7 @@ def audit_run(run: SavedRun, reveal: bool = False, key: bytes | None = None) -> 
     """Audit a recorded run, finished or not. `key` is that of the digests, by default the run's own; `reveal` puts
     texts into the report. Raises `RecordBroken` where a line is none."""
     key = key or run.info.key.encode() or new_key()
-    games = run.games()
+    games = run.attempts()
     return audit_entries(of_run(run, games, key), games, key, reveal)
 
 
@@ -79,7 +79,9 @@ def new_key() -> bytes:
 def _judge(
     games: Mapping[int, Sequence[Entry]], key: bytes, places: Mapping[int, Place], refused: Mapping[int, Refused]
 ) -> Judged:
-    judges = tuple(Judge(game, entries, places.get(game)) for game, entries in games.items())
+    judges = tuple(
+        Judge(game, said, places.get(game)) for game, entries in games.items() for said in by_attempt(entries)
+    )
     readings = chain.from_iterable(judge.readings() for judge in judges)
     return Judged(
         judges, (*readings, *(refusal.reading for refusal in refused.values())),
@@ -91,7 +93,7 @@ def _judge(
 def _findings(subject: Subject, games: Mapping[int, Sequence[Entry]], judged: Judged) -> list[Finding]:
     scenario = subject.scenario
     lines = {
-        (judge.game, id): judge.place(entry.encoding)
+        (judge.game, id): judge.asked(entry)
         for judge in judged.judges for id, entry in judge.cones.entries.items()
     }  # fmt: skip
     found = [

@@ -95,7 +95,8 @@ class Cones:
         lines, ids = Counter(entry.message.id for entry in entries), Counter(record.id for record in made)
         self.roots = {
             entry.encoding: f"message {entry.message.id} has no record of its own encoding" for entry in entries
-            if not any(r.id == entry.encoding and r.message == entry.message.id for r in entry.made)
+            if entry.encoding is not None
+            and not any(r.id == entry.encoding and r.message == entry.message.id for r in entry.made)
         }  # fmt: skip
         self.faults = dict(self.roots)
         for id in dict.fromkeys([*self._sorted, *self.records]):

@@ -50,7 +50,8 @@ class Judge:
         self.game, self._default = game, place
         self.cones = Cones(entries)
         self._positions = Positions(self.cones)
-        self._spoken = {entry.encoding for entry in entries if entry.message.kind == "decode"}
+        own = (entry.own for entry in entries if entry.message.kind == "decode")
+        self._spoken = {record.id for record in own if record is not None}
         self._where = {record.id: entry.act.where for entry in entries for record in entry.made}
 
     def readings(self) -> Iterator[Reading]:
@@ -66,6 +67,10 @@ class Judge:
     def place(self, id: int) -> Place | None:
         """The line of code from which an encoding came to be made."""
         return line_of(self._where.get(id)) or self._default
+
+    def asked(self, entry: Entry) -> Place | None:
+        """The line of code that asked for a message."""
+        return line_of(entry.act.where) or self._default
 
     def reader(self, record: EncodingRecord) -> str | None:
         """The agent that reads what an encoding was made over: its author, or in whose prompt it stands. What was

@@ -9,10 +9,10 @@ from types import TracebackType
 
 from agentcho.display.sheet import Sheet
 from agentcho.display.totals import costs, outcomes
-from agentcho.events import Ended, Event, Over
+from agentcho.events import Encoded, Ended, Event, Over
 from agentcho.record import Finished
 from agentcho.runtime import Played, finished
-from agentcho.transcript import Entry
+from agentcho.transcript import Entry, carry
 
 
 class Screen:
@@ -26,6 +26,8 @@ class Screen:
         """One event, on the event loop. Subclasses show it."""
         if isinstance(event, Ended):
             self.entries.append(event.entry)
+        elif isinstance(event, Encoded):
+            carry(self.entries, event.encodings)
         elif isinstance(event, Over):
             self.games[event.game] = finished(event)
 

@@ -16,14 +16,14 @@ from agentcho.agent import Agent
 from agentcho.choreographer import Choreographer
 from agentcho.config import RunConfig
 from agentcho.errors import BadSampling
-from agentcho.events import Ended, Event, Over
+from agentcho.events import Encoded, Ended, Event, Over
 from agentcho.game import Game, Playable
 from agentcho.message import Message
 from agentcho.request import Decode
 from agentcho.testing.admission import Reply
 from agentcho.testing.babble import babble, comply
 from agentcho.testing.fake import FakeEngine
-from agentcho.transcript import Entry
+from agentcho.transcript import Entry, carry
 from agentcho.visibility import Policy, audience_policy
 
 Script = Callable[[Game], Awaitable[Any]]
@@ -87,8 +87,18 @@ def play(
             return await game.play(whole)
 
     over = anyio.run(work, backend=backend)
-    entries = tuple(event.entry for event in events if isinstance(event, Ended))
-    return Rehearsal(over, entries, tuple(events), engine)
+    return Rehearsal(over, tuple(heard(events)), tuple(events), engine)
+
+
+def heard(events: Iterable[Event]) -> list[Entry]:
+    """The messages that ended, each with the encodings that its line carries."""
+    entries: list[Entry] = []
+    for event in events:
+        if isinstance(event, Ended):
+            entries.append(event.entry)
+        elif isinstance(event, Encoded):
+            carry(entries, event.encodings)
+    return entries
 
 
 class _Value(BaseModel):

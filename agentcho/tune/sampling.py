@@ -11,14 +11,14 @@ from typing import Any, NamedTuple
 
 from agentcho.config import RunConfig
 from agentcho.errors import RecordBroken, TracesOther, TracesUnfit
-from agentcho.events import Ended, Event, Over
+from agentcho.events import Encoded, Ended, Event, Over
 from agentcho.export import exported
 from agentcho.game import Forced
 from agentcho.known import ReplayPort
 from agentcho.runtime import Part, play, tasks_of
 from agentcho.scenario import Scenario
 from agentcho.trace import Workflow, read_traces, workflow, write_traces
-from agentcho.transcript import Entry, Lines, read_lines
+from agentcho.transcript import Entry, Lines, carry, read_lines
 
 SAME = ("scenario", "options", "tasks", "digest", "seed", "temperature", "top_p", "max_tokens", "model")
 
@@ -100,6 +100,8 @@ class _Ear:
     def __call__(self, event: Event) -> None:
         if isinstance(event, Ended):
             self._said.setdefault(event.entry.message.game, []).append(event.entry)
+        if isinstance(event, Encoded):
+            carry(self._said[event.encodings.game], event.encodings)
         if isinstance(event, Over):
             self._write(event, self._said.pop(event.game, []))
             self._over += 1

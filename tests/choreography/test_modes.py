@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from agentcho import Game, View
 from agentcho.config import Mode
 from agentcho.testing import FakeEngine
-from agentcho.transcript import Entry
+from agentcho.transcript import Entry, own_records
 
 from .stage import MODES, Play, Talker, game
 
@@ -171,7 +171,7 @@ def test_cones_are_what_receipts_reach_in_any_game(acts: list[tuple[str, str]], 
         if mode == "baseline" and record.caller in NAMES:
             assert all(audiences[message].includes(record.caller) for message in record.cone)
     for entry in entries:
-        own = records[entry.encoding]
+        own = own_records(entries)[entry.message.id]
         read = [records[parent.id] for parent in own.receipt.context]
         if mode == "choreographed" or entry.message.kind == "decode":
             assert [record.message for record in read] == list(entry.message.parents)

@@ -179,6 +179,7 @@ def test_a_baseline_prompt_is_what_a_chat_api_would_encode(tiny: Engine) -> None
         prompt: list[EncodingId] = []
         for id in entry.message.parents:
             prompt.append(tiny.prefill(replace(again(messages[id]), parents=tuple(prompt))))
+        assert entry.encoding is not None
         assert close(logits[entry.encoding], score(tiny, entry.message, prompt))
         tiny.release(prompt)
 

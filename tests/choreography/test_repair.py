@@ -61,8 +61,9 @@ def test_each_caller_has_its_own_and_uses_it_again(leakage: str, repair: str) ->
     assert [(record.caller, record.message) for record in made] == [
         ("bob", "alice.3"), ("alice", "bob.1"), ("bob", "alice.4"),
     ]  # fmt: skip
-    last = entries[-1].own.receipt
-    assert {entry.id for entry in last.context} >= {record.id for record in made if record.caller == "bob"}
+    last = entries[-1].own
+    assert last is not None
+    assert {entry.id for entry in last.receipt.context} >= {record.id for record in made if record.caller == "bob"}
     for record in made:
         assert (record.receipt.base is None) == (repair == "full")
 

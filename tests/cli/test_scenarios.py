@@ -14,7 +14,7 @@ from agentcho.request import Decode
 from agentcho.runtime import Played, play
 from agentcho.tasks import Problem, task_set
 from agentcho.testing import FakeEngine
-from agentcho.transcript import Entry
+from agentcho.transcript import Entry, own_records
 
 RULES = (
     "Your name is Alice. You and Bob are two prisoners in a game. Each of you will decide in private to COOPERATE or "
@@ -169,8 +169,9 @@ def test_what_stands_behind_public_words_is_what_the_ablation_says(behind: str, 
     own = {"alice.0": "s", "alice.2": "p"}
     if behind == "plan":  # its copy, which was encoded without the system prompt
         own = {"alice.0": "s", "alice.3": "p"}
-        assert next(e for e in entries if e.message.id == "alice.3").own.cone == frozenset({"alice.3"})
-    assert {"".join(sorted(own[id] for id in entry.own.cone & own.keys())[::-1]) for entry in heard} == {carried}
+        assert own_records(entries)["alice.3"].cone == frozenset({"alice.3"})
+    cones = [own_records(entries)[entry.message.id].cone for entry in heard]
+    assert {"".join(sorted(own[id] for id in cone & own.keys())[::-1]) for cone in cones} == {carried}
     read = [entry for entry in entries if entry.message.author == "bob"][-1].message.parents
     assert {entry.message.id for entry in heard} <= set(read)
     decided = [entry for entry in entries if entry.message.author == "alice"][-1].message.parents

@@ -21,7 +21,7 @@ from agentcho.scenario import Scenario
 from agentcho.tasks import Concepts, Problem, task_set
 from agentcho.testing import FakeEngine
 from agentcho.trace import write_traces
-from agentcho.transcript import Entry
+from agentcho.transcript import Entry, own_records
 
 Says = Callable[[Decode, str], str]
 
@@ -49,7 +49,7 @@ class Game:
         return list(self.entry(id).message.parents)
 
     def receipt(self, id: str) -> Receipt:
-        return self.entry(id).own.receipt
+        return own_records(self.entries)[id].receipt
 
 
 def saying(text: str) -> Says:

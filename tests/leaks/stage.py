@@ -185,6 +185,7 @@ class Talk:
         for entry in self.entries[since:]:
             author = entry.message.author
             if entry.message.kind == "decode" and author is not None:
+                assert entry.own is not None
                 for read in entry.own.receipt.context:
                     yield author, self.records[read.id]
 

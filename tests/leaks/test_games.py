@@ -77,7 +77,7 @@ def play(lines: dict[int, Line], leakage: Leakage, deterministic: bool = False, 
                 for id, (number, plan) in zip(said, plans.items(), strict=True):
                     ids[number] = id
                     world.said[id] = Said(id, plan.author, plan.audience, plan.ids)
-            own = {e.message.id: e.encoding for e in entries(events) if e.message.author == READER}
+            own = {e.message.id: e.encoding or 0 for e in entries(events) if e.message.author == READER}
             return {n: engine.storage(own[id]).key for n, id in ids.items() if lines[n].plan.generated and id in own}
 
     heard: dict[int, object] = anyio.run(work, backend=backend)
@@ -103,6 +103,7 @@ def test_what_an_agent_attends_to_is_what_reachability_says(leakage: Leakage, ba
             if entry.message.kind == "prefill" or author is None:
                 continue
             assert entry.message.parents == world.said[entry.message.id].reads
+            assert entry.own is not None
             for read in entry.own.receipt.context:
                 record = records[read.id]
                 reach = world.heard(author, record.message) if leakage == "enforce" else world.reach(record.message)

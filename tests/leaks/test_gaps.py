@@ -130,5 +130,7 @@ def test_others_never_read_an_authors_encoding_clean_or_not() -> None:
 
     played = enforced(script)
     made = {record.id: record for entry in played.entries for record in entry.made}
-    [read] = [made[piece.id] for piece in played.entries[-1].own.receipt.context]
+    own = played.entries[-1].own
+    assert own is not None
+    [read] = [made[piece.id] for piece in own.receipt.context]
     assert (read.message, read.recipe) == ("alice.0", "audience")

@@ -29,7 +29,7 @@ def heard(lines: dict[int, Line], way: Way) -> dict[int, object]:
     talk = Talk(Sets(guarded=False), way)
     ids = perform(talk, lines)
     said = [entry for entry in talk.entries if entry.message.author == READER and entry.message.kind == "decode"]
-    own = {entry.message.id: entry.encoding for entry in said}
+    own = {entry.message.id: entry.encoding or 0 for entry in said}
     return {number: talk.engine.storage(own[id]).key for number, id in ids.items() if id in own}
 
 

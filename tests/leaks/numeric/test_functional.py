@@ -11,6 +11,7 @@ from dataclasses import replace
 import pytest
 
 from agentcho import Engine, Game
+from agentcho.transcript import own_records
 from tests.engine.conftest import Models
 from tests.engine.families import Family
 from tests.engine.oracle import Oracle
@@ -66,7 +67,7 @@ def test_a_reader_attends_to_all_of_its_view_and_to_its_own_words_as_it_spoke_th
     played = play(llama_of(6), workflow(seed), "carol")
     records = {record.id: record for entry in played.entries for record in entry.made}
     for entry in played.entries:
-        read = [records[piece.id] for piece in entry.own.receipt.context]
+        read = [records[piece.id] for piece in own_records(played.entries)[entry.message.id].receipt.context]
         if entry.message.kind == "decode":
             assert tuple(record.message for record in read) == entry.message.parents
             author = entry.message.author
