@@ -24,6 +24,9 @@ from agentcho.request import Decode, EncodingId, Guard, Offsets, Prefill, Repair
 from agentcho.transcript import Act
 from agentcho.visibility import Read, ReadSet
 
+EXACT = "exact "
+"""Before the classes of the deterministic profile."""
+
 
 @dataclass(eq=False)
 class Utterance:
@@ -273,10 +276,12 @@ class Resolver:
         )  # fmt: skip
 
     def _salt(self, clearance: Audience) -> str:
-        """The class within which stored keys are shared: who could tell that they were there already."""
+        """The class within which stored keys are shared: who could tell that they were there already. The deterministic
+        profile has classes of its own: the last bits of what is made in a forward with others depend on these."""
+        profile = EXACT if self.way.deterministic else ""
         if self.way.mode == "baseline" or self.way.leakage == "audit":
-            return ""
-        return json.dumps(clearance.to_json())
+            return profile
+        return profile + json.dumps(clearance.to_json())
 
     def _guard(self, utterance: Utterance, clearance: Audience) -> Guard | None:
         if self.way.leakage == "audit":

@@ -135,7 +135,10 @@ class Admission:
         first = isinstance(call.choose, First)
         judged = None if first else self._judged(call, context, local)
         piece, places = Piece(base[0], base[1], context.start), tuple(range(count)) if first else ()
-        recipe = Recipe(words.tokens, context, call.salt, base=piece, choose=call.choose, places=places)
+        recipe = Recipe(
+            words.tokens, context, call.salt, base=piece, choose=call.choose, places=places,
+            judged=judged.key((), "", "whole") if judged else b"",
+        )  # fmt: skip
         words = words._replace(sampled=None, stopped=None)
         return PendingRepair(
             new_id(), context, self._storage(recipe), words, call.guard, piece, count, judged, places,

@@ -170,10 +170,13 @@ class Context(NamedTuple):
         """Tokens of context."""
         return sum(piece.storage.length for piece in self.pieces)
 
-    def key(self, tokens: Sequence[int], salt: str, recipe: Literal["whole", "stepwise"]) -> bytes:
+    def key(
+        self, tokens: Sequence[int], salt: str, recipe: Literal["whole", "stepwise"], feeds: Sequence[int] = ()
+    ) -> bytes:
         """A hash that names the keys and values of `tokens` in this context, framed part by part.
 
-        `salt` keeps apart what must not be shared, `recipe` what was fed at once from what was fed token by token.
+        `salt` keeps apart what must not be shared, `recipe` what was fed at once from what was fed token by token,
+        `feeds`, where forwards were of their own, what was fed in others: the last bits are not the same.
         """
         hasher = hashlib.blake2b(digest_size=32, person=recipe.encode())
         for text in (self.origin.encode(), salt.encode()):
@@ -182,14 +185,16 @@ class Context(NamedTuple):
         for piece in self.pieces:
             hasher.update(piece.storage.key + piece.offset.to_bytes(8))
         hasher.update(b"own" + self.start.to_bytes(8) + len(tokens).to_bytes(8))
-        hasher.update(b"".join(token.to_bytes(4) for token in tokens))
+        for numbers in (tokens, feeds):
+            hasher.update(b"".join(number.to_bytes(4) for number in numbers))
         return hasher.digest()
 
 
 class Recipe(NamedTuple):
     """How the keys and values of `tokens` come about: over `context`, at once or (`feeds` not empty) in forwards of so
-    many tokens each. With a `base`, the tokens at `places`, found by `choose`, anew, and the others as the base has
-    them. `way` is part of the key: what was fed token by token is so named, however it is made again."""
+    many tokens each. With a `base`, the tokens at `places`, found by `choose` over what `judged` names, anew, and the
+    others as the base has them. `way` and `feeds` are part of the key: what was fed token by token is so named, however
+    it is made again."""
 
     tokens: tuple[int, ...]
     context: Context
@@ -198,13 +203,14 @@ class Recipe(NamedTuple):
     feeds: tuple[int, ...] = ()
     base: Piece | None = None
     choose: First | Most | None = None
+    judged: bytes = b""
     places: tuple[int, ...] = ()
 
     @property
     def key(self) -> bytes:
         """What names the result."""
-        fresh = self.context.key(self.tokens, self.salt, self.way)
-        return fresh if self.base is None else repaired_key(fresh, self.base.storage.key, self.choose)
+        fresh = self.context.key(self.tokens, self.salt, self.way, self.feeds)
+        return fresh if self.base is None else repaired_key(fresh, self.base.storage.key, self.choose, self.judged)
 
     @property
     def sources(self) -> tuple[Storage, ...]:
@@ -223,9 +229,11 @@ class Recipe(NamedTuple):
         return Segment(ids, start, pieces, storage=storage, base=self.base, places=self.places)
 
 
-def repaired_key(fresh: bytes, base: bytes, choose: object) -> bytes:
-    """A hash that names a repaired encoding: by what it would be anew, what it keeps, and how tokens are chosen."""
-    return hashlib.blake2b(fresh + base + repr(choose).encode(), digest_size=32, person=b"repaired").digest()
+def repaired_key(fresh: bytes, base: bytes, choose: object, judged: bytes) -> bytes:
+    """A hash that names a repaired encoding: by what it would be anew, what it keeps, and how and over what its tokens
+    are chosen."""
+    parts = fresh + base + judged + repr(choose).encode()
+    return hashlib.blake2b(parts, digest_size=32, person=b"repaired").digest()
 
 
 def place(

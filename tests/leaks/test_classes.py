@@ -54,9 +54,9 @@ def test_what_differs_in_any_way_is_not_shared(bench: Bench, where: dict[str, ob
     assert fed(bench, Prefill("words", (parent,))) == 0
 
 
-def calls_of(leakage: Leakage, audience: frozenset[str] | None) -> tuple[str, ...]:
+def calls_of(leakage: Leakage, audience: frozenset[str] | None, deterministic: bool = False) -> tuple[str, ...]:
     """Classes of what is made for: an own message, another's message of that audience, the answer and its shadow."""
-    resolver = Resolver(Way(leakage=leakage, shadow="always"))
+    resolver = Resolver(Way(leakage=leakage, shadow="always", deterministic=deterministic))
     both = (("own", "bob", frozenset({"bob"})), ("other", "alice", audience), ("answer", "bob", None))
     for id, author, readers in both:
         data = Metadata(id, "prefill", "user", author, Audience(readers), ())
@@ -64,7 +64,7 @@ def calls_of(leakage: Leakage, audience: frozenset[str] | None) -> tuple[str, ..
     answer = resolver.utterances["answer"]
     answer.reads = ReadSet("bob", (Read("own"), Read("other")), None, ())
     calls = resolver.speak(answer).calls
-    assert isinstance(calls[-1], Shadow) == (leakage == "enforce")
+    assert isinstance(calls[-1], Shadow) == (leakage == "enforce" and not deterministic)
     return tuple(call.salt for call in calls)
 
 
@@ -79,6 +79,12 @@ def test_a_class_is_who_all_the_keys_are_for(audience: frozenset[str] | None) ->
     assert other == {
         None: '"everyone"', SEEN[1]: '["alice"]', SEEN[2]: '["alice", "bob"]', SEEN[3]: '["bob"]',
     }[audience]  # fmt: skip
+
+
+@pytest.mark.parametrize("leakage", get_args(Leakage))
+def test_the_deterministic_profile_shares_with_itself_alone(leakage: Leakage) -> None:
+    fast, exact = (set(calls_of(leakage, SEEN[2], deterministic)) for deterministic in (False, True))
+    assert not fast & exact
 
 
 class Talker(Agent):

@@ -11,6 +11,7 @@ NUMERIC = "tests/leaks/numeric/test_noninterference.py"
 FUNCTIONAL = "tests/leaks/numeric/test_functional.py"
 CACHE = "tests/leaks/numeric/test_cache.py"
 GAPS = "tests/leaks/test_gaps.py"
+PROFILE = "tests/engine/test_profile.py"
 
 
 class Mutant(NamedTuple):
@@ -125,6 +126,30 @@ MUTANTS = (
         (CACHE,),
     ),
     Mutant(
+        "key without feeds",
+        "in the deterministic profile bits would depend on how another game was fed the same words",
+        "agentcho/engine/encoding.py",
+        "for numbers in (tokens, feeds):",
+        "for numbers in (tokens,):",
+        (PROFILE, CACHE),
+    ),
+    Mutant(
+        "key without what its tokens were chosen over",
+        "a repaired encoding would be shared with one whose tokens were judged over other keys",
+        "agentcho/engine/encoding.py",
+        "parts = fresh + base + judged + repr(choose).encode()",
+        "parts = fresh + base + repr(choose).encode()",
+        (PROFILE,),
+    ),
+    Mutant(
+        "one class for both profiles",
+        "games of the deterministic profile would read what was made in forwards with others",
+        "agentcho/resolver.py",
+        'profile = EXACT if self.way.deterministic else ""',
+        'profile = ""',
+        ("tests/leaks/test_classes.py",),
+    ),
+    Mutant(
         "keep the author's offsets",
         "rule 7: an audience encoding would stand where its author put it, by the length of what it had read",
         "agentcho/resolver.py",
@@ -201,8 +226,8 @@ MUTANTS = (
         "swap two classes",
         "the author's encoding would be kept in its audience's class, and the other way round",
         "agentcho/resolver.py",
-        "return json.dumps(clearance.to_json())",
-        'return json.dumps("everyone" if clearance.members else ["alice"])',
+        "return profile + json.dumps(clearance.to_json())",
+        'return profile + json.dumps("everyone" if clearance.members else ["alice"])',
         (CACHE, NUMERIC),
     ),
     Mutant(

@@ -29,12 +29,14 @@ from agentcho.request import (
     StepResult,
     Turn,
 )
+from agentcho.resolver import EXACT
 
 Forced = Mapping[str, tuple[int, ...]]
 
 
 class Key(NamedTuple):
-    """What names an encoding in two plays of one workflow: the class it is kept in, and its known words."""
+    """What names an encoding in two plays of one workflow: the class it is kept in, in whichever profile, and its known
+    words."""
 
     salt: str
     words: str
@@ -87,16 +89,17 @@ class Double:
         return ids
 
     def _key(self, call: Call) -> Key:
+        salt = call.salt.removeprefix(EXACT)
         match call:
             case Shadow():
-                return Key(call.salt, call.of.header)
+                return Key(salt, call.of.header)
             case Repair():
                 base = self.keys[call.of] if isinstance(call.of, int) else self._key(call.of)
-                return Key(call.salt, f"{base[1]}, repaired")
+                return Key(salt, f"{base[1]}, repaired")
             case Prefill():
-                return Key(call.salt, call.text)
+                return Key(salt, call.text)
             case Decode():
-                return Key(call.salt, call.header)
+                return Key(salt, call.header)
 
     def _changed(self, call: Decode) -> Decode:
         own = call.name == self.reader

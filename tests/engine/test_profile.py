@@ -1,0 +1,112 @@
+"""In the deterministic profile bits depend on a call and on what it reads, and on nothing else that is stored.
+
+An encoding is shared only with what was made in the same way: fed in the same forwards, over encodings of which the
+same is true, its tokens chosen over the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from agentcho import Decode, Engine, Prefill, Sampling
+from agentcho.request import Call, EncodingId, Most, Repair
+
+from .conftest import Engines
+from .families import families
+
+
+@pytest.fixture
+def fresh(engine: Engines) -> Callable[[], Engine]:
+    """A new engine on the same weights, with nothing stored."""
+    return lambda: engine(families()[0]).adapted(None)
+
+
+def run(engine: Engine, *calls: Call, exact: bool = True) -> tuple[EncodingId, ...]:
+    """Submit, and step to the end."""
+    ids = engine.submit(calls)
+    while not engine.idle:
+        engine.step(exact)
+    return ids
+
+
+def numbers(engine: Engine, id: EncodingId) -> Tensor:
+    """All its keys and values, in one row."""
+    return torch.cat([part.flatten() for pair in engine.cached(id) for part in pair])
+
+
+def words(engine: Engine) -> tuple[int, ...]:
+    """Twelve tokens."""
+    return tuple(engine.framing.content.encode("the fox and the sea and the sun and the oak")[:12])
+
+
+def spoken(engine: Engine, how: str) -> EncodingId:
+    """The same tokens over nothing, fed in one way or another."""
+    said = words(engine)
+    match how:
+        case "token by token":
+            call: Call = Decode(forced=said)
+        case "in strides":
+            call = Decode(forced=said, stride=4)
+        case "with the closing":
+            call = Decode(sampling=Sampling(choices=(engine.framing.content.decode(said),)))
+        case _:
+            call = Prefill("", role="assistant", tokens=said)
+    return run(engine, call)[0]
+
+
+WAYS = ("token by token", "in strides", "with the closing", "at once")
+
+
+def over(engine: Engine, how: str) -> Tensor:
+    """What a message has over that."""
+    (read,) = run(engine, Prefill("so it is told", [spoken(engine, how)]))
+    return numbers(engine, read)
+
+
+@pytest.mark.parametrize("how", WAYS)
+def test_what_is_read_over_words_does_not_depend_on_how_another_call_was_fed_the_same(
+    fresh: Callable[[], Engine], how: str
+) -> None:
+    alone = over(fresh(), how)
+    engine, others = fresh(), [way for way in WAYS if way != how]
+    beside = [over(engine, way) for way in others]
+    assert torch.equal(over(engine, how), alone)
+    assert any(not torch.equal(other, alone) for other in beside), "nothing would have shown"
+
+
+def test_equal_feeds_are_shared(fresh: Callable[[], Engine]) -> None:
+    engine = fresh()
+    ids = [run(engine, Prefill("so it is told", [spoken(engine, "token by token")]))[0] for _ in range(2)]
+    one, other = (engine._encodings[id].storage for id in ids)
+    assert one is other
+
+
+def test_what_is_chosen_over_other_keys_is_not_shared(fresh: Callable[[], Engine]) -> None:
+    engine = fresh()
+    one = Prefill("the quick brown fox jumps over a lazy dog")
+    first, second = run(engine, one, Prefill("oaks and foxes are red", [one]))
+    again = Repair(first, Most(0.4))
+
+    def repaired(over: Repair | EncodingId) -> EncodingId:
+        return run(engine, *([over] if isinstance(over, Repair) else []), Repair(second, Most(0.4), [over]))[-1]
+
+    (made,) = run(engine, again)
+    together, apart, twice = repaired(again), repaired(made), repaired(made)
+    storages = [engine._encodings[id].storage for id in (together, apart, twice)]
+    assert storages[0] is not storages[1], "judged over what its parent keeps, and over what that became"
+    assert storages[1] is storages[2]
+
+
+@pytest.mark.parametrize("how", WAYS)
+def test_what_was_dropped_is_made_again_by_the_same_feeds(fresh: Callable[[], Engine], how: str) -> None:
+    engine = fresh()
+    id = spoken(engine, how)
+    before, storage = numbers(engine, id), engine._encodings[id].storage
+    engine._tiers.drop(storage)
+    assert storage.dropped
+    assert torch.equal(numbers(engine, id), before)
+    engine.check_integrity()
