@@ -7,11 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal, NamedTuple, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Protocol
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
+from agentcho.errors import BadSampling
 from agentcho.owner import Owner
+from agentcho.values import WORD, listed, schema
 
 EncodingId = int
 Stopped = Literal["stop", "stop_string", "max_tokens", "forced"]
@@ -20,26 +23,50 @@ Offsets = Sequence[int | None] | Literal["made"] | None
 them where they were made ("made"), the new message then beginning after the rightmost of their tokens."""
 
 
+def _heat(value: float) -> float:
+    """Either greedy, or a number that logits can be divided by and still be told apart."""
+    if value and not COLDEST <= value <= HOTTEST:
+        raise ValueError(f"Input should be 0, or from {COLDEST} to {HOTTEST:g}")
+    return value
+
+
+COLDEST, HOTTEST = 1e-6, 1e6
+Temperature = Annotated[float, Field(ge=0, allow_inf_nan=False), AfterValidator(_heat)]
+Seed = Annotated[int, Field(ge=-WORD, lt=WORD)]
+Tokens = Annotated[int, Field(ge=1, lt=WORD)]
+Stop = Annotated[str, Field(min_length=1, max_length=256)]
+Choice = Annotated[str, Field(min_length=1)]
+
+
 class Sampling(BaseModel):
-    """How one call chooses its tokens. Frozen, checked on construction.
+    """How one call chooses its tokens. Frozen, checked on construction: `BadSampling`.
 
     `max_tokens` counts sampled tokens, a sampled stop token included. `temperature` 0 is greedy. `top_k` 0,
     `top_p` 1 and `min_p` 0 are off; they apply after the temperature, in that order. A text that contains one
-    of `stop` ends there. `seed` keys the call's own coins: token i uses coin (seed, i), whoever shares the
-    batch. `choices` (exact continuations, closed at once) and `json_schema` constrain what can be sampled.
+    of `stop` (at most 64 of 256 letters) ends there. `seed` (64 bits) keys the call's own coins: token i uses coin
+    (seed, i), whoever shares the batch. `choices` (exact continuations, closed at once) and `json_schema` constrain
+    what can be sampled.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
-    max_tokens: Annotated[int, Field(ge=1)] = 256
-    temperature: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 1.0
+    max_tokens: Tokens = 256
+    temperature: Temperature = 1.0
     top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
-    top_k: Annotated[int, Field(ge=0)] = 0
+    top_k: Annotated[int, Field(ge=0, lt=1 << 31)] = 0
     min_p: Annotated[float, Field(ge=0, le=1)] = 0.0
-    stop: tuple[Annotated[str, Field(min_length=1)], ...] = ()
-    seed: int = 0
-    choices: tuple[Annotated[str, Field(min_length=1)], ...] | None = None
-    json_schema: dict[str, Any] | None = None
+    stop: Annotated[tuple[Stop, ...], BeforeValidator(partial(listed, what="stop", most=64))] = ()
+    seed: Seed = 0
+    choices: Annotated[tuple[Choice, ...], BeforeValidator(partial(listed, what="choices", most=1 << 16))] | None = None
+    json_schema: Annotated[dict[str, Any], BeforeValidator(partial(schema, what="json_schema"))] | None = None
+
+    if not TYPE_CHECKING:  # the options are the fields
+
+        def __init__(self, **options: Any) -> None:
+            try:
+                super().__init__(**options)
+            except ValidationError as error:
+                raise BadSampling(_told(error), "see Sampling for the options and their ranges") from error
 
     @model_validator(mode="after")
     def _one_constraint(self) -> Sampling:
@@ -48,6 +75,15 @@ class Sampling(BaseModel):
         if self.choices is not None and not self.choices:
             raise ValueError("choices is empty: give at least one")
         return self
+
+
+def _told(error: ValidationError) -> str:
+    """The first things that are wrong, without the values."""
+    found = error.errors(include_url=False, include_input=False, include_context=False)[:3]
+    return "; ".join(
+        f"{'.'.join(map(str, each['loc'])) or 'sampling'}: {each['msg'].removeprefix('Value error, ')}"
+        for each in found
+    )
 
 
 class Guard(Protocol):

@@ -15,9 +15,9 @@ import agentcho
 PACKAGE = Path(agentcho.__file__).parent
 ROOT = PACKAGE.parent
 LAYERS = (
-    ("errors", "environment", "whence"), ("names", "disk"), ("message", "tasks", "owner", "ids", "writer"),
+    ("errors", "environment", "whence"), ("names", "disk"), ("message", "tasks", "owner", "ids", "writer", "values"),
     ("request",),
-    ("visibility", "provenance", "config", "monitor"),
+    ("visibility", "provenance", "config", "monitor", "checks"),
     ("transcript", "placing", "denial", "adapter", "missing"), ("trace",),
     ("export",),
     ("understudy",), ("engine",),

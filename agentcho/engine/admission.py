@@ -1,6 +1,6 @@
 """Checks a call against what is there and makes it ready to run: ids, positions, room. All or nothing.
 
-Does not know: how and when it runs.
+Does not know: whether its values are of the right kind (`checks`), how and when it runs.
 """
 
 from __future__ import annotations
@@ -55,8 +55,6 @@ class Admission:
 
     def admit(self, calls: Sequence[Call], new_id: Callable[[], EncodingId]) -> list[Pending]:
         """Admit a whole list, or raise with nothing held."""
-        if not calls:
-            raise RequestError("an empty list of calls; give at least one Prefill or Decode")
         admitted: list[Pending] = []
         local: dict[int, Local] = {}
         rows: dict[int, PendingDecode] = {}
@@ -102,8 +100,6 @@ class Admission:
                 pending = self._shadow(call, self._context(call, local), rows.get(id(call.of)), new_id)
             case Repair():
                 pending = self._repair(call, local, new_id)
-            case _:
-                raise RequestError(f"a call is a Prefill, a Decode, a Shadow or a Repair, not {type(call).__name__}")
         self._assembly.check(needed(pending), longest(pending))
         self._tiers.hold(held(pending))
         return pending
@@ -147,13 +143,7 @@ class Admission:
     @staticmethod
     def _count(choose: First | Most, length: int) -> int:
         """How many tokens are encoded anew."""
-        if isinstance(choose, First):
-            if choose.tokens < 1:
-                raise RequestError(f"First({choose.tokens}) repairs nothing; give at least 1")
-            return min(choose.tokens, length)
-        if not 0 < choose.share <= 1:
-            raise RequestError(f"Most({choose.share}) is no share of a message; give a number above 0, at most 1")
-        return min(length, ceil(choose.share * length))
+        return min(length, choose.tokens if isinstance(choose, First) else ceil(choose.share * length))
 
     def _judged(self, call: Repair, context: Context, local: Mapping[int, Local]) -> Context:
         """The same places, each held by what is reused there: of a repaired parent its base, which is stored."""
@@ -200,8 +190,6 @@ class Admission:
         """A prefill's text, or a decode's header, as ids that hold no special token."""
         if isinstance(call, Decode):
             self._refuse_special(call.forced or ())
-            if call.stride != 1 and (call.stride < 1 or call.forced is None):
-                raise RequestError(f"stride={call.stride}: one above 1 goes with forced tokens")
             return tuple(self._framing.content.encode(call.header))
         if call.tokens is None:
             return tuple(self._framing.content.encode(call.text))
@@ -218,6 +206,4 @@ class Admission:
             if id(parent) not in local:
                 raise BadParent(f"a {type(parent).__name__} is named as parent and does not stand earlier in the list")
             return local[id(parent)][:2]
-        if isinstance(parent, bool) or not isinstance(parent, int):
-            raise BadParent(f"a parent of type {type(parent).__name__}")
         return parent, self._parent(parent)

@@ -252,10 +252,10 @@ def place(
         raise BadOffsets(f"{len(asked)} offsets for {len(parents)} parents")
     pieces, end = [], 1 if bos else 0
     for (id, storage), offset in zip(parents, asked, strict=True):
-        start = end if offset is None else _position(offset)
+        start = end if offset is None else offset
         pieces.append(Piece(id, storage, start))
         end = start + storage.length
-    start = end if new_offset is None else _position(new_offset)
+    start = end if new_offset is None else new_offset
     return Context(((bos,) if bos else ()) + tuple(pieces), start)
 
 
@@ -264,9 +264,3 @@ def check_fits(context: Context, own: int, limit: int) -> None:
     ends = [piece.offset + piece.storage.length for piece in context.pieces] + [context.start + own]
     if max(ends) > limit:
         raise ContextOverflow(max(ends), limit)
-
-
-def _position(offset: object) -> int:
-    if isinstance(offset, bool) or not isinstance(offset, int) or offset < 0:
-        raise BadOffsets(f"offset {offset!r} is no position")
-    return offset

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from agentcho.adapter import find_adapter
+from agentcho.checks import Bounds, checked, is_id, known_as_id, named, readable
 from agentcho.engine.adapters import Adapters
 from agentcho.engine.admission import Admission
 from agentcho.engine.assembly import Assembly
@@ -51,6 +52,7 @@ from agentcho.errors import (
 from agentcho.ids import Ids
 from agentcho.owner import Owner, owned
 from agentcho.request import ANY_TURN, Call, Decode, Encoded, EncodingId, Offsets, Receipt, StepResult, Turn
+from agentcho.values import numbers, text
 
 
 class Engine(Direct):
@@ -77,6 +79,7 @@ class Engine(Direct):
             tiers, self._assembly, self._lanes, Seats(self._lanes, can_share(proofs)), self._banned(),
             budget_of(model.packed, model.device), self._finished,
         )  # fmt: skip
+        self._bounds = Bounds(model.vocabulary)
         grammars = Grammars(model.tokenizer, model.vocabulary, framing.closing("assistant")[0])
         self._admission = Admission(
             framing, grammars, tiers, self._assembly, context, self._encode_bos(), self._parent, self.message,
@@ -193,7 +196,7 @@ class Engine(Direct):
     @owned
     def swap_out(self, ids: Iterable[EncodingId]) -> None:
         """See `EnginePort.swap_out`."""
-        self._tiers.swap_out([self._encoding(id).storage for id in list(ids)])
+        self._tiers.swap_out([self._encoding(id).storage for id in named(ids)])
 
     @owned
     def score(
@@ -206,12 +209,14 @@ class Engine(Direct):
         Row i is what token i was to be chosen from; the last row is for the first closing token. `tokens`, if
         given, win over the text. Stores nothing. Raises as `decode` does.
         """
-        call = Decode(header, parents, offsets, new_offset, name=name)
+        (call,), _ = checked([Decode(header, parents, offsets, new_offset, name=name)], ANY_TURN, self._bounds)
+        assert isinstance(call, Decode)
         placed = self._admission.place(call)
-        text = tuple(self.framing.content.encode(continuation) if tokens is None else tokens)
-        own = (*placed.opening, *placed.content, *text)
+        ids = self.framing.content.encode(text(continuation, "the text")) if tokens is None else tokens
+        said = numbers(ids, "tokens", self._bounds.vocabulary)
+        own = (*placed.opening, *placed.content, *said)
         check_fits(placed.context, len(own) + len(placed.closing), self.context)
-        first = len(own) - len(text) - 1
+        first = len(own) - len(said) - 1
         segment = Segment(own, placed.context.start, placed.context.pieces, wanted=range(first, len(own)))
         self._scheduler.postponed.hasten(placed.context.pieces, self._assembly.first)
         with self._assembly.gathering(p.storage for p in placed.context.pieces):
@@ -256,7 +261,9 @@ class Engine(Direct):
     @owned
     def submit(self, calls: Sequence[Call], turn: Turn = ANY_TURN) -> tuple[EncodingId, ...]:
         """See `EnginePort.submit`."""
-        admitted = self._admission.admit(calls, self._ids.new)
+        plain, turn = checked(calls, turn, self._bounds)
+        with readable("the list of calls"):
+            admitted = self._admission.admit(plain, self._ids.new)
         for call in admitted:
             if isinstance(call, PendingPrefill):
                 self._waiting[call.id] = call.storage
@@ -289,21 +296,24 @@ class Engine(Direct):
     @owned
     def cancel(self, ids: Iterable[EncodingId]) -> None:
         """See `EnginePort.cancel`."""
-        gone = {id for id in ids if not self._ids.foreign(id)}
+        gone = {id for id in named(ids) if not self._ids.foreign(id)}
         self._scheduler.cancel(gone)
         self._waiting = {id: storage for id, storage in self._waiting.items() if id not in gone}
 
     @owned
     def release(self, ids: Iterable[EncodingId]) -> None:
         """Give up finished encodings; their pages are freed when nothing else holds them."""
-        for id in list(ids):
-            encoding = self._encoding(id)
-            del self._encodings[id]
+        given = named(ids)
+        encodings = [self._encoding(id) for id in given]
+        if len(set(given)) < len(given):
+            raise UnknownEncoding(max(given, key=given.count), released=True)
+        for encoding in encodings:
+            del self._encodings[encoding.id]
             self._scheduler.postponed.release([encoding.storage])
 
     def finished(self, id: EncodingId) -> bool:
         """Whether an id names an encoding: its call is done, and it was not released."""
-        return id in self._encodings and not self._ids.foreign(id)
+        return is_id(id) and id in self._encodings and not self._ids.foreign(id)
 
     @property
     def idle(self) -> bool:
@@ -320,7 +330,7 @@ class Engine(Direct):
         self._encodings[encoding.id] = encoding
 
     def _encoding(self, id: EncodingId) -> Encoding:
-        if id not in self._encodings or self._ids.foreign(id):
+        if known_as_id(id) not in self._encodings or self._ids.foreign(id):
             raise self._missing(id)
         return self._encodings[id]
 

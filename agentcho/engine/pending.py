@@ -9,6 +9,7 @@ from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 from typing import TypeGuard
 
+from agentcho.checks import asked
 from agentcho.engine.encoding import Context, Piece, Segment, Storage
 from agentcho.engine.follower import Follower
 from agentcho.engine.lanes import Lane
@@ -155,9 +156,9 @@ def held(call: Pending) -> tuple[Storage, ...]:
 
 
 def ask(call: Pending) -> None:
-    """Ask its guard about all that it gathers: `LeakageError` where that refuses."""
+    """Ask its guard about all that it gathers: `LeakageError` where that refuses, `CallbackFailed` where it fails."""
     if call.guard is not None:
-        call.guard.admit(call.id, [piece.id for piece in gathered(call) if piece.id is not None])
+        asked(call.guard, call.id, [piece.id for piece in gathered(call) if piece.id is not None])
 
 
 def begun(call: Pending) -> bool:

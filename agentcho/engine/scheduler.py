@@ -41,7 +41,7 @@ from agentcho.engine.row import Row
 from agentcho.engine.sampler import choose
 from agentcho.engine.seats import Seats
 from agentcho.engine.tiers import Tiers
-from agentcho.errors import LeakageError, SamplingFailed
+from agentcho.errors import AgentchoError, SamplingFailed
 from agentcho.request import EncodingId, Failure, Spoken, StepResult, Turn
 
 
@@ -135,7 +135,7 @@ class Scheduler:
         it; returns whether it waits no more."""
         try:
             ask(call)
-        except LeakageError as error:
+        except AgentchoError as error:
             plan.failed.append((call, error))
             return True
         return self._speak(plan, call) if isinstance(call, PendingDecode) else self._encode(plan, call, tokens)

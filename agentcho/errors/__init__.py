@@ -16,9 +16,11 @@
     │   ├── ContextOverflow
     │   └── SpecialTokenInText
     ├── SamplingFailed             a row could not choose a token
+    ├── CallFailed                 a forward failed for this call alone
+    ├── CallbackFailed             what a call brought with it raised
     ├── StoreFull                  more at once than the store can hold
     ├── StoreDamaged               an integrity check found stored keys, labels or counts changed
-    ├── EngineFailed               a forward raised; its calls are gone, the store is whole
+    ├── EngineFailed               a device failed; all calls under way are gone, the store is whole
     ├── GraphsDiffer               a captured step is not the step
     ├── Overloaded                 more requests at once than are taken
     ├── EngineClosed               the choreographer has ended, or the engine was closed
@@ -69,11 +71,13 @@ Does not know: torch, anyio, the terminal. Messages never quote text that a mode
 
 from __future__ import annotations
 
-from agentcho.errors.base import AgentchoError
+from agentcho.errors.base import AgentchoError, shown
 from agentcho.errors.calls import (
     BadOffsets,
     BadParent,
     BadSampling,
+    CallbackFailed,
+    CallFailed,
     ContextOverflow,
     RequestError,
     SamplingFailed,
@@ -151,6 +155,8 @@ __all__ = [
     "BadSuppression",
     "BadTasks",
     "BadTrace",
+    "CallFailed",
+    "CallbackFailed",
     "CannotWrite",
     "ComparisonOther",
     "ContextOverflow",
@@ -194,4 +200,5 @@ __all__ = [
     "TuneError",
     "UnknownEncoding",
     "UnsupportedModel",
+    "shown",
 ]

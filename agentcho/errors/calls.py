@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agentcho.errors.base import AgentchoError
+from agentcho.errors.base import AgentchoError, shown
 
 
 class RequestError(AgentchoError, ValueError):
@@ -14,7 +14,7 @@ class UnknownEncoding(RequestError):
 
     def __init__(self, encoding: object, released: bool = False, foreign: bool = False) -> None:
         why = "was released" if released else "is another engine's" if foreign else "is unknown to this engine"
-        super().__init__(f"encoding {encoding!r} {why}; pass ids returned by prefill or decode and still held")
+        super().__init__(f"encoding {shown(encoding)} {why}; pass ids returned by prefill or decode and still held")
 
 
 class BadParent(RequestError):
@@ -64,3 +64,20 @@ class SamplingFailed(AgentchoError):
 
     def __init__(self, cause: str) -> None:
         super().__init__(f"sampling failed for this call alone: {cause}")
+
+
+class CallFailed(AgentchoError):
+    """The forward failed for one call, alone or with what it made for itself. Its batch goes on without it."""
+
+    def __init__(self, cause: BaseException) -> None:
+        super().__init__(
+            f"the model's forward failed for this call alone ({type(cause).__name__}: {cause}); read fewer messages or "
+            "lower max_tokens where memory was short, else report it"
+        )
+
+
+class CallbackFailed(AgentchoError):
+    """What a call brought with it, a guard or a function that hears of it, raised. That call is dropped."""
+
+    def __init__(self, what: str, cause: BaseException) -> None:
+        super().__init__(f"{what} of this call raised {type(cause).__name__}, so it was dropped; mend that function")

@@ -24,7 +24,7 @@ class StoreDamaged(AgentchoError):
 
 
 class EngineFailed(AgentchoError):
-    """A forward raised. Every call that was in it is dropped; stored encodings are untouched."""
+    """A device failed, or the engine itself. Every call under way is dropped; stored encodings are untouched."""
 
     def __init__(self, cause: BaseException) -> None:
         super().__init__(f"the model's forward failed ({type(cause).__name__}: {cause}); the calls in it were dropped")

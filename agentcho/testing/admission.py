@@ -1,6 +1,6 @@
-"""Checks the calls that a fake engine is given, as the real one does, and places their contexts.
+"""Checks the calls that a fake engine is given against what it keeps, as the real one does, and places their contexts.
 
-Holds nothing. Does not know: steps, pages' holders.
+Holds nothing. Does not know: whether their values are of the right kind (`checks`), steps, pages' holders.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from agentcho.errors import BadOffsets, BadParent, ContextOverflow, RequestError
+from agentcho.errors import BadOffsets, BadParent, ContextOverflow
 from agentcho.ids import Ids
 from agentcho.request import Call, ContextEntry, Decode, Encoded, EncodingId, Prefill, Receipt, Repair, Shadow
 from agentcho.testing.babble import babble, comply
@@ -50,13 +50,9 @@ def admit(
     rules: Rules, framing: FakeFraming, calls: Sequence[Call], ids: Ids, known: Callable[[EncodingId], Kept]
 ) -> list[Kept]:
     """All calls of a list under the next of `ids`, or what is wrong with one. `known(id)` gives a call or raises."""
-    if not calls:
-        raise RequestError("an empty list of calls; give at least one Prefill or Decode")
     local: dict[int, Kept] = {}
     admitted: list[Kept] = []
     for call in calls:
-        if not isinstance(call, Prefill | Decode | Shadow | Repair):
-            raise RequestError(f"a call is a Prefill, a Decode, a Shadow or a Repair, not {type(call).__name__}")
         parents = [_parent(parent, local, known) for parent in call.parents]
         number = ids.at(ids.last + 1 + len(admitted))
         if isinstance(call, Shadow):
@@ -90,8 +86,7 @@ def _parent(parent: object, local: Mapping[int, Kept], known: Callable[[Encoding
         if id(parent) not in local:
             raise BadParent(f"a {type(parent).__name__} is named as parent and does not stand earlier in the list")
         return local[id(parent)]
-    if isinstance(parent, bool) or not isinstance(parent, int):
-        raise BadParent(f"a parent of type {type(parent).__name__}")
+    assert isinstance(parent, int)
     kept = known(parent)
     if not kept.done and not isinstance(kept.call, Prefill | Repair):
         raise BadParent(f"encoding {parent} is not finished")
@@ -125,17 +120,11 @@ def _places(call: Call, parents: Sequence[Kept], bos: bool) -> tuple[list[int], 
         raise BadOffsets(f"{len(asked)} offsets for {len(parents)} parents")
     end, offsets, ends = int(bos), list[int](), [int(bos)]
     for parent, offset in zip(parents, asked, strict=True):
-        offsets.append(end if offset is None else _position(offset))
+        offsets.append(end if offset is None else offset)
         end = offsets[-1] + len(parent.words.tokens)
         ends.append(end)
-    start = (max(ends) if made else end) if call.new_offset is None else _position(call.new_offset)
+    start = (max(ends) if made else end) if call.new_offset is None else call.new_offset
     return offsets, start
-
-
-def _position(offset: object) -> int:
-    if isinstance(offset, bool) or not isinstance(offset, int) or offset < 0:
-        raise BadOffsets(f"offset {offset!r} is no position")
-    return offset
 
 
 def _most(call: Prefill | Decode) -> int:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from agentcho.errors import BadParent, EngineClosed, EngineFailed, LeakageError, UnknownEncoding
+from agentcho.checks import Bounds, asked, checked, known_as_id, named, readable
+from agentcho.errors import AgentchoError, BadParent, EngineClosed, EngineFailed, UnknownEncoding
 from agentcho.ids import Ids
 from agentcho.owner import Owner, owned
 from agentcho.request import (
@@ -91,7 +92,9 @@ class FakeEngine:
     def submit(self, calls: Sequence[Call], turn: Turn = ANY_TURN) -> tuple[EncodingId, ...]:
         """See `EnginePort.submit`."""
         self._check_open()
-        admitted = admit(self._rules, self.framing, calls, self._ids, self._known)
+        plain, _ = checked(calls, turn, Bounds())
+        with readable("the list of calls"):
+            admitted = admit(self._rules, self.framing, plain, self._ids, self._known)
         for kept in admitted:
             self._all[kept.id] = kept
             if kept.speech is None and kept.leader is None:
@@ -130,7 +133,7 @@ class FakeEngine:
     @owned
     def cancel(self, ids: Iterable[EncodingId]) -> None:
         """See `EnginePort.cancel`."""
-        for id in list(ids):
+        for id in named(ids):
             kept = None if self._ids.foreign(id) else self._all.get(id)
             if kept is not None and not kept.done:
                 self.cancel([other.id for other in list(self._flying.values()) if other.leader is kept])
@@ -141,13 +144,17 @@ class FakeEngine:
     @owned
     def release(self, ids: Iterable[EncodingId]) -> None:
         """See `EnginePort.release`."""
-        for id in list(ids):
-            self._forget(self._finished(id))
+        given = named(ids)
+        finished = [self._finished(id) for id in given]
+        if len(set(given)) < len(given):
+            raise UnknownEncoding(max(given, key=given.count), released=True)
+        for kept in finished:
+            self._forget(kept)
 
     @owned
     def swap_out(self, ids: Iterable[EncodingId]) -> None:
         """See `EnginePort.swap_out`. There is nowhere to go; `swapped` has the ids."""
-        self.swapped += [self._finished(id).id for id in list(ids)]
+        self.swapped += [self._finished(id).id for id in named(ids)]
 
     def message(self, id: EncodingId) -> Encoded:
         """See `EnginePort.message`."""
@@ -162,10 +169,10 @@ class FakeEngine:
     def _error(self, kept: Kept) -> Exception | None:
         if not all(page.ready for page in _context(kept)):
             return BadParent("a parent was cancelled before it was encoded")
-        if kept.fed == 0 and kept.call.guard is not None:
+        if kept.fed == 0:
             try:
-                kept.call.guard.admit(kept.id, [parent.id for parent in kept.parents])
-            except LeakageError as error:
+                asked(kept.call.guard, kept.id, [parent.id for parent in kept.parents])
+            except AgentchoError as error:
                 return error
         return self._faulty(kept.call) if self._faulty and isinstance(kept.call, Decode) else None
 
@@ -206,7 +213,7 @@ class FakeEngine:
 
     def _known(self, id: EncodingId) -> Kept:
         self._check_open()
-        if id not in self._all or self._ids.foreign(id):
+        if known_as_id(id) not in self._all or self._ids.foreign(id):
             raise UnknownEncoding(id, self._ids.gave(id), self._ids.foreign(id))
         return self._all[id]
 

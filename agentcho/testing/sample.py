@@ -21,6 +21,14 @@ def smallest(schema: Schema) -> str:
         value = _value(schema, defs, frozenset())
     except _Endless:
         raise BadSampling("json_schema has no finite document", "give a field that ends the model") from None
+    except (
+        KeyError,
+        IndexError,
+        TypeError,
+        AttributeError,
+        RecursionError,
+    ) as error:  # whatever it is, it is no schema
+        raise BadSampling(f"json_schema is not usable: {type(error).__name__}", "simplify the model") from error
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
 
 
@@ -70,8 +78,10 @@ def _plain(schema: Schema, defs: Schema, inside: frozenset[str]) -> Any:
             return _number(schema)
         case "boolean":
             return False
-        case _:
+        case None | "null" | list():
             return None
+        case _:
+            raise BadSampling("json_schema is not usable: it has a type that JSON has not", "simplify the model")
 
 
 def _number(schema: Schema) -> float:
