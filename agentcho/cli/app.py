@@ -229,10 +229,11 @@ def cp(
 ) -> None:
     """Copy a scenario or agent here, to edit it. The copy is found before the original."""
     from agentcho.cli.listing import any_shelf
+    from agentcho.display.safe import inline
     from agentcho.shelf import copy
 
     found = any_shelf(name)
-    typer.echo(copy(found, folder or Path(found.shelf)))
+    typer.echo(inline(str(copy(found, folder or Path(found.shelf)))))
 
 
 def show(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from agentcho import shelf
-from agentcho.display.safe import visible
+from agentcho.display.safe import inline, visible
 from agentcho.display.sheet import Sheet, plain
 from agentcho.errors import ScenarioNotFound
 from agentcho.record import SavedRun, runs
@@ -54,7 +54,7 @@ def one_listing(name: str) -> str:
     """One scenario or agent: its docstring and its options, from its source alone."""
     found = any_shelf(name)
     docstring, settings = shelf.details(found)
-    head = f"{found.name}: {visible(docstring)}\n\n  {found.path}"
+    head = f"{inline(found.name)}: {visible(docstring)}\n\n  {inline(str(found.path))}"
     if not settings:
         return head
     rows = tuple((setting.name, setting.default, setting.description) for setting in settings)
@@ -73,7 +73,7 @@ def run_listing(folder: Path) -> str:
 def check_game(run: SavedRun, game: int | None) -> None:
     """A usage error where the run has no such game."""
     if game is not None and game not in run.games():
-        raise typer.BadParameter(f"{run.info.id} has no game {game}", param_hint="--game")
+        raise typer.BadParameter(f"{inline(run.info.id)} has no game {game}", param_hint="--game")
 
 
 def doctor_table(report: DoctorReport) -> str:
@@ -82,4 +82,4 @@ def doctor_table(report: DoctorReport) -> str:
         (row.check if row.layer is None else f"{row.check} {row.layer}", row.result, row.detail) for row in report.rows
     )
     table = plain(Sheet(f"{report.model}: can share encodings", ("check", "result", "detail"), rows, words=3))
-    return "\n".join([table, *(f"  note: {note}" for note in report.notes)])
+    return "\n".join([table, *(f"  note: {inline(note)}" for note in report.notes)])

@@ -5,6 +5,7 @@ Does not know: what is in a report, what was measured.
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Callable
@@ -61,11 +62,16 @@ class Outputs(NamedTuple):
         from agentcho.audit.sarif import sarif
 
         return (
-            (self.json, lambda: report.model_dump_json(indent=2) + "\n"),
+            (self.json, lambda: _ascii(report) if self.piped else report.model_dump_json(indent=2) + "\n"),
             (self.sarif, lambda: sarif(report, fail_on)),
             (self.junit, lambda: junit(report, fail_on)),
             (self.html, lambda: html(report)),
         )
+
+
+def _ascii(report: AuditReport) -> str:
+    """The same JSON where a terminal may be reading: nothing in it is more than its signs."""
+    return json.dumps(report.model_dump(mode="json"), indent=2) + "\n"
 
 
 def writable(path: Path | None) -> Path | None:

@@ -15,6 +15,7 @@ from agentcho.cli.options import configured
 from agentcho.cli.progress import tell
 from agentcho.config import RunConfig
 from agentcho.disk import check_file, writing
+from agentcho.display.safe import inline
 from agentcho.trace import read_traces
 from agentcho.writer import Writer, beside
 
@@ -54,7 +55,7 @@ def trace(asked: Asked) -> int:
         found = sample(scenario, config, engine, numbers, asked.out, told, asked.at_once, finals)
     tell("", 1, 1)
     left_out = f"; {found.without} ended without an outcome and are left out" if found.without else ""
-    print(f"{asked.out} has {found.games} games of {scenario.name}{left_out}")
+    print(inline(f"{asked.out} has {found.games} games of {scenario.name}{left_out}"))
     if found.interrupted:
         print("interrupted; the same command goes on from here", file=sys.stderr)
         return INTERRUPTED

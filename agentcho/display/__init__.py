@@ -12,6 +12,7 @@ from rich.console import Console
 from agentcho.config import RunConfig
 from agentcho.display.live import LiveGames, LiveTalk
 from agentcho.display.plain import PlainGames, PlainTalk
+from agentcho.display.safe import inline
 from agentcho.display.screen import Screen, Silent
 
 __all__ = ["Kind", "Screen", "heading", "screen"]
@@ -23,7 +24,7 @@ def heading(scenario: str, config: RunConfig) -> str:
     """One line that says what is played."""
     mode = config.mode if config.mode == "baseline" else f"{config.mode}, {config.leakage}"
     games = "" if config.games == 1 else f" · {config.games} games"
-    return f"{scenario} · {config.model} · {mode} · seed {config.seed}{games}"
+    return inline(f"{scenario} · {config.model} · {mode} · seed {config.seed}{games}")
 
 
 def screen(kind: Kind | None, title: str, games: int, file: IO[str]) -> Screen:

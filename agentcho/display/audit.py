@@ -20,7 +20,7 @@ from agentcho.audit.rules import RULES
 from agentcho.audit.wording import MEANING, headline, listed, many, played
 from agentcho.display import Kind
 from agentcho.display.measured import measured
-from agentcho.display.safe import visible
+from agentcho.display.safe import inline
 
 PLAIN_WIDTH = 100
 TONES: dict[Verdict, str] = {
@@ -49,16 +49,16 @@ def _print(report: AuditReport, console: Console) -> None:
 
 def _parts(report: AuditReport) -> Iterator[RenderableType]:
     word, sentence = headline(report)
-    yield Text.assemble((word, f"bold {WORDS[word]}"), ": ", (visible(sentence), "bold"))
-    yield Text(visible(played(report)), style="dim")
+    yield Text.assemble((word, f"bold {WORDS[word]}"), ": ", (inline(sentence), "bold"))
+    yield Text(inline(played(report)), style="dim")
     yield from _section("readers", [_readers(report.readers)] if report.readers else [])
     acted = [finding for finding in report.findings if finding.level != "note"]
     yield from _section("findings", [_findings(acted)] if acted else [])
     yield from _section("notes", list(_notes(report)))
     yield from _section("measured", list(measured(report.measurement)))
     yield from _section("controls", [_controls(report.controls)] if report.controls else [])
-    yield from _section("why", [Text(visible(reason)) for reason in report.reasons])
-    yield from _section("again", [Text(visible(report.subject.reproduce), overflow="fold")])
+    yield from _section("why", [Text(inline(reason)) for reason in report.reasons])
+    yield from _section("again", [Text(inline(report.subject.reproduce), overflow="fold")])
 
 
 def _section(title: str, parts: Sequence[RenderableType]) -> Iterator[RenderableType]:
@@ -84,8 +84,8 @@ def _readers(rows: Sequence[ReaderVerdict]) -> Table:
         of = f", of {listed(row.secrets_of)}" if row.secrets_of else ""
         meaning = MEANING[row.verdict] + of if row.readings else "reads nothing at all"
         grid.add_row(
-            Text(visible(row.reader), style="bold"), Text(row.verdict, style=TONES[row.verdict]), Text(leaking),
-            Text(visible(meaning)),
+            Text(inline(row.reader), style="bold"), Text(row.verdict, style=TONES[row.verdict]), Text(leaking),
+            Text(inline(meaning)),
         )  # fmt: skip
     return grid
 
@@ -101,15 +101,15 @@ def _findings(findings: Sequence[Finding]) -> Table:
 
 def _body(finding: Finding, quiet: bool) -> Group:
     """What it is; the way from the reader to the secret, and how often; where."""
-    lines = [Text(visible(finding.message), style="dim" if quiet else "bold")]
+    lines = [Text(inline(finding.message), style="dim" if quiet else "bold")]
     seen = [f"in {many(finding.games, 'game')}"] if finding.games else []
     hops = [many(finding.hops, "hop")] if finding.hops else []
-    way = " ← ".join(visible(name) for name in (finding.reader or "read", *finding.path)) if finding.path else ""
+    way = " ← ".join(inline(name) for name in (finding.reader or "read", *finding.path)) if finding.path else ""
     lines.append(Text(" · ".join(filter(None, [way, *seen, *hops, finding.status or ""]))))
     if finding.place is not None:
-        lines.append(Text(visible(f"{finding.place.file}:{finding.place.line}"), style="dim", overflow="fold"))
+        lines.append(Text(inline(f"{finding.place.file}:{finding.place.line}"), style="dim", overflow="fold"))
     if finding.suppressed:
-        lines.append(Text(visible(f"suppressed: {finding.suppressed}"), style="dim"))
+        lines.append(Text(inline(f"suppressed: {finding.suppressed}"), style="dim"))
     return Group(*(line for line in lines if line.plain))
 
 
@@ -120,7 +120,7 @@ def _notes(report: AuditReport) -> Iterator[Text]:
         ("AC008", report.blockages, Counter(blockage.reader for blockage in report.blockages)),
     ):
         if things:
-            who = listed([f"{visible(name)} {count:,}" for name, count in sorted(whose.items())])
+            who = listed([f"{inline(name)} {count:,}" for name, count in sorted(whose.items())])
             noun = RULES[rule].title + ("s" if len(things) > 1 else "")
             yield Text(f"{rule}  {len(things):,} {noun}: {who}")
 
@@ -130,7 +130,7 @@ def _controls(controls: Sequence[Control]) -> Table:
     grid = _grid(2)
     for control in controls:
         if not control.fired:
-            told = Text(visible(f"{control.name}: {control.detail}"))
+            told = Text(inline(f"{control.name}: {control.detail}"))
             grid.add_row(Text("did not fire", style="bold red"), told)
     fired = [control.name for control in controls if control.fired]
     if fired:

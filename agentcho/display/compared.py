@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TextIO
 
+from agentcho.display.safe import visible
 from agentcho.display.sheet import Sheet, plain
 from agentcho.experiments.comparison import Comparison, Difference, Mean, Metric
 
@@ -23,7 +24,7 @@ def text(found: Comparison) -> str:
 
 def show(found: Comparison, out: TextIO) -> None:
     """Print it."""
-    print(text(found), file=out)
+    print(visible(text(found)), file=out)
 
 
 def _metrics(found: Comparison) -> Sheet:

@@ -12,6 +12,7 @@ from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
+from agentcho.display.safe import visible
 from agentcho.display.screen import Screen, summary
 from agentcho.display.sheet import table
 from agentcho.display.speech import Palette, Speech, rich
@@ -28,7 +29,7 @@ class _Live(Screen):
     def close(self, played: Played) -> None:
         for each in self.sheets():
             self.console.print(table(each), "")
-        self.console.print(Text("\n".join(summary(played)), style="dim"))
+        self.console.print(Text(visible("\n".join(summary(played))), style="dim"))
 
 
 class LiveTalk(_Live):

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from agentcho.audit.measurement import Ablation, Arm, Effect, Interval, Measurement, Probe
 from agentcho.audit.wording import many, number
-from agentcho.display.safe import visible
+from agentcho.display.safe import inline
 from agentcho.display.sheet import Sheet, table
 
 ARMS: dict[Arm, str] = {
@@ -30,7 +30,7 @@ def measured(measurement: Measurement | None) -> Iterator[RenderableType]:
         return
     profile = "deterministic" if measurement.deterministic else "fast"
     told = (many(measurement.games, "game"), measurement.model, f"{profile} profile")
-    yield Text(" · ".join((*map(visible, told), f"noise floor {number(measurement.noise)}")), style="dim")
+    yield Text(" · ".join((*map(inline, told), f"noise floor {number(measurement.noise)}")), style="dim")
     yield from _tables([*effects(measurement.effects), probes(measurement.probes), *ablations(measurement.ablations)])
     if measurement.notes:
         yield Text()
@@ -40,7 +40,7 @@ def measured(measurement: Measurement | None) -> Iterator[RenderableType]:
 def _notes(notes: Iterable[str]) -> Table:
     grid = Table.grid(padding=(0, 1, 0, 0))
     for note in notes:
-        grid.add_row(Text("·", style="dim"), Text(visible(note), style="dim"))
+        grid.add_row(Text("·", style="dim"), Text(inline(note), style="dim"))
     return grid
 
 
@@ -49,7 +49,7 @@ def _tables(sheets: Iterable[Sheet]) -> Iterator[RenderableType]:
         if sheet.rows:
             grid = table(sheet)
             grid.title = None  # it would wrap at the width of its table
-            yield from (Text(), Text(visible(sheet.title), style="underline"), grid)
+            yield from (Text(), Text(inline(sheet.title), style="underline"), grid)
 
 
 def effects(found: Iterable[Effect]) -> list[Sheet]:

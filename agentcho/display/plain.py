@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import IO
 
 from agentcho.display import sheet, speech
+from agentcho.display.safe import visible
 from agentcho.display.screen import Screen, summary
 from agentcho.display.totals import ending
 from agentcho.events import Ended, Event, Over
@@ -22,7 +23,7 @@ class _Plain(Screen):
 
     def line(self, text: str = "") -> None:
         """Print a line, at once."""
-        print(text, file=self._file, flush=True)
+        print(visible(text), file=self._file, flush=True)
 
     def close(self, played: Played) -> None:
         for each in self.sheets():

@@ -11,11 +11,16 @@ DIRECTION = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2
 
 
 def visible(text: str) -> str:
-    """`text` with control characters, direction marks and lone surrogates as visible signs.
+    """`text` with control characters, direction marks, lone surrogates and what is no character as visible signs.
 
     Newlines and tabs stay. ESC becomes ␛, U+202E becomes \\u202e; what was text already stays as it is.
     """
     return "".join(char if char in "\n\t" else _sign(char) for char in text)
+
+
+def inline(text: str) -> str:
+    """`text` made visible in one line: what names a thing cannot look like a line of ours."""
+    return visible(text.replace("\n", "␊").replace("\t", "␉"))
 
 
 def _sign(char: str) -> str:
@@ -24,6 +29,6 @@ def _sign(char: str) -> str:
         return chr(0x2400 + code)
     if code == 0x7F:
         return "␡"
-    if char in DIRECTION or unicodedata.category(char) in {"Cc", "Cs", "Zl", "Zp"}:
+    if char in DIRECTION or code & 0xFFFE == 0xFFFE or unicodedata.category(char) in {"Cc", "Cs", "Zl", "Zp"}:
         return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
     return char

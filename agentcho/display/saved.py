@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.text import Text
 
 from agentcho.display import Kind, heading, sheet, speech
-from agentcho.display.safe import visible
+from agentcho.display.safe import inline, visible
 from agentcho.display.sheet import Sheet
 from agentcho.display.totals import costs, outcomes
 from agentcho.record import SavedRun
@@ -28,7 +28,7 @@ class Replay:
     def __init__(self, run: SavedRun, game: int | None) -> None:
         games, finished = run.games(), run.finished()
         only = next(iter(games)) if game is None and len(games) == 1 else game
-        self.title = f"{heading(run.info.scenario, run.info.config)} · {run.info.id}"
+        self.title = f"{heading(run.info.scenario, run.info.config)} · {inline(run.info.id)}"
         self.entries: list[Entry] = [] if only is None else games.get(only, [])
         shown = games if only is None else {only: self.entries}
         over = [finished[index] for index in shown if index in finished]

@@ -8,7 +8,7 @@ from rich.cells import cell_len
 from rich.table import Table
 from rich.text import Text
 
-from agentcho.display.safe import visible
+from agentcho.display.safe import inline
 
 
 class Sheet(NamedTuple):
@@ -22,11 +22,11 @@ class Sheet(NamedTuple):
 
 def plain(sheet: Sheet) -> str:
     """The sheet as lines of aligned text, numbers to the right."""
-    lines = [tuple(visible(word).replace("\n", " ") for word in row) for row in (sheet.columns, *sheet.rows)]
+    lines = [tuple(inline(word.replace("\n", " ")) for word in row) for row in (sheet.columns, *sheet.rows)]
     widths = [max(cell_len(line[i]) for line in lines) for i in range(len(sheet.columns))]
     lines = lines if any(sheet.columns) else lines[1:]
     body = ["  ".join(_pad(word, widths[i], i < sheet.words) for i, word in enumerate(line)) for line in lines]
-    return "\n".join([sheet.title, *("  " + line.rstrip() for line in body)])
+    return "\n".join([inline(sheet.title), *("  " + line.rstrip() for line in body)])
 
 
 def _pad(word: str, width: int, left: bool) -> str:
@@ -37,12 +37,14 @@ def _pad(word: str, width: int, left: bool) -> str:
 def table(sheet: Sheet) -> Table:
     """The sheet for a terminal. Words are never read as markup."""
     grid = Table(
-        title=Text(sheet.title, style="bold"), title_justify="left", box=None, pad_edge=False,
+        title=Text(inline(sheet.title), style="bold"), title_justify="left", box=None, pad_edge=False,
         show_header=any(sheet.columns),
     )  # fmt: skip
     for number, column in enumerate(sheet.columns):
         words = number < sheet.words
-        grid.add_column(Text(column), header_style="dim", justify="left" if words else "right", no_wrap=not words)
+        grid.add_column(
+            Text(inline(column)), header_style="dim", justify="left" if words else "right", no_wrap=not words
+        )
     for row in sheet.rows:
-        grid.add_row(*(Text(visible(word)) for word in row))
+        grid.add_row(*(Text(inline(word.replace("\n", " "))) for word in row))
     return grid

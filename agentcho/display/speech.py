@@ -15,7 +15,7 @@ from rich.segment import Segment
 from rich.style import Style
 from rich.text import Text
 
-from agentcho.display.safe import visible
+from agentcho.display.safe import inline, visible
 from agentcho.message import Audience, Kind, Message
 
 COLOURS = ("cyan", "magenta", "green", "yellow", "blue", "red")
@@ -46,11 +46,11 @@ class Speech(NamedTuple):
     @property
     def heading(self) -> str:
         """Who speaks to whom, and as what: `alice → everyone`, `alice (private)`, `alice (private system)`."""
-        who = visible(self.author or "scenario")
-        what = "" if self.kind == "decode" else self.role
+        who = inline(self.author or "scenario")
+        what = "" if self.kind == "decode" else inline(self.role)
         if self.private:
             return f"{who} ({' '.join(filter(None, ('private', what)))})"
-        return f"{who}{f' ({what})' if what else ''} → {self.audience}"
+        return f"{who}{f' ({what})' if what else ''} → {inline(str(self.audience))}"
 
     @property
     def words(self) -> str:
@@ -60,7 +60,7 @@ class Speech(NamedTuple):
     @property
     def leak(self) -> str:
         """The note on a direct leak, or nothing."""
-        return f"reads what is not for it: {', '.join(self.direct)}" if self.direct else ""
+        return f"reads what is not for it: {inline(', '.join(self.direct))}" if self.direct else ""
 
 
 def plain(speech: Speech) -> str:

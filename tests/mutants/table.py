@@ -279,4 +279,12 @@ MUTANTS = (
     repair: str | None = None""",
         ("tests/leaks/test_default.py",),
     ),
+    Mutant(
+        "an agent is who it says it is",
+        "an agent that takes another's name would read what is private to that one",
+        "agentcho/cast.py",
+        "return self._seats.get(id(agent))",
+        'return agent.__dict__.get("_name") if id(agent) in self._seats else None',
+        ("tests/choreography/test_identity.py",),
+    ),
 )  # fmt: skip
