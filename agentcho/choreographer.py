@@ -6,7 +6,7 @@ that hop alone. Does not know: agents, audiences, what a message says; `game` as
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
 from time import perf_counter
@@ -49,7 +49,8 @@ class _Step(NamedTuple):
 class Choreographer:
     """Runs requests on one engine, as an async context manager. `way` is how its games find what they read.
 
-    `steps` counts engine steps, `encoded` the tokens they fed. After the context nothing of it is left in the
+    `steps` counts engine steps, `encoded` the tokens they fed; `stepped` hears after each what share of the store is held.
+    After the context nothing of it is left in the
     engine: no row, no page. Waiting submitters get `EngineClosed`. From beginning to end it is the one owner of the
     engine's network: `EngineBusy` on entry where somebody has that already.
     """
@@ -71,6 +72,7 @@ class Choreographer:
         self._cancel, self._release, self._swap = list[EncodingId](), list[EncodingId](), list[EncodingId]()
         self._arrivals = 0
         self._work = anyio.Event()
+        self.stepped: Callable[[float], None] = lambda held: None
         self._closed = True
 
     async def __aenter__(self) -> Choreographer:
@@ -224,6 +226,7 @@ class Choreographer:
             self.steps += 1
             self.encoded += step.result.encoded
             self._deliver_result(step.result, step.made)
+            self.stepped(step.result.held)
 
     def _deliver_result(self, result: StepResult, made: dict[EncodingId, Made]) -> None:
         self._held.update(result.finished)

@@ -38,7 +38,8 @@ Status = Literal["running", "done", "interrupted", "failed"]
 class RunInfo(BaseModel):
     """What `run.json` holds. Times are ISO 8601 in UTC; `cast` is role by agent. `key` (hex) is the run's own, for
     digests of its words that leave it: they cannot be guessed at, or compared with those of other runs. `tasks` is the
-    digest of the task set, if there was one. Records of format 1 are read for ever; see `transcript`."""
+    digest of the task set, if there was one. `at_once` is how many games were to be played side by side (None: as the
+    store has room), `most` how many were. Records of format 1 are read for ever; see `transcript`."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -55,6 +56,8 @@ class RunInfo(BaseModel):
     cast: dict[AgentName, str] = {}
     key: str = ""
     tasks: str | None = None
+    at_once: int | None = None
+    most: int | None = None
 
 
 class Finished(NamedTuple):
@@ -86,6 +89,7 @@ class RunRecord:
 
     def __init__(self, path: Path, info: RunInfo) -> None:
         self.path, self.info = path, info
+        self.most: int | None = None
         self._files = ExitStack()
         self._writer = Writer(path / writer.NAME)
         _write_info(path, info)
@@ -95,7 +99,7 @@ class RunRecord:
     @classmethod
     def create(
         cls, folder: Path, scenario: str, options: dict[str, Any], config: RunConfig, engine: dict[str, str],
-        tasks: str | None = None,
+        tasks: str | None = None, at_once: int | None = None,
     ) -> RunRecord:  # fmt: skip
         """Make `folder`/<id> and begin. The id is the time and the scenario, numbered where that exists."""
         now = datetime.now(UTC)
@@ -103,7 +107,7 @@ class RunRecord:
         info = RunInfo(
             id=path.name, scenario=scenario, options=options, config=config, engine=engine,
             versions=versions(), started=now.isoformat(timespec="seconds"), key=secrets.token_hex(16),
-            tasks=tasks,
+            tasks=tasks, at_once=at_once,
         )  # fmt: skip
         return cls(path, info)
 
@@ -130,8 +134,9 @@ class RunRecord:
         try:
             self._files.close()
             ended = datetime.now(UTC).isoformat(timespec="seconds")
-            _write_info(self.path, self.info.model_copy(update={"status": status, "ended": ended}))
-            self.info = self.info.model_copy(update={"status": status, "ended": ended})
+            over = self.info.model_copy(update={"status": status, "ended": ended, "most": self.most})
+            _write_info(self.path, over)
+            self.info = over
         finally:
             self._writer.close()
 

@@ -265,13 +265,14 @@ class StepResult(NamedTuple):
     """What one engine step brought: new tokens, calls that are done, calls that failed.
 
     An id that is `finished` names an encoding, stored or made when it is first read. `encoded` counts the tokens fed in
-    the step.
+    the step; `held` is the share of the store that is taken after it, or promised to what runs.
     """
 
     spoken: tuple[Spoken, ...]
     finished: tuple[EncodingId, ...]
     failed: tuple[Failure, ...]
     encoded: int
+    held: float = 0.0
 
 
 class EnginePort(Protocol):

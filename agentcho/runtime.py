@@ -21,6 +21,7 @@ from agentcho.agent import Agent
 from agentcho.choreographer import Choreographer
 from agentcho.config import RunConfig
 from agentcho.disk import check_folder
+from agentcho.door import Door
 from agentcho.errors import EngineFailed, GamesFailed, GraphsDiffer, Overloaded, TasksTooFew, TasksUnwanted
 from agentcho.events import Encoded, Ended, Event, Joined, Over, Sink
 from agentcho.faults import Fault, fault, told
@@ -99,32 +100,33 @@ class Run:
         self._sink, self._find = sink, find_agent
         self.finished: dict[int, Finished] = {}
         self.errors: dict[int, Failed] = {}
-        self.steps = 0
+        self.steps = self.most = 0
         self._deaf: Exception | None = None
 
     async def play(self, at_once: int | None) -> None:
-        """Play its games, `at_once` of them side by side (None: all)."""
+        """Play its games, `at_once` of them side by side (None: as `Door` lets them in)."""
         numbers = range(self._config.games) if self._part.numbers is None else self._part.numbers
-        room = anyio.CapacityLimiter(at_once or max(1, len(numbers)))
         try:
             with anyio.CancelScope() as self._all:
-                await self._play(numbers, room)
+                await self._play(numbers, at_once)
         except Exception:
             if self._deaf is None:
                 raise
         if self._deaf is not None:
             raise self._deaf
 
-    async def _play(self, numbers: Sequence[int], room: anyio.CapacityLimiter) -> None:
+    async def _play(self, numbers: Sequence[int], at_once: int | None) -> None:
         async with Choreographer(self._engine, *self._config.way) as choreographer:
-            games = (self._game(choreographer, index, room) for index in numbers)
+            door = Door(choreographer.turns, at_once)
+            choreographer.stepped = door.stepped
+            games = (self._game(choreographer, index, door) for index in numbers)
             try:
                 await choreographer.turns.together(*games)
             finally:
-                self.steps = choreographer.steps
+                self.steps, self.most = choreographer.steps, door.most
 
-    async def _game(self, choreographer: Choreographer, index: int, room: anyio.CapacityLimiter) -> None:
-        async with room:
+    async def _game(self, choreographer: Choreographer, index: int, door: Door) -> None:
+        async with door.inside():
             began, attempt = perf_counter(), 1
             while (failed := await self._attempt(choreographer, index, attempt)) is not None:
                 if attempt > self._care.retries or not isinstance(failed.error, PASSING):
@@ -190,9 +192,10 @@ def play(
         return _play(Run(scenario, config, tasks, engine, _all(listeners), find, part, care), at_once)
     options = scenario.options.model_dump(mode="json")
     digest = None if tasks is None else tasks.digest
-    with RunRecord.create(out, scenario.name, options, config, engine.fingerprint, digest) as record:
+    with RunRecord.create(out, scenario.name, options, config, engine.fingerprint, digest, at_once) as record:
         run = Run(scenario, config, tasks, engine, _all([partial(_write, record), *listeners]), find, part, care)
         played = _play(run, at_once)
+        record.most = run.most
         record.close("interrupted" if played.interrupted else "failed" if played.errors else "done")
         return played._replace(record=record.path)
 

@@ -21,7 +21,7 @@ LAYERS = (
     ("transcript", "placing", "denial", "adapter", "missing"), ("trace",),
     ("export",),
     ("understudy",), ("engine",),
-    ("turns", "events", "limits", "ears", "coins"), ("ticket", "faults"), ("ahead", "resolver"), ("choreographer",),
+    ("turns", "events", "limits", "ears", "coins"), ("ticket", "faults", "door"), ("ahead", "resolver"), ("choreographer",),
     ("books", "floor", "agent"), ("cast",),
     ("game",),
     ("scenario", "graph", "known", "shelf"), ("library", "record", "testing"), ("canonical", "runtime"), ("replayer",),

@@ -32,6 +32,7 @@ LEAKAGE = "What choreographed mode does about leaks."
 PROFILE = "Batch so that every bit depends on nothing that a reader may not read. Slower."
 REPAIR = "Encode some tokens of what is reused anew: first-k:TOKENS, top-k:SHARE, or full."
 SHADOW = "Follow an author's words for its audience while it speaks; auto: where the two differ."
+AT_ONCE = "At most so many at a time. Default: the next begins while less than three quarters of the store is held."
 FAIL_FAST = "Stop with the first game that an error ends."
 RETRIES = "Play a game again, so often, that an error of the engine or of an endpoint ended."
 ModelName = Annotated[str, typer.Option(help="'understudy', a folder, or a Hugging Face id.")]
@@ -39,7 +40,7 @@ Seed = Annotated[int, typer.Option(help="Of every coin and choice of the run.")]
 MaxTokens = Annotated[int, typer.Option(help="At most so many sampled tokens a message.")]
 Deterministic = Annotated[bool, typer.Option("--deterministic", help=PROFILE)]
 Shadow = Annotated[Shadowing, typer.Option(help=SHADOW)]
-AtOnce = Annotated[int | None, typer.Option(help="At most so many at a time.", show_default=False)]
+AtOnce = Annotated[int | None, typer.Option(help=AT_ONCE, show_default=False)]
 Temperature = Annotated[float, typer.Option(help="0: always the likeliest token.")]
 TopP = Annotated[float, typer.Option(help="Share of probability to sample from.")]
 AdapterOf = Annotated[str | None, typer.Option("--adapter", metavar="DIR", help=ADAPTER, show_default=False)]

@@ -284,7 +284,7 @@ class Engine(Direct):
             order = [segment for segments, _ in run for segment in segments]
             result = self._scheduler.collect(plan, order, [row for _, rows in run for row in rows])
             settle(*self._model.devices)  # forced tokens are said without a look at what was computed
-            return result._replace(encoded=result.encoded + judged + self._assembly.fed - fed)
+            return result._replace(encoded=result.encoded + judged + self._assembly.fed - fed, held=self._tiers.held)
         except BaseException as error:
             self._scheduler.drop_all()
             self._waiting.clear()

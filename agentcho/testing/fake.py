@@ -37,13 +37,14 @@ class FakeEngine:
     `reply(call, prompt)` gives the text of a decode, `answer(call, prompt)` that of one with choices or a JSON
     schema, `prompt` being the text of its parents; by default words, a choice and the smallest document.
     `broken` makes the next step raise, `faulty(call)` fails single decodes. `steps`, `rows` and `pages` (one a
-    stored message) count what is used; `batches` lists the ids in each step, `swapped` what was swapped out.
+    stored message) count what is used, in a store of `store_tokens` (None: any number); `batches` lists the ids in each step, `swapped` what was swapped out.
     """
 
     def __init__(
         self, reply: Reply | None = None, *, answer: Reply | None = None, bos: bool = True, context: int = 4096,
-        faulty: Callable[[Decode], Exception | None] | None = None,
+        faulty: Callable[[Decode], Exception | None] | None = None, store_tokens: int | None = None,
     ) -> None:  # fmt: skip
+        self._store_tokens = store_tokens
         self._rules, self._faulty = Rules(reply, answer, bos, context), faulty
         self.framing = FakeFraming()
         self.broken: Exception | None = None
@@ -69,6 +70,12 @@ class FakeEngine:
     def pages(self) -> int:
         """Stored messages that something holds."""
         return len(self._pages)
+
+    @property
+    def _held(self) -> float:
+        """The share of its store that is taken. It may be more than all: nothing has to leave."""
+        running = sum(kept.fed for kept in self._flying.values() if kept.page is None)
+        return (self._pages.tokens + running) / self._store_tokens if self._store_tokens else 0.0
 
     @property
     def fingerprint(self) -> dict[str, str]:
@@ -128,7 +135,7 @@ class FakeEngine:
             encoded += self._feed(kept, spoken)
             if kept.done:
                 finished.append(kept.id)
-        return StepResult(tuple(spoken), tuple(finished), tuple(failed), encoded)
+        return StepResult(tuple(spoken), tuple(finished), tuple(failed), encoded, self._held)
 
     @owned
     def cancel(self, ids: Iterable[EncodingId]) -> None:

@@ -30,6 +30,11 @@ class Pages:
     def __len__(self) -> int:
         return len(self._held)
 
+    @property
+    def tokens(self) -> int:
+        """How many tokens they are of."""
+        return sum(page.length for page in self._held)
+
     def take(self, key: bytes, length: int) -> Page:
         """The page of a prefill: that of an equal one, held once more, or a new one."""
         known = self._by_key.get(key)

@@ -1,0 +1,122 @@
+"""When games begin: a number of them side by side, or as many as the store has room for, one finishing after another."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import agentcho
+from agentcho.config import RunConfig
+from agentcho.door import FIRST
+from agentcho.engine import Engine
+from agentcho.events import Began, Event, Over
+from agentcho.record import find
+from agentcho.request import StepResult
+from agentcho.runtime import play
+from agentcho.testing import FakeEngine
+from tests.engine.families import llama_family
+
+ONCE = {"model": "fake", "max_tokens": 16}
+
+
+class Talk(agentcho.Scenario):
+    """Says four things."""
+
+    name = "talk"
+
+    async def play(self, game: Any) -> Any:
+        ann = game.cast(agentcho.Agent, name="ann", audience="everyone")
+        for _ in range(4):
+            await ann.say()
+        return self.Outcome()
+
+
+class Ear:
+    """Counts the games that have begun and are not over."""
+
+    def __init__(self) -> None:
+        self.now, self.most, self.ended = set[int](), 0, list[int]()
+
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, Began):
+            self.now.add(event.game)
+        if isinstance(event, Over):
+            self.now.discard(event.game)
+            self.ended.append(event.game)
+        self.most = max(self.most, len(self.now))
+
+
+class Watched(FakeEngine):
+    """Notes what share of its store was held."""
+
+    def __init__(self, store_tokens: int) -> None:
+        super().__init__(store_tokens=store_tokens)
+        self.held = list[float]()
+
+    def step(self, deterministic: bool = False) -> StepResult:
+        result = super().step(deterministic)
+        self.held.append(result.held)
+        return result
+
+
+def heard(engine: Any, games: int, at_once: int | None = None, out: Path | None = None) -> Ear:
+    ear = Ear()
+    config = RunConfig(games=games, **ONCE)  # type: ignore[arg-type]
+    played = play(Talk(), config, engine=engine, sink=ear, at_once=at_once, out=out)
+    assert len(played.games) == games
+    assert not played.errors
+    return ear
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 7, 50])
+def test_a_number_means_that_number(at_once: int, tmp_path: Path) -> None:
+    assert heard(FakeEngine(), 20, at_once, tmp_path).most == min(20, at_once)
+    info = find("last", tmp_path).info
+    assert (info.at_once, info.most) == (at_once, min(20, at_once))
+
+
+def test_without_one_games_begin_while_there_is_room(tmp_path: Path) -> None:
+    roomy = heard(FakeEngine(), 60, out=tmp_path)
+    info = find("last", tmp_path).info
+    assert info.at_once is None
+    assert info.most in (roomy.most, roomy.most + 1)
+    assert roomy.most > 2 * FIRST
+    narrow = Watched(store_tokens=1000)
+    ear = heard(narrow, 60)
+    assert 1 < ear.most <= FIRST
+    late = narrow.held[len(narrow.held) // 3 :]
+    assert max(late) <= 1.0
+    assert sum(late) / len(late) > 0.25
+    halves = [sum(game < 30 for game in ear.ended[:30]), sum(game < 30 for game in ear.ended[30:])]
+    assert halves[0] >= 28
+    assert heard(FakeEngine(store_tokens=1), 5).most == 1
+
+
+def test_it_is_the_same_each_time() -> None:
+    engines = [FakeEngine(store_tokens=500) for _ in range(3)]
+    ends = [heard(engine, 12).ended for engine in engines]
+    assert ends[0] == ends[1] == ends[2]
+    assert engines[0].batches == engines[1].batches
+
+
+def test_the_real_engine_says_how_much_is_held(tmp_path: Path) -> None:
+    llama_family().save(tmp_path)
+    wide = Engine.load(tmp_path, device="cpu", dtype="float32", store_tokens=4096)
+    narrow = Engine.load(tmp_path, device="cpu", dtype="float32", store_tokens=256, context=256)
+    assert heard(narrow, 24).most < heard(wide, 24).most
+
+
+def test_games_without_an_engine_and_games_that_fail_let_the_next_in() -> None:
+    class Still(agentcho.Scenario):
+        name = "still"
+
+        async def play(self, game: Any) -> Any:
+            if game.index % 2:
+                raise KeyError(game.index)
+            return self.Outcome()
+
+    for at_once in (None, 1, 3):
+        played = play(Still(), RunConfig(games=9), engine=FakeEngine(), at_once=at_once)
+        assert (len(played.games), sorted(played.errors)) == (9, [1, 3, 5, 7])
