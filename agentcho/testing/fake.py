@@ -37,7 +37,8 @@ class FakeEngine:
     `reply(call, prompt)` gives the text of a decode, `answer(call, prompt)` that of one with choices or a JSON
     schema, `prompt` being the text of its parents; by default words, a choice and the smallest document.
     `broken` makes the next step raise, `faulty(call)` fails single decodes. `steps`, `rows` and `pages` (one a
-    stored message) count what is used, in a store of `store_tokens` (None: any number); `batches` lists the ids in each step, `swapped` what was swapped out.
+    stored message) count what is used, in a store of `store_tokens` (None: any number); `batches` lists the ids
+    in each step, `swapped` what was swapped out.
     """
 
     def __init__(
