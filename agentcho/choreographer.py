@@ -50,8 +50,9 @@ class Choreographer:
     """Runs requests on one engine, as an async context manager. `way` is how its games find what they read.
 
     `steps` counts engine steps, `encoded` the tokens they fed; `stepped` hears after each what share of the store is
-    held. After the context nothing of it is left in the engine: no row, no page. Waiting submitters get `EngineClosed`. From beginning to end it is the one owner of the
-    engine's network: `EngineBusy` on entry where somebody has that already.
+    held. After the context nothing of it is left in the engine: no row, no page. Waiting submitters get
+    `EngineClosed`. From beginning to end it is the one owner of the engine's network: `EngineBusy` on entry where
+    somebody has that already.
     """
 
     def __init__(
