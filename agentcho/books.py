@@ -57,7 +57,7 @@ class Books:
             self.enter(missing, None, result, metadata.author)
 
         order, turn = (self._game, message, -1), Turn(str(self._game))
-        return Request(tuple(lack.call for lack in missing), order, on_done=done, turn=turn)
+        return Request(tuple(lack.call for lack in missing), order, on_done=done, turn=turn, exact=False)
 
     def close(self) -> None:
         """The game is over: tell of encodings that no message's line has carried."""

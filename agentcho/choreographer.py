@@ -34,6 +34,7 @@ class _Work(NamedTuple):
     release: list[EncodingId]
     swap: list[EncodingId]
     submit: list[Ticket]
+    exact: bool
 
 
 class _Step(NamedTuple):
@@ -47,7 +48,8 @@ class _Step(NamedTuple):
 
 
 class Choreographer:
-    """Runs requests on one engine, as an async context manager. `way` is how its games find what they read.
+    """Runs requests on one engine, as an async context manager. Games of any way share it; `way` is how those that say
+    nothing of their own find what they read. While a request that is to be exact is under way, every step is.
 
     `steps` counts engine steps, `encoded` the tokens they fed; `stepped` hears after each what share of the store is
     held. After the context nothing of it is left in the engine: no row, no page. Waiting submitters get
@@ -179,10 +181,16 @@ class Choreographer:
         swap = [id for id in self._swap if id in self._held]
         if not self._arrived and any(ticket.first for ticket in self._flying.values()):
             self._arrived = self._ahead.take()
-        work = _Work([*self._cancel], [*self._release], swap, sorted(self._arrived, key=lambda t: t.request.order))
+        arrived = sorted(self._arrived, key=lambda t: t.request.order)
+        exact = any(map(self._exact, (*self._flying.values(), *arrived)))
+        work = _Work([*self._cancel], [*self._release], swap, arrived, exact)
         for taken in (self._cancel, self._release, self._swap, self._arrived):
             taken.clear()
         return work
+
+    def _exact(self, ticket: Ticket) -> bool:
+        asked = ticket.request.exact
+        return self.way.deterministic if asked is None else asked
 
     def _hop(self, work: _Work) -> _Step:
         """In the thread: everything that one step does with the engine."""
@@ -198,7 +206,7 @@ class Choreographer:
                 self._engine.swap_out(work.swap)
             if self._engine.idle:
                 return _Step(work.submit, None, {}, refused, None)
-            result = self._engine.step(self.way.deterministic)
+            result = self._engine.step(work.exact)
         except Exception as error:
             return _Step(work.submit, None, {}, refused, error)
         made = {id: Made(id, self._engine.message(id), self._engine.receipt(id)) for id in result.finished}

@@ -110,6 +110,11 @@ class RunConfig(BaseModel):
         return Way(self.mode, self.leakage, self.shadow, self.deterministic, self.in_place, repair)
 
     @property
+    def says_way(self) -> bool:
+        """Whether any part of the way was given, and not left to the default."""
+        return not self.model_fields_set.isdisjoint(Way._fields)
+
+    @property
     def sampling(self) -> Sampling:
         """The defaults that an agent's verbs start from; its seed is set a call."""
         return Sampling(max_tokens=self.max_tokens, temperature=self.temperature, top_p=self.top_p)

@@ -16,7 +16,7 @@ from agentcho.books import Books
 from agentcho.cast import SCENARIO, Cast
 from agentcho.choreographer import Choreographer
 from agentcho.coins import coin_seed
-from agentcho.config import RunConfig
+from agentcho.config import RunConfig, Way
 from agentcho.denial import carried
 from agentcho.ears import Ears
 from agentcho.errors import AudienceError, BadSampling, LeakageError, LimitReached, TasksSpent
@@ -51,14 +51,15 @@ class Game:
 
     `random` choices of a scenario should come from `seed`. `sink` gets events as they happen. `find_agent`
     turns a name into an agent class, for `cast`; `tasks` are what it may `draw`; `forced` are words put into mouths;
-    `attempt` is the number of times that it was begun.
+    `attempt` is the number of times that it was begun; `way` how its agents read: as given, or else as `config` says, or
+    else as the choreographer was opened.
     """
 
     def __init__(
         self, choreographer: Choreographer, index: int = 0, seed: int = 0, config: RunConfig | None = None,
         policy: Policy = audience_policy, sink: Sink | None = None,
         find_agent: Callable[[str], type[Agent]] | None = None, tasks: Sequence[Task] = (),
-        forced: Forced | None = None, attempt: int = 1,
+        forced: Forced | None = None, attempt: int = 1, way: Way | None = None,
     ) -> None:  # fmt: skip
         self._choreographer, self.index, self.seed = choreographer, index, seed
         self.config = config or RunConfig()
@@ -67,7 +68,8 @@ class Game:
         self.agents: Mapping[str, Agent] = MappingProxyType(self._cast.agents)
         self._tasks, self._forced = list(tasks), forced or {}
         self._meter = Meter(self.config.limits)
-        self._books = Books(index, choreographer.way, self._meter, self._sink, attempt)
+        self.way = way or (self.config.way if self.config.says_way else choreographer.way)
+        self._books = Books(index, self.way, self._meter, self._sink, attempt)
         self._resolver = self._books.resolver
         self._ears = Ears()
         self._floor = Floor(choreographer.turns, self._ears)
@@ -252,7 +254,7 @@ class Game:
         heard = self._ears.heard
         order, turn = (self.index, author, self._turns[author]), Turn(str(self.index), self.agents[author].priority)
         with self._meter.deadline(author):
-            await self._choreographer.run(Request(speaking.calls, order, piece, done, turn))
+            await self._choreographer.run(Request(speaking.calls, order, piece, done, turn, self.way.deterministic))
 
     def _reads(self, seat: str, agent: Agent, wish: Wish) -> ReadSet:
         """Ask policy and view once, for metadata alone."""
@@ -261,7 +263,7 @@ class Game:
         allowed = self._policy(seat, for_it)
         view = wish if isinstance(wish, View) else (wish or agent.view)(shown(seat, allowed, for_it))
         reads = read_set(seat, view, allowed, said)
-        if path := carried(reads, self._choreographer.way, self._resolver.utterances):
+        if path := carried(reads, self.way, self._resolver.utterances):
             raise LeakageError(seat, path)
         return reads
 
@@ -289,7 +291,8 @@ class Game:
             if utterance.message is None:
                 reads = utterance.reads._replace(reads=(*utterance.reads.reads, Read(id)))
                 missing = self._resolver.resolve(reads).missing
-                request = Request(tuple(lack.call for lack in missing), (self.index, author, -1))
+                calls, order = tuple(lack.call for lack in missing), (self.index, author, -1)
+                request = Request(calls, order, exact=self.way.deterministic)
                 self._books.enter(missing, None, await self._choreographer.run(request), reads.caller)
 
     # -- the whole ---------------------------------------------------------------------------------------

@@ -163,4 +163,4 @@ class _Replay:
                 if decode.id in self._graph.needs(other.id):
                     self._gates[other.id].open_one()
 
-        await self._choreographer.run(Request(speaking.calls, (place,), on_done=done))
+        await self._choreographer.run(Request(speaking.calls, (place,), on_done=done, exact=self._way.deterministic))

@@ -140,7 +140,7 @@ class Run:
         tasks = () if self._tasks is None else drawn(self._tasks, index, self._scenario.draws())
         game = Game(
             choreographer, index, seed, self._config, sink=self._tell, find_agent=self._find, tasks=tasks,
-            forced=self._part.forced(index), attempt=attempt,
+            forced=self._part.forced(index), attempt=attempt, way=self._config.way,
         )  # fmt: skip
         try:
             await game.play(copy.copy(self._scenario))

@@ -37,7 +37,8 @@ class Request(NamedTuple):
     """Calls to submit as one list: what the message itself lacks, then the message, then its shadow, if any.
 
     `order` sorts what is submitted to one step, so that the order in which tasks happen to run does not show;
-    `turn` says who goes first where not all of it fits.
+    `turn` says who goes first where not all of it fits. `exact` asks for the deterministic profile: bits that depend on
+    nothing else that runs (None: as the choreographer was opened).
     `on_token` gets the visible text of the decode as it comes, `on_done` the result before the submitter
     wakes; both run on the event loop and must not raise.
     """
@@ -47,6 +48,7 @@ class Request(NamedTuple):
     on_token: Callable[[str], None] | None = None
     on_done: Callable[[Result], None] | None = None
     turn: EngineTurn = ANY_TURN
+    exact: bool | None = None
 
 
 class Ticket:

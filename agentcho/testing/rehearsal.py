@@ -82,8 +82,8 @@ def play(
     whole = _Scripted(scenario) if callable(scenario) else scenario
 
     async def work() -> Over:
-        async with Choreographer(engine, config.mode, config.leakage) as choreographer:
-            game = Game(choreographer, 0, config.seed, config, policy, events.append, find_agent)
+        async with Choreographer(engine) as choreographer:
+            game = Game(choreographer, 0, config.seed, config, policy, events.append, find_agent, way=config.way)
             return await game.play(whole)
 
     over = anyio.run(work, backend=backend)

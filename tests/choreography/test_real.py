@@ -14,7 +14,7 @@ from agentcho.config import Mode
 from agentcho.events import Ended, Event
 from agentcho.message import Message
 from agentcho.owner import Owner
-from agentcho.request import ANY_TURN, Call, Encoded, EncodingId, Receipt, StepResult, Turn
+from agentcho.request import ANY_TURN, Call, Encoded, EncodingId, Receipt, Shadow, StepResult, Turn
 from agentcho.ticket import Request
 from agentcho.transcript import Entry
 
@@ -72,6 +72,7 @@ class Keeping:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self.logits: dict[EncodingId, Tensor] = {}
+        self._decodes = set[EncodingId]()
 
     @property
     def owner(self) -> Owner:
@@ -86,11 +87,15 @@ class Keeping:
         return self._engine.fingerprint
 
     def submit(self, calls: Sequence[Call], turn: Turn = ANY_TURN) -> tuple[EncodingId, ...]:
-        return self._engine.submit([replace(c, logits=True) if isinstance(c, Decode) else c for c in calls], turn)
+        kept = {id(call): replace(call, logits=True) for call in calls if isinstance(call, Decode)}
+        follow = (replace(c, of=kept[id(c.of)]) if isinstance(c, Shadow) else c for c in calls)
+        ids = self._engine.submit([kept[id(c)] if isinstance(c, Decode) else c for c in follow], turn)
+        self._decodes.update(number for number, call in zip(ids, calls, strict=True) if isinstance(call, Decode))
+        return ids
 
     def step(self, deterministic: bool = False) -> StepResult:
         result = self._engine.step(deterministic)
-        said = (id for id in result.finished if self._engine.message(id).sampled is not None)
+        said = self._decodes.intersection(result.finished)
         self.logits.update((id, self._engine.logits(id).log_softmax(-1)) for id in said)
         return result
 

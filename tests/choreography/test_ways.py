@@ -1,0 +1,163 @@
+"""One choreographer takes games of any way: how a game reads is its own, and none changes another's words or bits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import anyio
+import pytest
+import torch
+from torch import Tensor
+
+from agentcho.agent import Agent
+from agentcho.choreographer import Choreographer
+from agentcho.config import RunConfig, Way
+from agentcho.engine import Engine
+from agentcho.events import Ended, Event
+from agentcho.game import Game
+from agentcho.request import ANY_TURN, Call, EncodingId, First, StepResult, Turn
+from agentcho.scenario import Scenario
+from agentcho.testing import FakeEngine
+from agentcho.transcript import Entry
+from tests.choreography.test_real import Keeping
+
+FAST = (Way("baseline"), Way("choreographed", "audit"), Way("choreographed", "enforce"))
+EXACT = Way("choreographed", "enforce", deterministic=True)
+REPAIRED = Way("choreographed", "enforce", deterministic=True, repair=First(3))
+
+
+class Talker(Agent):
+    """Has a secret and talks."""
+
+    role = "talker"
+    system = "Your secret is a number."
+    audience = "everyone"
+
+
+class Talk(Scenario):
+    """Two private plans, then turns of talk."""
+
+    name = "talk"
+
+    async def play(self, game: Game) -> Scenario.Outcome:
+        alice, bob = game.cast(Talker, "alice"), game.cast(Talker, "bob")
+        await game.announce("Talk to each other.")
+        await game.together(alice.think("Plan."), bob.think("Plan."))
+        for _ in range(2):
+            await alice.say(header="To Bob: ")
+            await bob.say(header="To Alice: ")
+        return self.Outcome()
+
+
+def talk(engine: Any, ways: Sequence[Way | None], default: Way = FAST[1]) -> list[list[Entry]]:
+    """What is said in games of these ways, side by side."""
+    events: list[Event] = []
+
+    async def work() -> None:
+        async with Choreographer(engine, *default) as c:
+            config = RunConfig(max_tokens=12)
+            games = [Game(c, i, 5, config, sink=events.append, way=way) for i, way in enumerate(ways)]
+            await c.turns.together(*(game.play(Talk()) for game in games))
+
+    anyio.run(work)
+    entries = [event.entry for event in events if isinstance(event, Ended)]
+    return [[entry for entry in entries if entry.message.game == number] for number in range(len(ways))]
+
+
+def how(game: Sequence[Entry]) -> list[tuple[object, ...]]:
+    """Words, and through which encodings of which messages they came about, ids aside."""
+    made = {record.id: (record.message, record.recipe) for entry in game for record in entry.made}
+    return [
+        (entry.message, sorted((r.message, r.recipe) for r in entry.made), entry.direct,
+         [(made.get(piece.id), piece.offset) for piece in entry.own.receipt.context])
+        for entry in game
+    ]  # fmt: skip
+
+
+def test_games_of_three_ways_go_side_by_side_as_they_go_alone() -> None:
+    together = talk(FakeEngine(), FAST)
+    for number, way in enumerate(FAST):
+        alone = talk(FakeEngine(), [None] * number + [way], way)[number]
+        assert how(together[number]) == how(alone)
+    assert len({str(how(game)[-1]) for game in together}) == len(FAST)
+
+
+def test_a_game_that_says_nothing_goes_as_the_choreographer_was_opened() -> None:
+    async def work() -> None:
+        async with Choreographer(FakeEngine(), *FAST[0]) as c:
+            assert Game(c).way == Game(c, config=RunConfig(max_tokens=3)).way == FAST[0]
+            assert Game(c, config=RunConfig(leakage="audit")).way == FAST[1]
+            assert Game(c, config=RunConfig(leakage="audit"), way=EXACT).way == EXACT
+
+    anyio.run(work)
+
+
+def test_steps_are_exact_as_long_as_an_exact_request_is_under_way() -> None:
+    class Watched(FakeEngine):
+        def step(self, deterministic: bool = False) -> StepResult:
+            exact.append(deterministic)
+            return super().step(deterministic)
+
+    exact: list[bool] = []
+    for ways, expected in (((FAST[2],), {False}), ((EXACT,), {True}), ((FAST[0], EXACT), {True, False})):
+        exact.clear()
+        talk(Watched(lambda call, prompt: "word " * len(prompt)), ways)
+        assert set(exact) <= expected
+        assert (True in exact) == (EXACT in ways)
+
+
+def test_an_exact_game_shares_no_keys_with_a_fast_one() -> None:
+    class Spy(FakeEngine):
+        def submit(self, calls: Sequence[Call], turn: Turn = ANY_TURN) -> tuple[EncodingId, ...]:
+            salts[turn.workflow] = salts.get(turn.workflow, set()) | {call.salt for call in calls}
+            return super().submit(calls, turn)
+
+    for fast in FAST:
+        salts: dict[str, set[str]] = {}
+        talk(Spy(), (fast, fast._replace(deterministic=True)))
+        assert salts["0"]
+        assert salts["0"].isdisjoint(salts["1"])
+
+
+class Bits(Keeping):
+    """An engine, keeping the keys and values of all that is encoded too."""
+
+    def __init__(self, engine: Engine) -> None:
+        super().__init__(engine)
+        self.cached: dict[EncodingId, list[tuple[Tensor, Tensor]]] = {}
+
+    def step(self, deterministic: bool = False) -> StepResult:
+        result = super().step(deterministic)
+        self.cached.update((id, self._engine.cached(id)) for id in result.finished)
+        return result
+
+
+def bits(engine: Engine, ways: Sequence[Way]) -> dict[object, tuple[Tensor, ...]]:
+    """Of the first game: the rows that its words were chosen from, and keys and values of all its encodings."""
+    keeping, used = Bits(engine), engine.fullness.used
+    [game, *_] = talk(keeping, ways)
+    assert (engine.fullness.used, engine.idle) == (used, True)
+    found: dict[object, tuple[Tensor, ...]] = {}
+    for entry in game:
+        found[entry.message.id] = (keeping.logits.get(entry.encoding, torch.zeros(0)),)
+        for record in entry.made:
+            key = (record.message, record.recipe, record.caller, len(found))
+            found[key] = tuple(each for pair in keeping.cached[record.id] for each in pair)
+    return found
+
+
+@pytest.mark.parametrize("way", [EXACT, REPAIRED], ids=["exact", "repaired"])
+def test_an_exact_game_has_the_bits_beside_fast_ones_that_it_has_alone(tiny: Engine, way: Way) -> None:
+    alone, beside = bits(tiny, [way]), bits(tiny, [way, *FAST])
+    assert alone.keys() == beside.keys()
+    assert any(len(rows[0]) for rows in alone.values())
+    for key, tensors in alone.items():
+        assert all(torch.equal(one, other) for one, other in zip(tensors, beside[key], strict=True)), key
+
+
+def test_fast_games_say_the_same_beside_an_exact_one(tiny: Engine) -> None:
+    beside = talk(tiny, [EXACT, *FAST])[1:]
+    alone = talk(tiny, [EXACT._replace(deterministic=False), *FAST])[1:]
+    for one, other in zip(beside, alone, strict=True):
+        assert [entry.message for entry in one] == [entry.message for entry in other]
