@@ -51,8 +51,8 @@ class Game:
 
     `random` choices of a scenario should come from `seed`. `sink` gets events as they happen. `find_agent`
     turns a name into an agent class, for `cast`; `tasks` are what it may `draw`; `forced` are words put into mouths;
-    `attempt` is the number of times that it was begun; `way` how its agents read: as given, or else as `config` says, or
-    else as the choreographer was opened.
+    `attempt` is the number of times that it was begun; `way` how its agents read: as given, else as `config` says, else
+    as the choreographer was opened.
     """
 
     def __init__(

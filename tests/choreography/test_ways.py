@@ -68,9 +68,10 @@ def talk(engine: Any, ways: Sequence[Way | None], default: Way = FAST[1]) -> lis
 def how(game: Sequence[Entry]) -> list[tuple[object, ...]]:
     """Words, and through which encodings of which messages they came about, ids aside."""
     made = {record.id: (record.message, record.recipe) for entry in game for record in entry.made}
+    receipts = {record.id: record.receipt for entry in game for record in entry.made}
     return [
         (entry.message, sorted((r.message, r.recipe) for r in entry.made), entry.direct,
-         [(made.get(piece.id), piece.offset) for piece in entry.own.receipt.context])
+         [(made.get(piece.id), piece.offset) for piece in receipts[entry.encoding or 0].context])
         for entry in game
     ]  # fmt: skip
 
@@ -140,7 +141,7 @@ def bits(engine: Engine, ways: Sequence[Way]) -> dict[object, tuple[Tensor, ...]
     assert (engine.fullness.used, engine.idle) == (used, True)
     found: dict[object, tuple[Tensor, ...]] = {}
     for entry in game:
-        found[entry.message.id] = (keeping.logits.get(entry.encoding, torch.zeros(0)),)
+        found[entry.message.id] = (keeping.logits.get(entry.encoding or 0, torch.zeros(0)),)
         for record in entry.made:
             key = (record.message, record.recipe, record.caller, len(found))
             found[key] = tuple(each for pair in keeping.cached[record.id] for each in pair)
