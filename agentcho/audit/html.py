@@ -10,7 +10,7 @@ import base64
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
@@ -81,16 +81,11 @@ def _pairs(measurement: Measurement | None) -> list[Pair]:
 def _environment() -> Environment:
     environment = Environment(
         loader=FileSystemLoader(PAGE), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
-        lstrip_blocks=True, finalize=_safe,
+        lstrip_blocks=True, finalize=wording.safe,
     )  # fmt: skip
     environment.filters["worst_interval"] = lambda interval: f"{interval.low:.0%} to {interval.high:.0%}"
     environment.filters["way"] = _way
     return environment
-
-
-def _safe(value: Any) -> Any:
-    """Words of agents and models lose the signs that turn or end a page."""
-    return value if isinstance(value, Markup) or not isinstance(value, str) else wording.legal(value)
 
 
 def _way(finding: Finding) -> list[tuple[str, str]]:

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from markupsafe import Markup
 
 from agentcho.audit.report import AuditReport, Finding, Level, Verdict
 
@@ -98,6 +100,11 @@ def number(value: float) -> str:
 def legal(text: str) -> str:
     """The text without signs that XML and HTML forbid or that turn the direction of what follows."""
     return "".join(char if char in "\n\t" else _legal(char) for char in text)
+
+
+def safe(value: Any) -> Any:
+    """What a page shows: words of agents and models lose the signs that turn or end it, markup stays as it is."""
+    return legal(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def _legal(char: str) -> str:

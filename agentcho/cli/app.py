@@ -12,6 +12,7 @@ from typing import Annotated
 
 import typer
 
+from agentcho.audit.prove.proof import Swapped
 from agentcho.audit.report import FailOn
 from agentcho.cli.bench import bench
 from agentcho.cli.options import fields, run_config
@@ -27,9 +28,13 @@ from agentcho.cli.words import (
     MODE,
     MODES,
     PAIR,
+    PROVED,
+    PROVES,
     REPAIRS,
     SHADOW,
+    STRIDE,
     SUPPRESS,
+    SWAP,
     TARGET,
     AdapterOf,
     AtOnce,
@@ -62,7 +67,7 @@ def app() -> typer.Typer:
         pretty_exceptions_enable=False, help="Societies of language-model agents on one shared cache of messages.",
     )  # fmt: skip
     cli.callback()(_agentcho)
-    for command in (run, compare, trace, tune, audit, ls, cp, show, doctor):
+    for command in (run, compare, trace, tune, audit, prove, ls, cp, show, doctor):
         cli.command()(command)
     cli.add_typer(bench(), name="bench")
     return cli
@@ -210,6 +215,41 @@ def audit(
     given = fields("--set", set_ or [])
     asked = Asked(target, how, given, out, outputs, measure, reveal, baseline, suppress, fail_on, display)
     raise typer.Exit(audit_target(asked))
+
+
+def prove(
+    target: Annotated[str, typer.Argument(metavar="TRACES|SCENARIO", help=TARGET)],
+    of: Annotated[str | None, typer.Option(metavar="AGENT", help=PROVES, show_default=False)] = None,
+    swap: Annotated[Swapped, typer.Option(help=SWAP)] = "same-length",
+    html: Annotated[Path | None, typer.Option(metavar=FILE, help="Write it as one page.")] = None,
+    json: Annotated[Path | None, typer.Option(metavar=FILE, help="Write it as JSON; '-': to standard output.")] = None,
+    games: Annotated[int | None, typer.Option("-n", "--games", min=1, help=PROVED, show_default=False)] = None,
+    stride: Annotated[int, typer.Option(min=1, help=STRIDE)] = 64,
+    model: ModelName = "understudy",
+    seed: Seed = 0,
+    set_: Set = None,
+    tasks: Tasks = None,
+    max_tokens: MaxTokens = 256,
+    device: Device = "auto",
+    device_map: DeviceMap = None,
+    dtype: Dtype = "auto",
+    display: Display = None,
+    out: Out = Path("runs"),
+) -> None:
+    """Swap one side's secrets, force the same words, and hash what everyone else computes: enforced, it stays the same.
+
+    Exit codes: 0 it holds, 1 something differs under enforce, 2 wrong usage, 3 nothing could be shown.
+    """
+    from agentcho.cli.outputs import Outputs
+    from agentcho.cli.prove import Asked
+    from agentcho.cli.prove import prove as prove_target
+
+    config = run_config(
+        model=model, leakage="enforce", seed=seed, tasks=tasks, max_tokens=max_tokens, device=device,
+        device_map=device_map, dtype=dtype,
+    )  # fmt: skip
+    given, outputs = fields("--set", set_ or []), Outputs(json=json, html=html)
+    raise typer.Exit(prove_target(Asked(target, of, swap, stride, games, given, config, out, outputs, display)))
 
 
 def ls(

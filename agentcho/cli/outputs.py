@@ -8,12 +8,13 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, NamedTuple
 
 import typer
+from pydantic import BaseModel
 
 from agentcho.audit.report import AuditReport, FailOn
 
@@ -49,29 +50,34 @@ class Outputs(NamedTuple):
                 raise typer.BadParameter(f"{path} cannot be written: {fault}", param_hint=option)
 
     def write(self, report: AuditReport, fail_on: FailOn) -> None:
+        """Write every file of an audit that was asked for."""
+        self.write_each(self._makers(report, fail_on))
+
+    def write_each(self, makers: Mapping[str, Callable[[], str]]) -> None:
         """Write every file that was asked for; each appears whole or not at all."""
-        for path, text in self._makers(report, fail_on):
+        for name, text in makers.items():
+            path: Path | None = getattr(self, name)
             if path == STDOUT:
                 sys.stdout.write(text())
             elif path is not None:
                 _write(path, text())
 
-    def _makers(self, report: AuditReport, fail_on: FailOn) -> tuple[tuple[Path | None, Callable[[], str]], ...]:
+    def json_of(self, found: BaseModel) -> str:
+        """It as JSON; in plain signs alone where a terminal may be reading."""
+        text = json.dumps(found.model_dump(mode="json"), indent=2) if self.piped else found.model_dump_json(indent=2)
+        return text + "\n"
+
+    def _makers(self, report: AuditReport, fail_on: FailOn) -> dict[str, Callable[[], str]]:
         from agentcho.audit.html import html
         from agentcho.audit.junit import junit
         from agentcho.audit.sarif import sarif
 
-        return (
-            (self.json, lambda: _ascii(report) if self.piped else report.model_dump_json(indent=2) + "\n"),
-            (self.sarif, lambda: sarif(report, fail_on)),
-            (self.junit, lambda: junit(report, fail_on)),
-            (self.html, lambda: html(report)),
-        )
-
-
-def _ascii(report: AuditReport) -> str:
-    """The same JSON where a terminal may be reading: nothing in it is more than its signs."""
-    return json.dumps(report.model_dump(mode="json"), indent=2) + "\n"
+        return {
+            "json": lambda: self.json_of(report),
+            "sarif": lambda: sarif(report, fail_on),
+            "junit": lambda: junit(report, fail_on),
+            "html": lambda: html(report),
+        }
 
 
 def writable(path: Path | None) -> Path | None:

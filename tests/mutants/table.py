@@ -287,4 +287,12 @@ MUTANTS = (
         'return agent.__dict__.get("_name") if id(agent) in self._seats else None',
         ("tests/choreography/test_identity.py",),
     ),
+    Mutant(
+        "equal is proof enough",
+        "a swap that moves nothing under audit either would count as shown",
+        "agentcho/audit/prove/proof.py",
+        'return "inconclusive" if self.audit.same else "holds"',
+        'return "holds"',
+        ("tests/audit/test_prove.py",),
+    ),
 )  # fmt: skip

@@ -6,11 +6,11 @@ are shuffled. Does not know: encodings, what a swap does.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import numpy as np
 
-from agentcho.audit.measure.play import Ids, Pair, Play, slots, through_to
+from agentcho.audit.measure.play import Ids, Line, Pair, Play, slots, through_to
 from agentcho.audit.measurement import Swap
 
 Secrets = dict[str, Ids]
@@ -36,17 +36,25 @@ def donor_order(game: int, games: int, seed: int) -> list[int]:
 
 
 def swapped(plays: Sequence[Play], game: int, pair: Pair, swap: Swap, seed: int) -> Secrets:
-    """Other words for all that `pair.owner` hides from `pair.reader` in a game: those of the first other game, in a
-    seeded order, that differ behind what the reader reads. Empty: it hides nothing, or not a word."""
+    """Other words for all that `pair.owner` hides from `pair.reader` in a game; see `reworded`."""
     play = plays[game]
-    hidden = {line.message.id: line.content for line in play.hidden(pair.owner, pair.reader)}
-    through = through_to(play, pair) or hidden.keys()
+    hidden = play.hidden(pair.owner, pair.reader)
+    return reworded(plays, game, hidden, through_to(play, pair), swap, seed)
+
+
+def reworded(
+    plays: Sequence[Play], game: int, hidden: Iterable[Line], through: Collection[str], swap: Swap, seed: int
+) -> Secrets:
+    """Other words for these messages of a game: those of the first other game, in a seeded order, that differ in one
+    that is in `through`, or, where nothing is, in any. Empty: there are none, or not a word in them."""
+    play, lines = plays[game], {line.message.id: line for line in hidden}
+    said = {id: line.content for id, line in lines.items()}
+    told = set(through) or said.keys()
     for other in donor_order(game, len(plays), seed):
-        found = fit(borrowed(play, plays[other], hidden), hidden, swap)
-        if found.keys() & through:
+        found = fit(borrowed(play, plays[other], said), said, swap)
+        if found.keys() & told:
             return found
-    told = {id: ids for id, ids in hidden.items() if id in through}
-    return _shuffled(told, swap, np.random.default_rng((seed, game, 1)))
+    return _shuffled([lines[id] for id in lines if id in told], swap, np.random.default_rng((seed, game, 1)))
 
 
 def borrowed(play: Play, donor: Play, hidden: Secrets) -> Secrets:
@@ -63,7 +71,12 @@ def fit(words: Secrets, hidden: Secrets, swap: Swap) -> Secrets:
     return {id: ids for id, ids in other.items() if ids != hidden[id]}
 
 
-def _shuffled(hidden: Secrets, swap: Swap, rng: np.random.Generator) -> Secrets:
-    said = {id: ids for id, ids in hidden.items() if len(ids) > 1}
-    mixed = {id: tuple(int(token) for token in rng.permutation(ids)) for id, ids in said.items()}
-    return fit({id: ids if ids != said[id] else ids[::-1] for id, ids in mixed.items()}, said, swap)
+def _shuffled(hidden: Sequence[Line], swap: Swap, rng: np.random.Generator) -> Secrets:
+    """The same ids in another order; a header stays where it is."""
+    said = {line.message.id: line.content for line in hidden if len(line.content) - line.headed > 1}
+    mixed: Secrets = {}
+    for id, headed in ((line.message.id, line.headed) for line in hidden if line.message.id in said):
+        own = said[id][headed:]
+        other = tuple(int(token) for token in rng.permutation(own))
+        mixed[id] = (*said[id][:headed], *(other if other != own else own[::-1]))
+    return fit(mixed, said, swap)

@@ -1,0 +1,132 @@
+"""What a demonstration found: frozen, JSON of a versioned schema, the one thing that every output is made from.
+
+Does not know: how anything was played. Words of messages are never in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal, NamedTuple
+
+from agentcho.audit.measurement import Swap
+from agentcho.audit.report import Frozen
+
+Swapped = Literal[Swap, "absent"]
+Conclusion = Literal["holds", "broken", "inconclusive"]
+Arm = Literal["audit", "enforce"]
+EXIT: dict[Conclusion, int] = {"holds": 0, "broken": 1, "inconclusive": 3}
+
+
+class Digests(Frozen):
+    """SHA-256 over all logits of one reader, float32, little-endian, message by message and row by row: as the
+    workflow is, and with the secrets swapped."""
+
+    before: str
+    after: str
+
+    @property
+    def same(self) -> bool:
+        """Whether not one bit moved."""
+        return self.before == self.after
+
+
+class Compared(Frozen):
+    """One reader of one workflow, after the messages `swapped` of one owner's were. `rows` of logits were hashed."""
+
+    workflow: str
+    owner: str
+    reader: str
+    swapped: tuple[str, ...]
+    rows: int
+    audit: Digests
+    enforce: Digests
+
+    @property
+    def conclusion(self) -> Conclusion:
+        """Equal digests show something only where the same swap moves what is read without enforcement."""
+        if not self.enforce.same:
+            return "broken"
+        return "inconclusive" if self.audit.same else "holds"
+
+
+class Skipped(Frozen):
+    """What could not be compared, and why. `reader` None: nobody; `owner` None: nothing of the workflow."""
+
+    workflow: str
+    owner: str | None
+    reader: str | None
+    why: str
+
+
+class Waits(Frozen):
+    """Seconds to the first token of all `decodes` of one workflow together, each way of reading, as it is."""
+
+    workflow: str
+    decodes: int
+    baseline: float
+    audit: float
+    enforce: float
+
+
+class Pair(NamedTuple):
+    """One owner and one reader over all workflows: how many were compared, in how many what was read under audit
+    moved, and in how many it did under enforce."""
+
+    owner: str
+    reader: str
+    compared: int
+    moved: int
+    broken: int
+
+
+class Proof(Frozen):
+    """A whole demonstration. `stride`: so many forced words are fed a step, after the first."""
+
+    format: Literal["agentcho-prove/1"] = "agentcho-prove/1"
+    source: str
+    model: str
+    seed: int
+    swap: Swapped
+    stride: int
+    workflows: int
+    compared: tuple[Compared, ...]
+    skipped: tuple[Skipped, ...]
+    waits: tuple[Waits, ...]
+    environment: dict[str, str]
+
+    @property
+    def conclusion(self) -> Conclusion:
+        """Broken by one; else it holds where one comparison could have shown otherwise."""
+        found = {one.conclusion for one in self.compared}
+        return next((word for word in ("broken", "holds") if word in found), "inconclusive")
+
+    @property
+    def exit_code(self) -> int:
+        """0, 1 or 3."""
+        return EXIT[self.conclusion]
+
+    @property
+    def pairs(self) -> tuple[Pair, ...]:
+        """What was found of each owner and reader, in the order they were met."""
+        found: dict[tuple[str, str], list[Compared]] = {}
+        for one in self.compared:
+            found.setdefault((one.owner, one.reader), []).append(one)
+        return tuple(Pair(*key, len(own), _count(own, "audit"), _count(own, "enforce")) for key, own in found.items())
+
+    @property
+    def reasons(self) -> dict[tuple[str, str, str], int]:
+        """What could not be compared by owner, reader and reason: how often."""
+        found: dict[tuple[str, str, str], int] = {}
+        for one in self.skipped:
+            key = one.owner or "", one.reader or "", one.why
+            found[key] = found.get(key, 0) + 1
+        return found
+
+    def speedup(self, arm: Arm) -> float | None:
+        """Baseline's seconds to the first token over this way's, all messages of all workflows together."""
+        took = sum(getattr(one, arm) for one in self.waits)
+        return sum(one.baseline for one in self.waits) / took if took else None
+
+
+def _count(compared: Iterable[Compared], arm: Arm) -> int:
+    return sum(not getattr(one, arm).same for one in compared)

@@ -1,0 +1,106 @@
+"""`agentcho prove`: find out what is to be played, play it if it is a scenario, swap secrets, show what moved.
+
+Exit codes: 0 it holds, 1 something differs under enforce, 2 usage, 3 nothing could be shown. Does not know: how words
+are swapped, how a page is drawn.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import typer
+
+from agentcho import library, runtime
+from agentcho.cli.audit import nature_of
+from agentcho.cli.options import configured
+from agentcho.cli.outputs import STDOUT, Outputs
+from agentcho.cli.play import play_shown
+from agentcho.cli.progress import tell
+from agentcho.config import RunConfig
+from agentcho.display import Kind
+from agentcho.display.proved import show
+from agentcho.errors import AudienceError
+from agentcho.record import SavedRun, find
+from agentcho.trace import Workflow, read_traces
+
+GAMES = 4
+INTERRUPTED = 130
+
+
+class Asked(NamedTuple):
+    """The words of the command. `games` None: all of a file, `GAMES` of a scenario."""
+
+    target: str
+    of: str | None
+    swap: Any
+    stride: int
+    games: int | None
+    given: Mapping[str, str]
+    config: RunConfig
+    out: Path
+    outputs: Outputs
+    display: Kind | None
+
+
+def prove(asked: Asked) -> int:
+    """Do it all. Returns the exit code."""
+    from agentcho.audit import prove as proving
+
+    asked.outputs.check()
+    if asked.config.model == "fake":
+        raise typer.BadParameter("the fake model computes nothing to compare; take another", param_hint="--model")
+    found = _known(asked)
+    engine: Any = runtime.load_engine(asked.config)
+    workflows = _played(asked, engine) if found is None else found
+    if workflows is None:
+        return INTERRUPTED
+    source = Path(asked.target).name if asked.target.endswith(".jsonl") else asked.target
+    try:
+        proof = proving.prove(
+            workflows, engine, source=source, of=asked.of, swap=asked.swap, stride=asked.stride,
+            seed=asked.config.seed, progress=lambda done, of: tell("workflows played", done, of),
+        )  # fmt: skip
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    finally:
+        tell("", 1, 1)
+    asked.outputs.write_each({"json": lambda: asked.outputs.json_of(proof), "html": lambda: _page(proof)})
+    show(proof, "none" if asked.outputs.json == STDOUT else asked.display, sys.stdout)
+    return proof.exit_code
+
+
+def _page(proof: Any) -> str:
+    from agentcho.audit.prove.html import html
+
+    return html(proof)
+
+
+def _known(asked: Asked) -> Sequence[Workflow] | None:
+    """The workflows of a file or a run; None: it is a scenario, and fit to be played."""
+    nature = nature_of(asked.target, asked.out)
+    if nature == "scenario":
+        scenario = configured(library.scenario(asked.target), asked.given)
+        for agent in library.casts(type(scenario)):
+            library.agent(agent)
+        runtime.tasks_of(scenario, asked.config)
+        return None
+    if asked.given or asked.config.tasks:
+        raise typer.BadParameter(f"says nothing about a {nature}: that is played already", param_hint="--set, --tasks")
+    found = read_traces(Path(asked.target)) if nature == "trace" else find(asked.target, asked.out).export()
+    if asked.of is not None and not any(asked.of in one.agents for one in found):
+        raise AudienceError(f"there is no agent {asked.of}", {name for one in found for name in one.agents})
+    return found[: asked.games]
+
+
+def _played(asked: Asked, engine: Any) -> Sequence[Workflow] | None:
+    """Play the scenario and record it. None: it was interrupted."""
+    scenario = configured(library.scenario(asked.target), asked.given)
+    config = asked.config.model_copy(update={"games": asked.games or GAMES})
+    played = play_shown(scenario, config, "none", asked.out, None, engine)
+    if played.interrupted:
+        return None
+    assert played.record is not None
+    return SavedRun(played.record).export()

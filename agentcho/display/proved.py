@@ -1,0 +1,120 @@
+"""A demonstration in a terminal: what it comes to first, then who was compared, then the digests themselves.
+
+The same lines in plain text where there is no terminal. Does not know: how anything was played.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from typing import IO
+
+from rich.console import Console, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from agentcho.audit.prove.proof import Compared, Conclusion, Digests, Proof
+from agentcho.audit.prove.wording import first_tokens, headline, played, shown, why_not
+from agentcho.audit.wording import many
+from agentcho.display import Kind
+from agentcho.display.safe import visible
+
+PLAIN_WIDTH = 100
+MOST, SHORT = 12, 10
+TONES: dict[Conclusion, str] = {"holds": "green", "broken": "red", "inconclusive": "yellow"}
+
+
+def show(proof: Proof, kind: Kind | None, file: IO[str]) -> None:
+    """Print it. `kind` None: for a terminal where `file` is one, plain elsewhere; "none" prints nothing."""
+    if kind == "none":
+        return
+    if kind == "plain" or (kind is None and not file.isatty()):
+        paper = io.StringIO()
+        _print(proof, Console(file=paper, color_system=None, width=PLAIN_WIDTH))
+        file.writelines(line.rstrip() + "\n" for line in paper.getvalue().splitlines())
+    else:
+        _print(proof, Console(file=file, highlight=False, emoji=False, markup=False))
+
+
+def _print(proof: Proof, console: Console) -> None:
+    for part in _parts(proof):
+        console.print(part, highlight=False, emoji=False, markup=False)
+
+
+def _parts(proof: Proof) -> Iterator[RenderableType]:
+    word, sentence = headline(proof)
+    yield Text.assemble((word, f"bold {TONES[proof.conclusion]}"), ": ", (visible(sentence), "bold"))
+    yield Text(visible(played(proof)), style="dim")
+    if proof.compared:
+        yield from _section("readers", _pairs(proof))
+        yield from _section("first tokens", *(Text(visible(line)) for line in first_tokens(proof)))
+        yield from _section("SHA-256 of all logits, before and after the swap", *_digests(proof))
+    if why_not(proof):
+        yield from _section("nothing to compare", _reasons(proof))
+
+
+def _section(title: str, *parts: RenderableType) -> Iterator[RenderableType]:
+    """A blank line, the title, and its parts set in."""
+    if parts:
+        yield Text()
+        yield Text(title, style="bold")
+        yield from (Padding(part, (0, 0, 0, 2)) for part in parts)
+
+
+def _grid(*heads: str) -> Table:
+    grid = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for head in heads:
+        grid.add_column(Text(head), header_style="dim", no_wrap=True, overflow="ellipsis")
+    return grid
+
+
+def _pairs(proof: Proof) -> Table:
+    grid = _grid("secrets of", "reader", "workflows", "under audit", "under enforce")
+    for pair in proof.pairs:
+        audit = _told(pair.moved, pair.compared, "yellow" if pair.moved < pair.compared else "")
+        enforce = _told(pair.broken, pair.compared, "red" if pair.broken else "green")
+        grid.add_row(
+            Text(visible(pair.owner)), Text(visible(pair.reader)), Text(f"{pair.compared:,}", justify="right"), audit,
+            enforce,
+        )  # fmt: skip
+    return grid
+
+
+def _told(moved: int, of: int, style: str) -> Text:
+    same = of - moved
+    words = [f"{moved:,} differ" if moved else "", f"{same:,} equal" if same else ""]
+    return Text(", ".join(filter(None, words)), style=style)
+
+
+def _digests(proof: Proof) -> Iterator[RenderableType]:
+    groups = shown(proof)
+    wide = max(len(_way(one)) for one in proof.compared)
+    for group in groups[:MOST]:
+        sooner = "" if group.ratio is None else f"  baseline ÷ enforce {group.ratio:.2f}"
+        yield Text.assemble(visible(group.workflow), (sooner, "dim"))
+        for one in group.compared:
+            yield Text.assemble(f"  {_way(one):<{wide}}  ", _both("audit", one.audit), "   ", _enforced(one))
+    if len(groups) > MOST:
+        yield Text(f"and {many(len(groups) - MOST, 'more workflow')}: see --json or --html", style="dim")
+
+
+def _way(one: Compared) -> str:
+    return visible(f"{one.owner} → {one.reader}")
+
+
+def _enforced(one: Compared) -> Text:
+    return Text.assemble((_both("enforce", one.enforce), TONES[one.conclusion]))
+
+
+def _both(arm: str, digests: Digests) -> str:
+    return f"{arm} {digests.before[:SHORT]} {'=' if digests.same else '≠'} {digests.after[:SHORT]}"
+
+
+def _reasons(proof: Proof) -> Table:
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    for number in range(3):
+        grid.add_column(no_wrap=number < 2, overflow="fold")
+    for reason in why_not(proof):
+        grid.add_row(*(Text(visible(word)) for word in reason))
+    return grid

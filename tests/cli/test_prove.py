@@ -1,0 +1,111 @@
+"""`agentcho prove` from end to end, on a small model: what it plays, writes and ends with."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from agentcho import Engine
+from agentcho.audit.prove import Proof
+from agentcho.resolver import Resolver
+from agentcho.trace import write_traces
+from tests.audit.talks import talks
+from tests.engine.families import llama_family
+
+from .conftest import Command, one_line
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Engine:
+    """A random Llama; `agentcho.runtime` loads no other."""
+    folder = tmp_path_factory.mktemp("small")
+    llama_family().save(folder)
+    return Engine.load(folder, device="cpu", dtype="float32", store_tokens=1 << 14)
+
+
+@pytest.fixture
+def loaded(small: Engine, monkeypatch: pytest.MonkeyPatch) -> Engine:
+    monkeypatch.setattr("agentcho.runtime.load_engine", lambda config: small)
+    return small
+
+
+@pytest.fixture
+def traces(here: Path) -> str:
+    write_traces(here / "talks.jsonl", talks(3))
+    return "talks.jsonl"
+
+
+def proof(path: str = "p.json") -> Proof:
+    return Proof.model_validate_json(Path(path).read_bytes())
+
+
+def test_a_file_of_traces_holds(agentcho: Command, loaded: Engine, traces: str) -> None:
+    ran = agentcho("prove", traces, "-n", "2", "--json", "p.json", "--html", "p.html")
+    assert (ran.code, ran.err) == (0, "")
+    first, second, *lines = ran.out.splitlines()
+    assert first == "HOLDS: equal to the bit under enforce in 4 of 4, different under audit in 4"
+    assert second.startswith("talks.jsonl · ")
+    rows = [
+        line for line in lines if re.search(r"audit [0-9a-f]{10} ≠ [0-9a-f]{10}   enforce ([0-9a-f]{10}) = \1$", line)
+    ]
+    assert len(rows) == 4
+    assert any("time to first token is" in line for line in lines)
+    found, page = proof(), Path("p.html").read_text()
+    assert (found.workflows, found.source, found.swap) == (2, "talks.jsonl", "same-length")
+    assert "HOLDS" in page
+    for one in found.compared:
+        assert one.enforce.before in page
+    assert "apples" not in page + ran.out + found.model_dump_json()
+
+
+def test_one_owner_another_swap_and_nothing_else_on_standard_output(
+    agentcho: Command, loaded: Engine, traces: str
+) -> None:
+    ran = agentcho("prove", traces, "--of", "bob", "--swap", "absent", "--json", "-")
+    found = Proof.model_validate_json(ran.out)
+    assert {one.owner for one in found.compared} == {"bob"}
+    assert (ran.code, found.swap, len(found.waits)) == (0, "absent", 3)
+
+
+def test_an_enforcement_that_leaks_ends_with_one(
+    agentcho: Command, loaded: Engine, traces: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Resolver, "enforcing", property(lambda self: False))
+    monkeypatch.setattr(Resolver, "_guard", lambda self, utterance, clearance: None)
+    ran = agentcho("prove", traces, "--html", "p.html")
+    assert ran.code == 1
+    assert ran.out.startswith("BROKEN: under enforce something changed for a reader in 6 of 6: alice of bob and bob of")
+    assert "BROKEN" in Path("p.html").read_text()
+
+
+def test_a_scenario_is_played_and_then_proved_and_its_record_can_be_proved_again(
+    agentcho: Command, loaded: Engine
+) -> None:
+    words = ("-n", "2", "--max-tokens", "12", "--display", "plain")
+    ran = agentcho("prove", "prisoners-dilemma", *words, "--json", "p.json")
+    assert ran.code == 0, ran.out + ran.err
+    again = agentcho("prove", "last", "--json", "q.json")
+    assert again.code == 0
+    assert proof().compared == proof("q.json").compared
+    assert proof("q.json").source == "last"
+
+
+def test_what_cannot_be_is_said_before_a_model_is_loaded(agentcho: Command, no_model: None, traces: str) -> None:
+    assert "there is no agent eve" in one_line(agentcho("prove", traces, "--of", "eve"))
+    for words in (
+        (traces, "--model", "fake"), (traces, "--set", "a=b"), (traces, "--html", "no/p.html"),
+        (traces, "--stride", "0"), ("nobody-knows-it",), ("prisoners-dilemma", "--set", "nothing=1"),
+    ):  # fmt: skip
+        assert agentcho("prove", *words).code == 2, words
+
+
+def test_nothing_to_show_ends_with_three(agentcho: Command, loaded: Engine, here: Path) -> None:
+    one = talks(1)[0]
+    said = tuple(m.model_copy(update={"audience": "everyone"}) for m in one.messages)
+    write_traces(here / "open.jsonl", [one.model_copy(update={"messages": said})])
+    ran = agentcho("prove", "open.jsonl", "--html", "p.html")
+    assert ran.code == 3
+    assert ran.out.startswith("INCONCLUSIVE: nothing could be compared, so nothing is shown")
+    assert "nothing is kept from it" in ran.out + Path("p.html").read_text()
