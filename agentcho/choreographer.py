@@ -22,7 +22,7 @@ from agentcho.ahead import Ahead, Make
 from agentcho.config import Leakage, Mode, RepairBy, Shadowing, Way
 from agentcho.errors import EngineBusy, EngineClosed, Overloaded, RequestError, UnknownEncoding
 from agentcho.ids import akin
-from agentcho.request import EncodingId, EnginePort, StepResult
+from agentcho.request import EncodingId, EnginePort, FramingPort, StepResult
 from agentcho.ticket import Made, Request, Result, Ticket
 from agentcho.turns import Turns
 
@@ -111,6 +111,11 @@ class Choreographer:
         if not self._engine.idle:
             owner.let_go(self)
             raise EngineBusy("calls that were submitted directly and are not done")
+
+    @property
+    def framing(self) -> FramingPort:
+        """What stands around a message's content: the engine's, which never changes."""
+        return self._engine.framing
 
     async def run(self, request: Request) -> Result:
         """Submit and wait. The result's encodings stay held until `release`.

@@ -14,6 +14,7 @@ from agentcho.request import First, Most, Sampling
 
 Mode = Literal["baseline", "choreographed"]
 Leakage = Literal["audit", "enforce", "deny"]
+Markers = Literal["refuse", "accept"]
 Shadowing = Literal["auto", "always", "never"]
 RepairBy = First | Most | Literal["full"]
 
@@ -83,6 +84,7 @@ class RunConfig(BaseModel):
     top_p: Annotated[float, Field(gt=0, le=1)] = 0.95
     max_tokens: Annotated[int, Field(ge=1)] = 256
     limits: Limits = Limits()
+    plain_markers: Markers = "refuse"
 
     @model_validator(mode="after")
     def _fits(self) -> RunConfig:

@@ -23,6 +23,7 @@ from agentcho.errors import AudienceError, BadSampling, LeakageError, LimitReach
 from agentcho.events import Began, Event, Joined, Over, Sink, Token
 from agentcho.floor import Floor
 from agentcho.limits import Meter, only_limit
+from agentcho.markers import asked_of, check_markers
 from agentcho.message import EVERYONE, Audience, Kind, Message, Metadata, Role, audience
 from agentcho.names import exact
 from agentcho.placing import places_of
@@ -298,7 +299,9 @@ class Game:
     # -- the whole ---------------------------------------------------------------------------------------
 
     async def play(self, scenario: Playable) -> Over:
-        """Play a scenario to its end, or to a limit, which is an outcome too. Gives up all encodings."""
+        """Play a scenario to its end, or to a limit, which is an outcome too. Gives up all encodings. `PlainMarkers`,
+        with nothing played: see `check_markers`."""
+        check_markers(self._choreographer.framing.plain, asked_of(self.way, self.config.plain_markers))
         try:
             return await self._choreographer.turns.run(self._play(scenario))
         finally:

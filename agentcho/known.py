@@ -6,7 +6,6 @@ Does not know: when they are played, what comes of it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
 
 from agentcho.config import Way
 from agentcho.denial import carried
@@ -20,32 +19,10 @@ from agentcho.transcript import Act
 from agentcho.visibility import Read, ReadSet
 
 
-class ContentPort(Protocol):
-    """Text to ids, as content."""
-
-    def encode(self, text: str) -> list[int]: ...
-
-
-class FramingPort(Protocol):
-    """The fixed ids around a message's content."""
-
-    @property
-    def content(self) -> ContentPort: ...
-    def opening(self, role: str, name: str | None) -> tuple[int, ...]: ...
-    def closing(self, role: str) -> tuple[int, ...]: ...
-
-
-class ReplayPort(EnginePort, Protocol):
-    """What replay needs of an engine beyond a game's needs; for logits, those of `LogitsPort` too."""
-
-    @property
-    def framing(self) -> FramingPort: ...
-
-
 class Words:
     """Turns messages of one workflow into utterances and ids for one engine."""
 
-    def __init__(self, messages: Mapping[str, TraceMessage], engine: ReplayPort, way: Way) -> None:
+    def __init__(self, messages: Mapping[str, TraceMessage], engine: EnginePort, way: Way) -> None:
         self._messages, self._engine, self._way = messages, engine, way
 
     def utterances(self) -> dict[str, Utterance]:

@@ -19,9 +19,9 @@ from agentcho.choreographer import Choreographer
 from agentcho.config import Leakage, Limits, Mode, RepairBy, Shadowing, Way
 from agentcho.events import Ended, Event
 from agentcho.graph import Graph
-from agentcho.known import ReplayPort, Words
+from agentcho.known import Words
 from agentcho.limits import Meter
-from agentcho.request import EncodingId, Receipt
+from agentcho.request import EncodingId, EnginePort, Receipt
 from agentcho.runtime import blocking
 from agentcho.ticket import Request, Result
 from agentcho.trace import TraceMessage, Workflow, workflow
@@ -69,7 +69,7 @@ class Replayed(Mapping[str, ReplayedMessage]):
 
 
 def replay(
-    workflow_: Mapping[str, Any] | Workflow, engine: ReplayPort, mode: Mode = "choreographed",
+    workflow_: Mapping[str, Any] | Workflow, engine: EnginePort, mode: Mode = "choreographed",
     leakage: Leakage = "enforce", deterministic: bool = False, logits: bool = True, *, shadow: Shadowing = "auto",
     stride: int = 1, in_place: bool = False, repair: RepairBy | None = None,
 ) -> Replayed:  # fmt: skip
@@ -113,7 +113,7 @@ class _Gate:
 class _Replay:
     """One replay under way."""
 
-    def __init__(self, trace: Workflow, engine: ReplayPort, way: Way, logits: bool, stride: int) -> None:
+    def __init__(self, trace: Workflow, engine: EnginePort, way: Way, logits: bool, stride: int) -> None:
         self._engine, self._way, self._logits, self._stride = engine, way, logits, stride
         self._words = Words({message.id: message for message in trace.messages}, engine, way)
         self._books = Books(0, way, Meter(Limits()), self._hear)

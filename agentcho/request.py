@@ -275,9 +275,29 @@ class StepResult(NamedTuple):
     held: float = 0.0
 
 
+class ContentPort(Protocol):
+    """Text to ids as content, and back."""
+
+    def encode(self, text: str) -> list[int]: ...
+    def decode(self, ids: Sequence[int]) -> str: ...
+
+
+class FramingPort(Protocol):
+    """The fixed ids around a message's content."""
+
+    @property
+    def content(self) -> ContentPort: ...
+    @property
+    def plain(self) -> Sequence[tuple[str, str]]:
+        """Roles between whose messages stands nothing but what a text can spell or a model can say."""
+
+    def opening(self, role: str, name: str | None) -> tuple[int, ...]: ...
+    def closing(self, role: str) -> tuple[int, ...]: ...
+
+
 class EnginePort(Protocol):
     """The engine as the choreographer sees it. Synchronous; `owner` admits one caller at a time to what changes
-    anything: `EngineBusy` otherwise.
+    anything: `EngineBusy` otherwise. `framing` never changes, and may be asked from any thread.
 
     `submit` checks every call before it accepts any, raises `RequestError` with nothing changed, and returns
     one new id a call, in order; each id is held (reference count one) until `release`. Parents are ids of
@@ -303,6 +323,8 @@ class EnginePort(Protocol):
     def owner(self) -> Owner:
         """Of the network, which several engines may be on."""
 
+    @property
+    def framing(self) -> FramingPort: ...
     @property
     def idle(self) -> bool:
         """Nothing submitted, nothing running."""

@@ -26,6 +26,7 @@ from agentcho.errors import EngineFailed, GamesFailed, GraphsDiffer, Overloaded,
 from agentcho.events import Encoded, Ended, Event, Joined, Over, Sink
 from agentcho.faults import Fault, fault, told
 from agentcho.game import Forced, Game
+from agentcho.markers import asked_of, check_markers
 from agentcho.record import Finished, RunRecord
 from agentcho.request import EnginePort
 from agentcho.scenario import Scenario
@@ -186,6 +187,7 @@ def play(
     if out is not None:
         check_folder(out)
     engine = engine or load_engine(config)
+    check_markers(engine.framing.plain, asked_of(config.way, config.plain_markers), config.model)
     listeners = [sink] if sink else []
     find, part, care = find_agent or _library_agent, part or Part(), care or Care()
     if out is None:
@@ -252,8 +254,9 @@ def load_engine(config: RunConfig) -> EnginePort:
     from agentcho.engine import Engine
 
     return Engine.load(
-        config.model, config.device, config.dtype, config.adapter, merge=config.merge, device_map=config.device_map
-    )
+        config.model, config.device, config.dtype, config.adapter, merge=config.merge, device_map=config.device_map,
+        plain_markers=asked_of(config.way, config.plain_markers),
+    )  # fmt: skip
 
 
 def _library_agent(name: str) -> type[Agent]:

@@ -18,7 +18,7 @@ LAYERS = (
     ("errors", "environment", "whence"), ("names", "disk"), ("message", "tasks", "owner", "ids", "writer", "values"),
     ("request",),
     ("visibility", "provenance", "config", "monitor", "checks"),
-    ("transcript", "placing", "denial", "adapter", "missing"), ("trace",),
+    ("transcript", "placing", "denial", "adapter", "missing", "markers"), ("trace",),
     ("export",),
     ("understudy",), ("engine",),
     ("turns", "events", "limits", "ears", "coins"), ("ticket", "faults", "door"), ("ahead", "resolver"),

@@ -110,4 +110,5 @@ def test_a_real_model_is_loaded_by_name(monkeypatch: pytest.MonkeyPatch) -> None
     asked: list[Any] = []
     monkeypatch.setattr(Engine, "load", classmethod(lambda cls, *args, **options: asked.append((args, options))))
     load_engine(RunConfig(model="some/model", dtype="bfloat16"))
-    assert asked == [(("some/model", "auto", "bfloat16", None), {"merge": False, "device_map": None})]
+    options = {"merge": False, "device_map": None, "plain_markers": "refuse"}
+    assert asked == [(("some/model", "auto", "bfloat16", None), options)]

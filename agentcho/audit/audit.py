@@ -99,6 +99,7 @@ def _findings(subject: Subject, games: Mapping[int, Sequence[Entry]], judged: Ju
     found = [
         *findings.leaks(scenario, judged.readings, judged.judges),
         *findings.profile(subject),
+        *findings.markers(subject),
         *findings.shared_limits(subject),
         *findings.acts(scenario, games),
         *findings.released(scenario, judged.releases, lines, games),

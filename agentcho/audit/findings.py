@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from agentcho.audit.report import Blockage, Finding, Place, Release, Subject, Verdict
 from agentcho.audit.rules import RULES, fingerprint
-from agentcho.audit.subject import LIMITS
+from agentcho.audit.subject import LIMITS, MARKERS
 from agentcho.audit.verdict import Judge, Reading, Share, line_of
 from agentcho.names import SCENARIO
 from agentcho.provenance import EncodingRecord
@@ -176,6 +176,15 @@ def shared_limits(subject: Subject) -> list[Finding]:
     shown = {Who("AC006", None, None, "limits"): [Shown(game, (game,)) for game in range(max(1, subject.games))]}
     say = f"a game ends by what all have said together, private words too: {subject.environment[LIMITS]}"
     return list(gathered(subject.scenario, shown, {"AC006": say}))
+
+
+def markers(subject: Subject) -> list[Finding]:
+    """AC010: whoever writes can write a message's end and another's beginning."""
+    if subject.environment.get(MARKERS) != "plain":
+        return []
+    shown = {Who("AC010"): [Shown(game, (game,)) for game in range(subject.games)] or [Shown(0, (0,))]}
+    say = "the model's role markers are plain text: what one agent says can pass for what another said"
+    return list(gathered(subject.scenario, shown, {"AC010": say}))
 
 
 def profile(subject: Subject) -> list[Finding]:

@@ -66,6 +66,12 @@ _ALL = (
         "An agent was served from a prefix that another one had encoded: the time it takes tells that it was there.",
         "Do not let agents share a prefix cache, or keep prefixes apart by who may read them.",
     ),
+    Rule(
+        "AC010", "warning", "plain role markers",
+        "In the model's chat template nothing stands between some messages but what a text can spell: there, what one "
+        "agent says can pass for what another said.",
+        "Use a model whose template has special tokens between messages; `agentcho doctor` says which.",
+    ),
 )  # fmt: skip
 
 RULES: Mapping[str, Rule] = MappingProxyType({rule.id: rule for rule in _ALL})

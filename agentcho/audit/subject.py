@@ -19,6 +19,7 @@ from agentcho.trace import Workflow
 from agentcho.transcript import Entry
 
 LIMITS = "limits of a whole game"
+MARKERS = "engine markers"
 
 
 def of_run(run: SavedRun, games: Mapping[int, Sequence[Entry]], key: bytes) -> Subject:

@@ -28,7 +28,7 @@ from agentcho.audit.report import AuditReport, Finding
 from agentcho.errors import BadSuppression
 
 Said = Annotated[str, Field(min_length=1)]
-RuleId = Literal["AC001", "AC002", "AC003", "AC004", "AC005", "AC006", "AC007", "AC008", "AC009"]
+RuleId = Literal["AC001", "AC002", "AC003", "AC004", "AC005", "AC006", "AC007", "AC008", "AC009", "AC010"]
 
 
 class Suppression(BaseModel):

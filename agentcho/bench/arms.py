@@ -16,8 +16,8 @@ from typing import Any
 from agentcho.bench.played import Call, Played, awaited
 from agentcho.bench.prompts import Prompt, prompts
 from agentcho.bench.targets import CONTINUOUS
-from agentcho.known import ReplayPort
 from agentcho.replayer import replay
+from agentcho.request import EnginePort
 from agentcho.trace import Workflow
 
 Arm = Callable[[Any, Workflow, bool], Played]
@@ -42,7 +42,7 @@ def arms() -> dict[str, Arm]:
     return {**ours, GENERATE: partial(_alone, _generate), CONTINUOUS: partial(_alone, _continuous)}
 
 
-def _replayed(options: Mapping[str, Any], engine: ReplayPort, workflow: Workflow, stepwise: bool) -> Played:
+def _replayed(options: Mapping[str, Any], engine: EnginePort, workflow: Workflow, stepwise: bool) -> Played:
     replayed = replay(workflow, engine, logits=False, stride=1 if stepwise else STRIDE, **options)
     needs, calls = awaited(workflow), dict[str, Call]()
     for id, needed in needs.items():  # parents stand before children

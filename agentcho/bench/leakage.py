@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 from agentcho.display.sheet import Sheet, plain
 from agentcho.environment import machine, versions
-from agentcho.known import ReplayPort
 from agentcho.replayer import Replayed, replay
+from agentcho.request import EnginePort
 from agentcho.trace import Workflow
 
 Arm = dict[str, Any]
@@ -96,7 +96,7 @@ def figures(found: Sequence[LeakageBench], seed: int) -> dict[str, Any]:
 
 
 def measure(
-    name: str, engine: ReplayPort, timed: Iterable[Workflow], spoken: Iterable[Workflow], repeats: int,
+    name: str, engine: EnginePort, timed: Iterable[Workflow], spoken: Iterable[Workflow], repeats: int,
     tell: Callable[[str], None],
 ) -> LeakageBench:  # fmt: skip
     """Time first tokens on `timed`, throughput on `spoken`; `tell` hears of each workflow as it begins."""
@@ -110,7 +110,7 @@ def measure(
     return LeakageBench(name, tuple(first), tuple(throughput))
 
 
-def _first_token(engine: ReplayPort, workflow: Workflow, repeats: int) -> FirstToken:
+def _first_token(engine: EnginePort, workflow: Workflow, repeats: int) -> FirstToken:
     found = FirstToken(workflow.id, {arm: [] for arm in ARMS}, {})
     for number in range(repeats + 1):
         for arm, options in _turns(ARMS, number):
@@ -121,7 +121,7 @@ def _first_token(engine: ReplayPort, workflow: Workflow, repeats: int) -> FirstT
     return found
 
 
-def _throughput(engine: ReplayPort, workflow: Workflow, repeats: int) -> Throughput:
+def _throughput(engine: EnginePort, workflow: Workflow, repeats: int) -> Throughput:
     speeds: dict[str, list[float]] = {"never": [], "always": []}
     for number in range(repeats + 1):
         for shadow, _ in _turns(speeds, number):

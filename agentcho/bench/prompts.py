@@ -7,21 +7,17 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
-from agentcho.known import ContentPort, ReplayPort
+from agentcho.request import EnginePort, FramingPort
 from agentcho.trace import TraceMessage, Workflow
 
 Ids = tuple[int, ...]
 
 
-class Framed(Protocol):
+class Framed(FramingPort, Protocol):
     """The fixed ids around a message's content, and what every prompt begins with."""
 
     @property
     def bos(self) -> int | None: ...
-    @property
-    def content(self) -> ContentPort: ...
-    def opening(self, role: str, name: str | None) -> Ids: ...
-    def closing(self, role: str) -> Ids: ...
 
 
 class Prompt(NamedTuple):
@@ -33,7 +29,7 @@ class Prompt(NamedTuple):
     text: Ids
 
 
-class PromptPort(ReplayPort, Protocol):
+class PromptPort(EnginePort, Protocol):
     """An engine with the framing of a real model."""
 
     @property

@@ -25,6 +25,7 @@ from agentcho.cli.words import (
     JUDGE,
     LEAKAGE,
     LIMIT,
+    MARKERS,
     MODE,
     MODES,
     PAIR,
@@ -48,6 +49,7 @@ from agentcho.cli.words import (
     Merge,
     ModelName,
     Out,
+    PlainMarkers,
     RepairBy,
     Retries,
     Seed,
@@ -57,7 +59,7 @@ from agentcho.cli.words import (
     Temperature,
     TopP,
 )
-from agentcho.config import Leakage, Mode, Shadowing
+from agentcho.config import Leakage, Markers, Mode, Shadowing
 
 
 def app() -> typer.Typer:
@@ -108,6 +110,7 @@ def run(
     top_p: TopP = 0.95,
     max_tokens: MaxTokens = 256,
     limit: Annotated[list[str] | None, typer.Option(metavar=PAIR, help=LIMIT)] = None,
+    plain_markers: PlainMarkers = "refuse",
     device: Device = "auto",
     device_map: DeviceMap = None,
     dtype: Dtype = "auto",
@@ -126,7 +129,7 @@ def run(
         repair=repair, adapter=adapter, merge=merge, tasks=tasks, temperature=temperature, top_p=top_p,
         max_tokens=max_tokens,
         limits=fields("--limit", limit or []),
-        device=device, device_map=device_map, dtype=dtype,
+        device=device, device_map=device_map, dtype=dtype, plain_markers=plain_markers,
     )  # fmt: skip
     care = Care(fail_fast, retries)
     raise typer.Exit(play_scenario(scenario, fields("--set", set_ or []), config, display, out, at_once, care))
@@ -155,6 +158,7 @@ def compare(
     device: Device = "auto",
     device_map: DeviceMap = None,
     dtype: Dtype = "auto",
+    plain_markers: PlainMarkers = "refuse",
     out: Annotated[Path | None, typer.Option(metavar="DIR", help=COMPARED, show_default=False)] = None,
     json: Annotated[Path | None, typer.Option(metavar=FILE, help="Write the result here.")] = None,
     judge: Annotated[str | None, typer.Option(metavar="MODEL", help=JUDGE, show_default=False)] = None,
@@ -166,6 +170,7 @@ def compare(
     config = run_config(
         model=model, deterministic=deterministic, shadow=shadow, seed=seed, games=games, tasks=tasks,
         temperature=temperature, top_p=top_p, max_tokens=max_tokens, device=device, device_map=device_map, dtype=dtype,
+        plain_markers=plain_markers,
     )  # fmt: skip
     effort = Effort(fidelity_games, timed_games)
     given = fields("--set", set_ or [])
@@ -196,6 +201,7 @@ def audit(
     seed: Annotated[int | None, typer.Option(help="Of playing and of measuring.  [default: 0]")] = None,
     set_: Set = None,
     max_tokens: Annotated[int | None, typer.Option(min=1, help="As of run.  [default: 256]")] = None,
+    plain_markers: Annotated[Markers | None, typer.Option(help=f"{MARKERS}  [default: refuse]")] = None,
     display: Display = None,
     out: Out = Path("runs"),
 ) -> None:
@@ -210,6 +216,7 @@ def audit(
     how = {
         "games": games, "mode": mode, "leakage": leakage, "deterministic": deterministic or None, "shadow": shadow,
         "repair": repair, "model": model, "adapter": adapter, "seed": seed, "max_tokens": max_tokens, "tasks": tasks,
+        "plain_markers": plain_markers,
     }  # fmt: skip
     outputs = Outputs(json, sarif, junit, html)
     given = fields("--set", set_ or [])

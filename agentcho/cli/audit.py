@@ -56,6 +56,7 @@ TAKES: dict[Nature, frozenset[str]] = {
             "tasks",
             "set",
             "max_tokens",
+            "plain_markers",
         }
     ),
     "trace": frozenset({"mode", "leakage", "deterministic", "repair", "model", "adapter", "seed"}),
@@ -260,6 +261,7 @@ def _command(asked: Asked, config: RunConfig) -> str:
     for name in ("games", "seed", "mode", "leakage", "model", "max_tokens"):
         words += [f"--{name.replace('_', '-')}", str(getattr(config, name))]
     words += ["--deterministic"] * config.deterministic
+    words += ["--plain-markers", "accept"] * (config.plain_markers == "accept")
     words += [] if config.tasks is None else ["--tasks", config.tasks]
     words += [] if config.repair is None else ["--repair", config.repair]
     words += [] if config.adapter is None else ["--adapter", config.adapter]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import shlex
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,10 +21,11 @@ from agentcho.cli.progress import tell
 from agentcho.config import RunConfig
 from agentcho.disk import check_file, check_folder, writing
 from agentcho.display.compared import show
-from agentcho.experiments.columns import columns
+from agentcho.experiments.columns import Column, columns
 from agentcho.experiments.compare import Effort, claim, compare, requested
 from agentcho.experiments.files import write, write_json
 from agentcho.experiments.playing import Interrupted
+from agentcho.markers import asked_of
 from agentcho.request import EnginePort
 from agentcho.scenario import Scenario
 from agentcho.writer import Writer
@@ -60,7 +61,7 @@ def compare_columns(asked: Asked) -> int:
     _check_judge(asked.judge, scenario)
     _check_files(asked)
     with _folder(asked.out) as folder:
-        engine: Any = runtime.load_engine(asked.config)
+        engine: Any = runtime.load_engine(_loading(asked.config, found))
         claim(folder, requested(scenario, asked.config, found, engine.fingerprint))
         try:
             result = compare(
@@ -112,9 +113,15 @@ def _check_judge(judge: str | None, scenario: Scenario) -> None:
         raise typer.BadParameter(f"{scenario.name} has no text that could be judged", param_hint="--judge")
 
 
+def _loading(config: RunConfig, found: Sequence[Column]) -> RunConfig:
+    """The options to load a model by: it has to serve every column, those too that claim something of it."""
+    claims = any(asked_of(column.config(config).way, "refuse") == "refuse" for column in found)
+    return config.model_copy(update={"leakage": "enforce" if claims else "audit"})
+
+
 def _judge(asked: Asked) -> EnginePort:
     """The model that judges, on the same device."""
-    return runtime.load_engine(asked.config.model_copy(update={"model": asked.judge}))
+    return runtime.load_engine(asked.config.model_copy(update={"model": asked.judge, "leakage": "audit"}))
 
 
 def _effort(asked: Asked, engine: Any) -> Effort:
@@ -128,7 +135,17 @@ def _command(asked: Asked) -> str:
     words += [] if asked.repair is None else ["--repair", asked.repair]
     words += [] if asked.adapter is None else ["--adapter", asked.adapter]
     base = RunConfig(games=asked.config.games)
-    for name in ("seed", "tasks", "model", "temperature", "top_p", "max_tokens", "deterministic", "shadow"):
+    for name in (
+        "seed",
+        "tasks",
+        "model",
+        "temperature",
+        "top_p",
+        "max_tokens",
+        "deterministic",
+        "shadow",
+        "plain_markers",
+    ):
         value = getattr(asked.config, name)
         if value != getattr(base, name):
             flag = f"--{name.replace('_', '-')}"

@@ -88,5 +88,5 @@ def tune(
         Recipe, mode=mode, leakage=leakage, rank=rank, alpha=alpha, dropout=dropout, epochs=epochs, batch=batch,
         peft=None if peft is None else read_peft(peft), rate=rate, tokens=tokens, recompute=recompute, seed=seed,
     )  # fmt: skip
-    config = run_config(model=model, device=device, device_map=device_map, dtype=dtype)
+    config = run_config(model=model, leakage="audit", device=device, device_map=device_map, dtype=dtype)
     raise typer.Exit(train(Asked(scenario, traces, recipe, config, out)))

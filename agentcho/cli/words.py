@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from agentcho.config import Shadowing
+from agentcho.config import Markers, Shadowing
 from agentcho.display import Kind
 
 PAIR = "KEY=VALUE"
@@ -34,12 +34,14 @@ LIMIT = "End a game early: agent_ or game_ tokens, messages, seconds."
 MODE = "Which encodings a call reads."
 LEAKAGE = "What choreographed mode does about leaks."
 PROFILE = "Batch so that every bit depends on nothing that a reader may not read. Slower."
+MARKERS = "What to do about a model in whose chat template a text can spell what stands between messages."
 REPAIR = "Encode some tokens of what is reused anew: first-k:TOKENS, top-k:SHARE, or full."
 SHADOW = "Follow an author's words for its audience while it speaks; auto: where the two differ."
 AT_ONCE = "At most so many at a time. Default: the next begins while less than three quarters of the store is held."
 FAIL_FAST = "Stop with the first game that an error ends."
 RETRIES = "Play a game again, so often, that an error of the engine or of an endpoint ended."
 ModelName = Annotated[str, typer.Option(help="'understudy', a folder, or a Hugging Face id.")]
+PlainMarkers = Annotated[Markers, typer.Option(help=MARKERS)]
 Seed = Annotated[int, typer.Option(help="Of every coin and choice of the run.")]
 MaxTokens = Annotated[int, typer.Option(help="At most so many sampled tokens a message.")]
 Deterministic = Annotated[bool, typer.Option("--deterministic", help=PROFILE)]

@@ -42,7 +42,7 @@ def doctor(
     rows = [Row("model", None, engine.fingerprint["model_type"], _numbers(engine))]
     rows.append(Row("kernels", None, *kernels(engine.network, engine.store.devices[0])))
     rows += [Row("framing", None, role, _framing(engine, role)) for role in ROLES]
-    rows.append(Row("framing", None, "begins", _begin(engine)))
+    rows += [Row("framing", None, "begins", _begin(engine)), Row("framing", None, *_markers(engine))]
     rows += [_layer(proof) for proof in engine.proofs]
     return DoctorReport(str(model), rows, _notes(engine))
 
@@ -62,6 +62,14 @@ def _begin(engine: Engine) -> str:
     bos = engine.framing.bos
     stops = ", ".join(repr(engine.tokenizer.convert_ids_to_tokens(i)) for i in sorted(engine.framing.stops))
     return f"{'no BOS' if bos is None else repr(engine.tokenizer.convert_ids_to_tokens(bos))}, ends at {stops}"
+
+
+def _markers(engine: Engine) -> tuple[str, str]:
+    """Whether what stands between two messages can be part of one."""
+    if not engine.framing.plain:
+        return "apart", "between any two messages stands an id that no text spells and no model says"
+    pairs = ", ".join(f"{one} and {other}" for one, other in engine.framing.plain)
+    return "plain", f"nothing but what a text can spell stands between {pairs}"
 
 
 def _layer(proof: LayerProof) -> Row:
@@ -84,9 +92,11 @@ def _notes(engine: Engine) -> list[str]:
         for role, alias in engine.framing.aliases.items()
         if role != alias
     ]
-    special = engine.framing.content.special
-    if not any(special.intersection(engine.framing.opening(role, None)) for role in ROLES):
-        notes.append("the template opens messages with plain text, which content can imitate: no special token helps")
+    if engine.framing.plain:
+        notes.append(
+            "what stands between some messages can be written into a message, which then passes for two: games under "
+            "enforce and deny are refused unless they say --plain-markers accept"
+        )
     longest = max((p.locality.size for p in engine.proofs), default=0)
     if longest > 32:
         notes.append(f"windows and chunks (up to {longest}) are longer than the probe: taken from the config")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from torch import Tensor, nn
 
 from agentcho.adapter import find_adapter
 from agentcho.checks import Bounds, checked, is_id, known_as_id, named, readable
+from agentcho.config import Markers
 from agentcho.engine.adapters import Adapters
 from agentcho.engine.admission import Admission
 from agentcho.engine.assembly import Assembly
@@ -91,6 +93,7 @@ class Engine(Direct):
         cls, model: str | Path = "understudy", device: str = "auto", dtype: str = "auto",
         adapter: str | Path | None = None, *, merge: bool = False, context: int | None = None,
         store_tokens: int | None = None, host_tokens: int | None = None, device_map: DeviceMap | None = None,
+        plain_markers: Markers = "accept",
     ) -> Engine:  # fmt: skip
         """Load the understudy, a folder, or a Hugging Face id, and prove that it can share encodings.
 
@@ -100,17 +103,19 @@ class Engine(Direct):
         `adapter` is a folder that peft wrote, to go through in each forward, or with `merge` to add to the weights.
         `context` lowers the number of positions used; `store_tokens` bounds the store (default: 4 GiB on a
         CPU, half of the free memory on CUDA), `host_tokens` what leaves it for host memory (default: 4 GiB; 0: it is
-        dropped and made again). Safetensors only, no remote code.
+        dropped and made again). `plain_markers` "refuse": no model whose role markers a text can spell, which is known
+        before its weights are read. Safetensors only, no remote code.
         Raises: `ModelNotFound`, `BadPlacement`, `UnsupportedModel` (the gate's cause), `FramingError`,
-        `AdapterNotFound`, `AdapterOther`.
+        `AdapterNotFound`, `AdapterOther`, `PlainMarkers`.
 
         Loading runs in a thread of its own that ends with it: torch keeps a pool of compute threads for each
         thread that ever called it, and a second pool halves the speed of the one that steps the engine.
         """
         with ThreadPoolExecutor(1) as alone:
             found = None if adapter is None else find_adapter(adapter)
-            options = (model, Place(device, dtype, device_map), found, merge, context, store_tokens, host_tokens)
-            return alone.submit(lambda: cls(*load(*options))._warmed()).result()
+            place, room = Place(device, dtype, device_map), (store_tokens, host_tokens)
+            parts = partial(load, model, place, found, merge, context, *room, plain_markers)
+            return alone.submit(lambda: cls(*parts())._warmed()).result()
 
     def _warmed(self) -> Engine:
         """Kernels for steps of one row and of few are compiled now where they need any."""
@@ -179,7 +184,7 @@ class Engine(Direct):
     def fingerprint(self) -> dict[str, str]:
         """Digests and versions for run records; computed once."""
         if self._fingerprint is None:
-            self._fingerprint = self._model.fingerprint()
+            self._fingerprint = self._model.fingerprint() | ({"markers": "plain"} if self.framing.plain else {})
         return self._fingerprint
 
     @property

@@ -8,7 +8,9 @@ Does not know: what is said; `text` tokenises that.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agentcho.engine.text import ContentTokenizer
@@ -47,6 +49,23 @@ class Framing:
     stops: frozenset[int]
     content: ContentTokenizer
     ids: dict[str, tuple[int, ...]]
+
+    @property
+    def plain(self) -> tuple[tuple[str, str], ...]:
+        """Roles whose messages, one right after the other, have nothing between them but what a text can spell or a
+        model can say: there, one message can pass for two. What neither can is a control token."""
+        control = self.content.forbidden
+        return tuple(
+            (one, other) for one, other in product(self.frames, repeat=2)
+            if any(control.isdisjoint((*self.closing(one), *opening)) for opening in self._openings(other))
+        )  # fmt: skip
+
+    def _openings(self, role: str) -> Iterator[tuple[int, ...]]:
+        """The ids before a message's content, with a name and without, the name left out."""
+        frame = self.frames[role]
+        yield self.ids[frame.opening]
+        if frame.named is not None:
+            yield sum((self.ids[part] for part in frame.named), ())
 
     def unsayable(self, vocabulary: int, known: int) -> list[int]:
         """Control tokens that end nothing, and the model's ids past the tokenizer's `known` ones."""

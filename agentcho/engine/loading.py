@@ -9,13 +9,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 from agentcho.adapter import Adapter
+from agentcho.config import Markers
 from agentcho.engine.framing import Framing, derive
 from agentcho.engine.gate import PROBE, Gate, LayerProof, check_config
-from agentcho.engine.model import Model, find
+from agentcho.engine.model import Model, Source, find, read_tokenizer
 from agentcho.engine.packing import pack
 from agentcho.engine.placement import Place
 from agentcho.engine.store import default_host_tokens, default_tokens
 from agentcho.errors import BadPlacement
+from agentcho.markers import check_markers
 
 
 class Parts(NamedTuple):
@@ -31,7 +33,7 @@ class Parts(NamedTuple):
 
 def load(
     model: str | Path, place: Place, adapter: Adapter | None, merge: bool, context: int | None,
-    store_tokens: int | None, host_tokens: int | None,
+    store_tokens: int | None, host_tokens: int | None, markers: Markers,
 ) -> Parts:  # fmt: skip
     """See `Engine.load`. The store's default size is of the memory that the weights leave free."""
     _check_count("context", context, PROBE, "nothing can be proved over so few positions")
@@ -39,10 +41,17 @@ def load(
     _check_count("host_tokens", host_tokens, 0, "this is no number of tokens")
     source = find(model)
     check_config(source, context)
+    if markers == "refuse":
+        check_markers(_framed(source).plain, markers, source.name)
     loaded = Model.load(source, place)
     loaded = loaded if adapter is None else loaded.adapted(adapter, merge)
     pack(loaded.network)
     return proved(loaded, context, store_tokens, host_tokens)
+
+
+def _framed(source: Source) -> Framing:
+    """Its framing, from the tokenizer alone: what it says of markers is so whatever the weights are."""
+    return derive(read_tokenizer(source), source.name)
 
 
 def _check_count(name: str, value: object, least: int, what: str) -> None:

@@ -68,6 +68,11 @@ def find(model: str | Path) -> Source:
     return Source(name, path, config)
 
 
+def read_tokenizer(source: Source) -> Any:
+    """Its Hugging Face tokenizer, and no weights."""
+    return AutoTokenizer.from_pretrained(source.path, trust_remote_code=False)
+
+
 def _shape(name: str) -> Source:
     shape = SHAPES.get(name.removeprefix(PREFIX))
     if shape is None:
@@ -120,7 +125,7 @@ class Model:
         AttentionInterface.register(ATTENTION, _answer)
         try:
             kind = dtype_of(place.dtype, where, source.random, _size(source) if sized else 0)
-            tokenizer = AutoTokenizer.from_pretrained(source.path, trust_remote_code=False)
+            tokenizer = read_tokenizer(source)
             network = _drawn(source, kind, where) if source.random else _read(source, kind, place.map or where)
         except ModelError:
             raise

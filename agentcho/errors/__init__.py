@@ -31,6 +31,7 @@
     ├── NotCast                    an agent speaks where it has no seat
     ├── LeakageError               a call would read what its caller may not
     │   └── LabelMissing           … or what nothing is known of
+    ├── PlainMarkers               a chat template whose role markers anybody can write
     ├── BadColumn                  a column of a comparison that is none
     ├── ArmUnavailable             an arm of a benchmark does not run here
     ├── BadArm                     a benchmark asked for an arm or a workflow that there is not
@@ -107,7 +108,7 @@ from agentcho.errors.games import (
     TasksTooFew,
     TasksUnwanted,
 )
-from agentcho.errors.leaks import AudienceError, BadName, LabelMissing, LeakageError, NameFixed, NotCast
+from agentcho.errors.leaks import AudienceError, BadName, LabelMissing, LeakageError, NameFixed, NotCast, PlainMarkers
 from agentcho.errors.models import (
     AdapterNotFound,
     AdapterOther,
@@ -178,6 +179,7 @@ __all__ = [
     "OptionsClash",
     "OutUnusable",
     "Overloaded",
+    "PlainMarkers",
     "ReaderGone",
     "RecordBroken",
     "RecordError",

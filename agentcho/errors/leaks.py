@@ -58,6 +58,20 @@ class LeakageError(AgentchoError):
         self.reader, self.path = reader, tuple(path)
 
 
+class PlainMarkers(AgentchoError):
+    """A chat template whose role markers anybody can write: one message can pass for two, the second by another."""
+
+    def __init__(self, pairs: Sequence[tuple[str, str]], model: str | None = None) -> None:
+        between = ", ".join(f"{one} and {other}" for one, other in pairs)
+        super().__init__(
+            f"{model or 'this model'} has a chat template in which nothing but what a text can spell stands between "
+            f"messages of {between}: what one agent says can pass for what another said, and enforce and deny presume "
+            "that it cannot. Use a model whose template has special tokens there, or say --plain-markers accept "
+            "(plain_markers='accept'), of which audits will warn"
+        )
+        self.pairs = tuple(pairs)
+
+
 class LabelMissing(LeakageError):
     """An encoding was to be read whose label is not known: refused, for unknown is never clean."""
 

@@ -22,7 +22,6 @@ from agentcho.experiments.judge import Pair, prefer
 from agentcho.experiments.pairs import metrics
 from agentcho.experiments.playing import Games, folder_of, forced_words, play_column
 from agentcho.game import Forced
-from agentcho.known import ReplayPort
 from agentcho.request import EnginePort
 from agentcho.runtime import tasks_of
 from agentcho.scenario import Judged, Scenario
@@ -37,7 +36,7 @@ class Tell(Protocol):
 class Adaptable(Protocol):
     """What a column with an adapter needs of an engine."""
 
-    def adapted(self, adapter: str | None) -> ReplayPort: ...
+    def adapted(self, adapter: str | None) -> EnginePort: ...
 
 
 FILE = "request.json"
@@ -83,7 +82,7 @@ def claim(folder: Path, request: Request) -> None:
 
 
 def compare(
-    scenario: Scenario, config: RunConfig, columns: tuple[Column, ...], engine: ReplayPort, folder: Path,
+    scenario: Scenario, config: RunConfig, columns: tuple[Column, ...], engine: EnginePort, folder: Path,
     effort: Effort, command: str, tell: Tell, at_once: int | None = None, judge: EnginePort | None = None,
 ) -> Comparison:  # fmt: skip
     """Play what is not played yet, and compare. `folder` keeps all games. `judge` compares texts, where the scenario
@@ -104,7 +103,7 @@ def compare(
     return found if judge is None else _judged(found, scenario, played, judge, tell)
 
 
-def _engine(engine: ReplayPort, column: Column) -> ReplayPort:
+def _engine(engine: EnginePort, column: Column) -> EnginePort:
     """The engine of a column: the model's own, or one through the column's adapter on the same weights."""
     if column.adapter is None:
         return engine
@@ -132,7 +131,7 @@ def _texts(scenario: Scenario, games: Games, count: int) -> dict[int, Judged]:
 
 
 def _compared(
-    request: Request, played: dict[str, Games], arms: dict[str, Arm], engine: ReplayPort, effort: Effort, command: str,
+    request: Request, played: dict[str, Games], arms: dict[str, Arm], engine: EnginePort, effort: Effort, command: str,
     tell: Tell,
 ) -> Comparison:  # fmt: skip
     numbers = range(request.games)

@@ -15,8 +15,8 @@ from agentcho.config import Way
 from agentcho.experiments.comparison import Fidelity
 from agentcho.experiments.pairs import span
 from agentcho.experiments.stats import Floats, clustered, distance, pooled_mean
-from agentcho.known import ReplayPort
 from agentcho.replayer import Replayed, replay
+from agentcho.request import EnginePort
 from agentcho.trace import Workflow
 
 Rows = NDArray[np.float32]
@@ -26,7 +26,7 @@ class Arm(NamedTuple):
     """A way of reading, and the engine that reads so: the model's own, or one that goes through an adapter."""
 
     way: Way
-    engine: ReplayPort
+    engine: EnginePort
 
 
 class Apart(NamedTuple):
@@ -37,7 +37,7 @@ class Apart(NamedTuple):
 
 
 def fidelity(
-    workflows: Sequence[Workflow], arms: Mapping[str, Arm], engine: ReplayPort, seed: int, tell: Callable[[int], None]
+    workflows: Sequence[Workflow], arms: Mapping[str, Arm], engine: EnginePort, seed: int, tell: Callable[[int], None]
 ) -> dict[str, Fidelity]:
     """Each arm against the baseline of `engine`, on every decode of these games. Exact up to the arithmetic of the two
     forwards: the baseline against itself, encoded in other batches, shows the noise."""

@@ -42,7 +42,9 @@ class Words:
 
 
 class FakeFraming:
-    """Framing of the fake: `START role name MESSAGE … END`."""
+    """Framing of the fake: `START role name MESSAGE … END`. No word has one of their ids, so no text can spell them."""
+
+    plain: tuple[tuple[str, str], ...] = ()
 
     def __init__(self) -> None:
         self.content = Words()

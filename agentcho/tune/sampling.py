@@ -14,7 +14,7 @@ from agentcho.errors import RecordBroken, TracesOther, TracesUnfit
 from agentcho.events import Encoded, Ended, Event, Over
 from agentcho.export import exported
 from agentcho.game import Forced
-from agentcho.known import ReplayPort
+from agentcho.request import EnginePort
 from agentcho.runtime import Part, play, tasks_of
 from agentcho.scenario import Scenario
 from agentcho.trace import Workflow, read_traces, workflow, write_traces
@@ -32,7 +32,7 @@ class Sampled(NamedTuple):
     interrupted: bool
 
 
-def asked_for(scenario: Scenario, config: RunConfig, engine: ReplayPort) -> dict[str, Any]:
+def asked_for(scenario: Scenario, config: RunConfig, engine: EnginePort) -> dict[str, Any]:
     """What decides what the games are, as each trace's `meta` has it."""
     tasks = tasks_of(scenario, config)
     return {
@@ -44,7 +44,7 @@ def asked_for(scenario: Scenario, config: RunConfig, engine: ReplayPort) -> dict
 
 
 def sample(
-    scenario: Scenario, config: RunConfig, engine: ReplayPort, numbers: range, file: Path, tell: Callable[[int], None],
+    scenario: Scenario, config: RunConfig, engine: EnginePort, numbers: range, file: Path, tell: Callable[[int], None],
     at_once: int | None = None, finals: Iterable[Workflow] | None = None,
 ) -> Sampled:  # fmt: skip
     """Play the games of these numbers that the file lacks, and append each when it is over; at the end the file is in
@@ -89,7 +89,7 @@ class _Ear:
     """Writes each game down when it is over."""
 
     def __init__(
-        self, scenario: str, asked: dict[str, Any], engine: ReplayPort, lines: Lines, over: int,
+        self, scenario: str, asked: dict[str, Any], engine: EnginePort, lines: Lines, over: int,
         tell: Callable[[int], None],
     ) -> None:  # fmt: skip
         self._scenario, self._asked, self._engine, self._lines = scenario, asked, engine, lines
@@ -138,7 +138,7 @@ class _Final(Mapping[str, tuple[int, ...]]):
         return 1
 
 
-def _final_words(finals: Iterable[Workflow], engine: ReplayPort, asked: Mapping[str, Any]) -> dict[int, Forced]:
+def _final_words(finals: Iterable[Workflow], engine: EnginePort, asked: Mapping[str, Any]) -> dict[int, Forced]:
     """What each workflow ended on, by game: the answer of its outcome, or else its last words."""
     found: dict[int, Forced] = {}
     for each in finals:

@@ -13,7 +13,6 @@ from agentcho.config import Leakage, Mode
 from agentcho.engine.encoding import Context, Piece, Segment, Storage, check_fits, place
 from agentcho.engine.framing import Framing
 from agentcho.errors import BadParent, RequestError
-from agentcho.known import FramingPort
 from agentcho.owner import Owner
 from agentcho.replayer import replay
 from agentcho.request import (
@@ -23,6 +22,7 @@ from agentcho.request import (
     Encoded,
     EncodingId,
     Failure,
+    FramingPort,
     Prefill,
     Receipt,
     Repair,

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from agentcho import Agent, Choreographer, Decode, Engine, Game, Prefill, RunConfig, Sampling, Scenario
 from agentcho.config import Mode
+from agentcho.engine.framing import Framing
 from agentcho.events import Ended, Event
 from agentcho.message import Message
 from agentcho.owner import Owner
@@ -77,6 +78,10 @@ class Keeping:
     @property
     def owner(self) -> Owner:
         return self._engine.owner
+
+    @property
+    def framing(self) -> Framing:
+        return self._engine.framing
 
     @property
     def idle(self) -> bool:

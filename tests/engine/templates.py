@@ -20,6 +20,7 @@ CHATML = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 GEMMA = ("<pad>", "<eos>", "<bos>", "<start_of_turn>", "<end_of_turn>")
 PHI = ("<|endoftext|>", "<|system|>", "<|user|>", "<|assistant|>", "<|end|>")
 INST = ("<unk>", "<s>", "</s>", "[INST]", "[/INST]")
+PLAIN = ("<unk>", "</s>")
 HARMONY = ("<|endoftext|>", "<|start|>", "<|message|>", "<|channel|>", "<|end|>", "<|return|>")
 
 
@@ -89,10 +90,12 @@ def _wilder() -> dict[str, Style]:
     rules = ("system", "<|start|>developer<|message|># Rules\n\n", "\n\n<|end|>")
     final = ("assistant", "<|start|>assistant<|channel|>final<|message|>", "<|end|>")
     says = "<|start|>{role}<|message|>"
+    spelt = tuple((role, f"### {role.capitalize()}:\n", "\n\n") for role in ("system", "user"))
     return {
         "pieces": Style("phi", PHI, "<|{role}|>\n", "<|end|>\n", eos="<|endoftext|>", unigram=True),
         "phi": Style("phi", PHI, "<|{role}|>\n", "<|end|>\n", eos="<|endoftext|>"),
         "inst": Style("inst", INST, "[INST] ", "[/INST]", inst, bos="<s>", eos="</s>", encodes_bos=True),
+        "plain": Style("plain", PLAIN, "### Assistant:\n", "</s>\n\n", spelt, eos="</s>"),
         "harmony": Style("harmony", HARMONY, says, "<|end|>", (rules, final), eos="<|return|>"),
     }
 

@@ -250,9 +250,9 @@ MUTANTS = (
         "encode a postponed shadow with nobody asked",
         "what is encoded when it is first read would be gathered without its guard's word",
         "agentcho/engine/scheduler.py",
-        "            ask(call)\n        except LeakageError",
+        "            ask(call)\n        except AgentchoError",
         "            isinstance(call, PendingShadow) or ask(call)  # type: ignore[func-returns-value]\n"
-        "        except LeakageError",
+        "        except AgentchoError",
         ("tests/engine/test_postponed.py",),
     ),
     Mutant(
@@ -294,5 +294,13 @@ MUTANTS = (
         'return "inconclusive" if self.audit.same else "holds"',
         'return "holds"',
         ("tests/audit/test_prove.py",),
+    ),
+    Mutant(
+        "a model whose role markers anyone can write",
+        "what one agent says could pass for what another said, under a claim that presumes it cannot",
+        "agentcho/engine/framing.py",
+        "if any(control.isdisjoint((*self.closing(one), *opening)) for opening in self._openings(other))",
+        "if all(control.isdisjoint((*self.closing(one), *opening)) for opening in ()) and not self.frames",
+        ("tests/leaks/test_markers.py", "tests/engine/test_framing.py"),
     ),
 )  # fmt: skip

@@ -13,8 +13,8 @@ import numpy as np
 
 from agentcho.config import Leakage, Mode
 from agentcho.errors import ContextOverflow, LeakageError, StoreFull
-from agentcho.known import ReplayPort
 from agentcho.replayer import Replayed, replay
+from agentcho.request import EnginePort
 from agentcho.trace import Workflow
 
 REFUSED = "enforcement refuses it: a call names what its caller may not read"
@@ -43,7 +43,7 @@ class Unplayable(Exception):
 
 
 def played(
-    workflow: Workflow, engine: ReplayPort, stride: int, leakage: Leakage, mode: Mode = "choreographed"
+    workflow: Workflow, engine: EnginePort, stride: int, leakage: Leakage, mode: Mode = "choreographed"
 ) -> Played:
     """Play it. Raises `Unplayable`, whose text says why, where this workflow cannot be; other errors as they are."""
     try:

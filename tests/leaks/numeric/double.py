@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from agentcho import Engine
+from agentcho.engine.framing import Framing
 from agentcho.owner import Owner
 from agentcho.request import (
     ANY_TURN,
@@ -173,6 +174,11 @@ class Double:
     def receipt(self, id: EncodingId) -> Receipt:
         """See `EnginePort.receipt`."""
         return self.engine.receipt(id)
+
+    @property
+    def framing(self) -> Framing:
+        """The engine's own."""
+        return self.engine.framing
 
     @property
     def idle(self) -> bool:

@@ -1,0 +1,25 @@
+"""Whether messages stand apart by what nobody can write: asked before a game begins.
+
+Does not know: chat templates, engines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from agentcho.config import Markers, Way
+from agentcho.errors import PlainMarkers
+
+
+def asked_of(way: Way, markers: Markers) -> Markers:
+    """What such a way of playing asks of a model: a claim about who reads what presumes that one message cannot pass
+    for two."""
+    claims = way.mode == "choreographed" and way.leakage != "audit"
+    return markers if claims else "accept"
+
+
+def check_markers(plain: Sequence[tuple[str, str]], markers: Markers, model: str | None = None) -> None:
+    """`PlainMarkers` where roles are given between whose messages nothing stands but what a text can spell, unless that
+    is accepted."""
+    if plain and markers == "refuse":
+        raise PlainMarkers(plain, model)
