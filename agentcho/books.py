@@ -5,7 +5,7 @@ Does not know: how requests are made, what is out and who may read it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 from agentcho.config import Way
 from agentcho.events import Encoded, Ended, Sink
@@ -13,7 +13,7 @@ from agentcho.limits import Meter
 from agentcho.message import Message
 from agentcho.missing import Missing
 from agentcho.provenance import EncodingRecord, Ledger, Recipe
-from agentcho.request import Turn
+from agentcho.request import EncodingId, Turn
 from agentcho.resolver import Resolver, Utterance
 from agentcho.ticket import Made, Request, Result
 from agentcho.transcript import Encodings, Entry, Origin, Usage
@@ -38,12 +38,13 @@ class Books:
 
         A message's line has all encodings that were made since the line before, of whatever message.
         """
+        fresh = {call.id for call in result.made}
         for lack, call in zip(missing, result.made, strict=False):
             self._record(lack.message, lack.recipe, lack.path, call, caller)
             lacked = self.resolver.utterances[lack.message]
             if lacked.message is None:
                 lacked.message = self._message(lacked, call)
-                self._write(lacked, call, result)
+                self._write(lacked, call, result, fresh)
         if utterance is not None:
             self._enter_said(utterance, result.made[len(missing) :], result, caller)
 
@@ -77,7 +78,7 @@ class Books:
         for shadow in said[1:]:
             self._record(id, "audience", (), shadow, None)
         self._meter.count(utterance.message)
-        self._write(utterance, said[0], result)
+        self._write(utterance, said[0], result, {call.id for call in result.made})
 
     def _record(self, message: str, recipe: Recipe, path: tuple[str, ...], made: Made, caller: str | None) -> None:
         """`caller` is whose prompt a baseline encoding stands in; a repaired one's path begins with its own; an author
@@ -104,12 +105,12 @@ class Books:
             new_offset=reads.new_at if isinstance(reads.new_at, int) else None,
         )  # fmt: skip
 
-    def _write(self, utterance: Utterance, own: Made, result: Result) -> None:
+    def _write(self, utterance: Utterance, own: Made, result: Result, made: Set[EncodingId]) -> None:
         """Tell the sink of a message that is whole. What its own request made anew is not reused."""
         assert utterance.message is not None
         encoded = sum(tokens for _, tokens in self._unwritten)
-        fresh = {call.id for call in result.made} - self._twins
-        reused = sum(entry.length for entry in own.receipt.context if entry.id not in fresh)
+        context = own.receipt.context
+        reused = sum(read.length for read in context if read.id not in made or read.id in self._twins)
         usage = Usage(encoded, reused, result.ttft, result.seconds)
         entry = Entry(
             utterance.message, own.id, self._take_unwritten(), utterance.reads.direct, usage, utterance.act,

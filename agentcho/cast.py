@@ -75,4 +75,8 @@ class Cast:
 
     def shown(self, seat: str, said: Sequence[Metadata]) -> tuple[Metadata, ...]:
         """Without the open system prompts of others: the words are no secret, but they are not for this agent."""
-        return tuple(m for m in said if m.id == self._own.get(seat) or m.id not in self._briefs)
+        return tuple(m for m in said if self.sees(seat, m.id))
+
+    def sees(self, seat: str, id: str) -> bool:
+        """Whether a message is no open system prompt of others."""
+        return id not in self._briefs or id == self._own.get(seat)

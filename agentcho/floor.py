@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agentcho.ears import Ears
-from agentcho.resolver import Utterance
+from agentcho.message import Metadata
+from agentcho.said import Line, Said
 from agentcho.turns import Turns
 
 
@@ -24,8 +25,8 @@ from agentcho.turns import Turns
 class Seat:
     """A player's place in a simultaneous round: what was out before it, its own moves so far, what it heard."""
 
-    before: list[Utterance]
-    moves: list[Utterance] = field(default_factory=list)
+    before: Said
+    moves: Line = field(default_factory=Line)
     heard: set[str] = field(default_factory=set)
 
 
@@ -34,7 +35,7 @@ class Floor:
 
     def __init__(self, turns: Turns, ears: Ears) -> None:
         self._turns, self._ears = turns, ears
-        self._out: list[Utterance] = []
+        self._out = Line()
         self._seat: ContextVar[Seat | None] = ContextVar("seat", default=None)
         self._under_way: Counter[Seat | None] = Counter()
         self.raced = False
@@ -44,14 +45,14 @@ class Floor:
         """The running task's place in a round, to publish from another task."""
         return self._seat.get()
 
-    def visible(self) -> list[Utterance]:
+    def visible(self) -> Said:
         """What the running task can see."""
         seat = self.seat
-        return self._out if seat is None else seat.before + seat.moves
+        return Said(self._out) if seat is None else Said(seat.moves, after=seat.before)
 
-    def publish(self, utterance: Utterance, seat: Seat | None) -> None:
+    def publish(self, message: Metadata, seat: Seat | None) -> None:
         """Let a message out, or keep it with the moves of a round until that closes."""
-        (self._out if seat is None else seat.moves).append(utterance)
+        (self._out if seat is None else seat.moves).add(message)
 
     @contextmanager
     def act(self, seat: Seat | None) -> Iterator[None]:
@@ -66,7 +67,7 @@ class Floor:
 
     async def together(self, *moves: Coroutine[Any, Any, Any]) -> list[Any]:
         """Run moves side by side; all come out at the end, move by move in the order given, errors or not."""
-        before, outer = list(self.visible()), self.seat
+        before, outer = self.visible(), self.seat
         seats = [Seat(before) for _ in moves]
         seated = [self._seated(seat, move) for seat, move in zip(seats, moves, strict=True)]
         try:
@@ -76,8 +77,8 @@ class Floor:
             for move in moves:
                 move.close()
             self._ears.join([seat.heard for seat in seats])
-            for utterance in (u for seat in seats for u in seat.moves):
-                self.publish(utterance, outer)
+            for message in (m for seat in seats for m in seat.moves.messages):
+                self.publish(message, outer)
 
     async def _seated(self, seat: Seat, move: Coroutine[Any, Any, Any]) -> Any:
         self._seat.set(seat)

@@ -29,10 +29,11 @@ from agentcho.names import exact
 from agentcho.placing import places_of
 from agentcho.request import Sampling, Turn
 from agentcho.resolver import Utterance
+from agentcho.said import Said
 from agentcho.tasks import Task
 from agentcho.ticket import Request, Result
 from agentcho.transcript import Act
-from agentcho.visibility import Policy, Read, ReadSet, View, audience_policy, read_set, shown
+from agentcho.visibility import Policy, Read, ReadSet, View, audience_policy, granted, read_set, shown
 from agentcho.whence import whence
 
 Forced = Mapping[str, tuple[int, ...]]
@@ -128,9 +129,9 @@ class Game:
     # -- what has been said ------------------------------------------------------------------------------
 
     @property
-    def said(self) -> tuple[Metadata, ...]:
+    def said(self) -> Said:
         """Metadata of all messages that are out, in order."""
-        return tuple(utterance.metadata for utterance in self._floor.visible())
+        return self._floor.visible()
 
     def message(self, id: str) -> Message:
         """A finished message with its words. KeyError: no such message, or not encoded yet."""
@@ -170,7 +171,7 @@ class Game:
         """Publish a message of known text; its encoding is made by the first call that reads it, or before."""
         utterance = self._utterance(author, "prefill", role, to, text, reads)
         utterance.ids = ids
-        self._floor.publish(utterance, self._floor.seat)
+        self._floor.publish(utterance.metadata, self._floor.seat)
         if not reads.reads:
             self._choreographer.offer(self._books, partial(self._books.ahead, utterance.metadata.id))
         return utterance.metadata.id
@@ -188,7 +189,7 @@ class Game:
 
     def _act(self, to: Audience, reads: ReadSet) -> Act:
         """How a message comes about: which line asked for it, where it is placed, on what it may depend."""
-        audiences = {id: utterance.metadata.audience for id, utterance in self._resolver.utterances.items()}
+        audiences = {id: self._resolver.utterances[id].metadata.audience for id in self._ears.heard}
         places = places_of(reads)
         asked = places if any(place is not None for place in places) else ()
         return Act(whence(), asked, self._ears.acted_on(to, audiences))
@@ -250,7 +251,7 @@ class Game:
 
         def done(result: Result) -> None:
             self._books.enter(speaking.missing, utterance, result, author)
-            self._floor.publish(utterance, seat)
+            self._floor.publish(utterance.metadata, seat)
 
         heard = self._ears.heard
         order, turn = (self.index, author, self._turns[author]), Turn(str(self.index), self.agents[author].priority)
@@ -258,12 +259,17 @@ class Game:
             await self._choreographer.run(Request(speaking.calls, order, piece, done, turn, self.way.deterministic))
 
     def _reads(self, seat: str, agent: Agent, wish: Wish) -> ReadSet:
-        """Ask policy and view once, for metadata alone."""
+        """Ask policy and view once, for metadata alone. Where audiences alone decide, and the view is there already,
+        nobody is told of more than it names."""
         said = self.said
-        for_it = self._cast.shown(seat, said)
-        allowed = self._policy(seat, for_it)
-        view = wish if isinstance(wish, View) else (wish or agent.view)(shown(seat, allowed, for_it))
-        reads = read_set(seat, view, allowed, said)
+        if isinstance(wish, View) and self._policy is audience_policy:
+            by_audience = lambda m: m.audience.includes(seat) and self._cast.sees(seat, m.id)  # noqa: E731
+            reads = granted(seat, wish, by_audience, said)
+        else:
+            for_it = self._cast.shown(seat, said)
+            allowed = self._policy(seat, for_it)
+            view = wish if isinstance(wish, View) else (wish or agent.view)(shown(seat, allowed, for_it))
+            reads = read_set(seat, view, allowed, said)
         if path := carried(reads, self.way, self._resolver.utterances):
             raise LeakageError(seat, path)
         return reads

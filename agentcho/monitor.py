@@ -1,7 +1,7 @@
 """The reference monitor: the label of every encoding of a game, and the check made before any key is gathered.
 
-A label is the cone with its audiences, built from what is gathered and from nothing else. It belongs to an
-encoding's id and to one game. Does not know: texts, tensors, how a context was chosen.
+A label is the audiences of the cone, with a message of each, built from what is gathered and from nothing else. It
+belongs to an encoding's id and to one game. Does not know: texts, tensors, how a context was chosen.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from agentcho.request import EncodingId
 
 
 class Mark(NamedTuple):
-    """One message that could have influenced an encoding, and who may read it."""
+    """One message that could have influenced an encoding, the first by its id of all those of its audience."""
 
     message: str
     audience: Audience
@@ -40,12 +40,13 @@ class Check:
 
     def admit(self, id: EncodingId, context: Sequence[EncodingId]) -> None:
         """Check and label. `LabelMissing`: something of the context has no label here; unknown is not clean."""
-        label = frozenset({self._own})
+        first: dict[Audience, str] = {self._own.audience: self._own.message}
         for parent in context:
             if parent not in self._labels:
                 raise LabelMissing(str(self._clearance), parent)
-            label |= self._labels[parent]
-        for mark in sorted(label, key=lambda mark: mark.message):
-            if not mark.audience.covers(self._clearance):
-                raise LeakageError(str(self._clearance), (self._own.message, mark.message))
-        self._labels[id] = label
+            for mark in self._labels[parent]:
+                first[mark.audience] = min(mark.message, first.get(mark.audience, mark.message))
+        for message, audience in sorted(((m, a) for a, m in first.items()), key=lambda pair: pair[0]):
+            if not audience.covers(self._clearance):
+                raise LeakageError(str(self._clearance), (self._own.message, message))
+        self._labels[id] = frozenset(Mark(message, audience) for audience, message in first.items())

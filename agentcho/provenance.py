@@ -6,13 +6,55 @@ policies. A cone is exact for provenance and over-approximates information.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from typing import Literal, NamedTuple
 
 from agentcho.message import Audience
 from agentcho.request import EncodingId, Receipt
 
 Recipe = Literal["author", "audience", "baseline", "repaired"]
+
+
+class Cone(Set[str]):
+    """Message ids, kept as bits of one number, for the cones of a long game have nearly all of it each."""
+
+    def __init__(self, roll: Roll, bits: int) -> None:
+        self._roll, self.bits = roll, bits
+
+    def __contains__(self, id: object) -> bool:
+        place = self._roll.places.get(id)  # type: ignore[call-overload]
+        return place is not None and bool(self.bits >> place & 1)
+
+    def __iter__(self) -> Iterator[str]:
+        digits = bin(self.bits)[:1:-1]
+        return (id for id, digit in zip(self._roll.places, digits, strict=False) if digit == "1")
+
+    def __len__(self) -> int:
+        return self.bits.bit_count()
+
+    def __hash__(self) -> int:
+        return self._hash()
+
+    def __repr__(self) -> str:
+        return repr(set(self))
+
+    @classmethod
+    def _from_iterable(cls, ids: Iterable[str]) -> frozenset[str]:  # type: ignore[override]
+        return frozenset(ids)
+
+
+class Roll:
+    """The messages that cones of one game are told of, each with a place of its own."""
+
+    def __init__(self) -> None:
+        self.places: dict[str, int] = {}
+
+    def cone(self, message: str, over: Iterable[Cone]) -> Cone:
+        """A message, and all that is in the cones of what it was encoded over."""
+        bits = 1 << self.places.setdefault(message, len(self.places))
+        for cone in over:
+            bits |= cone.bits
+        return Cone(self, bits)
 
 
 class EncodingRecord(NamedTuple):
@@ -28,7 +70,7 @@ class EncodingRecord(NamedTuple):
     caller: str | None
     recipe: Recipe
     receipt: Receipt
-    cone: frozenset[str]
+    cone: Set[str]
 
 
 def attended(receipt: Receipt) -> tuple[EncodingId, ...]:
@@ -42,6 +84,8 @@ class Ledger:
 
     def __init__(self) -> None:
         self._records: dict[EncodingId, EncodingRecord] = {}
+        self._cones: dict[EncodingId, Cone] = {}
+        self._roll = Roll()
 
     def record(
         self, id: EncodingId, message: str, caller: str | None, recipe: Recipe, receipt: Receipt
@@ -50,9 +94,9 @@ class Ledger:
 
         KeyError: the receipt names an encoding that the ledger has not seen (our own invariant).
         """
-        cone = frozenset({message}).union(*(self._records[over].cone for over in attended(receipt)))
+        cone = self._roll.cone(message, (self._cones[over] for over in attended(receipt)))
         entered = EncodingRecord(id, message, caller, recipe, receipt, cone)
-        self._records[id] = entered
+        self._records[id], self._cones[id] = entered, cone
         return entered
 
     def __getitem__(self, id: EncodingId) -> EncodingRecord:

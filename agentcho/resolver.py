@@ -82,7 +82,9 @@ class Resolver:
         """The context of a call with this read set, as its caller sees it."""
         if self.way.mode == "baseline":
             return self._path(tuple(read.id for read in reads.reads), reads.caller)
-        return self._context(reads, {})
+        missing: dict[Key, Missing] = {}
+        parents, offsets, new_offset = self._context(reads, missing)
+        return Resolved(tuple(missing.values()), parents, offsets, new_offset)
 
     def speak(self, utterance: Utterance, **options: Any) -> Speaking:
         """The calls that let an author say a message; `options` are the decode's."""
@@ -145,13 +147,14 @@ class Resolver:
 
     # -- choreographed -----------------------------------------------------------------------------------
 
-    def _context(self, reads: ReadSet, missing: dict[Key, Missing]) -> Resolved:
+    def _context(self, reads: ReadSet, missing: dict[Key, Missing]) -> tuple[tuple[Parent, ...], Offsets, int | None]:
+        """What a read set is read through, and where it stands."""
         offsets, new_offset = self._positions(reads)
         if self.way.repair is not None and reads.caller is not None:
             parents = self._repaired(reads.caller, reads, offsets, missing)
         else:
             parents = tuple(self._through(reads.caller, read, missing) for read in reads.reads)
-        return Resolved(tuple(missing.values()), parents, offsets, new_offset)
+        return parents, offsets, new_offset
 
     def _repaired(
         self, caller: str, reads: ReadSet, offsets: Offsets, missing: dict[Key, Missing]
@@ -199,27 +202,50 @@ class Resolver:
         return missing[key].call
 
     def _through(self, reader: str | None, read: Read, missing: dict[Key, Missing]) -> Parent:
-        """What `reader` reads a message through. Under enforce it is never the author's encoding of another's
-        message, clean or not: that choice would itself tell of what is hidden."""
+        """What `reader` reads a message through."""
+        return self._encoding(self._recipe(reader, read), read.id, missing)
+
+    def _recipe(self, reader: str | None, read: Read) -> Recipe:
+        """Under enforce it is never the author's encoding of another's message, clean or not: that choice would itself
+        tell of what is hidden."""
         author = self.utterances[read.id].metadata.author
-        if self.enforcing and (author is None or author != reader):
-            return self._encoding("audience", read.id, missing)
-        return self._encoding("author", read.id, missing)
+        return "audience" if self.enforcing and (author is None or author != reader) else "author"
 
     def _encoding(self, recipe: Recipe, id: str, missing: dict[Key, Missing]) -> Parent:
+        """An encoding that is there, or the call that makes it, after the calls for all that it is made over; what
+        waits for others stands on a stack of our own, for a chain of messages may be as long as a game."""
+        wanted: list[Key] = [(recipe, (id,))]
+        while wanted:
+            lacking = [key for key in self._over(*wanted[-1]) if key not in self._known and key not in missing]
+            if wanted[-1] in self._known or wanted[-1] in missing or not lacking:
+                self._ask(wanted.pop(), missing)
+            else:
+                wanted += reversed(lacking)
         key: Key = (recipe, (id,))
-        if key in self._known:
-            return self._known[key]
-        if key not in missing:
-            make = self._audience_call if recipe == "audience" else self._author_call
-            missing[key] = Missing(id, recipe, (), make(self.utterances[id], missing))
-            self._asked.add(key)
-        return missing[key].call
+        return self._known[key] if key in self._known else missing[key].call
+
+    def _ask(self, key: Key, missing: dict[Key, Missing]) -> None:
+        """The call of one encoding, everything that it is made over being there or asked for."""
+        if key in self._known or key in missing:
+            return
+        recipe, (id,) = key
+        make = self._audience_call if recipe == "audience" else self._author_call
+        missing[key] = Missing(id, recipe, (), make(self.utterances[id], missing))
+        self._asked.add(key)
+
+    def _over(self, recipe: Recipe, path: tuple[str, ...]) -> list[Key]:
+        """Which encodings of messages, repaired ones left out, one is made over."""
+        utterance = self.utterances[path[0]]
+        if recipe == "audience":
+            return [("audience", (id,)) for id in self._open(utterance)]
+        reads, caller = utterance.reads.reads, utterance.reads.caller
+        if self.way.repair == "full" and caller is not None:
+            reads = tuple(read for read in reads if self.utterances[read.id].metadata.author == caller)
+        return [(self._recipe(caller, read), (read.id,)) for read in reads]
 
     def _author_call(self, utterance: Utterance, missing: dict[Key, Missing]) -> Prefill:
         """E(m): over what was resolved for its author."""
-        own = self._context(utterance.reads, missing)
-        return self._prefill(utterance, utterance.own, own.parents, own.offsets, own.new_offset)
+        return self._prefill(utterance, utterance.own, *self._context(utterance.reads, missing))
 
     def _audience_call(self, utterance: Utterance, missing: dict[Key, Missing]) -> Prefill:
         """X(m): compact over X of those parents whose audience covers its own."""

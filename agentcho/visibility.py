@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple
 
 from agentcho.errors import AudienceError
 from agentcho.message import Audience, Metadata
+from agentcho.said import Line, Said
 
 
 class After(NamedTuple):
@@ -84,25 +85,32 @@ class ReadSet(NamedTuple):
 
 
 def read_set(caller: str, view: View, allowed: Sequence[Metadata], said: Sequence[Metadata]) -> ReadSet:
-    """Combine a view with what is `allowed`: what the policy answered, and was shown.
+    """Combine a view with what is `allowed`: what the policy answered, and was shown. See `granted`."""
+    ids = {m.id for m in allowed}
+    return granted(caller, view, lambda m: m.id in ids, said if isinstance(said, Said) else Said(Line(said)))
+
+
+def granted(caller: str, view: View, may: Callable[[Metadata], bool], said: Said) -> ReadSet:
+    """Combine a view with what is allowed of it; `may` is asked of what the view names alone.
 
     What the view names and is allowed is read. What it names, is not allowed and the caller is in the audience
     of, is an `AudienceError`: a policy may only be asked for what it grants. What it names outside the caller's
     audience stays in, marked `direct`. An id not said yet is an `AudienceError` too. Ids become exact words first, so
     that what is checked here is what is read.
     """
-    known = {m.id: m for m in said}
     view = View(tuple(Read(_exact(read.id), _placed(read.at)) for read in view.reads), _placed(view.new_at))
-    granted = {m.id for m in allowed}
     direct = []
     for read in view.reads:
-        if read.id not in known:
-            raise AudienceError(f"{caller}'s view names {read.id!r}, which has not been said", known, "there are")
-        if not known[read.id].audience.includes(caller):
+        known = said.find(read.id)
+        if known is None:
+            there = (m.id for m in said)
+            raise AudienceError(f"{caller}'s view names {read.id!r}, which has not been said", there, "there are")
+        if not known.audience.includes(caller):
             direct.append(read.id)
-        elif read.id not in granted:
+        elif not may(known):
             why = "which the policy withholds, or which is the system prompt of other agents"
-            raise AudienceError(f"{caller}'s view names {read.id!r}, {why}", granted, "it may read")
+            theirs = (m.id for m in said if may(m))
+            raise AudienceError(f"{caller}'s view names {read.id!r}, {why}", theirs, "it may read")
     reads = tuple(Read(read.id, _first(read.at) if n == 0 else read.at) for n, read in enumerate(view.reads))
     return ReadSet(caller, reads, view.new_at if reads else _first(view.new_at), tuple(direct))
 

@@ -16,7 +16,7 @@ PACKAGE = Path(agentcho.__file__).parent
 ROOT = PACKAGE.parent
 LAYERS = (
     ("errors", "environment", "whence"), ("names", "disk"), ("message", "tasks", "owner", "ids", "writer", "values"),
-    ("request",),
+    ("request", "said"),
     ("visibility", "provenance", "config", "monitor", "checks"),
     ("transcript", "placing", "denial", "adapter", "missing", "markers"), ("trace",),
     ("export",),

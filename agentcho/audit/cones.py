@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from agentcho.message import Message
-from agentcho.provenance import EncodingRecord, attended
+from agentcho.provenance import Cone, EncodingRecord, Roll, attended
 from agentcho.transcript import Entry
 
 
@@ -84,10 +84,10 @@ class Cones:
     def _over(self, id: int) -> Iterator[int]:
         return (over for over in attended(self.records[id].receipt) if over in self.records)
 
-    def _cones(self) -> dict[int, frozenset[str]]:
-        cones: dict[int, frozenset[str]] = {}
+    def _cones(self) -> dict[int, Cone]:
+        cones, roll = dict[int, Cone](), Roll()
         for id in self._sorted:
-            cones[id] = frozenset({self.records[id].message}).union(*(cones[over] for over in self._over(id)))
+            cones[id] = roll.cone(self.records[id].message, (cones[over] for over in self._over(id)))
         return cones
 
     def _judge(self, entries: Sequence[Entry], made: Sequence[EncodingRecord]) -> None:

@@ -30,8 +30,8 @@ MUTANTS = (
         "drop the transitive step",
         "a cone would end at what was attended to, and not reach what that had attended to",
         "agentcho/provenance.py",
-        "cone = frozenset({message}).union(*(self._records[over].cone for over in attended(receipt)))",
-        "cone = frozenset({message, *(self._records[over].message for over in attended(receipt))})",
+        "cone = self._roll.cone(message, (self._cones[over] for over in attended(receipt)))",
+        "cone = self._roll.cone(message, (self._roll.cone(self._records[o].message, ()) for o in attended(receipt)))",
         (GAPS, "tests/audit/test_cones.py"),
     ),
     Mutant(

@@ -1,0 +1,63 @@
+"""Long chains: what stands at the end of ten thousand messages, each over the one before."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from time import perf_counter
+
+import pytest
+
+from agentcho import Agent, Game, RunConfig, View
+from agentcho.audit.cones import Cones
+from agentcho.config import Leakage, Mode
+from agentcho.testing import Rehearsal, play
+
+WAYS: list[tuple[Mode, Leakage]] = [
+    ("choreographed", "audit"), ("choreographed", "enforce"), ("choreographed", "deny"),
+]  # fmt: skip
+
+
+def chain(length: int, mode: Mode, leakage: Leakage, repair: str | None = None) -> tuple[Rehearsal, list[float]]:
+    """A game in which an agent tells so many messages, each over the last, and another reads the end; the times of
+    its tenths."""
+    times = [perf_counter()]
+
+    async def script(game: Game) -> None:
+        alice, bob = game.cast(Agent, "alice"), game.cast(Agent, "bob")
+        last = await alice.tell("begin", "everyone")
+        for number in range(1, length):
+            last = await alice.tell("go on", "everyone", view=View.of([last]))
+            if number % (length // 10) == 0:
+                times.append(perf_counter())
+        await bob.say("everyone", view=View.of([last]))
+
+    config = RunConfig(model="fake", mode=mode, leakage=leakage, repair=repair)
+    return play(script, config=config), times
+
+
+@pytest.mark.parametrize(("mode", "leakage"), WAYS)
+def test_a_chain_may_be_as_long_as_a_game(mode: Mode, leakage: Leakage) -> None:
+    played, _ = chain(400, mode, leakage)
+    last = played.entries[-1] if played.entries[-1].message.kind == "decode" else None
+    [said] = played.said("bob")
+    assert last is None or last.message.parents == said.parents
+    record = next(e.own for e in played.entries if e.message.id == "bob.0")
+    assert len(record.cone) == 401
+    cones = Cones(played.entries)
+    assert not cones.faults
+    assert cones.cones[record.id] == record.cone == {"bob.0", *(f"alice.{n}" for n in range(400))}
+
+
+@pytest.mark.parametrize("repair", ["full", "first-k:2"])
+def test_a_repaired_chain_may_be_long_too(repair: str) -> None:
+    played, _ = chain(400, "choreographed", "enforce", repair)
+    assert played.said("bob")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("mode", "leakage"), WAYS[:2])
+def test_ten_thousand_take_as_long_each_as_a_thousand(mode: Mode, leakage: Leakage) -> None:
+    played, times = chain(10_000, mode, leakage)
+    assert len(played.entries) == 10_001
+    spent = [after - before for before, after in pairwise(times)]
+    assert min(spent[-4:]) < 4 * min(spent[:4])
