@@ -31,7 +31,8 @@ class Said(Sequence[Metadata]):
     """Some lines, each as far as it had come when this was made. Equals every sequence of the same messages."""
 
     def __init__(self, *lines: Line, after: Said | None = None) -> None:
-        self._parts = (*(after._parts if after else ()), *((line, len(line.messages)) for line in lines))
+        before: tuple[tuple[Line, int], ...] = () if after is None else after._parts
+        self._parts: tuple[tuple[Line, int], ...] = (*before, *((line, len(line.messages)) for line in lines))
 
     def find(self, id: str) -> Metadata | None:
         """The message of that id; None: it is not out."""

@@ -42,6 +42,7 @@ def test_a_chain_may_be_as_long_as_a_game(mode: Mode, leakage: Leakage) -> None:
     [said] = played.said("bob")
     assert last is None or last.message.parents == said.parents
     record = next(e.own for e in played.entries if e.message.id == "bob.0")
+    assert record is not None
     assert len(record.cone) == 401
     cones = Cones(played.entries)
     assert not cones.faults

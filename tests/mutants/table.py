@@ -48,14 +48,12 @@ MUTANTS = (
         "the author's encoding where it happens to be clean",
         "rule 1: whether it is clean depends on what its author had read; only the absence of a secret shows it",
         "agentcho/resolver.py",
-        """            return self._encoding("audience", read.id, missing)
-        return self._encoding("author", read.id, missing)""",
-        """            made = self._known.get(("author", (read.id,)), -1)
-            label, wanted = self._monitor._labels.get(made, ()), self.utterances[read.id].metadata.audience
-            if label and all(mark.audience.covers(wanted) for mark in label):
-                return made
-            return self._encoding("audience", read.id, missing)
-        return self._encoding("author", read.id, missing)""",
+        "return self._encoding(self._recipe(reader, read), read.id, missing)",
+        """made = self._known.get(("author", (read.id,)), -1)
+        label, wanted = self._monitor._labels.get(made, ()), self.utterances[read.id].metadata.audience
+        if label and all(mark.audience.covers(wanted) for mark in label):
+            return made
+        return self._encoding(self._recipe(reader, read), read.id, missing)""",
         (f"{NUMERIC}::test_hidden_words_change_no_bit_for_a_reader", GAPS),
     ),
     Mutant(
