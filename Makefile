@@ -6,7 +6,7 @@ BIN := .venv/bin
 
 OURS := --arm baseline --arm choreographed:audit --arm choreographed:enforce
 
-.PHONY: demo test test-slow lint understudy bench bench-games bench-leakage bench-speed bench-gpu mutants wheel clean
+.PHONY: demo test test-slow lint understudy bench bench-games bench-leakage bench-speed bench-gpu mutants nightly wheel clean
 
 demo: .venv/.installed            ## play the prisoner's dilemma on the embedded model
 	$(BIN)/agentcho run prisoners-dilemma
@@ -51,6 +51,10 @@ bench-gpu: .venv/.installed       ## one GPU, on the shape of Llama-3.1-8B: its 
 
 mutants: .venv/.tools             ## break the code on purpose, and see that the tests notice
 	$(BIN)/python -m tests.mutants.run
+
+nightly: .venv/.tools             ## what is longer than CI allows: thousands of workflows that a reader must not tell apart
+	$(BIN)/python -m tests.leaks.interference.nightly
+	$(BIN)/python -m agentcho.audit.card docs/results docs/leakage.md
 
 wheel: .venv/.tools
 	$(BIN)/python -m build --wheel --outdir dist .

@@ -72,7 +72,7 @@ class Books:
 
     def _enter_said(self, utterance: Utterance, said: Sequence[Made], result: Result, caller: str | None) -> None:
         id = utterance.metadata.id
-        path = (*(read.id for read in utterance.reads.reads), id)
+        path = self.resolver.prompt((*(read.id for read in utterance.reads.reads), id), utterance.metadata.author)
         utterance.message = self._message(utterance, said[0])
         self._record(id, self._recipe, path, said[0], caller)
         for shadow in said[1:]:

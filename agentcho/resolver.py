@@ -277,11 +277,20 @@ class Resolver:
 
     # -- baseline ----------------------------------------------------------------------------------------
 
-    def _path(self, path: tuple[str, ...], caller: str | None) -> Resolved:
+    def prompt(self, messages: tuple[str, ...], caller: str | None) -> tuple[str, ...]:
+        """The path that names a prompt. In the deterministic profile it marks what the caller generated itself, which
+        it alone reads as it was fed then: whether its prompt began as an author's did, and the author's own bits were
+        there, would tell another what that author had read in secret."""
+        if not self.way.deterministic:
+            return messages
+        known = (self.utterances[id].metadata for id in messages)
+        return tuple(f"{m.id} as said" if m.kind == "decode" and m.author == caller else m.id for m in known)
+
+    def _path(self, messages: tuple[str, ...], caller: str | None) -> Resolved:
         """Each message over all before it, in the caller's own order; offsets play no part."""
-        clearance = Audience(frozenset({caller} if caller else ()))
+        clearance, path = Audience(frozenset({caller} if caller else ())), self.prompt(messages, caller)
         missing, parents = list[Missing](), list[Parent]()
-        for end, id in enumerate(path, start=1):
+        for end, id in enumerate(messages, start=1):
             known = self._known.get(("baseline", path[:end]))
             if known is None:
                 call = self._prefill(self.utterances[id], clearance, tuple(parents), None, None)

@@ -47,18 +47,18 @@ def spoken(engine: Engine, how: str) -> EncodingId:
     """The same tokens over nothing, fed in one way or another."""
     said = words(engine)
     match how:
-        case "token by token":
+        case "token-by-token":
             call: Call = Decode(forced=said)
-        case "in strides":
+        case "in-strides":
             call = Decode(forced=said, stride=4)
-        case "with the closing":
+        case "with-the-closing":
             call = Decode(sampling=Sampling(choices=(engine.framing.content.decode(said),)))
         case _:
             call = Prefill("", role="assistant", tokens=said)
     return run(engine, call)[0]
 
 
-WAYS = ("token by token", "in strides", "with the closing", "at once")
+WAYS = ("token-by-token", "in-strides", "with-the-closing", "at-once")
 
 
 def over(engine: Engine, how: str) -> Tensor:
@@ -80,7 +80,7 @@ def test_what_is_read_over_words_does_not_depend_on_how_another_call_was_fed_the
 
 def test_equal_feeds_are_shared(fresh: Callable[[], Engine]) -> None:
     engine = fresh()
-    ids = [run(engine, Prefill("so it is told", [spoken(engine, "token by token")]))[0] for _ in range(2)]
+    ids = [run(engine, Prefill("so it is told", [spoken(engine, "token-by-token")]))[0] for _ in range(2)]
     one, other = (engine._encodings[id].storage for id in ids)
     assert one is other
 

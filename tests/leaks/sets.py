@@ -8,10 +8,11 @@ plays in `test_same`. Knows nothing of agents; obeys guards, or with `guarded` F
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from agentcho.errors import BadParent, LeakageError
+from agentcho.errors import BadParent, ContextOverflow, LeakageError
 from agentcho.owner import Owner
 from agentcho.request import (
     ANY_TURN,
@@ -31,12 +32,12 @@ from agentcho.request import (
 )  # fmt: skip
 from agentcho.testing.words import FakeFraming
 
-Key = tuple[object, ...]
+Key = str
 
 
 @dataclass(eq=False)
 class Store:
-    """One storage: what its keys are made of, and how many ids hold it."""
+    """One storage: a digest of all that its keys are made of, what reached it, and how many ids hold it."""
 
     key: Key
     value: frozenset[EncodingId]
@@ -54,10 +55,10 @@ class Kept:
 
 class Sets:
     """An `EnginePort` whose every call is done in one step, in the order of submission. Decodes say what is forced,
-    and nothing more than their header where nothing is."""
+    and nothing more than their header where nothing is. Nothing stands beyond position `context`."""
 
-    def __init__(self, guarded: bool = True) -> None:
-        self._guarded, self.framing = guarded, FakeFraming()
+    def __init__(self, guarded: bool = True, context: int = 1 << 20) -> None:
+        self._guarded, self._context, self.framing = guarded, context, FakeFraming()
         self._waiting: list[tuple[EncodingId, Call]] = []
         self._kept: dict[EncodingId, Kept] = {}
         self._ids: dict[int, EncodingId] = {}
@@ -98,7 +99,7 @@ class Sets:
             try:
                 fed += self._run(number, call)
                 finished.append(number)
-            except (LeakageError, BadParent) as error:
+            except (LeakageError, BadParent, ContextOverflow) as error:
                 failed.append(Failure(number, error))
                 continue
             for nth, token in enumerate(call.forced or () if isinstance(call, Decode) else ()):
@@ -152,11 +153,14 @@ class Sets:
             call.guard.admit(number, [*parents, *base])
         words = self._words(call)
         receipt = self._place(call, parents)._replace(base=base[0] if base else None)
+        needed = max([entry.offset + entry.length for entry in receipt.context] + [receipt.start + len(words.tokens)])
+        if needed > self._context:
+            raise ContextOverflow(needed, self._context)
         gathered = [self._kept[parent].store for parent in (*parents, *base)]
         at = tuple(entry.offset for entry in receipt.context)
-        key = (
-            isinstance(call, Prefill), call.salt, words.tokens, receipt.start, at, tuple(g.key for g in gathered),
-        )  # fmt: skip
+        key = _digest(
+            isinstance(call, Prefill), call.salt, words.tokens, receipt.start, at, *(store.key for store in gathered)
+        )
         known = self._shared.get(key) if isinstance(call, Prefill) else None
         store = known or Store(key, frozenset({number}).union(*(g.value for g in gathered)))
         if known is not None:
@@ -212,3 +216,7 @@ class Sets:
         if leader is None or leader not in self._kept:
             raise BadParent("a shadow follows a decode that does not stand before it, or that failed")
         return self._kept[leader].words
+
+
+def _digest(*parts: object) -> Key:
+    return hashlib.blake2b(repr(parts).encode(), digest_size=16).hexdigest()

@@ -1,6 +1,7 @@
 """Breaks a copy of the package, one mutant at a time, and sees whether the tests that are named for it fail.
 
-`python -m tests.mutants.run` prints a table, writes `docs/results/mutants.json`, and exits 1 where one survives.
+`python -m tests.mutants.run` prints a table, writes `docs/results/mutants.json`, and exits 1 where one survives; with
+names of mutants it runs these alone, and writes nothing.
 The copy alone is changed. Does not know: what a mutant means.
 """
 
@@ -122,7 +123,10 @@ def report(fates: Iterable[Fate]) -> dict[str, object]:
 
 
 def main(names: list[str]) -> int:
-    """Run, print, write."""
+    """Run those of these names, or all, print, and write the results of all."""
+    if unknown := set(names) - {mutant.name for mutant in MUTANTS}:
+        print(f"no mutant is called {', '.join(sorted(unknown))}; see tests/mutants/table.py", file=sys.stderr)
+        return 2
     fates = []
     for each in run_all(names):
         fates.append(each)

@@ -12,6 +12,7 @@ FUNCTIONAL = "tests/leaks/numeric/test_functional.py"
 CACHE = "tests/leaks/numeric/test_cache.py"
 GAPS = "tests/leaks/test_gaps.py"
 PROFILE = "tests/engine/test_profile.py"
+INTERFERENCE = "tests/leaks/interference/test_interference.py"
 
 
 class Mutant(NamedTuple):
@@ -63,6 +64,14 @@ MUTANTS = (
         "return self._open(utterance) if self.enforcing else [read.id for read in utterance.reads.reads]",
         "return [read.id for read in utterance.reads.reads]",
         (f"{NUMERIC}::test_what_stands_first_is_repaired_or_not_by_what_is_public_of_it",),
+    ),
+    Mutant(
+        "share prompts with their authors",
+        "a baseline prompt that begins as its author's did would be read in the author's own bits",
+        "agentcho/resolver.py",
+        'return tuple(f"{m.id} as said" if m.kind == "decode" and m.author == caller else m.id for m in known)',
+        "return tuple(m.id for m in known)",
+        (f"{INTERFERENCE}::test_a_prompt_that_begins_as_its_authors_began_but_for_a_secret",),
     ),
     Mutant(
         "one generator for all agents' coins",

@@ -1,0 +1,72 @@
+"""The engines that pairs are played on, by the room that there is: sets, the fake, a tiny model with random weights.
+
+short: few positions, so that calls overflow; tight: a store that holds little, so that much is evicted and made again;
+adapted: through an adapter with random weights. Does not know: workflows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from peft import LoraConfig, get_peft_model
+
+from agentcho import Engine
+from agentcho.testing import FakeEngine
+from tests.engine.families import Layer, llama_family
+from tests.leaks.sets import Sets
+
+from .pairs import Room
+
+Make = Callable[[Room], Any]
+SHORT = 60
+"""Positions of the fake and of sets: some four messages."""
+LAYERS = 2
+
+
+def sets(room: Room) -> Sets:
+    """Nothing is asked of guards: resolving alone has to be right."""
+    return Sets(guarded=False, context=SHORT if room == "short" else 1 << 20)
+
+
+def fake(room: Room) -> FakeEngine:
+    """The fake."""
+    return FakeEngine(context=SHORT if room == "short" else 4096)
+
+
+class Models:
+    """One engine a room, of one model, loaded when first asked for and kept in `folder`."""
+
+    ROOMS: tuple[Room, ...] = ("roomy", "short", "tight", "adapted")
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._engines = folder, dict[Room, Engine]()
+        self._family = replace(llama_family(), layers=(Layer(),) * LAYERS)
+        self._family.save(folder / "base")
+
+    def __call__(self, room: Room) -> Engine:
+        """Nothing that a play left may be in it."""
+        if room not in self._engines:
+            self._engines[room] = self._load(room)
+        engine = self._engines[room]
+        assert engine.idle
+        assert not engine.rows
+        return engine
+
+    def _load(self, room: Room) -> Engine:
+        options: dict[Room, dict[str, Any]] = {
+            "roomy": {}, "short": {"context": 130}, "tight": {"store_tokens": 300, "host_tokens": 60},
+        }  # fmt: skip
+        adapter = self._adapter() if room == "adapted" else None
+        return Engine.load(
+            self._folder / "base", device="cpu", dtype="float32", adapter=adapter, **options.get(room, {})
+        )
+
+    def _adapter(self) -> Path:
+        config = LoraConfig(r=4, target_modules=["q_proj", "k_proj", "v_proj", "o_proj"], init_lora_weights=False)
+        torch.manual_seed(5)
+        get_peft_model(self._family.build(), config).save_pretrained(str(self._folder / "adapter"))
+        return self._folder / "adapter"

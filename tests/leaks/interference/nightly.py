@@ -1,0 +1,128 @@
+"""Thousands of pairs, more than a change waits for: `python -m tests.leaks.interference.nightly` (`make nightly`).
+
+Workflows are played on the engine of sets and on the fake, and others on a tiny model, where they are compared bit by
+bit; each worker plays its share. What came of it goes to `docs/results/interference.json`, to be committed; it exits 1
+where a reader could tell, or fewer were compared than were asked for. Does not know: what a pair is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from itertools import count
+from multiprocessing import get_context
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import perf_counter
+from typing import NamedTuple
+
+import torch
+
+from agentcho.environment import machine, versions
+
+from .engines import Models, fake, sets
+from .pairs import Result, Room, compared
+
+RESULTS = Path(__file__).parents[3] / "docs" / "results" / "interference.json"
+ROOMS: tuple[Room, ...] = ("roomy", "short")
+STRIDE = 1_000_000_000
+"""Between the seeds of one worker and of the next."""
+
+
+class Share(NamedTuple):
+    """What one worker plays: on which engine, how many pairs, from which seed on."""
+
+    engine: str
+    pairs: int
+    seed: int
+
+
+class Done(NamedTuple):
+    """What came of a share, in seconds."""
+
+    share: Share
+    result: Result
+    seconds: float
+
+
+def done(share: Share) -> Done:
+    """Play a share, in a process of its own."""
+    torch.set_num_threads(1)
+    began, seeds = perf_counter(), count(share.seed)
+    if share.engine == "model":
+        with TemporaryDirectory() as folder:
+            result = compared(share.pairs, seeds, Models(Path(folder)), Models.ROOMS, exact=True)
+    else:
+        result = compared(share.pairs, seeds, sets if share.engine == "sets" else fake, ROOMS)
+    return Done(share, result, perf_counter() - began)
+
+
+def shares(workflows: int, bitwise: int, workers: int, seed: int) -> Iterator[Share]:
+    """The whole, in parts of like size, the longest first. The fake and sets have the same workflows."""
+    for engine, pairs in (("model", bitwise), ("fake", workflows), ("sets", workflows)):
+        for worker in range(workers):
+            if part := pairs // workers + (worker < pairs % workers):
+                yield Share(engine, part, seed + STRIDE * (worker + (workers if engine == "model" else 0)))
+
+
+def report(parts: list[Done], seed: int, seconds: float) -> dict[str, object]:
+    """What is kept: how many of each were compared, what they covered, and what was told apart."""
+    engines = {}
+    for engine in ("sets", "fake", "model"):
+        mine = [part for part in parts if part.share.engine == engine]
+        covered = sum((Counter(part.result.covered) for part in mine), Counter[str]())
+        engines[engine] = {
+            "asked": sum(part.share.pairs for part in mine), "compared": sum(part.result.compared for part in mine),
+            "parted": sum(part.result.parted for part in mine), "entries": sum(part.result.entries for part in mine),
+            "covered": dict(sorted(covered.items())), "told": [told for part in mine for told in part.result.told],
+            "processor_seconds": round(sum(part.seconds for part in mine), 1),
+        }  # fmt: skip
+    return {
+        "format": "agentcho-interference/1", **machine(), "versions": versions(), "seed": seed,
+        "seconds": round(seconds, 1), "engines": engines,
+    }  # fmt: skip
+
+
+def played(workflows: int, bitwise: int, workers: int, seed: int) -> dict[str, object]:
+    """Everything, told of as it comes."""
+    began, parts = perf_counter(), list[Done]()
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+        waiting: list[Future[Done]] = [pool.submit(done, share) for share in shares(workflows, bitwise, workers, seed)]
+        for future in waiting:
+            part = future.result()
+            parts.append(part)
+            print(f"{part.share.engine}: {part.result.compared} pairs in {part.seconds:.0f} s, "
+                  f"{part.result.parted} parted, {len(part.result.told)} told apart", flush=True)  # fmt: skip
+            for told in part.result.told:
+                print(f"  {told}", flush=True)
+    return report(parts, seed, perf_counter() - began)
+
+
+def sound(found: dict[str, object]) -> bool:
+    """Whether as many were compared as were asked for, and none told apart."""
+    engines = found["engines"]
+    assert isinstance(engines, dict)
+    return all(each["compared"] == each["asked"] and not each["told"] for each in engines.values())
+
+
+def main(words: list[str]) -> int:
+    """Play, print, write."""
+    parser = argparse.ArgumentParser(description="Pairs of workflows that differ in what one reader may not read.")
+    parser.add_argument("--workflows", type=int, default=10_000, help="each on sets and on the fake")
+    parser.add_argument("--bitwise", type=int, default=1_000, help="on a tiny model")
+    parser.add_argument("--workers", type=int, default=2, help="processes")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--json", type=Path, default=RESULTS, help="where the result goes")
+    asked = parser.parse_args(words)
+    found = played(asked.workflows, asked.bitwise, asked.workers, asked.seed)
+    asked.json.write_text(json.dumps(found, indent=2) + "\n")
+    print(f"{found['seconds']} s, written to {asked.json}")
+    return 0 if sound(found) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,137 @@
+"""Pairs of plays: a workflow, and the same with what is hidden from one reader changed. The reader's journals must be
+equal, entry by entry.
+
+A case is drawn whole from its seed: the workflow, who reads, the change, the way of playing, the room that there is.
+Two plays in which other messages came out, as where a longer secret fills its author's own context so that it says
+nothing in public, are not of one public schedule: they are counted as parted, and another case takes their place.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import zip_longest
+from random import Random
+from typing import Any, Literal, NamedTuple
+
+import anyio
+
+from agentcho import Limits, RunConfig
+from agentcho.config import Leakage, Mode, Shadowing
+
+from .play import Seen, play
+from .workflows import CHANGES, NAMES, Act, Change, changed, comparable, written
+
+Room = Literal["roomy", "short", "tight", "adapted"]
+SHADOWS: tuple[Shadowing, ...] = ("auto", "never", "always")
+REPAIRS = (None, None, None, "first-k:2", "top-k:0.5", "full")
+ENFORCED: tuple[tuple[Mode, Leakage, int], ...] = (
+    ("choreographed", "enforce", 7), ("choreographed", "deny", 1), ("baseline", "enforce", 1), ("baseline", "deny", 1),
+)  # fmt: skip
+"""How the calls of a case find what they read, and of how many. A baseline that is audited refuses no direct leak."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One pair to be played."""
+
+    seed: int
+    reader: str
+    change: Change
+    config: RunConfig
+    room: Room
+    acts: tuple[Act, ...]
+    beside: bool
+
+    @property
+    def what(self) -> tuple[str, ...]:
+        """What is counted of it."""
+        config = self.config
+        shadow = "deterministic" if config.deterministic else f"shadow {config.shadow}"
+        kind = f"{config.mode} {config.leakage}"
+        return kind, self.change, f"repair {config.repair}", shadow, f"room {self.room}", f"beside {self.beside}"
+
+
+class Verdict(NamedTuple):
+    """What came of one pair: None where it parted, else where the journals differ first (empty: nowhere)."""
+
+    case: Case
+    apart: str | None
+    entries: int
+
+
+def drawn(seed: int, rooms: Iterable[Room], exact: bool, leakage: Leakage | None = None) -> Case:
+    """The case of a seed. `exact`: in the deterministic profile alone; `leakage`: that, in choreographed mode.
+
+    What deny refuses goes by the graph of messages, so there nothing is absent. In a baseline that is not deterministic
+    a reader may read an author's last bits, so there is none."""
+    random = Random(seed)
+    reader = random.choice((*NAMES, "dave"))
+    mode, way, _ = random.choices(ENFORCED, [weight for _, _, weight in ENFORCED])[0]
+    if leakage is not None:
+        mode, way = "choreographed", leakage
+    change = random.choice([change for change in CHANGES if way != "deny" or mode == "baseline" or change != "absent"])
+    repair = None if mode == "baseline" else random.choice(REPAIRS)
+    deterministic = exact or mode == "baseline" or random.random() < 0.3
+    shadow = random.choice(SHADOWS[: 2 if deterministic else 3])
+    in_place = mode == "choreographed" and repair is None and random.random() < 0.1
+    limits = Limits(agent_messages=3) if change != "absent" and random.random() < 0.15 else Limits()
+    config = RunConfig(
+        mode=mode, leakage=way, shadow=shadow, deterministic=deterministic, in_place=in_place, repair=repair,
+        temperature=1.0, max_tokens=random.randint(2, 4), limits=limits,
+    )  # fmt: skip
+    acts = comparable(written(random, reader, random.randint(3, 8)), change)
+    return Case(seed, reader, change, config, random.choice(tuple(rooms)), acts, random.random() < 0.2)
+
+
+async def judged(case: Case, engine: Callable[[Room], Any]) -> Verdict:
+    """Play a case twice, the second time with what is hidden changed, and, where it says so, another game beside it."""
+    first = await play(engine(case.room), case.acts, case.reader, case.config)
+    other = changed(case.acts, case.reader, case.change)
+    second = await play(engine(case.room), other, case.reader, case.config, case.acts if case.beside else ())
+    if first.out != second.out:
+        return Verdict(case, None, 0)
+    return Verdict(case, "; ".join(differences(first, second)), len(first.journal))
+
+
+def differences(first: Seen, second: Seen) -> Iterator[str]:
+    """Where two journals are not the same, first of all."""
+    for number, (one, other) in enumerate(zip_longest(first.journal, second.journal)):
+        if one != other:
+            yield f"entry {number}: {one} and {other}"
+            return
+
+
+class Result(NamedTuple):
+    """What many cases came to: how many were compared and how many parted, what they covered, what the reader could
+    tell apart."""
+
+    compared: int
+    parted: int
+    entries: int
+    covered: Mapping[str, int]
+    told: tuple[str, ...]
+
+
+def compared(
+    count: int, seeds: Iterator[int], engine: Callable[[Room], Any], rooms: tuple[Room, ...], exact: bool = False,
+    leakage: Leakage | None = None, most: int = 20,
+) -> Result:  # fmt: skip
+    """Play pairs until `count` were compared, or a reader has told `most` of them apart."""
+
+    async def work() -> Result:
+        done = parted = entries = 0
+        covered, told = Counter[str](), list[str]()
+        while done < count and len(told) < most:
+            verdict = await judged(drawn(next(seeds), rooms, exact, leakage), engine)
+            if verdict.apart is None:
+                parted += 1
+                continue
+            done, entries = done + 1, entries + verdict.entries
+            covered.update(verdict.case.what)
+            if verdict.apart:
+                told.append(f"seed {verdict.case.seed} ({', '.join(verdict.case.what)}): {verdict.apart}")
+        return Result(done, parted, entries, covered, tuple(told))
+
+    return anyio.run(work)

@@ -1,0 +1,246 @@
+"""Plays a workflow in a real game, and writes down all that the reader's own code can see.
+
+That is: what its view is shown, what its verbs return, piece by piece where it listens, the class and text of every
+error, in the order in which it happens; and what its words were chosen from. Messages are called by the number of their
+act, for ids count what is hidden too: that is schedule. Does not know: what was changed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Coroutine, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, cast
+
+import anyio
+from pydantic import BaseModel
+
+from agentcho import Agent, Choreographer, Game, RunConfig, Scenario
+from agentcho.events import Began, Ended, Event
+from agentcho.message import Audience, Message, Metadata
+from agentcho.request import EnginePort
+from agentcho.visibility import After, Read, View
+
+from .port import Journal, Port
+from .workflows import Act, Look
+
+ID = re.compile(r"\b(?:scenario|alice|bob|carol|dave)\.\d+\b")
+
+
+class Plan(BaseModel):
+    """What `answer` asks for."""
+
+    yes: bool
+
+
+class Torn(Exception):
+    """Leaves a stream."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One play: the reader's journal, and which acts came out that it may read."""
+
+    journal: Journal
+    out: frozenset[int]
+
+
+class Player(Agent):
+    """Reads what it is told to read; the reader writes down what it is shown."""
+
+    role = "player"
+    looks = View(())
+    stage: Stage | None = None
+
+    def view(self, readable: Sequence[Metadata]) -> View:
+        """As told."""
+        if self.stage is not None:
+            self.stage.note("shown", tuple(self.stage.metadata(data) for data in readable))
+        return self.looks
+
+
+class Stage(Scenario):
+    """Plays acts one after another; those of one round at once. `name` is what games of it are called in records."""
+
+    name = "acts"
+
+    class Outcome(Scenario.Outcome):
+        """Nothing comes of it."""
+
+    def __init__(self, acts: Sequence[Act], reader: str, journal: Journal) -> None:
+        super().__init__()
+        self._acts, self._reader, self.journal = acts, reader, journal
+        self._ids, self._names = dict[int, str](), dict[str, str]()
+        self._said = dict[int, Message]()
+        self._ended = set[str]()
+
+    @property
+    def out(self) -> frozenset[int]:
+        """Acts of which something came out that the reader may read."""
+        heard = (act for act in self._acts if act.heard_by(self._reader))
+        return frozenset(act.number for act in heard if act.number in self._ids or f"#{act.number}" in self._ended)
+
+    def hear(self, event: Event) -> None:
+        """Generated messages are named as they begin: one may come out whose call was given up at its last token."""
+        if isinstance(event, Began):
+            self._names[event.id] = f"#{event.header.removesuffix('. ')}"
+        if isinstance(event, Ended):
+            self._ended.add(self._names.get(event.entry.message.id, ""))
+
+    async def play(self, game: Game) -> Scenario.Outcome:
+        """Act by act."""
+        rounds: dict[int, list[Act]] = {}
+        for act in self._acts:
+            rounds.setdefault(act.number if act.round is None else act.round, []).append(act)
+        for moves in rounds.values():
+            if len(moves) == 1:
+                await self._do(game, moves[0])
+            else:
+                await game.together(*(self._do(game, move) for move in moves))
+        return self.Outcome()
+
+    async def _do(self, game: Game, act: Act) -> None:
+        """One act; what the reader's own code is told of it is noted."""
+        mine = act.who == self._reader
+        try:
+            told = await self._act(game, act)
+        except Exception as error:
+            if mine:
+                self.note("raised", type(error).__name__, self._plain(str(error)))
+            return
+        if told is None:
+            return
+        self._ids[act.number] = told.id if isinstance(told, Message) else told
+        self._names[self._ids[act.number]] = f"#{act.number}"
+        if isinstance(told, Message):
+            self._said[act.number] = told
+        if mine:
+            self.note("told", self._message(told) if isinstance(told, Message) else f"#{act.number}")
+
+    def _act(self, game: Game, act: Act) -> Coroutine[Any, Any, Message | str | None]:
+        to = "everyone" if act.to is None else act.to
+        if act.kind == "announce":
+            return game.announce(act.words, to)
+        if act.kind == "join":
+            return self._join(game, act)
+        agent = self._agent(game, act)
+        if act.kind == "tell":
+            return agent.tell(act.words, to)
+        return self._release(agent, act) if act.kind == "release" else self._say(agent, act)
+
+    async def _join(self, game: Game, act: Act) -> str | None:
+        agent = game.cast(Player, act.who, system=act.words or None)
+        if act.who == self._reader:
+            agent.stage = self
+        return agent.brief
+
+    async def _release(self, agent: Player, act: Act) -> str | None:
+        said = self._said.get(-1 if act.of is None else act.of)
+        return None if said is None else await agent.release(said, "everyone" if act.to is None else act.to)
+
+    async def _say(self, agent: Player, act: Act) -> Message | str | None:
+        to = "everyone" if act.to is None else act.to
+        asked: dict[str, Any] = {"prompt": act.prompt, "header": act.header}
+        if act.trouble is not None:
+            return await self._fail(agent, act)
+        match act.verb:
+            case "think":
+                return await agent.think(**asked)
+            case "choose":
+                self.note("chose", await agent.choose(("yes", "no", "or not"), **asked, max_tokens=24))
+                return None
+            case "answer":
+                self.note("answered", repr(await agent.answer(Plan, **asked, max_tokens=64)))
+                return None
+            case "stream":
+                async with agent.stream(to, **asked) as pieces:
+                    async for text in pieces:
+                        self.note("heard", text)
+                return pieces.message
+        return await agent.say(to, **asked)
+
+    async def _fail(self, agent: Player, act: Act) -> Message | None:
+        """A call that comes to nothing, or to what it says where it ends before that."""
+        to, asked, mine = "everyone" if act.to is None else act.to, {"header": act.header}, agent.name == self._reader
+        if act.trouble == "refused":
+            return await agent.say(to, **asked, max_tokens=-1)
+        if act.trouble == "left":
+            async with agent.stream(to, **asked) as pieces:
+                async for text in pieces:
+                    if mine:
+                        self.note("heard", text)
+                    raise Torn("enough")
+            return None
+        if act.trouble == "cancelled":
+            with anyio.CancelScope() as scope:
+                await agent.say(to, **asked, on_token=lambda text: scope.cancel())
+            if mine:
+                self.note("cancelled", scope.cancelled_caught)
+            return None
+        return await agent.say(to, **asked)
+
+    def _agent(self, game: Game, act: Act) -> Player:
+        agent = game.agents[act.who]
+        assert isinstance(agent, Player)
+        looks = [look for look in act.view if look.number in self._ids]
+        agent.looks = View(tuple(self._read(look) for look in looks))
+        return agent
+
+    def _read(self, look: Look) -> Read:
+        id = self._ids[look.number]
+        if look.after is not None and look.after in self._ids:
+            return Read(id, After(self._ids[look.after], look.plus))
+        return Read(id, "rightmost" if look.rightmost else look.at)
+
+    # -- writing down ------------------------------------------------------------------------------------
+
+    def note(self, *what: object) -> None:
+        """The reader's code sees this."""
+        self.journal.append(what)
+
+    def metadata(self, data: Metadata) -> tuple[object, ...]:
+        """Metadata as a view is shown it."""
+        parents = tuple(map(self._plain, data.parents))
+        return self._plain(data.id), data.kind, data.role, data.author, _audience(data.audience), parents
+
+    def _message(self, said: Message) -> tuple[object, ...]:
+        return (
+            *self.metadata(said.metadata), said.header, said.text, said.tokens, said.content, said.sampled,
+            said.stopped, said.canonical, said.offsets, said.new_offset,
+        )  # fmt: skip
+
+    def _plain(self, text: str) -> str:
+        """A text with the names of acts in the place of ids."""
+        return ID.sub(lambda found: self._names.get(found[0], found[0]), text)
+
+
+def _audience(audience: Audience) -> object:
+    return audience.to_json()
+
+
+async def play(
+    engine: Any, acts: tuple[Act, ...], reader: str, config: RunConfig, beside: tuple[Act, ...] = ()
+) -> Seen:
+    """One game, and where `beside` is given another one at the same time, on the same engine; nothing is left there."""
+    journal, encode = Journal(), engine.framing.content.encode
+    words = {act.header: tuple(encode(act.words)) for act in acts}
+    faulty = frozenset(act.header for act in acts if act.trouble == "faulty")
+    port = Port(engine, reader, words, faulty, journal)
+    stage = Stage(acts, reader, journal)
+    choreographer = Choreographer(cast("EnginePort", port), *config.way)
+    async with choreographer, anyio.create_task_group() as group:
+        if beside:
+            group.start_soon(_aside, choreographer, beside, config)
+        try:
+            await Game(choreographer, 0, 7, config, sink=stage.hear).play(stage)
+        except Exception as error:
+            stage.note("over", type(error).__name__)
+        group.cancel_scope.cancel()
+    return Seen(journal, stage.out)
+
+
+async def _aside(choreographer: Choreographer, acts: tuple[Act, ...], config: RunConfig) -> None:
+    """Another game, whatever comes of it."""
+    with suppress(Exception):
+        await Game(choreographer, 1, 7, config).play(Stage(acts, "nobody", Journal()))

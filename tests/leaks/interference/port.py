@@ -1,0 +1,92 @@
+"""Stands between the choreographer and an engine: puts words into all mouths but the reader's, lets calls fail, and
+keeps what shows all that the reader's own words were chosen from.
+
+Does not know: games, who may read what.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from agentcho import Engine
+from agentcho.errors import SamplingFailed
+from agentcho.request import ANY_TURN, Call, Decode, EncodingId, Failure, Shadow, StepResult, Turn
+from agentcho.testing import FakeEngine
+from tests.leaks.sets import Sets
+
+Journal = list[tuple[object, ...]]
+Words = Mapping[str, tuple[int, ...]]
+
+
+class Port:
+    """An `EnginePort` around `engine`. Decodes of others say what `words` has for their header; those of `reader` in
+    the first game are free, and what they were made from goes to the `journal`. A decode whose header is in `faulty`
+    fails at its first token."""
+
+    def __init__(self, engine: Any, reader: str, words: Words, faulty: frozenset[str], journal: Journal) -> None:
+        self._engine, self._reader, self._words = engine, reader, words
+        self._faulty, self._journal = faulty, journal
+        self._own: dict[EncodingId, str] = {}
+        self._failing = set[EncodingId]()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
+
+    def submit(self, calls: Sequence[Call], turn: Turn = ANY_TURN) -> tuple[EncodingId, ...]:
+        """The calls, those of others forced."""
+        first = turn.workflow == "0"
+        decodes = {id(call): self._changed(call, first) for call in calls if isinstance(call, Decode)}
+        changed = [self._follow(call, decodes) for call in calls]
+        ids: tuple[EncodingId, ...] = self._engine.submit(changed, turn)
+        for number, call in zip(ids, calls, strict=True):
+            if isinstance(call, Decode) and call.name == self._reader and first:
+                self._own[number] = call.header
+            if isinstance(call, Decode) and call.header in self._faulty:
+                self._failing.add(number)
+        return ids
+
+    def _changed(self, call: Decode, first: bool) -> Decode:
+        if call.name == self._reader and first:
+            if isinstance(self._engine, Sets):
+                return replace(call, forced=tuple(self._engine.framing.content.encode(_obliging(call))))
+            return replace(call, logits=True)
+        return replace(call, forced=self._words.get(call.header))
+
+    def _follow(self, call: Call, decodes: Mapping[int, Decode]) -> Call:
+        if isinstance(call, Shadow):
+            return replace(call, of=decodes[id(call.of)])
+        return decodes[id(call)] if isinstance(call, Decode) else call
+
+    def step(self, *how: Any) -> StepResult:
+        """A step of the engine; then some calls fail, and what the reader's were made from is kept."""
+        result: StepResult = self._engine.step(*how)
+        for id in result.finished:
+            if id in self._own:
+                self._journal.append(("made", self._own[id], proof(self._engine, id)))
+        faults = {spoken.id for spoken in result.spoken} & self._failing - set(result.finished)
+        if not faults:
+            return result
+        self._engine.cancel(faults)
+        failed = tuple(Failure(id, SamplingFailed("nothing was left to say")) for id in sorted(faults))
+        spoken = tuple(each for each in result.spoken if each.id not in faults)
+        return result._replace(spoken=spoken, failed=(*result.failed, *failed))
+
+
+def proof(engine: Any, id: EncodingId) -> object:
+    """What names all that an encoding's words were chosen from: of numbers every bit of their logits, elsewhere the key
+    of all that was gathered."""
+    if isinstance(engine, Sets):
+        return engine.storage(id).key
+    if isinstance(engine, FakeEngine):
+        page = engine._finished(id).page
+        return None if page is None else page.key
+    assert isinstance(engine, Engine)
+    return hashlib.sha256(engine.logits(id).numpy().tobytes()).hexdigest()
+
+
+def _obliging(call: Decode) -> str:
+    """What an engine that says nothing of itself says."""
+    return call.sampling.choices[0] if call.sampling.choices else "well"

@@ -1,0 +1,131 @@
+"""What a reader may not read changes nothing that its own code can see, whatever is played and however.
+
+Here are some hundred pairs on sets and the fake, and twelve on a tiny model, bit by bit; `make nightly` plays
+thousands.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from itertools import count
+from typing import Any
+
+import anyio
+import pytest
+
+from agentcho import RunConfig
+from agentcho.testing import FakeEngine
+from tests.leaks.sets import Sets
+
+from .engines import Models, fake, sets
+from .pairs import Case, Room, Verdict, compared, judged
+from .workflows import CHANGES, Act, Change, Look, changed, hidden
+
+OVERFLOWS = pytest.mark.xfail(reason="what an author's own encoding cannot bear fails others than the author")
+QUICK = 300
+BITWISE = 12
+ENGINES: dict[str, Callable[[Room], Sets | FakeEngine]] = {"sets": sets, "fake": fake}
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Models:
+    """Engines of a tiny model, loaded as they are asked for."""
+    return Models(tmp_path_factory.mktemp("models"))
+
+
+@pytest.mark.parametrize("engine", ENGINES.values(), ids=ENGINES)
+def test_no_reader_can_tell_in_hundreds_of_workflows(engine: Callable[[Room], Any]) -> None:
+    result = compared(QUICK, count(1_000_000), engine, ("roomy",))
+    assert result.told == ()
+    assert result.compared == QUICK
+    assert result.entries > 5 * QUICK
+    assert not result.parted
+
+
+@OVERFLOWS
+@pytest.mark.parametrize("engine", ENGINES.values(), ids=ENGINES)
+def test_nor_where_calls_overflow(engine: Callable[[Room], Any]) -> None:
+    result = compared(QUICK // 3, count(1_000_000), engine, ("short",))
+    assert result.told == ()
+    assert result.compared == QUICK // 3
+    assert result.parted <= QUICK / 10
+
+
+def test_no_reader_can_tell_by_a_bit_in_a_dozen(models: Models) -> None:
+    result = compared(BITWISE, count(2_000_000), models, models.ROOMS, exact=True)
+    assert result.told == ()
+    assert result.compared == BITWISE
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_with_nothing_enforced_the_same_pairs_tell(change: Change) -> None:
+    """Else the comparison would be blind."""
+    result = compared(60, count(3_000_000), sets, ("roomy",), leakage="audit", most=1000)
+    assert sum(change in told for told in result.told) >= 5
+
+
+def test_with_nothing_enforced_bits_tell(models: Models) -> None:
+    assert compared(8, count(4_000_000), models, ("roomy",), exact=True, leakage="audit").told
+
+
+def test_what_is_drawn_covers_all_ways_of_playing() -> None:
+    covered = compared(QUICK, count(5_000_000), sets, ("roomy", "short")).covered
+    kinds = Counter(what.split(" ")[0] for what in covered)
+    assert kinds["repair"] == 4
+    assert kinds["choreographed"] + kinds["baseline"] == 4
+    assert {*CHANGES, "shadow auto", "shadow always", "shadow never", "deterministic", "beside True"} <= covered.keys()
+
+
+# -- single workflows that were told apart once ----------------------------------------------------------------
+
+
+def pair(models: Models, acts: tuple[Act, ...], change: Change, config: RunConfig, room: Room = "roomy") -> Verdict:
+    """Two plays of a workflow for bob."""
+    case = Case(0, "bob", change, config, room, acts, beside=False)
+
+    async def work() -> Verdict:
+        return await judged(case, models)
+
+    return anyio.run(work)
+
+
+def told() -> tuple[Act, ...]:
+    """Alice speaks to all over a secret of hers; bob has nothing of his own, and speaks over her words."""
+    return (
+        Act(0, "join", "alice", ("alice",), "red oak"), Act(1, "join", "bob", ("bob",), ""),
+        Act(2, "say", "alice", None, "sun ice fox", (Look(0),)), Act(3, "say", "bob", None, "", (Look(2),)),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("repair", [None, "first-k:2", "top-k:0.5", "full"])
+def test_words_over_a_secret(models: Models, change: Change, repair: str | None) -> None:
+    config = RunConfig(leakage="enforce", deterministic=True, repair=repair, max_tokens=3)
+    assert pair(models, told(), change, config).apart == ""
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_prompt_that_begins_as_its_authors_began_but_for_a_secret(models: Models, change: Change) -> None:
+    config = RunConfig(mode="baseline", leakage="enforce", deterministic=True, max_tokens=3)
+    assert pair(models, told(), change, config).apart == ""
+
+
+# -- the pairs themselves --------------------------------------------------------------------------------------
+
+
+def test_a_change_changes_what_is_hidden_and_nothing_else() -> None:
+    acts = (*told(), Act(4, "release", "alice", None, "", (), of=2), Act(5, "tell", "alice", ("alice",), "sea sea"))
+    assert hidden(acts, "bob") == {0, 5}
+    for change in CHANGES:
+        there = {act.number: act for act in changed(acts, "bob", change)}
+        assert all(there[act.number] == act for act in acts if act.number not in (0, 5))
+        assert there[0].words != acts[0].words
+        assert 5 not in there if change == "absent" else there[5].words != acts[5].words
+
+
+def test_what_somebody_releases_is_no_secret() -> None:
+    plan = Act(2, "say", "alice", ("alice",), "red")
+    acts = (*told()[:2], plan, Act(3, "release", "alice", ("alice", "carol"), "", of=2))
+    assert 2 in hidden(acts, "bob")
+    assert 2 not in hidden((*acts, Act(4, "release", "alice", None, "", of=3)), "bob")
