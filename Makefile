@@ -6,13 +6,18 @@ BIN := .venv/bin
 
 OURS := --arm baseline --arm choreographed:audit --arm choreographed:enforce
 
-.PHONY: demo test test-slow lint understudy bench bench-games bench-leakage bench-speed bench-gpu mutants nightly wheel clean
+.PHONY: demo test test-plain test-slow lint understudy bench bench-games bench-leakage bench-speed bench-gpu mutants
+.PHONY: nightly wheel clean
 
 demo: .venv/.installed            ## play the prisoner's dilemma on the embedded model
 	$(BIN)/agentcho run prisoners-dilemma
 
 test: lint                        ## ruff, mypy and the quick tests
 	$(BIN)/python -m pytest -m "not slow"
+
+test-plain: .venv/.tools          ## the engine's quick tests as on a processor without AVX-512, then with one thread
+	ATEN_CPU_CAPABILITY=avx2 DNNL_MAX_CPU_ISA=AVX2 AGENTCHO_TEST_PLAIN_PROCESSOR=1 $(BIN)/python -m pytest -m "not slow" tests/engine
+	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" tests/engine
 
 test-slow: .venv/.tools           ## the slow tests alone
 	$(BIN)/python -m pytest -m slow

@@ -30,7 +30,8 @@ from agentcho.markers import asked_of, check_markers
 from agentcho.record import Finished, RunRecord
 from agentcho.request import EnginePort
 from agentcho.scenario import Scenario
-from agentcho.tasks import Task, TaskSet, task_set
+from agentcho.tasks import Problem, Task, TaskSet, task_set
+from agentcho.tasks.mathematics import require_verifier
 
 T = TypeVar("T")
 Args = TypeVarTuple("Args")
@@ -226,7 +227,8 @@ def blocking(work: Callable[[Unpack[Args]], Awaitable[T]], *args: *Args) -> T:
 def tasks_of(scenario: Scenario, config: RunConfig) -> TaskSet | None:
     """The tasks that a run's games draw from; None where the scenario takes none. Needs no model.
 
-    `BadTasks` (and its kin) where they cannot be read, are none of its kind, or are too few for all games.
+    `BadTasks` (and its kin) where they cannot be read, are none of its kind, or are too few for all games;
+    `ExtraMissing` where their answers are checked by a library that is not there.
     """
     spec = config.tasks or scenario.tasks
     if spec is None:
@@ -237,6 +239,8 @@ def tasks_of(scenario: Scenario, config: RunConfig) -> TaskSet | None:
     needed = config.games * scenario.draws()
     if tasks.size is not None and tasks.size < needed:
         raise TasksTooFew(tasks.name, tasks.size, config.games, scenario.draws())
+    if any(isinstance(task, Problem) and task.check == "math" for task in map(tasks.__getitem__, range(needed))):
+        require_verifier()
     return tasks
 
 

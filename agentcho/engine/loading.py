@@ -16,7 +16,7 @@ from agentcho.engine.model import Model, Source, find, read_tokenizer
 from agentcho.engine.packing import pack
 from agentcho.engine.placement import Place
 from agentcho.engine.store import default_host_tokens, default_tokens
-from agentcho.errors import BadPlacement
+from agentcho.errors import BadPlacement, ModelBroken
 from agentcho.markers import check_markers
 
 
@@ -63,9 +63,25 @@ def _check_count(name: str, value: object, least: int, what: str) -> None:
         raise BadPlacement(f"{name}={value}: {what}", f"{least} or more")
 
 
+def check_vocabulary(model: Model, framing: Framing) -> None:
+    """Refuse a tokenizer that has ids which text turns into, or which frame messages, and the model has no row for.
+    Added tokens that nothing can bring in, as those of images, may lie outside."""
+    rows = min(model.vocabulary, model.network.get_input_embeddings().num_embeddings)  # type: ignore[operator]
+    content = {id for id in model.tokenizer.get_vocab().values() if id not in framing.content.special}
+    used = content.union(*framing.ids.values(), framing.stops, () if framing.bos is None else (framing.bos,))
+    if over := sorted(id for id in used if id >= rows):
+        what = f"its tokenizer uses ids up to {over[-1]}, its embedding has {rows} rows ({len(over)} ids lie outside)"
+        raise ModelBroken(
+            model.source.name, Path(model.source.path), what, "Take the tokenizer that belongs to these weights, or "
+            "resize the embedding with resize_token_embeddings and save both"
+        )  # fmt: skip
+
+
 def proved(model: Model, context: int | None, store_tokens: int | None, host_tokens: int | None) -> Parts:
     """All that is found out about a loaded model."""
     framing = derive(model.tokenizer, model.source.name, model.end_tokens())
+    if not model.source.random:
+        check_vocabulary(model, framing)
     positions = min(context or model.context, model.context)
     proofs = Gate(model, positions).prove()
     shapes = [proof.shape for proof in proofs]

@@ -17,21 +17,33 @@ from typing import Any, Protocol
 import torch
 import transformers
 from torch import Tensor, nn
-from transformers import AttentionInterface, AutoConfig, AutoModelForCausalLM, AutoTokenizer
+from transformers import (
+    MODEL_FOR_CAUSAL_LM_MAPPING,
+    AttentionInterface,
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoTokenizer,
+)
 from transformers.utils import logging as hf_logging
 
 from agentcho.adapter import Adapter
 from agentcho.engine.adapters import TRAINING, Adapters
 from agentcho.engine.attention import Locality, Scoring
+from agentcho.engine.checkpoint import Unreadable, check_files, refusal
 from agentcho.engine.digests import tokenizer_digest, weights_digest
 from agentcho.engine.packing import packed
 from agentcho.engine.placement import DeviceMap, Place, check_kept, check_room, dtype_of
 from agentcho.engine.shapes import PREFIX, SHAPES
-from agentcho.errors import BadPlacement, ModelError, ModelNotFound, UnsupportedModel
+from agentcho.errors import BadPlacement, FramingError, ModelBroken, ModelError, ModelNotFound, UnsupportedModel
 from agentcho.owner import Owner
 
 ATTENTION = "agentcho_packed"
 UNDERSTUDY = "understudy"
+TEXT_PART = {
+    r"^model\.language_model\.": "model.", r"^language_model\.model\.": "model.",
+    r"^language_model\.lm_head\.": "lm_head.",
+}  # fmt: skip
+"""Names of weights of a text part within the whole, as the library wrote them over time, and alone."""
 
 
 class Attending(Protocol):
@@ -45,12 +57,13 @@ class Attending(Protocol):
 @dataclass(frozen=True)
 class Source:
     """Where a model comes from: the name the user gave, the folder or hub id, and its config. `random`: only its
-    tokenizer comes from there."""
+    tokenizer comes from there. `renamed`: it is the text part of another, whose weights have longer names."""
 
     name: str
     path: str
     config: Any
     random: bool = False
+    renamed: bool = False
 
 
 def find(model: str | Path) -> Source:
@@ -61,16 +74,35 @@ def find(model: str | Path) -> Source:
     path = str(_understudy()) if name == UNDERSTUDY else name
     if os.sep in path and path.count("/") != 1 and not Path(path).is_dir():
         raise ModelNotFound(name, "there is no such folder")
+    if Path(path).is_dir() and not Path(path, "config.json").is_file():
+        raise ModelNotFound(name, "its folder has no config.json")
     try:
         config = AutoConfig.from_pretrained(path, trust_remote_code=False)
-    except (OSError, ValueError, KeyError) as error:
-        raise ModelNotFound(name, _first_line(error)) from error
-    return Source(name, path, config)
+    except Unreadable as error:
+        raise refusal(name, path, error) from error
+    return Source(name, path, _text(config), renamed=_text(config) is not config)
+
+
+def _text(config: Any) -> Any:
+    """Of a model of several kinds of input, the part that reads and writes text, where that is a model of its own."""
+    part: Any = getattr(config, "text_config", None)
+    if type(part) not in MODEL_FOR_CAUSAL_LM_MAPPING:
+        return config
+    part.tie_word_embeddings = config.tie_word_embeddings  # the whole says which weights there are
+    return part
 
 
 def read_tokenizer(source: Source) -> Any:
-    """Its Hugging Face tokenizer, and no weights."""
-    return AutoTokenizer.from_pretrained(source.path, trust_remote_code=False)
+    """Its Hugging Face tokenizer, with a chat template, and no weights."""
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(source.path, trust_remote_code=False)
+    except Exception as error:  # the library raises plain ones too
+        raise ModelBroken(
+            source.name, Path(source.path), f"no tokenizer that can be read ({_first_line(error)})"
+        ) from error
+    if not getattr(tokenizer, "chat_template", None):
+        raise FramingError(source.name, "its tokenizer has no chat template")
+    return tokenizer
 
 
 def _shape(name: str) -> Source:
@@ -126,11 +158,13 @@ class Model:
         try:
             kind = dtype_of(place.dtype, where, source.random, _size(source) if sized else 0)
             tokenizer = read_tokenizer(source)
+            if not source.random and (folder := Path(source.path)).is_dir():
+                check_files(source.name, folder)
             network = _drawn(source, kind, where) if source.random else _read(source, kind, place.map or where)
         except ModelError:
             raise
-        except (OSError, ValueError, KeyError, ImportError, RuntimeError) as error:
-            raise _refusal(source.name, error) from error
+        except Unreadable as error:
+            raise _refusal(source, error) from error
         return cls(source, network.eval(), tokenizer)
 
     def adapted(self, adapter: Adapter | None, merge: bool = False) -> Model:
@@ -208,13 +242,14 @@ class Model:
         } | ({} if self.adapter is None else {"adapter": self.adapter})  # fmt: skip
 
 
-def _refusal(name: str, error: Exception) -> ModelError:
+def _refusal(source: Source, error: Exception) -> ModelError:
+    name = source.name
     if isinstance(error, torch.OutOfMemoryError):
         return BadPlacement(f"{name} does not fit into the memory of its device", "a smaller model, or another device")
     if ATTENTION in str(error):
         cause = "its class has an attention of its own that cannot be answered from outside"
         return UnsupportedModel(name, cause, "Use a model whose class takes any attention implementation.")
-    return ModelNotFound(name, _first_line(error))
+    return refusal(name, source.path, error)
 
 
 def _loader() -> Any:
@@ -231,11 +266,16 @@ def _read(source: Source, dtype: torch.dtype, where: torch.device | DeviceMap) -
     with _quiet():
         network, report = _loader().from_pretrained(
             source.path, dtype=dtype, attn_implementation=ATTENTION, use_safetensors=True,
-            trust_remote_code=False, output_loading_info=True, device_map=placed,
+            trust_remote_code=False, output_loading_info=True, device_map=placed, **_part(source),
         )  # fmt: skip
     _check_whole(source, report)
     check_kept(source.name, getattr(network, "hf_device_map", {}))
     return network  # type: ignore[no-any-return]
+
+
+def _part(source: Source) -> dict[str, Any]:
+    """How the weights of a text part are found among those of the whole."""
+    return {"config": source.config, "key_mapping": TEXT_PART} if source.renamed else {}
 
 
 def _drawn(source: Source, dtype: torch.dtype, where: torch.device) -> nn.Module:

@@ -3,6 +3,7 @@
     AgentchoError
     ├── ModelError                 a model cannot be used
     │   ├── ModelNotFound
+    │   ├── ModelBroken            a file of it is missing or damaged, or does not fit the others
     │   ├── BadPlacement           no such device here, no such dtype, or too few positions
     │   ├── UnsupportedModel       the gate refused it, with the cause
     │   ├── FramingError           no framing could be derived from the chat template
@@ -114,6 +115,7 @@ from agentcho.errors.models import (
     AdapterOther,
     BadPlacement,
     FramingError,
+    ModelBroken,
     ModelError,
     ModelNotFound,
     UnsupportedModel,
@@ -172,6 +174,7 @@ __all__ = [
     "LeakageError",
     "LimitReached",
     "LossNotFinite",
+    "ModelBroken",
     "ModelError",
     "ModelNotFound",
     "NameFixed",

@@ -22,6 +22,14 @@ class ModelNotFound(ModelError):
         self.model = model
 
 
+class ModelBroken(ModelError):
+    """A file of a model is missing, damaged, or does not fit the others."""
+
+    def __init__(self, model: str, file: Path, reason: str, remedy: str = "Download or copy the model again") -> None:
+        super().__init__(f"{model} cannot be read: {file}: {reason}. {remedy}")
+        self.model, self.file, self.reason, self.remedy = model, file, reason, remedy
+
+
 class BadPlacement(ModelError, ValueError):
     """A device that this machine has not, a dtype that models are not run in, or too few positions or tokens."""
 

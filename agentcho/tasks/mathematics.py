@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import importlib.util
 import threading
 from functools import partial
 
 from agentcho.errors import ExtraMissing
 
 
+def require_verifier() -> None:
+    """`ExtraMissing` where math-verify is not installed; nothing is imported."""
+    if importlib.util.find_spec("math_verify") is None:
+        raise ExtraMissing("math-verify", "math", "to check answers that are mathematics")
+
+
 def equal(said: str, answer: str) -> bool:
     """Whether what was said ends on `answer`, however it is written. `ExtraMissing`: math-verify is not there."""
-    try:
-        from math_verify import parse, verify
-    except ImportError:
-        raise ExtraMissing("math-verify", "math", "to check answers that are mathematics") from None
+    require_verifier()
+    from math_verify import parse, verify
+
     # Its time limits are alarm signals, which only a program's main thread may set.
     main = threading.current_thread() is threading.main_thread()
     read = parse if main else partial(parse, parsing_timeout=None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,9 @@ from agentcho import Decode, Engine, Prefill
 from agentcho.engine import packing
 from agentcho.engine.digests import weights_digest
 from agentcho.engine.packing import Packed, kernels, pack, packed, refusal
+from agentcho.engine.placement import SMALL, dtype_of
+from agentcho.engine.processor import has_bfloat16
+from tests.conftest import PLAIN
 
 from .families import llama_family
 
@@ -162,3 +166,10 @@ def test_weights_that_were_made_for_inference_pack_too() -> None:
     with torch.inference_mode():
         layer = nn.Linear(8, 8)
         assert pack(nn.ModuleList([layer]), least=1)
+
+
+@pytest.mark.skipif(PLAIN not in os.environ, reason="not asked for")
+def test_torch_says_no_where_the_tests_are_told_to_run_as_on_a_plain_processor() -> None:
+    assert not has_bfloat16()
+    assert refusal(torch.bfloat16)
+    assert dtype_of("auto", torch.device("cpu"), weights=SMALL + 1) is torch.float32

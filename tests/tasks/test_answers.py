@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
+from agentcho import library, runtime
+from agentcho.config import RunConfig
 from agentcho.errors import ExtraMissing
 from agentcho.tasks import Problem
 from agentcho.tasks.task import Check
@@ -98,3 +102,17 @@ def test_answers_are_the_same_for_a_vote_if_they_are_the_same_for_the_check() ->
 
 def test_a_question_without_answers_has_no_right_one() -> None:
     assert not asked("text").right("")
+
+
+def test_what_a_check_needs_is_asked_for_before_a_model_is_loaded(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    same = {"question": "1+1?", "answers": ["2"]}
+    lines = [{"id": check, "check": check, **same} for check in ("text", "math")]
+    (tmp_path / "t.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    monkeypatch.setitem(sys.modules, "math_verify", None)
+    asking = library.scenario("direct")()
+    config = RunConfig(model="no such model", tasks=str(tmp_path / "t.jsonl"))
+    assert runtime.tasks_of(asking, config) is not None
+    with pytest.raises(ExtraMissing, match=r"pip install 'agentcho\[math\]'"):
+        runtime.play(asking, config.model_copy(update={"games": 2}))

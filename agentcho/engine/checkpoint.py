@@ -1,0 +1,108 @@
+"""The files of a model, looked at before its weights are read, and after the library failed on them: which is at
+fault, why, and what to do. Does not know: networks.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from huggingface_hub.errors import (
+    GatedRepoError,
+    LocalEntryNotFoundError,
+    OfflineModeIsEnabled,
+    RepositoryNotFoundError,
+)
+from safetensors import SafetensorError, safe_open
+from transformers.utils.hub import cached_file
+
+from agentcho.errors import ModelBroken, ModelError, ModelNotFound
+
+INDEX = "model.safetensors.index.json"
+PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt")
+Unreadable = (OSError, ValueError, KeyError, TypeError, AttributeError, ImportError, RuntimeError, SafetensorError)
+"""What the library raises where a model's files are not what they should be."""
+
+
+def check_files(model: str, folder: Path) -> None:
+    """`ModelBroken` names the first file that is missing, cut short or no safetensors. Weights are not read."""
+    shards = _indexed(model, folder)
+    for file in shards or sorted(folder.glob("*.safetensors")):
+        _check(model, file)
+    if not shards and not any(folder.glob("*.safetensors")):
+        pickled = any(True for pattern in PICKLED for _ in folder.glob(pattern))
+        reason = (
+            "it has weights that are pickled, which can run code, and no *.safetensors" if pickled else "no weights"
+        )
+        remedy = "Save it with save_pretrained(safe_serialization=True)" if pickled else "Copy its *.safetensors there"
+        raise ModelBroken(model, folder, reason, remedy)
+
+
+def _indexed(model: str, folder: Path) -> list[Path]:
+    """The shards that the index names, if there is one."""
+    index = folder / INDEX
+    if not index.is_file():
+        return []
+    try:
+        names = sorted(set(json.loads(index.read_text("utf-8"))["weight_map"].values()))
+        return [folder / name for name in names]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ModelBroken(model, index, f"no index of shards ({_line(error)})") from error
+
+
+def _check(model: str, file: Path) -> None:
+    """The header tells how long a file must be."""
+    if not file.is_file():
+        raise ModelBroken(model, file, f"there is no such file, and {INDEX} names it")
+    try:
+        with safe_open(file, "pt"):
+            pass
+    except (SafetensorError, OSError, ValueError) as error:
+        raise ModelBroken(
+            model, file, f"cut short, or no safetensors ({file.stat().st_size} bytes; {_line(error)})"
+        ) from error
+
+
+def refusal(model: str, path: str, error: BaseException) -> ModelError:
+    """What the library's error says of a model, in words for who asked for it."""
+    for cause in _chain(error):
+        if isinstance(cause, GatedRepoError):
+            page = f"ask for access at https://huggingface.co/{path}, then log in with `hf auth login`"
+            return ModelNotFound(model, f"its authors let in only whom they know: {page}")
+        if isinstance(cause, RepositoryNotFoundError):
+            return ModelNotFound(model, "the hub has no such model, or it is private and you are not logged in")
+        if isinstance(cause, LocalEntryNotFoundError | OfflineModeIsEnabled | ConnectionError):
+            return ModelNotFound(
+                model,
+                f"it is not in the local cache, and the hub cannot be reached; run `hf download {path}` where it can",
+            )
+    try:
+        if (folder := folder_of(path)) is not None:
+            check_files(model, folder)
+    except ModelError as found:
+        return found
+    return ModelNotFound(model, _line(error))
+
+
+def folder_of(path: str) -> Path | None:
+    """Where a model's files lie: the folder itself, or what the local cache has of a hub id."""
+    if Path(path).is_dir():
+        return Path(path)
+    found: Any = None
+    try:
+        found = cached_file(path, "config.json", local_files_only=True, _raise_exceptions_for_missing_entries=False)
+    except (OSError, ValueError):
+        return None
+    return None if found is None else Path(found).parent
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def _line(error: BaseException) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -1,0 +1,148 @@
+"""A model that cannot be loaded says which file is at fault, why, and what to do; on the command line in one line."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from huggingface_hub.errors import GatedRepoError, LocalEntryNotFoundError, RepositoryNotFoundError
+from safetensors.torch import load_file, save_file
+from transformers import AutoTokenizer, Gemma3Config, Gemma3ForConditionalGeneration
+
+from agentcho import Engine, Sampling
+from agentcho.engine.checkpoint import INDEX, refusal
+from agentcho.engine.doctor import doctor
+from agentcho.errors import FramingError, ModelBroken, ModelError, ModelNotFound
+
+from .families import families, llama_family
+from .templates import tokenizer
+
+WEIGHTS = "model.safetensors"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    llama_family().save(tmp_path)
+    return tmp_path
+
+
+def cut(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+
+
+def scribble(file: Path) -> None:
+    file.write_bytes(b"\xff" * 64 + file.read_bytes()[64:])
+
+
+def lose_a_shard(file: Path) -> None:
+    index = {"metadata": {}, "weight_map": {"a": WEIGHTS, "b": "model-00002-of-00002.safetensors"}}
+    (file.parent / INDEX).write_text(json.dumps(index))
+
+
+DAMAGE: dict[str, tuple[str, Callable[[Path], object], str, type[ModelError]]] = {
+    "cut short": (WEIGHTS, cut, rf"{WEIGHTS}: cut short", ModelBroken),
+    "empty": (WEIGHTS, lambda file: file.write_bytes(b""), rf"{WEIGHTS}: cut short", ModelBroken),
+    "overwritten": (WEIGHTS, scribble, rf"{WEIGHTS}: cut short, or no safetensors", ModelBroken),
+    "a missing shard": (WEIGHTS, lose_a_shard, rf"00002.safetensors: there is no such file, and {INDEX}", ModelBroken),
+    "a broken index": (WEIGHTS, lambda file: (file.parent / INDEX).write_text("{"), rf"{INDEX}: no index", ModelBroken),
+    "no weights": (WEIGHTS, lambda file: file.unlink(), "no weights", ModelBroken),
+    "pickled weights": (WEIGHTS, lambda file: file.rename(file.with_suffix(".bin")), "pickled", ModelBroken),
+    "a broken tokenizer": ("tokenizer.json", cut, "no tokenizer that can be read", ModelBroken),
+    "no config": ("config.json", lambda file: file.unlink(), "config.json", ModelNotFound),
+    "a broken config": ("config.json", cut, "config", ModelNotFound),
+    "no chat template": ("chat_template.jinja", lambda file: file.unlink(), "no chat template", FramingError),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_damaged_files_are_named_with_the_reason_and_the_remedy(folder: Path, damage: str) -> None:
+    file, do, words, error = DAMAGE[damage]
+    do(folder / file)
+    with pytest.raises(error, match=words) as caught:
+        Engine.load(folder, device="cpu")
+    assert str(folder) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_tokenizer_larger_than_the_embedding_is_refused_by_the_doctor_too(folder: Path) -> None:
+    llama_family().save(folder, vocab_size=len(tokenizer("llama3")) - 3)
+    for load in (lambda: Engine.load(folder, device="cpu"), lambda: doctor(folder, device="cpu")):
+        with pytest.raises(ModelBroken, match=r"its embedding has \d+ rows.*resize_token_embeddings"):
+            load()
+
+
+def test_added_tokens_that_nothing_can_bring_in_may_lie_outside(folder: Path) -> None:
+    known = AutoTokenizer.from_pretrained(folder)
+    known.add_special_tokens({"additional_special_tokens": ["<picture>"]})
+    known.save_pretrained(folder)
+    with Engine.load(folder, device="cpu") as engine:
+        assert len(engine.tokenizer) > engine.network.get_input_embeddings().num_embeddings  # type: ignore[operator]
+        said = engine.decode("<picture>", sampling=Sampling(max_tokens=3))
+        assert engine.message(said).header == "<picture>"
+
+
+@pytest.mark.parametrize("older", [False, True], ids=["names of today", "names of the hub"])
+def test_of_a_multimodal_gemma_the_text_part_is_taken(tmp_path: Path, older: bool) -> None:
+    gemma = next(family for family in families() if family.name == "gemma3_text")
+    text = gemma.build()
+    vision = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2,
+              "image_size": 28, "patch_size": 14}  # fmt: skip
+    config = Gemma3Config(
+        text_config=text.config.to_dict(), vision_config=vision, mm_tokens_per_image=4, tie_word_embeddings=False
+    )
+    whole: Any = Gemma3ForConditionalGeneration(config)
+    whole = whole.float()
+    whole.model.language_model.load_state_dict(text.model.state_dict())
+    whole.lm_head.load_state_dict(text.lm_head.state_dict())
+    whole.save_pretrained(tmp_path)
+    tokenizer(gemma.style).save_pretrained(tmp_path)
+    rename(tmp_path / WEIGHTS, older)
+    gemma.save(alone := tmp_path / "alone")
+    with Engine.load(tmp_path, device="cpu", dtype="float32") as engine, Engine.load(alone, device="cpu") as other:
+        assert engine.fingerprint["model_type"] == "gemma3_text"
+        assert torch.allclose(engine.score("the same words"), other.score("the same words"), atol=1e-4)
+
+
+def rename(file: Path, older: bool) -> None:
+    """Weights under the names of the library's classes, or under those that they have on the hub."""
+
+    def name(key: str) -> str:
+        if "vision" in key or "projector" in key:
+            return key
+        rest = key.removeprefix("language_model.").removeprefix("model.").removeprefix("language_model.")
+        if rest.startswith("lm_head."):
+            return f"language_model.{rest}" if older else rest
+        return f"language_model.model.{rest}" if older else f"model.language_model.{rest}"
+
+    save_file({name(key): value for key, value in load_file(file).items()}, file, {"format": "pt"})
+
+
+def test_what_the_hub_says_is_said_with_the_way_out() -> None:
+    def of(error: Exception) -> str:
+        outer = OSError("You are trying to access\nsomething")
+        outer.__cause__ = error
+        return str(refusal("org/model", "org/model", outer))
+
+    response = type("Response", (), {"headers": {}, "request": None, "status_code": 403})()
+    assert "ask for access at https://huggingface.co/org/model" in of(GatedRepoError("gated", response=response))
+    assert "no such model, or it is private" in of(RepositoryNotFoundError("none", response=response))
+    assert "hf download org/model" in of(LocalEntryNotFoundError("not here"))
+
+
+def test_an_id_that_is_nowhere_is_said_offline_in_one_line(tmp_path: Path) -> None:
+    code = "from agentcho.cli import main; main()"
+    env = {"HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path), "PATH": "", "PYTHONPATH": ":".join(sys.path)}
+    for model, words in (("no-such/model", "hf download no-such/model"), (str(tmp_path), "config.json")):
+        done = subprocess.run(
+            [sys.executable, "-c", code, "doctor", model], env=env, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 2
+        assert words in done.stderr
+        assert "Traceback" not in done.stderr
+        assert done.stderr.strip().count("\n") == 0
