@@ -27,7 +27,8 @@ def whole(value: object, what: str, low: int = -WORD, high: int = WORD - 1) -> i
         raise RequestError(f"{what} is {kind(value)}; give a whole number")
     number = int.__index__(value)
     if not low <= number <= high:
-        raise RequestError(f"{what} is {shown(number)}; give a whole number from {low} to {high}")
+        bounds = (f" from {low}" if low > -WORD else "") + (f" to {high}" if high < WORD - 1 else " that fits 64 bits")
+        raise RequestError(f"{what} is {shown(number)}; give a whole number{bounds}")
     return number
 
 

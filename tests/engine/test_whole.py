@@ -53,7 +53,7 @@ def test_it_takes_two_steps_and_its_shadow_goes_along(llama: Engine) -> None:
 
 @pytest.mark.parametrize("options", [{"stride": 2}, {"stride": 0, "forced": (1,)}])
 def test_what_cannot_go_in_strides_is_refused(llama: Engine, options: dict[str, object]) -> None:
-    with pytest.raises(RequestError, match="stride="):
+    with pytest.raises(RequestError, match="stride"):
         llama.submit([Decode(**options)])  # type: ignore[arg-type]
 
 
