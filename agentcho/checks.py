@@ -192,7 +192,9 @@ def _name(name: object) -> str | None:
 
 def _choose(choose: object) -> First | Most:
     if isinstance(choose, First):
-        return First(whole(choose[0], "the tokens of First", 1))
+        if (tokens := whole(choose[0], "the tokens of First")) < 1:
+            raise RequestError(f"First({shown(tokens)}) repairs nothing; give at least 1")
+        return First(tokens)
     if isinstance(choose, Most):
         share = choose[0]
         if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share <= 1:

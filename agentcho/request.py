@@ -304,8 +304,10 @@ class EnginePort(Protocol):
     finished calls, of prefills submitted earlier, or Prefills earlier in the same list. `turn` says who goes first
     where not all can run at once; what comes out is the same.
     `step` runs one forward over everything submitted and running, and returns when what it tells of has been
-    computed, on whatever device; it raises `EngineFailed` when the forward fails: all calls in it are dropped with
-    their rows and pages, and stored encodings are untouched. With nothing to do it returns an empty result.
+    computed, on whatever device. Where the forward fails, its calls are tried one by one, and who fails by itself is
+    told of in the result (`CallFailed`, or what says more), and dropped with its rows and pages. It raises
+    `EngineFailed` when a device fails: all calls are dropped, and stored encodings are untouched. With nothing to do it
+    returns an empty result.
     `deterministic` gives each call a forward of its own, whose bits depend on that call alone.
     `cancel` drops calls that are not finished, at once, rows and pages freed; finished or unknown ids are a
     no-op. `release` gives up finished encodings; storage is freed when nothing else holds it. `swap_out` moves

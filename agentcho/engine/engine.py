@@ -22,6 +22,7 @@ from agentcho.config import Markers
 from agentcho.engine.adapters import Adapters
 from agentcho.engine.admission import Admission
 from agentcho.engine.assembly import Assembly
+from agentcho.engine.blame import Blame
 from agentcho.engine.constraint import Grammars
 from agentcho.engine.direct import Direct
 from agentcho.engine.encoding import Context, Encoding, Piece, Recipe, Segment, Storage, check_fits
@@ -41,6 +42,7 @@ from agentcho.engine.seats import Seats, can_share
 from agentcho.engine.spread import whole_of
 from agentcho.engine.store import Store
 from agentcho.engine.tiers import Fullness, Tiers
+from agentcho.engine.trial import Trial
 from agentcho.engine.whole import Made
 from agentcho.errors import (
     BadParent,
@@ -77,9 +79,11 @@ class Engine(Direct):
         self._ids = Ids()
         self._fingerprint: dict[str, str] | None = None
         self._assembly = Assembly(tiers, self._forwards.make)
+        self._blame = Blame(model.devices)
+        self._trial = Trial(self._forwards, self._blame)
         self._scheduler = Scheduler(
             tiers, self._assembly, self._lanes, Seats(self._lanes, can_share(proofs)), self._banned(),
-            budget_of(model.packed, model.device), self._finished,
+            budget_of(model.packed, model.device), self._finished, self._blame,
         )  # fmt: skip
         self._bounds = Bounds(model.vocabulary)
         grammars = Grammars(model.tokenizer, model.vocabulary, framing.closing("assistant")[0])
@@ -281,20 +285,19 @@ class Engine(Direct):
         fed, flying = self._assembly.fed, self._scheduler.in_flight
         try:
             plan = self._scheduler.plan(alone=deterministic)
-            judged = self._forwards.judge(plan)
-            if deterministic:
-                run = [self._forwards.run([segment]) for segment in plan.segments]
-            else:
-                run = [self._forwards.step(plan.segments)] if plan.segments else []
+            judged = self._trial.judge(plan) if plan.judged else 0
+            run = self._trial.run(plan)
             order = [segment for segments, _ in run for segment in segments]
             result = self._scheduler.collect(plan, order, [row for _, rows in run for row in rows])
             settle(*self._model.devices)  # forced tokens are said without a look at what was computed
+            for failure in result.failed:
+                self._waiting.pop(failure.id, None)
             return result._replace(encoded=result.encoded + judged + self._assembly.fed - fed, held=self._tiers.held)
         except BaseException as error:
             self._scheduler.drop_all()
             self._waiting.clear()
             self.release(flying & self._encodings.keys())  # finished in this step, and nobody will hear of it
-            if isinstance(error, Exception):
+            if isinstance(error, Exception) and not isinstance(error, EngineFailed):
                 raise EngineFailed(error) from error
             raise
 

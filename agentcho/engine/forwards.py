@@ -15,7 +15,7 @@ from agentcho.engine.graphs import Graphs
 from agentcho.engine.judging import Judge
 from agentcho.engine.lanes import Lanes
 from agentcho.engine.model import Model
-from agentcho.engine.plan import Plan
+from agentcho.engine.pending import PendingRepair
 from agentcho.engine.rope import Rotation
 from agentcho.engine.spread import batch_of
 from agentcho.engine.store import Store
@@ -42,10 +42,10 @@ class Forwards:
         batch.commit()
         return batch.segments, logits
 
-    def judge(self, plan: Plan) -> int:
-        """Choose the tokens of repairs that go by how their values deviate; returns the tokens that this fed."""
-        groups = [[one] for one in plan.judged] if plan.alone else [plan.judged] if plan.judged else []
-        judges = [Judge(group, self._batch, self._store) for group in groups]
+    def judge(self, groups: Sequence[Sequence[PendingRepair]]) -> int:
+        """Choose the tokens of repairs that go by how their values deviate, in a forward a group; returns the tokens
+        that this fed."""
+        judges = (Judge(group, self._batch, self._store) for group in groups if group)
         return sum(judge.judge(self._model.forward) for judge in judges)
 
     def make(self, storage: Storage) -> int:

@@ -87,6 +87,10 @@ class Queue:
         """So many tokens were encoded for it, which count where somebody waits for them."""
         self._served[waiting.turn.workflow] += 0 if waiting.turn.ahead else tokens
 
+    def put_back(self, waiting: Waiting) -> None:
+        """Where it was in line before it began."""
+        self._waiting.append(waiting)
+
     def keep(self, wanted: Callable[[Pending], bool]) -> None:
         """Leave out all other calls."""
         self._waiting = [each for each in self._waiting if wanted(each.call)]

@@ -39,7 +39,7 @@ def choose(logits: Tensor, draws: Sequence[Draw], banned: Tensor) -> list[int | 
     if any(d.sampling.temperature > 0 for d in draws):
         hot = torch.tensor([d.sampling.temperature > 0 for d in draws], device=scores.device)
         greedy = torch.where(hot, _draw(scores, draws), greedy)
-    return [token if good else None for token, good in zip(greedy.tolist(), ok.tolist(), strict=True)]
+    return [token if good and token >= 0 else None for token, good in zip(greedy.tolist(), ok.tolist(), strict=True)]
 
 
 def _constrained(logits: Tensor, draws: Sequence[Draw], banned: Tensor) -> Tensor:
@@ -74,13 +74,13 @@ def _covers(sampling: Sampling, mass: float) -> bool:
 
 
 def _pick(probs: Tensor, order: Tensor, draws: Sequence[Draw]) -> Tensor:
-    """One of the sorted tokens `order` a row, by its coin."""
+    """One of the sorted tokens `order` a row, by its coin; -1 where none has a probability."""
     probs = torch.where(_kept(probs, [d.sampling for d in draws]), probs, 0.0).double()
     reach = probs.cumsum(-1)
     coins = _column([coin(d.sampling.seed, d.nth) for d in draws], reach) * reach[:, -1:]
     last = (probs > 0).sum(-1, keepdim=True) - 1
     place = torch.minimum(torch.searchsorted(reach, coins, right=True), last)
-    return order.gather(-1, place).squeeze(-1)
+    return torch.where(last < 0, -1, order.gather(-1, place.clamp(min=0))).squeeze(-1)
 
 
 def _kept(probs: Tensor, options: Sequence[Sampling]) -> Tensor:

@@ -5,13 +5,14 @@ Does not know: how calls are checked (`admission`), how a forward computes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable, Mapping
 
 import torch
 from torch import Tensor
 
 from agentcho.engine.assembly import Assembly
-from agentcho.engine.encoding import Encoding, Recipe, Segment
+from agentcho.engine.blame import Blame
+from agentcho.engine.encoding import Encoding, Recipe, Segment, Storage
 from agentcho.engine.follower import Follower, take_turns
 from agentcho.engine.lanes import Lanes
 from agentcho.engine.pending import (
@@ -35,13 +36,13 @@ from agentcho.engine.pending import (
 )
 from agentcho.engine.plan import Plan
 from agentcho.engine.postponed import Postponed
-from agentcho.engine.queue import Queue
+from agentcho.engine.queue import Queue, Waiting
 from agentcho.engine.room import Budget
 from agentcho.engine.row import Row
 from agentcho.engine.sampler import choose
 from agentcho.engine.seats import Seats
 from agentcho.engine.tiers import Tiers
-from agentcho.errors import AgentchoError, SamplingFailed
+from agentcho.errors import CallbackFailed, LeakageError, SamplingFailed
 from agentcho.request import EncodingId, Failure, Spoken, StepResult, Turn
 
 
@@ -50,11 +51,11 @@ class Scheduler:
 
     def __init__(
         self, tiers: Tiers, assembly: Assembly, lanes: Lanes, seats: Seats, banned: Tensor, budget: Budget,
-        finished: Callable[[Encoding], None],
+        finished: Callable[[Encoding], None], blame: Blame,
     ) -> None:  # fmt: skip
         self._tiers, self._assembly = tiers, assembly
         self._lanes, self._seats, self._banned, self._budget = lanes, seats, banned, budget
-        self._finished = finished
+        self._finished, self._blame = finished, blame
         self._waiting = Queue()
         self._running: list[PendingDecode] = []
         self._making: list[Pending] = []
@@ -91,11 +92,11 @@ class Scheduler:
         and for itself in the store; nobody takes room before one that waits for it. One call always goes. `alone`: rows
         that begin share no lane's tensor with others, no prefill is divided, and no shadow postponed.
         """
-        plan = Plan([], [], [], [], alone, [], [])
+        plan = Plan([], [], [], [], [], alone, [], [], [])
         take_turns([call.row for call in self.calls if isinstance(call, PendingDecode)], alone)
         self._seats.expect(call.context for call in self._waiting if isinstance(call, PendingDecode))
         for running in (call for call in self._running if call.row.due):
-            self._plan_row(plan, running)
+            self._trying(plan, running, lambda: self._plan_row(plan, running))  # noqa: B023
         room = self._budget.room(sum(len(s.ids) for s in plan.segments), speaking=bool(plan.rows) and not alone)
         making = {call.storage for call in self._waiting if isinstance(call, PendingPrefill)}
         gone, crowded = set[EncodingId](), False
@@ -104,7 +105,7 @@ class Scheduler:
             if alone and divisible(call):
                 self._afresh(call)
             if not alone and self.postponed.takes(call):
-                gone |= {call.id} if self._begin(plan, call, 0) else set()
+                gone |= {call.id} if self._begin(plan, waiting, 0) else set()
             elif not attendable(call):
                 if not promised(call, making, self.postponed):
                     plan.failed.append((call, self.postponed.why(call)))
@@ -115,7 +116,7 @@ class Scheduler:
                 may = begun(call) or not crowded
                 if may and (tokens := room.take(size(call), divisible(call) and not alone, depth(call))) is not None:
                     self._waiting.serve(waiting, tokens)
-                    gone |= {call.id} if self._begin(plan, call, tokens) else set()
+                    gone |= {call.id} if self._begin(plan, waiting, tokens) else set()
         self._waiting.keep(lambda call: call.id not in gone)
         self._making += (*(call for call, _ in plan.failed), *plan.late)
         return plan
@@ -130,15 +131,27 @@ class Scheduler:
         """Whether there is room for all that it gathers and makes."""
         return begun(call) or self._assembly.fits(needed(call), longest(call))
 
-    def _begin(self, plan: Plan, call: Pending, tokens: int) -> bool:
+    def _begin(self, plan: Plan, waiting: Waiting, tokens: int) -> bool:
         """Ask the call's guard about the very pieces that are gathered next, and start it, go on with it, or postpone
         it; returns whether it waits no more."""
-        try:
+        call = waiting.call
+
+        def begin() -> bool:
             ask(call)
-        except AgentchoError as error:
-            plan.failed.append((call, error))
-            return True
-        return self._speak(plan, call) if isinstance(call, PendingDecode) else self._encode(plan, call, tokens)
+            return self._speak(plan, call) if isinstance(call, PendingDecode) else self._encode(plan, call, tokens)
+
+        done = self._trying(plan, call, begin)
+        if done:
+            plan.begun.append(waiting)
+        return done is not False
+
+    def _trying(self, plan: Plan, call: Pending, begin: Callable[[], bool]) -> bool | None:
+        """Do that for a call; None: it has failed by itself."""
+        try:
+            return begin()
+        except Exception as error:
+            plan.failed.append((call, self._blame.of(error)))
+            return None
 
     def _speak(self, plan: Plan, call: PendingDecode) -> bool:
         if call.row.late and not plan.alone:
@@ -146,19 +159,19 @@ class Scheduler:
             return True
         self._assembly.begin(call, needed(call))
         call.reserved = self._tiers.reserve(call.longest)
-        self._running.append(call)
         call.row.lane = self._seats.take(call.context, len(call.row.feed), plan.alone, call.row.apart)
-        self._plan_row(plan, call)
-        return True
+        self._running.append(call)
+        return self._plan_row(plan, call)
 
     def _encode(self, plan: Plan, call: PendingPrefill, tokens: int) -> bool:
-        storage = call.storage
+        storage, made = call.storage, call.storage.attendable
+        if not made and not call.started and tokens < size(call):
+            call.lane = self._lanes.open(call.context.length + size(call), alone=True)
         if not begun(call):
             self._assembly.begin(call, needed(call), None if storage.ready else storage)
-        if not storage.attendable:
-            if not call.started and tokens < size(call):
-                call.lane = self._lanes.open(call.context.length + size(call), alone=True)
+        if not made:
             plan.segments.append(call.encode(tokens))
+            plan.calls.append(call)
             if isinstance(call, PendingRepair) and not call.places:
                 plan.judged.append(call)
         if not storage.attendable:
@@ -168,11 +181,13 @@ class Scheduler:
             self._making.append(call)
         return True
 
-    def _plan_row(self, plan: Plan, call: PendingDecode) -> None:
+    def _plan_row(self, plan: Plan, call: PendingDecode) -> bool:
         self._seats.widen(call.lane, call.width)
         segment = call.segment()
         plan.segments.append(segment)
+        plan.calls.append(call)
         plan.rows.append((call.row, segment))
+        return True
 
     def collect(self, plan: Plan, order: list[Segment], logits: list[Tensor]) -> StepResult:
         """Turn logits (rows `[vocab]` in `order`'s wanted order) into tokens, ends and failures. Rows that
@@ -180,7 +195,9 @@ class Scheduler:
         """
         for call in self._running:
             self._tiers.unpin(call)
-        spoken, failed = list[Spoken](), [self._failure(call, error) for call, error in plan.failed]
+        spoken, failed = list[Spoken](), list[Failure]()
+        if plan.failed:
+            failed += self._leave_out(plan, order)
         fed = dict.fromkeys(row for row, _ in plan.rows)
         rows = {id(segment): row for row, segment in plan.rows if isinstance(row, Row)}
         asking = [rows[id(s)] for s in order if s.wanted]
@@ -192,7 +209,7 @@ class Scheduler:
         finished = [self._finish_prefill(prefill) for prefill in plan.prefills]
         self._making[:] = plan.late
         self.postponed.settle(segment.storage for segment in plan.segments if segment.storage is not None)
-        finished += [self._finish_row(row) for row in fed if row.ending]
+        finished += [row.id for row in list(fed) if row.ending and self._finishes(row, failed)]
         finished += [self.postponed.add(call) for call in plan.late]
         self._making.clear()
         for call in (call for call in self._running if call.row in fed):
@@ -207,28 +224,100 @@ class Scheduler:
         tokens: list[int | None] = [row.forced() for row in rows]
         free = [i for i, row in enumerate(rows) if row.asks and row.call.forced is None]
         for group in [[i] for i in free] if alone else [free] if free else []:
-            drawn = choose(torch.stack([logits[i] for i in group]), [rows[i].draw() for i in group], self._banned)
-            for i, token in zip(group, drawn, strict=True):
+            for i, token in zip(group, self._drawn([rows[i] for i in group], [logits[i] for i in group]), strict=True):
                 tokens[i] = token
         return tokens
+
+    def _drawn(self, rows: list[Row], logits: list[Tensor]) -> list[int | None]:
+        """A token a row; None where one has none, or cannot be drawn even by itself."""
+        try:
+            return choose(torch.stack(logits), [row.draw() for row in rows], self._banned)
+        except Exception as error:
+            self._blame.of(error)
+            return [None] if len(rows) == 1 else [self._drawn([r], [s])[0] for r, s in zip(rows, logits, strict=True)]
 
     def _say(self, row: Row, token: int | None, spoken: list[Spoken], failed: list[Failure]) -> None:
         if not row.asks:
             return
-        if token is None:
+        try:
+            if token is None:
+                raise SamplingFailed("no finite logit among the tokens it may say")
+            said = row.take(token)
+        except Exception as error:
             self.cancel([row.id])
-            failed.append(Failure(row.id, SamplingFailed("no finite logit among the tokens it may say")))
-            return
-        said = row.take(token)
-        if said is not None:
-            spoken.append(said)
+            failed.append(Failure(row.id, self._blame.of(error)))
+        else:
+            spoken += () if said is None else (said,)
 
     def _failure(self, call: Pending, error: Exception) -> Failure:
-        self._making.remove(call)
+        """Drop a call that failed, wherever it is by now, and its shadows."""
+        self._making = [each for each in self._making if each is not call]
         self.postponed.refuse(call, error)
-        self._drop(call)
-        self.cancel(self._shadows({call.id}))
+        if call in self.calls:
+            self.cancel([call.id])
+        else:
+            self._drop(call)
+            self.cancel(self._shadows({call.id}))
         return Failure(call.id, error)
+
+    def _leave_out(self, plan: Plan, order: list[Segment]) -> list[Failure]:
+        """Of a plan that was not run whole, what was lost: calls that failed, and their shadows. Who would have read
+        something that was lost, or waited for it to encode the same, goes back in line."""
+        failed = [self._failure(call, error) for call, error in plan.failed if not _kept(call, error)]
+        lost, ran = {failure.id for failure in failed}, {id(segment) for segment in order}
+        alive = {call.row for call in self._running}
+        plan.rows[:] = [(row, segment) for row, segment in plan.rows if id(segment) in ran and row in alive]
+        plan.late[:] = [call for call in plan.late if not self._follows(call, lost)]
+        said = {row for row, _ in plan.rows}
+        for waiting in plan.begun:
+            if waiting.call.id not in lost and self._starved(waiting.call, said):
+                self._put_back(waiting)
+        plan.prefills[:] = [call for call in plan.prefills if call.storage.ready and call.id not in lost]
+        return failed + self._unread({call: error for call, error in plan.failed if _kept(call, error)})
+
+    def _unread(self, kept: Mapping[Pending, Exception]) -> list[Failure]:
+        """What was postponed and could not be made stays so; who lacks nothing else fails with the same error."""
+        unmade = dict[Storage, Exception]()
+        for late in self.postponed if kept else ():
+            errors = (unmade.get(piece.storage) for piece in late.context.pieces)
+            if error := kept.get(late) or next(filter(None, errors), None):
+                unmade[late.storage] = error
+        failed = list[Failure]()
+        for call in list(self._waiting) if unmade else ():
+            lacked = [piece.storage for piece in gathered(call) if not piece.storage.attendable]
+            if lacked and unmade.keys() >= set(lacked):
+                failed.append(self._failure(call, unmade[lacked[0]]))
+        return failed
+
+    def _starved(self, call: Pending, said: Container[Row | Follower]) -> bool:
+        """Whether nothing came of what was begun for a call."""
+        if isinstance(call, PendingDecode):
+            return call in self._running and call.row not in said
+        return not call.storage.ready
+
+    def _follows(self, late: PendingDecode, lost: set[EncodingId]) -> bool:
+        """Whether the leader of a late shadow is lost, and it with it."""
+        if not isinstance(late.row, Follower) or late.row.leader.id not in lost:
+            return False
+        self._making.remove(late)
+        self._drop(late)
+        return True
+
+    def _put_back(self, waiting: Waiting) -> None:
+        """Undo what was begun for a call in the forward that is over; it is begun anew."""
+        call = waiting.call
+        self._tiers.unpin(call)
+        self._making = [each for each in self._making if each is not call]
+        if isinstance(call, PendingDecode):
+            self._running.remove(call)
+            self._seats.leave(call.lane)
+            self._unreserve(call)
+            call.row.lane = None
+        elif call.started:
+            self._tiers.discard(call.storage)
+            call.started = False
+        if not isinstance(call, PendingShadow):
+            self._waiting.put_back(waiting)
 
     def _finish_prefill(self, call: PendingPrefill) -> EncodingId:
         base = call.base.id if isinstance(call, PendingRepair) else None
@@ -239,22 +328,36 @@ class Scheduler:
         self._let_go(call)
         return call.id
 
-    def _finish_row(self, row: Row | Follower) -> EncodingId:
+    def _finishes(self, row: Row | Follower, failed: list[Failure]) -> bool:
+        """Finish a row; False: it has failed by itself."""
+        call = next((call for call in self._running if call.row is row), None)
+        if call is None:  # the shadow of one that has just failed
+            return False
+        try:
+            self._finish_row(call, row)
+        except Exception as error:
+            failed.append(self._failure(call, self._blame.of(error)))
+            return False
+        return True
+
+    def _finish_row(self, call: PendingDecode, row: Row | Follower) -> None:
         """Move a row's own keys from its lane to the store."""
-        call = next(call for call in self._running if call.row is row)
         feeds = (*call.feeds, len(row.feed)) if call.lane.bucket.alone else ()
-        storage = Recipe(row.tokens(), row.context, row.call.salt, "stepwise", feeds).storage()
+        storage, words = Recipe(row.tokens(), row.context, row.call.salt, "stepwise", feeds).storage(), row.words()
         self._unreserve(call)
-        self._tiers.allocate(storage)
         self._tiers.hold([storage])
-        own = call.lane.all(call.before, call.before + storage.length)
-        self._tiers.store.write_all(storage.block, own)
+        try:
+            self._tiers.allocate(storage)
+            own = call.lane.all(call.before, call.before + storage.length)
+            self._tiers.store.write_all(storage.block, own)
+        except BaseException:
+            self._tiers.release([storage])
+            raise
         storage.written = storage.length
-        self._finished(Encoding(row.id, storage, row.words(), row.context.receipt, row.logits))
+        self._finished(Encoding(row.id, storage, words, row.context.receipt, row.logits))
         self._running.remove(call)
         self._seats.leave(call.lane)
         self._let_go(call)
-        return row.id
 
     def drop_all(self) -> None:
         """Drop every call in flight, those of a forward that failed included; what was postponed stays so."""
@@ -297,3 +400,8 @@ class Scheduler:
     def _let_go(self, call: Pending) -> None:
         self._tiers.unpin(call)
         self.postponed.release([piece.storage for piece in gathered(call)])
+
+
+def _kept(call: Pending, error: Exception) -> bool:
+    """Whether a call that failed stays postponed: nobody refused it, so that it can be made when it is read again."""
+    return isinstance(call, PendingShadow) and not isinstance(error, LeakageError | CallbackFailed)

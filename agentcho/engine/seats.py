@@ -35,7 +35,12 @@ class Seats:
         shared = None if alone or context.length < LEAST else self._common(context)
         if shared is None:
             return self._lanes.open(context.length + 2 * feed, alone, apart)
-        lane = self._lanes.open(2 * feed, alone, apart, shared)
+        try:
+            lane = self._lanes.open(2 * feed, alone, apart, shared)
+        except BaseException:
+            if not shared.rows:
+                self._forget(shared)
+            raise
         shared.rows += 1
         return lane
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from agentcho.checks import Bounds, asked, checked, known_as_id, named, readable
-from agentcho.errors import AgentchoError, BadParent, EngineClosed, EngineFailed, UnknownEncoding
+from agentcho.errors import AgentchoError, BadParent, CallFailed, EngineClosed, EngineFailed, UnknownEncoding
 from agentcho.ids import Ids
 from agentcho.owner import Owner, owned
 from agentcho.request import (
@@ -36,9 +36,10 @@ class FakeEngine:
 
     `reply(call, prompt)` gives the text of a decode, `answer(call, prompt)` that of one with choices or a JSON
     schema, `prompt` being the text of its parents; by default words, a choice and the smallest document.
-    `broken` makes the next step raise, `faulty(call)` fails single decodes. `steps`, `rows` and `pages` (one a
-    stored message) count what is used, in a store of `store_tokens` (None: any number); `batches` lists the ids
-    in each step, `swapped` what was swapped out.
+    `broken` makes the next step raise, as a device that fails does; `faulty(call)` fails single decodes, and
+    `guilty(call)` gives what the forward of a call raises, alone or beside others (None: nothing). `steps`, `rows` and
+    `pages` (one a stored message) count what is used, in a store of `store_tokens` (None: any number); `batches` lists
+    the ids in each step, `swapped` what was swapped out.
     """
 
     def __init__(
@@ -49,6 +50,7 @@ class FakeEngine:
         self._rules, self._faulty = Rules(reply, answer, bos, context), faulty
         self.framing = FakeFraming()
         self.broken: Exception | None = None
+        self.guilty: Callable[[Call], Exception | None] = lambda call: None
         self.steps = 0
         self.batches: list[tuple[EncodingId, ...]] = []
         self.swapped: list[EncodingId] = []
@@ -182,6 +184,8 @@ class FakeEngine:
                 asked(kept.call.guard, kept.id, [parent.id for parent in kept.parents])
             except AgentchoError as error:
                 return error
+        if (raised := self.guilty(kept.call)) is not None:
+            return CallFailed(raised)
         return self._faulty(kept.call) if self._faulty and isinstance(kept.call, Decode) else None
 
     def _feed(self, kept: Kept, spoken: list[Spoken]) -> int:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pytest
 import torch
 
 from agentcho import Decode, Engine, Prefill, Sampling
@@ -15,6 +16,7 @@ from agentcho.errors import SamplingFailed
 from agentcho.request import Call, EncodingId, Failure, Spoken
 from agentcho.testing import FakeEngine
 from agentcho.testing.babble import babble
+from tests.engine.broken import dead
 from tests.engine.families import Family
 
 POISON = "§"
@@ -57,7 +59,7 @@ class Bench:
 
     @contextmanager
     def broken(self) -> Iterator[None]:
-        """Forwards fail inside."""
+        """Forwards fail inside, and so does the device."""
         if isinstance(self.engine, FakeEngine):
             self.engine.broken = ZeroDivisionError("broken")
             yield
@@ -65,7 +67,9 @@ class Bench:
             return
         network = self.engine._model.network
         hook = network.register_forward_pre_hook(lambda *_: 1 / 0)
-        yield
+        with pytest.MonkeyPatch.context() as patch:
+            dead(patch)
+            yield
         hook.remove()
 
     def run(self, steps: int = 1000) -> Ran:

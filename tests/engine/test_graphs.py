@@ -13,7 +13,6 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from agentcho import Decode, Engine, Prefill, Sampling
 from agentcho.engine.graphs import Capture, Forward, Graphs
-from agentcho.errors import EngineFailed
 from agentcho.request import Encoded, EncodingId, Shadow
 
 from .conftest import Engines
@@ -87,11 +86,8 @@ def frozen(forward: Forward) -> Forward:
 def test_a_graph_that_gives_other_logits_says_nothing(pair: tuple[Engine, Engine], capture: Capture) -> None:
     """It is found out at another step than the one that it was made of, and what that step wrote is not used."""
     pair[0]._forwards.graphs = Graphs(pair[0]._model, capture)
-    with (
-        pytest.raises(EngineFailed, match="logits that are off"),
-        pytest.warns(UserWarning, match="without CUDA graphs.*other logits"),
-    ):
-        pair[0].decode([Decode(forced=tuple(range(40, 50)))])
+    with pytest.warns(UserWarning, match="without CUDA graphs.*other logits"):
+        assert [each.tokens for each in talk(pair[0], 0)] == [each.tokens for each in talk(pair[1], 0)]
     assert not len(pair[0]._lanes)
     assert [each.tokens for each in talk(pair[0], 0)] == [each.tokens for each in talk(pair[1], 0)]
 

@@ -17,6 +17,8 @@ from agentcho.engine.store import LayerShape, Store
 from agentcho.errors import EngineFailed, LeakageError, StoreDamaged, StoreFull, UnknownEncoding
 from agentcho.request import Call, EncodingId, First, Most, Repair, Shadow
 
+from .broken import dead
+
 Small = Callable[..., Engine]
 ROOM = 1 << 14
 GREEDY = Sampling(max_tokens=6, temperature=0)
@@ -259,6 +261,7 @@ def test_a_forward_that_fails_on_the_way_leaves_nothing_pinned(
     engine.submit([Decode(parents=[ids[4]], sampling=GREEDY), Prefill("more", [ids[4]])])
     with monkeypatch.context() as patch:
         patch.setattr(Model, "forward", fails)
+        dead(patch)
         with pytest.raises(EngineFailed, match="IndexError"):
             engine.step()
     engine.check_integrity()
@@ -423,9 +426,14 @@ def test_what_was_damaged_outside_does_not_come_back_but_is_made_again(small: Sm
     engine = small(ROOM, ROOM)
     one, two = engine.prefill("one"), engine.prefill("two")
     copied(engine, two)
-    engine.submit([Prefill("over", [one, two])])
-    with pytest.raises(EngineFailed, match="copy in host memory has changed"):
+    beside = Decode("beside", [one], forced=(40, 41))
+    over, lives = engine.submit([Prefill("over", [one, two]), beside])
+    [failure] = engine.step().failed
+    assert (failure.id, type(failure.error)) == (over, StoreDamaged)
+    assert "copy in host memory has changed" in str(failure.error)
+    while not engine.idle:
         engine.step()
+    assert engine.message(lives).stopped == "forced"
     assert engine.score("so", parents=[one]).isfinite().all()
     again, fresh = engine.cached(two), small(ROOM, ROOM)
     for (k, v), (one_k, one_v) in zip(again, fresh.cached(fresh.prefill("two")), strict=True):

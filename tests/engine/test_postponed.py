@@ -12,8 +12,10 @@ import torch
 
 from agentcho import Decode, Engine, Prefill, Sampling
 from agentcho.engine.room import Budget
-from agentcho.errors import BadParent, EngineFailed, LeakageError, StoreFull
+from agentcho.errors import BadParent, CallFailed, EngineFailed, LeakageError, StoreFull
 from agentcho.request import Call, EncodingId, First, Most, Repair, Shadow, StepResult, Turn
+
+from .broken import dead
 
 LONG = "on and on and " * 12
 Fresh = Callable[..., Engine]
@@ -297,6 +299,7 @@ def test_a_forward_that_fails_leaves_it_postponed(
     engine.submit([Prefill("And?", [outer])])
     with monkeypatch.context() as broken:
         broken.setattr(engine._model, "forward", second_fails)
+        dead(broken)
         with pytest.raises(EngineFailed):
             engine.step(deterministic)
     engine.check_integrity()
@@ -318,6 +321,7 @@ def test_a_forward_that_fails_drops_what_was_to_be_postponed_in_it(
     engine.step()
     with monkeypatch.context() as broken:
         broken.setattr(engine._model, "forward", lambda *_: 1 / 0)
+        dead(broken)
         with pytest.raises(EngineFailed):
             engine.step()
     engine.check_integrity()
@@ -558,7 +562,7 @@ class Crowd:
 
     def step(self) -> None:
         result = self.engine.step(self.rng.random() < 0.2)
-        assert all(isinstance(failure.error, BadParent) for failure in result.failed)
+        assert all(isinstance(failure.error, BadParent | CallFailed) for failure in result.failed)
         done = {*result.finished, *(failure.id for failure in result.failed)}
         assert done <= set(self.flying)
         assert len(done) == len(result.finished) + len(result.failed)
@@ -569,12 +573,15 @@ class Crowd:
         good, real = self.rng.randint(0, 1), self.engine._model.forward
         forwards = iter([real] * good)
         self.engine._model.forward = lambda *args: next(forwards)(*args)  # type: ignore[method-assign]
-        try:
-            self.step()
-        except EngineFailed:
-            self.flying = []
-        finally:
-            del self.engine._model.forward
+        with pytest.MonkeyPatch.context() as patch:
+            if self.rng.random() < 0.5:
+                dead(patch)
+            try:
+                self.step()
+            except EngineFailed:
+                self.flying = []
+            finally:
+                del self.engine._model.forward
         assert all(map(self.engine.finished, self.held))
 
     def look(self) -> None:

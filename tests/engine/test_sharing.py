@@ -17,6 +17,7 @@ from agentcho.engine.seats import can_share
 from agentcho.errors import EngineFailed
 from agentcho.request import Call, EncodingId, Shadow
 
+from .broken import dead
 from .conftest import Engines
 from .families import Family
 
@@ -148,6 +149,7 @@ def test_nothing_is_shared_any_more_after_a_step_that_failed(llama: Engine, monk
         return open(*args, **options)  # type: ignore[arg-type]
 
     monkeypatch.setattr(engine._lanes, "open", full)
+    dead(monkeypatch)
     with pytest.raises(EngineFailed):
         engine.decode([Decode(parents=told[0], forced=(40,)) for _ in range(2)])
     assert not engine._scheduler._seats._shared

@@ -14,6 +14,7 @@ from agentcho.engine.model import Model
 from agentcho.engine.room import Budget
 from agentcho.errors import BadParent, EngineFailed, RequestError, SamplingFailed, StoreFull, UnknownEncoding
 
+from .broken import dead
 from .families import Family, llama_family
 from .templates import tokenizer
 
@@ -146,7 +147,7 @@ def test_an_equal_call_lives_on_when_its_twin_is_cancelled(llama: Engine) -> Non
     assert fresh.isfinite().all()
 
 
-def test_a_failed_forward_drops_its_calls_and_nothing_else(llama: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_device_that_fails_drops_all_calls_and_nothing_else(llama: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     kept = llama.prefill("kept")
     before, used = llama.score("so", parents=[kept]), llama.fullness.used
     [running] = llama.submit([Decode("running", parents=[kept])])
@@ -154,6 +155,7 @@ def test_a_failed_forward_drops_its_calls_and_nothing_else(llama: Engine, monkey
     llama.submit([Prefill("new"), Prefill("newer", parents=[kept])])
     with monkeypatch.context() as patch:
         patch.setattr(Model, "forward", lambda *_: 1 / 0)
+        dead(patch)
         with pytest.raises(EngineFailed, match="ZeroDivisionError"):
             llama.step()
     assert (llama.idle, llama.rows, llama.fullness.used, llama.fullness.reserved) == (True, 0, used, 0)
@@ -270,6 +272,7 @@ def test_what_finished_in_a_step_that_failed_later_is_given_up(llama: Engine, mo
         real(storage)
 
     monkeypatch.setattr(llama._tiers, "allocate", second_fails)
+    dead(monkeypatch)
     with pytest.raises(EngineFailed, match="no memory"):
         llama.step()
     assert len(calls) == 2

@@ -16,6 +16,7 @@ from agentcho.engine.sampler import choose
 from agentcho.errors import BadParent, EngineFailed, SamplingFailed
 from agentcho.request import EncodingId, Shadow
 from agentcho.testing import FakeEngine
+from tests.engine.broken import dead
 
 from .contract import Bench, secret, speech
 
@@ -226,6 +227,7 @@ def test_a_forward_that_fails_drops_both(bench: Bench, monkeypatch: pytest.Monke
             bench.engine.broken = RuntimeError("gone")
         else:
             broken.setattr(bench.engine._model, "forward", lambda *_: 1 / 0)
+            dead(broken)
         with pytest.raises(EngineFailed):
             bench.step()
     assert (bench.used, bench.engine.rows, bench.engine.idle) == (before, 0, True)

@@ -1,0 +1,80 @@
+"""Runs what is planned: all at once, or where that fails one by one, so that the guilty one alone is lost.
+
+Does not know: how it was planned, what comes of it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+from torch import Tensor
+
+from agentcho.engine.blame import Blame
+from agentcho.engine.encoding import Segment
+from agentcho.engine.forwards import Forwards
+from agentcho.engine.lanes import Shared
+from agentcho.engine.plan import Plan
+
+Ran = tuple[list[Segment], Tensor]
+log = logging.getLogger(__name__)
+
+
+class Trial:
+    """A call whose segment fails by itself is added to the plan's `failed`. Who would have read it does not run."""
+
+    def __init__(self, forwards: Forwards, blame: Blame) -> None:
+        self._forwards, self._blame = forwards, blame
+
+    def judge(self, plan: Plan) -> int:
+        """See `Forwards.judge`."""
+        try:
+            return self._forwards.judge([[call] for call in plan.judged] if plan.alone else [plan.judged])
+        except Exception as error:
+            self._again(error, len(plan.judged))
+        fed = 0
+        for call in plan.judged:
+            try:
+                fed += self._forwards.judge([[call]])
+            except Exception as error:
+                plan.failed.append((call, self._blame.of(error)))
+        return fed
+
+    def run(self, plan: Plan) -> list[Ran]:
+        """The forwards of a plan, kept; each with its segments in the order of their rows of logits."""
+        if not plan.segments:
+            return []
+        if not plan.alone and not any(call in plan.judged for call, _ in plan.failed):
+            try:
+                return [self._forwards.step(plan.segments)]
+            except Exception as error:
+                self._again(error, len(plan.segments))
+        return list(self._apart(plan))
+
+    def _again(self, error: Exception, count: int) -> None:
+        """Go on one by one, unless it was a device: then `EngineFailed`."""
+        self._blame.of(error)
+        log.warning("a forward of %d calls failed (%s); each is tried by itself", count, type(error).__name__)
+
+    def _apart(self, plan: Plan) -> Iterator[Ran]:
+        """One by one, each after those it reads. The shared context of one that fails is gathered by the next."""
+        lost, left = {call for call, _ in plan.failed}, set[Shared]()
+        for call, segment in zip(plan.calls, plan.segments, strict=True):
+            if segment.shared in left:
+                segment.pieces = call.context.pieces
+            if call in lost or not all(piece.storage.ready for piece in segment.pieces):
+                left |= _gathering(segment)
+                continue
+            try:
+                ran = self._forwards.run([segment])
+            except Exception as error:
+                plan.failed.append((call, self._blame.of(error)))
+                left |= _gathering(segment)
+            else:
+                left -= _gathering(segment)
+                yield ran
+
+
+def _gathering(segment: Segment) -> set[Shared]:
+    """The shared context that it gathers, for itself and others."""
+    return {segment.shared} if segment.shared is not None and segment.pieces else set()

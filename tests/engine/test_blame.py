@@ -1,0 +1,273 @@
+"""What fails inside a step fails the call it is about; a device that fails ends all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from agentcho import Decode, Engine, Prefill, Sampling
+from agentcho.engine.room import Budget
+from agentcho.errors import AgentchoError, BadParent, CallFailed, EngineFailed, SamplingFailed
+from agentcho.request import Call, Encoded, EncodingId, Failure, First, Most, Repair, Shadow
+
+from .broken import dead, failing
+
+BAD = 43
+GOOD = Decode("Good: ", sampling=Sampling(max_tokens=12, seed=5))
+ERRORS = (ZeroDivisionError("x"), MemoryError(), torch.OutOfMemoryError("no memory"), RuntimeError("shape"))
+LONG = "what all of them have read, and so long that it pays to be kept once for them " * 2
+
+
+@pytest.fixture
+def engine(llama: Engine) -> Engine:
+    """An engine of its own, nothing in it."""
+    own = llama.adapted(None)
+    own._scheduler._budget = Budget(4096, 4096)
+    return own
+
+
+def drain(engine: Engine, deterministic: bool = False) -> list[Failure]:
+    """Step to the end; what failed."""
+    failed = list[Failure]()
+    while not engine.idle:
+        failed += engine.step(deterministic).failed
+    engine.check_integrity()
+    return failed
+
+
+def bad(*parents: Any, **options: Any) -> Prefill:
+    """A message that holds the guilty token."""
+    return Prefill("", parents, tokens=(44, BAD, 45), **options)
+
+
+def spoilt(ids: list[int]) -> bool:
+    """Whether the guilty token is among them."""
+    return BAD in ids
+
+
+def said(engine: Engine, id: EncodingId) -> tuple[Encoded, torch.Tensor]:
+    """Words, and what comes after them."""
+    return engine.message(id), engine.score("so", parents=[id])
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize("deterministic", [False, True])
+def test_of_many_the_guilty_one_alone_fails(engine: Engine, error: Exception, deterministic: bool) -> None:
+    told = engine.prefill("told")
+    calls: list[Call] = [GOOD, Decode("B", [told], sampling=GOOD.sampling), Prefill("new", [told])]
+    expected = engine.submit(calls)
+    assert drain(engine, deterministic) == []
+    used = engine.fullness.used
+    good = engine.submit(calls[:1])
+    engine.step(deterministic)
+    with failing(engine, spoilt, error) as failed:
+        guilty = engine.submit([bad(told)])[0]
+        good += engine.submit(calls[1:])
+        [failure] = engine.step(deterministic).failed
+    assert (failure.id, type(failure.error)) == (guilty, CallFailed)
+    assert failure.error.__cause__ is error
+    assert len(failed) == (1 if deterministic else 2)  # all at once, and by itself
+    assert engine.rows == 2
+    assert drain(engine, deterministic) == []
+    assert engine.fullness.used >= used
+    for one, other in zip(expected, good, strict=True):
+        (words, scores), (same, close) = said(engine, one), said(engine, other)
+        assert words == same
+        assert torch.equal(scores, close) if deterministic else torch.allclose(scores, close, atol=1e-4)
+    engine.release([told, *expected, *good])
+    assert (engine.fullness.used, engine.fullness.reserved) == (1, 0)
+
+
+def test_a_row_that_fails_in_the_midst_takes_its_shadow_and_nobody_else(engine: Engine) -> None:
+    told = engine.prefill("told")
+    call = Decode("", forced=(*range(50, 90), BAD, 50))
+    guilty, shadow, good = engine.submit([call, Shadow(call, [told]), GOOD])
+    with failing(engine, spoilt, RuntimeError("x")):
+        [failure] = drain(engine)
+    assert (failure.id, type(failure.error)) == (guilty, CallFailed)
+    assert engine.message(good).tokens
+    assert not engine.finished(shadow)
+    engine.release([told, good])
+    assert (engine.fullness.used, engine.fullness.reserved, len(engine._lanes)) == (1, 0, 0)
+
+
+def test_who_reads_the_guilty_one_fails_for_it_and_its_twin_for_itself(engine: Engine) -> None:
+    first = bad()
+    second = Prefill("over it", [first])
+    calls: list[Call] = [first, second, Decode("x", [second], sampling=GOOD.sampling), bad(), GOOD]
+    with failing(engine, spoilt, RuntimeError("x")):
+        ids = engine.submit(calls)
+        failures = {failure.id: type(failure.error) for failure in drain(engine)}
+    assert failures == dict(zip(ids, (CallFailed, BadParent, BadParent, CallFailed), strict=False))
+    engine.release(ids[4:])
+    assert (engine.fullness.used, engine.fullness.reserved, len(engine._lanes)) == (1, 0, 0)
+
+
+def test_an_equal_call_of_another_is_encoded_by_itself(engine: Engine) -> None:
+    """The one that began fails; what is computed of the same words may go well a moment later."""
+    times = iter((True, True))
+    with failing(engine, lambda ids: spoilt(ids) and next(times, False), RuntimeError("x")):
+        one, two = engine.submit([bad(), bad()])
+        reader = engine.submit([Decode("x", [two], sampling=GOOD.sampling)])[0]
+        failures = {failure.id: type(failure.error) for failure in drain(engine)}
+    assert failures == {one: CallFailed}
+    assert engine.message(reader).tokens
+    engine.release([two, reader])
+    assert (engine.fullness.used, engine.fullness.reserved, len(engine._lanes)) == (1, 0, 0)
+
+
+@pytest.mark.parametrize("which", range(3))
+def test_a_context_that_many_share_is_gathered_by_the_next(engine: Engine, which: int) -> None:
+    told, headers = engine.prefill(LONG), ("Q", "W", "Z")
+    rows = [Decode(header, [told], forced=(50, 51), logits=True) for header in headers]
+    plain = [engine.decode([row])[0] for row in rows]
+    marked = engine.framing.content.encode(headers[which])[-1]
+    with failing(engine, lambda ids: marked in ids, RuntimeError("x")):
+        ids = engine.submit(rows)
+        [failure] = engine.step().failed
+    assert (failure.id, len(engine._scheduler._seats._shared)) == (ids[which], 1)
+    assert drain(engine) == []
+    good = [n for n in range(3) if n != which]
+    assert all(torch.allclose(engine.logits(ids[n]), engine.logits(plain[n]), atol=1e-4) for n in good)
+    engine.release([told, *plain, *(ids[n] for n in good)])
+    assert (engine.fullness.used, engine.fullness.reserved, len(engine._lanes)) == (1, 0, 0)
+
+
+def test_too_many_at_once_are_not_too_many_one_by_one(engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
+    with failing(engine, lambda ids: len(ids) > 16, torch.OutOfMemoryError("no memory")) as failed:
+        ids = engine.submit([Prefill("one"), Prefill("two"), GOOD, Decode("b", sampling=GOOD.sampling)])
+        assert drain(engine) == []
+    assert len(failed) == 1
+    assert "each is tried by itself" in caplog.text
+    assert all(map(engine.finished, ids))
+
+
+@pytest.mark.parametrize("choose", [First(2), Most(0.5)])
+def test_a_repair_that_fails_fails_alone(engine: Engine, choose: First | Most) -> None:
+    told, base = engine.prefill("told"), engine.prefill([bad()])[0]
+    with failing(engine, spoilt, RuntimeError("x")):
+        other = engine.prefill("some words that are repaired too")
+        guilty, fine, good = engine.submit([Repair(base, choose, [told]), Repair(other, choose, [told]), GOOD])
+        failures = drain(engine)
+    assert {failure.id for failure in failures} <= {guilty}  # its guilty token need not be one of those
+    assert engine.finished(fine)
+    assert engine.finished(good)
+
+
+def test_what_cannot_be_made_again_fails_who_reads_it(engine: Engine) -> None:
+    told, gone = engine.prefill("told"), engine.prefill([bad()])[0]
+    engine._tiers.drop(engine._encodings[gone].storage)
+    with failing(engine, spoilt, RuntimeError("x")):
+        guilty, good = engine.submit([Prefill("x", [gone]), Decode("y", [told], sampling=GOOD.sampling)])
+        [failure] = drain(engine)
+    assert (failure.id, type(failure.error)) == (guilty, CallFailed)
+    assert engine.finished(good)
+    assert engine.score("so", parents=[gone]).isfinite().all()
+
+
+def postponed(engine: Engine) -> EncodingId:
+    """A short shadow, not encoded yet."""
+    call = Decode("", forced=(44, BAD))
+    _, shadow = engine.submit([call, Shadow(call)])
+    drain(engine)
+    assert not engine._encodings[shadow].storage.ready
+    return shadow
+
+
+def test_a_postponed_shadow_that_fails_stays_so_and_fails_who_reads_it(engine: Engine) -> None:
+    shadow, other = postponed(engine), engine.prefill("other")
+    with failing(engine, spoilt, RuntimeError("x")):
+        guilty, good = engine.submit([Prefill("x", [shadow]), Decode("y", [other], sampling=GOOD.sampling)])
+        [failure] = drain(engine)
+    assert (failure.id, type(failure.error)) == (guilty, CallFailed)
+    assert engine.finished(good)
+    assert engine.finished(engine.prefill("x", parents=[shadow]))
+
+
+def test_a_row_that_cannot_be_finished_fails_alone(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    guilty, good = engine.submit([Decode("a", forced=()), Decode("b", forced=())])
+    engine.step()
+    allocate, calls = engine._tiers.allocate, list[object]()
+
+    def first_fails(storage: Any) -> None:
+        calls.append(storage)
+        if len(calls) == 1:
+            raise MemoryError
+        allocate(storage)
+
+    monkeypatch.setattr(engine._tiers, "allocate", first_fails)
+    [failure] = drain(engine)
+    assert (failure.id, type(failure.error)) == (guilty, CallFailed)
+    engine.release([good])
+    assert (engine.fullness.used, engine.fullness.reserved, len(engine._lanes)) == (1, 0, 0)
+
+
+@pytest.mark.parametrize("where", ["draw", "take"])
+def test_a_constraint_that_fails_fails_its_row(engine: Engine, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
+    from agentcho.engine.constraint import Choices
+
+    def fails(*_: object) -> Any:
+        raise RuntimeError("the grammar is at a loss")
+
+    monkeypatch.setattr(
+        Choices, "allowed" if where == "draw" else "take", property(fails) if where == "draw" else fails
+    )
+    guilty, good = engine.submit([Decode(sampling=Sampling(choices=("yes", "no"))), GOOD])
+    [failure] = drain(engine)
+    assert failure.id == guilty
+    assert isinstance(failure.error, AgentchoError)
+    assert engine.finished(good)
+
+
+def test_a_row_without_a_probability_fails_alone(engine: Engine) -> None:
+    """Logits so large that no temperature leaves anything of them."""
+    head = engine._model.network.get_submodule("lm_head")
+    hook = head.register_forward_hook(lambda module, given, logits: logits * 1e38)
+    try:
+        [failed] = engine.submit([Decode(sampling=Sampling(max_tokens=4, temperature=1e-6))])
+        [failure] = drain(engine)
+    finally:
+        hook.remove()
+    assert (failure.id, type(failure.error)) == (failed, SamplingFailed)
+
+
+def test_no_room_for_a_row_fails_that_row(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = engine.prefill(LONG)
+    opened, open = list[object](), engine._lanes.open
+
+    def full(*args: Any, **options: Any) -> Any:
+        opened.append(args)
+        if len(opened) == 2:  # the shared context, then the first row
+            raise MemoryError
+        return open(*args, **options)
+
+    monkeypatch.setattr(engine._lanes, "open", full)
+    ids = engine.submit([Decode("x", [told], forced=(50,)) for _ in range(3)])
+    [failure] = drain(engine)
+    assert failure.id == ids[0]
+    engine.release([told, *ids[1:]])
+    assert (engine.fullness.used, engine.fullness.reserved, len(engine._lanes)) == (1, 0, 0)
+    assert not engine._scheduler._seats._shared
+
+
+@pytest.mark.parametrize("deterministic", [False, True])
+def test_a_device_that_fails_ends_all(engine: Engine, monkeypatch: pytest.MonkeyPatch, deterministic: bool) -> None:
+    kept = engine.prefill("kept")
+    engine.submit([GOOD, bad(kept)])
+    dead(monkeypatch)
+    with failing(engine, spoilt, RuntimeError("x")), pytest.raises(EngineFailed, match="RuntimeError: x"):
+        engine.step(deterministic)
+    assert (engine.idle, engine.rows, engine.fullness.reserved) == (True, 0, 0)
+    monkeypatch.undo()
+    assert engine.score("so", parents=[kept]).isfinite().all()
+
+
+def test_an_interrupt_drops_all_as_before(engine: Engine) -> None:
+    engine.submit([GOOD, bad()])
+    interrupt: Callable[[], BaseException] = KeyboardInterrupt
+    with failing(engine, spoilt, interrupt()), pytest.raises(KeyboardInterrupt):  # type: ignore[arg-type]
+        engine.step()
+    assert (engine.idle, engine.rows) == (True, 0)
