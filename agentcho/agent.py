@@ -16,6 +16,7 @@ from pydantic import BaseModel, ValidationError
 
 from agentcho.errors import AgentchoError, AnswerInvalid, NameFixed
 from agentcho.message import Audience, Message, Metadata
+from agentcho.schema import closed
 from agentcho.visibility import View
 
 M = TypeVar("M", bound=BaseModel)
@@ -122,9 +123,10 @@ class Agent:
         return await self.choose(choices, prompt, **options)
 
     async def answer(self, model: type[M], prompt: str | None = None, to: Names = (), **options: Any) -> M:
-        """Say JSON of a pydantic model and return it parsed. It always fits the model's JSON schema;
+        """Say JSON of a pydantic model and return it parsed. It always fits the model's JSON schema, and has no keys
+        that the model has not, unless the model, or one in it, says that it allows them (`extra="allow"`);
         `AnswerInvalid` where the model's own validators refuse it all the same."""
-        message = await self._speak(to, prompt, json_schema=model.model_json_schema(), **options)
+        message = await self._speak(to, prompt, json_schema=closed(model.model_json_schema()), **options)
         try:
             return model.model_validate_json(message.text)
         except ValidationError as error:

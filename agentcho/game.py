@@ -11,6 +11,8 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, Protocol, TypeVar, overload
 
+from pydantic import BaseModel
+
 from agentcho.agent import Agent, Names, Wish
 from agentcho.books import Books
 from agentcho.cast import SCENARIO, Cast
@@ -19,7 +21,7 @@ from agentcho.coins import coin_seed
 from agentcho.config import RunConfig, Way
 from agentcho.denial import carried
 from agentcho.ears import Ears
-from agentcho.errors import AudienceError, BadSampling, LeakageError, LimitReached, TasksSpent
+from agentcho.errors import AudienceError, BadOutcome, BadSampling, LeakageError, LimitReached, TasksSpent
 from agentcho.events import Began, Event, Joined, Over, Sink, Token
 from agentcho.floor import Floor
 from agentcho.limits import Meter, only_limit
@@ -322,6 +324,8 @@ class Game:
         try:
             with self._meter.deadline(None):
                 outcome = await scenario.play(self)
+            if not isinstance(outcome, BaseModel):
+                raise BadOutcome(getattr(scenario, "name", type(scenario).__name__), outcome)
         except (LimitReached, ExceptionGroup) as error:
             limit = only_limit(error)
             if limit is None:

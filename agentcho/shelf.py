@@ -162,6 +162,13 @@ def _in_file(shelf: Shelf, path: Path, cls: str) -> Found:
     return found[0]
 
 
+def place(found: Found) -> Path:
+    """Where a copy goes that nobody has said a folder for: to where it is found first, or, where the shipped ones
+    themselves are there, as in a clone, beside them."""
+    there = Path(found.shelf)
+    return Path("mine") if there.resolve() == shipped(found.shelf).resolve() else there
+
+
 def copy(found: Found, folder: Path) -> Path:
     """Copy the file of a scenario or agent into `folder`, made when missing. `AlreadyThere`: never overwrites."""
     target = folder / found.path.name

@@ -23,7 +23,7 @@ LAYERS = (
     ("understudy",), ("engine",),
     ("turns", "events", "limits", "ears", "coins"), ("ticket", "faults", "door"), ("ahead", "resolver"),
     ("choreographer",),
-    ("books", "floor", "agent"), ("cast",),
+    ("schema",), ("books", "floor", "agent"), ("cast",),
     ("game",),
     ("scenario", "graph", "known", "shelf"), ("library", "record", "testing"), ("canonical", "runtime"), ("replayer",),
     ("tune",), ("experiments",), ("audit",), ("display",), ("bench",), ("cli",),

@@ -272,15 +272,18 @@ def ls(
 
 def cp(
     name: Annotated[str, typer.Argument(metavar="NAME", help="A scenario or agent from `agentcho ls`.")],
-    folder: Annotated[Path | None, typer.Argument(metavar="FOLDER", help="Default: ./scenarios or ./agents.")] = None,
+    folder: Annotated[
+        Path | None, typer.Argument(metavar="FOLDER", help="Default: ./scenarios, ./agents or ./mine.")
+    ] = None,
 ) -> None:
-    """Copy a scenario or agent here, to edit it. The copy is found before the original."""
+    """Copy a scenario or agent here, to edit it. The copy is found before the original; in a clone, where the originals
+    are here themselves, it goes to ./mine and is run by its path."""
     from agentcho.cli.listing import any_shelf
     from agentcho.display.safe import inline
-    from agentcho.shelf import copy
+    from agentcho.shelf import copy, place
 
     found = any_shelf(name)
-    typer.echo(inline(str(copy(found, folder or Path(found.shelf)))))
+    typer.echo(inline(str(copy(found, folder or place(found)))))
 
 
 def show(

@@ -1,4 +1,4 @@
-"""How one message looks: who speaks to whom, private words dimmed and set apart.
+"""How one message looks: who speaks to whom, words that not everyone may read dimmed and set apart.
 
 Words of models and agents go into rich as plain text, never as markup, with control characters made visible.
 Does not know: when a message is shown, runs, files.
@@ -40,17 +40,24 @@ class Speech(NamedTuple):
 
     @property
     def private(self) -> bool:
-        """Nobody but its author may read it."""
-        return self.author is not None and self.audience.members == frozenset({self.author})
+        """Not everyone may read it: its author alone, or who it is whispered to as well."""
+        return self.audience.members is not None
 
     @property
     def heading(self) -> str:
-        """Who speaks to whom, and as what: `alice → everyone`, `alice (private)`, `alice (private system)`."""
+        """Who speaks to whom, and as what: `alice → everyone`, `alice (private system)`, `alice (private) → bob`."""
         who = inline(self.author or "scenario")
         what = "" if self.kind == "decode" else inline(self.role)
-        if self.private:
-            return f"{who} ({' '.join(filter(None, ('private', what)))})"
-        return f"{who}{f' ({what})' if what else ''} → {inline(str(self.audience))}"
+        note = " ".join(filter(None, ("private" if self.private else "", what)))
+        return f"{who} ({note}){self._whom}" if note else f"{who}{self._whom}"
+
+    @property
+    def _whom(self) -> str:
+        """Those it is to, its author left out."""
+        members = self.audience.members
+        if members is not None and members == {self.author}:
+            return ""
+        return f" → {inline(str(self.audience if members is None else Audience(members - {self.author or ''})))}"
 
     @property
     def words(self) -> str:
@@ -84,7 +91,7 @@ class Palette:
 def rich(speech: Speech, palette: Palette, cursor: bool = False) -> RenderableType:
     """The message for a terminal, a blank line after it. `cursor`: it is still being spoken."""
     colour = palette[speech.author]
-    hushed = speech.private or speech.kind == "prefill"
+    hushed = speech.private
     parts: list[RenderableType] = [Text(speech.heading, style=f"{'dim ' if hushed else 'bold '}{colour}")]
     words = Text(speech.words + ("▌" if cursor else ""), style="dim" if hushed else "")
     if speech.private and speech.kind == "decode":

@@ -51,6 +51,7 @@
     │   ├── ScenarioBroken
     │   ├── BadOption
     │   ├── AlreadyThere
+    │   ├── BadOutcome             play returned what is no outcome
     │   ├── BadTasks               a task set that is none, with the file and line
     │   ├── TasksUnwanted          tasks for a scenario that takes none
     │   ├── TasksTooFew            fewer tasks than its games draw
@@ -99,6 +100,7 @@ from agentcho.errors.games import (
     AlreadyThere,
     AnswerInvalid,
     BadOption,
+    BadOutcome,
     BadTasks,
     GamesFailed,
     LimitReached,
@@ -150,6 +152,7 @@ __all__ = [
     "BadName",
     "BadOffsets",
     "BadOption",
+    "BadOutcome",
     "BadParent",
     "BadPlacement",
     "BadRecipe",

@@ -76,6 +76,17 @@ class AlreadyThere(ScenarioError):
         super().__init__(f"{path} exists already; move it away, or copy to another folder")
 
 
+class BadOutcome(ScenarioError):
+    """`play` of a scenario returned what is no outcome."""
+
+    def __init__(self, scenario: str, returned: object) -> None:
+        what = "None" if returned is None else f"a {type(returned).__name__}"
+        super().__init__(
+            f"play of {scenario} returned {what}; let it return its Outcome, as in `return self.Outcome(...)`, with "
+            "what came of the game as fields of a nested `class Outcome(agentcho.Scenario.Outcome)`"
+        )
+
+
 class BadTasks(ScenarioError, ValueError):
     """A task set that cannot be read; `line` counts from 1, None: the whole."""
 

@@ -81,7 +81,12 @@ def test_words_are_never_markup(kind: Kind) -> None:
     [
         ({"audience": EVERYONE}, "ada → everyone"),
         ({"audience": ALONE}, "ada (private)"),
-        ({"audience": Audience(frozenset({"ada", "ben"}))}, "ada → ada, ben"),
+        ({"audience": Audience(frozenset({"ada", "ben"}))}, "ada (private) → ben"),
+        ({"audience": Audience(frozenset({"ada", "ben", "cy"}))}, "ada (private) → ben, cy"),
+        (
+            {"author": None, "audience": Audience(frozenset({"ben"})), "kind": "prefill", "role": "user"},
+            "scenario (private user) → ben",
+        ),
         ({"audience": ALONE, "kind": "prefill", "role": "system"}, "ada (private system)"),
         ({"author": None, "kind": "prefill", "role": "user"}, "scenario (user) → everyone"),
     ],
@@ -98,9 +103,21 @@ def test_private_words_are_dim_and_behind_a_bar() -> None:
     lines = [line for line in console.file.getvalue().splitlines()[1:] if "┊" in line]  # type: ignore[attr-defined]
     assert len(lines) == 3, "the bar stands before every wrapped line"
     assert all("\x1b[2" in line for line in lines)
-    public = Console(file=io.StringIO(), force_terminal=True, width=60, color_system="truecolor", _environ={})
-    public.print(rich(Speech.of(entry(0, "one").message), Palette()))
-    assert "┊" not in public.file.getvalue()  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("changes", "hushed"),
+    [
+        ({}, False), ({"audience": ALONE}, True), ({"audience": Audience(frozenset({"ada", "ben"}))}, True),
+        ({"author": None, "kind": "prefill", "role": "user"}, False), ({"kind": "prefill", "role": "system"}, False),
+        ({"author": None, "kind": "prefill", "audience": Audience(frozenset({"ben"}))}, True),
+    ],
+)  # fmt: skip
+def test_what_is_dim_and_barred_is_what_not_everyone_may_read(changes: dict[str, Any], hushed: bool) -> None:
+    console = Console(file=io.StringIO(), force_terminal=True, width=60, color_system="truecolor", _environ={})
+    console.print(rich(Speech.of(entry(0, "one", changes.pop("audience", EVERYONE), **changes).message), Palette()))
+    shown = console.file.getvalue()  # type: ignore[attr-defined]
+    assert ("┊" in shown, "\x1b[2" in shown) == (hushed, hushed)
 
 
 def test_plain_is_whole_and_indents_later_lines() -> None:

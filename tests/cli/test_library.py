@@ -118,6 +118,15 @@ def test_one_is_told_with_its_options_from_its_source(agentcho: Command, here: P
     assert "no 'nobody' here" in agentcho("ls", "nobody").err
 
 
+def test_in_a_clone_a_copy_goes_beside_the_originals(
+    agentcho: Command, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (here / "scenarios").symlink_to(shelf.shipped("scenarios"))
+    assert agentcho("cp", "debate").out == "mine/debate.py\n"
+    assert agentcho("run", "mine/debate.py", "--model", "fake", "--display", "none").code == 0
+    assert "exists already" in agentcho("cp", "debate").err
+
+
 def test_copying_never_overwrites_and_the_copy_comes_first(agentcho: Command, here: Path) -> None:
     assert agentcho("cp", "debate").code == 0
     assert shelf.find("scenarios", "debate").path == Path("scenarios/debate.py")

@@ -1,0 +1,89 @@
+"""What the verbs promise: answers have no keys of their own, and a play that returns nothing is told what to return."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+from pydantic import BaseModel, ConfigDict, Field
+
+from agentcho import Agent, Decode, Game, Scenario
+from agentcho.errors import BadOutcome
+from agentcho.schema import closed
+from agentcho.testing import FakeEngine, play
+
+
+class Point(BaseModel):
+    """A model in a model."""
+
+    x: int = 0
+    properties: str = Field(default="", description="a key that is also a word of schemas")
+
+
+class Open(BaseModel):
+    """Takes whatever comes."""
+
+    model_config = ConfigDict(extra="allow")
+
+    y: int = 0
+
+
+class Answer(BaseModel):
+    """Models in every place that a model can have."""
+
+    point: Point
+    several: list[Point] = []
+    maybe: Point | None = None
+    either: Point | Open = Open()
+    named: dict[str, Point] = {}
+    pair: tuple[Point, Open] | None = None
+
+
+@pytest.mark.parametrize(
+    ("answer", "fits"),
+    [
+        ({"point": {}}, True), ({"point": {}, "extra": 1}, False), ({"point": {"extra": 1}}, False),
+        ({"point": {"properties": "x"}}, True), ({"point": {}, "several": [{"extra": 1}]}, False),
+        ({"point": {}, "maybe": {"extra": 1}}, False), ({"point": {}, "either": {"y": 1, "extra": 1}}, True),
+        ({"point": {}, "named": {"any": {}}}, True), ({"point": {}, "named": {"any": {"extra": 1}}}, False),
+        ({"point": {}, "pair": [{}, {"extra": 1}]}, True), ({"point": {}, "pair": [{"extra": 1}, {}]}, False),
+    ],
+)  # fmt: skip
+def test_a_closed_schema_takes_no_keys_that_its_models_have_not(answer: dict[str, Any], fits: bool) -> None:
+    schema = Answer.model_json_schema()
+    assert Draft202012Validator(schema).is_valid(answer), "as pydantic has it, all of them fit"
+    assert Draft202012Validator(closed(schema)).is_valid(answer) == fits
+    assert closed(closed(schema)) == closed(schema)
+
+
+def test_an_answer_is_asked_for_with_a_closed_schema() -> None:
+    asked: list[Any] = []
+
+    def answer(call: Decode, prompt: str) -> str:
+        asked.append(call.sampling.json_schema)
+        return json.dumps({"point": {"x": 1}})
+
+    async def script(game: Game) -> None:
+        assert (await game.cast(Agent, "alice").answer(Answer)).point.x == 1
+
+    play(script, engine=FakeEngine(answer=answer))
+    assert asked == [closed(Answer.model_json_schema())]
+
+
+@pytest.mark.parametrize(("returned", "what"), [(None, "None"), ({"winner": "SECRET"}, "a dict"), (1, "a int")])
+def test_a_play_that_returns_no_outcome_is_told_what_to_return(returned: Any, what: str) -> None:
+    class Careless(Scenario):
+        """Forgets to say what came of it."""
+
+        name = "careless"
+
+        async def play(self, game: Game) -> Any:
+            return returned
+
+    plays: Callable[[], object] = lambda: play(Careless())  # noqa: E731
+    with pytest.raises(BadOutcome, match=rf"play of careless returned {what}; .*return self\.Outcome") as told:
+        plays()
+    assert "SECRET" not in str(told.value)
