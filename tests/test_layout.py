@@ -21,7 +21,7 @@ LAYERS = (
     ("transcript", "placing", "denial", "adapter", "missing", "markers"), ("trace",),
     ("export",),
     ("understudy",), ("engine",),
-    ("turns", "events", "limits", "ears", "coins"), ("ticket", "faults", "door"), ("ahead", "resolver"),
+    ("turns", "waits", "events", "limits", "ears", "coins"), ("ticket", "faults", "door"), ("ahead", "resolver"),
     ("choreographer",),
     ("schema",), ("books", "floor", "agent"), ("cast",),
     ("game",),
