@@ -22,10 +22,11 @@ LAYERS = (
     ("export",),
     ("understudy",), ("engine",),
     ("turns", "waits", "events", "limits", "ears", "coins"), ("ticket", "faults", "door"), ("ahead", "resolver"),
-    ("choreographer",),
+    ("choreographer", "recorded"),
     ("schema",), ("books", "floor", "agent"), ("cast",),
     ("game",),
-    ("scenario", "graph", "known", "shelf"), ("library", "record", "testing"), ("canonical", "runtime"), ("replayer",),
+    ("scenario", "graph", "known", "shelf"), ("library", "record", "testing"), ("canonical", "resume"), ("runtime",),
+    ("replayer",),
     ("tune",), ("experiments",), ("audit",), ("display",), ("bench",), ("cli",),
 )  # fmt: skip
 
