@@ -34,6 +34,7 @@ from agentcho.cli.words import (
     PROVES,
     REPAIRS,
     RESUME,
+    SCENARIO,
     SHADOW,
     STRIDE,
     SUPPRESS,
@@ -61,7 +62,7 @@ from agentcho.cli.words import (
     Temperature,
     TopP,
 )
-from agentcho.config import Leakage, Markers, Mode, Shadowing
+from agentcho.config import Leakage, Markers, Mode, RunConfig, Shadowing
 from agentcho.resume import Changed
 
 
@@ -94,10 +95,7 @@ def _agentcho(
 
 def run(
     ctx: typer.Context,
-    scenario: Annotated[
-        str | None,
-        typer.Argument(metavar="SCENARIO", help="A name from `agentcho ls`, or a .py file. Not needed with --resume."),
-    ] = None,
+    scenario: Annotated[str | None, typer.Argument(metavar="SCENARIO", help=SCENARIO)] = None,
     model: ModelName = "understudy",
     mode: Annotated[Mode, typer.Option(help=MODE)] = "choreographed",
     leakage: Annotated[Leakage, typer.Option(help=LEAKAGE)] = "enforce",
@@ -133,18 +131,12 @@ def run(
     from agentcho.cli.play import Asked, play_scenario
     from agentcho.runtime import Care
 
-    how = {
-        "model": model, "mode": mode, "leakage": leakage, "deterministic": deterministic, "shadow": shadow,
-        "seed": seed, "games": games, "repair": repair, "adapter": adapter, "merge": merge, "tasks": tasks,
-        "temperature": temperature, "top_p": top_p, "max_tokens": max_tokens, "device": device,
-        "device_map": device_map, "dtype": dtype, "plain_markers": plain_markers,
-    }  # fmt: skip
-    if resume is not None:
-        how = {name: value for name, value in how.items() if _was_given(ctx, name)}
+    fresh, given = resume is None, ctx.params
+    how = {name: given[name] for name in RunConfig.model_fields if name in given and (fresh or _was_given(ctx, name))}
     if limit:
         how["limits"] = fields("--limit", limit)
-    given, care = fields("--set", set_ or []), Care(fail_fast, retries)
-    raise typer.Exit(play_scenario(Asked(scenario, how, given, display, out, at_once, care, resume, changed)))
+    own, care = fields("--set", set_ or []), Care(fail_fast, retries)
+    raise typer.Exit(play_scenario(Asked(scenario, how, own, display, out, at_once, care, resume, changed)))
 
 
 def _was_given(ctx: typer.Context, option: str) -> bool:

@@ -12,6 +12,8 @@ from agentcho.errors import RequestError
 BOS, START, MESSAGE, END = range(4)
 ROLES = {"system": 4, "user": 5, "assistant": 6}
 SHORT, LETTERS, HASHED = 7, b"\x01", b"\x02"
+FIRST_WORD = 1 << 8
+"""No id of framing is so large."""
 
 
 class Words:
