@@ -5,7 +5,7 @@ Does not know: how requests are made, what is out and who may read it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Iterator, Sequence, Set
 
 from agentcho.config import Way
 from agentcho.events import Encoded, Ended, Sink
@@ -13,20 +13,16 @@ from agentcho.limits import Meter
 from agentcho.message import Message
 from agentcho.missing import Missing
 from agentcho.provenance import EncodingRecord, Ledger, Recipe
-from agentcho.recorded import Recorded
 from agentcho.request import EncodingId, Turn
 from agentcho.resolver import Resolver, Utterance
-from agentcho.ticket import Made, Request, Result
-from agentcho.transcript import Encodings, Entry, Origin, Usage
+from agentcho.ticket import Heard, Made, Request, Result
+from agentcho.transcript import Encodings, Ending, Entry, Origin, Usage
 
 
 class Books:
     """One game's. `held` are the ids of all its encodings, to be released with it."""
 
-    def __init__(
-        self, game: int, way: Way, meter: Meter, sink: Sink, attempt: int = 1, recorded: Recorded | None = None
-    ) -> None:
-        self._recorded = recorded or Recorded(game)
+    def __init__(self, game: int, way: Way, meter: Meter, sink: Sink, attempt: int = 1) -> None:
         self._game, self._meter, self._sink, self._attempt = game, meter, sink, attempt
         self._recipe: Recipe = "baseline" if way.mode == "baseline" else "author"
         self.resolver = Resolver(way)
@@ -64,6 +60,50 @@ class Books:
         order, turn = (self._game, message, -1), Turn(str(self._game))
         return Request(tuple(lack.call for lack in missing), order, on_done=done, turn=turn, exact=False)
 
+    def opened(self, utterance: Utterance, missing: Sequence[Missing], heard: Heard, caller: str | None) -> Entry:
+        """A message of which a first token has come, with all encodings that no line has carried yet."""
+        made = (*(record for record, _ in self._unwritten), *self._over(utterance, missing, heard, caller))
+        return self._unfinished(utterance, heard, made, "died")
+
+    def dropped(self, utterance: Utterance, missing: Sequence[Missing], heard: Heard, caller: str | None) -> None:
+        """Take in a message whose call was given up: its line, and no encoding that anybody could read."""
+        over = tuple(self._over(utterance, missing, heard, caller))
+        for lack, call in zip(missing, heard.made, strict=False):
+            self._put_down(lack.message, call)
+        entry = self._unfinished(utterance, heard, (*self._take_unwritten(), *over), heard.ended)
+        self._meter.spend(entry.message)
+        self._sink(Ended(entry))
+
+    def _put_down(self, message: str, call: Made | None) -> None:
+        """A known text that was encoded for a call which was given up has its line now, and no encoding."""
+        lacked = self.resolver.utterances[message]
+        if call is not None and lacked.message is None:
+            lacked.message = self._message(lacked, call)
+            usage = Usage(0, 0, 0.0, 0.0)
+            made, direct = self._take_unwritten(), lacked.reads.direct
+            self._sink(Ended(Entry(lacked.message, None, made, direct, usage, lacked.act, attempt=self._attempt)))
+
+    def _over(
+        self, utterance: Utterance, missing: Sequence[Missing], heard: Heard, caller: str | None
+    ) -> Iterator[EncodingRecord]:
+        """What its call lacked, as far as it was made, and what it was said over itself."""
+        for lack, call in zip(missing, heard.made, strict=False):
+            if call is not None:
+                yield self._noted(lack.message, lack.recipe, lack.path, call, caller)
+        yield self._noted(utterance.metadata.id, self._recipe, (), heard.own, caller)
+
+    def _unfinished(
+        self, utterance: Utterance, heard: Heard, made: tuple[EncodingRecord, ...], ended: Ending | None
+    ) -> Entry:
+        fresh = {call.id for call in heard.made if call is not None}
+        encoded = len(heard.own.words.tokens) + sum(len(call.words.tokens) for call in heard.made if call is not None)
+        reused = sum(entry.length for entry in heard.own.receipt.context if entry.id not in fresh)
+        usage = Usage(encoded, reused, heard.ttft, heard.seconds)
+        return Entry(
+            self._message(utterance, heard.own), None, made, utterance.reads.direct, usage, utterance.act,
+            ended=ended, attempt=self._attempt, origin="sampled",
+        )  # fmt: skip
+
     def close(self) -> None:
         """The game is over: tell of encodings that no message's line has carried."""
         if self._unwritten:
@@ -77,7 +117,7 @@ class Books:
     def _enter_said(self, utterance: Utterance, said: Sequence[Made], result: Result, caller: str | None) -> None:
         id = utterance.metadata.id
         path = self.resolver.prompt((*(read.id for read in utterance.reads.reads), id), utterance.metadata.author)
-        utterance.message = self._recorded.again(self._message(utterance, said[0]))
+        utterance.message = self._message(utterance, said[0])
         self._record(id, self._recipe, path, said[0], caller)
         for shadow in said[1:]:
             self._record(id, "audience", (), shadow, None)
@@ -88,14 +128,19 @@ class Books:
         """`caller` is whose prompt a baseline encoding stands in; a repaired one's path begins with its own; an author
         encoding is its author's, an audience's is nobody's. An encoding that another request made at the same time is
         that one's: the engine encodes the two once."""
-        author = self.resolver.utterances[message].metadata.author
-        whose = path[0] if recipe == "repaired" else {"baseline": caller, "author": author, "audience": None}[recipe]
-        record = self._ledger.record(made.id, message, whose, recipe, made.receipt)
+        record = self._noted(message, recipe, path, made, caller)
         first = self.resolver.enter(message, recipe, path, made.id)
         self._twins.update(() if first else {made.id})
         self._unwritten.append((record, len(made.words.tokens) if first else 0))
         self.resolver.bos = made.receipt.bos
         self.held.append(made.id)
+
+    def _noted(
+        self, message: str, recipe: Recipe, path: tuple[str, ...], made: Made, caller: str | None
+    ) -> EncodingRecord:
+        author = self.resolver.utterances[message].metadata.author
+        whose = path[0] if recipe == "repaired" else {"baseline": caller, "author": author, "audience": None}[recipe]
+        return self._ledger.record(made.id, message, whose, recipe, made.receipt)
 
     def _message(self, utterance: Utterance, made: Made) -> Message:
         data, words, reads = utterance.metadata, made.words, utterance.reads

@@ -6,7 +6,6 @@ that hop alone. Does not know: agents, audiences, what a message says; `game` as
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
@@ -26,9 +25,6 @@ from agentcho.ids import akin
 from agentcho.request import EncodingId, EnginePort, FramingPort, StepResult
 from agentcho.ticket import Made, Request, Result, Ticket
 from agentcho.turns import Turns
-from agentcho.waits import Wait, wait_of
-
-LOG = logging.getLogger(__name__)
 
 
 class _Work(NamedTuple):
@@ -64,9 +60,9 @@ class Choreographer:
     def __init__(
         self, engine: EnginePort, mode: Mode = "choreographed", leakage: Leakage = "enforce",
         shadow: Shadowing = "auto", deterministic: bool = False, in_place: bool = False,
-        repair: RepairBy | None = None, *, max_requests: int = 100_000, quiet_after: float = 60.0,
+        repair: RepairBy | None = None, *, max_requests: int = 100_000,
     ) -> None:  # fmt: skip
-        self._max_requests, self._quiet_after = max_requests, quiet_after
+        self._max_requests = max_requests
         self._engine, self.way = engine, Way(mode, leakage, shadow, deterministic, in_place, repair)
         self.turns = Turns()
         self.steps = self.encoded = 0
@@ -172,11 +168,6 @@ class Choreographer:
         for ticket in self._ahead.forget(owner):
             self._abandon(ticket)
 
-    def waiting(self) -> tuple[Wait, ...]:
-        """Who waits for what, of all tasks in its games that do. With no request under way, a wait for each other's
-        events never ends; whether somebody outside may end it, cannot be told."""
-        return tuple(wait_of(work) for work in self.turns.resting)
-
     def swap_out(self, ids: Iterable[EncodingId]) -> None:
         """Let those that are held here make room at the next step. They come back when somebody reads them."""
         self._swap.extend(sorted(self._held.intersection(ids)))
@@ -184,22 +175,12 @@ class Choreographer:
 
     async def _loop(self) -> None:
         while True:
-            await self._rest()
+            await self._work.wait()
             self._work = anyio.Event()
             while self._arrived or self._flying or self._cancel or self._release or self._swap:
                 await self.turns.settle(lambda: self._arrivals)
                 with anyio.CancelScope(shield=True):  # what is taken is run and delivered, shutdown or not
                     self._deliver(await anyio.to_thread.run_sync(self._hop, self._take(), limiter=self._thread))
-
-    async def _rest(self) -> None:
-        """Until there is work. Where none comes for long and everybody waits, it is told once who waits for what."""
-        with anyio.move_on_after(self._quiet_after):
-            await self._work.wait()
-            return
-        if waits := self.waiting():
-            told = "; ".join(map(str, waits))
-            LOG.warning("nothing has moved for %g s, and the engine has nothing to do: %s", self._quiet_after, told)
-        await self._work.wait()
 
     def _take(self) -> _Work:
         swap = [id for id in self._swap if id in self._held]
@@ -262,16 +243,25 @@ class Choreographer:
 
     def _deliver_result(self, result: StepResult, made: dict[EncodingId, Made]) -> None:
         self._held.update(result.finished)
-        for spoken in result.spoken:
-            if (ticket := self._flying.get(spoken.id)) is not None:
-                ticket.first = ticket.first or perf_counter()
-                if ticket.request.on_token and spoken.text:
-                    ticket.request.on_token(spoken.text)
+        self._tell(result, made)
         for failure in result.failed:
             if (ticket := self._flying.get(failure.id)) is not None:
                 self._fail(ticket, failure.error)
         for id in result.finished:
             self._finish_call(id, made[id])
+
+    def _tell(self, result: StepResult, made: dict[EncodingId, Made]) -> None:
+        """What was said goes on record, all of it, before any of it goes to who listens."""
+        begun = {each.id: each for each in result.begun}
+        heard = [(self._flying[spoken.id], spoken) for spoken in result.spoken if spoken.id in self._flying]
+        for ticket, spoken in heard:
+            ticket.hear(spoken, begun.pop(spoken.id, None), made)
+        for flush in dict.fromkeys(ticket.request.flush for ticket, _ in heard):
+            if flush is not None:
+                flush()
+        for ticket, spoken in heard:
+            if ticket.request.on_token and spoken.text:
+                ticket.request.on_token(spoken.text)
 
     def _finish_call(self, id: EncodingId, made: Made) -> None:
         ticket = self._flying.pop(id, None)
@@ -290,6 +280,7 @@ class Choreographer:
 
     def _fail(self, ticket: Ticket, error: Exception) -> None:
         self._give_up(ticket)
+        ticket.drop("failed")
         ticket.finish(None, error)
 
     def _abandon(self, ticket: Ticket) -> None:
@@ -302,6 +293,7 @@ class Choreographer:
                 self.release(ticket.ids)
         elif any(id in self._flying for id in ticket.ids):
             self._give_up(ticket)
+            ticket.drop("cancelled")
         self._work.set()
 
     def _give_up(self, ticket: Ticket) -> None:
@@ -318,6 +310,7 @@ class Choreographer:
         await anyio.to_thread.run_sync(self._clear, flying, held, limiter=self._thread)
         for ticket in self._open:
             if not ticket.done.is_set():
+                ticket.drop("failed")
                 ticket.finish(None, EngineClosed())
 
     def _clear(self, flying: list[EncodingId], held: list[EncodingId]) -> None:

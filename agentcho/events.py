@@ -36,11 +36,19 @@ class Began:
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A piece of the text of a message that began."""
+    """What a message that began said in a step: a token, if any, and the text that it adds, which may be none."""
 
     game: int
     id: str
     text: str
+    token: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """The first token of a message is about to be told: all that is known of it now, with what it is said over."""
+
+    entry: Entry
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,5 +83,5 @@ class Over:
     raced: bool = False
 
 
-Event = Joined | Began | Token | Ended | Encoded | Over
+Event = Joined | Began | Heard | Token | Ended | Encoded | Over
 Sink = Callable[[Event], None]

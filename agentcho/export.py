@@ -26,7 +26,8 @@ def exported(
         "format": "agentcho-trace/1", "workflow": scenario, "id": id, "meta": meta,
         "agents": sorted({*cast, *_named(entries)}),
         "messages": [
-            trace_message(_placed(entry, own.get(entry.message.id), lengths), tokenizer).to_json() for entry in entries
+            trace_message(_placed(entry, own.get(entry.message.id), lengths), tokenizer, entry.ended).to_json()
+            for entry in entries
         ],
     }  # fmt: skip
     return workflow(line, id)

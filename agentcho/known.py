@@ -52,7 +52,8 @@ class Words:
         if message.tokens is None or message.tokenizer != self._engine.fingerprint.get("tokenizer"):
             return None
         framing, tokens = self._engine.framing, message.tokens
-        opening, closing = framing.opening(message.role, message.name), framing.closing(message.role)
+        opening = framing.opening(message.role, message.name)
+        closing = framing.closing(message.role) if message.ended is None else ()
         end = len(tokens) - len(closing)
         if tokens[: len(opening)] != opening or tokens[end:] != closing or end < len(opening):
             raise BadTrace(f"message {message.id}", "its tokens do not stand in this engine's framing")

@@ -46,10 +46,15 @@ class Meter:
 
     def count(self, message: Message) -> None:
         """A decode is finished."""
+        self.spend(message)
+        for who in (message.author or GAME, GAME):
+            self._messages[who] += 1
+
+    def spend(self, message: Message) -> None:
+        """A decode has sampled its tokens, finished or not."""
         start, stop = message.sampled or (0, 0)
         for who in (message.author or GAME, GAME):
             self._tokens[who] += stop - start
-            self._messages[who] += 1
 
     def check(self, agent: str) -> None:
         """Raise `LimitReached` where this agent or the game has nothing left to speak with."""

@@ -1,7 +1,8 @@
 """The record of a run: one folder with what was asked, every message, and every outcome.
 
     DIR/<id>/run.json          versions, digests, seed, options, cast; status last, replaced whole
-    DIR/<id>/transcript.jsonl  one line a finished message, appended whole
+    DIR/<id>/transcript.jsonl  one line a message, appended whole
+    DIR/<id>/heard.jsonl       every piece of it, as it comes, before any code hears of it
     DIR/<id>/outcomes.jsonl    one line a finished game, appended whole
     DIR/<id>/writer.json       who writes it: process, host, since when, and a heartbeat; gone when it is over
 
@@ -21,12 +22,13 @@ from typing import Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from agentcho import writer
+from agentcho import heard, writer
 from agentcho.config import RunConfig
 from agentcho.disk import replace, writing
 from agentcho.environment import versions
 from agentcho.errors import CannotWrite, RecordBroken, RecordNotFound
 from agentcho.export import exported
+from agentcho.heard import HeardLines, died
 from agentcho.names import AgentName
 from agentcho.trace import Workflow
 from agentcho.transcript import Encodings, Entry, Lines, by_attempt, read_lines, read_transcript
@@ -35,23 +37,11 @@ from agentcho.writer import Who, Writer
 Status = Literal["running", "done", "interrupted", "failed"]
 
 
-class Resumed(BaseModel):
-    """A run went on: when, with which versions and sources."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-    at: str
-    versions: dict[str, str]
-    sources: dict[str, str] = {}
-
-
 class RunInfo(BaseModel):
     """What `run.json` holds. Times are ISO 8601 in UTC; `cast` is role by agent. `key` (hex) is the run's own, for
     digests of its words that leave it: they cannot be guessed at, or compared with those of other runs. `tasks` is the
     digest of the task set, if there was one. `at_once` is how many games were to be played side by side (None: as the
-    store has room), `most` how many were. `asked` is the scenario as it was named, or its file; `sources` are digests
-    of its file and of those of agents that it casts by name; `resumed` says when it went on. Records of format 1 are
-    read for ever; see `transcript`."""
+    store has room), `most` how many were. Records of format 1 are read for ever; see `transcript`."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -70,9 +60,6 @@ class RunInfo(BaseModel):
     tasks: str | None = None
     at_once: int | None = None
     most: int | None = None
-    asked: str | None = None
-    sources: dict[str, str] = {}
-    resumed: tuple[Resumed, ...] = ()
 
 
 class Finished(NamedTuple):
@@ -110,12 +97,13 @@ class RunRecord:
         _write_info(path, info)
         self._transcript = self._files.enter_context(Lines(path / "transcript.jsonl"))
         self._outcomes = self._files.enter_context(Lines(path / "outcomes.jsonl"))
+        self._heard = HeardLines(path / heard.NAME)
+        self._files.callback(self._heard.close)
 
     @classmethod
     def create(
         cls, folder: Path, scenario: str, options: dict[str, Any], config: RunConfig, engine: dict[str, str],
-        tasks: str | None = None, at_once: int | None = None, asked: str | None = None,
-        sources: dict[str, str] | None = None,
+        tasks: str | None = None, at_once: int | None = None,
     ) -> RunRecord:  # fmt: skip
         """Make `folder`/<id> and begin. The id is the time and the scenario, numbered where that exists."""
         now = datetime.now(UTC)
@@ -123,26 +111,29 @@ class RunRecord:
         info = RunInfo(
             id=path.name, scenario=scenario, options=options, config=config, engine=engine,
             versions=versions(), started=now.isoformat(timespec="seconds"), key=secrets.token_hex(16),
-            tasks=tasks, at_once=at_once, asked=asked, sources=sources or {},
+            tasks=tasks, at_once=at_once,
         )  # fmt: skip
         return cls(path, info)
-
-    @classmethod
-    def go_on(cls, run: SavedRun, sources: dict[str, str]) -> RunRecord:
-        """Write at a recorded run again; a torn last line is cut. `RecordInUse`: somebody does already."""
-        again = Resumed(at=datetime.now(UTC).isoformat(timespec="seconds"), versions=versions(), sources=sources)
-        fresh = {"format": "agentcho-run/2", "status": "running", "ended": None, "resumed": (*run.info.resumed, again)}
-        record = cls(run.path, run.info.model_copy(update=fresh))
-        record.most = run.info.most
-        return record
 
     def joined(self, agent: str, role: str) -> None:
         """Note a member of the cast; it is written when the run ends."""
         self.info = self.info.model_copy(update={"cast": self.info.cast | {agent: role}})
 
     def said(self, entry: Entry) -> None:
-        """Append one finished message."""
+        """Append one message that has ended, whole or not."""
         self._transcript.append(entry.to_json())
+
+    def begun(self, entry: Entry) -> None:
+        """Note a message of which the first token has come; it is written with the next `flush`."""
+        self._heard.begun(entry)
+
+    def heard(self, game: int, id: str, token: int | None, text: str) -> None:
+        """Note what was said of it in a step; it is written with the next `flush`."""
+        self._heard.said(game, id, token, text)
+
+    def flush(self) -> None:
+        """Write down what was heard. No code may hear it before this has returned."""
+        self._heard.flush()
 
     def encoded(self, encodings: Encodings) -> None:
         """Append encodings that no message's line carries."""
@@ -224,12 +215,16 @@ class SavedRun:
         return writer.read(self.path / writer.NAME)
 
     def entries(self) -> list[Entry]:
-        """Every message, all games and all their attempts, in the order of their lines."""
-        file = self.path / "transcript.jsonl"
-        return read_transcript(file) if file.exists() else []
+        """Every message, all games and all their attempts, in the order of their lines: what is whole, and what is not
+        (`Entry.ended`), because its call was cancelled or failed, or, last, because the process died while it was said.
+        """
+        file, pieces = self.path / "transcript.jsonl", self.path / heard.NAME
+        entries = read_transcript(file) if file.exists() else []
+        return [*entries, *(died(pieces, entries) if pieces.exists() else [])]
 
     def games(self) -> dict[int, list[Entry]]:
-        """The messages by game, of its last attempt; a game that ended without any has none."""
+        """The messages by game, of its last attempt; a game that ended without any has none. Who takes words from here,
+        to force them say, passes over what is not whole (`Entry.ended`): nobody read it, and it may have no end."""
         return {game: by_attempt(entries)[-1] for game, entries in self.attempts().items()}
 
     def attempts(self) -> dict[int, list[Entry]]:

@@ -254,6 +254,14 @@ class Spoken(NamedTuple):
     text: str
 
 
+class Begun(NamedTuple):
+    """A decode that has said its first token: its words before, framing and header, and what its row attends to."""
+
+    id: EncodingId
+    words: Encoded
+    receipt: Receipt
+
+
 class Failure(NamedTuple):
     """A call that failed alone."""
 
@@ -265,7 +273,9 @@ class StepResult(NamedTuple):
     """What one engine step brought: new tokens, calls that are done, calls that failed.
 
     An id that is `finished` names an encoding, stored or made when it is first read. `encoded` counts the tokens fed in
-    the step; `held` is the share of the store that is taken after it, or promised to what runs.
+    the step; `held` is the share of the store that is taken after it, or promised to what runs. `begun` has each decode
+    once, in the step of its first token: by that and by what it has `spoken` is known what left the engine, whatever
+    becomes of its row.
     """
 
     spoken: tuple[Spoken, ...]
@@ -273,6 +283,7 @@ class StepResult(NamedTuple):
     failed: tuple[Failure, ...]
     encoded: int
     held: float = 0.0
+    begun: tuple[Begun, ...] = ()
 
 
 class ContentPort(Protocol):

@@ -5,13 +5,13 @@ Does not know: engines, who asks for what.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from time import perf_counter
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import anyio
 
-from agentcho.request import ANY_TURN, Call, Encoded, EncodingId, Receipt
+from agentcho.request import ANY_TURN, Begun, Call, Encoded, EncodingId, Receipt, Spoken
 from agentcho.request import Turn as EngineTurn
 from agentcho.turns import Turn
 
@@ -33,14 +33,34 @@ class Result(NamedTuple):
     seconds: float
 
 
+class Heard(NamedTuple):
+    """What has left the engine of a decode that is not done: its words so far, what they were said over, and those of
+    its request's calls that were made before. `ended` None: it goes on."""
+
+    own: Made
+    made: tuple[Made | None, ...]
+    ended: Literal["cancelled", "failed"] | None
+    ttft: float
+    seconds: float
+
+
+class Piece(NamedTuple):
+    """What a decode said in a step. `token` None: text alone, held back before. `opening` comes with the first."""
+
+    token: int | None
+    text: str
+    opening: Heard | None = None
+
+
 class Request(NamedTuple):
     """Calls to submit as one list: what the message itself lacks, then the message, then its shadow, if any.
 
     `order` sorts what is submitted to one step, so that the order in which tasks happen to run does not show;
     `turn` says who goes first where not all of it fits. `exact` asks for the deterministic profile: bits that depend on
     nothing else that runs (None: as the choreographer was opened).
-    `on_token` gets the visible text of the decode as it comes, `on_done` the result before the submitter
-    wakes; both run on the event loop and must not raise.
+    `on_piece` is told of each token and each text of the decode; once all requests were, each `flush` is called, once a
+    step; only then does `on_token` get the visible text. `on_done` gets the result before the submitter wakes. If it is
+    given up after something of it was told, `on_dropped` is told, once. All run on the event loop and must not raise.
     """
 
     calls: tuple[Call, ...]
@@ -49,6 +69,9 @@ class Request(NamedTuple):
     on_done: Callable[[Result], None] | None = None
     turn: EngineTurn = ANY_TURN
     exact: bool | None = None
+    on_piece: Callable[[Piece], None] | None = None
+    flush: Callable[[], None] | None = None
+    on_dropped: Callable[[Heard], None] | None = None
 
 
 class Ticket:
@@ -64,6 +87,38 @@ class Ticket:
         self.result: Result | None = None
         self.error: Exception | None = None
         self.abandoned = False
+        self._begun: Begun | None = None
+        self._said: list[int] = []
+        self._text = ""
+
+    def hear(self, spoken: Spoken, begun: Begun | None, made: Mapping[EncodingId, Made]) -> None:
+        """Take in what the decode said in a step, and tell of it; `made` are the calls that this step has finished."""
+        self.first = self.first or perf_counter()
+        self._begun = self._begun or begun
+        token = spoken.token if spoken.nth >= len(self._said) else None
+        if self.request.on_piece is not None:
+            opening = None if begun is None else self._heard({**self.made, **made}, None)
+            self.request.on_piece(Piece(token, spoken.text, opening))
+        self._said += () if token is None else (token,)
+        self._text += spoken.text
+
+    def drop(self, ended: Literal["cancelled", "failed"]) -> None:
+        """It is given up: tell of what was heard of it, if anything was."""
+        if self._said and self._begun is not None and self.result is None and self.request.on_dropped is not None:
+            self.request.on_dropped(self._heard(self.made, ended))
+            self._said.clear()
+
+    def _heard(self, made: Mapping[EncodingId, Made], ended: Literal["cancelled", "failed"] | None) -> Heard:
+        assert self._begun is not None
+        id, words, receipt = self._begun
+        tokens, start = (*words.tokens, *self._said), len(words.tokens)
+        so_far = words._replace(
+            text=self._text, tokens=tokens, content=(words.content[0], len(tokens)), sampled=(start, len(tokens)),
+            canonical=not self._said,
+        )  # fmt: skip
+        now, first = perf_counter(), self.first or perf_counter()
+        before = tuple(made.get(call) for call in self.ids)
+        return Heard(Made(id, so_far, receipt), before, ended, first - self.submitted, now - self.submitted)
 
     def finish(self, result: Result | None, error: Exception | None) -> None:
         """Wake the submitter; it counts as awake from now, unless it has gone its way already."""

@@ -27,7 +27,8 @@ class TraceMessage(BaseModel):
 
     `offsets` (one a parent) and `new_offset` are absolute positions, None: right after the preceding message.
     `tokens` are all ids fed, framing and closing included; they win over `text` where `tokenizer`, a digest,
-    is the engine's own.
+    is the engine's own. `ended`: it is as much of a decode as was heard before that, its tokens have no closing, and
+    it is nobody's parent.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -45,6 +46,7 @@ class TraceMessage(BaseModel):
     new_offset: Annotated[int, Field(ge=0)] | None = None
     tokens: tuple[TokenId, ...] | None = None
     tokenizer: Name | None = None
+    ended: Literal["cancelled", "failed", "died"] | None = None
 
     @property
     def readers(self) -> Audience:
@@ -96,6 +98,11 @@ class Workflow(BaseModel):
             seen.add(message.id)
         return self
 
+    @property
+    def whole(self) -> Workflow:
+        """Without messages that were heard in part and never ended: nobody reads them."""
+        return self.model_copy(update={"messages": tuple(m for m in self.messages if m.ended is None)})
+
     def to_json(self) -> dict[str, Any]:
         """The line as a JSON object, without what is not set; `workflow` inverts it."""
         return self.model_dump(mode="json", exclude_unset=True)
@@ -146,7 +153,7 @@ def write_traces(path: Path, workflows: Iterable[Workflow]) -> None:
     replace(path, "".join(json.dumps(each.to_json(), ensure_ascii=False) + "\n" for each in workflows))
 
 
-def trace_message(message: Message, tokenizer: str | None) -> TraceMessage:
+def trace_message(message: Message, tokenizer: str | None, ended: str | None = None) -> TraceMessage:
     """One message of a transcript as a trace has it. `tokenizer` is the digest of the run's tokenizer."""
     fields: dict[str, Any] = {
         "id": message.id, "kind": message.kind, "role": message.role, "author": message.author,
@@ -157,6 +164,8 @@ def trace_message(message: Message, tokenizer: str | None) -> TraceMessage:
     for optional in ("name", "offsets", "new_offset"):
         if getattr(message, optional) is not None:
             fields[optional] = getattr(message, optional)
+    if ended is not None:
+        fields["ended"] = ended
     if tokenizer is not None and message.tokens:
         fields |= {"tokens": message.tokens, "tokenizer": tokenizer}
     return TraceMessage.model_validate(fields)

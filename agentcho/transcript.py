@@ -214,7 +214,11 @@ class Lines:
     def append(self, line: dict[str, Any]) -> None:
         """Write one line. Safe against a kill: it is there whole, or torn and ignored by readers. `CannotWrite`: it is
         not there at all."""
-        data = (json.dumps(line, ensure_ascii=False) + "\n").encode()
+        self.extend([line])
+
+    def extend(self, lines: Iterable[dict[str, Any]]) -> None:
+        """Write lines at once; of them a kill leaves the first ones."""
+        data = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines).encode()
         size = len(data)
         with writing(self.path):
             try:

@@ -65,6 +65,7 @@ def audit_entries(
             edges=tuple(r.edge for r in readings if r.edge.verdict != "clean"),
             clean_edges=sum(r.edge.verdict == "clean" for r in readings),
             blockages=judged.blockages, releases=judged.releases,
+            unfinished=tuple(chain.from_iterable(notes.unfinished(judge, key, reveal) for judge in judged.judges)),
             drawn_game=drawn,
             drawn=() if drawn is None else _drawn(drawn, games, refused, key, reveal, (places or {}).get(drawn)),
         )

@@ -64,6 +64,9 @@ def _reasons(report: AuditReport) -> list[str]:
         *_doubts(report),
         *_tally("warning", [f for f in there if f.level == "warning" and not f.suppressed]),
     ]
+    if report.unfinished:
+        heard, count = sum(each.tokens for each in report.unfinished), len(report.unfinished)
+        reasons.append(f"{count} {_plural('message', count)} heard in part and never whole: {heard} tokens")
     suppressed = sum(finding.suppressed is not None for finding in there)
     if suppressed:
         reasons.append(f"{suppressed} {_plural('finding', suppressed)} suppressed")

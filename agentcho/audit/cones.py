@@ -33,7 +33,7 @@ class Cones:
 
     `messages` and `entries` are by message id, `records` by encoding id, `order` is each message's place. `faults`
     tells for an encoding id why nothing can be said of it; `roots` are those whose fault is their own, not that of
-    what they were made over.
+    what they were made over; below zero stand lines that name no encoding and should.
     """
 
     def __init__(self, entries: Sequence[Entry]) -> None:
@@ -98,6 +98,7 @@ class Cones:
             if entry.encoding is not None
             and not any(r.id == entry.encoding and r.message == entry.message.id for r in entry.made)
         }  # fmt: skip
+        self.roots |= {-place: fault for place, entry in enumerate(entries, start=1) if (fault := _silent(entry))}
         self.faults = dict(self.roots)
         for id in dict.fromkeys([*self._sorted, *self.records]):
             record = self.records[id]
@@ -120,6 +121,15 @@ class Cones:
         if lost:
             return f"it attends to encoding {lost[0]}, of which there is no record"
         return None if record.id in self.cones else "it attends to itself, or to what does"
+
+
+def _silent(entry: Entry) -> str | None:
+    """Why it cannot be told what a message was said over; None: it is known, or there was nothing to read. Words that
+    were known may have no encoding, and words that came from elsewhere have none."""
+    elsewhere = entry.engine is not None or entry.origin in ("human", "tool")
+    if entry.message.kind == "prefill" or entry.encoding is not None or entry.own is not None or elsewhere:
+        return None
+    return f"message {entry.message.id} has no record of what it was said over"
 
 
 def _in_order(records: dict[int, EncodingRecord]) -> list[int]:

@@ -108,7 +108,8 @@ def _loose(judge: Judge, seen: set[tuple[int, int]], evidence: Evidence) -> None
             continue
         message = judge.cones.messages.get(record.message) if record else None
         who = Who("AC004", None, None, message.author or SCENARIO if message else None)
-        shown = Shown(judge.game, (judge.game,), place=judge.place(id), detail=f"encoding {id}: {fault}")
+        detail = fault if id < 0 else f"encoding {id}: {fault}"
+        shown = Shown(judge.game, (judge.game,), place=judge.place(id), detail=detail)
         evidence.setdefault(who, []).append(shown)
 
 

@@ -1,4 +1,4 @@
-"""What an audit lists beside leaks: blockages, releases, and acts that came after a look at hidden words.
+"""What an audit lists beside leaks: blockages, releases, and messages that were heard and never whole.
 
 Does not know: verdicts, findings.
 """
@@ -9,9 +9,10 @@ import hashlib
 import hmac
 from collections.abc import Iterator, Sequence
 
-from agentcho.audit.report import Blockage, Place, Release, Said
+from agentcho.audit.report import Blockage, Place, Release, Said, Unfinished
 from agentcho.audit.verdict import Judge
 from agentcho.message import Message
+from agentcho.names import SCENARIO
 
 
 def digest(key: bytes, tokens: Sequence[int]) -> str:
@@ -32,6 +33,18 @@ def said(message: Message, key: bytes, reveal: bool, place: Place | None = None)
         digest=digest(key, message.tokens), text=message.header + message.text if reveal else None,
         place=place,
     )  # fmt: skip
+
+
+def unfinished(judge: Judge, key: bytes, reveal: bool) -> Iterator[Unfinished]:
+    """Messages that were heard in part and never ended."""
+    for entry in judge.cones.entries.values():
+        message, (start, stop) = entry.message, entry.message.sampled or (0, 0)
+        if entry.ended is not None:
+            yield Unfinished(
+                game=judge.game, message=message.id, author=message.author or SCENARIO,
+                audience=message.audience.to_json(), ended=entry.ended, tokens=stop - start,
+                digest=digest(key, message.tokens), text=message.header + message.text if reveal else None,
+            )  # fmt: skip
 
 
 def blockages(judge: Judge) -> Iterator[Blockage]:

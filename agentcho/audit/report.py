@@ -91,6 +91,20 @@ class Release(Frozen):
     canonical: bool
 
 
+class Unfinished(Frozen):
+    """A message of which the code, or a person, heard `tokens` tokens, and whose call was then cancelled or failed, or
+    whose process died. Nobody reads it; what its author read for it is judged like any reading."""
+
+    game: int
+    message: str
+    author: str
+    audience: str | list[str]
+    ended: Literal["cancelled", "failed", "died"]
+    tokens: int
+    digest: str
+    text: str | None = None
+
+
 class Place(Frozen):
     """A line of a scenario, agent or policy, or of a trace."""
 
@@ -192,6 +206,7 @@ class AuditReport(Frozen):
     drawn: tuple[Said, ...]
     measurement: Measurement | None = None
     controls: tuple[Control, ...] = ()
+    unfinished: tuple[Unfinished, ...] = ()
 
     def exit_code(self, fail_on: FailOn) -> int:
         """0 clean, 1 findings at or above `fail_on` that no suppression covers, 3 inconclusive. Findings win:

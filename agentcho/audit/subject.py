@@ -14,6 +14,7 @@ from agentcho.audit.notes import sealed
 from agentcho.audit.report import Subject
 from agentcho.config import Leakage, Mode
 from agentcho.environment import machine, versions
+from agentcho.heard import NAME as HEARD
 from agentcho.record import SavedRun
 from agentcho.trace import Workflow
 from agentcho.transcript import Entry
@@ -50,7 +51,8 @@ def _lost(run: SavedRun, games: Mapping[int, Sequence[Entry]]) -> Iterator[str]:
     yield from (f"game {game} has an outcome and no message" for game in sorted(finished) if not games.get(game))
     if run.status != "done":
         yield f"the run's status is {run.status}"
-    for name in ("transcript.jsonl", "outcomes.jsonl"):
+    pieces = () if run.info.format == "agentcho-run/1" else (HEARD,)
+    for name in ("transcript.jsonl", "outcomes.jsonl", *pieces):
         file = run.path / name
         if not file.exists():
             yield f"there is no {name}"

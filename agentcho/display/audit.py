@@ -15,7 +15,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from agentcho.audit.report import AuditReport, Control, Finding, ReaderVerdict, Verdict
+from agentcho.audit.report import AuditReport, Control, Finding, ReaderVerdict, Unfinished, Verdict
 from agentcho.audit.rules import RULES
 from agentcho.audit.wording import MEANING, headline, listed, many, played
 from agentcho.display import Kind
@@ -55,6 +55,7 @@ def _parts(report: AuditReport) -> Iterator[RenderableType]:
     acted = [finding for finding in report.findings if finding.level != "note"]
     yield from _section("findings", [_findings(acted)] if acted else [])
     yield from _section("notes", list(_notes(report)))
+    yield from _section("heard, and never whole", [_unfinished(report.unfinished)] if report.unfinished else [])
     yield from _section("measured", list(measured(report.measurement)))
     yield from _section("controls", [_controls(report.controls)] if report.controls else [])
     yield from _section("why", [Text(inline(reason)) for reason in report.reasons])
@@ -123,6 +124,16 @@ def _notes(report: AuditReport) -> Iterator[Text]:
             who = listed([f"{inline(name)} {count:,}" for name, count in sorted(whose.items())])
             noun = RULES[rule].title + ("s" if len(things) > 1 else "")
             yield Text(f"{rule}  {len(things):,} {noun}: {who}")
+
+
+def _unfinished(messages: Sequence[Unfinished]) -> Table:
+    """What was heard of messages that never ended; their words where they are to be revealed."""
+    grid = _grid(3)
+    for each in messages:
+        to = each.audience if isinstance(each.audience, str) else listed([inline(name) for name in each.audience])
+        told = f"{many(each.tokens, 'token')} to {to}, game {each.game}" + (f": {each.text}" if each.text else "")
+        grid.add_row(Text(inline(each.message), style="bold"), Text(each.ended), Text(inline(told)))
+    return grid
 
 
 def _controls(controls: Sequence[Control]) -> Table:

@@ -54,7 +54,7 @@ class LiveTalk(_Live):
             case Ended(entry=entry):
                 self._speaking.pop(entry.message.id, None)
                 self.refresh()  # what is printed now is no longer under way
-                self.console.print(rich(Speech.of(entry.message, entry.direct), self._palette))
+                self.console.print(rich(Speech.of(entry), self._palette))
 
     def refresh(self) -> None:
         """Paint now; otherwise it is done a dozen times a second."""

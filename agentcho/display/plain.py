@@ -37,7 +37,7 @@ class PlainTalk(_Plain):
     def hear(self, event: Event) -> None:
         super().hear(event)
         if isinstance(event, Ended):
-            self.line(speech.plain(speech.Speech.of(event.entry.message, event.entry.direct)))
+            self.line(speech.plain(speech.Speech.of(event.entry)))
 
 
 class PlainGames(_Plain):

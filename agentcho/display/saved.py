@@ -38,7 +38,7 @@ class Replay:
 
     def plain(self, file: IO[str]) -> None:
         """Print it as plain lines."""
-        said = [speech.plain(speech.Speech.of(e.message, e.direct)) for e in self.entries]
+        said = [speech.plain(speech.Speech.of(e)) for e in self.entries]
         parts = [self.title, *said, *("\n" + sheet.plain(each) for each in self.sheets), "\n" + self.last]
         print("\n".join(parts), file=file)
 
@@ -47,7 +47,7 @@ class Replay:
         console.print(Text(self.title, style="bold"), "")
         palette = speech.Palette()
         for entry in self.entries:
-            console.print(speech.rich(speech.Speech.of(entry.message, entry.direct), palette))
+            console.print(speech.rich(speech.Speech.of(entry), palette))
         for each in self.sheets:
             console.print(sheet.table(each), "")
         console.print(Text(self.last, style="dim"))

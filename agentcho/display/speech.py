@@ -6,7 +6,6 @@ Does not know: when a message is shown, runs, files.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import NamedTuple
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
@@ -16,7 +15,8 @@ from rich.style import Style
 from rich.text import Text
 
 from agentcho.display.safe import inline, visible
-from agentcho.message import Audience, Kind, Message
+from agentcho.message import Audience, Kind
+from agentcho.transcript import Entry
 
 COLOURS = ("cyan", "magenta", "green", "yellow", "blue", "red")
 
@@ -31,12 +31,13 @@ class Speech(NamedTuple):
     header: str
     text: str
     direct: tuple[str, ...] = ()
+    ended: str | None = None
 
     @classmethod
-    def of(cls, message: Message, direct: Iterable[str] = ()) -> Speech:
-        """A finished message."""
-        m = message
-        return cls(m.author, m.kind, m.role, m.audience, m.header, m.text, tuple(direct))
+    def of(cls, entry: Entry) -> Speech:
+        """A message that has ended."""
+        m = entry.message
+        return cls(m.author, m.kind, m.role, m.audience, m.header, m.text, entry.direct, entry.ended)
 
     @property
     def private(self) -> bool:
@@ -69,11 +70,16 @@ class Speech(NamedTuple):
         """The note on a direct leak, or nothing."""
         return f"reads what is not for it: {inline(', '.join(self.direct))}" if self.direct else ""
 
+    @property
+    def end(self) -> str:
+        """The note on a message that is not whole, or nothing."""
+        return f"{self.ended} here: nobody reads it" if self.ended else ""
+
 
 def plain(speech: Speech) -> str:
     """The message as text: the heading, then the words, with later lines indented."""
-    note = f"\n    [{speech.leak}]" if speech.leak else ""
-    return f"{speech.heading}: " + speech.words.replace("\n", "\n    ") + note
+    notes = "".join(f"\n    [{note}]" for note in (speech.end, speech.leak) if note)
+    return f"{speech.heading}: " + speech.words.replace("\n", "\n    ") + notes
 
 
 class Palette:
@@ -97,6 +103,8 @@ def rich(speech: Speech, palette: Palette, cursor: bool = False) -> RenderableTy
     if speech.private and speech.kind == "decode":
         words.stylize("italic")
     parts.append(Barred(words, colour) if hushed else Padding(words, (0, 0, 0, 2)))
+    if speech.end:
+        parts.append(Text(speech.end, style="yellow"))
     if speech.leak:
         parts.append(Text(speech.leak, style="bold red"))
     return Padding(Group(*parts), (0, 0, 1, 4 if hushed else 0))

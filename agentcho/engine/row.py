@@ -14,7 +14,7 @@ from agentcho.engine.encoding import Context
 from agentcho.engine.lanes import Lane
 from agentcho.engine.sampler import Draw
 from agentcho.engine.text import ContentTokenizer
-from agentcho.request import Decode, Encoded, EncodingId, Spoken, Stopped
+from agentcho.request import Begun, Decode, Encoded, EncodingId, Spoken, Stopped
 
 
 class Row:
@@ -156,6 +156,15 @@ class Row:
     def tokens(self) -> tuple[int, ...]:
         """Every id of the message."""
         return (*self._opening, *self._header, *self.sampled, *self._closing)
+
+    @property
+    def begun(self) -> Begun:
+        """What is fed before its first token, and over what."""
+        tokens = (*self._opening, *self._header)
+        end = len(tokens)
+        content, sampled = (len(self._opening), end), (end, end)
+        words = Encoded("assistant", self.call.name, self.call.header, "", tokens, content, sampled, None)
+        return Begun(self.id, words, self.context.receipt)
 
     def words(self) -> Encoded:
         """The finished message."""

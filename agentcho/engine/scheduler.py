@@ -216,9 +216,12 @@ class Scheduler:
             call.feeds.append(len(call.row.feed))
         for speaker in fed:
             speaker.advance()
+        mute = [row for row in asking if not row.sampled]
         for row, token in zip(asking, tokens, strict=True):
             self._say(row, token, spoken, failed)
-        return StepResult(tuple(spoken), tuple(finished), tuple(failed), sum(len(s.ids) for s in order))
+        fed_tokens = sum(len(segment.ids) for segment in order)
+        opened = tuple(row.begun for row in mute if row.sampled)
+        return StepResult(tuple(spoken), tuple(finished), tuple(failed), fed_tokens, begun=opened)
 
     def _choose(self, rows: list[Row], logits: list[Tensor], alone: bool) -> list[int | None]:
         tokens: list[int | None] = [row.forced() for row in rows]

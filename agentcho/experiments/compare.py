@@ -23,7 +23,7 @@ from agentcho.experiments.pairs import metrics
 from agentcho.experiments.playing import Games, folder_of, forced_words, play_column
 from agentcho.game import Forced
 from agentcho.request import EnginePort
-from agentcho.runtime import meet, tasks_of
+from agentcho.runtime import tasks_of
 from agentcho.scenario import Judged, Scenario
 
 
@@ -99,7 +99,6 @@ def compare(
             scenario, column.config(config), arms[name].engine, folder_of(folder, column), forced, at_once, told
         )
         forced = forced or forced_words(scenario, played[name])
-        meet(engine, (entry for said in played[name].said.values() for entry in said))
     found = _compared(request, played, arms, engine, effort, command, tell)
     return found if judge is None else _judged(found, scenario, played, judge, tell)
 
@@ -140,7 +139,7 @@ def _compared(
         name: {n: games.finished[n].score for n in numbers if games.finished[n].outcome is not None}
         for name, games in played.items()
     }
-    words = [played[request.columns[0].name].workflows[n] for n in scores[request.columns[0].name]]
+    words = [played[request.columns[0].name].workflows[n].whole for n in scores[request.columns[0].name]]
     held, timed = words[: effort.fidelity], words[: effort.timed]
     return Comparison(
         request=request, machine=machine() | versions(), command=command,

@@ -96,7 +96,7 @@ def forced_words(scenario: Scenario, games: Games) -> dict[int, Forced]:
     return {
         number: {
             entry.message.id: _words(entry) for entry in said
-            if entry.message.kind == "decode" and scenario.paired(entry.message.metadata)
+            if entry.ended is None and entry.message.kind == "decode" and scenario.paired(entry.message.metadata)
         } for number, said in games.said.items()
     }  # fmt: skip
 

@@ -14,6 +14,7 @@ from agentcho.ids import Ids
 from agentcho.owner import Owner, owned
 from agentcho.request import (
     ANY_TURN,
+    Begun,
     Call,
     Decode,
     Encoded,
@@ -35,8 +36,7 @@ class FakeEngine:
     """An `EnginePort` without a model.
 
     `reply(call, prompt)` gives the text of a decode, `answer(call, prompt)` that of one with choices or a JSON
-    schema, `prompt` being the text of its parents, stop strings included; by default words, a choice and the smallest
-    document.
+    schema, `prompt` being the text of its parents; by default words, a choice and the smallest document.
     `broken` makes the next step raise, as a device that fails does; `faulty(call)` fails single decodes, and
     `guilty(call)` gives what the forward of a call raises, alone or beside others (None: nothing). `steps`, `rows` and
     `pages` (one a stored message) count what is used, in a store of `store_tokens` (None: any number); `batches` lists
@@ -59,11 +59,6 @@ class FakeEngine:
         self._all: dict[EncodingId, Kept] = {}
         self._flying: dict[EncodingId, Kept] = {}
         self.owner, self._ids, self._closed = Owner(), Ids(), False
-
-    def meet(self, *texts: str) -> None:
-        """Know the long words of texts that another one said, so that they can be said again."""
-        for text in texts:
-            self.framing.content.encode(text)
 
     @property
     def idle(self) -> bool:
@@ -133,6 +128,7 @@ class FakeEngine:
         self.steps += 1
         self.batches.append(tuple(self._flying))
         spoken, finished, failed, encoded = list[Spoken](), list[EncodingId](), list[Failure](), 0
+        mute = [kept for kept in self._flying.values() if kept.speech is not None and not kept.speech.said]
         for kept in list(self._flying.values()):
             if kept.id not in self._flying:  # a shadow whose leader has just failed
                 continue
@@ -144,7 +140,8 @@ class FakeEngine:
             encoded += self._feed(kept, spoken)
             if kept.done:
                 finished.append(kept.id)
-        return StepResult(tuple(spoken), tuple(finished), tuple(failed), encoded, self._held)
+        begun = tuple(_begun(kept) for kept in mute if kept.speech is not None and kept.speech.said)
+        return StepResult(tuple(spoken), tuple(finished), tuple(failed), encoded, self._held, begun)
 
     @owned
     def cancel(self, ids: Iterable[EncodingId]) -> None:
@@ -255,6 +252,12 @@ def _context(kept: Kept) -> list[Page]:
     """The pages of its parents, which are held as long as it runs."""
     pages = [parent.page for parent in kept.parents]
     return [page for page in pages if page is not None]
+
+
+def _begun(kept: Kept) -> Begun:
+    """A decode as it was before it said anything."""
+    end = kept.words.content[1]
+    return Begun(kept.id, kept.words._replace(tokens=kept.words.tokens[:end], sampled=(end, end)), kept.receipt)
 
 
 def _said(kept: Kept) -> Encoded:

@@ -67,7 +67,7 @@ def unfold(workflow: Workflow, engine: Framed, mode: Mode, leakage: Leakage) -> 
     """
     paper = Paper(engine)
     try:
-        replay(workflow, paper, mode, leakage, logits=False, shadow="never")
+        replay(workflow.whole, paper, mode, leakage, logits=False, shadow="never")
     except ExceptionGroup as group:
         raise group.exceptions[0] from None
     needed = _needed(paper.segments)

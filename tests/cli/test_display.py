@@ -93,12 +93,12 @@ def test_words_are_never_markup(kind: Kind) -> None:
 )
 def test_a_heading_says_who_speaks_to_whom(changes: dict[str, Any], heading_: str) -> None:
     audience = changes.pop("audience", EVERYONE)
-    assert Speech.of(entry(0, "Hi.", audience, **changes).message).heading == heading_
+    assert Speech.of(entry(0, "Hi.", audience, **changes)).heading == heading_
 
 
 def test_private_words_are_dim_and_behind_a_bar() -> None:
     console = Console(file=io.StringIO(), force_terminal=True, width=20, color_system="truecolor", _environ={})
-    speech = Speech.of(entry(0, "one two three four five", ALONE).message)
+    speech = Speech.of(entry(0, "one two three four five", ALONE))
     console.print(rich(speech, Palette()))
     lines = [line for line in console.file.getvalue().splitlines()[1:] if "┊" in line]  # type: ignore[attr-defined]
     assert len(lines) == 3, "the bar stands before every wrapped line"
@@ -115,7 +115,7 @@ def test_private_words_are_dim_and_behind_a_bar() -> None:
 )  # fmt: skip
 def test_what_is_dim_and_barred_is_what_not_everyone_may_read(changes: dict[str, Any], hushed: bool) -> None:
     console = Console(file=io.StringIO(), force_terminal=True, width=60, color_system="truecolor", _environ={})
-    console.print(rich(Speech.of(entry(0, "one", changes.pop("audience", EVERYONE), **changes).message), Palette()))
+    console.print(rich(Speech.of(entry(0, "one", changes.pop("audience", EVERYONE), **changes)), Palette()))
     shown = console.file.getvalue()  # type: ignore[attr-defined]
     assert ("┊" in shown, "\x1b[2" in shown) == (hushed, hushed)
 
@@ -125,7 +125,9 @@ def test_plain_is_whole_and_indents_later_lines() -> None:
     out = shown(Ended(entry(0, f"{long}\nend")), kind="plain")
     assert f"ada → everyone: To Ben: {long}\n    end\n" in out
     assert "\x1b" not in out
-    assert plain_speech(Speech.of(entry(0, "x").message, ["ben.1"])).endswith("[reads what is not for it: ben.1]")
+    assert plain_speech(Speech.of(entry(0, "x")._replace(direct=("ben.1",)))).endswith(
+        "[reads what is not for it: ben.1]"
+    )
 
 
 def test_words_stream_before_they_are_finished() -> None:

@@ -212,10 +212,10 @@ MUTANTS = (
         "cone from what was asked",
         "cones would be of the messages in the prompt, and not of what was attended to",
         "agentcho/books.py",
-        "record = self._ledger.record(made.id, message, whose, recipe, made.receipt)",
+        "return self._ledger.record(made.id, message, whose, recipe, made.receipt)",
         "record = self._ledger.record(made.id, message, whose, recipe, made.receipt)\n"
         "        asked = frozenset({message, *self.resolver.utterances[message].metadata.parents})\n"
-        "        record = record._replace(cone=asked)",
+        "        return record._replace(cone=asked)",
         (GAPS,),
     ),
     Mutant(

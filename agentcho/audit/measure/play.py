@@ -114,8 +114,8 @@ class Play(NamedTuple):
 
 
 def of_entries(entries: Sequence[Entry], kind: str | None = None) -> Play:
-    """A game of a transcript."""
-    return Play(tuple(map(_line, entries)), kind)
+    """A game of a transcript; what is not whole is in nobody's prompt, and no part of it."""
+    return Play(tuple(_line(entry) for entry in entries if entry.ended is None), kind)
 
 
 def _line(entry: Entry) -> Line:
@@ -127,7 +127,7 @@ def _line(entry: Entry) -> Line:
 def of_workflow(workflow: Workflow, engine: MeasuredPort, game: int = 0) -> Play:
     """A game of a trace: its token ids where they are of the engine's tokenizer, else those of its text."""
     kind = workflow.meta.get("strategy", None)
-    lines = tuple(_traced(message, engine, game) for message in workflow.messages)
+    lines = tuple(_traced(message, engine, game) for message in workflow.whole.messages)
     return Play(lines, None if kind is None and "strategy" not in workflow.meta else str(kind))
 
 

@@ -1,0 +1,94 @@
+"""A stream left by an error: the record, `show` and `audit last` say what was heard."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from agentcho.record import find
+from agentcho.replayer import replay
+from agentcho.testing import FakeEngine
+from agentcho.trace import read_traces, write_traces
+
+from .conftest import Command
+
+SCRIPT = '''
+"""Bob reads what Alice made of her secret, and is cut off."""
+
+from agentcho import Agent, Game, Scenario
+
+
+class Cut(Scenario):
+    """One stream, left by an error."""
+
+    name = "cut"
+
+    class Outcome(Scenario.Outcome):
+        heard: str
+
+    async def play(self, game: Game) -> Outcome:
+        alice = game.cast(Agent, "alice", system="The word is zanzibar.", audience="everyone")
+        bob = game.cast(Agent, "bob", audience="everyone")
+        await alice.say()
+        heard = []
+        try:
+            async with bob.stream() as pieces:
+                async for text in pieces:
+                    heard.append(text)
+                    if len(heard) == 2:
+                        raise ValueError("enough")
+        except ValueError:
+            pass
+        return self.Outcome(heard="".join(heard))
+'''
+
+
+def test_a_stream_left_by_an_error(agentcho: Command, here: Path) -> None:
+    (here / "cut.py").write_text(SCRIPT)
+    ran = agentcho("run", "cut.py", "--model", "fake", "--leakage", "audit", "--display", "none")
+    assert ran.code == 0
+    run = find("last", Path("runs"))
+    [left] = [entry for entry in run.entries() if entry.ended]
+    heard = run.finished()[0].outcome
+    assert heard is not None
+    assert left.message.text == heard["heard"]
+    audit = agentcho("audit", "last")
+    assert audit.code == 1, "the words that leaked came through the very message that was cut off"
+    assert audit.out.startswith("LEAKS")
+    assert "AC002" in audit.out
+    assert "heard, and never whole" in audit.out
+    assert "bob.0  cancelled  2 tokens to everyone, game 0\n" in audit.out
+    assert "1 message heard in part and never whole: 2 tokens" in audit.out
+    assert heard["heard"].split()[-1] not in audit.out
+    assert heard["heard"] in agentcho("audit", "last", "--reveal").out
+    shown = agentcho("show", "last").out
+    assert f"bob → everyone: {heard['heard']}\n    [cancelled here: nobody reads it]" in shown
+
+
+def test_a_trace_of_it_says_so_and_is_played_and_judged(agentcho: Command, here: Path) -> None:
+    (here / "cut.py").write_text(SCRIPT)
+    agentcho("run", "cut.py", "--model", "fake", "--leakage", "audit", "--display", "none")
+    write_traces(here / "t.jsonl", find("last", Path("runs")).export())
+    [trace] = read_traces(here / "t.jsonl")
+    assert {message.id: message.ended for message in trace.messages}["bob.0"] == "cancelled"
+    assert "bob.0" not in {message.id for message in trace.whole.messages}
+    assert agentcho("audit", "t.jsonl", "--leakage", "audit").code == 1
+    engine = FakeEngine()
+    for message in trace.messages:  # a fake knows the words that it has met
+        engine.framing.content.encode((message.header or "") + message.text)
+    played = replay(trace, engine, leakage="audit", logits=False)
+    assert played["bob.0"].entry.message.text == trace.messages[-1].text
+
+
+def test_a_record_without_its_line_is_not_clean(agentcho: Command, here: Path) -> None:
+    """The process died before it could say how the message ended."""
+    (here / "cut.py").write_text(SCRIPT)
+    agentcho("run", "cut.py", "--model", "fake", "--leakage", "audit", "--display", "none")
+    file = find("last", Path("runs")).path / "transcript.jsonl"
+    file.write_text("".join(line for line in file.read_text().splitlines(True) if '"ended"' not in line))
+    audit = agentcho("audit", "last")
+    assert (audit.code, audit.out.startswith("LEAKS")) == (1, True)
+    assert "bob.0  died" in audit.out
+    (file.parent / "heard.jsonl").unlink()
+    audit = agentcho("audit", "last")
+    assert audit.code == 3
+    assert "there is no heard.jsonl" in audit.out
