@@ -9,11 +9,13 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from agentcho.bench.recorded import KINDS, recorded
+from agentcho.bench.targets import UNNAMED
 from agentcho.errors import BadArm
 from agentcho.trace import Workflow, workflow
 
 BRANCHES, VOTERS = (2, 4, 8, 16), (1, 8)
 """The paper's Figure 4: branches by voters of a tree of thoughts."""
+DEBATE = "parallel-debate"
 AGENTS = (2, 4, 8, 16)
 """Of a parallel debate: what the baseline encodes grows with their square."""
 WARM = 0.05
@@ -33,7 +35,8 @@ def paper(names: Sequence[str], seed: int, scale: float) -> list[Subject]:
     for name in names:
         if name not in KINDS:
             raise BadArm("workflow", name, KINDS)
-    return [_subject(name, recorded(name, seed, scale)) for name in names]
+    subjects = [(_subject(name, recorded(name, seed, scale)), name) for name in names]
+    return [each for subject, name in subjects for each in (subject, *_unnamed(subject, name, seed, scale))]
 
 
 def branches(seed: int, scale: float) -> list[Subject]:
@@ -43,8 +46,17 @@ def branches(seed: int, scale: float) -> list[Subject]:
 
 
 def agents(seed: int, scale: float) -> list[Subject]:
-    """Parallel debates of three rounds."""
-    return [_swept("parallel-debate", seed, scale, {"agents": count}) for count in AGENTS]
+    """Parallel debates of three rounds: solvers that are told their names first, and solvers that are not."""
+    named = [({"agents": count}, _swept(DEBATE, seed, scale, {"agents": count})) for count in AGENTS]
+    return [each for how, subject in named for each in (subject, *_unnamed(subject, DEBATE, seed, scale, **how))]
+
+
+def _unnamed(subject: Subject, name: str, seed: int, scale: float, **options: Any) -> list[Subject]:
+    """The same where agents of a role have one system prompt for all, if names are what parts them: then a baseline
+    that keeps prefixes does not encode the question anew for each."""
+    if name != DEBATE:
+        return []
+    return [_subject(subject.name + UNNAMED, recorded(name, seed, scale, named=False, **options))]
 
 
 def traced(workflows: Iterable[Workflow], scale: float) -> list[Subject]:

@@ -6,7 +6,7 @@ Does not know: how anything was measured.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from agentcho.bench.result import Result, Target
 from agentcho.bench.spread import Spread, spread
@@ -16,6 +16,8 @@ CONTINUOUS = "generate_batch"
 STOCK = ("generate", CONTINUOUS)
 WEIGHTS = "weights alone"
 TRACE = "trace "
+UNNAMED = ", unnamed"
+"""How a subject's name ends where no prompt opens with its agent's name: of both, the lesser counts."""
 FIRST = {"debate": 3.0, "tree-of-thoughts": 3.2, "parallel-debate": 9.0, f"{TRACE}prisoners-dilemma": 1.5}
 """First tokens, baseline over choreographed."""
 SHAPE, DTYPE = "shape:qwen3-0.6b", "bfloat16"
@@ -58,10 +60,18 @@ def _aimed_at(result: Result) -> bool:
 def _first(result: Result) -> Iterator[Target]:
     for name, least in FIRST.items():
         for arm, bound in ((AUDIT, least), (ENFORCE, OF_ENFORCE * least)):
-            subjects = [s for s in result.chosen(BASELINE, arm) if s == name or s.startswith(f"{name} ")]
-            if subjects:
-                reached = result.ratio(subjects, BASELINE, arm, "ttft")
-                yield Target(what=f"first token, {name}: baseline ÷ {arm}", bound=bound, reached=reached)
+            subjects = [s for s in result.chosen(BASELINE, arm) if s.removesuffix(UNNAMED) == name or _game_of(s, name)]
+            parts = [[s for s in subjects if s.endswith(UNNAMED) == unnamed] for unnamed in (False, True)]
+            found = [(result.ratio(part, BASELINE, arm, "ttft"), part[0]) for part in parts if part]
+            if found:
+                reached, lesser = min(found, key=lambda each: each[0].middle)
+                note = lesser if len(found) > 1 else ""
+                yield Target(what=f"first token, {name}: baseline ÷ {arm}", bound=bound, reached=reached, note=note)
+
+
+def _game_of(subject: str, name: str) -> bool:
+    """Whether it is one of several games of a trace file."""
+    return subject.startswith(f"{name} ")
 
 
 def _whole(result: Result) -> Iterator[Target]:
@@ -72,9 +82,17 @@ def _whole(result: Result) -> Iterator[Target]:
             continue
         yield _least(result, BASELINE, arm, "seconds", NEVER_BELOW)
         if result.sweep is not None:
-            most = max(found, key=lambda subject: found[subject].middle)
+            most = max(_lesser(found), key=lambda subject: found[subject].middle)
             what = f"end to end, somewhere in a sweep: baseline ÷ {arm}"
             yield Target(what=what, bound=SOMEWHERE, reached=found[most], note=most)
+
+
+def _lesser(found: Mapping[str, Spread]) -> list[str]:
+    """Of subjects that differ by what their prompts open with, the one where less is gained."""
+    least: dict[str, str] = {}
+    for subject in sorted(found, key=lambda each: found[each].middle):
+        least.setdefault(subject.removesuffix(UNNAMED), subject)
+    return list(least.values())
 
 
 def _stock(result: Result, stock: str, measured: str) -> Iterator[Target]:

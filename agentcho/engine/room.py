@@ -14,8 +14,8 @@ DEPTH = 1024
 
 
 class Budget(NamedTuple):
-    """Tokens of one forward: at most `packed` in all, and while anybody speaks so much of prefills as `beside` tokens
-    cost that attend to nothing, so that a long one does not hold up the next tokens of all others."""
+    """Tokens of one forward: at most `packed` in all, and while anybody is to be spared so much of prefills as `beside`
+    tokens cost that attend to nothing, so that a long one does not hold up the next tokens of all others."""
 
     packed: int
     beside: int
@@ -23,6 +23,19 @@ class Budget(NamedTuple):
     def room(self, fed: int, speaking: bool) -> Room:
         """What is left of a forward that feeds `fed` tokens already."""
         return Room(self.packed - fed, self.beside if speaking else None, empty=fed == 0)
+
+
+class Rush:
+    """Whether most of those concerned wait for their first tokens: at least two calls, and as many as speak, such as all
+    that came together. It lasts until nobody waits, or the last of them would go by the small parts that spare a
+    speaker. Total work is the same; what a speaker loses at once it would lose bit by bit, while others wait longer."""
+
+    def __init__(self) -> None:
+        self.on = False
+
+    def see(self, waiting: int, speaking: int) -> None:
+        """So many wait now, and so many speak."""
+        self.on = waiting > 0 and (self.on or waiting >= max(2, speaking))
 
 
 class Room:

@@ -37,7 +37,7 @@ from agentcho.engine.pending import (
 from agentcho.engine.plan import Plan
 from agentcho.engine.postponed import Postponed
 from agentcho.engine.queue import Queue, Waiting
-from agentcho.engine.room import Budget
+from agentcho.engine.room import Budget, Rush
 from agentcho.engine.row import Row
 from agentcho.engine.sampler import choose
 from agentcho.engine.seats import Seats
@@ -59,6 +59,7 @@ class Scheduler:
         self._waiting = Queue()
         self._running: list[PendingDecode] = []
         self._making: list[Pending] = []
+        self._rush = Rush()
         self.postponed = Postponed(tiers, finished)
 
     @property
@@ -94,10 +95,13 @@ class Scheduler:
         """
         plan = Plan([], [], [], [], [], alone, [], [], [])
         take_turns([call.row for call in self.calls if isinstance(call, PendingDecode)], alone)
-        self._seats.expect(call.context for call in self._waiting if isinstance(call, PendingDecode))
+        starting = [call for call in self._waiting if isinstance(call, PendingDecode)]
+        self._seats.expect(call.context for call in starting)
         for running in (call for call in self._running if call.row.due):
             self._trying(plan, running, lambda: self._plan_row(plan, running))  # noqa: B023
-        room = self._budget.room(sum(len(s.ids) for s in plan.segments), speaking=bool(plan.rows) and not alone)
+        self._rush.see(_rows(call.row for call in starting), _rows(row for row, _ in plan.rows))
+        spared = bool(plan.rows) and not alone and not self._rush.on
+        room = self._budget.room(sum(len(s.ids) for s in plan.segments), speaking=spared)
         making = {call.storage for call in self._waiting if isinstance(call, PendingPrefill)}
         gone, crowded = set[EncodingId](), False
         for waiting in self.postponed.before(self._waiting.line(), gone):
@@ -408,3 +412,8 @@ class Scheduler:
 def _kept(call: Pending, error: Exception) -> bool:
     """Whether a call that failed stays postponed: nobody refused it, so that it can be made when it is read again."""
     return isinstance(call, PendingShadow) and not isinstance(error, LeakageError | CallbackFailed)
+
+
+def _rows(rows: Iterable[Row | Follower]) -> int:
+    """How many of them speak, or will: shadows do not."""
+    return sum(isinstance(row, Row) for row in rows)

@@ -8,11 +8,13 @@ from random import Random
 
 import pytest
 
+from agentcho import replay
 from agentcho.bench.plans import agents, branches, paper, shortened, traced
 from agentcho.bench.played import Call, Played
 from agentcho.bench.recorded import KINDS, RAGGED, WORDS_A_TOKEN, _Words, recorded
 from agentcho.bench.workflows import crowd
 from agentcho.errors import BadArm
+from agentcho.testing import FakeEngine
 from agentcho.trace import Workflow, workflow
 
 
@@ -27,6 +29,7 @@ def test_the_paper_is_played_at_its_sizes() -> None:
         "debate": {"ada": 3, "ben": 3, "mod": 4},
         "tree-of-thoughts": {"solver": 8, "voter": 4, "finisher": 1},
         "parallel-debate": {"ada": 3, "ben": 3, "cleo": 3},
+        "parallel-debate, unnamed": {"ada": 3, "ben": 3, "cleo": 3},
         "multi-qa": {"ann": 1},
         "branch-solve-merge": {"dan": 1, "eva": 1, "finn": 1, "gus": 1},
     }
@@ -35,12 +38,13 @@ def test_the_paper_is_played_at_its_sizes() -> None:
 
 
 def test_sweeps_grow() -> None:
-    assert [each.name for each in agents(1, 0.05)] == ["2 agents", "4 agents", "8 agents", "16 agents"]
+    counts = [f"{count} agents" for count in (2, 4, 8, 16)]
+    assert [each.name for each in agents(1, 0.05)] == [name + more for name in counts for more in ("", ", unnamed")]
     widest = branches(1, 0.05)[-1]
     assert (widest.name, decodes(widest.workflow)) == (
         "16 branches, 8 voters", {"solver": 16, "voter": 8, "finisher": 1},
     )  # fmt: skip
-    read = [sum(len(m.parents) for m in each.workflow.messages) for each in agents(1, 0.05)]
+    read = [sum(len(m.parents) for m in each.workflow.messages) for each in agents(1, 0.05)[::2]]
     assert all(3 < many / few < 4.2 for few, many in pairwise(read[1:])), "with the square of the agents"
 
 
@@ -83,3 +87,16 @@ def test_waiting_counts_overlapping_calls_once() -> None:
     assert played.ttft == pytest.approx((2 + 2 + 1) / 3)
     assert played.seconds == 10
     assert played.prefill == pytest.approx(0.4)
+
+
+def test_solvers_without_names_read_the_same_from_the_first_word() -> None:
+    """What a baseline that keeps prefixes shares between them; nothing else differs."""
+    named, unnamed = (recorded("parallel-debate", 1, 0.1, each, agents=4) for each in (True, False))
+    briefs = [[m.text for m in one.messages if m.role == "system"] for one in (named, unnamed)]
+    assert [len(set(texts)) for texts in briefs] == [4, 1]
+    graphs = [[(m.id, m.parents, m.audience) for m in one.messages] for one in (named, unnamed)]
+    assert graphs[0] == graphs[1]
+    fed = [replay(one, FakeEngine(), "baseline", logits=False).encoded for one in (named, unnamed)]
+    assert fed[1] < 0.6 * fed[0]
+    reused = [replay(one, FakeEngine(), leakage="audit", logits=False).encoded for one in (named, unnamed)]
+    assert reused[1] <= reused[0] < fed[1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -177,3 +178,25 @@ def test_every_committed_result_says_where_it_was_found(file: Path) -> None:
     assert found.machine["commit"] != "none"
     assert found.command.startswith("agentcho bench ")
     assert "/" not in found.command
+
+
+def test_of_a_debate_with_and_without_names_the_lesser_counts() -> None:
+    both: dict[tuple[str, str], dict[str, list[float]]] = {}
+    for name, first in (("parallel-debate", 14.0), ("parallel-debate, unnamed", 4.0)):
+        both[name, "baseline"], both[name, "choreographed:audit"] = {"ttft": [first] * 3}, {"ttft": [1.0] * 3}
+    (reached,) = [each for each in result(both, stepwise=False).targets if "parallel-debate" in each.what]
+    assert (reached.reached.middle, reached.note) == (4.0, "parallel-debate, unnamed")
+
+
+def test_of_a_sweep_the_most_is_of_the_lesser_of_both() -> None:
+    both: dict[tuple[str, str], Any] = {}
+    for name, seconds in (
+        ("2 agents", 3.0),
+        ("2 agents, unnamed", 2.0),
+        ("16 agents", 5.0),
+        ("16 agents, unnamed", 1.5),
+    ):
+        both[name, "baseline"], both[name, "choreographed:audit"] = whole(seconds), whole(1.0)
+    reached = {each.what: each for each in result(both, sweep="agents").targets}
+    somewhere = reached["end to end, somewhere in a sweep: baseline ÷ choreographed:audit"]
+    assert (somewhere.reached.middle, somewhere.note) == (2.0, "2 agents, unnamed")

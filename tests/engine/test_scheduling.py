@@ -7,11 +7,12 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from agentcho import Decode, Engine, Prefill, Sampling
+from agentcho import Decode, Engine, Prefill, Sampling, replay
+from agentcho.bench.recorded import recorded
 from agentcho.engine.encoding import Context, Storage
 from agentcho.engine.pending import PendingPrefill
 from agentcho.engine.queue import Queue
-from agentcho.engine.room import DEPTH, Budget
+from agentcho.engine.room import DEPTH, Budget, Rush
 from agentcho.request import First, Most, Repair, Shadow, Turn
 
 LONG = Sampling(max_tokens=40, temperature=0)
@@ -369,3 +370,20 @@ def test_speakers_do_not_read_what_their_shadows_have(fresh: Fresh) -> None:
     assert shadow.lane is not None
     assert row.lane.bucket is not shadow.lane.bucket
     finish(engine)
+
+
+def test_a_rush_begins_where_most_wait_and_lasts_until_nobody_does() -> None:
+    rush, seen = Rush(), list[bool]()
+    for waiting, speaking in ((1, 0), (1, 1), (1, 8), (2, 8), (2, 2), (1, 3), (0, 4), (1, 1), (9, 0), (1, 8), (0, 9)):
+        rush.see(waiting, speaking)
+        seen.append(rush.on)
+    assert seen == [False, False, False, False, True, True, False, False, True, True, False]
+
+
+def test_a_baseline_of_many_takes_no_more_steps_than_what_is_said(llama: Engine) -> None:
+    """Sixteen solvers whose prompts do not go into one forward: who begins first does not hold up the others."""
+    debate = recorded("parallel-debate", 1, 0.05, agents=16)
+    steps = {
+        mode: replay(debate, llama, mode, "audit", logits=False).steps for mode in ("baseline", "choreographed")
+    }  # fmt: skip
+    assert steps["baseline"] <= 1.1 * steps["choreographed"]
