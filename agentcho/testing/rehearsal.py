@@ -39,8 +39,8 @@ class Rehearsal(NamedTuple):
     engine: FakeEngine
 
     def said(self, agent: str | None = None) -> tuple[Message, ...]:
-        """What agents (or one of them) generated, in order."""
-        messages = (entry.message for entry in self.entries)
+        """What agents (or one of them) generated to its end, in order."""
+        messages = (entry.message for entry in self.entries if entry.ended is None)
         return tuple(m for m in messages if m.kind == "decode" and agent in (None, m.author))
 
 

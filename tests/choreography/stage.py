@@ -76,8 +76,8 @@ def game(
 
 
 def spoken(entries: list[Entry]) -> list[Message]:
-    """What was generated."""
-    return [entry.message for entry in entries if entry.message.kind == "decode"]
+    """What was generated, to its end."""
+    return [entry.message for entry in entries if entry.message.kind == "decode" and entry.ended is None]
 
 
 def speech(words: int, *order: int) -> Request:

@@ -8,7 +8,7 @@ from pydantic import BaseModel, field_validator
 
 from agentcho import Game, Metadata, View
 from agentcho.errors import AgentchoError, AnswerInvalid, AudienceError, BadSampling, SamplingFailed
-from agentcho.events import Began, Ended, Event, Joined, Over, Token
+from agentcho.events import Began, Ended, Event, Heard, Joined, Over, Token
 from agentcho.message import audience
 from agentcho.testing import FakeEngine
 from agentcho.testing import play as rehearse
@@ -168,7 +168,7 @@ def test_an_error_while_streaming_comes_out_as_it_is_and_gives_the_message_up(pl
         assert game.said == ()
 
     entries, _ = game(play, script, engine)
-    assert entries == []
+    assert [(entry.ended, entry.message.text) for entry in entries] == [("cancelled", "word")] * 2
     assert engine.steps < 12
 
 
@@ -200,7 +200,7 @@ def test_events_tell_a_turn_from_its_beginning_to_its_end() -> None:
         await game.cast(Talker, "alice").say(prompt="well?", header="To all: ", max_tokens=2)
 
     events = rehearse(script, {"alice": ["one two three"]}).events
-    kinds: list[type[Event]] = [Joined, Began, Token, Token, Ended, Ended, Over]
+    kinds: list[type[Event]] = [Joined, Began, Heard, Token, Token, Ended, Ended, Over]
     assert [type(event) for event in events] == kinds
     began = events[1]
     assert isinstance(began, Began)
