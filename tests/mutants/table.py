@@ -310,4 +310,28 @@ MUTANTS = (
         "if all(control.isdisjoint((*self.closing(one), *opening)) for opening in ()) and not self.frames",
         ("tests/leaks/test_markers.py", "tests/engine/test_framing.py"),
     ),
+    Mutant(
+        "two owners of one engine",
+        "a second choreographer, or a direct call beside one, would take the first one's calls for its own",
+        "agentcho/owner.py",
+        "if not self._hold.over:",
+        "if self._hold is None:",
+        ("tests/choreography/test_owner.py",),
+    ),
+    Mutant(
+        "ids of another engine",
+        "equal numbers name other messages there: one would be read, or given up, for another",
+        "agentcho/ids.py",
+        "return isinstance(id, Given) and id.engine != self._engine",
+        "return False",
+        ("tests/choreography/test_owner.py",),
+    ),
+    Mutant(
+        "an exact game in the forwards of fast ones",
+        "its last bits would depend on who speaks beside it",
+        "agentcho/choreographer.py",
+        "exact = any(map(self._exact, (*self._flying.values(), *arrived)))",
+        "exact = all(map(self._exact, (*self._flying.values(), *arrived)))",
+        ("tests/choreography/test_ways.py",),
+    ),
 )  # fmt: skip
