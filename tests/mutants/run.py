@@ -28,7 +28,7 @@ ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "docs" / "results" / "mutants.json"
 COPIED = ("agentcho", "agents", "scenarios", "tests", "docs", "README.md", "pyproject.toml")
 OPTIONS = ("-x", "-q", "-p", "no:cacheprovider", "--hypothesis-seed=0", "-m", "not slow")
-SECONDS = 300
+SECONDS = 900
 
 
 class Killer(NamedTuple):
