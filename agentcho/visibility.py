@@ -95,16 +95,16 @@ def granted(caller: str, view: View, may: Callable[[Metadata], bool], said: Said
 
     What the view names and is allowed is read. What it names, is not allowed and the caller is in the audience
     of, is an `AudienceError`: a policy may only be asked for what it grants. What it names outside the caller's
-    audience stays in, marked `direct`. An id not said yet is an `AudienceError` too. Ids become exact words first, so
-    that what is checked here is what is read.
+    audience stays in, marked `direct`. An id not said yet is an `AudienceError` too; neither tells of what is hidden.
+    Ids become exact words first, so that what is checked here is what is read.
     """
     view = View(tuple(Read(_exact(read.id), _placed(read.at)) for read in view.reads), _placed(view.new_at))
     direct = []
     for read in view.reads:
         known = said.find(read.id)
         if known is None:
-            there = (m.id for m in said)
-            raise AudienceError(f"{caller}'s view names {read.id!r}, which has not been said", there, "there are")
+            theirs = (m.id for m in said if m.audience.includes(caller) and may(m))
+            raise AudienceError(f"{caller}'s view names {read.id!r}, which has not been said", theirs, "it may read")
         if not known.audience.includes(caller):
             direct.append(read.id)
         elif not may(known):

@@ -74,6 +74,14 @@ MUTANTS = (
         (f"{INTERFERENCE}::test_a_prompt_that_begins_as_its_authors_began_but_for_a_secret",),
     ),
     Mutant(
+        "tell what there is",
+        "the text of an error would name messages that the reader may not read",
+        "agentcho/visibility.py",
+        "theirs = (m.id for m in said if m.audience.includes(caller) and may(m))",
+        "theirs = (m.id for m in said)",
+        (f"{INTERFERENCE}::test_an_error_about_what_was_not_said_names_nothing_hidden",),
+    ),
+    Mutant(
         "one generator for all agents' coins",
         "how often others speak in private would change what is drawn",
         "agentcho/game.py",

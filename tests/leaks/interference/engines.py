@@ -58,7 +58,7 @@ class Models:
 
     def _load(self, room: Room) -> Engine:
         options: dict[Room, dict[str, Any]] = {
-            "roomy": {}, "short": {"context": 130}, "tight": {"store_tokens": 300, "host_tokens": 60},
+            "roomy": {}, "short": {"context": 130}, "tight": {"store_tokens": 220, "host_tokens": 40},
         }  # fmt: skip
         adapter = self._adapter() if room == "adapted" else None
         return Engine.load(

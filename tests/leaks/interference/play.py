@@ -184,7 +184,8 @@ class Stage(Scenario):
         agent = game.agents[act.who]
         assert isinstance(agent, Player)
         looks = [look for look in act.view if look.number in self._ids]
-        agent.looks = View(tuple(self._read(look) for look in looks))
+        unsaid = (Read("nobody.1"),) if act.trouble == "unsaid" else ()
+        agent.looks = View((*(self._read(look) for look in looks), *unsaid))
         return agent
 
     def _read(self, look: Look) -> Read:

@@ -80,12 +80,12 @@ def test_what_is_drawn_covers_all_ways_of_playing() -> None:
 # -- single workflows that were told apart once ----------------------------------------------------------------
 
 
-def pair(models: Models, acts: tuple[Act, ...], change: Change, config: RunConfig, room: Room = "roomy") -> Verdict:
+def pair(engine: Callable[[Room], Any], acts: tuple[Act, ...], change: Change, config: RunConfig) -> Verdict:
     """Two plays of a workflow for bob."""
-    case = Case(0, "bob", change, config, room, acts, beside=False)
+    case = Case(0, "bob", change, config, "roomy", acts, beside=False)
 
     async def work() -> Verdict:
-        return await judged(case, models)
+        return await judged(case, engine)
 
     return anyio.run(work)
 
@@ -109,6 +109,12 @@ def test_words_over_a_secret(models: Models, change: Change, repair: str | None)
 def test_a_prompt_that_begins_as_its_authors_began_but_for_a_secret(models: Models, change: Change) -> None:
     config = RunConfig(mode="baseline", leakage="enforce", deterministic=True, max_tokens=3)
     assert pair(models, told(), change, config).apart == ""
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_an_error_about_what_was_not_said_names_nothing_hidden(change: Change) -> None:
+    acts = (*told(), Act(4, "say", "bob", None, "", (Look(2),), trouble="unsaid"))
+    assert pair(sets, acts, change, RunConfig(leakage="enforce", max_tokens=3)).apart == ""
 
 
 # -- the pairs themselves --------------------------------------------------------------------------------------

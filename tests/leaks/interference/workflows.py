@@ -13,11 +13,11 @@ from random import Random
 from typing import Literal
 
 Kind = Literal["join", "announce", "tell", "say", "release"]
-Trouble = Literal["cancelled", "left", "refused", "forbidden", "faulty"]
+Trouble = Literal["cancelled", "left", "refused", "forbidden", "faulty", "unsaid"]
 Verb = Literal["say", "think", "choose", "answer", "stream"]
 Change = Literal["swapped", "lengthened", "shortened", "absent"]
 CHANGES: tuple[Change, ...] = ("swapped", "lengthened", "shortened", "absent")
-TROUBLES: tuple[Trouble, ...] = ("cancelled", "left", "refused", "forbidden", "faulty")
+TROUBLES: tuple[Trouble, ...] = ("cancelled", "left", "refused", "forbidden", "faulty", "unsaid")
 VERBS: tuple[Verb, ...] = ("say", "say", "say", "think", "choose", "answer", "stream")
 SCENARIO = "scenario"
 WORDS = ("red", "oak", "sun", "ice", "fox", "sea")
