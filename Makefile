@@ -6,7 +6,7 @@ BIN := .venv/bin
 
 OURS := --arm baseline --arm choreographed:audit --arm choreographed:enforce
 
-.PHONY: demo test test-plain test-slow lint understudy bench bench-games bench-leakage bench-speed bench-gpu mutants
+.PHONY: demo test test-plain test-slow lint pages understudy bench bench-games bench-leakage bench-speed bench-gpu mutants
 .PHONY: nightly wheel clean
 
 demo: .venv/.installed            ## play the prisoner's dilemma on the embedded model
@@ -26,6 +26,10 @@ lint: .venv/.tools
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	@$(BIN)/python -m tests.behind --warn
+
+pages: .venv/.tools                ## how many commits the figures of each page are behind
+	@$(BIN)/python -m tests.behind
 
 understudy: .venv/.installed      ## train the embedded model again from nothing
 	$(BIN)/python -m agentcho.understudy.train --out agentcho/understudy/weights

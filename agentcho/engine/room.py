@@ -26,8 +26,8 @@ class Budget(NamedTuple):
 
 
 class Rush:
-    """Whether most of those concerned wait for their first tokens: at least two calls, and as many as speak, such as all
-    that came together. It lasts until nobody waits, or the last of them would go by the small parts that spare a
+    """Whether most of those concerned wait for their first tokens: at least two calls, and as many as speak, such as
+    all that came together. It lasts until nobody waits, or the last of them would go by the small parts that spare a
     speaker. Total work is the same; what a speaker loses at once it would lose bit by bit, while others wait longer."""
 
     def __init__(self) -> None:

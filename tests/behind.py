@@ -1,0 +1,147 @@
+"""How far the figures of the pages are behind the code that they measure: `python -m tests.behind`, or `make pages`.
+
+Every result file names the commit that it was found on; a page that is written by hand names it in its text. Does not
+know: how anything was measured. It never fails: where it cannot tell, it says so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import subprocess
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+ROOT = Path(__file__).parents[1]
+CORE = ("agentcho/engine", "agentcho/resolver.py", "agentcho/choreographer.py", "agentcho/replayer.py")
+PLAYED = ("agentcho/understudy/weights", "agentcho/tasks", "scenarios", "agents")
+MEASURED: dict[str, tuple[str, tuple[str, ...]]] = {
+    "bench-": ("speed.md", (*CORE, "agentcho/bench", "agentcho/ahead.py", "agentcho/turns.py")),
+    "compare-": ("comparisons.md", (*CORE, *PLAYED, "agentcho/experiments")),
+    "adapter-": ("comparisons.md", (*CORE, *PLAYED, "agentcho/tune")),
+    "leakage-": ("leakage.md", (*CORE, *PLAYED, "agentcho/audit")),
+    "mutants": ("leakage.md", ("agentcho", "tests/mutants")),
+    "nightly": ("leakage.md", ("agentcho", "tests/leaks")),
+    "understudy": ("understudy.md", ("agentcho/understudy",)),
+}
+"""By how a result file's name begins: the page that it stands on, and the code that it measures."""
+ELSEWHERE = ("leakage.md", ("agentcho",))
+WRITTEN = {"prove.md": (*CORE, "agentcho/audit")}
+"""Pages that name a commit in their text."""
+
+
+class Figures(NamedTuple):
+    """Some figures of a page: the file that holds them, the commit they are of (None: it does not say), and the code
+    that they measure."""
+
+    page: str
+    file: str
+    commit: str | None
+    code: tuple[str, ...]
+
+
+class Age(NamedTuple):
+    """How many commits ago figures were found, and how many of these touch what they measure; or `why` not."""
+
+    commits: int
+    touching: int
+    why: str = ""
+
+
+def figures(docs: Path) -> Iterator[Figures]:
+    """All figures of all pages, page by page."""
+    for file in sorted((docs / "results").glob("*.json")):
+        places = (place for begins, place in MEASURED.items() if file.name.startswith(begins))
+        page, code = next(places, ELSEWHERE)
+        yield Figures(page, file.name, _commit(json.loads(file.read_bytes())), code)
+    for page, code in WRITTEN.items():
+        named = (
+            re.search(r"\bcommit\s+([0-9a-f]{7,40})\b", (docs / page).read_text()) if (docs / page).exists() else None
+        )
+        if named:
+            yield Figures(page, page, named[1], code)
+
+
+def _commit(found: Any) -> str | None:
+    """The commit that a result names, wherever it does."""
+    if isinstance(found, dict):
+        own = found.get("commit")
+        if isinstance(own, str) and re.fullmatch(r"[0-9a-f]{7,40}", own):
+            return own
+        return next(filter(None, map(_commit, found.values())), None)
+    return None
+
+
+def age(one: Figures, root: Path) -> Age:
+    """How far figures are behind the checkout."""
+    if one.commit is None:
+        return Age(0, 0, "it does not say of which commit it is")
+    shallow = _git(root, "rev-parse", "--is-shallow-repository")
+    if shallow is None:
+        return Age(0, 0, "there is no git here, or no repository")
+    if _git(root, "cat-file", "-e", f"{one.commit}^{{commit}}") is None:
+        return Age(0, 0, f"this clone {'is shallow and ' if shallow == 'true' else ''}has no commit {one.commit[:10]}")
+    since = f"{one.commit}..HEAD"
+    counts = [_git(root, "rev-list", "--count", since, *more) for more in ((), ("--", *one.code))]
+    if shallow == "true" or None in counts:
+        return Age(0, 0, "this clone is shallow")
+    commits, touching = (int(count or 0) for count in counts)
+    return Age(commits, touching)
+
+
+def _git(root: Path, *words: str) -> str | None:
+    try:
+        asked = subprocess.run(["git", "-C", str(root), *words], capture_output=True, text=True, check=False)
+    except OSError:
+        return None
+    return asked.stdout.strip() if asked.returncode == 0 else None
+
+
+def told(one: Figures, found: Age) -> str:
+    """A line about one file."""
+    if found.why:
+        return f"{one.file}: cannot tell how far behind it is: {found.why}"
+    if not found.commits:
+        return f"{one.file}: of this commit"
+    ago = f"{found.commits} commit{'s' if found.commits > 1 else ''} ago"
+    return f"{one.file}: of {(one.commit or '')[:10]}, {ago}, {found.touching} of them in what it measures"
+
+
+def table(ages: Sequence[tuple[Figures, Age]]) -> Iterator[str]:
+    """Every page, and under it its files."""
+    page = ""
+    for one, found in ages:
+        if one.page != page:
+            page = one.page
+            yield f"docs/{page}"
+        yield f"  {told(one, found)}"
+
+
+def warnings(ages: Sequence[tuple[Figures, Age]]) -> Iterator[str]:
+    """A line a page whose figures are behind what they measure, of the file that is most so; one for all that cannot
+    be told."""
+    worst: dict[str, tuple[Figures, Age]] = {}
+    for one, found in ages:
+        if found.touching > (worst[one.page][1].touching if one.page in worst else 0):
+            worst[one.page] = one, found
+    for page, (one, found) in worst.items():
+        yield f"warning: docs/{page} is behind: {told(one, found)} (make pages)"
+    unknown = [found.why for _, found in ages if found.why]
+    if unknown:
+        yield f"warning: cannot tell how far behind {len(unknown)} result files are: {unknown[0]} (make pages)"
+
+
+def main() -> None:
+    """Print it."""
+    parser = argparse.ArgumentParser(description="How far the figures of the pages are behind.")
+    parser.add_argument("--warn", action="store_true", help="only a line a page that is behind")
+    only_warnings = parser.parse_args().warn
+    found = sorted(figures(ROOT / "docs"), key=lambda one: one.page)
+    ages = [(one, age(one, ROOT)) for one in found]
+    print("\n".join(warnings(ages) if only_warnings else table(ages)))
+
+
+if __name__ == "__main__":
+    main()
