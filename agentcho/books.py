@@ -13,6 +13,7 @@ from agentcho.limits import Meter
 from agentcho.message import Message
 from agentcho.missing import Missing
 from agentcho.provenance import EncodingRecord, Ledger, Recipe
+from agentcho.recorded import Recorded
 from agentcho.request import EncodingId, Turn
 from agentcho.resolver import Resolver, Utterance
 from agentcho.ticket import Heard, Made, Request, Result
@@ -22,7 +23,10 @@ from agentcho.transcript import Encodings, Ending, Entry, Origin, Usage
 class Books:
     """One game's. `held` are the ids of all its encodings, to be released with it."""
 
-    def __init__(self, game: int, way: Way, meter: Meter, sink: Sink, attempt: int = 1) -> None:
+    def __init__(
+        self, game: int, way: Way, meter: Meter, sink: Sink, attempt: int = 1, recorded: Recorded | None = None
+    ) -> None:
+        self._recorded = recorded or Recorded(game)
         self._game, self._meter, self._sink, self._attempt = game, meter, sink, attempt
         self._recipe: Recipe = "baseline" if way.mode == "baseline" else "author"
         self.resolver = Resolver(way)
@@ -117,7 +121,7 @@ class Books:
     def _enter_said(self, utterance: Utterance, said: Sequence[Made], result: Result, caller: str | None) -> None:
         id = utterance.metadata.id
         path = self.resolver.prompt((*(read.id for read in utterance.reads.reads), id), utterance.metadata.author)
-        utterance.message = self._message(utterance, said[0])
+        utterance.message = self._recorded.again(self._message(utterance, said[0]))
         self._record(id, self._recipe, path, said[0], caller)
         for shadow in said[1:]:
             self._record(id, "audience", (), shadow, None)

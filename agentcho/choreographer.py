@@ -6,6 +6,7 @@ that hop alone. Does not know: agents, audiences, what a message says; `game` as
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
@@ -25,6 +26,9 @@ from agentcho.ids import akin
 from agentcho.request import EncodingId, EnginePort, FramingPort, StepResult
 from agentcho.ticket import Made, Request, Result, Ticket
 from agentcho.turns import Turns
+from agentcho.waits import Wait, wait_of
+
+LOG = logging.getLogger(__name__)
 
 
 class _Work(NamedTuple):
@@ -60,9 +64,9 @@ class Choreographer:
     def __init__(
         self, engine: EnginePort, mode: Mode = "choreographed", leakage: Leakage = "enforce",
         shadow: Shadowing = "auto", deterministic: bool = False, in_place: bool = False,
-        repair: RepairBy | None = None, *, max_requests: int = 100_000,
+        repair: RepairBy | None = None, *, max_requests: int = 100_000, quiet_after: float = 60.0,
     ) -> None:  # fmt: skip
-        self._max_requests = max_requests
+        self._max_requests, self._quiet_after = max_requests, quiet_after
         self._engine, self.way = engine, Way(mode, leakage, shadow, deterministic, in_place, repair)
         self.turns = Turns()
         self.steps = self.encoded = 0
@@ -168,6 +172,11 @@ class Choreographer:
         for ticket in self._ahead.forget(owner):
             self._abandon(ticket)
 
+    def waiting(self) -> tuple[Wait, ...]:
+        """Who waits for what, of all tasks in its games that do. With no request under way, a wait for each other's
+        events never ends; whether somebody outside may end it, cannot be told."""
+        return tuple(wait_of(work) for work in self.turns.resting)
+
     def swap_out(self, ids: Iterable[EncodingId]) -> None:
         """Let those that are held here make room at the next step. They come back when somebody reads them."""
         self._swap.extend(sorted(self._held.intersection(ids)))
@@ -175,12 +184,22 @@ class Choreographer:
 
     async def _loop(self) -> None:
         while True:
-            await self._work.wait()
+            await self._rest()
             self._work = anyio.Event()
             while self._arrived or self._flying or self._cancel or self._release or self._swap:
                 await self.turns.settle(lambda: self._arrivals)
                 with anyio.CancelScope(shield=True):  # what is taken is run and delivered, shutdown or not
                     self._deliver(await anyio.to_thread.run_sync(self._hop, self._take(), limiter=self._thread))
+
+    async def _rest(self) -> None:
+        """Until there is work. Where none comes for long and everybody waits, it is told once who waits for what."""
+        with anyio.move_on_after(self._quiet_after):
+            await self._work.wait()
+            return
+        if waits := self.waiting():
+            told = "; ".join(map(str, waits))
+            LOG.warning("nothing has moved for %g s, and the engine has nothing to do: %s", self._quiet_after, told)
+        await self._work.wait()
 
     def _take(self) -> _Work:
         swap = [id for id in self._swap if id in self._held]

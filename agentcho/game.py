@@ -29,6 +29,7 @@ from agentcho.markers import asked_of, check_markers
 from agentcho.message import EVERYONE, Audience, Kind, Message, Metadata, Role, audience
 from agentcho.names import exact
 from agentcho.placing import places_of
+from agentcho.recorded import Recorded
 from agentcho.request import Sampling, Turn
 from agentcho.resolver import Utterance
 from agentcho.said import Said
@@ -56,16 +57,16 @@ class Game:
 
     `random` choices of a scenario should come from `seed`. `sink` gets events as they happen. `find_agent`
     turns a name into an agent class, for `cast`; `tasks` are what it may `draw`; `forced` are words put into mouths;
-    `attempt` is the number of times that it was begun; `way` how its agents read: as given, else as `config` says, else
-    as the choreographer was opened. `flush` is called once a step, when the sink has heard all that was said in it and
-    nobody else has.
+    `attempt` is the number of times that it was begun, `recorded` what is known of the times before; `way` how its
+    agents read: as given, else as `config` says, else as the choreographer was opened. `flush` is called once a step,
+    when the sink has heard all that was said in it and nobody else has.
     """
 
     def __init__(
         self, choreographer: Choreographer, index: int = 0, seed: int = 0, config: RunConfig | None = None,
         policy: Policy = audience_policy, sink: Sink | None = None,
         find_agent: Callable[[str], type[Agent]] | None = None, tasks: Sequence[Task] = (),
-        forced: Forced | None = None, attempt: int = 1, way: Way | None = None,
+        forced: Forced | None = None, attempt: int = 1, recorded: Recorded | None = None, way: Way | None = None,
         flush: Callable[[], None] | None = None,
     ) -> None:  # fmt: skip
         self._choreographer, self.index, self.seed = choreographer, index, seed
@@ -77,7 +78,8 @@ class Game:
         self._meter = Meter(self.config.limits)
         self._flush = flush
         self.way = way or (self.config.way if self.config.says_way else choreographer.way)
-        self._books = Books(index, self.way, self._meter, self._sink, attempt)
+        self._recorded = recorded or Recorded(index)
+        self._books = Books(index, self.way, self._meter, self._sink, attempt, self._recorded)
         self._resolver = self._books.resolver
         self._ears = Ears()
         self._floor = Floor(choreographer.turns, self._ears)
@@ -177,6 +179,7 @@ class Game:
         """Publish a message of known text; its encoding is made by the first call that reads it, or before."""
         utterance = self._utterance(author, "prefill", role, to, text, reads)
         utterance.ids = ids
+        self._recorded.meet(utterance)
         self._floor.publish(utterance.metadata, self._floor.seat)
         if not reads.reads:
             self._choreographer.offer(self._books, partial(self._books.ahead, utterance.metadata.id))
@@ -238,6 +241,7 @@ class Game:
             reads = reads._replace(reads=(*reads.reads, Read(asked, reads.new_at)), new_at=None)
         utterance = self._utterance(seat, "decode", "assistant", spoken_to, header, reads)
         utterance.act = utterance.act._replace(choices=options.choices or ())
+        self._recorded.meet(utterance)
         self._sink(Began(self.index, utterance.metadata.id, seat, "decode", spoken_to, header))
         await self._decode(utterance, options, on_token)
         self._meter.check_after(seat)
@@ -245,9 +249,11 @@ class Game:
         return self._ears.lend(utterance.message)
 
     async def _decode(self, utterance: Utterance, sampling: Sampling, on_token: Callable[[str], None] | None) -> None:
-        forced = self._forced.get(utterance.metadata.id)
+        id = utterance.metadata.id
+        forced = self._forced.get(id)
+        forced = self._recorded.words(id) if forced is None else forced
         speaking = self._resolver.speak(utterance, sampling=sampling, forced=forced)
-        author, id, seat = utterance.metadata.author or SCENARIO, utterance.metadata.id, self._floor.seat
+        author, seat = utterance.metadata.author or SCENARIO, self._floor.seat
 
         def piece(said: Piece) -> None:
             if said.opening is not None:
@@ -336,6 +342,7 @@ class Game:
         try:
             with self._meter.deadline(None):
                 outcome = await scenario.play(self)
+                self._recorded.end()
             if not isinstance(outcome, BaseModel):
                 raise BadOutcome(getattr(scenario, "name", type(scenario).__name__), outcome)
         except (LimitReached, ExceptionGroup) as error:

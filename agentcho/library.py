@@ -12,14 +12,17 @@ import importlib.util
 import inspect
 import sys
 import traceback
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
 
 from agentcho.agent import Agent
-from agentcho.errors import ScenarioBroken
+from agentcho.errors import AgentchoError, ScenarioBroken
 from agentcho.faults import FILE
 from agentcho.scenario import Scenario
 from agentcho.shelf import Found, find
+from agentcho.whence import shown_path
 
 
 def scenario(name: str) -> type[Scenario]:
@@ -76,6 +79,23 @@ def _line(error: BaseException, path: Path) -> int | None:
     frames = traceback.extract_tb(error.__traceback__)
     lines = [frame.lineno for frame in frames if Path(frame.filename) == path.resolve()]
     return lines[-1] if lines else None
+
+
+def sources(scenario: type[Scenario]) -> dict[str, str]:
+    """Digests of a scenario's own file and of those of the agents that it casts by a literal name, by file. Empty where
+    there is no file, as in a notebook."""
+    found: dict[str, str] = {}
+    with suppress(OSError, TypeError, SyntaxError):
+        for cls in (scenario, *_agents(scenario)):
+            file = Path(inspect.getsourcefile(cls) or "")
+            found[shown_path(file)] = hashlib.sha256(file.read_bytes()).hexdigest()
+    return found
+
+
+def _agents(scenario: type[Scenario]) -> Iterator[type[Agent]]:
+    for name in casts(scenario):
+        with suppress(AgentchoError):
+            yield agent(name)
 
 
 def casts(scenario: type[Scenario]) -> list[str]:

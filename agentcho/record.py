@@ -37,11 +37,23 @@ from agentcho.writer import Who, Writer
 Status = Literal["running", "done", "interrupted", "failed"]
 
 
+class Resumed(BaseModel):
+    """A run went on: when, with which versions and sources."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    at: str
+    versions: dict[str, str]
+    sources: dict[str, str] = {}
+
+
 class RunInfo(BaseModel):
     """What `run.json` holds. Times are ISO 8601 in UTC; `cast` is role by agent. `key` (hex) is the run's own, for
     digests of its words that leave it: they cannot be guessed at, or compared with those of other runs. `tasks` is the
     digest of the task set, if there was one. `at_once` is how many games were to be played side by side (None: as the
-    store has room), `most` how many were. Records of format 1 are read for ever; see `transcript`."""
+    store has room), `most` how many were. `asked` is the scenario as it was named, or its file; `sources` are digests
+    of its file and of those of agents that it casts by name; `resumed` says when it went on. Records of format 1 are
+    read for ever; see `transcript`."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -60,6 +72,9 @@ class RunInfo(BaseModel):
     tasks: str | None = None
     at_once: int | None = None
     most: int | None = None
+    asked: str | None = None
+    sources: dict[str, str] = {}
+    resumed: tuple[Resumed, ...] = ()
 
 
 class Finished(NamedTuple):
@@ -103,7 +118,8 @@ class RunRecord:
     @classmethod
     def create(
         cls, folder: Path, scenario: str, options: dict[str, Any], config: RunConfig, engine: dict[str, str],
-        tasks: str | None = None, at_once: int | None = None,
+        tasks: str | None = None, at_once: int | None = None, asked: str | None = None,
+        sources: dict[str, str] | None = None,
     ) -> RunRecord:  # fmt: skip
         """Make `folder`/<id> and begin. The id is the time and the scenario, numbered where that exists."""
         now = datetime.now(UTC)
@@ -111,9 +127,18 @@ class RunRecord:
         info = RunInfo(
             id=path.name, scenario=scenario, options=options, config=config, engine=engine,
             versions=versions(), started=now.isoformat(timespec="seconds"), key=secrets.token_hex(16),
-            tasks=tasks, at_once=at_once,
+            tasks=tasks, at_once=at_once, asked=asked, sources=sources or {},
         )  # fmt: skip
         return cls(path, info)
+
+    @classmethod
+    def go_on(cls, run: SavedRun, sources: dict[str, str]) -> RunRecord:
+        """Write at a recorded run again; a torn last line is cut. `RecordInUse`: somebody does already."""
+        again = Resumed(at=datetime.now(UTC).isoformat(timespec="seconds"), versions=versions(), sources=sources)
+        fresh = {"format": "agentcho-run/2", "status": "running", "ended": None, "resumed": (*run.info.resumed, again)}
+        record = cls(run.path, run.info.model_copy(update=fresh))
+        record.most = run.info.most
+        return record
 
     def joined(self, agent: str, role: str) -> None:
         """Note a member of the cast; it is written when the run ends."""

@@ -8,15 +8,18 @@ from __future__ import annotations
 import asyncio
 import copy
 import hashlib
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from time import perf_counter
+from types import MappingProxyType
 from typing import NamedTuple, TypeVar, TypeVarTuple, Unpack
 
 import anyio
 
+from agentcho import writer
 from agentcho.agent import Agent
 from agentcho.choreographer import Choreographer
 from agentcho.config import RunConfig
@@ -26,12 +29,16 @@ from agentcho.errors import EngineFailed, GamesFailed, GraphsDiffer, Overloaded,
 from agentcho.events import Encoded, Ended, Event, Heard, Joined, Over, Sink, Token
 from agentcho.faults import Fault, fault, told
 from agentcho.game import Forced, Game
+from agentcho.library import sources
 from agentcho.markers import asked_of, check_markers
-from agentcho.record import Finished, RunRecord
+from agentcho.record import Finished, RunRecord, SavedRun
+from agentcho.recorded import Recorded
 from agentcho.request import EnginePort
+from agentcho.resume import Changed, as_taken, begun, check_asked, check_engine, lacking, recorded
 from agentcho.scenario import Scenario
 from agentcho.tasks import Problem, Task, TaskSet, task_set
 from agentcho.tasks.mathematics import require_verifier
+from agentcho.transcript import Entry
 
 T = TypeVar("T")
 Args = TypeVarTuple("Args")
@@ -70,10 +77,12 @@ class Played(NamedTuple):
 
 
 class Part(NamedTuple):
-    """Which games of a run to play (None: all), and the words to force in each: ids of what is said, by message."""
+    """Which games of a run to play (None: all), and the words to force in each: ids of what is said, by message.
+    `before` has what was said in games that were begun already."""
 
     numbers: tuple[int, ...] | None = None
     forced: Callable[[int], Forced] = lambda game: {}
+    before: Mapping[int, Sequence[Entry]] = MappingProxyType({})
 
 
 class Care(NamedTuple):
@@ -98,6 +107,7 @@ class Run:
         find_agent: FindAgent, part: Part, care: Care,
     ) -> None:  # fmt: skip
         self._part, self._care = part, care
+        self._said = {game: [*entries] for game, entries in part.before.items()}
         self._scenario, self._config, self._tasks, self._engine = scenario, config, tasks, engine
         self._sink, self._find = sink, find_agent
         self.finished: dict[int, Finished] = {}
@@ -130,20 +140,22 @@ class Run:
 
     async def _game(self, choreographer: Choreographer, index: int, door: Door) -> None:
         async with door.inside():
-            began, attempt = perf_counter(), 1
-            while (failed := await self._attempt(choreographer, index, attempt)) is not None:
-                if attempt > self._care.retries or not isinstance(failed.error, PASSING):
+            began, left = perf_counter(), self._care.retries
+            while (failed := await self._attempt(choreographer, index)) is not None:
+                if left == 0 or not isinstance(failed.error, PASSING):
                     self._give_up(index, failed, perf_counter() - began)
                     return
-                attempt += 1
+                left -= 1
 
-    async def _attempt(self, choreographer: Choreographer, index: int, attempt: int) -> Failed | None:
-        """Play a game. The error that ended it, if one did."""
+    async def _attempt(self, choreographer: Choreographer, index: int) -> Failed | None:
+        """Play a game, with the words that it said before. The error that ended it, if one did."""
         seed = game_seed(self._config.seed, index)
         tasks = () if self._tasks is None else drawn(self._tasks, index, self._scenario.draws())
+        said = self._said.setdefault(index, [])
         game = Game(
             choreographer, index, seed, self._config, sink=self._tell, find_agent=self._find, tasks=tasks,
-            forced=self._part.forced(index), attempt=attempt, way=self._config.way, flush=self._flush,
+            forced=self._part.forced(index), attempt=begun(said) + 1, recorded=Recorded(index, said),
+            way=self._config.way, flush=self._flush,
         )  # fmt: skip
         try:
             await game.play(copy.copy(self._scenario))
@@ -165,6 +177,9 @@ class Run:
             raise self._deaf
         if isinstance(event, Over):
             self.finished[event.game] = finished(event)
+            self._said.pop(event.game, None)
+        elif isinstance(event, Ended) and (said := self._said.get(event.entry.message.game)) is not None:
+            said.append(event.entry)
         self._heeding(self._sink, event)
 
     def _heeding(self, listen: Callable[[Unpack[Args]], None], *args: *Args) -> None:
@@ -179,13 +194,14 @@ class Run:
 def play(
     scenario: Scenario, config: RunConfig | None = None, *, engine: EnginePort | None = None,
     sink: Sink | None = None, out: Path | None = None, at_once: int | None = None, find_agent: FindAgent | None = None,
-    part: Part | None = None, care: Care | None = None,
+    part: Part | None = None, care: Care | None = None, asked: str | None = None,
 ) -> Played:  # fmt: skip
     """Play `config.games` games of a scenario, or a `part` of them, from a plain thread. Blocks until all are over.
 
-    `out` is the folder of runs to record in (None: no record). `sink` hears every event, on the event loop.
-    Ctrl-C stops the run, with everything said so far in the record. An error of one game ends that game, is returned,
-    and leaves the others alone, unless `care` says otherwise. What `sink` raises stops the run.
+    `out` is the folder of runs to record in (None: no record), `asked` how the scenario was named, for the record.
+    `sink` hears every event, on the event loop. Ctrl-C stops the run, with everything said so far in the record. An
+    error of one game ends that game, is returned, and leaves the others alone, unless `care` says otherwise. What
+    `sink` raises stops the run.
     """
     config = config or RunConfig()
     tasks = tasks_of(scenario, config)
@@ -193,17 +209,56 @@ def play(
         check_folder(out)
     engine = engine or load_engine(config)
     check_markers(engine.framing.plain, asked_of(config.way, config.plain_markers), config.model)
-    find, part, care = find_agent or _library_agent, part or Part(), care or Care()
+    run = partial(Run, scenario, config, tasks, engine, find_agent=find_agent or _library_agent, care=care or Care())
     if out is None:
-        return _play(Run(scenario, config, tasks, engine, Told(None, sink), find, part, care), at_once)
+        return _play(run(sink=Told(None, sink), part=part or Part()), at_once)
     options = scenario.options.model_dump(mode="json")
     digest = None if tasks is None else tasks.digest
-    with RunRecord.create(out, scenario.name, options, config, engine.fingerprint, digest, at_once) as record:
+    with RunRecord.create(
+        out, scenario.name, options, config, engine.fingerprint, digest, at_once, asked, sources(type(scenario))
+    ) as record:
+        return _recorded(record, run(sink=Told(record, sink), part=part or Part()), at_once)
+
+
+def resume(
+    saved: SavedRun, scenario: Scenario, config: RunConfig | None = None, *, engine: EnginePort | None = None,
+    sink: Sink | None = None, at_once: int | None = None, find_agent: FindAgent | None = None,
+    care: Care | None = None, changed: Changed = "refuse",
+) -> Played:  # fmt: skip
+    """Play what a recorded run lacks: games that are not over, or that an error ended, each begun anew with the words
+    that it said before. `config` and `at_once` default to the run's own.
+
+    `ResumeOther` where it was played otherwise, `RecordInUse` where somebody writes it; a game that departs from what
+    it said ends by `ResumeMismatch`. Everything else as in `play`.
+    """
+    config, used = config or saved.info.config, sources(type(scenario))
+    tasks = tasks_of(scenario, config)
+    options = scenario.options.model_dump(mode="json")
+    check_asked(saved, scenario.name, options, config, None if tasks is None else tasks.digest, used, changed)
+    writer.check(saved.path / writer.NAME)
+    engine = engine or load_engine(as_taken(saved, config))
+    check_engine(saved, engine.fingerprint)
+    check_markers(engine.framing.plain, asked_of(config.way, config.plain_markers), config.model)
+    with RunRecord.go_on(saved, used) as record:
+        part = Part(lacking(saved), before=recorded(saved))
+        meet(engine, chain.from_iterable(part.before.values()))
+        find, care = find_agent or _library_agent, care or Care()
         run = Run(scenario, config, tasks, engine, Told(record, sink), find, part, care)
-        played = _play(run, at_once)
-        record.most = run.most
-        record.close("interrupted" if played.interrupted else "failed" if played.errors else "done")
-        return played._replace(record=record.path)
+        return _recorded(record, run, at_once or saved.info.at_once)
+
+
+def meet(engine: EnginePort, entries: Iterable[Entry]) -> None:
+    """Let an engine meet the words that it is to say again, where it knows none that it has not met (the fake)."""
+    if (known := getattr(engine, "meet", None)) is not None:
+        for entry in entries:
+            known(entry.message.header, entry.message.text)
+
+
+def _recorded(record: RunRecord, run: Run, at_once: int | None) -> Played:
+    played = _play(run, at_once)
+    record.most = max(run.most, record.most or 0)
+    record.close("interrupted" if played.interrupted else "failed" if played.errors else "done")
+    return played._replace(record=record.path)
 
 
 def _play(run: Run, at_once: int | None) -> Played:
@@ -219,12 +274,18 @@ def _play(run: Run, at_once: int | None) -> Played:
 def blocking(work: Callable[[Unpack[Args]], Awaitable[T]], *args: *Args) -> T:
     """Run async work to its end from plain code; in a thread of its own where an event loop runs already (a
     notebook)."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
+    if not _in_a_loop():
         return anyio.run(work, *args)
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(lambda: anyio.run(work, *args)).result()
+
+
+def _in_a_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 def tasks_of(scenario: Scenario, config: RunConfig) -> TaskSet | None:

@@ -21,6 +21,12 @@ class Turn:
 
     def __init__(self, turns: Turns) -> None:
         self._turns, self._awake = turns, False
+        self.work: Coroutine[Any, Any, Any] | None = None
+
+    @property
+    def awake(self) -> bool:
+        """Whether it counts as awake."""
+        return self._awake
 
     def wake(self) -> None:
         """Count as awake."""
@@ -56,6 +62,11 @@ class Turns:
         if self._awake == 0:
             self._still.set()
 
+    @property
+    def resting(self) -> tuple[Coroutine[Any, Any, Any], ...]:
+        """What the tracked tasks run that wait now, whatever for."""
+        return tuple(turn.work for turn in self._by_task.values() if turn.work is not None and not turn.awake)
+
     def current(self) -> Turn | None:
         """The turn of the running task; None for a task that is not tracked."""
         return self._by_task.get(anyio.get_current_task().id)
@@ -82,12 +93,13 @@ class Turns:
             return await work
         turn = turn or Turn(self)
         task = anyio.get_current_task().id
-        self._by_task[task] = turn
+        self._by_task[task], turn.work = turn, work
         try:
             return await _Watched(work, turn)
         finally:
             del self._by_task[task]
             turn.rest()
+            turn.work = None
 
     async def together(self, *works: Coroutine[Any, Any, Any]) -> list[Any]:
         """Run all side by side, each tracked; their results in order, or the first error with the rest cancelled."""

@@ -15,10 +15,20 @@ def whence(frame: FrameType | None = None) -> str | None:
     elsewhere."""
     found, frame = None, frame or sys._getframe(1)
     while frame is not None and _top(frame) not in LOOPS:
-        if _top(frame) != "agentcho":
+        if outside(frame):
             found = frame
         frame = frame.f_back
-    return None if found is None else f"{shown_path(Path(found.f_code.co_filename))}:{found.f_lineno}"
+    return None if found is None else line_of(found)
+
+
+def outside(frame: FrameType) -> bool:
+    """Whether it is neither ours nor an event loop's."""
+    return _top(frame) not in (*LOOPS, "agentcho")
+
+
+def line_of(frame: FrameType) -> str:
+    """ "file:line" of where it is."""
+    return f"{shown_path(Path(frame.f_code.co_filename))}:{frame.f_lineno}"
 
 
 def _top(frame: FrameType) -> str:

@@ -21,11 +21,12 @@ LAYERS = (
     ("transcript", "placing", "denial", "adapter", "missing", "markers"), ("trace", "heard"),
     ("export",),
     ("understudy",), ("engine",),
-    ("turns", "events", "limits", "ears", "coins"), ("ticket", "faults", "door"), ("ahead", "resolver"),
-    ("choreographer",),
+    ("turns", "waits", "events", "limits", "ears", "coins"), ("ticket", "faults", "door"), ("ahead", "resolver"),
+    ("choreographer", "recorded"),
     ("schema",), ("books", "floor", "agent"), ("cast",),
     ("game",),
-    ("scenario", "graph", "known", "shelf"), ("library", "record", "testing"), ("canonical", "runtime"), ("replayer",),
+    ("scenario", "graph", "known", "shelf"), ("library", "record", "testing"), ("canonical", "resume"), ("runtime",),
+    ("replayer",),
     ("tune",), ("experiments",), ("audit",), ("display",), ("bench",), ("cli",),
 )  # fmt: skip
 

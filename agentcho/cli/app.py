@@ -18,6 +18,7 @@ from agentcho.cli.bench import bench
 from agentcho.cli.options import fields, run_config
 from agentcho.cli.training import trace, tune
 from agentcho.cli.words import (
+    CHANGED,
     COMPARED,
     DEFAULT_MODES,
     EARLIER,
@@ -32,6 +33,8 @@ from agentcho.cli.words import (
     PROVED,
     PROVES,
     REPAIRS,
+    RESUME,
+    SCENARIO,
     SHADOW,
     STRIDE,
     SUPPRESS,
@@ -59,7 +62,8 @@ from agentcho.cli.words import (
     Temperature,
     TopP,
 )
-from agentcho.config import Leakage, Markers, Mode, Shadowing
+from agentcho.config import Leakage, Markers, Mode, RunConfig, Shadowing
+from agentcho.resume import Changed
 
 
 def app() -> typer.Typer:
@@ -90,7 +94,8 @@ def _agentcho(
 
 
 def run(
-    scenario: Annotated[str, typer.Argument(metavar="SCENARIO", help="A name from `agentcho ls`, or a .py file.")],
+    ctx: typer.Context,
+    scenario: Annotated[str | None, typer.Argument(metavar="SCENARIO", help=SCENARIO)] = None,
     model: ModelName = "understudy",
     mode: Annotated[Mode, typer.Option(help=MODE)] = "choreographed",
     leakage: Annotated[Leakage, typer.Option(help=LEAKAGE)] = "enforce",
@@ -114,6 +119,8 @@ def run(
     device: Device = "auto",
     device_map: DeviceMap = None,
     dtype: Dtype = "auto",
+    resume: Annotated[str | None, typer.Option(metavar="RUN", help=RESUME, show_default=False)] = None,
+    changed: Annotated[Changed, typer.Option(help=CHANGED)] = "refuse",
     display: Display = None,
     out: Out = Path("runs"),
 ) -> None:
@@ -121,18 +128,21 @@ def run(
 
     Exit codes: 0 done, 1 errors ended games, 2 wrong usage, 130 after Ctrl-C.
     """
-    from agentcho.cli.play import play_scenario
+    from agentcho.cli.play import Asked, play_scenario
     from agentcho.runtime import Care
 
-    config = run_config(
-        model=model, mode=mode, leakage=leakage, deterministic=deterministic, shadow=shadow, seed=seed, games=games,
-        repair=repair, adapter=adapter, merge=merge, tasks=tasks, temperature=temperature, top_p=top_p,
-        max_tokens=max_tokens,
-        limits=fields("--limit", limit or []),
-        device=device, device_map=device_map, dtype=dtype, plain_markers=plain_markers,
-    )  # fmt: skip
-    care = Care(fail_fast, retries)
-    raise typer.Exit(play_scenario(scenario, fields("--set", set_ or []), config, display, out, at_once, care))
+    fresh, given = resume is None, ctx.params
+    how = {name: given[name] for name in RunConfig.model_fields if name in given and (fresh or _was_given(ctx, name))}
+    if limit:
+        how["limits"] = fields("--limit", limit)
+    own, care = fields("--set", set_ or []), Care(fail_fast, retries)
+    raise typer.Exit(play_scenario(Asked(scenario, how, own, display, out, at_once, care, resume, changed)))
+
+
+def _was_given(ctx: typer.Context, option: str) -> bool:
+    """Whether an option stood on the command line."""
+    source = ctx.get_parameter_source(option)
+    return source is not None and source.name == "COMMANDLINE"
 
 
 def compare(

@@ -12,6 +12,7 @@ import tempfile
 import traceback
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -32,7 +33,7 @@ from agentcho.display.audit import show
 from agentcho.display.safe import visible
 from agentcho.errors import AdapterNotFound, AgentchoError, RecordNotFound, ScenarioNotFound
 from agentcho.record import SavedRun, find
-from agentcho.runtime import tasks_of
+from agentcho.runtime import play, tasks_of
 from agentcho.shelf import find as on_shelf
 from agentcho.trace import read_traces
 
@@ -169,7 +170,8 @@ def _of_scenario(asked: Asked) -> AuditReport | None:
     tasks_of(scenario, config)
     engine = _engine(config) if asked.measure else None
     _tell(f"playing {many(config.games, 'game')} of {scenario.name}")
-    played = play_shown(scenario, config, _playing(asked), asked.out, None, engine)
+    playing = partial(play, scenario, config, engine=engine, out=asked.out, asked=asked.target)
+    played = play_shown(scenario, config, _playing(asked), playing)
     if played.interrupted:
         return None
     for game, failed in played.errors.items():

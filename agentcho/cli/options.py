@@ -50,7 +50,7 @@ def checked(kind: type[Checked], /, **options: Any) -> Checked:
         raise typer.BadParameter(first["msg"], param_hint=f"--{where.replace('limits ', 'limit ')}") from None
 
 
-def configured(scenario: type[Scenario], given: Mapping[str, str]) -> Scenario:
+def configured(scenario: type[Scenario], given: Mapping[str, Any]) -> Scenario:
     """The scenario with its options. A word that does not fit as it stands is read as JSON (`3`, `true`, `null`).
 
     `BadOption` names the option and lists those there are.
@@ -58,7 +58,7 @@ def configured(scenario: type[Scenario], given: Mapping[str, str]) -> Scenario:
     try:
         return scenario(**given)
     except BadOption as error:
-        read = {key: _json(value) for key, value in given.items()}
+        read = {key: _json(value) if isinstance(value, str) else value for key, value in given.items()}
         if not isinstance(error.__cause__, ValidationError) or read == given:
             raise
         wrong = {str(fault["loc"][0]) for fault in error.__cause__.errors() if fault["loc"]}

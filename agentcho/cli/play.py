@@ -6,48 +6,100 @@ Does not know: what a scenario does.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
+from typing import Any, NamedTuple
+
+import typer
 
 from agentcho import library
-from agentcho.cli.options import configured
+from agentcho.cli.options import configured, run_config
 from agentcho.cli.outputs import silence
 from agentcho.config import RunConfig
 from agentcho.display import Kind, heading, screen
-from agentcho.errors import ReaderGone
-from agentcho.request import EnginePort
-from agentcho.runtime import Care, Played, play
+from agentcho.errors import ReaderGone, ResumeOther
+from agentcho.record import SavedRun, find
+from agentcho.resume import Changed
+from agentcho.runtime import Care, Played, play, resume
 from agentcho.scenario import Scenario
 
 INTERRUPTED = 130
 KEPT = "what was said until then is recorded, and `agentcho run --resume last` goes on"
 
 
-def play_scenario(
-    name: str, given: Mapping[str, str], config: RunConfig, display: Kind | None, out: Path, at_once: int | None,
-    care: Care,
-) -> int:  # fmt: skip
-    """Play a scenario by name. Returns the exit code: 0, or 130 after Ctrl-C. `GamesFailed`: an error ended games."""
-    scenario = configured(library.scenario(name), given)
-    for agent in library.casts(type(scenario)):
-        library.agent(agent)
-    played = play_shown(scenario, config, display, out, at_once, care=care)
+class Asked(NamedTuple):
+    """A run as the command line asks for it: `how` are the options of playing that were given, `given` the scenario's
+    own. With `resume` the rest is that run's; `scenario` is None where that is to be found there too."""
+
+    scenario: str | None
+    how: Mapping[str, Any]
+    given: Mapping[str, str]
+    display: Kind | None
+    out: Path
+    at_once: int | None
+    care: Care
+    resume: str | None = None
+    changed: Changed = "refuse"
+
+
+def play_scenario(asked: Asked) -> int:
+    """Play a scenario, or go on with a run. Returns the exit code: 0, or 130 after Ctrl-C. `GamesFailed`: an error
+    ended games."""
+    if asked.resume is None:
+        config = run_config(**asked.how)
+        scenario = _scenario(asked.scenario, asked.given)
+        file = Path(asked.scenario or "")
+        named = str(file.resolve()) if file.is_file() else asked.scenario
+        playing = partial(play, scenario, config, out=asked.out, asked=named)
+        played = _shown(playing, scenario, config, asked)
+    else:
+        saved = find(asked.resume, asked.out)
+        config = run_config(**{**saved.info.config.model_dump(), **asked.how})
+        scenario = _scenario(asked.scenario or _named(saved), {**saved.info.options, **asked.given})
+        playing = partial(resume, saved, scenario, config, changed=asked.changed)
+        played = _shown(playing, scenario, config, asked, saved)
     if played.interrupted:
         return INTERRUPTED
     played.check(config.games)
     return 0
 
 
+def _scenario(name: str | None, given: Mapping[str, Any]) -> Scenario:
+    if name is None:
+        raise typer.BadParameter("give a scenario, or --resume", param_hint="SCENARIO")
+    scenario = configured(library.scenario(name), given)
+    for agent in library.casts(type(scenario)):
+        library.agent(agent)
+    return scenario
+
+
+def _named(saved: SavedRun) -> str:
+    """What a recorded run played: a name, or a file that is still there."""
+    asked = saved.info.asked or saved.info.scenario
+    if asked.endswith(".py") and not Path(asked).is_file():
+        raise ResumeOther(saved.info.id, [f"the file {asked}, which is not there any more,"])
+    return asked
+
+
+def _shown(
+    playing: Callable[..., Played], scenario: Scenario, config: RunConfig, asked: Asked, saved: SavedRun | None = None
+) -> Played:
+    return play_shown(scenario, config, asked.display, partial(playing, at_once=asked.at_once, care=asked.care), saved)
+
+
 def play_shown(
-    scenario: Scenario, config: RunConfig, display: Kind | None, out: Path | None, at_once: int | None,
-    engine: EnginePort | None = None, care: Care | None = None,
+    scenario: Scenario, config: RunConfig, display: Kind | None, playing: Callable[..., Played],
+    saved: SavedRun | None = None,
 ) -> Played:  # fmt: skip
-    """Play on a screen."""
+    """Play on a screen, which has what is `saved` already: `playing` takes the `sink`."""
     kept = "nothing was begun"
     try:
         with screen(display, heading(scenario.name, config), config.games, sys.stdout) as shown:
             kept = KEPT
-            played = play(scenario, config, engine=engine, sink=shown.hear, out=out, at_once=at_once, care=care)
+            if saved is not None:
+                shown.remember(saved)
+            played = playing(sink=shown.hear)
         kept = f"all games are over: {played.record}"
         shown.close(played)
     except BrokenPipeError:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -99,7 +100,8 @@ def _played(asked: Asked, engine: Any) -> Sequence[Workflow] | None:
     """Play the scenario and record it. None: it was interrupted."""
     scenario = configured(library.scenario(asked.target), asked.given)
     config = asked.config.model_copy(update={"games": asked.games or GAMES})
-    played = play_shown(scenario, config, "none", asked.out, None, engine)
+    playing = partial(runtime.play, scenario, config, engine=engine, out=asked.out, asked=asked.target)
+    played = play_shown(scenario, config, "none", playing)
     if played.interrupted:
         return None
     assert played.record is not None

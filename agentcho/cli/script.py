@@ -6,6 +6,7 @@ Does not know: the command line.
 from __future__ import annotations
 
 import copy
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from agentcho.config import RunConfig
 from agentcho.display import Kind
 from agentcho.game import Game
 from agentcho.request import EnginePort
-from agentcho.runtime import Played
+from agentcho.runtime import Played, play
 from agentcho.scenario import Scenario
 
 
@@ -46,7 +47,8 @@ def run(
     after Ctrl-C.
     """
     config = RunConfig(**options)
-    played = play_shown(_scenario(agents), config, display, None if out is None else Path(out), None, engine)
+    scenario, folder = _scenario(agents), None if out is None else Path(out)
+    played = play_shown(scenario, config, display, partial(play, scenario, config, engine=engine, out=folder))
     if played.interrupted:
         raise KeyboardInterrupt
     if config.games == 1 and played.error is not None:

@@ -38,6 +38,9 @@ MARKERS = "What to do about a model in whose chat template a text can spell what
 REPAIR = "Encode some tokens of what is reused anew: first-k:TOKENS, top-k:SHARE, or full."
 SHADOW = "Follow an author's words for its audience while it speaks; auto: where the two differ."
 AT_ONCE = "At most so many at a time. Default: the next begins while less than three quarters of the store is held."
+SCENARIO = "A name from `agentcho ls`, or a .py file. Not needed with --resume."
+RESUME = "Go on with a recorded run (an id, its beginning, 'last'): what it lacks, with the words that were said."
+CHANGED = "With --resume, where the source of the scenario has changed since."
 FAIL_FAST = "Stop with the first game that an error ends."
 RETRIES = "Play a game again, so often, that an error of the engine or of an endpoint ended."
 ModelName = Annotated[str, typer.Option(help="'understudy', a folder, or a Hugging Face id.")]

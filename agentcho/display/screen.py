@@ -10,7 +10,7 @@ from types import TracebackType
 from agentcho.display.sheet import Sheet
 from agentcho.display.totals import costs, outcomes
 from agentcho.events import Encoded, Ended, Event, Over
-from agentcho.record import Finished
+from agentcho.record import Finished, SavedRun
 from agentcho.runtime import Played, finished
 from agentcho.transcript import Entry, carry
 
@@ -30,6 +30,12 @@ class Screen:
             carry(self.entries, event.encodings)
         elif isinstance(event, Over):
             self.games[event.game] = finished(event)
+
+    def remember(self, run: SavedRun) -> None:
+        """Games of an earlier part of the run belong into the tables too."""
+        said = run.games()
+        self.games = {number: over for number, over in run.finished().items() if not over.failed}
+        self.entries = [entry for number in self.games for entry in said[number]]
 
     def close(self, played: Played) -> None:
         """The run is over: show what it came to."""

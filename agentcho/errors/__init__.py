@@ -45,6 +45,7 @@
     │   └── LossNotFinite
     ├── LimitReached               a limit on tokens, messages or time ended a game
     ├── GamesFailed                errors ended games of a run
+    ├── ResumeMismatch             a game begun again departs from its record
     ├── AnswerInvalid              a constrained answer did not validate
     ├── ScenarioError
     │   ├── ScenarioNotFound
@@ -59,6 +60,7 @@
     └── RecordError
         ├── RecordNotFound
         ├── RecordBroken
+        ├── ResumeOther            a run is to go on that was played otherwise
         ├── RecordInUse            somebody else is writing
         ├── CannotWrite            a full disk, a file that may not be written
         ├── OutUnusable            a folder for results that takes none
@@ -104,6 +106,7 @@ from agentcho.errors.games import (
     BadTasks,
     GamesFailed,
     LimitReached,
+    ResumeMismatch,
     ScenarioBroken,
     ScenarioError,
     ScenarioNotFound,
@@ -135,6 +138,7 @@ from agentcho.errors.records import (
     RecordError,
     RecordInUse,
     RecordNotFound,
+    ResumeOther,
     TracesOther,
 )
 from agentcho.errors.tuning import BadRecipe, LossNotFinite, TracesUnfit, TrainingOther, TuneError
@@ -192,6 +196,8 @@ __all__ = [
     "RecordInUse",
     "RecordNotFound",
     "RequestError",
+    "ResumeMismatch",
+    "ResumeOther",
     "SamplingFailed",
     "ScenarioBroken",
     "ScenarioError",

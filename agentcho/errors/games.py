@@ -33,6 +33,19 @@ class GamesFailed(AgentchoError):
         super().__init__("; ".join(self.lines))
 
 
+class ResumeMismatch(AgentchoError):
+    """A game that was begun again departs from what is recorded of it. `how` quotes nobody."""
+
+    code = 1
+
+    def __init__(self, game: int, message: str, how: str) -> None:
+        super().__init__(
+            f"game {game} departs from its record: {message} {how}. Its code, or what it draws on, is not what it was; "
+            "undo that, or play the run anew"
+        )
+        self.game, self.message = game, message
+
+
 class AnswerInvalid(AgentchoError):
     """A constrained answer parsed, and the pydantic model still refused its values."""
 

@@ -26,6 +26,18 @@ class RecordBroken(RecordError):
         super().__init__(f"{path}:{line}: {what}; restore the file or delete that line")
 
 
+class ResumeOther(RecordError):
+    """A run is to go on that was played otherwise."""
+
+    def __init__(self, run: str, changed: Sequence[str]) -> None:
+        source = any("source" in each for each in changed)
+        ask = "; --changed accept goes on with the source as it is" if source else ""
+        super().__init__(
+            f"{run} was played otherwise: {'; '.join(changed)} differ. Leave those options out, or begin a run of its "
+            f"own without --resume{ask}"
+        )
+
+
 class RecordInUse(RecordError):
     """Somebody else is writing: two writers would lose each other's lines."""
 

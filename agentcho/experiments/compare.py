@@ -23,7 +23,7 @@ from agentcho.experiments.pairs import metrics
 from agentcho.experiments.playing import Games, folder_of, forced_words, play_column
 from agentcho.game import Forced
 from agentcho.request import EnginePort
-from agentcho.runtime import tasks_of
+from agentcho.runtime import meet, tasks_of
 from agentcho.scenario import Judged, Scenario
 
 
@@ -99,6 +99,7 @@ def compare(
             scenario, column.config(config), arms[name].engine, folder_of(folder, column), forced, at_once, told
         )
         forced = forced or forced_words(scenario, played[name])
+        meet(engine, (entry for said in played[name].said.values() for entry in said))
     found = _compared(request, played, arms, engine, effort, command, tell)
     return found if judge is None else _judged(found, scenario, played, judge, tell)
 

@@ -155,7 +155,7 @@ def _speech(rules: Rules, framing: FakeFraming, call: Decode, parents: Sequence[
     words, sampling = framing.content, call.sampling
     if call.forced is not None:
         return Speech(call, words.check(call.forced), words, abrupt=False)
-    prompt = "\n".join(parent.words.header + parent.words.text for parent in parents)
+    prompt = "\n".join(words.decode(parent.words.tokens[slice(*parent.words.content)]) for parent in parents)
     if sampling.choices is not None or sampling.json_schema is not None:
         return constrained(call, (rules.answer or comply)(call, prompt), words)
     return Speech(call, words.encode((rules.reply or babble)(call, prompt)), words, abrupt=False)

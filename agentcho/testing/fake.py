@@ -36,7 +36,8 @@ class FakeEngine:
     """An `EnginePort` without a model.
 
     `reply(call, prompt)` gives the text of a decode, `answer(call, prompt)` that of one with choices or a JSON
-    schema, `prompt` being the text of its parents; by default words, a choice and the smallest document.
+    schema, `prompt` being the text of its parents, stop strings included; by default words, a choice and the smallest
+    document.
     `broken` makes the next step raise, as a device that fails does; `faulty(call)` fails single decodes, and
     `guilty(call)` gives what the forward of a call raises, alone or beside others (None: nothing). `steps`, `rows` and
     `pages` (one a stored message) count what is used, in a store of `store_tokens` (None: any number); `batches` lists
@@ -59,6 +60,11 @@ class FakeEngine:
         self._all: dict[EncodingId, Kept] = {}
         self._flying: dict[EncodingId, Kept] = {}
         self.owner, self._ids, self._closed = Owner(), Ids(), False
+
+    def meet(self, *texts: str) -> None:
+        """Know the long words of texts that another one said, so that they can be said again."""
+        for text in texts:
+            self.framing.content.encode(text)
 
     @property
     def idle(self) -> bool:

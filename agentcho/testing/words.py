@@ -5,19 +5,23 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 
 from agentcho.errors import RequestError
 
 BOS, START, MESSAGE, END = range(4)
 ROLES = {"system": 4, "user": 5, "assistant": 6}
-FIRST_WORD = 16
+SHORT, LETTERS, HASHED = 7, b"\x01", b"\x02"
+FIRST_WORD = 1 << 8
+"""No id of framing is so large."""
 
 
 class Words:
-    """A reversible toy tokenizer: a token is a word with the space before it; its id is a hash of it."""
+    """A reversible toy tokenizer: a token is a word with the space before it. The id of a short one is its letters,
+    read as a number, so that another process can say it again; that of a long one is a hash, known once encoded."""
 
     def __init__(self) -> None:
-        self._pieces: dict[int, str] = {}
+        self._long: dict[int, str] = {}
 
     def encode(self, text: str) -> list[int]:
         """Ids of a text; no text gives an id of framing."""
@@ -25,20 +29,36 @@ class Words:
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of ids that `encode` gave."""
-        return "".join(self._pieces[id] for id in ids)
+        return "".join(self._piece(id) or "" for id in ids)
 
     def check(self, ids: Iterable[int]) -> tuple[int, ...]:
-        """Ids that are content. `RequestError`: one is of framing, or of no word that was ever encoded."""
+        """Ids that are content. `RequestError`: one is of framing, or of no word."""
         given = tuple(ids)
-        wrong = sorted(set(given) - self._pieces.keys())
+        wrong = sorted(id for id in set(given) if self._piece(id) is None)
         if wrong:
             raise RequestError(f"token ids {wrong} are special or unknown and cannot be content; leave framing out")
         return given
 
     def _id(self, piece: str) -> int:
-        id = FIRST_WORD + int.from_bytes(hashlib.blake2b(piece.encode(), digest_size=6).digest())
-        self._pieces[id] = piece
+        letters = piece.encode()
+        if len(letters) <= SHORT:
+            return int.from_bytes(LETTERS + letters)
+        id = int.from_bytes(HASHED + hashlib.blake2b(letters, digest_size=6).digest())
+        self._long[id] = piece
         return id
+
+    def _piece(self, id: int) -> str | None:
+        return self._long.get(id) or _letters(id)
+
+
+@lru_cache(maxsize=1 << 16)
+def _letters(id: int) -> str | None:
+    """The letters that a number is; None: it is of no short word."""
+    bytes_ = max(id, 0).to_bytes(max(1, (max(id, 0).bit_length() + 7) // 8))
+    try:
+        return bytes_[1:].decode() or None if bytes_[:1] == LETTERS else None
+    except UnicodeDecodeError:
+        return None
 
 
 class FakeFraming:

@@ -1,0 +1,294 @@
+"""Going on with a run: what it lacks, with the words that were said, and only where it is the same run."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentcho.record import SavedRun, find
+from agentcho.testing import FakeEngine
+
+from .conftest import Command, one_line
+
+MAIN = "from agentcho.cli import main; main()"
+TALK = '''
+import os, signal
+from pathlib import Path
+import agentcho
+
+class Talk(agentcho.Scenario):
+    """Two agents; whatever stands in a file happens in game 5, after three messages."""
+    name = "talk"
+
+    async def play(self, game):
+        ann = game.cast(agentcho.Agent, name="ann", system="You are Ann.", audience="everyone")
+        bob = game.cast(agentcho.Agent, name="bob", system="You are Bob.", audience="everyone")
+        for turn in range(2):
+            await ann.say(stop=["e"])
+            vote = await bob.choose(["red", "green"], to="everyone", opening="I say ")
+            if game.index == 5 and turn == 1 and Path("bad").exists():
+                exec(Path("bad").read_text())
+        await game.announce(f"{{vote}} it is")
+        {last}
+        return self.Outcome()
+'''
+WORDS = ("--model", "fake", "--games", "12", "--at-once", "2")
+
+
+def talk(here: Path, last: str = "await ann.say()") -> str:
+    (here / "talk.py").write_text(TALK.format(last=last))
+    return "talk.py"
+
+
+def last() -> SavedRun:
+    return find("last", Path("runs"))
+
+
+def texts(run: SavedRun, game: int) -> list[tuple[str, str, tuple[int, ...], str | None]]:
+    said = [entry.message for entry in run.games()[game]]
+    return sorted((m.id, m.header + m.text, m.tokens, m.stopped) for m in said)
+
+
+def whole(agentcho: Command, here: Path) -> dict[int, Any]:
+    """What all games say where nothing goes wrong."""
+    (here / "bad").unlink(missing_ok=True)
+    assert agentcho("run", talk(here), *WORDS, "--out", "other").code == 0
+    run = find("last", here / "other")
+    return {game: texts(run, game) for game in range(12)}
+
+
+def test_a_game_that_failed_is_completed_with_what_it_said(agentcho: Command, here: Path) -> None:
+    (here / "bad").write_text("raise OSError('the disk of somebody else')")
+    assert agentcho("run", talk(here), *WORDS).code == 1
+    before = last()
+    lines = (before.path / "transcript.jsonl").read_bytes()
+    (here / "bad").unlink()
+    ran = agentcho("run", "--resume", "last")
+    assert (ran.code, ran.err) == (0, "")
+    assert "(scenario)        12 " in ran.out
+    after = last()
+    assert after.path == before.path
+    assert (after.status, sorted(after.finished())) == ("done", list(range(12)))
+    assert len(after.info.resumed) == 1
+    assert (after.path / "transcript.jsonl").read_bytes().startswith(lines)
+    assert {entry.attempt for entry in after.games()[5]} == {2}
+    assert {entry.attempt for game in range(12) if game != 5 for entry in after.games()[game]} == {1}
+    assert {game: texts(after, game) for game in range(12)} == whole(agentcho, here)
+    assert after.finished()[5].outcome is not None
+    assert agentcho("show", "last", "--game", "5").code == 0
+    assert "12 of 12 games over" in agentcho("show", "last").out
+    audited = json.loads(agentcho("audit", "last", "--json", "-").out)
+    assert audited["conclusion"] == "clean"
+
+
+def killed(path: str, *words: str) -> None:
+    ended = subprocess.run([sys.executable, "-c", MAIN, "run", path, *words], check=False, stdout=subprocess.DEVNULL)
+    assert ended.returncode == -signal.SIGKILL
+
+
+def test_a_killed_run_goes_on_where_it_was(agentcho: Command, here: Path) -> None:
+    expected = whole(agentcho, here)
+    (here / "bad").write_text("os.kill(os.getpid(), signal.SIGKILL)")
+    killed(talk(here), *WORDS)
+    assert last().status == "died"
+    over = set(last().finished())
+    kept = {(e.message.game, e.message.id): e.message.tokens for e in last().entries() if e.ended is None}
+    (here / "bad").unlink()
+    assert agentcho("run", "--resume", "last").code == 0
+    after = last()
+    assert {game: texts(after, game) for game in range(12)} == expected
+    outcomes = [json.loads(line)["game"] for line in (after.path / "outcomes.jsonl").read_text().splitlines()]
+    assert sorted(outcomes) == list(range(12))
+    assert over
+    again = {(e.message.game, e.message.id): e.message.tokens for e in after.entries() if e.attempt == 2}
+    assert all(again[id] == tokens for id, tokens in kept.items() if id in again and id[0] not in over)
+    assert [attempts for game, attempts in after.attempts().items() if game in over] == [
+        after.games()[game] for game in sorted(over)
+    ]
+
+
+def test_words_that_were_said_are_not_sampled_again(
+    agentcho: Command, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (here / "bad").write_text("raise OSError('x')")
+    agentcho("run", talk(here), *WORDS)
+    (here / "bad").unlink()
+    asked = list[Any]()
+
+    def load(config: object) -> FakeEngine:
+        return FakeEngine(lambda call, prompt: asked.append(call) or "other words entirely")  # type: ignore[func-returns-value]
+
+    monkeypatch.setattr("agentcho.runtime.load_engine", load)
+    before = {m[0]: m for m in texts(last(), 5)}
+    assert agentcho("run", "--resume", "last").code == 0
+    assert len(asked) == 1
+    after = {m[0]: m for m in texts(last(), 5)}
+    assert all(after[id] == said for id, said in before.items())
+    assert after["ann.3"][1] == "other words entirely"
+
+
+@pytest.mark.parametrize("change", ['await ann.say(to=["bob"])', "await ann.say(header='So: ')", "pass"])
+def test_another_source_is_refused_unless_accepted(agentcho: Command, here: Path, change: str) -> None:
+    (here / "bad").write_text("raise OSError('x')")
+    agentcho("run", talk(here), *WORDS)
+    (here / "bad").unlink()
+    talk(here, change)
+    refused = one_line(agentcho("run", "--resume", "last"))
+    assert "the source (talk.py has changed) differ" in refused
+    assert "--changed accept" in refused
+    assert last().status == "failed"
+    assert agentcho("run", "--resume", "last", "--changed", "accept").code == 0
+    assert last().status == "done"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ("await ann.say(stop=", 'await ann.say(to=["bob"], stop=', "ann.1 differs in audience"),
+        ("await ann.say(stop=", "await ann.say(header='So: ', stop=", "ann.1 differs in header"),
+        ('["red", "green"]', '["red", "blue"]', "bob.1 differs in choices"),
+        ('system="You are Ann."', 'system="You are Anne."', "ann.0 differs in text"),
+        ("vote = await bob.choose(", "vote = await ann.choose(", "ann.2 differs in choices"),
+        ("range(2)", "range(1)", "did not come"),
+        ("await ann.say(stop=", "await ann.think(stop=", "ann.1 differs in audience"),
+    ],
+)
+def test_code_that_departs_from_the_record_is_told(
+    agentcho: Command, here: Path, old: str, new: str, told: str
+) -> None:
+    (here / "bad").write_text("raise OSError('x')")
+    agentcho("run", talk(here), *WORDS)
+    (here / "bad").unlink()
+    path = here / talk(here)
+    path.write_text(path.read_text().replace(old, new))
+    ran = agentcho("run", "--resume", "last", "--changed", "accept")
+    assert ran.code == 1
+    assert "ResumeMismatch: game 5 departs from its record: " in ran.err
+    assert told in ran.err
+    assert last().status == "failed"
+
+
+def test_a_departure_that_is_swallowed_is_told_at_the_end(agentcho: Command, here: Path) -> None:
+    (here / "bad").write_text("raise OSError('x')")
+    agentcho("run", talk(here), *WORDS)
+    (here / "bad").unlink()
+    path = here / talk(here)
+    swallowing = "try: await ann.say(to=['bob'], stop=['e'])\n            except Exception: await ann.say(stop=['e'])"
+    path.write_text(path.read_text().replace('await ann.say(stop=["e"])', swallowing))
+    ran = agentcho("run", "--resume", "last", "--changed", "accept")
+    assert (ran.code, "ResumeMismatch" in ran.err) == (1, True)
+
+
+@pytest.mark.usefixtures("no_model")
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--seed", "3"), "seed (0, not 3)"),
+        (("--games", "3"), "games (12, not 3)"),
+        (("--temperature", "0.1"), "temperature (0.7, not 0.1)"),
+        (("--model", "understudy"), "model (fake, not understudy)"),
+        (("--leakage", "audit", "--seed", "1"), "leakage (enforce, not audit)"),
+        (("prisoners-dilemma",), "the scenario (talk, not prisoners-dilemma)"),
+        (("--limit", "game_messages=3"), "limits"),
+    ],
+)
+def test_what_was_asked_otherwise_is_refused_and_named(
+    agentcho: Command, here: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], told: str
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr("agentcho.runtime.load_engine", lambda config: FakeEngine())
+        (here / "bad").write_text("raise OSError('x')")
+        agentcho("run", talk(here), *WORDS)
+    assert told in one_line(agentcho("run", "--resume", "last", *words))
+
+
+def test_another_model_is_refused_and_named(agentcho: Command, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (here / "bad").write_text("raise OSError('x')")
+    agentcho("run", talk(here), *WORDS)
+
+    class Other(FakeEngine):
+        @property
+        def fingerprint(self) -> dict[str, str]:
+            return super().fingerprint | {"weights": "abc", "dtype": "bfloat16"}
+
+    monkeypatch.setattr("agentcho.runtime.load_engine", lambda config: Other())
+    told = one_line(agentcho("run", "--resume", "last"))
+    assert "the model's weights (none, not abc); the model's dtype (none, not bfloat16) differ" in told
+
+
+def test_secret_options_are_named_alone(agentcho: Command, here: Path) -> None:
+    agentcho("run", "prisoners-dilemma", "--model", "fake", "--set", "strategy=always-defect")
+    told = one_line(agentcho("run", "--resume", "last", "--set", "strategy=none"))
+    assert "option strategy differ" in told
+    assert "always-defect" not in told
+
+
+def test_the_dtype_that_was_taken_is_taken_again(
+    agentcho: Command, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Half(FakeEngine):
+        @property
+        def fingerprint(self) -> dict[str, str]:
+            return super().fingerprint | {"dtype": "bfloat16"}
+
+    loaded = list[str]()
+
+    def load(config: Any) -> FakeEngine:
+        loaded.append(config.dtype)
+        return Half()
+
+    monkeypatch.setattr("agentcho.runtime.load_engine", load)
+    (here / "bad").write_text("raise OSError('x')")
+    agentcho("run", talk(here), *WORDS)
+    (here / "bad").unlink()
+    assert agentcho("run", "--resume", "last").code == 0
+    assert loaded == ["auto", "bfloat16"]
+    assert last().info.config.dtype == "auto"
+
+
+@pytest.mark.usefixtures("no_model")
+def test_what_needs_saying_is_said_before_a_model_is_loaded(agentcho: Command, here: Path) -> None:
+    assert "give a scenario, or --resume" in agentcho("run", "--model", "fake").err
+    assert "no run 'last' in runs" in one_line(agentcho("run", "--resume", "last"))
+
+
+def test_a_run_that_lacks_nothing_stays_as_it_is(agentcho: Command, here: Path) -> None:
+    agentcho("run", talk(here), "--model", "fake", "--games", "2")
+    before = {path.name: path.read_bytes() for path in last().path.iterdir() if path.name != "run.json"}
+    ran = agentcho("run", "--resume", "last")
+    assert ran.code == 0
+    assert {path.name: path.read_bytes() for path in last().path.iterdir() if path.name != "run.json"} == before
+
+
+def test_a_run_that_is_written_is_left_alone(agentcho: Command, here: Path) -> None:
+    from agentcho.writer import Writer
+
+    agentcho("run", talk(here), "--model", "fake", "--games", "2")
+    with Writer(last().path / "writer.json"):
+        assert "is being written by process " in one_line(agentcho("run", "--resume", "last"))
+
+
+def test_it_goes_on_from_another_folder(agentcho: Command, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (here / "bad").write_text("raise OSError('x')")
+    agentcho("run", talk(here), *WORDS)
+    (here / "elsewhere").mkdir()
+    monkeypatch.chdir(here / "elsewhere")
+    assert agentcho("run", "--resume", "last", "--out", "../runs").code == 0
+
+
+def test_a_second_failure_is_resumed_from_the_longest_of_what_was_said(agentcho: Command, here: Path) -> None:
+    expected = whole(agentcho, here)
+    (here / "bad").write_text("raise OSError('x')")
+    agentcho("run", talk(here), *WORDS)
+    for _ in range(2):
+        assert agentcho("run", "--resume", "last").code == 1
+    (here / "bad").unlink()
+    assert agentcho("run", "--resume", "last").code == 0
+    assert {entry.attempt for entry in last().games()[5]} == {4}
+    assert texts(last(), 5) == expected[5]
