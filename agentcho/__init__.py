@@ -6,6 +6,7 @@ Names load on first use, so that `import agentcho` is quick and imports no torch
 from __future__ import annotations
 
 from importlib import import_module
+from logging import NullHandler, getLogger
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -81,3 +82,6 @@ def __getattr__(name: str) -> object:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
+
+
+getLogger("agentcho").addHandler(NullHandler())

@@ -19,6 +19,7 @@ import anyio.abc
 import anyio.lowlevel
 import anyio.to_thread
 
+from agentcho import journal
 from agentcho.ahead import Ahead, Make
 from agentcho.config import Leakage, Mode, RepairBy, Shadowing, Way
 from agentcho.errors import EngineBusy, EngineClosed, Overloaded, RequestError, UnknownEncoding
@@ -257,6 +258,7 @@ class Choreographer:
         if step.result is not None:
             self.steps += 1
             self.encoded += step.result.encoded
+            journal.stepped(self.steps, step.result)
             self._deliver_result(step.result, step.made)
             self.stepped(step.result.held)
 

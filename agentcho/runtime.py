@@ -19,7 +19,7 @@ from typing import NamedTuple, TypeVar, TypeVarTuple, Unpack
 
 import anyio
 
-from agentcho import writer
+from agentcho import journal, writer
 from agentcho.agent import Agent
 from agentcho.choreographer import Choreographer
 from agentcho.config import RunConfig
@@ -162,7 +162,9 @@ class Run:
         except (Exception, SystemExit) as error:
             if self._deaf is not None:
                 raise
-            return Failed(error, fault(error, _package(self._scenario)))
+            failed = Failed(error, fault(error, _package(self._scenario)))
+            journal.failed(index, failed.fault.kind, failed.fault.where)
+            return failed
         return None
 
     def _give_up(self, index: int, failed: Failed, seconds: float) -> None:
@@ -180,6 +182,7 @@ class Run:
             self._said.pop(event.game, None)
         elif isinstance(event, Ended) and (said := self._said.get(event.entry.message.game)) is not None:
             said.append(event.entry)
+        journal.hear(event)
         self._heeding(self._sink, event)
 
     def _heeding(self, listen: Callable[[Unpack[Args]], None], *args: *Args) -> None:
@@ -262,12 +265,15 @@ def _recorded(record: RunRecord, run: Run, at_once: int | None) -> Played:
 
 
 def _play(run: Run, at_once: int | None) -> Played:
-    interrupted = False
+    interrupted, name, config = False, run._scenario.name, run._config
+    journal.RUN.info("%s begins: %d games, %s, %s", name, config.games, config.mode, config.leakage)
     try:
         blocking(run.play, at_once)
     except KeyboardInterrupt:
         interrupted = True
     games = tuple(run.finished[index] for index in sorted(run.finished))
+    end = "is interrupted" if interrupted else "is over"
+    journal.RUN.info("%s %s: %d games, %d of them failed, %d steps", name, end, len(games), len(run.errors), run.steps)
     return Played(games, run.steps, interrupted, run.errors, None)
 
 
@@ -315,6 +321,11 @@ def drawn(tasks: TaskSet, index: int, count: int) -> tuple[Task, ...]:
 
 def load_engine(config: RunConfig) -> EnginePort:
     """The engine that a run asks for; "fake" is the scripted one of `agentcho.testing`, without a model."""
+    with journal.loading(config.model):
+        return _load(config)
+
+
+def _load(config: RunConfig) -> EnginePort:
     if config.model == "fake":
         from agentcho.testing import FakeEngine
 

@@ -15,6 +15,7 @@ import typer
 from agentcho.audit.prove.proof import Swapped
 from agentcho.audit.report import FailOn
 from agentcho.cli.bench import bench
+from agentcho.cli.logs import Level, log
 from agentcho.cli.options import fields, run_config
 from agentcho.cli.training import trace, tune
 from agentcho.cli.words import (
@@ -89,8 +90,12 @@ def _agentcho(
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
+    log_level: Annotated[Level | None, typer.Option(help="Log to standard error, or to --log-file.")] = None,
+    log_file: Annotated[
+        Path | None, typer.Option(metavar=FILE, help="Log to this file; never a word that was said.")
+    ] = None,
 ) -> None:
-    pass
+    log(log_level, log_file)
 
 
 def run(

@@ -46,7 +46,7 @@ class Outputs(NamedTuple):
             twin = seen.setdefault(path.resolve(), option)
             if twin != option:
                 raise typer.BadParameter(f"{path} is the file of {twin} too; give another", param_hint=option)
-            if (fault := _fault(path)) is not None:
+            if (fault := fault_of(path)) is not None:
                 raise typer.BadParameter(f"{path} cannot be written: {fault}", param_hint=option)
 
     def write(self, report: AuditReport, fail_on: FailOn) -> None:
@@ -82,7 +82,7 @@ class Outputs(NamedTuple):
 
 def writable(path: Path | None) -> Path | None:
     """An option's callback: a usage error for a file that could not be written. Leaves no file behind."""
-    if path is not None and (fault := _fault(path)) is not None:
+    if path is not None and (fault := fault_of(path)) is not None:
         raise typer.BadParameter(f"{path} cannot be written: {fault}")
     return path
 
@@ -104,7 +104,7 @@ def silence(stream: IO[str]) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
-def _fault(path: Path) -> str | None:
+def fault_of(path: Path) -> str | None:
     """Why a file could not be written. A file that is not there yet is made and taken away again."""
     if path.is_dir():
         return "it is a folder"

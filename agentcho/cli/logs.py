@@ -1,0 +1,42 @@
+"""Where the log of a command goes: to a file or to standard error, at the level that was asked for.
+
+Does not know: what is logged.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from pathlib import Path
+from typing import Literal
+
+import typer
+
+from agentcho.cli.outputs import fault_of
+from agentcho.display.safe import inline
+
+Level = Literal["debug", "info", "warning", "error"]
+FORM = "%(asctime)s %(levelname)s %(name)s %(message)s"
+
+
+class _Safe(logging.Formatter):
+    """A line a record: ids and paths that others chose cannot move a terminal or look like another line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return inline(super().format(record))
+
+
+def log(level: Level | None, file: Path | None) -> None:
+    """Send the log of agentcho there from now. Neither given: nowhere. A file alone: at "info"."""
+    logger = logging.getLogger("agentcho")
+    for handler in [each for each in logger.handlers if isinstance(each.formatter, _Safe)]:
+        logger.removeHandler(handler)
+        handler.close()
+    if level is None and file is None:
+        return
+    if file is not None and (fault := fault_of(file)) is not None:
+        raise typer.BadParameter(f"{inline(str(file))} cannot be written: {fault}", param_hint="--log-file")
+    fresh = logging.StreamHandler(sys.stderr) if file is None else logging.FileHandler(file, encoding="utf-8")
+    fresh.setFormatter(_Safe(FORM))
+    logger.addHandler(fresh)
+    logger.setLevel((level or "info").upper())
