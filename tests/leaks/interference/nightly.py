@@ -28,6 +28,7 @@ from .engines import Models, fake, sets
 from .pairs import Result, Room, compared
 
 RESULTS = Path(__file__).parents[3] / "docs" / "results" / "interference.json"
+WORKFLOWS, BITWISE = 10_000, 1_000
 ROOMS: tuple[Room, ...] = ("roomy", "short")
 STRIDE = 1_000_000_000
 """Between the seeds of one worker and of the next."""
@@ -112,8 +113,8 @@ def sound(found: dict[str, object]) -> bool:
 def main(words: list[str]) -> int:
     """Play, print, write."""
     parser = argparse.ArgumentParser(description="Pairs of workflows that differ in what one reader may not read.")
-    parser.add_argument("--workflows", type=int, default=10_000, help="each on sets and on the fake")
-    parser.add_argument("--bitwise", type=int, default=1_000, help="on a tiny model")
+    parser.add_argument("--workflows", type=int, default=WORKFLOWS, help="each on sets and on the fake")
+    parser.add_argument("--bitwise", type=int, default=BITWISE, help="on a tiny model")
     parser.add_argument("--workers", type=int, default=2, help="processes")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", type=Path, default=RESULTS, help="where the result goes")
