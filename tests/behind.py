@@ -23,7 +23,7 @@ MEASURED: dict[str, tuple[str, tuple[str, ...]]] = {
     "adapter-": ("comparisons.md", (*CORE, *PLAYED, "agentcho/tune")),
     "leakage-": ("leakage.md", (*CORE, *PLAYED, "agentcho/audit")),
     "mutants": ("leakage.md", ("agentcho", "tests/mutants")),
-    "nightly": ("leakage.md", ("agentcho", "tests/leaks")),
+    "interference": ("leakage.md", ("agentcho", "tests/leaks")),
     "understudy": ("understudy.md", ("agentcho/understudy",)),
 }
 """By how a result file's name begins: the page that it stands on, and the code that it measures."""

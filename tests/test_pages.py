@@ -89,6 +89,6 @@ def test_the_page_on_tasks_names_every_set_and_its_example_is_one(tmp_path: Path
 
 
 def test_links_are_there() -> None:
-    for page in [*PAGES, TUNING]:
+    for page in [*PAGES, TUNING, DOCS / "prove.md"]:
         for target in re.findall(r"\]\((?!http)([^)#]+)\)", page.read_text()):
             assert (page.parent / target).is_file(), f"{page.name}: {target}"

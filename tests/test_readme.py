@@ -97,7 +97,7 @@ def test_make_targets_exist() -> None:
 
 def test_every_command_explains_every_option() -> None:
     cli = typer.main.get_command(app())
-    for name in ("run", "compare", "ls", "cp", "show", "doctor", "audit"):
+    for name in ("run", "compare", "ls", "cp", "show", "doctor", "audit", "prove"):
         command = cli.commands[name]  # type: ignore[attr-defined]
         assert command.help
         for parameter in command.params:

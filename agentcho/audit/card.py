@@ -38,7 +38,8 @@ def page(results: Path) -> str:
     mutants = _read(results / "mutants.json")
     return environment.from_string(template).render(
         audits=list(_audits(results)), tuned=list(_tuned(results)), rules=RULES.values(), benches=benches,
-        mutants=mutants and mutants["mutants"], interference=_read(results / "interference.json"),
+        mutants=mutants and mutants["mutants"], broken_at=mutants and mutants["commit"],
+        interference=_read(results / "interference.json"),
         number=_number, percent=_percent, best=_best, ms=_milliseconds, ratio=_ratio, median=median,
     )  # fmt: skip
 

@@ -73,9 +73,9 @@ def test_without_the_column_that_it_mends_nothing_is_told(tmp_path: Path) -> Non
 def test_adapters_are_told_with_their_losses_and_speed(tmp_path: Path) -> None:
     trained = Trained(
         scenario="multi-qa", mode="choreographed", leakage="enforce", base={}, recipe={}, traces="", train=108, dev=12,
-        before=0.5, best=0.0123, step=56, tokens=1, seconds=90, machine={},
+        before=0.5, best=0.0123, step=56, tokens=1, seconds=90, machine={"commit": "c" * 40},
         speed={"whole": 20.0, "by_calls": 5.0, "ratio": [4.0, 3.9, 4.1]},
     )  # fmt: skip
     (tmp_path / "adapter-x.json").write_text(trained.model_dump_json())
-    line = "| multi-qa | choreographed:enforce | 108 | 56 | 0.500 → 0.012 | 1.5 | 20.0 | 5.0 | 4.0 |"
+    line = "| multi-qa | choreographed:enforce | 108 | 56 | 0.500 → 0.012 | 1.5 | cccccccccc | 20.0 | 5.0 | 4.0 |"
     assert line in page(tmp_path)
