@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import typer
 
 from agentcho import library
+from agentcho.cli.leaks import leaks
 from agentcho.cli.options import configured, run_config
 from agentcho.cli.outputs import silence
 from agentcho.config import RunConfig
@@ -59,10 +60,20 @@ def play_scenario(asked: Asked) -> int:
         scenario = _scenario(asked.scenario or _named(saved), {**saved.info.options, **asked.given})
         playing = partial(resume, saved, scenario, config, changed=asked.changed)
         played = _shown(playing, scenario, config, asked, saved)
+    if played.record is not None and asked.display != "none":
+        _last_line(leaks(played.record), played.record)
     if played.interrupted:
         return INTERRUPTED
     played.check(config.games)
     return 0
+
+
+def _last_line(line: str, record: Path) -> None:
+    try:
+        print(line, flush=True)
+    except BrokenPipeError:
+        silence(sys.stdout)
+        raise ReaderGone(f"all games are over: {record}") from None
 
 
 def _scenario(name: str | None, given: Mapping[str, Any]) -> Scenario:
