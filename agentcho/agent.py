@@ -13,10 +13,12 @@ from typing import Any, Protocol, TypeVar
 
 import anyio
 from pydantic import BaseModel, ValidationError
+from pydantic.errors import PydanticUserError
 
-from agentcho.errors import AgentchoError, AnswerInvalid, NameFixed
+from agentcho.errors import AgentchoError, AnswerInvalid, BadSampling, NameFixed
 from agentcho.message import Audience, Message, Metadata
 from agentcho.schema import closed
+from agentcho.values import kind, listed, text
 from agentcho.visibility import View
 
 M = TypeVar("M", bound=BaseModel)
@@ -114,7 +116,8 @@ class Agent:
         closing: str = "", **options: Any,
     ) -> str:  # fmt: skip
         """Say exactly one of `choices`, between `opening` and `closing`, and return it. Private by default."""
-        said = {f"{opening}{choice}{closing}": choice for choice in choices}
+        given = listed(choices, "the choices", most=1 << 16)
+        said: dict[str, str] = {f"{opening}{text(choice, 'a choice')}{closing}": choice for choice in given}
         message = await self._speak(to, prompt, choices=tuple(said), **options)
         return said[message.text]
 
@@ -126,7 +129,7 @@ class Agent:
         """Say JSON of a pydantic model and return it parsed. It always fits the model's JSON schema, and has no keys
         that the model has not, unless the model, or one in it, says that it allows them (`extra="allow"`);
         `AnswerInvalid` where the model's own validators refuse it all the same."""
-        message = await self._speak(to, prompt, json_schema=closed(model.model_json_schema()), **options)
+        message = await self._speak(to, prompt, json_schema=closed(_schema(model)), **options)
         try:
             return model.model_validate_json(message.text)
         except ValidationError as error:
@@ -201,3 +204,13 @@ class Pieces:
             return await self._receive.receive()
         except anyio.EndOfStream:
             raise StopAsyncIteration from None
+
+
+def _schema(model: Any) -> dict[str, Any]:
+    """The JSON schema of a pydantic model. `BadSampling`: it is none, or has none."""
+    if not isinstance(model, type) or not issubclass(model, BaseModel):
+        raise BadSampling(f"an answer is asked for of what is {kind(model)}", "give a pydantic model")
+    try:
+        return model.model_json_schema()
+    except PydanticUserError as error:
+        raise BadSampling(f"{model.__name__} has no JSON schema ({error.code})", "give fields that JSON has") from error

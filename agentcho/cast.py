@@ -9,9 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from agentcho.agent import Agent
-from agentcho.errors import AudienceError, NotCast
+from agentcho.errors import AudienceError, NotCast, RequestError
 from agentcho.message import Metadata
 from agentcho.names import SCENARIO, cast_name
+from agentcho.values import kind, text, whole
 
 __all__ = ["SCENARIO", "Cast"]
 
@@ -34,10 +35,15 @@ class Cast:
             if self._find is None:
                 raise AudienceError(f"no library to find agent {agent!r} in", self.agents)
             agent = self._find(agent)
+        if not isinstance(agent, Agent) and not (isinstance(agent, type) and issubclass(agent, Agent)):
+            raise RequestError(f"what is cast is {kind(agent)}; give a subclass of Agent, its name, or an agent")
         player = agent if isinstance(agent, Agent) else agent(name or agent.role, **attributes)
         seat = cast_name(player.name if name is None else name)
         if seat in self.agents:
             raise AudienceError(f"an agent named {seat!r} has joined already", self.agents)
+        whole(player.priority, f"the priority of {seat}")
+        if player.system is not None:
+            text(player.system, f"the system prompt of {seat}")
         taken = self.seat(player) or (player._game and player._game.seat(player))
         if taken is not None:
             raise AudienceError(f"this agent sits in a game already, as {taken!r}; cast a copy of it", self.agents)

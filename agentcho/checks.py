@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, NamedTuple, TypeGuard
+from typing import Any, NamedTuple, TypeGuard, cast, get_args
 
 from agentcho.errors import (
     AgentchoError,
@@ -22,6 +22,7 @@ from agentcho.errors import (
     shown,
 )
 from agentcho.ids import Given
+from agentcho.message import Role
 from agentcho.request import (
     Call,
     Decode,
@@ -36,7 +37,9 @@ from agentcho.request import (
     Shadow,
     Turn,
 )
-from agentcho.values import WORD, kind, listed, numbers, text, truth, whole
+from agentcho.values import kind, listed, numbers, position, text, truth, whole
+
+ROLES = get_args(Role)
 
 
 class Bounds(NamedTuple):
@@ -97,6 +100,14 @@ def asked(guard: Guard | None, id: EncodingId, context: list[EncodingId]) -> Non
         raise CallbackFailed("the guard", error) from error
 
 
+def role_of(role: object) -> Role:
+    """One of the roles that a message can have. `RequestError`: it is none."""
+    known = text(role, "role")
+    if known not in ROLES:
+        raise RequestError(f"unknown role {shown(known)}; roles are {', '.join(ROLES)}")
+    return cast(Role, known)
+
+
 @contextmanager
 def readable(what: str) -> Iterator[None]:
     """Whatever is raised inside is about one call, and says so: `RequestError`."""
@@ -127,7 +138,7 @@ def _prefill(call: Prefill, copies: Mapping[int, Call], bounds: Bounds) -> Prefi
     parents, offsets, start, salt, guard = _placed(call, copies)
     ids = call.tokens
     return Prefill(
-        text(call.text, "the text"), parents, offsets, start, text(call.role, "role"), _name(call.name),
+        text(call.text, "the text"), parents, offsets, start, role_of(call.role), _name(call.name),
         None if ids is None else numbers(ids, "tokens", bounds.vocabulary), salt, guard,
     )  # fmt: skip
 
@@ -150,7 +161,7 @@ def _placed(call: Call, copies: Mapping[int, Call]) -> tuple[tuple[Any, ...], Of
     salt, guard, start = text(call.salt, "salt"), call.guard, call.new_offset
     if guard is not None and not callable(getattr(guard, "admit", None)):
         raise RequestError(f"guard is {kind(guard)}; give an object with a method admit(id, context), or None")
-    return parents, _offsets(call.offsets), None if start is None else _position(start), salt, guard
+    return parents, _offsets(call.offsets), None if start is None else position(start), salt, guard
 
 
 def _parent(parent: Any, copies: Mapping[int, Call]) -> Any:
@@ -170,13 +181,7 @@ def _offsets(given: object) -> Offsets:
     if given is None or (isinstance(given, str) and given == "made"):
         return None if given is None else "made"
     places = _list(given, BadOffsets, "offsets")
-    return tuple(None if place is None else _position(place) for place in places)
-
-
-def _position(place: object) -> int:
-    if type(place) is not int or not 0 <= place < WORD:
-        raise BadOffsets(f"offset {shown(place)} is no position")
-    return place
+    return tuple(None if place is None else position(place) for place in places)
 
 
 def _list(given: object, error: Callable[[str], RequestError], what: str) -> tuple[Any, ...]:

@@ -21,11 +21,20 @@ import anyio.to_thread
 
 from agentcho import journal
 from agentcho.ahead import Ahead, Make
+from agentcho.checks import named
 from agentcho.config import Leakage, Mode, RepairBy, Shadowing, Way
-from agentcho.errors import EngineBusy, EngineClosed, Overloaded, RequestError, UnknownEncoding
+from agentcho.errors import (
+    AgentchoError,
+    CallbackFailed,
+    EngineBusy,
+    EngineClosed,
+    Overloaded,
+    RequestError,
+    UnknownEncoding,
+)
 from agentcho.ids import akin
 from agentcho.request import EncodingId, EnginePort, FramingPort, StepResult
-from agentcho.ticket import Made, Request, Result, Ticket
+from agentcho.ticket import Made, Request, Result, Ticket, checked_request
 from agentcho.turns import Turns
 from agentcho.waits import Wait, wait_of
 
@@ -133,7 +142,7 @@ class Choreographer:
             raise EngineClosed
         if len(self._open) >= self._max_requests:
             raise Overloaded(self._max_requests)
-        ticket = Ticket(request, self.turns.current())
+        ticket = Ticket(checked_request(request), self.turns.current())
         self._open.add(ticket)
         self._arrived.append(ticket)
         self._arrivals += 1
@@ -155,13 +164,17 @@ class Choreographer:
 
         `UnknownEncoding`, with nothing given up: an id that is not held here.
         """
-        given = set() if self._closed else set(ids)
+        given = set[EncodingId]() if self._closed else set(named(ids))
         one = next(iter(self._held), None)
         for id in (each for each in given if each not in self._held or not akin(each, one)):
             raise UnknownEncoding(id, released=False)
         self._held -= given
         self._release.extend(sorted(given))
         self._work.set()
+
+    def held(self, ids: Iterable[EncodingId]) -> list[EncodingId]:
+        """Those of these that are held here, and can be released."""
+        return [id for id in ids if id in self._held]
 
     def offer(self, owner: Any, make: Make) -> None:
         """Let a request of prefills, which `make` gives (None: no more needed), run beside those who speak: in a step
@@ -180,7 +193,7 @@ class Choreographer:
 
     def swap_out(self, ids: Iterable[EncodingId]) -> None:
         """Let those that are held here make room at the next step. They come back when somebody reads them."""
-        self._swap.extend(sorted(self._held.intersection(ids)))
+        self._swap.extend(sorted(self._held.intersection(named(ids))))
         self._work.set()
 
     async def _loop(self) -> None:
@@ -206,7 +219,7 @@ class Choreographer:
         swap = [id for id in self._swap if id in self._held]
         if not self._arrived and any(ticket.first for ticket in self._flying.values()):
             self._arrived = self._ahead.take()
-        arrived = sorted(self._arrived, key=lambda t: t.request.order)
+        arrived = sorted(self._arrived, key=lambda t: t.place)
         exact = any(map(self._exact, (*self._flying.values(), *arrived)))
         work = _Work([*self._cancel], [*self._release], swap, arrived, exact)
         for taken in (self._cancel, self._release, self._swap, self._arrived):
@@ -276,13 +289,19 @@ class Choreographer:
         begun = {each.id: each for each in result.begun}
         heard = [(self._flying[spoken.id], spoken) for spoken in result.spoken if spoken.id in self._flying]
         for ticket, spoken in heard:
-            ticket.hear(spoken, begun.pop(spoken.id, None), made)
-        for flush in dict.fromkeys(ticket.request.flush for ticket, _ in heard):
-            if flush is not None:
-                flush()
+            self._listens(ticket, "on_piece", partial(ticket.hear, spoken, begun.pop(spoken.id, None), made))
+        for flush in {id(ticket.request.flush): ticket.request.flush for ticket, _ in heard}.values():
+            self._flush(flush, [ticket for ticket, _ in heard if ticket.request.flush is flush])
         for ticket, spoken in heard:
-            if ticket.request.on_token and spoken.text:
-                ticket.request.on_token(spoken.text)
+            if ticket.request.on_token and spoken.text and not ticket.done.is_set():
+                self._listens(ticket, "on_token", partial(ticket.request.on_token, spoken.text))
+
+    def _flush(self, flush: Callable[[], None] | None, tickets: list[Ticket]) -> None:
+        """What was not flushed is not heard: all who share a flush that fails fail with it."""
+        if flush is not None and not self._listens(tickets[0], "flush", flush):
+            for ticket in tickets[1:]:
+                assert tickets[0].error is not None
+                self._fail(ticket, tickets[0].error)
 
     def _finish_call(self, id: EncodingId, made: Made) -> None:
         ticket = self._flying.pop(id, None)
@@ -295,14 +314,25 @@ class Choreographer:
         now = perf_counter()
         first = (ticket.first or now) - ticket.submitted
         result = Result(tuple(ticket.made[i] for i in ticket.ids), first, now - ticket.submitted)
-        if ticket.request.on_done:
-            ticket.request.on_done(result)
-        ticket.finish(result, None)
+        done = ticket.request.on_done
+        if done is None or self._listens(ticket, "on_done", partial(done, result)):
+            ticket.finish(result, None)
+
+    def _listens(self, ticket: Ticket, what: str, hear: Callable[[], None]) -> bool:
+        """Let who asked hear of something; False: that failed, and the request with it, and nothing else."""
+        try:
+            hear()
+        except Exception as error:
+            self._fail(ticket, error if isinstance(error, AgentchoError) else CallbackFailed(what, error))
+            return False
+        return True
 
     def _fail(self, ticket: Ticket, error: Exception) -> None:
-        self._give_up(ticket)
-        ticket.drop("failed")
-        ticket.finish(None, error)
+        if not ticket.done.is_set():
+            self._give_up(ticket)
+            with suppress(Exception):  # it fails already, and is told so
+                ticket.drop("failed")
+            ticket.finish(None, error)
 
     def _abandon(self, ticket: Ticket) -> None:
         """The submitter was cancelled, perhaps while its calls were being submitted, or just as its result came."""
@@ -331,7 +361,8 @@ class Choreographer:
         await anyio.to_thread.run_sync(self._clear, flying, held, limiter=self._thread)
         for ticket in self._open:
             if not ticket.done.is_set():
-                ticket.drop("failed")
+                with suppress(Exception):  # the others are to hear of it too
+                    ticket.drop("failed")
                 ticket.finish(None, EngineClosed())
 
     def _clear(self, flying: list[EncodingId], held: list[EncodingId]) -> None:

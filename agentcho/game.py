@@ -13,15 +13,25 @@ from typing import Any, Protocol, TypeVar, overload
 
 from pydantic import BaseModel
 
+from agentcho import values
 from agentcho.agent import Agent, Names, Wish
 from agentcho.books import Books
 from agentcho.cast import SCENARIO, Cast
+from agentcho.checks import role_of
 from agentcho.choreographer import Choreographer
 from agentcho.coins import coin_seed
 from agentcho.config import RunConfig, Way
 from agentcho.denial import carried
 from agentcho.ears import Ears
-from agentcho.errors import AudienceError, BadOutcome, BadSampling, LeakageError, LimitReached, TasksSpent
+from agentcho.errors import (
+    AudienceError,
+    BadOutcome,
+    BadSampling,
+    LeakageError,
+    LimitReached,
+    RequestError,
+    TasksSpent,
+)
 from agentcho.events import Began, Event, Heard, Joined, Over, Sink, Token
 from agentcho.floor import Floor
 from agentcho.limits import Meter, only_limit
@@ -166,6 +176,8 @@ class Game:
     async def release(self, agent: Agent, message: Message, to: Names, view: Wish) -> str:
         """The tokens of an agent's own message as a new one; see `Agent.release`. The words are the game's own, by
         the message's id, so that nobody has looked at any for it."""
+        if not isinstance(message, Message):
+            raise RequestError(f"a release of what is {values.kind(message)}; give a Message of the agent's own")
         seat, id = self._cast.seated(agent), exact(message.id)
         known = self._resolver.utterances.get(id)
         if known is None or known.message is None or known.metadata.author != seat:
@@ -177,7 +189,8 @@ class Game:
         self, author: str, role: str, to: Audience, text: str, reads: ReadSet, ids: tuple[int, ...] | None = None
     ) -> str:
         """Publish a message of known text; its encoding is made by the first call that reads it, or before."""
-        utterance = self._utterance(author, "prefill", role, to, text, reads)
+        words, known = values.text(text, "the text"), role_of(role)
+        utterance = self._utterance(author, "prefill", known, to, words, reads)
         utterance.ids = ids
         self._recorded.meet(utterance)
         self._floor.publish(utterance.metadata, self._floor.seat)
@@ -229,11 +242,12 @@ class Game:
         self, agent: Agent, to: Names, prompt: str | None, header: str, view: Wish, sampling: dict[str, Any],
         on_token: Callable[[str], None] | None,
     ) -> Message:  # fmt: skip
-        seat = self._cast.seated(agent)
+        seat, header = self._cast.seated(agent), values.text(header, "the header")
+        prompt = None if prompt is None else values.text(prompt, "the prompt")
         self._meter.check(seat)
-        options = self._sampling(seat, sampling)
         spoken_to = self._audience(seat, to)
         reads = self._reads(seat, agent, view)
+        options = self._sampling(seat, sampling)
         await self._encode_first(self._resolver.placed_after(reads), seat)
         if prompt is not None:
             private = Audience(frozenset({seat}))
@@ -282,6 +296,10 @@ class Game:
         """Ask policy and view once, for metadata alone. Where audiences alone decide, and the view is there already,
         nobody is told of more than it names."""
         said = self.said
+        if wish is not None and not isinstance(wish, View) and not callable(wish):
+            raise RequestError(
+                f"the view of a call is {values.kind(wish)}; give a View, or a function that returns one"
+            )
         if isinstance(wish, View) and self._policy is audience_policy:
             by_audience = lambda m: m.audience.includes(seat) and self._cast.sees(seat, m.id)  # noqa: E731
             reads = granted(seat, wish, by_audience, said)
@@ -300,12 +318,13 @@ class Game:
 
     def _sampling(self, author: str, options: dict[str, Any]) -> Sampling:
         """The run's defaults, the call's own options, a coin seed of the author's own turn, tokens left."""
-        turn = self._turns[author] = self._turns.get(author, -1) + 1
+        turn = self._turns.get(author, -1) + 1
         base = self.config.sampling.model_dump() | {"seed": coin_seed(self.seed, self.index, author, turn)}
         try:
             sampling = Sampling(**(base | options))
-        except ValueError as error:
-            raise BadSampling(f"{author}: {error}", "see Sampling for the options and their ranges") from error
+        except BadSampling as error:
+            raise BadSampling(f"{author}: {error.what}", error.remedy) from error
+        self._turns[author] = turn
         left = self._meter.tokens_left(author)
         if left is None or sampling.choices or sampling.json_schema:
             return sampling
@@ -332,7 +351,7 @@ class Game:
             return await self._choreographer.turns.run(self._play(scenario))
         finally:
             self._choreographer.forget(self._books)
-            self._choreographer.release(self._books.held)
+            self._choreographer.release(self._choreographer.held(self._books.held))
             self._books.held.clear()
             self._books.close()
 

@@ -11,9 +11,11 @@ from typing import Literal, NamedTuple
 
 import anyio
 
+from agentcho.errors import RequestError
 from agentcho.request import ANY_TURN, Begun, Call, Encoded, EncodingId, Receipt, Spoken
 from agentcho.request import Turn as EngineTurn
 from agentcho.turns import Turn
+from agentcho.values import kind, listed, truth, whole
 
 
 class Made(NamedTuple):
@@ -60,7 +62,8 @@ class Request(NamedTuple):
     nothing else that runs (None: as the choreographer was opened).
     `on_piece` is told of each token and each text of the decode; once all requests were, each `flush` is called, once a
     step; only then does `on_token` get the visible text. `on_done` gets the result before the submitter wakes. If it is
-    given up after something of it was told, `on_dropped` is told, once. All run on the event loop and must not raise.
+    given up after something of it was told, `on_dropped` is told, once. All run on the event loop. What one raises
+    fails this request, and no other.
     """
 
     calls: tuple[Call, ...]
@@ -74,11 +77,30 @@ class Request(NamedTuple):
     on_dropped: Callable[[Heard], None] | None = None
 
 
+def checked_request(request: object) -> Request:
+    """A request that can stand in line beside others. `RequestError`: it is none, or hears by what cannot be called.
+    Its calls are the engine's to judge."""
+    if not isinstance(request, Request):
+        raise RequestError(f"a request is {kind(request)}; give a Request")
+    order = tuple(
+        str.__str__(part) if isinstance(part, str) else whole(part, "one of order")
+        for part in listed(request.order, "order")
+    )
+    for what in ("on_token", "on_done", "on_piece", "flush", "on_dropped"):
+        hear = getattr(request, what)
+        if hear is not None and not callable(hear):
+            raise RequestError(f"{what} is {kind(hear)}; give a function, or None")
+    if request.exact is not None:
+        truth(request.exact, "exact")
+    return request._replace(order=order)
+
+
 class Ticket:
     """A request under way."""
 
     def __init__(self, request: Request, turn: Turn | None) -> None:
         self.request, self.turn = request, turn
+        self.place = tuple((isinstance(part, str), part) for part in request.order)
         self.done = anyio.Event()
         self.ids: tuple[EncodingId, ...] = ()
         self.made: dict[EncodingId, Made] = {}

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Set
 from itertools import islice
 from typing import Any
 
-from agentcho.errors import RequestError, shown
+from agentcho.errors import BadOffsets, RequestError, shown
 
 WORD = 1 << 63
 """Numbers from -WORD up to, and without, WORD fit into 64 bits."""
@@ -30,6 +30,13 @@ def whole(value: object, what: str, low: int = -WORD, high: int = WORD - 1) -> i
         bounds = (f" from {low}" if low > -WORD else "") + (f" to {high}" if high < WORD - 1 else " that fits 64 bits")
         raise RequestError(f"{what} is {shown(number)}; give a whole number{bounds}")
     return number
+
+
+def position(value: object) -> int:
+    """A position in a context. `BadOffsets`: it is none."""
+    if type(value) is not int or not 0 <= value < WORD:
+        raise BadOffsets(f"offset {shown(value)} is no position")
+    return value
 
 
 def truth(value: object, what: str) -> bool:

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Literal, NamedTuple
 
-from agentcho.errors import AudienceError
+from agentcho.errors import AudienceError, RequestError
 from agentcho.message import Audience, Metadata
 from agentcho.said import Line, Said
+from agentcho.values import kind, listed, position, whole
 
 
 class After(NamedTuple):
@@ -98,7 +99,7 @@ def granted(caller: str, view: View, may: Callable[[Metadata], bool], said: Said
     audience stays in, marked `direct`. An id not said yet is an `AudienceError` too; neither tells of what is hidden.
     Ids become exact words first, so that what is checked here is what is read.
     """
-    view = View(tuple(Read(_exact(read.id), _placed(read.at)) for read in view.reads), _placed(view.new_at))
+    view = _plain(view)
     direct = []
     for read in view.reads:
         known = said.find(read.id)
@@ -115,13 +116,29 @@ def granted(caller: str, view: View, may: Callable[[Metadata], bool], said: Said
     return ReadSet(caller, reads, view.new_at if reads else _first(view.new_at), tuple(direct))
 
 
+def _plain(view: object) -> View:
+    """A view read once, made anew of exact words and places. `RequestError`: it is no view."""
+    if not isinstance(view, View):
+        raise RequestError(f"the view of a call is {kind(view)}; give a View, or a function that returns one")
+    reads = listed(view.reads, "the reads of a view")
+    for read in reads:
+        if not isinstance(read, Read):
+            raise RequestError(f"one of the reads of a view is {kind(read)}; give a Read, or make the view by View.of")
+    return View(tuple(Read(_exact(read.id), _placed(read.at)) for read in reads), _placed(view.new_at))
+
+
 def _exact(id: str) -> str:
     """An id as nothing but its characters; what is no text names nothing that could have been said."""
     return str.__str__(id) if isinstance(id, str) else repr(id)
 
 
 def _placed(place: Place) -> Place:
-    return After(_exact(place.id), place.plus) if isinstance(place, After) else place
+    """A place that is one. `BadOffsets`: it is none."""
+    if isinstance(place, After):
+        return After(_exact(place.id), whole(place.plus, "plus"))
+    if place is None or (isinstance(place, str) and place == "rightmost"):
+        return place
+    return position(place)
 
 
 def _first(place: Place) -> Place:

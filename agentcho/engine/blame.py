@@ -26,9 +26,7 @@ class Blame:
             raise EngineFailed(error) from error
         if isinstance(error, AgentchoError):
             return error
-        failed = CallFailed(error)
-        failed.__cause__ = error
-        return failed
+        return CallFailed(error)
 
     def probe(self) -> None:
         """Something trivial on each device. Raises what that raises."""

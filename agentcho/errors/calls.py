@@ -36,6 +36,7 @@ class BadSampling(RequestError):
 
     def __init__(self, what: str, remedy: str) -> None:
         super().__init__(f"{what}; {remedy}")
+        self.what, self.remedy = what, remedy
 
 
 class ContextOverflow(RequestError):
@@ -74,6 +75,7 @@ class CallFailed(AgentchoError):
             f"the model's forward failed for this call alone ({type(cause).__name__}: {cause}); read fewer messages or "
             "lower max_tokens where memory was short, else report it"
         )
+        self.__cause__ = cause
 
 
 class CallbackFailed(AgentchoError):
@@ -81,3 +83,4 @@ class CallbackFailed(AgentchoError):
 
     def __init__(self, what: str, cause: BaseException) -> None:
         super().__init__(f"{what} of this call raised {type(cause).__name__}, so it was dropped; mend that function")
+        self.__cause__ = cause

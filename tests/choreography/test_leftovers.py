@@ -8,7 +8,7 @@ import anyio.lowlevel
 import pytest
 
 from agentcho import Choreographer, Decode, Prefill, Sampling
-from agentcho.errors import EngineClosed, EngineFailed, SamplingFailed, UnknownEncoding
+from agentcho.errors import CallbackFailed, EngineClosed, EngineFailed, SamplingFailed, UnknownEncoding
 from agentcho.testing import FakeEngine
 from agentcho.ticket import Request, Result
 
@@ -311,20 +311,20 @@ def test_an_error_in_the_body_comes_out_as_it_is_and_leaves_nothing(play: Play) 
     assert nothing_left(engine)
 
 
-def test_a_callback_that_raises_ends_it_all_and_leaves_nothing(play: Play) -> None:
-    """It must not; but a disk may be full."""
+def test_a_callback_that_raises_fails_its_request_alone(play: Play) -> None:
     engine = talker()
 
     def full(anything: Any) -> None:
         raise OSError("disk full")
 
-    for request in (WHOLE._replace(on_token=full), WHOLE._replace(on_done=full)):
+    async def work() -> None:
+        async with Choreographer(engine) as c:
+            for request in (WHOLE._replace(on_token=full), WHOLE._replace(on_done=full)):
+                failed, fine = await outcomes(c, request, speech(50))
+                assert isinstance(failed, CallbackFailed)
+                assert isinstance(failed.__cause__, OSError)
+                c.release([made.id for made in fine.made])
+                assert await empty(c, engine)
 
-        async def work(request: Request = request) -> None:
-            async with Choreographer(engine) as c:
-                await c.turns.together(c.run(request), c.run(speech(50)))
-
-        with pytest.raises(ExceptionGroup) as caught:
-            play(work)
-        assert caught.group_contains(OSError, match="disk full")
-        assert nothing_left(engine)
+    play(work)
+    assert nothing_left(engine)

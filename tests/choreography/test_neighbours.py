@@ -1,0 +1,331 @@
+"""A good game beside one that does all it can to hurt it: the same transcript, an error of ours for each attempt."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from hypothesis import HealthCheck, given, seed, settings
+from hypothesis import strategies as st
+
+from agentcho import Agent, Choreographer, Decode, Engine, Game, Prefill, RunConfig, Sampling, canonical_transcript
+from agentcho.errors import AgentchoError, CallFailed
+from agentcho.events import Began, Ended, Event, Token
+from agentcho.request import Call, EncodingId, Turn
+from agentcho.testing import FakeEngine
+from agentcho.ticket import Request
+from agentcho.transcript import Entry
+from tests.engine.broken import failing
+
+from .attacks import attacks
+from .contract import Bench, Held, fake, real
+from .mallory import FINE, Mallory, acts
+from .stage import Scripted, Talker
+
+GUILTY = "guilty: the forward itself"
+PORT, GAME = (*attacks(), GUILTY), (*acts(), GUILTY)
+BAD = "¤"
+SOME = 20
+
+
+@pytest.fixture(scope="module", params=["fake", "real"])
+def bench(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Bench:
+    """Both engines; a call that says `BAD` makes their forwards fail."""
+    if request.param == "fake":
+        bench = Bench(fake(True))
+        bench.engine.guilty = lambda call: ValueError(BAD) if getattr(call, "text", "") == BAD else None  # type: ignore[union-attr]
+        return bench
+    return Bench(real(tmp_path_factory.mktemp("tiny"), "llama3"))
+
+
+class Hurt(Exception):
+    """Something that should not have happened."""
+
+
+# -- through the port ------------------------------------------------------------------------------------
+
+
+def good_call(parents: tuple[EncodingId, ...]) -> Decode:
+    return Decode("Good: ", parents, sampling=Sampling(max_tokens=16, seed=5, temperature=0.7))
+
+
+class Port:
+    """A good row that is begun again whenever it has ended, and calls that go wrong beside it."""
+
+    def __init__(self, engine: Engine | FakeEngine) -> None:
+        self.engine, self.tried = engine, 0
+        self.ids = self._made(Prefill("told"), good_call(()))
+        [told, _] = self.ids
+        [alone] = self._made(good_call((told,)))
+        self.expected, self._row = engine.message(alone), -1
+        self._kept = [alone]
+        self._restart()
+
+    def _made(self, *calls: Call) -> tuple[EncodingId, ...]:
+        ids = self.engine.submit(calls)
+        while not self.engine.idle:
+            assert not self.engine.step(True).failed
+        return ids
+
+    def _restart(self) -> None:
+        [self._row] = self.engine.submit([good_call(self.ids[:1])])
+        self._step()
+
+    def _step(self, bad: tuple[EncodingId, ...] = ()) -> list[Exception]:
+        result = self.engine.step(True)
+        assert self._row not in {failure.id for failure in result.failed}
+        if self._row in result.finished:
+            assert self.engine.message(self._row) == self.expected
+            self._kept.append(self._row)
+            self._restart()
+        assert not set(bad).intersection(result.finished)
+        return [failure.error for failure in result.failed if failure.id in bad]
+
+    def act(self, name: str, then: str) -> None:
+        """Try one thing while the good row runs; then cancel or release what is not there."""
+        assert self.engine.rows >= 1
+        assert not self._is_done()
+        self.tried += 1
+        calls, turn = ((Prefill(BAD),), Turn("bad")) if name == GUILTY else attacks()[name](self.ids)
+        try:
+            bad = self.engine.submit(calls, turn)
+        except AgentchoError:
+            bad = ()
+            self._step()
+        else:
+            errors = self._step(bad)
+            assert [isinstance(error, AgentchoError) for error in errors] == [True], name
+            assert (name == GUILTY) == isinstance(errors[0], CallFailed)
+        self._give_up(bad, then)
+
+    def _is_done(self) -> bool:
+        try:
+            self.engine.message(self._row)
+        except AgentchoError:
+            return False
+        return True
+
+    def _give_up(self, bad: tuple[EncodingId, ...], then: str) -> None:
+        if then == "cancel":
+            self.engine.cancel([*bad, 10**9])
+        elif then == "release":
+            for wrong in ([*bad, 10**9], [True], None, [self._row]):
+                with pytest.raises(AgentchoError):
+                    self.engine.release(wrong)  # type: ignore[arg-type]
+        elif then == "begin and cancel":
+            ids = self.engine.submit([Prefill("begun"), Decode("begun", sampling=Sampling(max_tokens=9))])
+            self._step()
+            self.engine.cancel(ids)
+            self.engine.release([id for id in ids[:1] if self._there(id)])
+
+    def _there(self, id: EncodingId) -> bool:
+        try:
+            self.engine.message(id)
+        except AgentchoError:
+            return False
+        return True
+
+    def end(self) -> None:
+        """Nothing is left."""
+        self.engine.cancel([self._row])
+        self.engine.release([*self._kept, *self.ids])
+        assert self.engine.idle
+
+
+THEN = ("nothing", "cancel", "release", "begin and cancel")
+ATTEMPTS = st.lists(st.tuples(st.sampled_from(PORT), st.sampled_from(THEN)), min_size=SOME, max_size=SOME)
+
+
+def through_the_port(bench: Bench, examples: int) -> int:
+    """How many attempts there were, none of which hurt."""
+    tried = [0]
+
+    @seed(5)
+    @settings(max_examples=examples, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @given(ATTEMPTS)
+    def attempt(wanted: list[tuple[str, str]]) -> None:
+        port = Port(bench.engine)
+        for name, then in wanted:
+            port.act(name, then)
+        port.end()
+        tried[0] += port.tried
+        assert bench.held == Held(0, 0, 0)
+
+    with guilty(bench):
+        attempt()
+    return tried[0]
+
+
+def guilty(bench: Bench) -> Any:
+    """Forwards of `BAD` fail."""
+    if isinstance(bench.engine, FakeEngine):
+        return pytest.MonkeyPatch.context()
+    marked = bench.engine.framing.content.encode(BAD)[-1]
+    return failing(bench.engine, lambda ids: marked in ids, RuntimeError("this one"))
+
+
+def test_hostile_calls_hurt_no_row_beside_them(bench: Bench) -> None:
+    assert through_the_port(bench, 5) >= 5 * SOME
+
+
+@pytest.mark.slow
+def test_thousands_of_hostile_calls_hurt_no_row_beside_them(bench: Bench) -> None:
+    tried = through_the_port(bench, 140)
+    print(f"\n{tried} hostile calls through the port, 0 touched a neighbour")
+    assert tried >= 2500
+
+
+# -- through the choreographer ---------------------------------------------------------------------------
+
+
+async def good_game(game: Game) -> int:
+    """Two who talk, for so long that others can try something."""
+    alice, bob = game.cast(Talker, "alice", system="You are Alice."), game.cast(Talker, "bob")
+    for _ in range(4):
+        await alice.say(max_tokens=14)
+        await bob.say(prompt="And you?", max_tokens=14)
+    return await game_over(bob)
+
+
+async def game_over(agent: Agent) -> int:
+    """A choice at the end."""
+    return int(await agent.choose(["1", "2"], to="everyone"))
+
+
+class Stand:
+    """Games on one choreographer: what the good one's listeners heard, and whether it speaks now."""
+
+    def __init__(self) -> None:
+        self.entries, self._speaking = list[Entry](), set[str]()
+        self.over, self.heard = False, anyio.Event()
+
+    def hear(self, event: Event) -> None:
+        """A listener of the good game."""
+        if isinstance(event, Token):
+            self._speaking.add(event.id)
+        elif isinstance(event, Ended):
+            self.entries.append(event.entry)
+            self._speaking.discard(event.entry.message.id)
+        elif isinstance(event, Began):
+            assert not self._speaking
+        self.heard.set()
+
+    @property
+    def speaks(self) -> bool:
+        """Whether a row of the good game runs: it has said something, and has not ended."""
+        return bool(self._speaking)
+
+    async def wait(self) -> bool:
+        """Until it speaks; False: it is over."""
+        while not self.speaks and not self.over:
+            self.heard = anyio.Event()
+            await self.heard.wait()
+        return not self.over
+
+
+def game_of(c: Choreographer, index: int, hear: Any) -> Game:
+    return Game(c, index, 3, RunConfig(model="fake", max_tokens=8, leakage="enforce", deterministic=True), sink=hear)
+
+
+async def villain(c: Choreographer, stand: Stand, wanted: list[str], done: list[str]) -> None:
+    """Try all that is wanted, one after another, while the good game speaks."""
+
+    async def script(game: Game) -> None:
+        agent = game.cast(Talker, "mallory")
+        said = await agent.say(max_tokens=3)
+        made = await c.run(Request((Prefill("one"), Decode(sampling=Sampling(max_tokens=3))), (9,)))
+        ids = tuple(call.id for call in made.made)
+        mallory = Mallory(c, game, agent, said, ids)
+        known = acts()
+        for name in wanted:
+            if not await stand.wait():
+                break
+            assert stand.speaks
+            errors = await _tried(name, known, mallory)
+            if len(errors) != (name not in FINE):
+                raise Hurt(name, errors)
+            done.append(name)
+        c.release(ids)
+
+    await game_of(c, 1, lambda event: None).play(Scripted(script))
+
+
+async def _tried(name: str, known: dict[str, Any], mallory: Mallory) -> list[AgentchoError]:
+    try:
+        if name == GUILTY:
+            await mallory.c.run(Request((Prefill(BAD),), (7,)))
+        else:
+            await known[name](mallory)
+    except AgentchoError as error:
+        return [error]
+    return []
+
+
+def played(bench: Bench, wanted: list[str]) -> tuple[dict[int, Any], list[str]]:
+    """The good game's transcript, and what was tried beside it."""
+    stand, done = Stand(), list[str]()
+
+    async def good(c: Choreographer) -> None:
+        try:
+            await game_of(c, 0, stand.hear).play(Scripted(good_game))
+        finally:
+            stand.over = True
+            stand.heard.set()
+
+    async def work() -> None:
+        async with Choreographer(bench.engine, deterministic=True) as c, anyio.create_task_group() as group:
+            group.start_soon(good, c)
+            if wanted:
+                group.start_soon(villain, c, stand, wanted, done)
+
+    anyio.run(work)
+    assert bench.held == Held(0, 0, 0)
+    assert bench.engine.idle
+    return canonical_transcript(stand.entries), done
+
+
+WANTED = st.lists(st.sampled_from(GAME), min_size=4 * SOME, max_size=4 * SOME)
+
+
+def through_the_choreographer(bench: Bench, examples: int) -> int:
+    """How many attempts there were, none of which hurt."""
+    alone, _ = played(bench, [])
+    tried = [0]
+
+    @seed(6)
+    @settings(max_examples=examples, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @given(WANTED)
+    def attempt(wanted: list[str]) -> None:
+        transcript, done = played(bench, wanted)
+        assert transcript == alone
+        tried[0] += len(done)
+
+    with guilty(bench):
+        attempt()
+    return tried[0]
+
+
+def test_a_hostile_game_hurts_no_game_beside_it(bench: Bench) -> None:
+    assert through_the_choreographer(bench, 2) >= 100
+
+
+@pytest.mark.slow
+def test_thousands_of_hostile_acts_hurt_no_game_beside_them(bench: Bench) -> None:
+    tried = through_the_choreographer(bench, 60)
+    print(f"\n{tried} hostile acts through the choreographer, 0 touched a neighbour")
+    assert tried >= 2500
+
+
+def test_every_act_is_one_that_is_tried(tmp_path: Path) -> None:
+    """Each by itself, at least once."""
+    bench = Bench(fake(True))
+    bench.engine.guilty = lambda call: ValueError(BAD) if getattr(call, "text", "") == BAD else None  # type: ignore[union-attr]
+    left, rounds = list(GAME), 0
+    while left:
+        rounds += 1
+        _, done = played(bench, left)
+        assert done
+        left = left[len(done) :]
+    assert rounds < 60
