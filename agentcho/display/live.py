@@ -9,7 +9,7 @@ from types import TracebackType
 
 from rich.console import Console, Group
 from rich.live import Live
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.text import Text
 
 from agentcho.display.safe import visible
@@ -85,9 +85,11 @@ class LiveGames(_Live):
             MofNCompleteColumn(),
             TimeElapsedColumn(),
             TextColumn("{task.fields[said]} messages"),
+            TextColumn("{task.fields[rate]}left:"),
+            TimeRemainingColumn(),
         )
         self._progress = Progress(*columns, console=console, transient=True)
-        self._task = self._progress.add_task("games", total=games, said=0)
+        self._task = self._progress.add_task("games", total=games, said=0, rate="")
 
     def hear(self, event: Event) -> None:
         super().hear(event)
@@ -95,6 +97,8 @@ class LiveGames(_Live):
             self._progress.update(self._task, said=len(self.entries))
         elif isinstance(event, Over):
             self._progress.advance(self._task)
+            speed = self._progress.tasks[0].finished_speed or self._progress.tasks[0].speed
+            self._progress.update(self._task, rate=f"{60 * speed:.1f} games/min, " if speed else "")
 
     def __enter__(self) -> LiveGames:
         self._progress.start()
