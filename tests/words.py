@@ -1,0 +1,121 @@
+"""The same words: two records of the same games, and, where one of them parts, whether it parts at a near-tie.
+
+In the fast profile a row's last bits depend on what else is in its batch. That may change a token only where the
+choice hung by them: where two tokens were nearly as likely, or the coin fell next to the edge between them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from agentcho.coins import coin_seed
+from agentcho.engine.coins import coin
+from agentcho.engine.sampler import _kept
+from agentcho.record import SavedRun
+from agentcho.replayer import replay
+from agentcho.request import Sampling
+from agentcho.runtime import game_seed
+from agentcho.transcript import Entry
+
+NEAR = 1e-3
+"""Of a logit, and of probability: far above what rounding does, far below what a reader would call a choice."""
+
+
+class Parting(NamedTuple):
+    """Where two games part: at the `nth` sampled token of a message, of whose prompt all words were the same."""
+
+    game: int
+    message: str
+    nth: int
+    tokens: tuple[int | None, int | None]
+
+
+def sampled(entry: Entry) -> tuple[int, ...]:
+    start, stop = entry.message.sampled or (0, 0)
+    return entry.message.tokens[start:stop]
+
+
+def parting(game: int, one: Sequence[Entry], other: Sequence[Entry]) -> Parting | None:
+    """None: all words are the same. Games that part before anything is sampled are no near miss: AssertionError."""
+    theirs, same = {entry.message.id: entry for entry in other}, set[str]()
+    for entry in one:
+        message = entry.message
+        there = theirs.get(message.id)
+        if not same.issuperset(message.parents) or (there is not None and there.message.parents != message.parents):
+            continue
+        if there is not None and there.message.tokens == message.tokens:
+            same.add(message.id)
+            continue
+        assert message.kind == "decode", f"{message.id} was known, and differs"
+        assert there is not None, f"{message.id} was said in one game alone"
+        a, b = sampled(entry), sampled(there)
+        nth = next(n for n in range(len(a) + len(b)) if a[n : n + 1] != b[n : n + 1])
+        return Parting(game, message.id, nth, (next(iter(a[nth:]), None), next(iter(b[nth:]), None)))
+    assert len(same) == len(one) == len(other), "what was read differs, and no words do"
+    return None
+
+
+def near(row: Tensor, sampling: Sampling, nth: int, tokens: tuple[int, int]) -> bool:
+    """Whether, of what a token was chosen from, a hair's breadth decides between these two: each is chosen where its
+    own logit is a little higher and the other's a little lower, or the coin a little to the side."""
+    return all(_within_reach(row, sampling, nth, mine, other) for mine, other in (tokens, tokens[::-1]))
+
+
+def _within_reach(row: Tensor, sampling: Sampling, nth: int, mine: int, other: int) -> bool:
+    shifted = row.clone()
+    shifted[mine] += NEAR
+    shifted[other] -= NEAR
+    return mine in {_chosen(each, sampling, nth, move) for each in (row, shifted) for move in (-NEAR, 0.0, NEAR)}
+
+
+def _chosen(row: Tensor, sampling: Sampling, nth: int, move: float) -> int:
+    if sampling.temperature == 0:
+        return int(row.argmax())
+    probs, order = (row / sampling.temperature).softmax(-1).sort(descending=True, stable=True)
+    kept = torch.where(_kept(probs[None], [sampling])[0], probs, 0.0).double()
+    reach = kept.cumsum(-1)
+    at = min(max(coin(sampling.seed, nth) + move, 0.0), 1.0) * float(reach[-1])
+    place = min(
+        int(torch.searchsorted(reach, torch.tensor(at, dtype=reach.dtype), right=True)), int((kept > 0).sum()) - 1
+    )
+    return int(order[place])
+
+
+def same_words(one: SavedRun, other: SavedRun, engine: Any) -> Mapping[int, Parting]:
+    """The games in which the words differ, those that raced aside. AssertionError: one does not part at a near-tie."""
+    ours, theirs = one.games(), other.games()
+    raced = {game for run in (one, other) for game, over in run.finished().items() if over.raced}
+    assert ours.keys() == theirs.keys()
+    found = {
+        game: apart for game, entries in ours.items()
+        if game not in raced and (apart := parting(game, entries, theirs[game])) is not None
+    }  # fmt: skip
+    workflows = {int(trace.meta["game"]): trace for trace in one.export()}
+    config = one.info.config
+    for game, apart in found.items():
+        entry = next(each for each in ours[game] if each.message.id == apart.message)
+        before = [e for e in ours[game] if e.message.kind == "decode" and e.message.author == entry.message.author]
+        seed = coin_seed(game_seed(config.seed, game), game, entry.message.author or "", before.index(entry))
+        rows = replay(workflows[game], engine, config.mode, config.leakage, deterministic=True)[apart.message].logits
+        end = engine.framing.closing("assistant")[0]
+        a, b = (end if token is None else token for token in apart.tokens)
+        row = _allowed(rows[apart.nth], entry, apart, engine)
+        sampling = Sampling(**(config.sampling.model_dump() | {"seed": seed}))
+        assert near(row, sampling, apart.nth, (a, b)), f"game {game} parts at {apart}, which is no near-tie"
+    return found
+
+
+def _allowed(row: Tensor, entry: Entry, apart: Parting, engine: Any) -> Tensor:
+    """The row as a constraint leaves it: of a choice, the tokens that go on with one of the texts."""
+    if not entry.act.choices:
+        return row
+    said = sampled(entry)[: apart.nth]
+    choices = [tuple(engine.framing.content.encode(choice)) for choice in entry.act.choices]
+    going = sorted({c[apart.nth] for c in choices if c[: apart.nth] == said and len(c) > apart.nth})
+    masked = torch.full_like(row, float("-inf"))
+    masked[going] = row[going]
+    return masked
