@@ -141,7 +141,7 @@ class Agent:
         """Say something and read its text as it comes: `async with a.stream() as pieces: async for text in pieces`.
 
         Leaving the context waits for the end; then `pieces.message` is the message. Leaving it with an error
-        gives the message up.
+        gives the message up: nobody reads it, and what was heard of it is on record.
         """
         send, receive = anyio.create_memory_object_stream[str](inf)
         pieces = Pieces(receive)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 from agentcho.record import find
@@ -92,3 +95,20 @@ def test_a_record_without_its_line_is_not_clean(agentcho: Command, here: Path) -
     audit = agentcho("audit", "last")
     assert audit.code == 3
     assert "there is no heard.jsonl" in audit.out
+
+
+def test_what_a_process_heard_before_it_was_killed_is_on_record(agentcho: Command, here: Path) -> None:
+    """The code kills its own process with the words that it has just heard still in its hands."""
+    kill = "pathlib.Path('told').write_text(''.join(heard)); os.kill(os.getpid(), signal.SIGKILL)"
+    killing = SCRIPT.replace('raise ValueError("enough")', kill)
+    killing = killing.replace("from agentcho import", "import os, pathlib, signal\nfrom agentcho import")
+    (here / "cut.py").write_text(killing)
+    command = "from agentcho.cli import main; main()"
+    words = ("run", "cut.py", "--model", "fake", "--leakage", "audit", "--display", "none")
+    killed = subprocess.run([sys.executable, "-c", command, *words], cwd=here, check=False, timeout=60)
+    assert killed.returncode == -signal.SIGKILL
+    [died] = [entry for entry in find("last", Path("runs")).entries() if entry.ended]
+    assert (died.ended, died.message.text) == ("died", (here / "told").read_text())
+    audit = agentcho("audit", "last")
+    assert (audit.code, "AC002" in audit.out) == (1, True)
+    assert "bob.0  died  2 tokens to everyone, game 0" in audit.out

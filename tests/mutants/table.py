@@ -12,6 +12,7 @@ FUNCTIONAL = "tests/leaks/numeric/test_functional.py"
 CACHE = "tests/leaks/numeric/test_cache.py"
 GAPS = "tests/leaks/test_gaps.py"
 PROFILE = "tests/engine/test_profile.py"
+HEARD = "tests/choreography/test_heard.py"
 INTERFERENCE = "tests/leaks/interference/test_interference.py"
 
 
@@ -341,5 +342,21 @@ MUTANTS = (
         "exact = any(map(self._exact, (*self._flying.values(), *arrived)))",
         "exact = all(map(self._exact, (*self._flying.values(), *arrived)))",
         ("tests/choreography/test_ways.py",),
+        "forget what was cancelled",
+        "what code heard of a message before it left its stream would be on no line, and the audit said CLEAN",
+        "agentcho/choreographer.py",
+        """            ticket.drop("cancelled")""",
+        """            pass""",
+        (HEARD,),
+    ),
+    Mutant(
+        "tell before it is written",
+        "code would hear words of which a kill leaves no trace",
+        "agentcho/choreographer.py",
+        """            if flush is not None:
+                flush()""",
+        """            if flush is not None:
+                continue""",
+        (HEARD,),
     ),
 )  # fmt: skip
