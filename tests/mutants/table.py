@@ -342,6 +342,8 @@ MUTANTS = (
         "exact = any(map(self._exact, (*self._flying.values(), *arrived)))",
         "exact = all(map(self._exact, (*self._flying.values(), *arrived)))",
         ("tests/choreography/test_ways.py",),
+    ),
+    Mutant(
         "forget what was cancelled",
         "what code heard of a message before it left its stream would be on no line, and the audit said CLEAN",
         "agentcho/choreographer.py",
