@@ -65,10 +65,10 @@ def _check_count(name: str, value: object, least: int, what: str) -> None:
 
 def check_vocabulary(model: Model, framing: Framing) -> None:
     """Refuse a tokenizer that has ids which text turns into, or which frame messages, and the model has no row for.
-    Added tokens that nothing can bring in, as those of images, may lie outside."""
+    What nothing can bring in may lie outside: added tokens, as those of images, and ends that it cannot say."""
     rows = min(model.vocabulary, model.network.get_input_embeddings().num_embeddings)  # type: ignore[operator]
     content = {id for id in model.tokenizer.get_vocab().values() if id not in framing.content.special}
-    used = content.union(*framing.ids.values(), framing.stops, () if framing.bos is None else (framing.bos,))
+    used = content.union(*framing.ids.values(), () if framing.bos is None else (framing.bos,))
     if over := sorted(id for id in used if id >= rows):
         what = f"its tokenizer uses ids up to {over[-1]}, its embedding has {rows} rows ({len(over)} ids lie outside)"
         raise ModelBroken(
