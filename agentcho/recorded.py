@@ -16,14 +16,15 @@ from agentcho.transcript import Entry
 
 
 class Recorded:
-    """One game's lines, those of a later attempt before those of an earlier one. Empty: it is begun for the first time.
+    """One game's lines: what is whole before what is not, and a later attempt before an earlier. Empty: it begins anew.
 
     What was not whole is not forced: the same coins say it again, and the code does with it what it did.
     """
 
     def __init__(self, game: int = 0, entries: Iterable[Entry] = ()) -> None:
         self._game = game
-        self._said = {entry.message.id: entry for entry in sorted(entries, key=lambda entry: entry.attempt)}
+        ordered = sorted(entries, key=lambda entry: (entry.ended is None, entry.attempt))
+        self._said = {entry.message.id: entry for entry in ordered}
         self._met = set[str]()
         self._departed: ResumeMismatch | None = None
 

@@ -25,7 +25,7 @@ from agentcho.choreographer import Choreographer
 from agentcho.config import RunConfig
 from agentcho.disk import check_folder
 from agentcho.door import Door
-from agentcho.errors import EngineFailed, GamesFailed, GraphsDiffer, Overloaded, TasksTooFew, TasksUnwanted
+from agentcho.errors import CallFailed, EngineFailed, GamesFailed, GraphsDiffer, Overloaded, TasksTooFew, TasksUnwanted
 from agentcho.events import Encoded, Ended, Event, Heard, Joined, Over, Sink, Token
 from agentcho.faults import Fault, fault, told
 from agentcho.game import Forced, Game
@@ -93,7 +93,7 @@ class Care(NamedTuple):
     retries: int = 0
 
 
-PASSING = (EngineFailed, GraphsDiffer, Overloaded, ConnectionError, TimeoutError)
+PASSING = (EngineFailed, CallFailed, GraphsDiffer, Overloaded, ConnectionError, TimeoutError)
 
 
 class Run:
