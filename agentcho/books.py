@@ -5,7 +5,7 @@ Does not know: how requests are made, what is out and who may read it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Sequence
 
 from agentcho.config import Way
 from agentcho.events import Encoded, Ended, Sink
@@ -14,6 +14,7 @@ from agentcho.message import Message
 from agentcho.missing import Missing
 from agentcho.provenance import EncodingRecord, Ledger, Recipe
 from agentcho.recorded import Recorded
+from agentcho.request import Encoded as Words
 from agentcho.request import EncodingId, Turn
 from agentcho.resolver import Resolver, Utterance
 from agentcho.ticket import Heard, Made, Request, Result
@@ -24,16 +25,22 @@ class Books:
     """One game's. `held` are the ids of all its encodings, to be released with it."""
 
     def __init__(
-        self, game: int, way: Way, meter: Meter, sink: Sink, attempt: int = 1, recorded: Recorded | None = None
-    ) -> None:
+        self, game: int, way: Way, meter: Meter, sink: Sink, attempt: int = 1, recorded: Recorded | None = None, *,
+        bos: bool = False,
+    ) -> None:  # fmt: skip
         self._recorded = recorded or Recorded(game)
         self._game, self._meter, self._sink, self._attempt = game, meter, sink, attempt
         self._recipe: Recipe = "baseline" if way.mode == "baseline" else "author"
-        self.resolver = Resolver(way)
+        self.resolver = Resolver(way, bos)
         self._ledger = Ledger()
         self.held: list[int] = []
         self._twins: set[int] = set()
         self._unwritten: list[tuple[EncodingRecord, int]] = []
+
+    def know(self, utterance: Utterance, words: Words) -> None:
+        """Take in a message whose words are known: it has its line now, and its encodings when they are made."""
+        utterance.message = self._message(utterance, words)
+        self._write(utterance, None, 0, 0.0, 0.0)
 
     def enter(
         self, missing: Sequence[Missing], utterance: Utterance | None, result: Result, caller: str | None
@@ -42,13 +49,8 @@ class Books:
 
         A message's line has all encodings that were made since the line before, of whatever message.
         """
-        fresh = {call.id for call in result.made}
         for lack, call in zip(missing, result.made, strict=False):
             self._record(lack.message, lack.recipe, lack.path, call, caller)
-            lacked = self.resolver.utterances[lack.message]
-            if lacked.message is None:
-                lacked.message = self._message(lacked, call)
-                self._write(lacked, call, result, fresh)
         if utterance is not None:
             self._enter_said(utterance, result.made[len(missing) :], result, caller)
 
@@ -72,20 +74,10 @@ class Books:
     def dropped(self, utterance: Utterance, missing: Sequence[Missing], heard: Heard, caller: str | None) -> None:
         """Take in a message whose call was given up: its line, and no encoding that anybody could read."""
         over = tuple(self._over(utterance, missing, heard, caller))
-        for lack, call in zip(missing, heard.made, strict=False):
-            self._put_down(lack.message, call)
-        entry = self._unfinished(utterance, heard, (*self._take_unwritten(), *over), heard.ended)
+        made, encoded = self._take_unwritten()
+        entry = self._unfinished(utterance, heard, (*made, *over), heard.ended)
         self._meter.spend(entry.message)
-        self._sink(Ended(entry))
-
-    def _put_down(self, message: str, call: Made | None) -> None:
-        """A known text that was encoded for a call which was given up has its line now, and no encoding."""
-        lacked = self.resolver.utterances[message]
-        if call is not None and lacked.message is None:
-            lacked.message = self._message(lacked, call)
-            usage = Usage(0, 0, 0.0, 0.0)
-            made, direct = self._take_unwritten(), lacked.reads.direct
-            self._sink(Ended(Entry(lacked.message, None, made, direct, usage, lacked.act, attempt=self._attempt)))
+        self._sink(Ended(entry._replace(usage=entry.usage._replace(encoded=entry.usage.encoded + encoded))))
 
     def _over(
         self, utterance: Utterance, missing: Sequence[Missing], heard: Heard, caller: str | None
@@ -104,29 +96,33 @@ class Books:
         reused = sum(entry.length for entry in heard.own.receipt.context if entry.id not in fresh)
         usage = Usage(encoded, reused, heard.ttft, heard.seconds)
         return Entry(
-            self._message(utterance, heard.own), None, made, utterance.reads.direct, usage, utterance.act,
+            self._message(utterance, heard.own.words), None, made, utterance.reads.direct, usage, utterance.act,
             ended=ended, attempt=self._attempt, origin="sampled",
         )  # fmt: skip
 
     def close(self) -> None:
         """The game is over: tell of encodings that no message's line has carried."""
         if self._unwritten:
-            self._sink(Encoded(Encodings(self._game, self._take_unwritten(), self._attempt)))
+            made, encoded = self._take_unwritten()
+            self._sink(Encoded(Encodings(self._game, made, self._attempt, encoded)))
 
-    def _take_unwritten(self) -> tuple[EncodingRecord, ...]:
-        made = tuple(record for record, _ in self._unwritten)
+    def _take_unwritten(self) -> tuple[tuple[EncodingRecord, ...], int]:
+        """The encodings that no line has carried, and the tokens that were fed for them."""
+        made, encoded = tuple(record for record, _ in self._unwritten), sum(tokens for _, tokens in self._unwritten)
         self._unwritten.clear()
-        return made
+        return made, encoded
 
     def _enter_said(self, utterance: Utterance, said: Sequence[Made], result: Result, caller: str | None) -> None:
         id = utterance.metadata.id
         path = self.resolver.prompt((*(read.id for read in utterance.reads.reads), id), utterance.metadata.author)
-        utterance.message = self._recorded.again(self._message(utterance, said[0]))
+        utterance.message = self._recorded.again(self._message(utterance, said[0].words))
         self._record(id, self._recipe, path, said[0], caller)
         for shadow in said[1:]:
             self._record(id, "audience", (), shadow, None)
         self._meter.count(utterance.message)
-        self._write(utterance, said[0], result, {call.id for call in result.made})
+        fresh, context = {call.id for call in result.made}, said[0].receipt.context
+        reused = sum(read.length for read in context if read.id not in fresh or read.id in self._twins)
+        self._write(utterance, said[0].id, reused, result.ttft, result.seconds)
 
     def _record(self, message: str, recipe: Recipe, path: tuple[str, ...], made: Made, caller: str | None) -> None:
         """`caller` is whose prompt a baseline encoding stands in; a repaired one's path begins with its own; an author
@@ -136,7 +132,6 @@ class Books:
         first = self.resolver.enter(message, recipe, path, made.id)
         self._twins.update(() if first else {made.id})
         self._unwritten.append((record, len(made.words.tokens) if first else 0))
-        self.resolver.bos = made.receipt.bos
         self.held.append(made.id)
 
     def _noted(
@@ -146,8 +141,8 @@ class Books:
         whose = path[0] if recipe == "repaired" else {"baseline": caller, "author": author, "audience": None}[recipe]
         return self._ledger.record(made.id, message, whose, recipe, made.receipt)
 
-    def _message(self, utterance: Utterance, made: Made) -> Message:
-        data, words, reads = utterance.metadata, made.words, utterance.reads
+    def _message(self, utterance: Utterance, words: Words) -> Message:
+        data, reads = utterance.metadata, utterance.reads
         places = tuple(read.at if isinstance(read.at, int) else None for read in reads.reads)
         return Message(
             id=data.id, game=self._game, kind=data.kind, role=data.role, author=data.author, audience=data.audience,
@@ -158,16 +153,15 @@ class Books:
             new_offset=reads.new_at if isinstance(reads.new_at, int) else None,
         )  # fmt: skip
 
-    def _write(self, utterance: Utterance, own: Made, result: Result, made: Set[EncodingId]) -> None:
-        """Tell the sink of a message that is whole. What its own request made anew is not reused."""
+    def _write(self, utterance: Utterance, own: EncodingId | None, reused: int, ttft: float, seconds: float) -> None:
+        """Tell the sink of a message that is whole, and of all that was encoded since the one before. What its own
+        request made anew is not reused."""
         assert utterance.message is not None
-        encoded = sum(tokens for _, tokens in self._unwritten)
-        context = own.receipt.context
-        reused = sum(read.length for read in context if read.id not in made or read.id in self._twins)
-        usage = Usage(encoded, reused, result.ttft, result.seconds)
+        made, encoded = self._take_unwritten()
+        usage = Usage(encoded, reused, ttft, seconds)
         entry = Entry(
-            utterance.message, own.id, self._take_unwritten(), utterance.reads.direct, usage, utterance.act,
-            attempt=self._attempt, origin=_origin(utterance.message),
+            utterance.message, own, made, utterance.reads.direct, usage, utterance.act, attempt=self._attempt,
+            origin=_origin(utterance.message),
         )  # fmt: skip
         self._sink(Ended(entry))
 

@@ -33,7 +33,7 @@ from agentcho.errors import (
     UnknownEncoding,
 )
 from agentcho.ids import akin
-from agentcho.request import EncodingId, EnginePort, FramingPort, StepResult
+from agentcho.request import EncodingId, EnginePort, FramePort, StepResult
 from agentcho.ticket import Made, Request, Result, Ticket, checked_request
 from agentcho.turns import Turns
 from agentcho.waits import Wait, wait_of
@@ -127,9 +127,9 @@ class Choreographer:
             raise EngineBusy("calls that were submitted directly and are not done")
 
     @property
-    def framing(self) -> FramingPort:
-        """What stands around a message's content: the engine's, which never changes."""
-        return self._engine.framing
+    def frames(self) -> FramePort:
+        """What of the engine never changes, to be asked at any time."""
+        return self._engine
 
     async def run(self, request: Request) -> Result:
         """Submit and wait. The result's encodings stay held until `release`.

@@ -6,7 +6,7 @@ know: engines, records, how a scenario plays.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 from typing import Any, Protocol, TypeVar, overload
@@ -27,6 +27,7 @@ from agentcho.errors import (
     AudienceError,
     BadOutcome,
     BadSampling,
+    ContextOverflow,
     LeakageError,
     LimitReached,
     RequestError,
@@ -88,8 +89,10 @@ class Game:
         self._meter = Meter(self.config.limits)
         self._flush = flush
         self.way = way or (self.config.way if self.config.says_way else choreographer.way)
-        self._recorded = recorded or Recorded(index)
-        self._books = Books(index, self.way, self._meter, self._sink, attempt, self._recorded)
+        self._recorded, self._frames = recorded or Recorded(index), choreographer.frames
+        self._books = Books(
+            index, self.way, self._meter, self._sink, attempt, self._recorded, bos=self._frames.bos
+        )  # fmt: skip
         self._resolver = self._books.resolver
         self._ears = Ears()
         self._floor = Floor(choreographer.turns, self._ears)
@@ -152,14 +155,16 @@ class Game:
         return self._floor.visible()
 
     def message(self, id: str) -> Message:
-        """A finished message with its words. KeyError: no such message, or not encoded yet."""
+        """A message with its words, from the moment that it is out. KeyError: there is none of that id, or it is not
+        finished."""
         message = self._resolver.utterances[id].message
         if message is None:
             raise KeyError(id)
         return self._ears.lend(message)
 
     async def announce(self, text: str, to: Names = "everyone", role: Role = "user") -> str:
-        """A message of the scenario itself; returns its id. Encoded when first read."""
+        """A message of the scenario itself; returns its id. Encoded when first read. `ContextOverflow`: no context
+        holds it."""
         return self._put(SCENARIO, role, audience(to, self.agents), text, ReadSet(None, (), None, ()))
 
     async def tell(
@@ -168,9 +173,6 @@ class Game:
         """An agent's message of known text, or known ids; see `Agent.tell`."""
         seat = self._cast.seated(agent)
         spoken_to, reads = self._audience(seat, to), self._reads(seat, agent, view)
-        if first := self._resolver.placed_after(reads):
-            with self._floor.act(self._floor.seat):
-                await self._encode_first(first, seat)
         return self._put(seat, role, spoken_to, text, reads, ids)
 
     async def release(self, agent: Agent, message: Message, to: Names, view: Wish) -> str:
@@ -188,26 +190,34 @@ class Game:
     def _put(
         self, author: str, role: str, to: Audience, text: str, reads: ReadSet, ids: tuple[int, ...] | None = None
     ) -> str:
-        """Publish a message of known text; its encoding is made by the first call that reads it, or before."""
-        words, known = values.text(text, "the text"), role_of(role)
-        utterance = self._utterance(author, "prefill", known, to, words, reads)
-        utterance.ids = ids
+        """Publish a message of known text; its encoding is made by the first call that reads it, or before. What could
+        not be encoded, or not over what its author read, is refused here, to its author alone, with nothing said."""
+        text, known = values.text(text, "the text"), role_of(role)
+        metadata = self._metadata(author, "prefill", known, to, reads)
+        words = self._frames.frame(known, author if known == "assistant" else None, text, ids)
+        utterance = Utterance(metadata, text, words.name, reads)
+        reach = self._resolver.reach(utterance, len(words.tokens))
+        if reach > self._frames.context:
+            raise ContextOverflow(reach, self._frames.context)
+        utterance.act = self._act(to, reads)
+        self._enroll(utterance)
         self._recorded.meet(utterance)
+        self._books.know(utterance, words)
         self._floor.publish(utterance.metadata, self._floor.seat)
         if not reads.reads:
             self._choreographer.offer(self._books, partial(self._books.ahead, utterance.metadata.id))
         return utterance.metadata.id
 
-    def _utterance(self, author: str, kind: Kind, role: Any, to: Audience, text: str, reads: ReadSet) -> Utterance:
-        number = self._numbers.get(author, 0)
-        self._numbers[author] = number + 1
-        who = None if author == SCENARIO else author
-        parents = tuple(read.id for read in reads.reads)
-        metadata = Metadata(f"{author}.{number}", kind, role, who, to, parents)
-        name = author if role == "assistant" else None
-        utterance = Utterance(metadata, text, name, reads, act=self._act(to, reads))
-        self._resolver.utterances[metadata.id] = utterance
-        return utterance
+    def _metadata(self, author: str, kind: Kind, role: Any, to: Audience, reads: ReadSet) -> Metadata:
+        """That of the author's next message."""
+        who, parents = None if author == SCENARIO else author, tuple(read.id for read in reads.reads)
+        return Metadata(f"{author}.{self._numbers.get(author, 0)}", kind, role, who, to, parents)
+
+    def _enroll(self, utterance: Utterance) -> None:
+        """Let there be a message of that id."""
+        author = utterance.metadata.author or SCENARIO
+        self._numbers[author] = self._numbers.get(author, 0) + 1
+        self._resolver.utterances[utterance.metadata.id] = utterance
 
     def _act(self, to: Audience, reads: ReadSet) -> Act:
         """How a message comes about: which line asked for it, where it is placed, on what it may depend."""
@@ -248,13 +258,14 @@ class Game:
         spoken_to = self._audience(seat, to)
         reads = self._reads(seat, agent, view)
         options = self._sampling(seat, sampling)
-        await self._encode_first(self._resolver.placed_after(reads), seat)
         if prompt is not None:
             private = Audience(frozenset({seat}))
             asked = self._put(seat, "user", private, prompt, reads)
             reads = reads._replace(reads=(*reads.reads, Read(asked, reads.new_at)), new_at=None)
-        utterance = self._utterance(seat, "decode", "assistant", spoken_to, header, reads)
-        utterance.act = utterance.act._replace(choices=options.choices or ())
+        act = self._act(spoken_to, reads)._replace(choices=options.choices or ())
+        metadata = self._metadata(seat, "decode", "assistant", spoken_to, reads)
+        utterance = Utterance(metadata, header, seat, reads, act=act)
+        self._enroll(utterance)
         self._recorded.meet(utterance)
         self._sink(Began(self.index, utterance.metadata.id, seat, "decode", spoken_to, header))
         await self._decode(utterance, options, on_token)
@@ -330,23 +341,12 @@ class Game:
             return sampling
         return sampling.model_copy(update={"max_tokens": min(left, sampling.max_tokens)})
 
-    async def _encode_first(self, ids: Iterable[str], author: str) -> None:
-        """Encode messages now, because a position counts from their end or because the game is over."""
-        for id in ids:
-            utterance = self._resolver.utterances[id]
-            if utterance.message is None:
-                reads = utterance.reads._replace(reads=(*utterance.reads.reads, Read(id)))
-                missing = self._resolver.resolve(reads).missing
-                calls, order = tuple(lack.call for lack in missing), (self.index, author, -1)
-                request = Request(calls, order, exact=self.way.deterministic)
-                self._books.enter(missing, None, await self._choreographer.run(request), reads.caller)
-
     # -- the whole ---------------------------------------------------------------------------------------
 
     async def play(self, scenario: Playable) -> Over:
         """Play a scenario to its end, or to a limit, which is an outcome too. Gives up all encodings. `PlainMarkers`,
         with nothing played: see `check_markers`."""
-        check_markers(self._choreographer.framing.plain, asked_of(self.way, self.config.plain_markers))
+        check_markers(self._frames.framing.plain, asked_of(self.way, self.config.plain_markers))
         try:
             return await self._choreographer.turns.run(self._play(scenario))
         finally:
@@ -369,8 +369,6 @@ class Game:
             if limit is None:
                 raise
             ended = f"limit: {limit.who} {limit.value:g} {limit.limit}"
-        known = self._resolver.utterances.values()
-        await self._encode_first([u.metadata.id for u in known if u.metadata.kind == "prefill"], SCENARIO)
         self._books.close()
         score = {} if outcome is None else {name: _number(value) for name, value in scenario.score(outcome).items()}
         shown = None if outcome is None else outcome.model_dump(mode="json")

@@ -12,7 +12,7 @@ from agentcho.denial import carried
 from agentcho.errors import BadTrace, LeakageError
 from agentcho.message import Metadata
 from agentcho.placing import places_of
-from agentcho.request import EnginePort
+from agentcho.request import Encoded, EnginePort
 from agentcho.resolver import Utterance
 from agentcho.trace import TraceMessage
 from agentcho.transcript import Act
@@ -42,10 +42,14 @@ class Words:
         metadata = Metadata(message.id, message.kind, message.role, message.author, message.readers, message.parents)
         words = message.text if message.kind == "prefill" else message.header or ""
         read_set = ReadSet(message.author, reads, message.new_offset, direct)
-        ids = self._content(message) if message.kind == "prefill" else None
         asked = places_of(read_set)
         act = Act(places=asked if any(place is not None for place in asked) else ())
-        return Utterance(metadata, words, message.name, read_set, act=act, ids=ids)
+        return Utterance(metadata, words, message.name, read_set, act=act)
+
+    def framed(self, message: TraceMessage) -> Encoded:
+        """The words of a message of known text, by the ids that the trace has for this engine's tokenizer, or by its
+        text."""
+        return self._engine.frame(message.role, message.name, message.text, self._content(message))
 
     def _content(self, message: TraceMessage) -> tuple[int, ...] | None:
         """The ids between framing, where the trace has them for this engine's tokenizer."""

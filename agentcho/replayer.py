@@ -17,7 +17,7 @@ import anyio
 from agentcho.books import Books
 from agentcho.choreographer import Choreographer
 from agentcho.config import Leakage, Limits, Mode, RepairBy, Shadowing, Way
-from agentcho.events import Ended, Event
+from agentcho.events import Encoded, Ended, Event
 from agentcho.graph import Graph
 from agentcho.known import Words
 from agentcho.limits import Meter
@@ -25,7 +25,7 @@ from agentcho.request import EncodingId, EnginePort, Receipt
 from agentcho.runtime import blocking
 from agentcho.ticket import Request, Result
 from agentcho.trace import TraceMessage, Workflow, workflow
-from agentcho.transcript import Entry
+from agentcho.transcript import Entry, carry
 from agentcho.turns import Turn
 
 
@@ -116,9 +116,10 @@ class _Replay:
     def __init__(self, trace: Workflow, engine: EnginePort, way: Way, logits: bool, stride: int) -> None:
         self._engine, self._way, self._logits, self._stride = engine, way, logits, stride
         self._words = Words({message.id: message for message in trace.messages}, engine, way)
-        self._books = Books(0, way, Meter(Limits()), self._hear)
+        self._books = Books(0, way, Meter(Limits()), self._hear, bos=engine.bos)
         self._books.resolver.utterances.update(self._words.utterances())
         self._graph = Graph(trace)
+        self._known = {m.id: self._words.framed(m) for m in trace.messages if m.kind == "prefill"}
         self._entries: list[Entry] = []
         self._done: dict[str, tuple[Result, float]] = {}
 
@@ -127,17 +128,26 @@ class _Replay:
         began = perf_counter()
         self._gates = {d.id: _Gate(len(self._graph.needs(d.id))) for d in self._graph.decodes}
         async with Choreographer(self._engine, *self._way) as self._choreographer:
+            self._know()
             for known in self._graph.known:
                 self._choreographer.offer(self, partial(self._books.ahead, known))
             speaking = (self._speak(place, decode) for place, decode in enumerate(self._graph.decodes))
             await self._choreographer.turns.run(self._choreographer.turns.together(*speaking))
             seconds = perf_counter() - began
+            self._books.close()
             decodes = {id: self._replayed(id, *self._done[id]) for id in self._gates}
             return Replayed(decodes, self._entries, self._choreographer.steps, self._choreographer.encoded, seconds)
 
     def _hear(self, event: Event) -> None:
         if isinstance(event, Ended):
             self._entries.append(event.entry)
+        if isinstance(event, Encoded):
+            carry(self._entries, event.encodings)
+
+    def _know(self) -> None:
+        """Let those messages of known text come out that waited for nothing but what is said by now."""
+        for id in [id for id in self._known if self._graph.needs(id) <= self._done.keys()]:
+            self._books.know(self._books.resolver.utterances[id], self._known.pop(id))
 
     def _replayed(self, id: str, result: Result, waited: float) -> ReplayedMessage:
         entry = next(e for e in reversed(self._entries) if e.message.id == id)
@@ -159,6 +169,7 @@ class _Replay:
         def done(result: Result) -> None:
             self._done[decode.id] = result, waited
             self._books.enter(speaking.missing, utterance, result, decode.author)
+            self._know()
             for other in self._graph.decodes:
                 if decode.id in self._graph.needs(other.id):
                     self._gates[other.id].open_one()

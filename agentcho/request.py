@@ -291,6 +291,8 @@ class ContentPort(Protocol):
 
     def encode(self, text: str) -> list[int]: ...
     def decode(self, ids: Sequence[int]) -> str: ...
+    def spells(self, ids: Sequence[int], text: str) -> bool:
+        """Whether `ids` are the ones that `text` encodes to."""
 
 
 class FramingPort(Protocol):
@@ -306,9 +308,24 @@ class FramingPort(Protocol):
     def closing(self, role: str) -> tuple[int, ...]: ...
 
 
-class EnginePort(Protocol):
+class FramePort(Protocol):
+    """What of an engine never changes, and may be asked from any thread at any time. `context` is the number of
+    positions it has, `bos` whether every context begins after a BOS."""
+
+    @property
+    def framing(self) -> FramingPort: ...
+    @property
+    def context(self) -> int: ...
+    @property
+    def bos(self) -> bool: ...
+    def frame(self, role: str, name: str | None, text: str, tokens: tuple[int, ...] | None = None) -> Encoded:
+        """The words of a `Prefill` of this text, or of these content ids, without encoding it: all that is known of a
+        message before anybody reads it. `RequestError`: nothing could encode that."""
+
+
+class EnginePort(FramePort, Protocol):
     """The engine as the choreographer sees it. Synchronous; `owner` admits one caller at a time to what changes
-    anything: `EngineBusy` otherwise. `framing` never changes, and may be asked from any thread.
+    anything: `EngineBusy` otherwise.
 
     `submit` checks every call before it accepts any, raises `RequestError` with nothing changed, and returns
     one new id a call, in order; each id is held (reference count one) until `release`. Parents are ids of
@@ -336,8 +353,6 @@ class EnginePort(Protocol):
     def owner(self) -> Owner:
         """Of the network, which several engines may be on."""
 
-    @property
-    def framing(self) -> FramingPort: ...
     @property
     def idle(self) -> bool:
         """Nothing submitted, nothing running."""

@@ -30,8 +30,8 @@ EXACT = "exact "
 
 @dataclass(eq=False)
 class Utterance:
-    """A message as the game keeps it. `message` is None until it is encoded for the first time; `ids` are the ids of
-    header and text where they are known before that."""
+    """A message as the game keeps it. `message` is there from the beginning where its words are known, and once they
+    are said where they are not; `text` of what is to be said is its header."""
 
     metadata: Metadata
     text: str
@@ -39,7 +39,6 @@ class Utterance:
     reads: ReadSet
     message: Message | None = None
     act: Act = field(default_factory=Act)
-    ids: tuple[int, ...] | None = None
 
     @property
     def own(self) -> Audience:
@@ -50,7 +49,7 @@ class Utterance:
     def content(self) -> tuple[int, ...] | None:
         """The ids of header and text, once they are known."""
         said = self.message
-        return self.ids if said is None else said.tokens[said.content[0] : said.content[1]]
+        return None if said is None else said.tokens[said.content[0] : said.content[1]]
 
 
 class Resolver:
@@ -59,14 +58,13 @@ class Resolver:
     In the deterministic profile every audience encoding is made by one recipe, so none by a shadow.
     """
 
-    def __init__(self, way: Way) -> None:
-        self.way = way
+    def __init__(self, way: Way, bos: bool = False) -> None:
+        self.way, self.bos = way, bos
         self.utterances: dict[str, Utterance] = {}
         self._known: dict[Key, EncodingId] = {}
         self._keys: dict[str, list[Key]] = {}
         self._asked: set[Key] = set()
         self._monitor = Monitor()
-        self.bos = False
 
     @property
     def _default(self) -> Offsets:
@@ -124,13 +122,17 @@ class Resolver:
             self._encoding(recipe, id, lacking)
         return tuple(lacking.values())
 
-    def placed_after(self, reads: ReadSet) -> list[str]:
-        """Messages that must be encoded first because a position of the read set counts from their end."""
+    def reach(self, utterance: Utterance, length: int) -> int:
+        """The positions that it takes to encode a message of `length` tokens for its author, or for its audience, as
+        far as the way says it beforehand."""
+        alone = int(self.bos) + length
         if self.way.mode == "baseline" or self.way.in_place:
-            return []
-        if all(place is None or isinstance(place, int) for place in places_of(reads)):
-            return []
-        return [read.id for read in reads.reads if self.utterances[read.id].message is None]
+            return alone
+        lengths = self._lengths(utterance.reads)
+        starts = count(utterance.reads, lengths, int(self.bos))
+        ends = [start + long for start, long in zip(starts, (*lengths, length), strict=True) if start is not None]
+        public = [self._length(id) for id in self._open(utterance)] if self.enforcing else []
+        return max(alone, *ends, alone + sum(public))
 
     def enter(self, message: str, recipe: Recipe, path: tuple[str, ...], id: EncodingId) -> bool:
         """Take a finished encoding in; False where one was there already: this one is its twin."""
@@ -270,10 +272,18 @@ class Resolver:
         if all(place is None or isinstance(place, int) for place in places):
             *asked, own = (place if isinstance(place, int) else None for place in places)
             return tuple(asked), own
-        known = (self.utterances[read.id].message for read in reads.reads)
-        lengths = [None if message is None else len(message.tokens) for message in known]
-        *offsets, new = count(reads, lengths, int(self.bos))
+        *offsets, new = count(reads, self._lengths(reads), int(self.bos))
         return tuple(offsets), new
+
+    def _lengths(self, reads: ReadSet) -> list[int]:
+        """Tokens of each message that is read."""
+        return [self._length(read.id) for read in reads.reads]
+
+    def _length(self, id: str) -> int:
+        """Tokens of a message that is out: known, or said."""
+        message = self.utterances[id].message
+        assert message is not None
+        return len(message.tokens)
 
     # -- baseline ----------------------------------------------------------------------------------------
 

@@ -141,21 +141,24 @@ def _who(word: str | None) -> str | None:
 
 
 class Encodings(NamedTuple):
-    """A line of encodings alone: those of a game that no message's line has carried by its end."""
+    """A line of encodings alone: those of a game that no message's line has carried by its end, and the tokens that
+    were fed for them."""
 
     game: int
     made: tuple[EncodingRecord, ...]
     attempt: int = 1
+    encoded: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """The line as a JSON object; `from_json` inverts it."""
         again = {"attempt": self.attempt} if self.attempt > 1 else {}
-        return {"game": self.game, "encodings": [encoding_line(r) for r in self.made], **again}
+        made = [encoding_line(record) for record in self.made]
+        return {"game": self.game, "encodings": made, "encoded": self.encoded, **again}
 
     @classmethod
     def from_json(cls, line: dict[str, Any]) -> Encodings:
         """Read one line. KeyError, TypeError or ValueError where it is none."""
-        return cls(line["game"], _records(line), line.get("attempt", 1))
+        return cls(line["game"], _records(line), line.get("attempt", 1), line.get("encoded", 0))
 
 
 def _one_of(names: Any, value: Any) -> Any:
@@ -290,7 +293,8 @@ def carry(entries: list[Entry], alone: Encodings) -> None:
     for place in reversed(range(len(entries))):
         entry = entries[place]
         if (entry.message.game, entry.attempt) == (alone.game, alone.attempt):
-            entries[place] = entry._replace(made=(*entry.made, *alone.made))
+            usage = entry.usage._replace(encoded=entry.usage.encoded + alone.encoded)
+            entries[place] = entry._replace(made=(*entry.made, *alone.made), usage=usage)
             return
     raise KeyError(alone.game)
 

@@ -17,7 +17,7 @@ ROOT = PACKAGE.parent
 LAYERS = (
     ("errors", "environment", "whence"), ("names", "disk"), ("message", "tasks", "owner", "ids", "writer", "values"),
     ("request", "said"),
-    ("visibility", "provenance", "config", "monitor", "checks"),
+    ("visibility", "provenance", "config", "monitor", "checks", "framed"),
     ("transcript", "placing", "denial", "adapter", "missing", "markers"), ("trace", "heard"),
     ("export",),
     ("understudy",), ("engine",),

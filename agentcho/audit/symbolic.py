@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from agentcho.errors import BadOffsets, BadParent, LeakageError, RequestError, UnknownEncoding
+from agentcho.framed import framed
 from agentcho.owner import Owner
 from agentcho.request import (
     ANY_TURN,
@@ -51,6 +52,8 @@ class SymbolicEngine:
     Influences are kept after `release`, to be compared with what was written down.
     """
 
+    bos, context = True, 1 << 60
+
     def __init__(self) -> None:
         self.framing = FakeFraming()
         self._all: dict[EncodingId, Symbol] = {}
@@ -62,6 +65,10 @@ class SymbolicEngine:
     def idle(self) -> bool:
         """Nothing submitted."""
         return not self._flying
+
+    def frame(self, role: str, name: str | None, text: str, tokens: tuple[int, ...] | None = None) -> Encoded:
+        """See `FramePort.frame`."""
+        return framed(self.framing, role, name, text, tokens)
 
     @property
     def fingerprint(self) -> dict[str, str]:

@@ -53,6 +53,7 @@ from agentcho.errors import (
     StoreFull,
     UnknownEncoding,
 )
+from agentcho.framed import framed
 from agentcho.ids import Ids
 from agentcho.owner import Owner, owned
 from agentcho.request import ANY_TURN, Call, Decode, Encoded, EncodingId, Offsets, Receipt, StepResult, Turn
@@ -190,6 +191,15 @@ class Engine(Direct):
         if self._fingerprint is None:
             self._fingerprint = self._model.fingerprint() | ({"markers": "plain"} if self.framing.plain else {})
         return self._fingerprint
+
+    @property
+    def bos(self) -> bool:
+        """Whether every context begins after a BOS."""
+        return self.framing.bos is not None
+
+    def frame(self, role: str, name: str | None, text: str, tokens: tuple[int, ...] | None = None) -> Encoded:
+        """See `FramePort.frame`."""
+        return framed(self.framing, role, name, text, tokens)
 
     @property
     def fullness(self) -> Fullness:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from agentcho.checks import Bounds, asked, checked, known_as_id, named, readable
 from agentcho.errors import AgentchoError, BadParent, CallFailed, EngineClosed, EngineFailed, UnknownEncoding
+from agentcho.framed import framed
 from agentcho.ids import Ids
 from agentcho.owner import Owner, owned
 from agentcho.request import (
@@ -86,6 +87,20 @@ class FakeEngine:
         """The share of its store that is taken. It may be more than all: nothing has to leave."""
         running = sum(kept.fed for kept in self._flying.values() if kept.page is None)
         return (self._pages.tokens + running) / self._store_tokens if self._store_tokens else 0.0
+
+    @property
+    def context(self) -> int:
+        """Positions."""
+        return self._rules.context
+
+    @property
+    def bos(self) -> bool:
+        """Whether every context begins after a BOS."""
+        return self._rules.bos
+
+    def frame(self, role: str, name: str | None, text: str, tokens: tuple[int, ...] | None = None) -> Encoded:
+        """See `FramePort.frame`."""
+        return framed(self.framing, role, name, text, tokens)
 
     @property
     def fingerprint(self) -> dict[str, str]:

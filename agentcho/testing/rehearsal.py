@@ -87,6 +87,9 @@ def play(
             return await game.play(whole)
 
     over = anyio.run(work, backend=backend)
+    entries = [event.entry for event in events if isinstance(event, Ended)]
+    for alone in (event.encodings for event in events if isinstance(event, Encoded)):
+        carry(entries, alone)
     return Rehearsal(over, tuple(heard(events)), tuple(events), engine)
 
 

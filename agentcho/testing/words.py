@@ -31,6 +31,10 @@ class Words:
         """The text of ids that `encode` gave."""
         return "".join(self._piece(id) or "" for id in ids)
 
+    def spells(self, ids: Iterable[int], text: str) -> bool:
+        """Whether ids are those of a text."""
+        return self.encode(text) == list(ids)
+
     def check(self, ids: Iterable[int]) -> tuple[int, ...]:
         """Ids that are content. `RequestError`: one is of framing, or of no word."""
         given = tuple(ids)

@@ -13,6 +13,7 @@ from agentcho.config import Leakage, Mode
 from agentcho.engine.encoding import Context, Piece, Segment, Storage, check_fits, place
 from agentcho.engine.framing import Framing
 from agentcho.errors import BadParent, RequestError
+from agentcho.framed import framed
 from agentcho.owner import Owner
 from agentcho.replayer import replay
 from agentcho.request import (
@@ -97,7 +98,7 @@ class Paper:
 
     def __init__(self, engine: Framed) -> None:
         self.framing: FramingPort = engine.framing
-        self._framing, self._limit, self._print = engine.framing, engine.context, engine.fingerprint
+        self._framing, self.context, self._print = engine.framing, engine.context, engine.fingerprint
         self.segments: list[Segment] = []
         self.targets: list[int] = []
         self._waiting: list[tuple[EncodingId, Call]] = []
@@ -111,6 +112,15 @@ class Paper:
     def idle(self) -> bool:
         """See `EnginePort.idle`."""
         return not self._waiting
+
+    @property
+    def bos(self) -> bool:
+        """Whether every context begins after a BOS."""
+        return self._framing.bos is not None
+
+    def frame(self, role: str, name: str | None, text: str, tokens: tuple[int, ...] | None = None) -> Encoded:
+        """See `FramePort.frame`."""
+        return framed(self.framing, role, name, text, tokens)
 
     @property
     def fingerprint(self) -> dict[str, str]:
@@ -171,7 +181,7 @@ class Paper:
         parents = [self._parent(parent) for parent in call.parents]
         context = place(self._bos, parents, call.offsets, call.new_offset)
         words = self._prefilled(call) if isinstance(call, Prefill) else self._spoken(call)
-        check_fits(context, len(words.tokens), self._limit)
+        check_fits(context, len(words.tokens), self.context)
         if words.sampled is None:
             key = context.key(words.tokens, call.salt, "whole")
             storage = self._shared.get(key) or self._stored(key, context, words.tokens, ())

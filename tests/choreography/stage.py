@@ -13,11 +13,11 @@ from trio.testing import MockClock
 
 from agentcho import Agent, Choreographer, Decode, Game, Limits, Message, Prefill, RunConfig, Sampling, Scenario
 from agentcho.config import Leakage, Mode
-from agentcho.events import Ended, Event, Over
+from agentcho.events import Encoded, Ended, Event, Over
 from agentcho.request import StepResult
 from agentcho.testing import FakeEngine
 from agentcho.ticket import Request
-from agentcho.transcript import Entry
+from agentcho.transcript import Entry, carry
 from agentcho.visibility import Policy, audience_policy
 
 Work = Callable[[], Awaitable[Any]]
@@ -72,7 +72,16 @@ def game(
 
     play(work)
     assert nothing_left(engine)
-    return [e.entry for e in events if isinstance(e, Ended)], [e for e in events if isinstance(e, Over)]
+    return heard(events), [e for e in events if isinstance(e, Over)]
+
+
+def heard(events: list[Event]) -> list[Entry]:
+    """The transcript that a sink was told, with what stands alone at a game's end."""
+    entries = [event.entry for event in events if isinstance(event, Ended)]
+    for event in events:
+        if isinstance(event, Encoded):
+            carry(entries, event.encodings)
+    return entries
 
 
 def spoken(entries: list[Entry]) -> list[Message]:

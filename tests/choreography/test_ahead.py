@@ -16,6 +16,7 @@ from agentcho.request import First
 from agentcho.resolver import Resolver, Utterance
 from agentcho.testing import FakeEngine
 from agentcho.ticket import Request, Result
+from agentcho.transcript import own_records
 from agentcho.visibility import After, ReadSet
 
 from .stage import Interrupted, Play, Talker, game, nothing_left, speech, talker
@@ -192,11 +193,11 @@ def test_a_replay_has_encoded_what_the_next_speaker_brings_before_its_turn(leaka
     engine = FakeEngine()
     played = replay(trace, engine, leakage=leakage, logits=False)
     assert {entry.message.id for entry in played.entries} == {"a", "b", "c", "d"}
-    kept = {entry.message.id: entry for entry in played.entries}
-    assert kept["b"].encoding not in engine.batches[0]
-    assert kept["b"].encoding in engine.batches[1]
+    rules = own_records(played.entries)["b"].id
+    assert rules not in engine.batches[0]
+    assert rules in engine.batches[1]
     baseline = replay(trace, FakeEngine(), mode="baseline", logits=False)
-    assert [e.message.id for e in baseline.entries] == ["a", "c", "b", "d"]
+    assert [e.message.id for e in baseline.entries] == ["a", "b", "c", "d"]
 
 
 @pytest.mark.parametrize("leakage", ["audit", "enforce"])
@@ -209,9 +210,9 @@ def test_a_game_has_encoded_the_rules_of_who_speaks_next(play: Play, leakage: Le
             await agent.say()
 
     entries, _ = game(play, script, engine, leakage=leakage)
-    encoding = {entry.message.id: entry.encoding for entry in entries}
-    assert list(encoding) == ["bob.0", "alice.0", "alice.1", "bob.1"]
-    assert [encoding["bob.0"] in batch for batch in engine.batches[:3]] == [False, True, False]
+    assert [entry.message.id for entry in entries] == ["alice.0", "bob.0", "alice.1", "bob.1"]
+    rules = own_records(entries)["bob.0"].id
+    assert [rules in batch for batch in engine.batches[:3]] == [False, True, False]
     usage = {entry.message.id: entry.usage for entry in entries}
     assert usage["bob.1"].encoded == len(next(e for e in entries if e.message.id == "bob.1").message.tokens) * (
         1 if leakage == "audit" else 2

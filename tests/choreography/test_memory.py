@@ -57,7 +57,7 @@ def told(
     engine.check_integrity()
     assert (engine.fullness.used, engine.fullness.host_used, engine.idle) == (1, 0, True)
     entries = [event.entry for event in events if isinstance(event, Ended)]
-    lines = [(e.message.game, e.message.id, e.message.tokens, e.made[-1].cone, e.direct) for e in entries]
+    lines = [(e.message.game, e.message.id, e.message.tokens, e.own and e.own.cone, e.direct) for e in entries]
     return sorted(lines, key=lambda line: line[:2])
 
 

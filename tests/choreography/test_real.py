@@ -84,6 +84,20 @@ class Keeping:
         return self._engine.framing
 
     @property
+    def context(self) -> int:
+        """The engine's own."""
+        return self._engine.context
+
+    @property
+    def bos(self) -> bool:
+        """The engine's own."""
+        return self._engine.bos
+
+    def frame(self, role: str, name: str | None, text: str, tokens: tuple[int, ...] | None = None) -> Encoded:
+        """The engine's own."""
+        return self._engine.frame(role, name, text, tokens)
+
+    @property
     def idle(self) -> bool:
         return self._engine.idle
 

@@ -200,9 +200,9 @@ def test_events_tell_a_turn_from_its_beginning_to_its_end() -> None:
         await game.cast(Talker, "alice").say(prompt="well?", header="To all: ", max_tokens=2)
 
     events = rehearse(script, {"alice": ["one two three"]}).events
-    kinds: list[type[Event]] = [Joined, Began, Heard, Token, Token, Ended, Ended, Over]
+    kinds: list[type[Event]] = [Joined, Ended, Began, Heard, Token, Token, Ended, Over]
     assert [type(event) for event in events] == kinds
-    began = events[1]
+    began = events[2]
     assert isinstance(began, Began)
     assert (began.id, began.author, began.header, began.audience.members) == ("alice.1", "alice", "To all: ", None)
     assert [event.text for event in events if isinstance(event, Token)] == ["one", " two"]

@@ -12,6 +12,7 @@ from agentcho import After, Game, Metadata, Read, View
 from agentcho.config import Leakage
 from agentcho.errors import AudienceError, BadOffsets, LeakageError
 from agentcho.testing import FakeEngine
+from agentcho.transcript import own_records
 from agentcho.visibility import Place
 
 from .stage import MODES, Play, Talker, game, spoken
@@ -149,20 +150,18 @@ def test_gaps_overlaps_and_reorderings_land_where_the_view_says(
             await game.announce(text)
         a = game.cast(Placing, "alice")
         if told:
-            await a.tell("as known text")
+            await a.say(view=View.of([await a.tell("as known text")]))
         else:
             await a.say(prompt=prompt)
 
     entries, _ = game(lambda work: anyio.run(work), script, FakeEngine(bos=bos))
     lengths = {e.message.id: len(e.message.tokens) for e in entries}
     mine = next(e for e in entries if e.message.author == "alice")
-    receipt = mine.made[-1].receipt
+    receipt = own_records(entries)[mine.message.id].receipt
     assert [*(entry.offset for entry in receipt.context), receipt.start] == expected(view, lengths, bos)
     assert [read.id for read in view.reads] == list(mine.message.parents)
-    last = entries[-1].made[-1].receipt
     if prompt and not told:
-        spoken_ = next(e for e in entries if e.message.kind == "decode")
-        last = spoken_.made[-1].receipt
+        last = own_records(entries)["alice.1"].receipt
         assert last.start == receipt.start + lengths["alice.0"]
 
 

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from agentcho.errors import BadParent, ContextOverflow, LeakageError
+from agentcho.framed import framed
 from agentcho.owner import Owner
 from agentcho.request import (
     ANY_TURN,
@@ -57,8 +58,10 @@ class Sets:
     """An `EnginePort` whose every call is done in one step, in the order of submission. Decodes say what is forced,
     and nothing more than their header where nothing is. Nothing stands beyond position `context`."""
 
+    bos = True
+
     def __init__(self, guarded: bool = True, context: int = 1 << 20) -> None:
-        self._guarded, self._context, self.framing = guarded, context, FakeFraming()
+        self._guarded, self.context, self.framing = guarded, context, FakeFraming()
         self._waiting: list[tuple[EncodingId, Call]] = []
         self._kept: dict[EncodingId, Kept] = {}
         self._ids: dict[int, EncodingId] = {}
@@ -76,6 +79,10 @@ class Sets:
     def held(self) -> frozenset[EncodingId]:
         """Finished encodings that are not released."""
         return frozenset(self._kept)
+
+    def frame(self, role: str, name: str | None, text: str, tokens: tuple[int, ...] | None = None) -> Encoded:
+        """See `FramePort.frame`."""
+        return framed(self.framing, role, name, text, tokens)
 
     @property
     def fingerprint(self) -> dict[str, str]:
@@ -154,8 +161,8 @@ class Sets:
         words = self._words(call)
         receipt = self._place(call, parents)._replace(base=base[0] if base else None)
         needed = max([entry.offset + entry.length for entry in receipt.context] + [receipt.start + len(words.tokens)])
-        if needed > self._context:
-            raise ContextOverflow(needed, self._context)
+        if needed > self.context:
+            raise ContextOverflow(needed, self.context)
         gathered = [self._kept[parent].store for parent in (*parents, *base)]
         at = tuple(entry.offset for entry in receipt.context)
         key = _digest(

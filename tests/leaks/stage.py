@@ -13,7 +13,7 @@ from agentcho.books import Books
 from agentcho.config import Limits, Way
 from agentcho.denial import carried
 from agentcho.errors import LeakageError
-from agentcho.events import Ended, Event
+from agentcho.events import Encoded, Ended, Event
 from agentcho.limits import Meter
 from agentcho.message import Audience, Metadata
 from agentcho.missing import Missing, Speaking
@@ -61,31 +61,31 @@ class Talk:
         self.entries: list[Entry] = []
         self.records: dict[EncodingId, EncodingRecord] = {}
         self.made: dict[EncodingId, str] = {}
-        self._books = Books(game, way, Meter(Limits()), self._hear)
+        self._books = Books(game, way, Meter(Limits()), self._hear, bos=engine.bos)
         self.resolver = self._books.resolver
         self.out: list[str] = []
         self.plans: dict[str, Plan] = {}
 
     def _hear(self, event: Event) -> None:
-        assert isinstance(event, Ended)
-        self.entries.append(event.entry)
-        self.records.update((record.id, record) for record in event.entry.made)
+        assert isinstance(event, Ended | Encoded)
+        if isinstance(event, Ended):
+            self.entries.append(event.entry)
+        made = event.entry.made if isinstance(event, Ended) else event.encodings.made
+        self.records.update((record.id, record) for record in made)
 
     # -- what is done ------------------------------------------------------------------------------------
 
     def put(self, plan: Plan) -> str:
         """A message of known text: encoded when it is first read. `LeakageError`: its author may not read that."""
         reads = self._reads(plan)
-        self._encode_first(self.resolver.placed_after(reads))
         utterance = self._utterance(plan, reads, "prefill")
+        self._books.know(utterance, self.engine.frame(utterance.metadata.role, utterance.name, plan.text))
         self.out.append(utterance.metadata.id)
         return utterance.metadata.id
 
     def speak(self, *plans: Plan) -> list[str]:
         """Messages generated in one round: none of them can read another. `LeakageError`: nothing is said at all."""
         reads = [self._reads(plan) for plan in plans]
-        for each in reads:
-            self._encode_first(self.resolver.placed_after(each))
         said = [self._utterance(plan, each, "decode") for plan, each in zip(plans, reads, strict=True)]
         speeches = [self._submit(plan, utterance) for plan, utterance in zip(plans, said, strict=True)]
         self._run()
@@ -112,7 +112,9 @@ class Talk:
 
     def end(self) -> None:
         """Encode what nobody read, and give everything up."""
-        self._encode_first(id for id, u in self.resolver.utterances.items() if u.message is None)
+        encoded = {record.message for record in self.records.values()}
+        self._encode(id for id in self.resolver.utterances if id not in encoded)
+        self._books.close()
         self.engine.release(self._books.held)
         self._books.held.clear()
 
@@ -147,12 +149,11 @@ class Talk:
         self.made.update(zip(ids, [*messages, messages[-1]], strict=False))
         return ids
 
-    def _encode_first(self, ids: Iterable[str]) -> None:
+    def _encode(self, ids: Iterable[str]) -> None:
         for id in ids:
             utterance = self.resolver.utterances[id]
-            if utterance.message is None:
-                reads = utterance.reads._replace(reads=(*utterance.reads.reads, Read(id)))
-                missing = self.resolver.resolve(reads).missing
+            reads = utterance.reads._replace(reads=(*utterance.reads.reads, Read(id)))
+            if missing := self.resolver.resolve(reads).missing:
                 made = self._take([m.call for m in missing], [m.message for m in missing])
                 self._run()
                 self._enter(missing, None, made)

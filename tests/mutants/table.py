@@ -361,4 +361,12 @@ MUTANTS = (
                 continue""",
         (HEARD,),
     ),
+    Mutant(
+        "what does not fit is found out by its readers",
+        "whether a message fits over what its author had read in secret would be told to whoever reads it",
+        "agentcho/game.py",
+        "        if reach > self._frames.context:\n",
+        "        if reach > self._frames.context and not reads.reads:\n",
+        ("tests/leaks/test_known.py",),
+    ),
 )  # fmt: skip

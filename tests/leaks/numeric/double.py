@@ -181,6 +181,20 @@ class Double:
         return self.engine.framing
 
     @property
+    def context(self) -> int:
+        """The engine's own."""
+        return self.engine.context
+
+    @property
+    def bos(self) -> bool:
+        """The engine's own."""
+        return self.engine.bos
+
+    def frame(self, role: str, name: str | None, text: str, tokens: tuple[int, ...] | None = None) -> Encoded:
+        """The engine's own."""
+        return self.engine.frame(role, name, text, tokens)
+
+    @property
     def idle(self) -> bool:
         """See `EnginePort.idle`."""
         return self.engine.idle
