@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from agentcho import Agent, Choreographer, Decode, Engine, Game, Prefill, RunConfig, Sampling, Scenario
+from agentcho.canonical import canonical_transcript
 from agentcho.config import Mode
 from agentcho.engine.framing import Framing
 from agentcho.events import Ended, Event
@@ -227,6 +228,6 @@ def test_a_choreographed_turn_is_chosen_over_what_its_receipts_say(tiny: Engine)
 @pytest.mark.parametrize("mode", MODES)
 def test_the_same_seed_gives_the_same_transcript_on_both_loops(tiny: Engine, mode: Mode) -> None:
     first, *others = [
-        [entry.message for entry in played(tiny, mode, backend, games=2)[0]] for backend in (*BACKENDS, *BACKENDS)
+        canonical_transcript(played(tiny, mode, backend, games=2)[0]) for backend in (*BACKENDS, *BACKENDS)
     ]
     assert others == [first] * 3

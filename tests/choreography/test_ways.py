@@ -65,15 +65,15 @@ def talk(engine: Any, ways: Sequence[Way | None], default: Way = FAST[1]) -> lis
     return [[entry for entry in entries if entry.message.game == number] for number in range(len(ways))]
 
 
-def how(game: Sequence[Entry]) -> list[tuple[object, ...]]:
-    """Words, and through which encodings of which messages they came about, ids aside."""
+def how(game: Sequence[Entry]) -> list[object]:
+    """Words, and through which encodings of which messages they came about, ids and lines aside."""
     made = {record.id: (record.message, record.recipe) for entry in game for record in entry.made}
-    receipts = {record.id: record.receipt for entry in game for record in entry.made}
-    return [
-        (entry.message, sorted((r.message, r.recipe) for r in entry.made), entry.direct,
-         [(made.get(piece.id), piece.offset) for piece in receipts[entry.encoding or 0].context])
-        for entry in game
-    ]  # fmt: skip
+    contexts = sorted(
+        (made[record.id], [(made.get(piece.id), piece.offset) for piece in record.receipt.context])
+        for entry in game for record in entry.made
+    )  # fmt: skip
+    said = sorted(((entry.message, entry.direct) for entry in game), key=lambda each: each[0].id)
+    return [*said, contexts]
 
 
 def test_games_of_three_ways_go_side_by_side_as_they_go_alone() -> None:
