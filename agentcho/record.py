@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import secrets
+from collections.abc import Container
 from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -270,10 +271,11 @@ class SavedRun:
                 raise RecordBroken(file, number, "not the line of a game") from None
         return found
 
-    def export(self) -> list[Workflow]:
-        """Every game as a workflow of `agentcho-trace/1`, with its tokens and their tokenizer's digest."""
-        finished = self.finished()
-        return [self._export(game, said, finished.get(game)) for game, said in self.games().items()]
+    def export(self, only: Container[int] | None = None) -> list[Workflow]:
+        """Every game, or `only` these, as a workflow of `agentcho-trace/1`, with its tokens and their tokenizer's
+        digest."""
+        finished, games = self.finished(), self.games().items()
+        return [self._export(n, said, finished.get(n)) for n, said in games if only is None or n in only]
 
     def _export(self, game: int, said: list[Entry], over: Finished | None) -> Workflow:
         info = self.info

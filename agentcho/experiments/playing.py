@@ -52,10 +52,9 @@ def collected(folder: Path) -> Games:
 
 
 def _collect(run: SavedRun, games: Games) -> None:
-    said, exported = run.games(), {int(w.meta["game"]): w for w in run.export()}
-    for number, over in run.finished().items():
-        if over.failed:
-            continue
+    whole = {number: over for number, over in run.finished().items() if not over.failed}
+    said, exported = run.games(), {int(w.meta["game"]): w for w in run.export(whole)}
+    for number, over in whole.items():
         games.finished[number], games.said[number] = over, said.get(number, [])
         games.workflows[number] = exported[number]
 
