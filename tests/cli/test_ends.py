@@ -33,7 +33,7 @@ class Chain(agentcho.Scenario):
 
 
 def ran(*words: str, **options: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", MAIN, *words]
+    command = [sys.executable, "-c", f"import signal; signal.signal(signal.SIGHUP, signal.SIG_DFL); {MAIN}", *words]
     streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | options
     return subprocess.run(command, text=True, check=False, timeout=120, **streams)  # type: ignore[call-overload,no-any-return]
 

@@ -355,10 +355,8 @@ MUTANTS = (
         "tell before it is written",
         "code would hear words of which a kill leaves no trace",
         "agentcho/choreographer.py",
-        """            if flush is not None:
-                flush()""",
-        """            if flush is not None:
-                continue""",
+        'if flush is not None and not self._listens(tickets[0], "flush", flush):',
+        "if not tickets:",
         (HEARD,),
     ),
     Mutant(
