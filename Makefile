@@ -19,8 +19,8 @@ test-plain: .venv/.tools          ## the engine's quick tests as on a processor 
 	ATEN_CPU_CAPABILITY=avx2 DNNL_MAX_CPU_ISA=AVX2 AGENTCHO_TEST_PLAIN_PROCESSOR=1 $(BIN)/python -m pytest -m "not slow" tests/engine
 	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" tests/engine
 
-test-slow: .venv/.tools           ## the slow tests alone
-	$(BIN)/python -m pytest -m slow
+test-slow: .venv/.tools           ## the slow tests alone, but for those that only `make nightly` has time for
+	$(BIN)/python -m pytest -m "slow and not nightly"
 
 lint: .venv/.tools
 	$(BIN)/ruff check .
@@ -62,6 +62,7 @@ mutants: .venv/.tools             ## break the code on purpose, and see that the
 	$(BIN)/python -m tests.mutants.run
 
 nightly: .venv/.tools             ## what is longer than CI allows: thousands of workflows that a reader must not tell apart
+	$(BIN)/python -m pytest -m nightly
 	$(BIN)/python -m tests.leaks.interference.nightly
 	$(BIN)/python -m agentcho.audit.card docs/results docs/leakage.md
 

@@ -199,6 +199,7 @@ def test_office_workflows_of_five_production_models(understudy: Engine) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 @office
 @pytest.mark.parametrize(("swap", "part"), list(zip(SWAPS, range(3), strict=True)))
 def test_all_office_workflows(understudy: Engine, swap: str, part: int) -> None:
