@@ -19,7 +19,7 @@ from typing import NamedTuple, TypeVar, TypeVarTuple, Unpack
 
 import anyio
 
-from agentcho import journal, writer
+from agentcho import journal, library, writer
 from agentcho.agent import Agent
 from agentcho.choreographer import Choreographer
 from agentcho.config import RunConfig
@@ -29,7 +29,6 @@ from agentcho.errors import CallFailed, EngineFailed, GamesFailed, GraphsDiffer,
 from agentcho.events import Encoded, Ended, Event, Heard, Joined, Over, Sink, Token
 from agentcho.faults import Fault, fault, told
 from agentcho.game import Forced, Game
-from agentcho.library import sources
 from agentcho.markers import asked_of, check_markers
 from agentcho.record import Finished, RunRecord, SavedRun
 from agentcho.recorded import Recorded
@@ -212,13 +211,13 @@ def play(
         check_folder(out)
     engine = engine or load_engine(config)
     check_markers(engine.framing.plain, asked_of(config.way, config.plain_markers), config.model)
-    run = partial(Run, scenario, config, tasks, engine, find_agent=find_agent or _library_agent, care=care or Care())
+    run = partial(Run, scenario, config, tasks, engine, find_agent=find_agent or library.agent, care=care or Care())
     if out is None:
         return _play(run(sink=Told(None, sink), part=part or Part()), at_once)
     options = scenario.options.model_dump(mode="json")
     digest = None if tasks is None else tasks.digest
     with RunRecord.create(
-        out, scenario.name, options, config, engine.fingerprint, digest, at_once, asked, sources(type(scenario))
+        out, scenario.name, options, config, engine.fingerprint, digest, at_once, asked, library.sources(type(scenario))
     ) as record:
         return _recorded(record, run(sink=Told(record, sink), part=part or Part()), at_once)
 
@@ -234,7 +233,7 @@ def resume(
     `ResumeOther` where it was played otherwise, `RecordInUse` where somebody writes it; a game that departs from what
     it said ends by `ResumeMismatch`. Everything else as in `play`.
     """
-    config, used = config or saved.info.config, sources(type(scenario))
+    config, used = config or saved.info.config, library.sources(type(scenario))
     tasks = tasks_of(scenario, config)
     options = scenario.options.model_dump(mode="json")
     check_asked(saved, scenario.name, options, config, None if tasks is None else tasks.digest, used, changed)
@@ -245,7 +244,7 @@ def resume(
     with RunRecord.go_on(saved, used) as record:
         part = Part(lacking(saved), before=recorded(saved))
         meet(engine, chain.from_iterable(part.before.values()))
-        find, care = find_agent or _library_agent, care or Care()
+        find, care = find_agent or library.agent, care or Care()
         run = Run(scenario, config, tasks, engine, Told(record, sink), find, part, care)
         return _recorded(record, run, at_once or saved.info.at_once)
 
@@ -336,12 +335,6 @@ def _load(config: RunConfig) -> EnginePort:
         config.model, config.device, config.dtype, config.adapter, merge=config.merge, device_map=config.device_map,
         plain_markers=asked_of(config.way, config.plain_markers),
     )  # fmt: skip
-
-
-def _library_agent(name: str) -> type[Agent]:
-    from agentcho import library
-
-    return library.agent(name)
 
 
 def game_seed(seed: int, index: int) -> int:
