@@ -7,9 +7,11 @@ import re
 import shlex
 import sys
 from pathlib import Path
+from statistics import median
 
 import pytest
 
+from agentcho.bench.result import read_result
 from agentcho.cli import main
 from agentcho.engine import Engine
 from agentcho.experiments.compare import read_comparison
@@ -92,3 +94,21 @@ def test_links_are_there() -> None:
     for page in [*PAGES, TUNING, DOCS / "prove.md"]:
         for target in re.findall(r"\]\((?!http)([^)#]+)\)", page.read_text()):
             assert (page.parent / target).is_file(), f"{page.name}: {target}"
+
+
+def test_the_readme_says_the_cost_of_enforcing_that_was_measured() -> None:
+    """Medians of first tokens, enforce over audit: the range of what was timed at full length, and of the agents."""
+    told = " ".join((DOCS.parent / "README.md").read_text().split())
+    for what, files in (
+        ("{} to {} times as long as under `audit`", ("bench-first", "bench-first-traces")),
+        ("{} to {} times in parallel debates", ("bench-agents",)),
+    ):
+        ratios = [ratio for file in files for ratio in _enforcing(file)]
+        assert what.format(f"{min(ratios):.2f}", f"{max(ratios):.2f}") in told
+
+
+def _enforcing(file: str) -> list[float]:
+    figures = read_result(DOCS / f"results/{file}.json").figures
+    first = {(one.subject, one.arm): median(one.values["ttft"]) for one in figures}
+    arms = "choreographed:enforce", "choreographed:audit"
+    return [took / first[subject, arms[1]] for (subject, arm), took in first.items() if arm == arms[0]]
