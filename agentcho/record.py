@@ -31,7 +31,7 @@ from agentcho.errors import CannotWrite, RecordBroken, RecordNotFound
 from agentcho.export import exported
 from agentcho.heard import HeardLines, died
 from agentcho.names import AgentName
-from agentcho.trace import Workflow
+from agentcho.trace import UNFINISHED, Workflow
 from agentcho.transcript import Encodings, Entry, Lines, by_attempt, read_lines, read_transcript
 from agentcho.writer import Who, Writer
 
@@ -273,14 +273,16 @@ class SavedRun:
 
     def export(self, only: Container[int] | None = None) -> list[Workflow]:
         """Every game, or `only` these, as a workflow of `agentcho-trace/1`, with its tokens and their tokenizer's
-        digest."""
+        digest. One that is not over is there as far as it went (`Workflow.unfinished`)."""
         finished, games = self.finished(), self.games().items()
         return [self._export(n, said, finished.get(n)) for n, said in games if only is None or n in only]
 
     def _export(self, game: int, said: list[Entry], over: Finished | None) -> Workflow:
         info = self.info
         meta = {"run": info.id, "game": game, "seed": info.config.seed, "options": info.options}
-        if over is not None:
+        if over is None:
+            meta |= {"ended": UNFINISHED + self.status}
+        else:
             meta |= {"outcome": over.outcome, "score": over.score, "ended": over.ended}
         return exported(info.scenario, f"{info.id}-{game}", meta, info.cast, said, info.engine.get("tokenizer"))
 

@@ -18,6 +18,8 @@ from agentcho.errors import BadTrace, RecordNotFound
 from agentcho.message import Audience, Kind, Message, Role, audience
 from agentcho.names import AgentName, exact
 
+UNFINISHED = "unfinished: "
+"""Before how its run stands: what `meta` says a game ended by that did not come to its end."""
 Name = Annotated[str, Field(min_length=1), AfterValidator(exact)]
 TokenId = Annotated[int, Field(ge=0)]
 
@@ -97,6 +99,11 @@ class Workflow(BaseModel):
             _check_place(message, cast, seen)
             seen.add(message.id)
         return self
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether it is of a game that did not come to its end, as far as it went."""
+        return str(self.meta.get("ended")).startswith(UNFINISHED)
 
     @property
     def whole(self) -> Workflow:

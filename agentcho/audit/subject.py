@@ -71,6 +71,7 @@ def of_traces(
     return Subject(
         scenario=", ".join(sorted({trace.workflow for trace in traces})) or path.stem, source=str(path), mode=mode,
         leakage=leakage, deterministic=deterministic, planned=True, games=len(traces),
+        lost=tuple(f"game {game} did not come to its end" for game, trace in enumerate(traces) if trace.unfinished),
         agents=tuple(sorted({agent for trace in traces for agent in trace.agents})),
         environment=environment,
         reproduce=shlex.join(again + ["--deterministic"] * deterministic),

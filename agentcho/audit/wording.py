@@ -85,6 +85,13 @@ def played(report: AuditReport) -> str:
     return " · ".join([*parts, *(["planned from a trace, not played"] if subject.planned else [])])
 
 
+def cut_short(ids: Sequence[str], of: int) -> str:
+    """What is said of workflows that did not come to their end; nothing where all did."""
+    if not ids:
+        return ""
+    return f"{len(ids):,} of {many(of, 'workflow')} without an end, taken as far as played: {listed(ids)}"
+
+
 def many(count: int, word: str) -> str:
     """ "1 game", "2 games", "1,024 games"."""
     return f"{count:,} {word}" if count == 1 else f"{count:,} {word}s"

@@ -309,8 +309,10 @@ def show(
     display: Display = None,
     out: Out = Path("runs"),
 ) -> None:
-    """Show a recorded run again, or export it."""
+    """Show a recorded run again, or export it. Of one that died, or is not over yet, there is what was said so far."""
+    from agentcho.audit.wording import cut_short
     from agentcho.cli.listing import check_game
+    from agentcho.display.safe import inline
     from agentcho.display.saved import Replay
     from agentcho.display.saved import show as show_run
     from agentcho.record import find
@@ -319,7 +321,10 @@ def show(
     saved = find(run, out)
     check_game(saved, game)
     if trace is not None:
-        write_traces(trace, saved.export())
+        found = saved.export()
+        write_traces(trace, found)
+        if note := cut_short([one.id for one in found if one.unfinished], len(found)):
+            typer.echo(f"note: {inline(note)}", err=True)
     if svg is not None:
         Replay(saved, game).svg(svg)
     if trace is None and svg is None:

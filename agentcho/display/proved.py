@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from agentcho.audit.prove.proof import Compared, Conclusion, Digests, Proof
-from agentcho.audit.prove.wording import first_tokens, headline, played, shown, why_not
+from agentcho.audit.prove.wording import first_tokens, headline, missing, played, shown, why_not
 from agentcho.audit.wording import many
 from agentcho.display import Kind
 from agentcho.display.safe import visible
@@ -46,6 +46,8 @@ def _parts(proof: Proof) -> Iterator[RenderableType]:
     word, sentence = headline(proof)
     yield Text.assemble((word, f"bold {TONES[proof.conclusion]}"), ": ", (visible(sentence), "bold"))
     yield Text(visible(played(proof)), style="dim")
+    if missing(proof):
+        yield Text(visible(missing(proof)), style="yellow")
     if proof.compared:
         yield from _section("readers", _pairs(proof))
         yield from _section("first tokens", *(Text(visible(line)) for line in first_tokens(proof)))

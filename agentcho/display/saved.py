@@ -29,16 +29,18 @@ class Replay:
         games, finished = run.games(), run.finished()
         only = next(iter(games)) if game is None and len(games) == 1 else game
         self.title = f"{heading(run.info.scenario, run.info.config)} · {inline(run.info.id)}"
-        self.entries: list[Entry] = [] if only is None else games.get(only, [])
-        shown = games if only is None else {only: self.entries}
+        shown = games if only is None else {only: games.get(only, [])}
         over = [finished[index] for index in shown if index in finished]
         said = [entry for entries in shown.values() for entry in entries]
+        written = run.status == "running"
+        self.said = [] if only is None else [_speech(entry, written) for entry in said]
         self.sheets: list[Sheet] = [*(outcomes(over) if over else []), *([costs(said)] if said else [])]
-        self.last = f"{_how(run)}: {len(finished)} of {run.info.config.games} games over"
+        begun = "" if only is None or only in finished else f"game {only} is not over, "
+        self.last = f"{_how(run)}: {begun}{len(finished)} of {run.info.config.games} games over"
 
     def plain(self, file: IO[str]) -> None:
         """Print it as plain lines."""
-        said = [speech.plain(speech.Speech.of(e)) for e in self.entries]
+        said = [speech.plain(each) for each in self.said]
         parts = [self.title, *said, *("\n" + sheet.plain(each) for each in self.sheets), "\n" + self.last]
         print("\n".join(parts), file=file)
 
@@ -46,8 +48,8 @@ class Replay:
         """Print it for a terminal."""
         console.print(Text(self.title, style="bold"), "")
         palette = speech.Palette()
-        for entry in self.entries:
-            console.print(speech.rich(speech.Speech.of(entry), palette))
+        for said in self.said:
+            console.print(speech.rich(said, palette))
         for each in self.sheets:
             console.print(sheet.table(each), "")
         console.print(Text(self.last, style="dim"))
@@ -57,6 +59,13 @@ class Replay:
         console = Console(file=io.StringIO(), record=True, width=WIDTH, force_terminal=True, highlight=False)
         self.rich(console)
         path.write_text(console.export_svg(title="agentcho"), encoding="utf-8")
+
+
+def _speech(entry: Entry, written: bool) -> speech.Speech:
+    """How a message looks. Of one that no line tells the end of, the process died; unless the record is being
+    written."""
+    said = speech.Speech.of(entry)
+    return said._replace(ended=speech.UNDER_WAY) if written and entry.ended == "died" else said
 
 
 def _how(run: SavedRun) -> str:

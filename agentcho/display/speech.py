@@ -18,6 +18,8 @@ from agentcho.display.safe import inline, visible
 from agentcho.message import Audience, Kind
 from agentcho.transcript import Entry
 
+UNDER_WAY = "under way"
+"""How a message has ended that is still being said."""
 COLOURS = ("cyan", "magenta", "green", "yellow", "blue", "red")
 
 
@@ -73,6 +75,8 @@ class Speech(NamedTuple):
     @property
     def end(self) -> str:
         """The note on a message that is not whole, or nothing."""
+        if self.ended == UNDER_WAY:
+            return "heard so far: its end is not on record yet"
         return f"{self.ended} here: nobody reads it" if self.ended else ""
 
 

@@ -20,7 +20,7 @@ def costs(entries: Iterable[Entry]) -> Sheet:
     """Per agent: tokens encoded and reused, mean time to first token, sampled tokens per second.
 
     Every encoding counts once, for the author of the message whose call made it. Reuse and times are those of
-    decodes, waiting included. Messages of no agent count for the scenario.
+    decodes, waiting included. Messages of no agent count for the scenario, what has lost its line for nothing.
     """
     by_author: dict[str, list[Entry]] = {}
     lengths: dict[tuple[int, str], int] = {}
@@ -32,7 +32,7 @@ def costs(entries: Iterable[Entry]) -> Sheet:
 
 
 def _cost(said: Sequence[Entry], lengths: dict[tuple[int, str], int]) -> tuple[str, ...]:
-    encoded = sum(lengths[e.message.game, made.message] for e in said for made in e.made)
+    encoded = sum(lengths.get((e.message.game, made.message), 0) for e in said for made in e.made)
     spoken = [(e.usage, *e.message.sampled) for e in said if e.message.sampled]
     reused, seconds = sum(usage.reused for usage, *_ in spoken), sum(usage.seconds for usage, *_ in spoken)
     sampled = sum(stop - start for _, start, stop in spoken)

@@ -151,5 +151,5 @@ def _final_words(finals: Iterable[Workflow], engine: EnginePort, asked: Mapping[
 
 def _final(ended: Workflow) -> str:
     answer = (ended.meta.get("outcome") or {}).get("answer")
-    said = [message.text for message in ended.messages if message.kind == "decode"]
+    said = [message.text for message in ended.whole.messages if message.kind == "decode"]
     return f"{answer}." if isinstance(answer, str) and answer else said[-1] if said else ""

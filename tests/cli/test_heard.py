@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from agentcho.record import find
 from agentcho.replayer import replay
 from agentcho.testing import FakeEngine
 from agentcho.trace import read_traces, write_traces
+from agentcho.understudy import weights_path
 
-from .conftest import Command
+from .conftest import Command, one_line
 
 SCRIPT = '''
 """Bob reads what Alice made of her secret, and is cut off."""
@@ -112,3 +116,55 @@ def test_what_a_process_heard_before_it_was_killed_is_on_record(agentcho: Comman
     audit = agentcho("audit", "last")
     assert (audit.code, "AC002" in audit.out) == (1, True)
     assert "bob.0  died  2 tokens to everyone, game 0" in audit.out
+    shown = agentcho("show", "last").out
+    assert f"bob → everyone: {died.message.text}\n    [died here: nobody reads it]" in shown
+    assert "died (process " in shown
+    assert "game 0 is not over, 0 of 1 games over" in shown
+    exported = agentcho("show", "last", "--trace", "t.jsonl")
+    id = find("last", Path("runs")).info.id
+    assert exported.err == f"note: 1 of 1 workflow without an end, taken as far as played: {id}-0\n"
+    [trace] = read_traces(here / "t.jsonl")
+    assert (trace.unfinished, trace.messages[-1].ended, trace.messages[-1].text) == (True, "died", died.message.text)
+    planned = agentcho("audit", "t.jsonl", "--leakage", "enforce")
+    assert (planned.code, "game 0 did not come to its end" in planned.out) == (3, True)
+
+
+def test_a_line_that_is_gone_is_no_traceback(agentcho: Command, here: Path) -> None:
+    """What a broken record says to do: delete the line. Whoever reads it then counts what there is."""
+    (here / "cut.py").write_text(SCRIPT)
+    agentcho("run", "cut.py", "--model", "fake", "--leakage", "audit", "--display", "none")
+    file = find("last", Path("runs")).path / "transcript.jsonl"
+    whole = file.read_text().splitlines(True)
+    for gone in range(len(whole)):
+        file.write_text("".join(line for number, line in enumerate(whole) if number != gone))
+        assert agentcho("show", "last").code == 0
+        assert agentcho("audit", "last").code in (1, 3)
+        exported = agentcho("show", "last", "--trace", "t.jsonl")
+        assert exported.code == 0 or "parents must stand earlier" in one_line(exported)
+
+
+@pytest.mark.skipif(not (weights_path() / "model.safetensors").is_file(), reason="there are no weights")
+@pytest.mark.parametrize("leakage", ["audit", "enforce"])
+def test_on_the_understudy_itself(agentcho: Command, here: Path, leakage: str) -> None:
+    """What the code heard is what the record has, and the audit tells of it, leaking or not."""
+    (here / "cut.py").write_text(SCRIPT)
+    ran = agentcho("run", "cut.py", "--max-tokens", "8", "--leakage", leakage, "--display", "none")
+    assert (ran.code, ran.err) == (0, "")
+    run = find("last", Path("runs"))
+    [left] = [entry for entry in run.entries() if entry.ended]
+    heard = run.finished()[0].outcome
+    assert heard is not None
+    assert left.message.text.startswith(heard["heard"])
+    assert left.message.text == "".join(pieces(run.path, "bob.0"))
+    assert left.message.sampled is not None
+    tokens = left.message.sampled[1] - left.message.sampled[0]
+    assert tokens >= 2
+    audit = agentcho("audit", "last")
+    assert (audit.code, "AC002" in audit.out) == ((1, True) if leakage == "audit" else (0, False))
+    assert f"bob.0  cancelled  {tokens} tokens to everyone, game 0\n" in audit.out
+
+
+def pieces(run: Path, id: str) -> list[str]:
+    """What was noted of a message, step by step."""
+    lines = [json.loads(line) for line in (run / "heard.jsonl").read_text().splitlines()]
+    return [line["text"] for line in lines if line["id"] == id and "kind" not in line]

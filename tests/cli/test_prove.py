@@ -13,6 +13,7 @@ from agentcho.resolver import Resolver
 from agentcho.trace import write_traces
 from tests.audit.talks import talks
 from tests.engine.families import llama_family
+from tests.killed import Written
 
 from .conftest import Command, one_line
 
@@ -90,6 +91,25 @@ def test_a_scenario_is_played_and_then_proved_and_its_record_can_be_proved_again
     assert again.code == 0
     assert proof().compared == proof("q.json").compared
     assert proof("q.json").source == "last"
+
+
+def test_of_a_run_that_was_killed_what_there_is_is_played_and_named(
+    agentcho: Command, loaded: Engine, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = Written(monkeypatch)
+    agentcho("run", "prisoners-dilemma", "--games", "2", "--max-tokens", "6", "--display", "none")
+    left = (written.left(here / str(count), count) for count in range(len(written.writes), 0, -1))
+    run = next(run for run in left if [entry.ended for entry in run.entries()].count("died") == 2)
+    assert not run.finished()
+    ids = [workflow.id for workflow in run.export()]
+    ran = agentcho("prove", run.path.name, "--json", "p.json", "--html", "p.html", "--display", "plain")
+    assert (ran.code, ran.err) == (0, "")
+    found = proof()
+    assert (found.unfinished, found.workflows) == (tuple(ids), 2)
+    assert {one.workflow for one in found.compared} == set(ids)
+    told = f"2 of 2 workflows without an end, taken as far as played: {ids[0]} and {ids[1]}"
+    assert told in " ".join(ran.out.split())
+    assert told in Path("p.html").read_text()
 
 
 def test_what_cannot_be_is_said_before_a_model_is_loaded(agentcho: Command, no_model: None, traces: str) -> None:

@@ -28,8 +28,8 @@ def html(proof: Proof) -> str:
     style = "".join(path.read_text(encoding="utf-8") for path in STYLES)
     return environment.get_template("prove.html.jinja").render(
         proof=proof, headline=wording.headline(proof), played=wording.played(proof), shown=wording.shown(proof),
-        first_tokens=wording.first_tokens(proof), reasons=wording.why_not(proof), notes=wording.NOTES, many=many,
-        style=Markup(style),
+        missing=wording.missing(proof), first_tokens=wording.first_tokens(proof), reasons=wording.why_not(proof),
+        notes=wording.NOTES, many=many, style=Markup(style),
     )  # fmt: skip
 
 

@@ -80,7 +80,8 @@ class Pair(NamedTuple):
 
 
 class Proof(Frozen):
-    """A whole demonstration. `stride`: so many forced words are fed a step, after the first."""
+    """A whole demonstration. `stride`: so many forced words are fed a step, after the first. `unfinished` are those of
+    the workflows that did not come to their end: they are played as far as they went."""
 
     format: Literal["agentcho-prove/1"] = "agentcho-prove/1"
     source: str
@@ -93,6 +94,7 @@ class Proof(Frozen):
     skipped: tuple[Skipped, ...]
     waits: tuple[Waits, ...]
     environment: dict[str, str]
+    unfinished: tuple[str, ...] = ()
 
     @property
     def conclusion(self) -> Conclusion:

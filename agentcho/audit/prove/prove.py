@@ -42,6 +42,7 @@ def prove(
         source=source, model=engine.fingerprint.get("model", "unknown"), seed=seed, swap=swap, stride=stride,
         workflows=len(workflows), compared=tuple(work.compared), skipped=tuple(work.skipped), waits=tuple(work.waits),
         environment=versions() | machine() | {"weights": engine.fingerprint.get("weights", "unknown")},
+        unfinished=tuple(workflow.id for workflow in workflows if workflow.unfinished),
     )  # fmt: skip
 
 

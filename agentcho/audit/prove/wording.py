@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from agentcho.audit.prove.proof import Compared, Conclusion, Proof, Swapped, Waits
-from agentcho.audit.wording import Headline, listed, many
+from agentcho.audit.wording import Headline, cut_short, listed, many
 
 WORDS: dict[Conclusion, str] = {"holds": "HOLDS", "broken": "BROKEN", "inconclusive": "INCONCLUSIVE"}
 SWAPS: dict[Swapped, str] = {
@@ -44,6 +44,11 @@ def played(proof: Proof) -> str:
     """One line: what was played, and how."""
     parts = (proof.source, proof.model, "deterministic", many(proof.workflows, "workflow"))
     return " · ".join([*filter(None, parts), f"secrets {SWAPS[proof.swap]}"])
+
+
+def missing(proof: Proof) -> str:
+    """What is not there of what was played, or nothing."""
+    return cut_short(proof.unfinished, proof.workflows)
 
 
 def first_tokens(proof: Proof) -> list[str]:

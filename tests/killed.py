@@ -1,0 +1,49 @@
+"""Records as a kill leaves them: a run is recorded write by write, and laid out again up to any of them.
+
+Does not know: who reads them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentcho.record import SavedRun
+from agentcho.transcript import Lines
+
+FILES = ("transcript.jsonl", "heard.jsonl", "outcomes.jsonl")
+
+
+class Written:
+    """What was written into the files of one record, in order; `first` is what stood in its run.json then."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.writes: list[tuple[str, bytes]] = []
+        self.first = b""
+        extend, written = Lines.extend, self
+
+        def noted(lines: Lines, given: Iterable[dict[str, Any]]) -> None:
+            size = lines.path.stat().st_size
+            extend(lines, given)
+            written._note(lines.path, lines.path.read_bytes()[size:])
+
+        patch.setattr(Lines, "extend", noted)
+
+    def _note(self, path: Path, data: bytes) -> None:
+        if path.name in FILES:
+            self.first = self.first or (path.parent / "run.json").read_bytes()
+            self.writes.append((path.name, data))
+
+    def left(self, folder: Path, count: int, torn: bool = False) -> SavedRun:
+        """What a kill leaves after so many writes; `torn`: in the middle of the last one."""
+        folder.mkdir()
+        (folder / "run.json").write_bytes(self.first)
+        for name in FILES:
+            parts = [data for file, data in self.writes[:count] if file == name]
+            if torn and self.writes[count - 1][0] == name:
+                parts[-1] = parts[-1][: len(parts[-1]) // 2]
+            (folder / name).write_bytes(b"".join(parts))
+        return SavedRun(folder)
