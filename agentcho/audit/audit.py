@@ -57,6 +57,7 @@ def audit_entries(
     judged = _judge(games, key, places or {}, refused)
     readings = judged.readings
     drawn = tables.worst_game([*games, *refused], readings)
+    shown = () if drawn is None else _shown(drawn, games.get(drawn, ()), readings)
     return concluded(
         AuditReport(
             subject=_subject(subject, games), conclusion="clean", reasons=(),
@@ -67,7 +68,7 @@ def audit_entries(
             blockages=judged.blockages, releases=judged.releases,
             unfinished=tuple(chain.from_iterable(notes.unfinished(judge, key, reveal) for judge in judged.judges)),
             drawn_game=drawn,
-            drawn=() if drawn is None else _drawn(drawn, games, refused, key, reveal, (places or {}).get(drawn)),
+            drawn=() if drawn is None else _drawn(drawn, shown, refused, key, reveal, (places or {}).get(drawn)),
         )
     )  # fmt: skip
 
@@ -120,10 +121,16 @@ def _subject(subject: Subject, games: Mapping[int, Sequence[Entry]]) -> Subject:
     return subject.model_copy(update={"environment": subject.environment | {"raw offsets": str(raw)}})
 
 
+def _shown(game: int, entries: Sequence[Entry], readings: Sequence[Reading]) -> Sequence[Entry]:
+    """The worst of the attempts at a game."""
+    attempts = {said[0].attempt: said for said in by_attempt(entries) if said}
+    worst = tables.worst_attempt(attempts, game, readings)
+    return () if worst is None else attempts[worst]
+
+
 def _drawn(
-    game: int, games: Mapping[int, Sequence[Entry]], refused: Mapping[int, Refused], key: bytes, reveal: bool,
-    place: Place | None,
-) -> tuple[Said, ...]:  # fmt: skip
+    game: int, entries: Sequence[Entry], refused: Mapping[int, Refused], key: bytes, reveal: bool, place: Place | None
+) -> tuple[Said, ...]:
     if game in refused:
         return refused[game].said
-    return tuple(notes.said(e.message, key, reveal, line_of(e.act.where) or place) for e in games[game])
+    return tuple(notes.said(e.message, key, reveal, line_of(e.act.where) or place) for e in entries)

@@ -45,6 +45,8 @@ class Shown(NamedTuple):
 Evidence = dict[Who, list[Shown]]
 Lines = Mapping[tuple[int, str], Place | None]
 """The line of code, or of a trace, by game and message."""
+Seen = set[tuple[int, int, int]]
+"""Encodings that readings tell of, by game and attempt: another attempt's of the same number is another."""
 
 
 def gathered(scenario: str, evidence: Evidence, say: Mapping[str, str]) -> Iterator[Finding]:
@@ -64,10 +66,10 @@ def gathered(scenario: str, evidence: Evidence, say: Mapping[str, str]) -> Itera
 def leaks(scenario: str, readings: Iterable[Reading], judges: Sequence[Judge]) -> list[Finding]:
     """AC001 to AC004, and AC009: one a rule, reader, owner of the secret and author of what carried it."""
     evidence: Evidence = {}
-    seen: set[tuple[int, int]] = set()
+    seen: Seen = set()
     for reading in readings:
         edge = reading.edge
-        seen.add((edge.game, edge.encoding))
+        seen.add((edge.game, reading.attempt, edge.encoding))
         if edge.verdict == "unlabelled":
             evidence.setdefault(Who("AC004", edge.reader, None, reading.author), []).append(_unknown(reading))
         for share in reading.shares:
@@ -100,11 +102,11 @@ def _unknown(reading: Reading) -> Shown:
     return Shown(reading.edge.game, (reading.edge.game,), place=reading.place, detail=reading.fault or "")
 
 
-def _loose(judge: Judge, seen: set[tuple[int, int]], evidence: Evidence) -> None:
+def _loose(judge: Judge, seen: Seen, evidence: Evidence) -> None:
     """Encodings of which nothing can be said either, where no reading shows it: neither of them, nor by them."""
     for id, fault in judge.cones.roots.items():
         record = judge.cones.records.get(id)
-        if (judge.game, id) in seen or (record is not None and _told(judge, record)):
+        if (judge.game, judge.attempt, id) in seen or (record is not None and _told(judge, record)):
             continue
         message = judge.cones.messages.get(record.message) if record else None
         who = Who("AC004", None, None, message.author or SCENARIO if message else None)

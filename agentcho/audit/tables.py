@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from agentcho.audit.report import Cell, ReaderVerdict
+from agentcho.audit.report import Cell, ReaderVerdict, Verdict
 from agentcho.audit.verdict import WORST, Reading, worst
 
 
@@ -44,8 +44,21 @@ def matrix(readings: Iterable[Reading]) -> tuple[Cell, ...]:
 
 def worst_game(games: Iterable[int], readings: Iterable[Reading]) -> int | None:
     """The game with the most readings of the worst verdict, then of the next; the first of several."""
-    counts: Mapping[int, list[int]] = {game: [0] * len(WORST) for game in games}
-    for reading in readings:
-        if reading.edge.game in counts and reading.edge.verdict != "clean":
-            counts[reading.edge.game][WORST.index(reading.edge.verdict)] += 1
+    counts = _counts(games, ((reading.edge.game, reading.edge.verdict) for reading in readings))
     return max(counts, key=lambda game: (counts[game], -game), default=None)
+
+
+def worst_attempt(attempts: Iterable[int], game: int, readings: Iterable[Reading]) -> int | None:
+    """Of the attempts at a game the one with the most, in the same way; the last of several."""
+    own = ((reading.attempt, reading.edge.verdict) for reading in readings if reading.edge.game == game)
+    counts = _counts(attempts, own)
+    return max(counts, key=lambda attempt: (counts[attempt], attempt), default=None)
+
+
+def _counts(keys: Iterable[int], found: Iterable[tuple[int, Verdict]]) -> Mapping[int, list[int]]:
+    """How many readings there are of each verdict, worst first, that is not clean."""
+    counts = {key: [0] * len(WORST) for key in keys}
+    for key, verdict in found:
+        if key in counts and verdict != "clean":
+            counts[key][WORST.index(verdict)] += 1
+    return counts

@@ -32,7 +32,8 @@ class Share(NamedTuple):
 
 class Reading(NamedTuple):
     """One edge and what findings need of it. `author` wrote the message read, `cached` is who else had encoded
-    it in a prompt of its own, `fault` says why it is unlabelled, `refused` that it was not allowed to happen."""
+    it in a prompt of its own, `fault` says why it is unlabelled, `refused` that it was not allowed to happen. `attempt`
+    is that of its game."""
 
     edge: Edge
     author: str
@@ -41,13 +42,15 @@ class Reading(NamedTuple):
     cached: str | None = None
     fault: str | None = None
     refused: bool = False
+    attempt: int = 1
 
 
 class Judge:
-    """The readings of one game. `place` stands in for calls that do not know their line."""
+    """The readings of one attempt at a game. `place` stands in for calls that do not know their line."""
 
     def __init__(self, game: int, entries: Sequence[Entry], place: Place | None = None) -> None:
         self.game, self._default = game, place
+        self.attempt = entries[0].attempt if entries else 1
         self.cones = Cones(entries)
         self._positions = Positions(self.cones)
         own = (entry.own for entry in entries if entry.message.kind == "decode")
@@ -62,7 +65,7 @@ class Judge:
                 continue
             place = self.place(record.id)
             for piece in range(len(record.receipt.context)):
-                yield self._judge(reader, record, piece)._replace(place=place)
+                yield self._judge(reader, record, piece)._replace(place=place, attempt=self.attempt)
 
     def place(self, id: int) -> Place | None:
         """The line of code from which an encoding came to be made."""

@@ -76,6 +76,37 @@ def test_games_without_an_outcome_are_lost_and_their_edges_count(tmp_path: Path)
     assert (report.subject.lost, report.conclusion) == (("game 1 has an outcome and no message",), "inconclusive")
 
 
+def again(talk: Talk, attempt: int) -> Talk:
+    """The same lines, of a later attempt: encodings are numbered from one again."""
+    talk.entries = [entry._replace(attempt=attempt) for entry in talk.entries]
+    return talk
+
+
+@pytest.mark.parametrize("leaking", [1, 2, 3])
+def test_of_several_attempts_each_is_judged_and_the_one_that_leaks_is_drawn(tmp_path: Path, leaking: int) -> None:
+    talks = [again(chain() if attempt == leaking else clean(), attempt) for attempt in (1, 2, 3)]
+    run = recorded(tmp_path, *talks)
+    assert run.games()[0] == talks[-1].entries, "who plays on reads the last"
+    report = audit_run(run)
+    assert (report.conclusion, report.exit_code("error"), report.subject.games) == ("findings", 1, 1)
+    [leak] = found(report, "AC002")[:1]
+    assert (leak.owner, leak.games) == ("alice", 1)
+    assert {edge.message for edge in report.edges} == {"alice.1", "bob.0"}
+    assert report.clean_edges == 1 + 2
+    assert [said.id for said in report.drawn] == [entry.message.id for entry in talks[leaking - 1].entries]
+
+
+@pytest.mark.parametrize("odd", [1, 2])
+def test_what_nobody_can_account_for_in_one_attempt_is_not_hidden_by_another(tmp_path: Path, odd: int) -> None:
+    """The damaged encoding has the number of one that is read, and clean, in the other attempt."""
+    damaged, whole = again(clean(), odd), again(clean(), 3 - odd)
+    damaged.forge("alice.0", cone=frozenset())
+    damaged.drop("bob.0")
+    report = audit_run(recorded(tmp_path, *sorted([damaged, whole], key=lambda talk: talk.entries[0].attempt)))
+    assert [finding.rule for finding in report.findings if finding.level == "error"] == ["AC004"]
+    assert report.conclusion != "clean"
+
+
 @pytest.mark.parametrize("status", ["running", "interrupted", "failed"])
 def test_a_run_that_did_not_end_well_is_inconclusive(tmp_path: Path, status: str) -> None:
     run = recorded(tmp_path, clean())
