@@ -21,7 +21,7 @@ from agentcho.checks import role_of
 from agentcho.choreographer import Choreographer
 from agentcho.coins import coin_seed
 from agentcho.config import RunConfig, Way
-from agentcho.denial import carried
+from agentcho.denial import Denial
 from agentcho.ears import Ears
 from agentcho.errors import (
     AudienceError,
@@ -94,6 +94,7 @@ class Game:
             index, self.way, self._meter, self._sink, attempt, self._recorded, bos=self._frames.bos
         )  # fmt: skip
         self._resolver = self._books.resolver
+        self._denial = Denial(self.way, self._resolver.utterances)
         self._ears = Ears()
         self._floor = Floor(choreographer.turns, self._ears)
         self._numbers: dict[str, int] = {}
@@ -119,7 +120,8 @@ class Game:
     @overload
     def cast(self, agent: type[A] | A, name: str | None = None, **attributes: Any) -> A: ...
     def cast(self, agent: str | type[Agent] | Agent, name: str | None = None, **attributes: Any) -> Any:
-        """Let an agent join: a class, the name of one in the library, or an instance. Names are never reused."""
+        """Let an agent join: a class, the name of one in the library, or an instance. `attributes` become those of an
+        agent made here. Names are never reused."""
         player = self._cast.join(agent, name, attributes)
         player._game = self
         seat = self._cast.seated(player)
@@ -319,7 +321,7 @@ class Game:
             allowed = self._policy(seat, for_it)
             view = wish if isinstance(wish, View) else (wish or agent.view)(shown(seat, allowed, for_it))
             reads = read_set(seat, view, allowed, said)
-        if path := carried(reads, self.way, self._resolver.utterances):
+        if path := self._denial.carried(reads):
             raise LeakageError(seat, path)
         return reads
 

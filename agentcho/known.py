@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from agentcho.config import Way
-from agentcho.denial import carried
+from agentcho.denial import Denial
 from agentcho.errors import BadTrace, LeakageError
 from agentcho.message import Metadata
 from agentcho.placing import places_of
@@ -28,9 +28,10 @@ class Words:
     def utterances(self) -> dict[str, Utterance]:
         """All messages as a game keeps them. `LeakageError` where an author may not read a parent as the way has it."""
         said: dict[str, Utterance] = {}
+        denial = Denial(self._way, said)
         for message in self._messages.values():
             utterance = said[message.id] = self._utterance(message)
-            if path := carried(utterance.reads, self._way, said):
+            if path := denial.carried(utterance.reads):
                 raise LeakageError(message.author or "", path)
         return said
 

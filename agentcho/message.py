@@ -36,6 +36,11 @@ class Audience:
             return True
         return other.members is not None and other.members <= self.members
 
+    def both(self, *others: Audience) -> Audience:
+        """Those who are readers here and of all `others`."""
+        known = [each.members for each in (self, *others) if each.members is not None]
+        return Audience(frozenset.intersection(*known)) if known else self
+
     def to_json(self) -> str | list[str]:
         """`"everyone"` or the sorted names: the form in transcripts and traces."""
         return "everyone" if self.members is None else sorted(self.members)

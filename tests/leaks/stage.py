@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from agentcho.books import Books
 from agentcho.config import Limits, Way
-from agentcho.denial import carried
+from agentcho.denial import Denial
 from agentcho.errors import LeakageError
 from agentcho.events import Encoded, Ended, Event
 from agentcho.limits import Meter
@@ -63,6 +63,7 @@ class Talk:
         self.made: dict[EncodingId, str] = {}
         self._books = Books(game, way, Meter(Limits()), self._hear, bos=engine.bos)
         self.resolver = self._books.resolver
+        self._denial = Denial(way, self.resolver.utterances)
         self.out: list[str] = []
         self.plans: dict[str, Plan] = {}
 
@@ -123,7 +124,7 @@ class Talk:
     def _reads(self, plan: Plan) -> ReadSet:
         direct = tuple(id for id in plan.ids if plan.author and self.world.direct(plan.author, (id,)))
         reads = ReadSet(plan.author, tuple(Read(id, at) for id, at in plan.reads), plan.at, direct)
-        if path := carried(reads, self.way, self.resolver.utterances):
+        if path := self._denial.carried(reads):
             raise LeakageError(plan.author or "", path)
         return reads
 

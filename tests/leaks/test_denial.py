@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple, get_args
 
 import pytest
 
 from agentcho import Agent, Game, RunConfig
 from agentcho.config import Leakage, Mode, Way
-from agentcho.denial import carried
+from agentcho.denial import Denial
 from agentcho.errors import LeakageError
 from agentcho.message import Audience, Metadata
 from agentcho.testing import FakeEngine, play
 from agentcho.visibility import Read, ReadSet, View
+
+DENY = Way(leakage="deny")
 
 
 class Known(NamedTuple):
@@ -41,7 +45,7 @@ def asked(reads: str, way: Way, caller: str | None = "bob") -> tuple[str, ...]:
     """What is refused of these reads."""
     ids = reads.split()
     direct = tuple(id for id in ids if caller and not SAID[id].metadata.audience.includes(caller))
-    return carried(ReadSet(caller, tuple(Read(id) for id in ids), None, direct), way, SAID)
+    return Denial(way, SAID).carried(ReadSet(caller, tuple(Read(id) for id in ids), None, direct))
 
 
 @pytest.mark.parametrize(
@@ -62,6 +66,71 @@ def test_only_deny_looks_further_than_what_is_named(mode: Mode, leakage: Leakage
     further = mode == "choreographed" and leakage == "deny"
     assert asked("far rules", way) == (("far", "echo", "said", "plan") if further else ())
     assert asked("rules plan", way) == (() if leakage == "audit" else ("plan",))
+
+
+class Counted(dict[str, Known]):
+    """Messages that count how often one is looked up."""
+
+    looked = 0
+
+    def __getitem__(self, id: str) -> Known:
+        self.looked += 1
+        return super().__getitem__(id)
+
+
+def chained(said: dict[str, Known], length: int) -> Iterator[ReadSet]:
+    """Messages each over the one before; the reads of each come before it is there."""
+    for number in range(length):
+        parents = (f"m{number - 1}",) if number else ()
+        yield ReadSet("alice", tuple(map(Read, parents)), None, ())
+        audience = Audience(None if number else frozenset({"alice"}))
+        said[f"m{number}"] = Known(Metadata(f"m{number}", "prefill", "user", "alice", audience, parents))
+
+
+def test_a_message_is_looked_at_once_however_long_the_chain() -> None:
+    said, length = Counted(), 10_000
+    denial = Denial(DENY, said)
+    assert not any(denial.carried(reads) for reads in chained(said, length))
+    assert said.looked <= length
+    last = (Read(f"m{length - 1}"),)
+    path = denial.carried(ReadSet("bob", last, None, ()))
+    assert path == tuple(f"m{number}" for number in reversed(range(length)))
+    assert said.looked <= 2 * length + 1, "what is refused is walked once"
+
+
+def test_what_was_never_asked_about_is_worked_out_once_and_without_recursion() -> None:
+    said, length = Counted(), 10_000
+    list(chained(said, length))
+    denial, last = Denial(DENY, said), (Read(f"m{length - 1}"),)
+    for _ in range(3):
+        assert denial.carried(ReadSet("alice", last, None, ())) == ()
+    assert said.looked <= 2 * length
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_random_graphs_are_refused_where_something_behind_is_hidden(seed: int) -> None:
+    draw, said, names = random.Random(seed), dict[str, Known](), ("alice", "bob", "carol")
+    denial = Denial(DENY, said)
+    for number in range(12):
+        parents = draw.sample(sorted(said), draw.randint(0, min(3, len(said))))
+        for caller in draw.sample(names, 2):
+            direct = tuple(id for id in parents if not said[id].metadata.audience.includes(caller))
+            path = denial.carried(ReadSet(caller, tuple(map(Read, parents)), None, direct))
+            assert path == nearest(said, parents, caller)
+        few = frozenset(draw.sample(names, draw.randint(1, 2)))
+        audience = Audience(few if draw.random() < 0.4 else None)
+        said[f"m{number}"] = Known(Metadata(f"m{number}", "prefill", "user", "alice", audience, tuple(parents)))
+
+
+def nearest(said: dict[str, Known], parents: Sequence[str], caller: str) -> tuple[str, ...]:
+    """The first way to what is hidden, of all ways tried in the order of their lengths and then of the prompts."""
+    ways: list[tuple[str, ...]] = [(id,) for id in parents]
+    while ways:
+        for way in ways:
+            if not said[way[-1]].metadata.audience.includes(caller):
+                return way
+        ways = [(*way, parent) for way in ways for parent in said[way[-1]].metadata.parents]
+    return ()
 
 
 def test_who_may_read_it_all_is_never_refused() -> None:
