@@ -42,6 +42,7 @@ class Cast:
         if seat in self.agents:
             raise AudienceError(f"an agent named {seat!r} has joined already", self.agents)
         whole(player.priority, f"the priority of {seat}")
+        text(player.role, f"the role of {seat}")
         if player.system is not None:
             text(player.system, f"the system prompt of {seat}")
         taken = self.seat(player) or (player._game and player._game.seat(player))

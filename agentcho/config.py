@@ -78,7 +78,7 @@ class RunConfig(BaseModel):
     adapter: str | None = None
     merge: bool = False
     seed: int = 0
-    games: Annotated[int, Field(ge=1)] = 1
+    games: Annotated[int, Field(ge=1, le=1_000_000)] = 1
     tasks: str | None = None
     temperature: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.7
     top_p: Annotated[float, Field(gt=0, le=1)] = 0.95

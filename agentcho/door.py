@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 import anyio
 
 from agentcho.turns import Turn, Turns
+from agentcho.values import whole
 
 FULL = 0.75
 """With this share of the store held nobody more is let in, so that games finish one after another, and not all late."""
@@ -22,10 +23,11 @@ FIRST = 8
 class Door:
     """Lets games in, in order: `at_once` of them side by side; None: the first, and after each step one more while less
     than `FULL` of the store is held, and would be if all inside became as large as games were so far. Whoever ends lets
-    one in too, and there is always one inside. `most` is how many were inside together."""
+    one in too, and there is always one inside. `most` is how many were inside together. `RequestError`: `at_once` is no
+    such number."""
 
     def __init__(self, turns: Turns, at_once: int | None) -> None:
-        self._turns, self._at_once = turns, at_once
+        self._turns, self._at_once = turns, None if at_once is None else whole(at_once, "at_once", 1)
         self._waiting: deque[tuple[anyio.Event, Turn | None]] = deque()
         self._inside = self.most = self._over = 0
         self._held = self._size = 0.0

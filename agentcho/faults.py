@@ -45,9 +45,28 @@ def fault(error: BaseException, package: str = "") -> Fault:
     """What went wrong. `package` is the scenario's own, where it is installed like any library."""
     leaves = list(_leaves(error))
     first = leaves[0]
-    what = str(first) + (f" (and {len(leaves) - 1} more)" if len(leaves) > 1 else "")
-    whole = "".join(traceback.TracebackException.from_exception(error, capture_locals=False).format())
-    return Fault(type(first).__name__, what, _where(first, package) or _where(error, package), whole)
+    what = words(first) + (f" (and {len(leaves) - 1} more)" if len(leaves) > 1 else "")
+    return Fault(type(first).__name__, what, _where(first, package) or _where(error, package), _whole(error))
+
+
+def words(error: BaseException) -> str:
+    """What an error says, in letters that can be written down, whatever its class makes of being asked."""
+    try:
+        return _written(str(error))
+    except Exception as other:
+        return f"(what it says cannot be told: {type(other).__name__})"
+
+
+def _whole(error: BaseException) -> str:
+    try:
+        return _written("".join(traceback.TracebackException.from_exception(error, capture_locals=False).format()))
+    except Exception as other:  # groups in groups without end, a class of somebody's own
+        return f"(its traceback cannot be told: {type(other).__name__})"
+
+
+def _written(text: str) -> str:
+    """A text without half pairs of surrogates, as names of files can hold them: no encoding writes those."""
+    return text.encode(errors="backslashreplace").decode()
 
 
 def told(error: BaseException, found: Fault) -> str:
@@ -59,11 +78,13 @@ def told(error: BaseException, found: Fault) -> str:
 
 def _leaves(error: BaseException) -> Iterator[BaseException]:
     """The errors of a group, and of groups in it, in order."""
-    if isinstance(error, BaseExceptionGroup):
-        for each in error.exceptions:
-            yield from _leaves(each)
-    else:
-        yield error
+    left = [error]
+    while left:
+        each = left.pop()
+        if isinstance(each, BaseExceptionGroup):
+            left += reversed(each.exceptions)
+        else:
+            yield each
 
 
 def _where(error: BaseException, package: str) -> str | None:

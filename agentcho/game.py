@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
+from inspect import isawaitable
 from types import MappingProxyType
 from typing import Any, Protocol, TypeVar, overload
 
@@ -362,26 +363,39 @@ class Game:
         outcome, ended = None, None
         try:
             with self._meter.deadline(None):
-                outcome = await scenario.play(self)
+                playing = scenario.play(self)
+                if not isawaitable(playing):
+                    raise BadOutcome(_called(scenario), playing, awaited=False)
+                outcome = await playing
                 self._recorded.end()
             if not isinstance(outcome, BaseModel):
-                raise BadOutcome(getattr(scenario, "name", type(scenario).__name__), outcome)
+                raise BadOutcome(_called(scenario), outcome)
         except (LimitReached, ExceptionGroup) as error:
             limit = only_limit(error)
             if limit is None:
                 raise
             ended = f"limit: {limit.who} {limit.value:g} {limit.limit}"
         self._books.close()
-        score = {} if outcome is None else {name: _number(value) for name, value in scenario.score(outcome).items()}
+        score = {} if outcome is None else _points(scenario.score(outcome))
         shown = None if outcome is None else outcome.model_dump(mode="json")
         over = Over(self.index, shown, score, ended, self._meter.elapsed(), raced=self.raced)
         self._sink(over)
         return over
 
 
-def _number(value: Any) -> float:
-    """A score that can be written down. TypeError or ValueError, here and not in who writes it: it is none."""
-    return value if type(value) in (int, float) else float(value)
+def _called(scenario: Playable) -> str:
+    return getattr(scenario, "name", type(scenario).__name__)
+
+
+def _points(score: Any) -> dict[str, float]:
+    """A score that can be written down. TypeError, ValueError or `RequestError`, here and not in who writes it: it is
+    none."""
+    if not isinstance(score, Mapping):
+        raise RequestError(
+            f"what score returned is {values.kind(score)}; return a dict of numbers, as {{'points': 1.0}}"
+        )
+    given = {values.text(name, "the name of a score"): value for name, value in score.items()}
+    return {name: value if type(value) in (int, float) else float(value) for name, value in given.items()}
 
 
 def _nobody(event: Event) -> None:

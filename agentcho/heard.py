@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from agentcho.errors import RecordBroken
+from agentcho.lines import PieceLine, check
 from agentcho.transcript import Entry, Lines, read_lines
 
 NAME = "heard.jsonl"
@@ -69,7 +70,8 @@ def died(path: Path, entries: Sequence[Entry]) -> list[Entry]:
             if "kind" in line:
                 begun[key] = Entry.from_json(line)
             else:
-                _ = begun[key], [*line["tokens"]], line["text"] + ""
+                check(PieceLine, line)
+                _ = begun[key]
                 pieces.setdefault(key, []).append(line)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise RecordBroken(path, number, f"not a piece of a message ({type(error).__name__}: {error})") from None

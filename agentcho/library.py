@@ -19,7 +19,7 @@ from types import ModuleType
 
 from agentcho.agent import Agent
 from agentcho.errors import AgentchoError, ScenarioBroken
-from agentcho.faults import FILE
+from agentcho.faults import FILE, words
 from agentcho.scenario import Scenario
 from agentcho.shelf import Found, find
 from agentcho.whence import shown_path
@@ -49,7 +49,7 @@ def load(found: Found) -> type:
         module = importlib.import_module(found.module) if found.module else _import(found.path)
         cls = getattr(module, found.cls)
     except (Exception, SystemExit) as error:
-        what = f"does not import: {type(error).__name__}: {error}"
+        what = f"does not import: {type(error).__name__}: {words(error)}"
         raise ScenarioBroken(found.path, _line(error, found.path), what) from error
     if not isinstance(cls, type):
         raise ScenarioBroken(found.path, None, f"{found.cls} is no class once imported")

@@ -17,6 +17,8 @@ from agentcho.errors import BadName
 EVERYBODY = "everyone"
 SCENARIO = "scenario"
 UNSEEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+BLANK = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]")
+"""Letters, marks and signs of other kinds that nobody sees either."""
 CAST = re.compile(r"[a-z][a-z0-9_-]*")
 
 
@@ -32,7 +34,7 @@ def name(word: object) -> str:
     said = exact(word)
     if not said.strip() or said != said.strip():
         raise BadName(said, "it is empty, or begins or ends with a space")
-    if any(unicodedata.category(char) in UNSEEN for char in said):
+    if BLANK.search(said) or any(unicodedata.category(char) in UNSEEN for char in said):
         raise BadName(said, "it has control characters, or others that cannot be seen")
     if unicodedata.normalize("NFKC", said).casefold() in {SCENARIO, EVERYBODY}:
         raise BadName(said, "that word stands for something else")
@@ -45,6 +47,11 @@ def cast_name(word: object) -> str:
     if not CAST.fullmatch(said):
         raise BadName(said, "it takes a lower-case letter, then lower-case letters, digits, - and _")
     return said
+
+
+def called(cls: str) -> str:
+    """What a scenario or an agent is called that says no name, by that of its class."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", cls).lower()
 
 
 AgentName = Annotated[str, AfterValidator(name)]

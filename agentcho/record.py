@@ -13,6 +13,7 @@ played, engines, the terminal.
 from __future__ import annotations
 
 import json
+import re
 import secrets
 from collections.abc import Container
 from contextlib import ExitStack, suppress
@@ -30,11 +31,14 @@ from agentcho.environment import versions
 from agentcho.errors import CannotWrite, RecordBroken, RecordNotFound
 from agentcho.export import exported
 from agentcho.heard import HeardLines, died
+from agentcho.lines import GameLine, check
 from agentcho.names import AgentName
 from agentcho.trace import UNFINISHED, Workflow
 from agentcho.transcript import Encodings, Entry, Lines, by_attempt, read_lines, read_transcript
 from agentcho.writer import Who, Writer
 
+NO_FILE, LONGEST = re.compile(r"[^\w.-]+"), 60
+"""What of a scenario's name does not go into that of a folder, and how many letters do."""
 Status = Literal["running", "done", "interrupted", "failed"]
 
 
@@ -109,12 +113,15 @@ class RunRecord:
         self.path, self.info = path, info
         self.most: int | None = None
         self._files = ExitStack()
-        self._writer = Writer(path / writer.NAME)
-        _write_info(path, info)
-        self._transcript = self._files.enter_context(Lines(path / "transcript.jsonl"))
-        self._outcomes = self._files.enter_context(Lines(path / "outcomes.jsonl"))
-        self._heard = HeardLines(path / heard.NAME)
-        self._files.callback(self._heard.close)
+        with ExitStack() as claimed:  # given up again where the record cannot be opened
+            self._writer = claimed.enter_context(Writer(path / writer.NAME))
+            claimed.push(self._files)
+            _write_info(path, info)
+            self._transcript = self._files.enter_context(Lines(path / "transcript.jsonl"))
+            self._outcomes = self._files.enter_context(Lines(path / "outcomes.jsonl"))
+            self._heard = HeardLines(path / heard.NAME)
+            self._files.callback(self._heard.close)
+            claimed.pop_all()
 
     @classmethod
     def create(
@@ -124,7 +131,7 @@ class RunRecord:
     ) -> RunRecord:  # fmt: skip
         """Make `folder`/<id> and begin. The id is the time and the scenario, numbered where that exists."""
         now = datetime.now(UTC)
-        path = _new_folder(folder, f"{now:%Y%m%d-%H%M%S}-{scenario}")
+        path = _new_folder(folder, f"{now:%Y%m%d-%H%M%S}-{NO_FILE.sub('-', scenario)[:LONGEST]}")
         info = RunInfo(
             id=path.name, scenario=scenario, options=options, config=config, engine=engine,
             versions=versions(), started=now.isoformat(timespec="seconds"), key=secrets.token_hex(16),
@@ -211,7 +218,8 @@ def _new_folder(folder: Path, name: str) -> Path:
 
 
 def _write_info(path: Path, info: RunInfo) -> None:
-    replace(path / "run.json", json.dumps(info.model_dump(mode="json"), indent=2, ensure_ascii=False) + "\n")
+    whole = json.dumps(info.model_dump(mode="json"), indent=2, ensure_ascii=False) + "\n"
+    replace(path / "run.json", whole.encode(errors="replace"))
 
 
 class SavedRun:
@@ -266,9 +274,10 @@ class SavedRun:
         found = {}
         for number, line in read_lines(file) if file.exists() else ():
             try:
+                check(GameLine, line)
                 found[line["game"]] = Finished(**line)
-            except (KeyError, TypeError):
-                raise RecordBroken(file, number, "not the line of a game") from None
+            except (TypeError, ValueError) as error:
+                raise RecordBroken(file, number, f"not the line of a game ({error})") from None
         return found
 
     def export(self, only: Container[int] | None = None) -> list[Workflow]:
@@ -287,9 +296,14 @@ class SavedRun:
         return exported(info.scenario, f"{info.id}-{game}", meta, info.cast, said, info.engine.get("tokenizer"))
 
 
+def folders(folder: Path) -> list[Path]:
+    """The folder of every run in a folder, oldest first, whether or not its record can be read."""
+    return [file.parent for file in sorted(folder.glob("*/run.json"))]
+
+
 def runs(folder: Path) -> list[SavedRun]:
     """Every run in a folder, oldest first."""
-    return [SavedRun(file.parent) for file in sorted(folder.glob("*/run.json"))]
+    return [SavedRun(path) for path in folders(folder)]
 
 
 def find(run: str, folder: Path) -> SavedRun:

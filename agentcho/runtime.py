@@ -25,7 +25,16 @@ from agentcho.choreographer import Choreographer
 from agentcho.config import RunConfig
 from agentcho.disk import check_folder
 from agentcho.door import Door
-from agentcho.errors import CallFailed, EngineFailed, GamesFailed, GraphsDiffer, Overloaded, TasksTooFew, TasksUnwanted
+from agentcho.errors import (
+    CallFailed,
+    EngineFailed,
+    GamesFailed,
+    GraphsDiffer,
+    Overloaded,
+    RunStopped,
+    TasksTooFew,
+    TasksUnwanted,
+)
 from agentcho.events import Encoded, Ended, Event, Heard, Joined, Over, Sink, Token
 from agentcho.faults import Fault, fault, told
 from agentcho.game import Forced, Game
@@ -38,6 +47,7 @@ from agentcho.scenario import Scenario
 from agentcho.tasks import Problem, Task, TaskSet, task_set
 from agentcho.tasks.mathematics import require_verifier
 from agentcho.transcript import Entry
+from agentcho.turns import ends_all
 
 T = TypeVar("T")
 Args = TypeVarTuple("Args")
@@ -47,7 +57,7 @@ FindAgent = Callable[[str], type[Agent]]
 class Failed(NamedTuple):
     """A game that an error ended: the error as it was raised, and where it came from."""
 
-    error: Exception | SystemExit
+    error: BaseException
     fault: Fault
 
 
@@ -65,7 +75,7 @@ class Played(NamedTuple):
     record: Path | None
 
     @property
-    def error(self) -> Exception | SystemExit | None:
+    def error(self) -> BaseException | None:
         """The first that ended a game."""
         return next((failed.error for failed in self.errors.values()), None)
 
@@ -126,6 +136,8 @@ class Run:
                 raise
         if self._deaf is not None:
             raise self._deaf
+        if not self._all.cancel_called and not self.finished.keys() >= set(numbers):
+            raise RunStopped("it cancelled the task that it runs in")
 
     async def _play(self, numbers: Sequence[int], at_once: int | None) -> None:
         async with Choreographer(self._engine, *self._config.way) as choreographer:
@@ -148,23 +160,25 @@ class Run:
 
     async def _attempt(self, choreographer: Choreographer, index: int) -> Failed | None:
         """Play a game, with the words that it said before. The error that ended it, if one did."""
-        seed = game_seed(self._config.seed, index)
-        tasks = () if self._tasks is None else drawn(self._tasks, index, self._scenario.draws())
-        said = self._said.setdefault(index, [])
-        game = Game(
-            choreographer, index, seed, self._config, sink=self._tell, find_agent=self._find, tasks=tasks,
-            forced=self._part.forced(index), attempt=begun(said) + 1, recorded=Recorded(index, said),
-            way=self._config.way, flush=self._flush,
-        )  # fmt: skip
         try:
-            await game.play(copy.copy(self._scenario))
-        except (Exception, SystemExit) as error:
-            if self._deaf is not None:
+            await self._begun(choreographer, index).play(copy.copy(self._scenario))
+        except BaseException as error:
+            if self._deaf is not None or ends_all(error):
                 raise
             failed = Failed(error, fault(error, _package(self._scenario)))
             journal.failed(index, failed.fault.kind, failed.fault.where)
             return failed
         return None
+
+    def _begun(self, choreographer: Choreographer, index: int) -> Game:
+        seed = game_seed(self._config.seed, index)
+        tasks = () if self._tasks is None else drawn(self._tasks, index, self._scenario.draws())
+        said = self._said.setdefault(index, [])
+        return Game(
+            choreographer, index, seed, self._config, sink=self._tell, find_agent=self._find, tasks=tasks,
+            forced=self._part.forced(index), attempt=begun(said) + 1, recorded=Recorded(index, said),
+            way=self._config.way, flush=self._flush,
+        )  # fmt: skip
 
     def _give_up(self, index: int, failed: Failed, seconds: float) -> None:
         self.errors[index] = failed
@@ -238,6 +252,7 @@ def resume(
     options = scenario.options.model_dump(mode="json")
     check_asked(saved, scenario.name, options, config, None if tasks is None else tasks.digest, used, changed)
     writer.check(saved.path / writer.NAME)
+    check_folder(saved.path)
     engine = engine or load_engine(as_taken(saved, config))
     check_engine(saved, engine.fingerprint)
     check_markers(engine.framing.plain, asked_of(config.way, config.plain_markers), config.model)
@@ -270,6 +285,8 @@ def _play(run: Run, at_once: int | None) -> Played:
         blocking(run.play, at_once)
     except KeyboardInterrupt:
         interrupted = True
+    except SystemExit as end:  # of a task that a game started for itself: an event loop ends with it
+        raise RunStopped(str(fault(end, _package(run._scenario)))) from end
     games = tuple(run.finished[index] for index in sorted(run.finished))
     end = "is interrupted" if interrupted else "is over"
     journal.RUN.info("%s %s: %d games, %d of them failed, %d steps", name, end, len(games), len(run.errors), run.steps)

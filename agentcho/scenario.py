@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from agentcho.errors import BadOption
 from agentcho.game import Game
 from agentcho.message import Metadata
+from agentcho.names import called
 from agentcho.tasks import Problem, Task
 
 
@@ -43,6 +44,12 @@ class Scenario:
         """What came of a game."""
 
         model_config = ConfigDict(frozen=True, extra="forbid")
+
+    def __init_subclass__(cls, **more: Any) -> None:
+        """One that says no name is called after its class, as `agentcho ls` lists it."""
+        super().__init_subclass__(**more)
+        if not hasattr(cls, "name"):
+            cls.name = called(cls.__name__)
 
     def __init__(self, **options: Any) -> None:
         try:

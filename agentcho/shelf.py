@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import ast
 import importlib.util
-import re
 from collections.abc import Iterator
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 from agentcho.errors import AlreadyThere, ScenarioBroken, ScenarioNotFound
+from agentcho.names import called
 
 Shelf = Literal["scenarios", "agents"]
 Origin = Literal["path", "here", "entry point", "shipped"]
@@ -122,7 +122,7 @@ def _name(node: ast.ClassDef) -> str:
                 return name
             case ast.AnnAssign(target=ast.Name("name"), value=ast.Constant(str(name))):
                 return name
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", node.name).lower()
+    return called(node.name)
 
 
 def _first(docstring: str) -> str:
@@ -134,8 +134,7 @@ def find(shelf: Shelf, name: str) -> Found:
 
     Raises `ScenarioNotFound`, or `ScenarioBroken` where the file that was meant cannot be read.
     """
-    file, _, cls = name.partition(".py:")
-    path = Path(f"{file}.py") if cls else Path(name)
+    path, cls = _path(name)
     if path.suffix == ".py":
         return _in_file(shelf, path, cls)
     known = []
@@ -148,6 +147,26 @@ def find(shelf: Shelf, name: str) -> Found:
         else:
             known.append(item.name)
     raise ScenarioNotFound(name, known)
+
+
+def from_anywhere(name: str) -> str:
+    """A name that means the same in every working folder: a path is made whole."""
+    path, cls = _path(name)
+    if path.suffix != ".py" or not path.is_file():
+        return name
+    return f"{path.resolve()}:{cls}" if cls else str(path.resolve())
+
+
+def path_of(name: str) -> Path | None:
+    """The file that a name is the path of, there or not; None: it is the name of one in the library."""
+    path, _ = _path(name)
+    return path if path.suffix == ".py" else None
+
+
+def _path(name: str) -> tuple[Path, str]:
+    """A name read as a path, and the class in its file that is meant, if one is said."""
+    file, _, cls = name.partition(".py:")
+    return (Path(f"{file}.py"), cls) if cls else (Path(name), "")
 
 
 def _in_file(shelf: Shelf, path: Path, cls: str) -> Found:

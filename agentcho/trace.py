@@ -132,9 +132,13 @@ def workflow(given: Mapping[str, Any] | Workflow, where: str = "trace") -> Workf
     try:
         return Workflow.model_validate(given)
     except ValidationError as error:
-        first = error.errors(include_input=False, include_url=False)[0]
-        place = ".".join(str(part) for part in first["loc"])
-        raise BadTrace(f"{where} {place}".strip(), first["msg"].removeprefix("Value error, ")) from None
+        raise _bad(where, error) from None
+
+
+def _bad(where: str, error: ValidationError) -> BadTrace:
+    first = error.errors(include_input=False, include_url=False)[0]
+    place = ".".join(str(part) for part in first["loc"])
+    return BadTrace(f"{where} {place}".strip(), first["msg"].removeprefix("Value error, "))
 
 
 def read_traces(path: Path) -> list[Workflow]:
@@ -148,7 +152,7 @@ def read_traces(path: Path) -> list[Workflow]:
 def _object(raw: bytes, where: str) -> dict[str, Any]:
     try:
         line = json.loads(raw)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise BadTrace(where, "not a JSON line") from None
     if not isinstance(line, dict):
         raise BadTrace(where, "not a JSON object")
@@ -175,4 +179,7 @@ def trace_message(message: Message, tokenizer: str | None, ended: str | None = N
         fields["ended"] = ended
     if tokenizer is not None and message.tokens:
         fields |= {"tokens": message.tokens, "tokenizer": tokenizer}
-    return TraceMessage.model_validate(fields)
+    try:
+        return TraceMessage.model_validate(fields)
+    except ValidationError as error:
+        raise _bad(f"message {message.id}", error) from None

@@ -22,6 +22,7 @@ from typing import Any, Literal, NamedTuple, get_args
 
 from agentcho.disk import writing
 from agentcho.errors import RecordBroken
+from agentcho.lines import EncodingsLine, MessageLine, check
 from agentcho.message import Audience, Message, audience
 from agentcho.names import name
 from agentcho.provenance import EncodingRecord
@@ -118,6 +119,7 @@ class Entry(NamedTuple):
     @classmethod
     def from_json(cls, line: dict[str, Any]) -> Entry:
         """Read one line. KeyError, TypeError or ValueError where it is no message line."""
+        check(MessageLine, line)
         message = Message(
             id=line["id"], game=line["game"], kind=line["kind"], role=line["role"], author=_who(line["author"]),
             audience=audience(line["audience"] if line["audience"] == "everyone" else list(line["audience"])),
@@ -158,6 +160,7 @@ class Encodings(NamedTuple):
     @classmethod
     def from_json(cls, line: dict[str, Any]) -> Encodings:
         """Read one line. KeyError, TypeError or ValueError where it is none."""
+        check(EncodingsLine, line)
         return cls(line["game"], _records(line), line.get("attempt", 1), line.get("encoded", 0))
 
 
@@ -221,7 +224,7 @@ class Lines:
 
     def extend(self, lines: Iterable[dict[str, Any]]) -> None:
         """Write lines at once; of them a kill leaves the first ones."""
-        data = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines).encode()
+        data = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines).encode(errors="backslashreplace")
         size = len(data)
         with writing(self.path):
             try:
@@ -266,7 +269,7 @@ def read_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     for number, raw in enumerate(data[: data.rfind(b"\n") + 1].splitlines(), start=1):
         try:
             line = json.loads(raw)
-        except ValueError:
+        except (ValueError, RecursionError):
             raise RecordBroken(path, number, "not a JSON line") from None
         if not isinstance(line, dict):
             raise RecordBroken(path, number, "not a JSON object")

@@ -7,7 +7,9 @@ is timed or polled. Does not know: engines, agents, requests.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Generator
+from math import inf
 from typing import Any, TypeVar
 
 import anyio
@@ -103,7 +105,7 @@ class Turns:
 
     async def together(self, *works: Coroutine[Any, Any, Any]) -> list[Any]:
         """Run all side by side, each tracked; their results in order, or the first error with the rest cancelled."""
-        parent, errors = self.current(), list[Exception | SystemExit]()
+        parent, errors = self.current(), list[BaseException]()
         results: list[Any] = [None] * len(works)
         left = len(works)
 
@@ -111,7 +113,9 @@ class Turns:
             nonlocal left
             try:
                 results[place] = await self.run(self._ending(work, ended), turn)
-            except (Exception, SystemExit) as error:  # an event loop would take the latter for its own end
+            except BaseException as error:  # an event loop takes some of them for its own end
+                if ends_all(error):
+                    raise
                 errors.append(error)
                 group.cancel_scope.cancel()
 
@@ -171,3 +175,14 @@ class _Watched(Awaitable[T]):
             thrown = error
             return lambda: inner.throw(thrown)
         return lambda: inner.send(value)
+
+
+def ends_all(error: BaseException) -> bool:
+    """Whether an error that comes out of a task ends more than that task: Ctrl-C, or a cancellation. One that nobody
+    asked for is the task's own: it awaited what was cancelled."""
+    if isinstance(error, KeyboardInterrupt | GeneratorExit):
+        return True
+    if not isinstance(error, anyio.get_cancelled_exc_class()):
+        return False
+    task = asyncio.current_task() if isinstance(error, asyncio.CancelledError) else None
+    return task is None or task.cancelling() > 0 or anyio.current_effective_deadline() == -inf

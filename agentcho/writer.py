@@ -49,11 +49,18 @@ class Writer:
         self.file = file
         with writing(file):
             self._descriptor = self._claimed(what or file.parent)
-            self.who = Who(os.getpid(), socket.gethostname(), datetime.now(UTC).isoformat(timespec="seconds"))
-            os.ftruncate(self._descriptor, 0)
-            os.write(self._descriptor, (json.dumps(self.who._asdict()) + "\n").encode())
+            try:
+                self._sign()
+            except OSError:
+                os.close(self._descriptor)
+                raise
         self._over = Event()
         Thread(target=self._beat, daemon=True, name="heartbeat").start()
+
+    def _sign(self) -> None:
+        self.who = Who(os.getpid(), socket.gethostname(), datetime.now(UTC).isoformat(timespec="seconds"))
+        os.ftruncate(self._descriptor, 0)
+        os.write(self._descriptor, (json.dumps(self.who._asdict()) + "\n").encode())
 
     def _claimed(self, what: Path) -> int:
         """The descriptor of the claim, locked."""
@@ -77,8 +84,10 @@ class Writer:
         """Take the claim back. A second call is a no-op."""
         if not self._over.is_set():
             self._over.set()
-            self.file.unlink(missing_ok=True)
-            os.close(self._descriptor)
+            try:
+                self.file.unlink(missing_ok=True)
+            finally:
+                os.close(self._descriptor)
 
     def __enter__(self) -> Writer:
         return self
@@ -97,9 +106,10 @@ def beside(file: Path) -> Path:
 def read(file: Path) -> Who | None:
     """Who made a claim; None: nobody, or it is being made."""
     try:
-        return Who(**json.loads(file.read_bytes()))
-    except (OSError, ValueError, TypeError):
+        who = Who(**json.loads(file.read_bytes()))
+    except (OSError, ValueError, TypeError, RecursionError):
         return None
+    return who if tuple(map(type, who)) == (int, str, str) else None
 
 
 def alive(file: Path) -> bool:

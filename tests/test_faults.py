@@ -107,3 +107,19 @@ def test_groups_tell_of_their_first_and_of_how_many() -> None:
 def test_the_words_of_foreign_errors_stay_out_of_what_is_told() -> None:
     error = ValueError("hunter2")
     assert told(error, of(error)) == "error: ValueError"
+
+
+def test_an_error_of_any_shape_is_told() -> None:
+    class Mute(Exception):
+        def __str__(self) -> str:
+            raise KeyError("mute")
+
+    deep_: Exception = Mute()
+    for _ in range(5000):
+        deep_ = ExceptionGroup("in", [deep_])
+    found = of(deep_)
+    assert found.error == "Mute: (what it says cannot be told: KeyError)"
+    assert found.traceback
+    found = of(OSError(2, "No such file", "caf\udce9"))
+    assert "caf\\udce9" in found.what
+    (found.what + found.traceback).encode()

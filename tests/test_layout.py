@@ -18,7 +18,7 @@ LAYERS = (
     ("errors", "environment", "whence"), ("names", "disk"), ("message", "tasks", "owner", "ids", "writer", "values"),
     ("request", "said"),
     ("visibility", "provenance", "config", "monitor", "checks", "framed"),
-    ("transcript", "placing", "denial", "adapter", "missing", "markers"), ("trace", "heard"),
+    ("lines", "placing", "denial", "adapter", "missing", "markers"), ("transcript",), ("trace", "heard"),
     ("export",),
     ("understudy",), ("engine",),
     ("turns", "waits", "events", "limits", "ears", "coins"), ("ticket", "faults", "door", "journal"),

@@ -21,6 +21,7 @@ from tests.choreography.stage import Scripted
 NO_NAMES = [
     "", " ", "bob ", "\tbob", "scenario", "Scenario", "SCENARIO", "everyone", "Everyone", "\uff33cenario", "bo\x1bb",
     "bob\x07", "bo\u202eb", "bob\u200b", "b\u2028b", "\x9bbob", "bob\n", "\ud800",
+    "\u2800", "bob\u3164", "bo\u034fb", "bob\ufe0f", "\uff25VERYONE",
 ]  # fmt: skip
 NAMES = ["bob", "Bob", "bob 2", "Дмитрий", "小明", "agent.7/x", "o'neil", "scenarios", "everyone else"]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from agentcho.config import RunConfig
-from agentcho.errors import RecordBroken, RecordNotFound
+from agentcho.errors import CannotWrite, RecordBroken, RecordNotFound
 from agentcho.message import EVERYONE, Audience, Message
 from agentcho.provenance import EncodingRecord
 from agentcho.record import Finished, RunRecord, SavedRun, find, runs
@@ -129,3 +129,27 @@ def test_a_game_exports_to_a_trace_with_its_tokens(tmp_path: Path) -> None:
     second = trace.messages[1]
     assert (second.parents, second.audience, second.header) == (("alice.0",), "everyone", "To Bob: ")
     assert (second.tokens, second.tokenizer, second.text) == ((1, 2, 4), "abc", "“naïve”\n1")
+
+
+def test_a_record_that_cannot_be_opened_is_left_to_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with begin(tmp_path) as record:
+        record.said(entry(0))
+    (record.path / "run.json.new").mkdir()
+    for _ in range(2):
+        with pytest.raises(CannotWrite):
+            RunRecord.go_on(SavedRun(record.path), {})
+    (record.path / "run.json.new").rmdir()
+    with monkeypatch.context() as patch:
+        patch.setattr("agentcho.writer.os.ftruncate", lambda *_: (_ for _ in ()).throw(OSError(28, "No space")))
+        with pytest.raises(CannotWrite):
+            RunRecord.go_on(SavedRun(record.path), {})
+    RunRecord.go_on(SavedRun(record.path), {}).close("done")
+    assert SavedRun(record.path).status == "done"
+
+
+@pytest.mark.parametrize("name", ["../../up", "a/b", "\x00", "x" * 500, "ümlaut und Leerzeichen", "."])
+def test_a_folder_is_made_of_any_name(tmp_path: Path, name: str) -> None:
+    with RunRecord.create(tmp_path, name, {}, RunConfig(), {}) as record:
+        pass
+    assert record.path.parent == tmp_path
+    assert SavedRun(record.path).info.scenario == name

@@ -17,6 +17,8 @@ from agentcho.transcript import Entry
 
 WORST: tuple[Verdict, ...] = ("direct", "transitive", "positional", "unlabelled", "clean")
 """Verdicts, the worst first: what is proven stands before what is unknown."""
+DIGITS = 10
+"""No number of a line has so many."""
 
 
 class Share(NamedTuple):
@@ -153,7 +155,7 @@ class Judge:
 def line_of(where: str | None) -> Place | None:
     """ "file:number" as a place; None where it is none."""
     file, _, number = (where or "").rpartition(":")
-    return Place(file=file, line=int(number)) if file and number.isdecimal() else None
+    return Place(file=file, line=int(number)) if file and number.isdecimal() and len(number) < DIGITS else None
 
 
 def worst(verdicts: Sequence[Verdict]) -> Verdict:

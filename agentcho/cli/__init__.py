@@ -5,7 +5,10 @@ Does not know: how anything is done; each command calls the package and shows wh
 
 from __future__ import annotations
 
+import os
 import sys
+from collections.abc import Callable
+from typing import Any, TextIO
 
 __all__ = ["main"]
 
@@ -18,30 +21,71 @@ def main() -> None:
     """
     from agentcho.cli.app import app
     from agentcho.cli.signals import Ends
+
+    _open()
+    out = sys.stdout
+    _tolerate(out, sys.stderr)
+    with Ends() as ends:
+        code = ends.code(_ended(app()))
+    sys.exit(_printed(out, code))
+
+
+def _ended(command: Callable[..., object]) -> Any:
+    """Run the command; what to exit with."""
     from agentcho.errors import AgentchoError
 
-    _tolerate(sys.stdout, sys.stderr)
-    with Ends() as ends:
-        try:
-            app()(standalone_mode=True)
-        except AgentchoError as error:
-            print(_told(error), file=sys.stderr)
-            sys.exit(error.code)
-        except OSError as error:  # a full disk, a file that may not be read
-            where = f"{error.filename}: " if error.filename else ""
-            print(f"error: {where}{error.strerror or error}", file=sys.stderr)
-            sys.exit(1)
-        except SystemExit as end:
-            sys.exit(ends.code(end.code))
+    try:
+        command(standalone_mode=True)
+    except AgentchoError as error:
+        print(_told(error), file=sys.stderr)
+        return error.code
+    except OSError as error:  # a full disk, a file that may not be read
+        where = f"{error.filename}: " if error.filename else ""
+        print(_line(f"error: {where}{error.strerror or error}"), file=sys.stderr)
+        return 1
+    except SystemExit as end:
+        return end.code
+    return 0
 
 
 def _told(error: Exception) -> str:
     """An error in a line; games that failed in one each."""
-    from agentcho.display.safe import visible
     from agentcho.errors import GamesFailed
 
     lines = error.lines if isinstance(error, GamesFailed) else (str(error),)
-    return "\n  ".join(visible(" ".join(line.split())) for line in (f"error: {lines[0]}", *lines[1:]))
+    return "\n  ".join(map(_line, (f"error: {lines[0]}", *lines[1:])))
+
+
+def _line(words: str) -> str:
+    """Words in one line, and nothing in them that moves a terminal."""
+    from agentcho.display.safe import visible
+
+    return visible(" ".join(words.split()))
+
+
+def _open() -> None:
+    """Streams that whoever started us has closed lead nowhere."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
+
+
+def _printed(out: TextIO, code: Any) -> Any:
+    """Let out all that was printed, and what to exit with then. Whoever reads no further, as `head` does, is told
+    nothing; typer has put another stream in the place of theirs."""
+    from agentcho.cli.outputs import UNREAD, silence
+
+    try:
+        out.flush()
+    except BrokenPipeError:
+        silence(out)
+        return code or UNREAD
+    except OSError as error:
+        silence(out)
+        if not code:
+            print(f"error: standard output: {error.strerror or error}", file=sys.stderr)
+        return code or 1
+    return code if sys.stdout is out else UNREAD
 
 
 def _tolerate(*streams: object) -> None:

@@ -25,21 +25,22 @@ from agentcho.audit.report import AuditReport, FailOn
 from agentcho.audit.suppressions import Suppression
 from agentcho.audit.wording import many
 from agentcho.cli.options import configured, run_config
-from agentcho.cli.outputs import Outputs, silence
-from agentcho.cli.play import play_shown
+from agentcho.cli.outputs import UNREAD, Outputs, silence
+from agentcho.cli.play import play_shown, tell_failed
 from agentcho.config import RunConfig
 from agentcho.display import Kind
 from agentcho.display.audit import show
 from agentcho.display.safe import visible
 from agentcho.errors import AdapterNotFound, AgentchoError, RecordNotFound, ScenarioNotFound
+from agentcho.faults import words
 from agentcho.record import SavedRun, find
 from agentcho.runtime import play, tasks_of
 from agentcho.shelf import find as on_shelf
+from agentcho.shelf import from_anywhere
 from agentcho.trace import read_traces
 
 INTERNAL = 4
 INTERRUPTED = 130
-UNREAD = 141
 Nature = Literal["scenario", "trace", "run"]
 
 TAKES: dict[Nature, frozenset[str]] = {
@@ -170,12 +171,11 @@ def _of_scenario(asked: Asked) -> AuditReport | None:
     tasks_of(scenario, config)
     engine = _engine(config) if asked.measure else None
     _tell(f"playing {many(config.games, 'game')} of {scenario.name}")
-    playing = partial(play, scenario, config, engine=engine, out=asked.out, asked=asked.target)
+    playing = partial(play, scenario, config, engine=engine, out=asked.out, asked=from_anywhere(asked.target))
     played = play_shown(scenario, config, _playing(asked), playing)
     if played.interrupted:
         return None
-    for game, failed in played.errors.items():
-        print(f"game {game} ended by an error: {visible(' '.join(str(failed.fault).split()))}", file=sys.stderr)
+    tell_failed(played)
     assert played.record is not None
     run = SavedRun(played.record)
     report = auditing.audit_run(run, asked.reveal)
@@ -192,7 +192,7 @@ def _of_run(asked: Asked) -> AuditReport:
     if (
         asked.measure
         and config.adapter is not None
-        and find_adapter(config.adapter).digest != run.info.engine["adapter"]
+        and find_adapter(config.adapter).digest != run.info.engine.get("adapter")
     ):
         raise AdapterNotFound(Path(config.adapter), "it is not the one that this run was played with any more")
     return _measured(report, run, _engine(config), config) if asked.measure else report
@@ -278,5 +278,5 @@ def _internal(error: Exception) -> str:
         "w", prefix="agentcho-", suffix=".traceback.txt", delete=False, encoding="utf-8", errors="backslashreplace"
     ) as file:
         file.writelines(traceback.format_exception(error))
-    what = visible(" ".join(f"{type(error).__name__}: {error}".split()))
+    what = visible(" ".join(f"{type(error).__name__}: {words(error)}".split()))
     return f"internal error: {what}; the traceback is in {file.name}. Please report it"

@@ -13,8 +13,8 @@ import typer
 from agentcho import shelf
 from agentcho.display.safe import inline, visible
 from agentcho.display.sheet import Sheet, plain
-from agentcho.errors import ScenarioNotFound
-from agentcho.record import SavedRun, runs
+from agentcho.errors import RecordError, ScenarioNotFound
+from agentcho.record import SavedRun, folders
 from agentcho.shelf import Found, Shelf, Unreadable
 
 if TYPE_CHECKING:
@@ -63,11 +63,17 @@ def one_listing(name: str) -> str:
 
 def run_listing(folder: Path) -> str:
     """Recorded runs, oldest first."""
-    rows = tuple(
-        (run.info.id, run.status, run.info.config.model, f"{len(run.finished())}/{run.info.config.games}")
-        for run in runs(folder)
-    )
+    rows = tuple(_run_row(path) for path in folders(folder))
     return plain(Sheet(f"runs in {folder}", ("id", "status", "model", "games"), rows, words=3))
+
+
+def _run_row(path: Path) -> tuple[str, ...]:
+    """A run in a line; of one that cannot be read, that it is broken."""
+    try:
+        run = SavedRun(path)
+        return run.info.id, run.status, run.info.config.model, f"{len(run.finished())}/{run.info.config.games}"
+    except RecordError:
+        return path.name, "(broken)", "", ""
 
 
 def check_game(run: SavedRun, game: int | None) -> None:

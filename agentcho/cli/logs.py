@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import logging
 import sys
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -14,6 +16,7 @@ import typer
 
 from agentcho.cli.outputs import fault_of
 from agentcho.display.safe import inline
+from agentcho.faults import words
 
 Level = Literal["debug", "info", "warning", "error"]
 FORM = "%(asctime)s %(levelname)s %(name)s %(message)s"
@@ -38,5 +41,14 @@ def log(level: Level | None, file: Path | None) -> None:
         raise typer.BadParameter(f"{inline(str(file))} cannot be written: {fault}", param_hint="--log-file")
     fresh = logging.StreamHandler(sys.stderr) if file is None else logging.FileHandler(file, encoding="utf-8")
     fresh.setFormatter(_Safe(FORM))
+    setattr(fresh, "handleError", partial(_end, fresh))  # noqa: B010
     logger.addHandler(fresh)
     logger.setLevel((level or "info").upper())
+
+
+def _end(handler: logging.Handler, record: logging.LogRecord) -> None:
+    """The log cannot be written any more, as on a full disk: what is logged goes on without."""
+    logging.getLogger("agentcho").removeHandler(handler)
+    print(f"the log ends here, for it cannot be written: {words(sys.exception() or OSError())}", file=sys.stderr)
+    with suppress(OSError):  # what is left in its buffer
+        handler.close()

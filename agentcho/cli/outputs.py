@@ -19,6 +19,8 @@ from pydantic import BaseModel
 from agentcho.audit.report import AuditReport, FailOn
 
 STDOUT = Path("-")
+UNREAD = 141
+"""What a command exits with whose output nobody reads any more, as any filter does."""
 
 
 class Outputs(NamedTuple):

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import typer
+from pydantic import SecretBytes, SecretStr
 
 from agentcho import library
 from agentcho.cli.leaks import leaks
@@ -19,11 +20,13 @@ from agentcho.cli.options import configured, run_config
 from agentcho.cli.outputs import silence
 from agentcho.config import RunConfig
 from agentcho.display import Kind, heading, screen
+from agentcho.display.safe import visible
 from agentcho.errors import ReaderGone, ResumeOther
 from agentcho.record import SavedRun, find
 from agentcho.resume import Changed
 from agentcho.runtime import Care, Played, play, resume
 from agentcho.scenario import Scenario
+from agentcho.shelf import from_anywhere, path_of
 
 INTERRUPTED = 130
 KEPT = "what was said until then is recorded, and `agentcho run --resume last` goes on"
@@ -50,14 +53,14 @@ def play_scenario(asked: Asked) -> int:
     if asked.resume is None:
         config = run_config(**asked.how)
         scenario = _scenario(asked.scenario, asked.given)
-        file = Path(asked.scenario or "")
-        named = str(file.resolve()) if file.is_file() else asked.scenario
+        named = from_anywhere(asked.scenario or "")
         playing = partial(play, scenario, config, out=asked.out, asked=named)
         played = _shown(playing, scenario, config, asked)
     else:
         saved = find(asked.resume, asked.out)
         config = run_config(**{**saved.info.config.model_dump(), **asked.how})
         scenario = _scenario(asked.scenario or _named(saved), {**saved.info.options, **asked.given})
+        _check_secrets(scenario, asked.given)
         playing = partial(resume, saved, scenario, config, changed=asked.changed)
         played = _shown(playing, scenario, config, asked, saved)
     if played.record is not None and asked.display != "none":
@@ -85,10 +88,17 @@ def _scenario(name: str | None, given: Mapping[str, Any]) -> Scenario:
     return scenario
 
 
+def _check_secrets(scenario: Scenario, given: Mapping[str, Any]) -> None:
+    """A usage error for a secret that no record holds, and that was not given again."""
+    for name, value in scenario.options:
+        if isinstance(value, SecretStr | SecretBytes) and name not in given:
+            raise typer.BadParameter(f"{name} is a secret, which is not recorded: give it again", param_hint="--set")
+
+
 def _named(saved: SavedRun) -> str:
     """What a recorded run played: a name, or a file that is still there."""
     asked = saved.info.asked or saved.info.scenario
-    if asked.endswith(".py") and not Path(asked).is_file():
+    if (file := path_of(asked)) is not None and not file.is_file():
         raise ResumeOther(saved.info.id, [f"the file {asked}, which is not there any more,"])
     return asked
 
@@ -117,3 +127,9 @@ def play_shown(
         silence(sys.stdout)
         raise ReaderGone(kept) from None
     return played
+
+
+def tell_failed(played: Played) -> None:
+    """Name the games that an error ended, where what is made of the others is to come yet."""
+    for game, failed in played.errors.items():
+        print(f"game {game} ended by an error: {visible(' '.join(str(failed.fault).split()))}", file=sys.stderr)

@@ -18,13 +18,14 @@ from agentcho import library, runtime
 from agentcho.cli.audit import nature_of
 from agentcho.cli.options import configured
 from agentcho.cli.outputs import STDOUT, Outputs
-from agentcho.cli.play import play_shown
+from agentcho.cli.play import play_shown, tell_failed
 from agentcho.cli.progress import tell
 from agentcho.config import RunConfig
 from agentcho.display import Kind
 from agentcho.display.proved import show
 from agentcho.errors import AudienceError
 from agentcho.record import SavedRun, find
+from agentcho.shelf import from_anywhere
 from agentcho.trace import Workflow, read_traces
 
 GAMES = 4
@@ -91,18 +92,20 @@ def _known(asked: Asked) -> Sequence[Workflow] | None:
     if asked.given or asked.config.tasks:
         raise typer.BadParameter(f"says nothing about a {nature}: that is played already", param_hint="--set, --tasks")
     found = read_traces(Path(asked.target)) if nature == "trace" else find(asked.target, asked.out).export()
+    found = found[: asked.games]
     if asked.of is not None and not any(asked.of in one.agents for one in found):
         raise AudienceError(f"there is no agent {asked.of}", {name for one in found for name in one.agents})
-    return found[: asked.games]
+    return found
 
 
 def _played(asked: Asked, engine: Any) -> Sequence[Workflow] | None:
     """Play the scenario and record it. None: it was interrupted."""
     scenario = configured(library.scenario(asked.target), asked.given)
     config = asked.config.model_copy(update={"games": asked.games or GAMES})
-    playing = partial(runtime.play, scenario, config, engine=engine, out=asked.out, asked=asked.target)
+    playing = partial(runtime.play, scenario, config, engine=engine, out=asked.out, asked=from_anywhere(asked.target))
     played = play_shown(scenario, config, "none", playing)
     if played.interrupted:
         return None
+    tell_failed(played)
     assert played.record is not None
     return SavedRun(played.record).export()

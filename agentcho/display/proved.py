@@ -18,7 +18,7 @@ from agentcho.audit.prove.proof import Compared, Conclusion, Digests, Proof
 from agentcho.audit.prove.wording import first_tokens, headline, missing, played, shown, why_not
 from agentcho.audit.wording import many
 from agentcho.display import Kind
-from agentcho.display.safe import visible
+from agentcho.display.safe import inline
 
 PLAIN_WIDTH = 100
 MOST, SHORT = 12, 10
@@ -44,13 +44,13 @@ def _print(proof: Proof, console: Console) -> None:
 
 def _parts(proof: Proof) -> Iterator[RenderableType]:
     word, sentence = headline(proof)
-    yield Text.assemble((word, f"bold {TONES[proof.conclusion]}"), ": ", (visible(sentence), "bold"))
-    yield Text(visible(played(proof)), style="dim")
+    yield Text.assemble((word, f"bold {TONES[proof.conclusion]}"), ": ", (inline(sentence), "bold"))
+    yield Text(inline(played(proof)), style="dim")
     if missing(proof):
-        yield Text(visible(missing(proof)), style="yellow")
+        yield Text(inline(missing(proof)), style="yellow")
     if proof.compared:
         yield from _section("readers", _pairs(proof))
-        yield from _section("first tokens", *(Text(visible(line)) for line in first_tokens(proof)))
+        yield from _section("first tokens", *(Text(inline(line)) for line in first_tokens(proof)))
         yield from _section("SHA-256 of all logits, before and after the swap", *_digests(proof))
     if why_not(proof):
         yield from _section("nothing to compare", _reasons(proof))
@@ -77,7 +77,7 @@ def _pairs(proof: Proof) -> Table:
         audit = _told(pair.moved, pair.compared, "yellow" if pair.moved < pair.compared else "")
         enforce = _told(pair.broken, pair.compared, "red" if pair.broken else "green")
         grid.add_row(
-            Text(visible(pair.owner)), Text(visible(pair.reader)), Text(f"{pair.compared:,}", justify="right"), audit,
+            Text(inline(pair.owner)), Text(inline(pair.reader)), Text(f"{pair.compared:,}", justify="right"), audit,
             enforce,
         )  # fmt: skip
     return grid
@@ -94,7 +94,7 @@ def _digests(proof: Proof) -> Iterator[RenderableType]:
     wide = max(len(_way(one)) for one in proof.compared)
     for group in groups[:MOST]:
         sooner = "" if group.ratio is None else f"  baseline ÷ enforce {group.ratio:.2f}"
-        yield Text.assemble(visible(group.workflow), (sooner, "dim"))
+        yield Text.assemble(inline(group.workflow), (sooner, "dim"))
         for one in group.compared:
             yield Text.assemble(f"  {_way(one):<{wide}}  ", _both("audit", one.audit), "   ", _enforced(one))
     if len(groups) > MOST:
@@ -102,7 +102,7 @@ def _digests(proof: Proof) -> Iterator[RenderableType]:
 
 
 def _way(one: Compared) -> str:
-    return visible(f"{one.owner} → {one.reader}")
+    return inline(f"{one.owner} → {one.reader}")
 
 
 def _enforced(one: Compared) -> Text:
@@ -118,5 +118,5 @@ def _reasons(proof: Proof) -> Table:
     for number in range(3):
         grid.add_column(no_wrap=number < 2, overflow="fold")
     for reason in why_not(proof):
-        grid.add_row(*(Text(visible(word)) for word in reason))
+        grid.add_row(*(Text(inline(word)) for word in reason))
     return grid

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.text import Text
 
 from agentcho.display import Kind, heading, sheet, speech
-from agentcho.display.safe import inline, visible
+from agentcho.display.safe import inline
 from agentcho.display.sheet import Sheet
 from agentcho.display.totals import costs, outcomes
 from agentcho.record import SavedRun
@@ -73,7 +73,7 @@ def _how(run: SavedRun) -> str:
     status, who = run.status, run.writer
     if who is None or status not in ("running", "died"):
         return status
-    return f"{status} (process {who.pid} on {visible(who.host)}, since {visible(who.since)})"
+    return f"{status} (process {who.pid} on {inline(who.host)}, since {inline(who.since)})"
 
 
 def show(run: SavedRun, game: int | None, kind: Kind | None, file: IO[str]) -> None:

@@ -45,6 +45,7 @@
     │   └── LossNotFinite
     ├── LimitReached               a limit on tokens, messages or time ended a game
     ├── GamesFailed                errors ended games of a run
+    ├── RunStopped                 the code of a game ended more than its own game
     ├── ResumeMismatch             a game begun again departs from its record
     ├── AnswerInvalid              a constrained answer did not validate
     ├── ScenarioError
@@ -107,6 +108,7 @@ from agentcho.errors.games import (
     GamesFailed,
     LimitReached,
     ResumeMismatch,
+    RunStopped,
     ScenarioBroken,
     ScenarioError,
     ScenarioNotFound,
@@ -198,6 +200,7 @@ __all__ = [
     "RequestError",
     "ResumeMismatch",
     "ResumeOther",
+    "RunStopped",
     "SamplingFailed",
     "ScenarioBroken",
     "ScenarioError",

@@ -33,6 +33,18 @@ class GamesFailed(AgentchoError):
         super().__init__("; ".join(self.lines))
 
 
+class RunStopped(AgentchoError):
+    """The code of a game ended more than its own game; `how` says by what."""
+
+    code = 1
+
+    def __init__(self, how: str) -> None:
+        super().__init__(
+            f"the code of a game stopped the whole run: {how}. Let it raise in `play`, which ends that game alone; "
+            "what was over is kept, and --resume goes on"
+        )
+
+
 class ResumeMismatch(AgentchoError):
     """A game that was begun again departs from what is recorded of it. `how` quotes nobody."""
 
@@ -92,10 +104,11 @@ class AlreadyThere(ScenarioError):
 class BadOutcome(ScenarioError):
     """`play` of a scenario returned what is no outcome."""
 
-    def __init__(self, scenario: str, returned: object) -> None:
+    def __init__(self, scenario: str, returned: object, awaited: bool = True) -> None:
         what = "None" if returned is None else f"a {type(returned).__name__}"
+        what = f"returned {what}" if awaited else "is no coroutine; write `async def play(self, game)`"
         super().__init__(
-            f"play of {scenario} returned {what}; let it return its Outcome, as in `return self.Outcome(...)`, with "
+            f"play of {scenario} {what}; let it return its Outcome, as in `return self.Outcome(...)`, with "
             "what came of the game as fields of a nested `class Outcome(agentcho.Scenario.Outcome)`"
         )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from io import StringIO
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from agentcho.audit.prove.kept import HIDES_NOTHING, NO_WAY, SILENT, WORDLESS, k
 from agentcho.audit.prove.playing import NO_CONTEXT, REFUSED
 from agentcho.audit.prove.proof import Compared, Digests, Waits
 from agentcho.audit.prove.wording import headline, why_not
+from agentcho.display.proved import show
 from agentcho.errors import AudienceError
 from agentcho.resolver import Resolver
 from agentcho.trace import Workflow, read_traces
@@ -207,3 +209,22 @@ def test_all_office_workflows(understudy: Engine, swap: str, part: int) -> None:
     assert len(workflows) == 100
     mine = workflows[part::3]
     _check(prove(mine, understudy, swap=swap, stride=512), len(mine))  # type: ignore[arg-type]
+
+
+def test_a_workflow_of_any_name_is_told_in_one_line() -> None:
+    out = StringIO()
+    show(found(("a", "a"), ("b", "d"), "w\nHOLDS: all is well"), "plain", out)
+    assert [line[:6] for line in out.getvalue().splitlines() if line.startswith("HOLDS")] == ["HOLDS:"]
+
+
+def test_a_workflow_without_the_agent_is_passed_over(five: Engine) -> None:
+    first, second = talks(2)
+    said = tuple(m.model_copy(update={"audience": "everyone"}) for m in second.messages if m.author != "bob")
+    closed = {m.id for m in said}
+    said = tuple(m.model_copy(update={"parents": tuple(id for id in m.parents if id in closed)}) for m in said)
+    other = second.model_copy(update={"messages": said, "agents": ("alice", "carol")})
+    proof = prove([first, other], five, of="bob")
+    assert [one.workflow for one in proof.compared] == [first.id]
+    assert [(one.workflow, one.owner, one.reader, one.why) for one in proof.skipped] == [
+        (second.id, "bob", None, "it has no agent of that name")
+    ]

@@ -186,3 +186,26 @@ def test_a_reader_that_goes_away_is_told_and_nothing_is_lost(here: Path) -> None
     assert told.startswith("error: whoever read the output has gone; what was said until then is recorded")
     assert last().status == "interrupted"
     assert last().finished()
+
+
+def test_a_reader_that_reads_no_further_is_no_failure_to_tell_of(agentcho: Command, here: Path) -> None:
+    agentcho(*PLAY)
+    command = [sys.executable, "-c", MAIN, "show", "last"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+        assert running.stdout is not None
+        assert running.stderr is not None
+        running.stdout.close()
+        told = running.stderr.read()
+    assert (running.returncode, told) == (141, "")
+
+
+def test_streams_that_are_closed_or_full_are_no_traceback(agentcho: Command, here: Path) -> None:
+    agentcho(*PLAY)
+    words = [sys.executable, "-c", MAIN, "audit", "last"]
+    shell = ["sh", "-c", 'exec "$@" >&- 2>&- <&-', "sh", *words]
+    assert subprocess.run(shell, check=False).returncode == 0
+    if Path("/dev/full").exists():
+        with Path("/dev/full").open("w") as full:
+            ended = ran("show", "last", stdout=full)
+        assert (ended.returncode, ended.stderr.count("\n")) == (1, 1)
+        assert ended.stderr.endswith("No space left on device\n")

@@ -10,12 +10,13 @@ import pytest
 
 import agentcho as package
 from agentcho.config import RunConfig
-from agentcho.errors import EngineFailed, GamesFailed
+from agentcho.errors import EngineFailed, GamesFailed, RequestError
 from agentcho.events import Began, Ended, Event, Token
 from agentcho.record import SavedRun, find
 from agentcho.request import Decode
 from agentcho.runtime import Care, play
 from agentcho.testing import FakeEngine
+from tests.choreography.stage import Scripted
 
 from .conftest import Command
 
@@ -60,6 +61,21 @@ def last() -> SavedRun:
         ("await game.play_agents(1)", "AttributeError: 'int' object has no attribute 'run'"),
         ("raise ExceptionGroup('two', [KeyError('a'), TypeError('b')])", "KeyError: 'a' (and 1 more)"),
         ("assert not first.text", "AssertionError"),
+        ("raise BaseException('out')", "BaseException: out"),
+        ("import asyncio; raise asyncio.CancelledError", "CancelledError"),
+        (
+            "import asyncio; late = asyncio.ensure_future(asyncio.sleep(9)); late.cancel(); "
+            "await game.together(asyncio.wait_for(late, 9), ada.say())",
+            "CancelledError",
+        ),
+        (
+            "import asyncio, anyio\n            with anyio.move_on_after(0): await anyio.sleep(1)\n"
+            "            raise asyncio.CancelledError",
+            "CancelledError",
+        ),
+        ("raise type('Mute', (Exception,), {'__str__': lambda me: 1 / 0})", "Mute: (what it says cannot be told: Zero"),
+        ("raise ValueError('half a \\ud800 pair')", "ValueError: half a \\ud800 pair"),
+        ("game.cast(agentcho.Agent, name='eve', role=5)", "RequestError: the role of eve is of type int"),
     ],
 )
 def test_one_game_that_raises_leaves_eleven(agentcho: Command, here: Path, what: str, told: str) -> None:
@@ -67,7 +83,8 @@ def test_one_game_that_raises_leaves_eleven(agentcho: Command, here: Path, what:
     assert ran.code == 1
     lines = ran.err.splitlines()
     assert lines[0] == "error: 1 of 12 games ended by an error"
-    assert lines[1].startswith(f"  game 5: odd.py:12: {told}")
+    at = 12 + what.count("\n")
+    assert lines[1].startswith(f"  game 5: odd.py:{at}: {told}")
     assert "Traceback" not in ran.err
     finished = last().finished()
     assert sorted(finished) == list(range(12))
@@ -75,7 +92,7 @@ def test_one_game_that_raises_leaves_eleven(agentcho: Command, here: Path, what:
     assert finished[5].error is not None
     assert finished[5].error.startswith(told)
     assert "Traceback (most recent call last)" in (finished[5].traceback or "")
-    assert what.split("\n")[0][:20] in (finished[5].traceback or "")
+    assert what.split("\n")[-1].strip()[:20] in (finished[5].traceback or "")
     assert last().info.status == "failed"
     assert len(last().games()[5]) == 1
 
@@ -174,12 +191,21 @@ def test_a_script_of_one_game_raises_and_of_several_returns(tmp_path: Path) -> N
         played.check(3)
 
 
-def test_a_score_that_is_no_number_is_its_games_error(agentcho: Command, here: Path) -> None:
+@pytest.mark.parametrize(
+    ("score", "told"),
+    [
+        ("{'a': object()}", "TypeError"),
+        ("{('a', 1): 2}", "RequestError"),
+        ("{'\\ud800': 1}", "RequestError"),
+        ("None", "a dict of numbers"),
+    ],
+)
+def test_a_score_that_is_no_number_is_its_games_error(agentcho: Command, here: Path, score: str, told: str) -> None:
     odd(here, "pass")
-    (here / "odd.py").write_text((here / "odd.py").read_text().replace("return {}", "return {'a': object()}"))
+    (here / "odd.py").write_text((here / "odd.py").read_text().replace("return {}", f"return {score}"))
     ran = agentcho("run", "odd.py", "--model", "fake", "--games", "2")
     assert ran.code == 1
-    assert "TypeError" in ran.err
+    assert told in ran.err
     assert sorted(last().finished()) == [0, 1]
 
 
@@ -197,3 +223,66 @@ def test_a_comparison_and_traces_tell_of_games_that_failed(agentcho: Command, he
     assert (ran.code, ran.err.splitlines()[0]) == (1, "error: 1 of 7 games ended by an error")
     odd(here, "pass")
     assert agentcho(*compare).code == 0
+
+
+BYE = """import asyncio, sys
+            async def bye():
+                sys.exit(0)
+            await asyncio.gather(bye(), ada.say())"""
+SELF = """import asyncio
+            asyncio.current_task().cancel()
+            await asyncio.sleep(0)"""
+
+
+@pytest.mark.parametrize(
+    ("what", "told"), [(BYE, "odd.py:14: SystemExit: 0"), (SELF, "it cancelled the task that it runs in")]
+)
+def test_code_that_stops_the_whole_run_is_told_and_the_rest_is_played_later(
+    agentcho: Command, here: Path, what: str, told: str
+) -> None:
+    ran = agentcho("run", odd(here, what), "--model", "fake", "--games", "12", "--at-once", "2")
+    assert (ran.code, ran.err.count("\n")) == (1, 1)
+    assert ran.err.startswith(f"error: the code of a game stopped the whole run: {told}. ")
+    assert last().status == "failed"
+    kept = set(last().finished())
+    assert kept
+    assert kept < set(range(12))
+    odd(here, "pass")
+    assert agentcho("run", "--resume", "last", "--changed", "accept").code == 0
+    assert sorted(last().finished()) == list(range(12))
+
+
+def test_an_interruption_that_the_code_raises_is_one(agentcho: Command, here: Path) -> None:
+    ran = agentcho("run", odd(here, "raise KeyboardInterrupt"), "--model", "fake", "--games", "12", "--at-once", "2")
+    assert (ran.code, last().status) == (130, "interrupted")
+    assert "Traceback" not in ran.err
+    odd(here, "pass")
+    assert agentcho("run", "--resume", "last", "--changed", "accept").code == 0
+
+
+def test_no_number_of_games_at_once_waits_for_ever(agentcho: Command, here: Path) -> None:
+    for number in ("0", "-1"):
+        assert agentcho("run", odd(here, "pass"), "--model", "fake", "--at-once", number).code == 2
+    assert not Path("runs").exists()
+    with pytest.raises(RequestError, match="at_once"):
+        play(Scripted(idle), engine=FakeEngine(), at_once=-1)
+
+
+async def idle(game: Any) -> None:
+    """A game without a word."""
+
+
+def test_a_scenario_without_a_name_is_called_after_its_class(agentcho: Command, here: Path) -> None:
+    path = here / odd(here, "pass")
+    path.write_text(path.read_text().replace('    name = "odd"\n', "").replace("class Odd", "class OddOne"))
+    assert agentcho("run", "odd.py", "--model", "fake").code == 0
+    assert last().info.scenario == "odd-one"
+    assert last().path.name.endswith("-odd-one")
+
+
+def test_a_play_that_is_no_coroutine_is_told_what_to_be(agentcho: Command, here: Path) -> None:
+    (here / "odd.py").write_text(
+        "import agentcho\n\n\nclass Odd(agentcho.Scenario):\n    def play(self, game):\n        return self.Outcome()\n"
+    )
+    ran = agentcho("run", "odd.py", "--model", "fake")
+    assert (ran.code, "BadOutcome: play of odd is no coroutine; write `async def play" in ran.err) == (1, True)

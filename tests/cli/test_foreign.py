@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import suppress
+from copy import deepcopy
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from agentcho.audit import audit_run
+from agentcho.display.saved import Replay
+from agentcho.errors import AgentchoError, RecordBroken
+from agentcho.record import SavedRun, find
 
 from .conftest import PLAY, Command
 
@@ -87,3 +95,112 @@ def test_no_name_of_a_file_or_folder_does(words: list[str], record: Path, agentc
     ran = agentcho(*words)
     assert ran.out + ran.err
     assert not list(moving(ran.out + ran.err))
+
+
+def places(value: Any, way: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The way to every value in a line, and to the line itself in parts."""
+    yield from [way] if way else []
+    for key, each in (
+        value.items() if isinstance(value, dict) else enumerate(value[:1]) if isinstance(value, list) else ()
+    ):
+        yield from places(each, (*way, key))
+
+
+def put(line: Any, way: tuple[Any, ...], value: Any) -> Any:
+    """A line with another value there."""
+    changed = deepcopy(line)
+    inner = changed
+    for key in way[:-1]:
+        inner = inner[key]
+    inner[way[-1]] = value
+    return changed
+
+
+def look(path: Path) -> None:
+    """All that is made of a record."""
+    run = SavedRun(path)
+    Replay(run, None).plain(StringIO())
+    audit_run(run)
+    run.export()
+
+
+@pytest.mark.parametrize("name", ["run.json", "transcript.jsonl", "heard.jsonl", "outcomes.jsonl", "writer.json"])
+@pytest.mark.parametrize(
+    "value",
+    ["x", 5, *(pytest.param(each, marks=pytest.mark.slow) for each in (None, [], {"x": [1]}, 1e300, -(1 << 70)))],
+)
+def test_a_value_of_any_type_anywhere_is_one_clear_error_or_none(
+    name: str, value: Any, agentcho: Command, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agentcho.audit.subject.machine", dict)
+    agentcho(*PLAY, "--leakage", "audit", "--max-tokens", "1")
+    path = find("last", Path("runs")).path
+    file = path / name
+    if name == "writer.json":
+        file.write_text(json.dumps({"pid": 1, "host": "h", "since": "s"}))
+        (path / "run.json").write_text((path / "run.json").read_text().replace('"done"', '"running"'))
+    text = file.read_text()
+    lines = [json.loads(line) for line in ([text] if file.suffix == ".json" else text.splitlines())]
+    kinds = {str(sorted(line)) + str(line.get("kind")): line for line in lines}
+    for line in kinds.values():
+        place = lines.index(line)
+        for way in places(line):
+            changed = [*lines[:place], put(line, way, value), *lines[place + 1 :]]
+            file.write_text("\n".join(map(json.dumps, changed)) + "\n")
+            with suppress(AgentchoError):
+                look(path)
+
+
+@pytest.mark.parametrize("change", [{"kind": "Decode"}, {"author": None}, {"audience": []}, {"offsets": [1] * 99}])
+def test_what_would_hide_who_reads_is_refused(change: dict[str, Any], agentcho: Command, here: Path) -> None:
+    agentcho(*PLAY, "--leakage", "audit")
+    run = find("last", Path("runs"))
+    file = run.path / "transcript.jsonl"
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    lines = [line | change if line.get("kind") == "decode" else line for line in lines]
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    with pytest.raises(RecordBroken, match="not a message line"):
+        audit_run(run)
+
+
+def test_one_broken_record_leaves_the_list_of_all(agentcho: Command, here: Path) -> None:
+    agentcho(*PLAY)
+    agentcho(*PLAY)
+    first, second = sorted(Path("runs").iterdir())
+    (first / "outcomes.jsonl").write_text("[" * 100_000 + "\n")
+    listed = agentcho("ls", "--runs")
+    assert listed.code == 0
+    assert f"{first.name}  " in listed.out
+    assert "(broken)" in listed.out
+    assert f"{second.name}" in listed.out
+    (second / "run.json").write_text("{")
+    assert agentcho("ls", "--runs").out.count("(broken)") == 2
+
+
+def test_who_writes_a_record_cannot_be_made_up(agentcho: Command, here: Path) -> None:
+    agentcho(*PLAY)
+    path = find("last", Path("runs")).path
+    (path / "run.json").write_text((path / "run.json").read_text().replace('"done"', '"running"'))
+    (path / "writer.json").write_text(json.dumps({"pid": EVIL, "host": "h", "since": "s"}))
+    assert "\ndied: 1 of 1" in agentcho("show", "last").out
+    (path / "writer.json").write_text(json.dumps({"pid": 7, "host": EVIL, "since": EVIL}))
+    shown = agentcho("show", "last").out
+    assert "\ndied (process 7 on " in shown
+    assert not list(moving(shown))
+
+
+def test_more_games_than_can_be_are_no_games(agentcho: Command, here: Path) -> None:
+    agentcho(*PLAY)
+    path = find("last", Path("runs")).path
+    (path / "run.json").write_text((path / "run.json").read_text().replace('"games": 1,', '"games": 1000000000,'))
+    for words in (("audit", "last"), ("show", "last"), ("run", "--resume", "last"), ("run", "x", "--games", "9999999")):
+        assert agentcho(*words).code == 2
+
+
+def test_what_the_system_says_of_a_file_moves_nothing(record: Path, agentcho: Command) -> None:
+    (record / "transcript.jsonl").unlink()
+    (record / "transcript.jsonl").mkdir()
+    ran = agentcho("show", str(record))
+    assert (ran.code, ran.err.count("\n")) == (1, 1)
+    assert "Is a directory" in ran.err
+    assert not list(moving(ran.err[:-1]))

@@ -106,3 +106,13 @@ def test_a_line_of_the_log_is_one_line_and_moves_nothing(here: Path) -> None:
     logging.getLogger("agentcho.game").info("an id %s", "a\x1b[2J\nINFO agentcho.run all is well")
     assert (here / "x.log").read_text().count("\n") == 1
     assert "\x1b" not in (here / "x.log").read_text()
+
+
+def test_a_log_that_is_full_ends_in_a_line(agentcho: Command, here: Path) -> None:
+    if not Path("/dev/full").exists():
+        pytest.skip("this system has no full device")
+    ran = agentcho("--log-file", "/dev/full", *PLAY, "--display", "none")
+    assert (ran.code, ran.err) == (
+        0,
+        "the log ends here, for it cannot be written: [Errno 28] No space left on device\n",
+    )

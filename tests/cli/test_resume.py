@@ -229,6 +229,20 @@ def test_secret_options_are_named_alone(agentcho: Command, here: Path) -> None:
     assert "always-defect" not in told
 
 
+def test_a_secret_that_is_not_recorded_is_asked_for_again(agentcho: Command, here: Path) -> None:
+    path = here / talk(here, "await ann.think(self.options.word.get_secret_value())")
+    options = "    class Options(agentcho.Scenario.Options):\n        word: SecretStr\n\n    async def play("
+    path.write_text("from pydantic import SecretStr\n" + path.read_text().replace("    async def play(", options))
+    (here / "bad").write_text("raise OSError('x')")
+    assert agentcho("run", "talk.py", *WORDS, "--set", "word=plum").code == 1
+    assert "plum" not in (last().path / "run.json").read_text()
+    (here / "bad").unlink()
+    refused = agentcho("run", "--resume", "last")
+    assert (refused.code, "word is a secret, which is not recorded" in refused.err) == (2, True)
+    assert agentcho("run", "--resume", "last", "--set", "word=plum").code == 0
+    assert {m[1] for m in texts(last(), 5) if "plum" in m[1]}
+
+
 def test_the_dtype_that_was_taken_is_taken_again(
     agentcho: Command, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -258,6 +272,19 @@ def test_what_needs_saying_is_said_before_a_model_is_loaded(agentcho: Command, h
     assert "no run 'last' in runs" in one_line(agentcho("run", "--resume", "last"))
 
 
+def test_a_record_that_takes_nothing_more_is_refused_before_a_model_is_loaded(
+    agentcho: Command, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agentcho("run", talk(here), "--model", "fake", "--games", "2")
+
+    def refused(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("agentcho.runtime.load_engine", lambda config: pytest.fail("an engine was loaded"))
+    monkeypatch.setattr("tempfile.TemporaryFile", refused)
+    assert "nothing can be written to " in one_line(agentcho("run", "--resume", "last"))
+
+
 def test_a_run_that_lacks_nothing_stays_as_it_is(agentcho: Command, here: Path) -> None:
     agentcho("run", talk(here), "--model", "fake", "--games", "2")
     before = {path.name: path.read_bytes() for path in last().path.iterdir() if path.name != "run.json"}
@@ -280,6 +307,20 @@ def test_it_goes_on_from_another_folder(agentcho: Command, here: Path, monkeypat
     (here / "elsewhere").mkdir()
     monkeypatch.chdir(here / "elsewhere")
     assert agentcho("run", "--resume", "last", "--out", "../runs").code == 0
+
+
+@pytest.mark.parametrize("words", [("run", "talk.py:Talk"), ("audit", "talk.py")])
+def test_it_goes_on_from_another_folder_however_the_file_was_named(
+    agentcho: Command, here: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    (here / "bad").write_text("raise OSError('x')")
+    talk(here)
+    assert agentcho(*words, "--model", "fake", "--games", "6").code in (1, 3)
+    (here / "elsewhere").mkdir()
+    monkeypatch.chdir(here / "elsewhere")
+    assert agentcho("run", "--resume", "last", "--out", "../runs").code == 0
+    (here / "talk.py").unlink()
+    assert "which is not there any more" in one_line(agentcho("run", "--resume", "last", "--out", "../runs"))
 
 
 def test_a_second_failure_is_resumed_from_the_longest_of_what_was_said(agentcho: Command, here: Path) -> None:

@@ -207,6 +207,22 @@ MUTANTS = (
         (GAPS,),
     ),
     Mutant(
+        "take any word for a kind",
+        "a record could call a spoken message something else, and nobody would be judged as its reader",
+        "agentcho/lines.py",
+        "    kind: Kind\n",
+        "    kind: str\n",
+        ("tests/cli/test_foreign.py",),
+    ),
+    Mutant(
+        "let one's own cancellation end all",
+        "a game that awaited what was cancelled would take all other games with it, and the run would say done",
+        "agentcho/turns.py",
+        "return task is None or task.cancelling() > 0 or anyio.current_effective_deadline() == -inf",
+        "return True",
+        ("tests/cli/test_failures.py",),
+    ),
+    Mutant(
         "share labels between runs",
         "rule 12: what another game knows of an id would vouch for it here",
         "agentcho/monitor.py",

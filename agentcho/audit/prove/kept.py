@@ -14,6 +14,7 @@ from agentcho.audit.measure.swap import Secrets, reworded
 from agentcho.audit.prove.proof import Swapped
 from agentcho.trace import TraceMessage, Workflow
 
+NOT_IN_IT = "it has no agent of that name"
 HIDES_NOTHING = "nothing is kept from it"
 SILENT = "it generates nothing"
 NO_WAY = "nothing that is kept from it is behind what it reads"

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from agentcho.audit.measure.play import Play, of_workflow
-from agentcho.audit.prove.kept import WORDLESS, Secret, changed, secrets
+from agentcho.audit.prove.kept import NOT_IN_IT, WORDLESS, Secret, changed, secrets
 from agentcho.audit.prove.playing import Played, Unplayable, played
 from agentcho.audit.prove.proof import Compared, Digests, Proof, Skipped, Swapped, Waits
 from agentcho.environment import machine, versions
@@ -59,6 +59,9 @@ class _Work:
     def one(self, game: int, of: str | None) -> None:
         """One workflow: each owner's secrets, from everyone else."""
         workflow, play = self._workflows[game], self._plays[game]
+        if of is not None and of not in workflow.agents:
+            self.skipped.append(Skipped(workflow=workflow.id, owner=of, reader=None, why=NOT_IN_IT))
+            return
         wanted = list[Secret]()
         for owner in workflow.agents if of is None else (of,):
             others = [agent for agent in workflow.agents if agent != owner]
