@@ -285,8 +285,8 @@ def _play(run: Run, at_once: int | None) -> Played:
         blocking(run.play, at_once)
     except KeyboardInterrupt:
         interrupted = True
-    except SystemExit as end:  # of a task that a game started for itself: an event loop ends with it
-        raise RunStopped(str(fault(end, _package(run._scenario)))) from end
+    except SystemExit as exit:  # of a task that a game started for itself: an event loop ends with it
+        raise RunStopped(str(fault(exit, _package(run._scenario)))) from exit
     games = tuple(run.finished[index] for index in sorted(run.finished))
     end = "is interrupted" if interrupted else "is over"
     journal.RUN.info("%s %s: %d games, %d of them failed, %d steps", name, end, len(games), len(run.errors), run.steps)
