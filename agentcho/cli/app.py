@@ -321,7 +321,7 @@ def show(
     saved = find(run, out)
     check_game(saved, game)
     if trace is not None:
-        found = saved.export(None if game is None else {game})
+        found = saved.export()
         write_traces(trace, found)
         if note := cut_short([one.id for one in found if one.unfinished], len(found)):
             typer.echo(f"note: {inline(note)}", err=True)
