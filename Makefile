@@ -42,7 +42,8 @@ bench-games: .venv/.installed     ## 32 games at once against 32 one after anoth
 bench-leakage: .venv/.installed   ## what enforcing costs
 	$(BIN)/agentcho bench leakage
 
-bench-speed: .venv/.installed     ## what docs/speed.md is made from, on the shape of 0.6B parameters
+bench-speed: .venv/.installed     ## what docs/speed.md is made from, most of it on the shape of 0.6B parameters
+	$(BIN)/agentcho bench cost --json docs/results/bench-cost.json
 	$(BIN)/agentcho bench step --shape qwen3-0.6b --json docs/results/bench-step.json
 	$(BIN)/agentcho bench growth --shape qwen3-0.6b --json docs/results/bench-growth.json
 	$(BIN)/agentcho bench stall --shape qwen3-0.6b --json docs/results/bench-stall.json
@@ -52,11 +53,11 @@ bench-speed: .venv/.installed     ## what docs/speed.md is made from, on the sha
 	$(BIN)/agentcho bench workflows --shape qwen3-0.6b --scale 0.1 --json docs/results/bench-whole.json
 	$(BIN)/agentcho bench workflows --shape qwen3-0.6b --sweep agents --scale 0.1 $(OURS) --json docs/results/bench-agents.json
 	$(BIN)/agentcho bench workflows --shape qwen3-0.6b --sweep branches --scale 0.1 $(OURS) --json docs/results/bench-branches.json
-	$(BIN)/python -m agentcho.bench.card docs/results docs/speed.md
+	$(BIN)/python -m agentcho.bench.card docs/results docs/speed.md README.md
 
 bench-gpu: .venv/.installed       ## one GPU, on the shape of Llama-3.1-8B: its table, and its part of docs/speed.md
 	$(BIN)/agentcho bench gpu --json docs/results/bench-gpu.json
-	$(BIN)/python -m agentcho.bench.card docs/results docs/speed.md
+	$(BIN)/python -m agentcho.bench.card docs/results docs/speed.md README.md
 
 mutants: .venv/.tools             ## break the code on purpose, and see that the tests notice
 	$(BIN)/python -m tests.mutants.run

@@ -1,8 +1,8 @@
 """The arms of a benchmark: each plays one workflow with every text forced, on the same weights.
 
-Three are the engine's own ways. Two are the library's: `generate` with the best reuse that a careful user would write,
-call by call or batch by batch, and continuous batching with prefix sharing, every call handed over when it can be made.
-Does not know: what is played, repeats.
+Three are the engine's own ways, of which two can be had in the deterministic profile too. Two are the library's:
+`generate` with the best reuse that a careful user would write, call by call or batch by batch, and continuous batching
+with prefix sharing, every call handed over when it can be made. Does not know: what is played, repeats.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 from agentcho.bench.played import Call, Played, awaited
 from agentcho.bench.prompts import Prompt, prompts
-from agentcho.bench.targets import CONTINUOUS
+from agentcho.bench.targets import AUDIT, BASELINE, CONTINUOUS, ENFORCE, exactly
 from agentcho.replayer import replay
 from agentcho.request import EnginePort
 from agentcho.trace import Workflow
@@ -23,22 +23,28 @@ from agentcho.trace import Workflow
 Arm = Callable[[Any, Workflow, bool], Played]
 """`(engine, workflow, stepwise)`; not stepwise: a text is fed `STRIDE` tokens a step after its first, or at once where
 the arm is stock."""
-OURS: Mapping[str, Mapping[str, Any]] = {
-    "choreographed:audit": {"leakage": "audit"},
-    "choreographed:enforce": {"leakage": "enforce"},
-    "baseline": {"mode": "baseline", "leakage": "audit"},
+OURS: dict[str, Mapping[str, Any]] = {
+    AUDIT: {"leakage": "audit"},
+    ENFORCE: {"leakage": "enforce"},
+    BASELINE: {"mode": "baseline", "leakage": "audit"},
 }
+EXACT: dict[str, Mapping[str, Any]] = {
+    exactly(name): {**OURS[name], "deterministic": True} for name in (AUDIT, ENFORCE)
+}
+"""Timed where they are asked for."""
 STRIDE = 16
 """Tokens of a text a step where first tokens alone are timed: in a tenth of the time, what happens beside speakers
 still does."""
 ROOM = 1 << 15
 """Tokens that continuous batching keeps at most: about what fits the engine's own store."""
 GENERATE = "generate"
+USUAL = (*OURS, GENERATE, CONTINUOUS)
+"""What is timed where no arm is named."""
 
 
 def arms() -> dict[str, Arm]:
     """All arms by name."""
-    ours = {name: partial(_replayed, options) for name, options in OURS.items()}
+    ours = {name: partial(_replayed, options) for name, options in (OURS | EXACT).items()}
     return {**ours, GENERATE: partial(_alone, _generate), CONTINUOUS: partial(_alone, _continuous)}
 
 

@@ -1,4 +1,5 @@
-"""The page on speed and its pictures, from result files: `python -m agentcho.bench.card docs/results docs/speed.md`.
+"""The page on speed, its pictures and the README's sentence on what safety costs, from result files:
+`python -m agentcho.bench.card docs/results docs/speed.md README.md`.
 
 Does not know: how a result was found.
 """
@@ -6,17 +7,23 @@ Does not know: how a result was found.
 from __future__ import annotations
 
 import argparse
+import re
+import textwrap
 from pathlib import Path
 
 from jinja2 import Environment, StrictUndefined
 
+from agentcho.bench import cost
 from agentcho.bench.plots import plot
 from agentcho.bench.result import Kind, Result, read_result
 from agentcho.bench.speed import asked, beside, digits, halves, row, shown
 
 DRAWN: tuple[Kind, ...] = ("workflows", "growth")
 """What has a picture."""
-ORDER: tuple[Kind, ...] = ("workflows", "step", "growth", "stall", "overhead", "roofline", "gpu")
+ORDER: tuple[Kind, ...] = ("workflows", "cost", "step", "growth", "stall", "overhead", "roofline", "gpu")
+
+BEGIN, END = "<!-- cost -->", "<!-- end of cost -->"
+"""What a sentence of the README stands between."""
 
 
 def page(results: Path) -> str:
@@ -28,7 +35,7 @@ def page(results: Path) -> str:
     found = sorted(read.values(), key=lambda result: ORDER.index(result.bench))
     return environment.from_string(template).render(
         results=found, of=lambda kind: [result for result in found if result.bench == kind], title=_title, row=row,
-        asked=asked, digits=digits, shown=shown, ms=_ms, halves=halves, beside=beside,
+        cost=cost, asked=asked, digits=digits, shown=shown, ms=_ms, halves=halves, beside=beside,
         picture=lambda result: names[id(result)],
     )  # fmt: skip
 
@@ -44,6 +51,13 @@ def draw(results: Path, folder: Path) -> None:
     for name, result in _read(results).items():
         if result.bench in DRAWN:
             plot(result, folder / f"{name}.png")
+
+
+def with_sentence(readme: str, results: Path) -> str:
+    """The README with what its sentence says now between its two marks; with nothing where nothing was measured."""
+    told = [cost.sentence(result) for result in _read(results).values() if result.bench == "cost"]
+    lines = textwrap.wrap(" ".join(told), 118, break_long_words=False, break_on_hyphens=False)
+    return re.sub(f"{BEGIN}\n.*?{END}", lambda old: "\n".join([BEGIN, *lines, END]), readme, flags=re.DOTALL)
 
 
 def _title(result: Result) -> str:
@@ -70,8 +84,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Write the page on speed from its result files.")
     parser.add_argument("results", type=Path)
     parser.add_argument("page", type=Path)
+    parser.add_argument("readme", type=Path, nargs="?", help="whose sentence on what safety costs is written anew")
     given = parser.parse_args()
     given.page.write_text(page(given.results))
+    if given.readme is not None:
+        given.readme.write_text(with_sentence(given.readme.read_text(), given.results))
     draw(given.results, given.page.parent / given.page.stem)
 
 

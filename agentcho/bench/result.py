@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from agentcho.bench.spread import Spread, spread
 from agentcho.errors import RecordBroken, RecordNotFound
 
-Kind = Literal["workflows", "step", "overhead", "growth", "stall", "roofline", "gpu"]
+Kind = Literal["workflows", "step", "overhead", "growth", "stall", "roofline", "gpu", "cost"]
 
 
 class Figures(BaseModel):

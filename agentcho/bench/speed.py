@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
+from agentcho.bench import cost
 from agentcho.bench.arms import Arm, arms
 from agentcho.bench.measure import Tell, Timed, measure, steady
 from agentcho.bench.plans import Subject
@@ -43,7 +44,7 @@ def _timed(engine: Any, arm: Arm, subject: Subject, stepwise: bool) -> Timed:
 
 def table(result: Result) -> str:
     """All figures as text, each measure with its interval, then the targets."""
-    shown = {"workflows": _workflows, "gpu": _gpu}.get(result.bench, _plain)
+    shown = {"workflows": _workflows, "gpu": _gpu, "cost": _cost}.get(result.bench, _plain)
     return "\n\n".join(plain(sheet) for sheet in (*shown(result), *_targets(result)))
 
 
@@ -77,6 +78,10 @@ def _gpu(result: Result) -> Iterator[Sheet]:
     heads = ("", "", "first token", *ratios, "end to end", *ratios, "tokens")
     yield Sheet(f"{result.model}, {result.dtype}, {where}", heads, rows, words=2)
     yield from _plain(rest)
+
+
+def _cost(result: Result) -> Iterator[Sheet]:
+    yield Sheet(f"{result.model}, {result.dtype}", ("", "", *cost.HEADS), tuple(cost.rows(result)), words=2)
 
 
 def halves(result: Result) -> tuple[Result, Result]:

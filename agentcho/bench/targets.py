@@ -27,6 +27,11 @@ STREAMED, FASTER = 1.4, 1.0
 """On a GPU: a decode step over the time to stream its weights, and continuous batching over each way of ours."""
 
 
+def exactly(arm: str) -> str:
+    """What a choreographed arm goes by in the deterministic profile."""
+    return f"{arm}:deterministic"
+
+
 def step_of(rows: int) -> str:
     """What a decode step goes by in a result of a GPU."""
     return f"a decode step, {rows} row{'s' if rows > 1 else ''}"
@@ -36,7 +41,7 @@ def with_targets(result: Result) -> Result:
     """The result, with the targets that it speaks to."""
     found = {
         "workflows": _workflows, "step": _step, "overhead": _overhead, "growth": _growth, "stall": _stall,
-        "roofline": _nothing, "gpu": _gpu,
+        "roofline": _nothing, "gpu": _gpu, "cost": _nothing,
     }[result.bench](result)  # fmt: skip
     return result.model_copy(update={"targets": tuple(found)})
 

@@ -26,7 +26,7 @@ def bench() -> typer.Typer:
     group.command()(games)
     group.command()(leakage)
     alone = (speed.step, speed.overhead, speed.growth, speed.stall, speed.roofline)
-    for command in (speed.workflows, *alone, speed.gpu):
+    for command in (speed.workflows, speed.cost, *alone, speed.gpu):
         group.command()(command)
     return group
 

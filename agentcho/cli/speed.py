@@ -1,5 +1,5 @@
-"""`agentcho bench workflows`, `step`, `growth`, `stall`, `overhead`, `roofline`, `gpu`: what is measured, and where it
-goes.
+"""`agentcho bench workflows`, `cost`, `step`, `growth`, `stall`, `overhead`, `roofline`, `gpu`: what is measured, and
+where it goes.
 
 Does not know: how anything is measured.
 """
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 UNDERSTUDY = "understudy"
 SWEEP = "Instead of the paper's workflows: branches by voters of a tree of thoughts, or agents of a parallel debate."
+ARM = "One or more, such as choreographed:enforce:deterministic; default: the five that are fast."
 FIRST = "Time first tokens alone: each text is fed at once after its first token."
 NAMED = "'understudy', a folder, or a Hugging Face id."
 Model = Annotated[str, typer.Option(help=NAMED)]
@@ -45,7 +46,7 @@ def workflows(
     shape: Shape = None,
     dtype: Dtype = "auto",
     workflow: Workflows = None,
-    arm: Annotated[list[str] | None, typer.Option(help="One or more; default: all five.", show_default=False)] = None,
+    arm: Annotated[list[str] | None, typer.Option(help=ARM, show_default=False)] = None,
     traces: Annotated[
         Path | None, typer.Option(help="Workflows of a trace file instead of random words.", show_default=False)
     ] = None,
@@ -59,14 +60,31 @@ def workflows(
     plot: Plot = None,
 ) -> None:
     """The paper's workflows in all arms, which take turns on the same words and weights."""
-    from agentcho.bench.arms import arms
+    from agentcho.bench.arms import USUAL
     from agentcho.bench.speed import workflows as play
 
     subjects = _subjects(workflow, traces, limit, sweep, seed, scale)
     engine = _engine(model, shape, dtype)
-    found = play(engine, subjects, arm or list(arms()), repeats, not first, _progress)
+    found = play(engine, subjects, arm or USUAL, repeats, not first, _progress)
     how = {"bench": "workflows", "scale": scale, "stepwise": not first, "sweep": sweep}
     _finish(engine, found, repeats, seed, json_, plot, **how)
+
+
+def cost(
+    model: Model = UNDERSTUDY, shape: Shape = None, dtype: Dtype = "auto",
+    workflow: Annotated[
+        list[str] | None, typer.Option(help="One or more of the paper's; default: three.", show_default=False)
+    ] = None,
+    scale: Scale = 1.0, repeats: Repeats = 5, seed: Seed = 1, json_: Json = None,
+) -> None:  # fmt: skip
+    """What enforcing costs, and the deterministic profile beside the fast one: four arms in turns, token by token."""
+    from agentcho.bench.cost import ARMS, PLAYED
+    from agentcho.bench.speed import workflows as play
+
+    subjects = _subjects(workflow or list(PLAYED), None, 1, None, seed, scale)
+    engine = _engine(model, shape, dtype)
+    found = play(engine, subjects, ARMS, repeats, True, _progress)
+    _finish(engine, found, repeats, seed, json_, None, bench="cost", scale=scale)
 
 
 def step(

@@ -9,12 +9,15 @@ import pytest
 import torch
 
 from agentcho import Engine, replay
-from agentcho.bench.arms import GENERATE, OURS, arms
+from agentcho.bench.arms import EXACT, GENERATE, OURS, arms
 from agentcho.bench.played import awaited
 from agentcho.bench.prompts import Prompt, prompts
-from agentcho.bench.targets import CONTINUOUS
+from agentcho.bench.targets import AUDIT, CONTINUOUS, ENFORCE, exactly
+from agentcho.config import Way
 from agentcho.engine.continuous import PAGE, _Forcing
 from agentcho.engine.generating import Forced, Generating, stock_attention
+from agentcho.request import StepResult
+from agentcho.resolver import Resolver
 from agentcho.trace import Workflow
 
 
@@ -34,7 +37,7 @@ def counted(said: dict[str, Prompt]) -> int:
 
 
 @pytest.mark.parametrize("stepwise", [True, False])
-@pytest.mark.parametrize("name", [*OURS, GENERATE, CONTINUOUS])
+@pytest.mark.parametrize("name", [*OURS, *EXACT, GENERATE, CONTINUOUS])
 def test_every_arm_plays_and_feeds_what_it_must(engine: Engine, tree: Workflow, name: str, stepwise: bool) -> None:
     played = arms()[name](engine, tree, stepwise)
     assert set(played.calls) == {"a1", "a2", "a3", "vote"}
@@ -47,12 +50,37 @@ def test_every_arm_plays_and_feeds_what_it_must(engine: Engine, tree: Workflow, 
     again = sum(len(e.message.tokens) for e in entries if e.message.id in ("a1", "a2", "a3"))
     byhand = counted(prompts(tree, engine.framing))
     exact = {"choreographed:audit": once, "baseline": once + again, GENERATE: byhand}
+    exact["choreographed:audit:deterministic"] = once
     if name in exact:
         assert played.encoded == exact[name]
-    elif name in OURS:  # at most two encodings a message, its author's and its audience's
+    elif name in (*OURS, *EXACT):  # at most two encodings a message, its author's and its audience's
         assert once < played.encoded <= 2 * once
     elif stepwise:  # whole pages alone are shared, so each call feeds up to a page more
         assert byhand <= played.encoded <= byhand + 4 * PAGE + 3 * len(prompts(tree, engine.framing)["a1"].prompt)
+
+
+@pytest.mark.parametrize("name", [AUDIT, ENFORCE])
+def test_a_deterministic_arm_gives_every_call_a_forward_of_its_own(
+    engine: Engine, tree: Workflow, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, ways, step = set[bool](), set[Way](), engine.step
+
+    def noted(deterministic: bool = False) -> StepResult:
+        asked.add(deterministic)
+        return step(deterministic)
+
+    def resolver(way: Way, bos: bool = False) -> Resolver:
+        ways.add(way)
+        return Resolver(way, bos)
+
+    monkeypatch.setattr(engine, "step", noted)
+    monkeypatch.setattr("agentcho.books.Resolver", resolver)
+    fast = arms()[name](engine, tree, True)
+    assert asked == {False}
+    exact = arms()[exactly(name)](engine, tree, True)
+    assert asked == {False, True}
+    assert {(way.leakage, way.deterministic) for way in ways} == {(name.split(":")[1], each) for each in asked}
+    assert set(fast.calls) == set(exact.calls)
 
 
 def test_prompts_are_what_the_baseline_feeds(engine: Engine, tree: Workflow) -> None:

@@ -10,6 +10,7 @@ import torch
 
 from agentcho import Engine
 from agentcho.bench.card import page
+from agentcho.bench.cost import ARMS
 from agentcho.bench.growth import growing, growth, sizes_of
 from agentcho.bench.overhead import requests, share
 from agentcho.bench.result import read_result
@@ -158,6 +159,19 @@ def test_the_table_of_a_gpu_asks_for_one(monkeypatch: pytest.MonkeyPatch, capsys
     with pytest.raises(SystemExit, match="2"):
         main()
     assert "no device 'cuda' on this machine; give auto or cpu" in capsys.readouterr().err
+
+
+def test_what_safety_costs_is_measured_in_four_arms_and_stands_on_the_page(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    json = tmp_path / "bench-cost.json"
+    few = ("--workflow", "multi-qa", "--scale", "0.05", "--repeats", "1", "--json", str(json))
+    assert run("cost", *few, monkeypatch=monkeypatch, engine=engine) == 0
+    assert "deterministic ÷ fast, enforce" in capsys.readouterr().out
+    found = read_result(json)
+    assert (found.bench, found.arms, found.subjects) == ("cost", ARMS, ("multi-qa",))
+    assert found.machine["commit"]
+    assert "| multi-qa | first token |" in page(tmp_path)
 
 
 def test_what_there_is_not_is_refused(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
