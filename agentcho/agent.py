@@ -45,7 +45,7 @@ class Playing(Protocol):
 
 
 class Agent:
-    """One participant of a game. All verbs are coroutines and may run side by side.
+    """One participant of a game. Its verbs are coroutines, `stream` an async context, and may run side by side.
 
     `role` is shown in transcripts. `system` is its system prompt, or None: private to it, unless `open_system` says
     that it is no secret. Then the scenario puts it into the talk, for everyone, and once for all such agents with the

@@ -1,7 +1,7 @@
 """The record of a run: one folder with what was asked, every message, and every outcome.
 
     DIR/<id>/run.json          versions, digests, seed, options, cast; status last, replaced whole
-    DIR/<id>/transcript.jsonl  one line a message, appended whole
+    DIR/<id>/transcript.jsonl  a line a message, and lines of encodings that were made later, each appended whole
     DIR/<id>/heard.jsonl       every piece of it, as it comes, before any code hears of it
     DIR/<id>/outcomes.jsonl    one line a finished game, appended whole
     DIR/<id>/writer.json       who writes it: process, host, since when, and a heartbeat; gone when it is over

@@ -123,6 +123,8 @@ def test_the_structure_page_names_every_module() -> None:
     for path in sources():
         if unit(path) != "understudy" and path.stem != "__init__":
             assert f"`{path.stem}`" in page, path
+    layers = page[page.index("## Layers") : page.index("## Modules")].split()
+    assert {unit(path) for path in sources()} <= set(layers)
 
 
 def test_files_and_functions_stay_short() -> None:

@@ -11,6 +11,7 @@ from statistics import median
 
 import pytest
 
+from agentcho.adapter import Trained
 from agentcho.bench.result import read_result
 from agentcho.cli import main
 from agentcho.engine import Engine
@@ -18,7 +19,7 @@ from agentcho.experiments.compare import read_comparison
 from agentcho.shelf import Found, listing
 from agentcho.tasks import task_set
 from agentcho.tasks.formats import formats
-from agentcho.tasks.sets import generators
+from agentcho.tasks.sets import TaskSet, generators
 from agentcho.tasks.task import Problem
 from agentcho.testing import FakeEngine
 
@@ -90,9 +91,28 @@ def test_the_page_on_tasks_names_every_set_and_its_example_is_one(tmp_path: Path
     assert [json.loads(line) for line in blocks(page, "json")[0].splitlines()]
 
 
+def test_pages_say_how_many_of_the_questions_the_adapters_had_seen() -> None:
+    asked = read_comparison(DOCS / "results" / "compare-multi-qa.json").request
+    trained = Trained.model_validate_json((DOCS / "results" / "adapter-multi-qa-audit.json").read_bytes())
+    count, each = asked.games * asked.options["n"], asked.options["n"]
+    compared, traced = (task_set("facts", Problem, seed) for seed in (asked.seed, 1))
+    seen = {question(traced, number) for number in range((trained.train + trained.dev) * each)}
+    known = sum(question(compared, number) in seen for number in range(count))
+    for page in ("comparisons.md", "tuning.md"):
+        told = " ".join((DOCS / page).read_text().split())
+        assert f"{known} ({known / count:.0%})" in told
+        assert f"{count} questions" in told
+
+
+def question(tasks: TaskSet, number: int) -> str:
+    task = tasks[number]
+    assert isinstance(task, Problem)
+    return task.question
+
+
 def test_links_are_there() -> None:
     for page in [*PAGES, TUNING, DOCS / "prove.md"]:
-        for target in re.findall(r"\]\((?!http)([^)#]+)\)", page.read_text()):
+        for target in re.findall(r"\]\((?!http)([^)#]+)(?:#[^)]*)?\)", page.read_text()):
             assert (page.parent / target).is_file(), f"{page.name}: {target}"
 
 

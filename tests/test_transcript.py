@@ -12,7 +12,7 @@ from typing import Any
 import anyio
 import pytest
 
-from agentcho import Agent, Choreographer, Game, RunConfig, canonical_transcript
+from agentcho import Choreographer, Game, RunConfig, canonical_transcript
 from agentcho.audit import audit_run
 from agentcho.errors import RecordBroken
 from agentcho.events import Event
@@ -25,7 +25,8 @@ from agentcho.testing.rehearsal import play as rehearse
 from agentcho.transcript import Encodings, Entry, own_records
 
 from .audit.transcripts import Talk, chain
-from .choreography.stage import Scripted
+from .choreography.plays import chat
+from .choreography.stage import Scripted, Talker
 
 
 def written(folder: Path, lines: list[Entry | Encodings]) -> SavedRun:
@@ -144,17 +145,8 @@ def test_of_several_attempts_the_last_is_the_game_and_all_are_judged(tmp_path: P
 # -- the same transcript ------------------------------------------------------------------------------------
 
 
-class Speaker(Agent):
-    """Talks to everyone."""
-
-    audience = "everyone"
-
-
-async def chat(game: Game) -> str:
-    alice, bob = game.cast(Speaker, "alice", system="Be brief."), game.cast(Speaker, "bob")
-    await game.announce("Talk.")
-    for _ in range(2):
-        await game.together(alice.say(prompt="Well?"), bob.say())
+async def talk(game: Game) -> str:
+    alice, bob = await chat(game)
     return (await alice.choose(["yes", "no"], to="everyone")) + (await bob.think()).text
 
 
@@ -162,7 +154,7 @@ async def chat(game: Game) -> str:
 def test_games_side_by_side_and_one_by_one_have_the_same_transcript(tmp_path: Path, leakage: Any) -> None:
     config = RunConfig(games=4, max_tokens=6, leakage=leakage)
     runs = [
-        play(Scripted(chat), config, engine=FakeEngine(), out=tmp_path / str(at_once), at_once=at_once).record
+        play(Scripted(talk), config, engine=FakeEngine(), out=tmp_path / str(at_once), at_once=at_once).record
         for at_once in (1, 3, 4)
     ]
     one, *others = (canonical_transcript(run) for run in runs if run is not None)
@@ -200,7 +192,7 @@ Script = Callable[[Game], Any]
 
 
 async def rounds(game: Game) -> None:
-    alice, bob = game.cast(Speaker, "alice"), game.cast(Speaker, "bob")
+    alice, bob = game.cast(Talker, "alice"), game.cast(Talker, "bob")
     for _ in range(2):
         await game.together(alice.say(), bob.say())
     await alice.say()
@@ -209,13 +201,13 @@ async def rounds(game: Game) -> None:
 
 
 async def side_by_side(game: Game) -> None:
-    alice, bob = game.cast(Speaker, "alice"), game.cast(Speaker, "bob")
+    alice, bob = game.cast(Talker, "alice"), game.cast(Talker, "bob")
     async with anyio.create_task_group() as group:
         group.start_soon(alice.say)
         group.start_soon(bob.say)
 
 
-class Runner(Speaker):
+class Runner(Talker):
     """Speaks by itself."""
 
     async def run(self) -> None:
@@ -227,7 +219,7 @@ async def by_themselves(game: Game) -> None:
 
 
 async def within_a_move(game: Game) -> None:
-    alice, bob, carol = (game.cast(Speaker, name) for name in ("alice", "bob", "carol"))
+    alice, bob, carol = (game.cast(Talker, name) for name in ("alice", "bob", "carol"))
 
     async def both() -> None:
         async with anyio.create_task_group() as group:
@@ -238,14 +230,14 @@ async def within_a_move(game: Game) -> None:
 
 
 async def beside_a_round(game: Game) -> None:
-    alice, bob, carol = (game.cast(Speaker, name) for name in ("alice", "bob", "carol"))
+    alice, bob, carol = (game.cast(Talker, name) for name in ("alice", "bob", "carol"))
     async with anyio.create_task_group() as group:
         group.start_soon(carol.say)
         await game.together(alice.say(), bob.say())
 
 
 async def one_after_the_other(game: Game) -> None:
-    alice, bob = game.cast(Speaker, "alice"), game.cast(Speaker, "bob")
+    alice, bob = game.cast(Talker, "alice"), game.cast(Talker, "bob")
     turn = anyio.Event()
 
     async def first() -> None:
@@ -262,7 +254,7 @@ async def one_after_the_other(game: Game) -> None:
 
 
 async def told_meanwhile(game: Game) -> None:
-    alice, bob = game.cast(Speaker, "alice"), game.cast(Speaker, "bob")
+    alice, bob = game.cast(Talker, "alice"), game.cast(Talker, "bob")
     async with anyio.create_task_group() as group:
         group.start_soon(alice.say)
         await bob.tell("Known beforehand.")

@@ -9,7 +9,9 @@ from __future__ import annotations
 import argparse
 import re
 import textwrap
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from jinja2 import Environment, StrictUndefined
 
@@ -17,6 +19,8 @@ from agentcho.bench import cost
 from agentcho.bench.plots import plot
 from agentcho.bench.result import Kind, Result, read_result
 from agentcho.bench.speed import asked, beside, digits, halves, row, shown
+from agentcho.bench.spread import Spread
+from agentcho.bench.targets import AUDIT, BASELINE, ENFORCE, UNNAMED
 
 DRAWN: tuple[Kind, ...] = ("workflows", "growth")
 """What has a picture."""
@@ -36,6 +40,7 @@ def page(results: Path) -> str:
     return environment.from_string(template).render(
         results=found, of=lambda kind: [result for result in found if result.bench == kind], title=_title, row=row,
         cost=cost, asked=asked, digits=digits, shown=shown, ms=_ms, halves=halves, beside=beside,
+        debates=list(_debates(found)),
         picture=lambda result: names[id(result)],
     )  # fmt: skip
 
@@ -58,6 +63,32 @@ def with_sentence(readme: str, results: Path) -> str:
     told = [cost.sentence(result) for result in _read(results).values() if result.bench == "cost"]
     lines = textwrap.wrap(" ".join(told), 118, break_long_words=False, break_on_hyphens=False)
     return re.sub(f"{BEGIN}\n.*?{END}", lambda old: "\n".join([BEGIN, *lines, END]), readme, flags=re.DOTALL)
+
+
+class Debate(NamedTuple):
+    """A debate in which no two prompts share a beginning, and one in which all do: what each gains over a baseline."""
+
+    subject: str
+    measured: str
+    arm: str
+    named: Spread
+    unnamed: Spread
+
+
+def _debates(results: Iterable[Result]) -> Iterator[Debate]:
+    """Of every result that has a debate both ways the last: of a sweep the one of most agents."""
+    for result in (each for each in results if each.bench == "workflows"):
+        for arm in (AUDIT, ENFORCE):
+            there = result.chosen(BASELINE, arm)
+            if both := [subject for subject in there if subject + UNNAMED in there]:
+                yield from _both_ways(result, both[-1], arm)
+
+
+def _both_ways(result: Result, subject: str, arm: str) -> Iterator[Debate]:
+    kinds = {"seconds": "end to end", "ttft": "first token"} if result.stepwise else {"ttft": "first token alone"}
+    for kind, measured in kinds.items():
+        named, unnamed = (result.ratio([one], BASELINE, arm, kind) for one in (subject, subject + UNNAMED))
+        yield Debate(subject, measured, arm, named, unnamed)
 
 
 def _title(result: Result) -> str:

@@ -5,6 +5,7 @@ Does not know: files of results.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from matplotlib.figure import Figure
 
 from agentcho.bench.result import Result
 from agentcho.bench.speed import halves
-from agentcho.bench.targets import BASELINE
+from agentcho.bench.targets import BASELINE, UNNAMED
 
 COLOURS = ("#4477aa", "#228833", "#8a8f98", "#ee6677", "#ccbb44")
 
@@ -28,31 +29,50 @@ def plot(result: Result, file: Path) -> None:
 
 def _ratios(result: Result, lines: bool) -> Figure:
     measured = ("ttft", "seconds") if result.stepwise else ("ttft",)
+    places = list(dict.fromkeys(s.removesuffix(UNNAMED) if lines else s for s in result.subjects))
     figure = Figure(figsize=(5.4 * len(measured), 3.8), layout="constrained")
     for axis, what in zip(figure.subplots(1, len(measured), squeeze=False)[0], measured, strict=True):
         for number, arm in enumerate(arm for arm in result.arms if arm != BASELINE):
-            _arm(axis, result, arm, what, number, lines)
+            if lines:
+                _line(axis, result, arm, what, number, places, unnamed=False)
+                _line(axis, result, arm, what, number, places, unnamed=True)
+            else:
+                _bars(axis, result, arm, what, number)
         axis.axhline(1, color="black", linewidth=0.8)
-        axis.set_xticks(range(len(result.subjects)), result.subjects, fontsize=7, rotation=25, ha="right")
+        axis.set_xticks(range(len(places)), places, fontsize=7, rotation=25, ha="right")
         axis.set_title(f"{'first token' if what == 'ttft' else 'end to end'}: baseline ÷ arm", fontsize=9)
         axis.legend(fontsize=7)
     return figure
 
 
-def _arm(axis: Any, result: Result, arm: str, what: str, number: int, lines: bool) -> None:
-    subjects = [s for s in result.subjects if result.has(s, arm, BASELINE)]
-    places = [result.subjects.index(subject) for subject in subjects]
-    found = [result.ratio([subject], BASELINE, arm, what) for subject in subjects]
-    values = [each.middle for each in found]
-    reach = [[e.middle - e.low for e in found], [e.high - e.middle for e in found]]
-    colour = COLOURS[number % len(COLOURS)]
-    if lines:
-        axis.errorbar(places, values, yerr=reach, marker="o", capsize=3, color=colour, label=arm, linewidth=1.2)
-        return
+def _line(axis: Any, result: Result, arm: str, what: str, number: int, places: Sequence[str], unnamed: bool) -> None:
+    """Over what was swept; of debates without names a line of its own, dashed."""
+    of_kind = [subject for subject in result.subjects if subject.endswith(UNNAMED) == unnamed]
+    subjects, values, reach = _gained(result, of_kind, arm, what)
+    if subjects:
+        at = [places.index(subject.removesuffix(UNNAMED)) for subject in subjects]
+        axis.errorbar(
+            at, values, yerr=reach, marker="o", capsize=3, color=COLOURS[number % len(COLOURS)], linewidth=1.2,
+            label=arm + UNNAMED * unnamed, linestyle="--" if unnamed else "-",
+        )  # fmt: skip
+
+
+def _bars(axis: Any, result: Result, arm: str, what: str, number: int) -> None:
+    subjects, values, reach = _gained(result, result.subjects, arm, what)
     width = 0.8 / max(1, len(result.arms) - 1)
-    moved = [place - 0.4 + width * (number + 0.5) for place in places]
-    axis.bar(moved, values, width=width, color=colour, label=arm)
-    axis.errorbar(moved, values, yerr=reach, fmt="none", ecolor="black", capsize=2)
+    at = [result.subjects.index(subject) - 0.4 + width * (number + 0.5) for subject in subjects]
+    axis.bar(at, values, width=width, color=COLOURS[number % len(COLOURS)], label=arm)
+    axis.errorbar(at, values, yerr=reach, fmt="none", ecolor="black", capsize=2)
+
+
+def _gained(
+    result: Result, subjects: Sequence[str], arm: str, what: str
+) -> tuple[list[str], list[float], list[list[float]]]:
+    """Those that were measured in both arms: baseline over this one, and how far the intervals reach to both sides."""
+    there = [subject for subject in subjects if result.has(subject, arm, BASELINE)]
+    found = [result.ratio([subject], BASELINE, arm, what) for subject in there]
+    reach = [[each.middle - each.low for each in found], [each.high - each.middle for each in found]]
+    return there, [each.middle for each in found], reach
 
 
 def _values(result: Result) -> Figure:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 UNDERSTUDY = "understudy"
 SWEEP = "Instead of the paper's workflows: branches by voters of a tree of thoughts, or agents of a parallel debate."
 ARM = "One or more, such as choreographed:enforce:deterministic; default: the five that are fast."
-FIRST = "Time first tokens alone: each text is fed at once after its first token."
+FIRST = "Time first tokens alone: after its first each text is fed 16 tokens a step, by stock arms at once."
 NAMED = "'understudy', a folder, or a Hugging Face id."
 Model = Annotated[str, typer.Option(help=NAMED)]
 SHAPES = "Random weights of a known shape: qwen3-0.6b, llama-3.2-1b, llama-3.1-8b."
@@ -31,10 +31,11 @@ Shape = Annotated[str | None, typer.Option(help=SHAPES, show_default=False)]
 Dtype = Annotated[str, typer.Option(help="auto: bfloat16 for a shape, the model's own for others.")]
 Repeats = Annotated[int, typer.Option(help="Times each arm is measured, after a warm-up.", min=1)]
 Seed = Annotated[int, typer.Option(help="Of the random words.")]
+SCALED = "Lengths of texts, of those that a model of 8B writes; at 0.1 most are too short for a shadow."
 Workflows = Annotated[
     list[str] | None, typer.Option(help="One or more of the paper's; default: all six.", show_default=False)
 ]
-Scale = Annotated[float, typer.Option(help="Lengths of texts, of those that a model of 8B writes.", min=0.01)]
+Scale = Annotated[float, typer.Option(help=SCALED, min=0.01)]
 JSON = typer.Option("--json", help="Write the figures here.", show_default=False, callback=writable)
 Json = Annotated[Path | None, JSON]
 Plot = Annotated[Path | None, typer.Option(help="Draw a picture here.", show_default=False, callback=drawable)]

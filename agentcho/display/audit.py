@@ -5,13 +5,11 @@ The same lines in plain text where there is no terminal. Does not know: how anyt
 
 from __future__ import annotations
 
-import io
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import IO
 
-from rich.console import Console, Group, RenderableType
-from rich.padding import Padding
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -20,9 +18,9 @@ from agentcho.audit.rules import RULES
 from agentcho.audit.wording import MEANING, headline, listed, many, played
 from agentcho.display import Kind
 from agentcho.display.measured import measured
+from agentcho.display.parts import section, show_parts
 from agentcho.display.safe import inline
 
-PLAIN_WIDTH = 100
 TONES: dict[Verdict, str] = {
     "direct": "red", "transitive": "red", "positional": "yellow", "unlabelled": "magenta", "clean": "green",
 }  # fmt: skip
@@ -31,43 +29,23 @@ LEVELS = {"error": "red", "warning": "yellow", "note": "blue"}
 
 
 def show(report: AuditReport, kind: Kind | None, file: IO[str]) -> None:
-    """Print the report. `kind` None: for a terminal where `file` is one, plain elsewhere; "none" prints nothing."""
-    if kind == "none":
-        return
-    if kind == "plain" or (kind is None and not file.isatty()):
-        paper = io.StringIO()
-        _print(report, Console(file=paper, color_system=None, width=PLAIN_WIDTH))
-        file.writelines(line.rstrip() + "\n" for line in paper.getvalue().splitlines())
-    else:
-        _print(report, Console(file=file, highlight=False, emoji=False, markup=False))
-
-
-def _print(report: AuditReport, console: Console) -> None:
-    for part in _parts(report):
-        console.print(part, highlight=False, emoji=False, markup=False)
+    """Print the report; see `show_parts`."""
+    show_parts(_parts(report), kind, file)
 
 
 def _parts(report: AuditReport) -> Iterator[RenderableType]:
     word, sentence = headline(report)
     yield Text.assemble((word, f"bold {WORDS[word]}"), ": ", (inline(sentence), "bold"))
     yield Text(inline(played(report)), style="dim")
-    yield from _section("readers", [_readers(report.readers)] if report.readers else [])
+    yield from section("readers", [_readers(report.readers)] if report.readers else [])
     acted = [finding for finding in report.findings if finding.level != "note"]
-    yield from _section("findings", [_findings(acted)] if acted else [])
-    yield from _section("notes", list(_notes(report)))
-    yield from _section("heard, and never whole", [_unfinished(report.unfinished)] if report.unfinished else [])
-    yield from _section("measured", list(measured(report.measurement)))
-    yield from _section("controls", [_controls(report.controls)] if report.controls else [])
-    yield from _section("why", [Text(inline(reason)) for reason in report.reasons])
-    yield from _section("again", [Text(inline(report.subject.reproduce), overflow="fold")])
-
-
-def _section(title: str, parts: Sequence[RenderableType]) -> Iterator[RenderableType]:
-    """A blank line, the title, and its parts set in."""
-    if parts:
-        yield Text()
-        yield Text(title, style="bold")
-        yield Padding(Group(*parts), (0, 0, 0, 2))
+    yield from section("findings", [_findings(acted)] if acted else [])
+    yield from section("notes", list(_notes(report)))
+    yield from section("heard, and never whole", [_unfinished(report.unfinished)] if report.unfinished else [])
+    yield from section("measured", list(measured(report.measurement)))
+    yield from section("controls", [_controls(report.controls)] if report.controls else [])
+    yield from section("why", [Text(inline(reason)) for reason in report.reasons])
+    yield from section("again", [Text(inline(report.subject.reproduce), overflow="fold")])
 
 
 def _grid(columns: int) -> Table:

@@ -5,12 +5,10 @@ The same lines in plain text where there is no terminal. Does not know: how anyt
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator
 from typing import IO
 
-from rich.console import Console, RenderableType
-from rich.padding import Padding
+from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -18,28 +16,16 @@ from agentcho.audit.prove.proof import Compared, Conclusion, Digests, Proof
 from agentcho.audit.prove.wording import first_tokens, headline, missing, played, shown, why_not
 from agentcho.audit.wording import many
 from agentcho.display import Kind
+from agentcho.display.parts import section, show_parts
 from agentcho.display.safe import inline
 
-PLAIN_WIDTH = 100
 MOST, SHORT = 12, 10
 TONES: dict[Conclusion, str] = {"holds": "green", "broken": "red", "inconclusive": "yellow"}
 
 
 def show(proof: Proof, kind: Kind | None, file: IO[str]) -> None:
-    """Print it. `kind` None: for a terminal where `file` is one, plain elsewhere; "none" prints nothing."""
-    if kind == "none":
-        return
-    if kind == "plain" or (kind is None and not file.isatty()):
-        paper = io.StringIO()
-        _print(proof, Console(file=paper, color_system=None, width=PLAIN_WIDTH))
-        file.writelines(line.rstrip() + "\n" for line in paper.getvalue().splitlines())
-    else:
-        _print(proof, Console(file=file, highlight=False, emoji=False, markup=False))
-
-
-def _print(proof: Proof, console: Console) -> None:
-    for part in _parts(proof):
-        console.print(part, highlight=False, emoji=False, markup=False)
+    """Print it; see `show_parts`."""
+    show_parts(_parts(proof), kind, file)
 
 
 def _parts(proof: Proof) -> Iterator[RenderableType]:
@@ -49,19 +35,11 @@ def _parts(proof: Proof) -> Iterator[RenderableType]:
     if missing(proof):
         yield Text(inline(missing(proof)), style="yellow")
     if proof.compared:
-        yield from _section("readers", _pairs(proof))
-        yield from _section("first tokens", *(Text(inline(line)) for line in first_tokens(proof)))
-        yield from _section("SHA-256 of all logits, before and after the swap", *_digests(proof))
+        yield from section("readers", [_pairs(proof)])
+        yield from section("first tokens", [Text(inline(line)) for line in first_tokens(proof)])
+        yield from section("SHA-256 of all logits, before and after the swap", list(_digests(proof)))
     if why_not(proof):
-        yield from _section("nothing to compare", _reasons(proof))
-
-
-def _section(title: str, *parts: RenderableType) -> Iterator[RenderableType]:
-    """A blank line, the title, and its parts set in."""
-    if parts:
-        yield Text()
-        yield Text(title, style="bold")
-        yield from (Padding(part, (0, 0, 0, 2)) for part in parts)
+        yield from section("nothing to compare", [_reasons(proof)])
 
 
 def _grid(*heads: str) -> Table:

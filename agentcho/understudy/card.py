@@ -35,7 +35,8 @@ A corpus that `agentcho.understudy.corpus` writes from this project's own rules,
 [comparisons](comparisons.md) (questions about facts, words used in texts, arithmetic stories solved, debated and voted
 on, prisoner's dilemma games), sums, and short talk about facts in the prompt, each as one agent sees it in a prompt of
 its own: it was never taught what reuse does to a prompt. One wording and name in five is held out, and the task
-sets of workflows are drawn anew for other seeds.
+sets of workflows are drawn anew for other seeds. Facts are not held out: there is one list of them, and training drew
+from it what [multi-qa](workflows/multi-qa.md) asks.
 
 {% for run in runs -%}
 - {{ "From nothing" if loop.first else "Then on with these weights, at " ~ run.recipe.rate / first.rate ~ " times the \
@@ -47,9 +48,9 @@ The machine also did other work. `make understudy` trains such a model from noth
 
 ## How it scores
 
-Sampled at temperature {{ temperature }}, seed {{ seed }}, on games, questions and stories that training never saw.
-"Shipped" is the wording of the scenarios in this repository, which training knows; "held-out" is wording and names
-that it never saw. Measured on {{ machine.machine }}, Python {{ machine.python }}, torch {{ machine.torch }},
+Sampled at temperature {{ temperature }}, on games, questions and stories drawn anew by seed {{ seed }}, which training
+did not use. "Shipped" is the wording of the scenarios in this repository, which training knows; "held-out" is wording
+and names that it never saw. Measured on {{ machine.machine }}, Python {{ machine.python }}, torch {{ machine.torch }},
 transformers {{ machine.transformers }}, at commit {{ machine.commit[:10] }}.
 {% for title, section in sections %}
 ### {{ title }}
@@ -67,8 +68,9 @@ transformers {{ machine.transformers }}, at commit {{ machine.commit[:10] }}.
 {% for kind in perplexity.train -%}
 | {{ kind }} | {{ perplexity.train[kind] }} | {{ perplexity["held-out"][kind] }} |
 {% endfor %}
-Held-out sentences are new to it word for word, so their perplexity is high: it says its own sentences and did not
-learn to expect others. What it does with them is in the tables above.
+Held-out sentences of chats, merged texts and recall are new to it word for word, so their perplexity is high: it says
+its own sentences and did not learn to expect others. What it does with them is in the tables above. Answers to
+questions are facts that training saw, and sums are of few numbers: there the two are much the same.
 """
 COUNTED = ("games", "debates", "votes", "questions")
 TITLES = {

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from matplotlib.figure import Figure
 
 from agentcho.bench.card import page
 from agentcho.bench.measure import Timed, measure, steady, turns
@@ -188,7 +189,8 @@ def test_of_a_debate_with_and_without_names_the_lesser_counts() -> None:
     assert (reached.reached.middle, reached.note) == (4.0, "parallel-debate, unnamed")
 
 
-def test_of_a_sweep_the_most_is_of_the_lesser_of_both() -> None:
+def both_ways() -> Result:
+    """A sweep of debates with names in their prompts and without."""
     both: dict[tuple[str, str], Any] = {}
     for name, seconds in (
         ("2 agents", 3.0),
@@ -197,6 +199,32 @@ def test_of_a_sweep_the_most_is_of_the_lesser_of_both() -> None:
         ("16 agents, unnamed", 1.5),
     ):
         both[name, "baseline"], both[name, "choreographed:audit"] = whole(seconds), whole(1.0)
-    reached = {each.what: each for each in result(both, sweep="agents").targets}
+    return result(both, sweep="agents")
+
+
+def test_of_a_sweep_the_most_is_of_the_lesser_of_both() -> None:
+    reached = {each.what: each for each in both_ways().targets}
     somewhere = reached["end to end, somewhere in a sweep: baseline ÷ choreographed:audit"]
     assert (somewhere.reached.middle, somewhere.note) == (2.0, "2 agents, unnamed")
+
+
+def test_the_page_shows_the_largest_debate_of_a_result_both_ways_side_by_side(tmp_path: Path) -> None:
+    (tmp_path / "bench-agents.json").write_text(both_ways().model_dump_json())
+    told = page(tmp_path)
+    assert "| 16 agents, end to end | choreographed:audit | 5.00 | 1.50 |" in told
+    assert "| 16 agents, first token | choreographed:audit | 1.00 | 1.00 |" in told
+    assert "| 2 agents, end to end |" not in told
+    assert "of which no result is kept" not in told
+
+
+def test_debates_without_names_have_a_dashed_line_beside_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[Figure] = []
+    monkeypatch.setattr(Figure, "savefig", lambda figure, *args, **options: drawn.append(figure))
+    plot(both_ways(), Path("x.png"))
+    axis = drawn[0].axes[1]
+    handles: tuple[list[Any], list[str]] = axis.get_legend_handles_labels()
+    lines = {label: handle.lines[0] for handle, label in zip(*handles, strict=True)}
+    assert list(lines) == ["choreographed:audit", "choreographed:audit, unnamed"]
+    assert [line.get_linestyle() for line in lines.values()] == ["-", "--"]
+    assert [list(line.get_ydata()) for line in lines.values()] == [[3.0, 5.0], [2.0, 1.5]]
+    assert [label.get_text() for label in axis.get_xticklabels()] == ["2 agents", "16 agents"]

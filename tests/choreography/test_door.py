@@ -18,19 +18,10 @@ from agentcho.runtime import play
 from agentcho.testing import FakeEngine
 from tests.engine.families import llama_family
 
+from .plays import monologue
+from .stage import Scripted
+
 ONCE = {"model": "fake", "max_tokens": 16}
-
-
-class Talk(agentcho.Scenario):
-    """Says four things."""
-
-    name = "talk"
-
-    async def play(self, game: Any) -> Any:
-        ann = game.cast(agentcho.Agent, name="ann", audience="everyone")
-        for _ in range(4):
-            await ann.say()
-        return self.Outcome()
 
 
 class Ear:
@@ -64,7 +55,7 @@ class Watched(FakeEngine):
 def heard(engine: Any, games: int, at_once: int | None = None, out: Path | None = None) -> Ear:
     ear = Ear()
     config = RunConfig(games=games, **ONCE)  # type: ignore[arg-type]
-    played = play(Talk(), config, engine=engine, sink=ear, at_once=at_once, out=out)
+    played = play(Scripted(monologue(4)), config, engine=engine, sink=ear, at_once=at_once, out=out)
     assert len(played.games) == games
     assert not played.errors
     return ear

@@ -13,7 +13,8 @@ from agentcho.events import Ended, Event
 from agentcho.request import Prefill
 from agentcho.testing import FakeEngine
 
-from .test_real import Talk, Talker
+from .plays import Schemer
+from .test_real import Talk
 
 GAMES = 6
 WAYS: list[tuple[Mode, Leakage]] = [("choreographed", "audit"), ("choreographed", "enforce"), ("baseline", "audit")]
@@ -30,7 +31,7 @@ class Patient(Talk):
     name = "patient"
 
     async def play(self, game: Game) -> Scenario.Outcome:
-        alice, bob = game.cast(Talker, "alice"), game.cast(Talker, "bob")
+        alice, bob = game.cast(Schemer, "alice"), game.cast(Schemer, "bob")
         await game.announce("Talk to each other.")
         await game.together(alice.think("Plan."), bob.think("Plan."))
         for _ in range(2):

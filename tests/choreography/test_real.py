@@ -1,6 +1,6 @@
 """Games on a tiny real model: steps, coins, and prompts encoded again from nothing."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -9,18 +9,18 @@ import pytest
 import torch
 from torch import Tensor
 
-from agentcho import Agent, Choreographer, Decode, Engine, Game, Prefill, RunConfig, Sampling, Scenario
+from agentcho import Choreographer, Decode, Engine, Game, Prefill, RunConfig, Sampling, Scenario
 from agentcho.canonical import canonical_transcript
 from agentcho.config import Mode
-from agentcho.engine.framing import Framing
 from agentcho.events import Ended, Event
 from agentcho.message import Message
-from agentcho.owner import Owner
-from agentcho.request import ANY_TURN, Call, Encoded, EncodingId, Receipt, Shadow, StepResult, Turn
+from agentcho.request import ANY_TURN, Call, EncodingId, Shadow, StepResult, Turn
 from agentcho.ticket import Request
 from agentcho.transcript import Entry
 
+from ..around import Around
 from .conftest import BACKENDS
+from .plays import plans_and_talk
 from .stage import MODES, Play
 
 
@@ -68,79 +68,26 @@ def test_requests_with_their_own_options_say_the_same_together_and_apart(play: P
     assert len({r.made[-1].words.tokens for r in together}) == len(CALLS)
 
 
-class Keeping:
+class Keeping(Around):
     """The engine, keeping the rows that every decode chose from."""
 
     def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+        super().__init__(engine)
         self.logits: dict[EncodingId, Tensor] = {}
         self._decodes = set[EncodingId]()
-
-    @property
-    def owner(self) -> Owner:
-        return self._engine.owner
-
-    @property
-    def framing(self) -> Framing:
-        return self._engine.framing
-
-    @property
-    def context(self) -> int:
-        """The engine's own."""
-        return self._engine.context
-
-    @property
-    def bos(self) -> bool:
-        """The engine's own."""
-        return self._engine.bos
-
-    def frame(self, role: str, name: str | None, text: str, tokens: tuple[int, ...] | None = None) -> Encoded:
-        """The engine's own."""
-        return self._engine.frame(role, name, text, tokens)
-
-    @property
-    def idle(self) -> bool:
-        return self._engine.idle
-
-    @property
-    def fingerprint(self) -> dict[str, str]:
-        return self._engine.fingerprint
 
     def submit(self, calls: Sequence[Call], turn: Turn = ANY_TURN) -> tuple[EncodingId, ...]:
         kept = {id(call): replace(call, logits=True) for call in calls if isinstance(call, Decode)}
         follow = (replace(c, of=kept[id(c.of)]) if isinstance(c, Shadow) else c for c in calls)
-        ids = self._engine.submit([kept[id(c)] if isinstance(c, Decode) else c for c in follow], turn)
+        ids = self.engine.submit([kept[id(c)] if isinstance(c, Decode) else c for c in follow], turn)
         self._decodes.update(number for number, call in zip(ids, calls, strict=True) if isinstance(call, Decode))
         return ids
 
     def step(self, deterministic: bool = False) -> StepResult:
-        result = self._engine.step(deterministic)
+        result = self.engine.step(deterministic)
         said = self._decodes.intersection(result.finished)
-        self.logits.update((id, self._engine.logits(id).log_softmax(-1)) for id in said)
+        self.logits.update((id, self.engine.logits(id).log_softmax(-1)) for id in said)
         return result
-
-    def cancel(self, ids: Iterable[EncodingId]) -> None:
-        self._engine.cancel(ids)
-
-    def release(self, ids: Iterable[EncodingId]) -> None:
-        self._engine.release(ids)
-
-    def swap_out(self, ids: Iterable[EncodingId]) -> None:
-        self._engine.swap_out(ids)
-
-    def message(self, id: EncodingId) -> Encoded:
-        return self._engine.message(id)
-
-    def receipt(self, id: EncodingId) -> Receipt:
-        return self._engine.receipt(id)
-
-
-class Talker(Agent):
-    """Has a secret and talks."""
-
-    role = "talker"
-    system = "Your secret is a number."
-    audience = "everyone"
 
 
 class Talk(Scenario):
@@ -149,12 +96,7 @@ class Talk(Scenario):
     name = "talk"
 
     async def play(self, game: Game) -> Scenario.Outcome:
-        alice, bob = game.cast(Talker, "alice"), game.cast(Talker, "bob")
-        await game.announce("Talk to each other.")
-        await game.together(alice.think("Plan."), bob.think("Plan."))
-        for _ in range(2):
-            await alice.say(header="To Bob: ")
-            await bob.say(header="To Alice: ")
+        alice, bob = await plans_and_talk(game)
         await game.together(alice.choose(["yes", "no"]), bob.choose(["yes", "no"]))
         return self.Outcome()
 

@@ -10,7 +10,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from agentcho.agent import Agent
 from agentcho.choreographer import Choreographer
 from agentcho.config import RunConfig, Way
 from agentcho.engine import Engine
@@ -20,19 +19,12 @@ from agentcho.request import ANY_TURN, Call, EncodingId, First, StepResult, Turn
 from agentcho.scenario import Scenario
 from agentcho.testing import FakeEngine
 from agentcho.transcript import Entry
+from tests.choreography.plays import plans_and_talk
 from tests.choreography.test_real import Keeping
 
 FAST = (Way("baseline"), Way("choreographed", "audit"), Way("choreographed", "enforce"))
 EXACT = Way("choreographed", "enforce", deterministic=True)
 REPAIRED = Way("choreographed", "enforce", deterministic=True, repair=First(3))
-
-
-class Talker(Agent):
-    """Has a secret and talks."""
-
-    role = "talker"
-    system = "Your secret is a number."
-    audience = "everyone"
 
 
 class Talk(Scenario):
@@ -41,12 +33,7 @@ class Talk(Scenario):
     name = "talk"
 
     async def play(self, game: Game) -> Scenario.Outcome:
-        alice, bob = game.cast(Talker, "alice"), game.cast(Talker, "bob")
-        await game.announce("Talk to each other.")
-        await game.together(alice.think("Plan."), bob.think("Plan."))
-        for _ in range(2):
-            await alice.say(header="To Bob: ")
-            await bob.say(header="To Alice: ")
+        await plans_and_talk(game)
         return self.Outcome()
 
 
@@ -130,7 +117,7 @@ class Bits(Keeping):
 
     def step(self, deterministic: bool = False) -> StepResult:
         result = super().step(deterministic)
-        self.cached.update((id, self._engine.cached(id)) for id in result.finished)
+        self.cached.update((id, self.engine.cached(id)) for id in result.finished)
         return result
 
 

@@ -8,27 +8,19 @@ from pathlib import Path
 import pytest
 import torch
 
-from agentcho import Agent, Engine, Game, RunConfig, Sampling
+from agentcho import Engine, Game, RunConfig, Sampling
 from agentcho.engine.coins import coin
 from agentcho.record import SavedRun
 from agentcho.runtime import play
 from agentcho.testing import FakeEngine
 
 from ..words import NEAR, near, parting, same_words
+from .plays import chat
 from .stage import Scripted
 
 
-class Speaker(Agent):
-    """Talks to everyone."""
-
-    audience = "everyone"
-
-
-async def chat(game: Game) -> None:
-    alice, bob = game.cast(Speaker, "alice", system="Be brief."), game.cast(Speaker, "bob")
-    await game.announce("Talk.")
-    for _ in range(2):
-        await game.together(alice.say(prompt="Well?"), bob.say())
+async def talk(game: Game) -> None:
+    alice, _ = await chat(game)
     await alice.choose(["yes", "no"], to="everyone")
 
 
@@ -36,7 +28,7 @@ def played(
     folder: Path, engine: Engine | FakeEngine, games: int, at_once: int, deterministic: bool = False
 ) -> SavedRun:
     config = RunConfig(games=games, max_tokens=10, leakage="enforce", deterministic=deterministic)
-    record = play(Scripted(chat), config, engine=engine, out=folder, at_once=at_once).record
+    record = play(Scripted(talk), config, engine=engine, out=folder, at_once=at_once).record
     assert record is not None
     return SavedRun(record)
 
@@ -80,7 +72,7 @@ def test_words_that_part_at_no_near_tie_are_no_near_miss(tmp_path: Path, tiny: E
     """Another seed gives other words: the check does not let that pass."""
     one = played(tmp_path / "one", tiny, 1, 1)
     config = RunConfig(games=1, max_tokens=10, leakage="enforce", seed=1)
-    other = play(Scripted(chat), config, engine=tiny, out=tmp_path / "other").record
+    other = play(Scripted(talk), config, engine=tiny, out=tmp_path / "other").record
     assert other is not None
     with pytest.raises(AssertionError, match="no near-tie"):
         same_words(one, SavedRun(other), tiny)

@@ -18,7 +18,10 @@ from agentcho.runtime import Care, play
 from agentcho.testing import FakeEngine
 from tests.choreography.stage import Scripted
 
+from ..choreography.plays import monologue
 from .conftest import Command
+
+SOUR = Scripted(monologue(3))
 
 ODD = '''
 import agentcho
@@ -123,18 +126,6 @@ def test_fail_fast_stops_the_others(agentcho: Command, here: Path) -> None:
     assert last().info.status == "failed"
 
 
-class Sour(package.Scenario):
-    """Says three things."""
-
-    name = "sour"
-
-    async def play(self, game: Any) -> Any:
-        ada = game.cast(package.Agent, name="ada", audience="everyone")
-        for _ in range(3):
-            await ada.say()
-        return self.Outcome()
-
-
 def test_errors_of_the_engine_are_tried_again_and_no_others() -> None:
     def sometimes(call: Decode) -> Exception | None:
         failures.append(call)
@@ -142,7 +133,7 @@ def test_errors_of_the_engine_are_tried_again_and_no_others() -> None:
 
     for retries, errors in ((0, 1), (1, 1), (2, 0)):
         failures = list[Decode]()
-        played = play(Sour(), RunConfig(), engine=FakeEngine(faulty=sometimes), care=Care(retries=retries))
+        played = play(SOUR, RunConfig(), engine=FakeEngine(faulty=sometimes), care=Care(retries=retries))
         assert len(played.errors) == errors
         assert [game.outcome is None for game in played.games] == [errors == 1]
     tries = list[Decode]()
@@ -151,7 +142,7 @@ def test_errors_of_the_engine_are_tried_again_and_no_others() -> None:
         tries.append(call)
         return ValueError("this call is wrong")
 
-    played = play(Sour(), RunConfig(), engine=FakeEngine(faulty=always), care=Care(retries=5))
+    played = play(SOUR, RunConfig(), engine=FakeEngine(faulty=always), care=Care(retries=5))
     assert isinstance(played.error, ValueError)
     assert len(tries) == 1
 
@@ -167,7 +158,7 @@ def test_what_a_listener_raises_stops_the_run_and_is_no_games_error(tmp_path: Pa
                 raise OSError(28, "No space left on device")
 
         with pytest.raises(OSError, match="No space"):
-            play(Sour(), RunConfig(games=3), engine=FakeEngine(), sink=full, out=tmp_path)
+            play(SOUR, RunConfig(games=3), engine=FakeEngine(), sink=full, out=tmp_path)
         record = find("last", tmp_path)
         assert record.info.status == "failed"
         assert not record.finished()

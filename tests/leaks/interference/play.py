@@ -22,8 +22,9 @@ from agentcho.message import Audience, Message, Metadata
 from agentcho.request import EnginePort
 from agentcho.visibility import After, Read, View
 
+from ..looks import Look
 from .port import Journal, Port
-from .workflows import Act, Look
+from .workflows import Act
 
 ID = re.compile(r"\b(?:scenario|alice|bob|carol|dave)\.\d+\b")
 

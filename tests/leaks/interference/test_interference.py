@@ -18,9 +18,10 @@ from agentcho import RunConfig
 from agentcho.testing import FakeEngine
 from tests.leaks.sets import Sets
 
+from ..looks import Look
 from .engines import Models, fake, sets
 from .pairs import Case, Room, Verdict, compared, judged
-from .workflows import CHANGES, Act, Change, Look, changed, hidden
+from .workflows import CHANGES, Act, Change, changed, hidden
 
 OVERFLOWS = pytest.mark.xfail(
     not hasattr(FakeEngine, "frame"), reason="what an author's own encoding cannot bear fails others than the author"

@@ -7,10 +7,12 @@ releasing it is public too. Knows no encodings.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Literal
+
+from ..looks import Look, Odds, looks
 
 Kind = Literal["join", "announce", "tell", "say", "release"]
 Trouble = Literal["cancelled", "left", "refused", "forbidden", "faulty", "unsaid"]
@@ -22,17 +24,7 @@ VERBS: tuple[Verb, ...] = ("say", "say", "say", "think", "choose", "answer", "st
 SCENARIO = "scenario"
 WORDS = ("red", "oak", "sun", "ice", "fox", "sea")
 NAMES = ("alice", "bob", "carol")
-
-
-@dataclass(frozen=True)
-class Look:
-    """One message of a view, by its act's number; `after` another of the view plus `plus`, or at a number `at`."""
-
-    number: int
-    after: int | None = None
-    plus: int = 0
-    at: int | None = None
-    rightmost: bool = False
+ODDS = Odds(read=0.7, gap=0.15, plus=3, constant=0.03, at=(20, 60), rightmost=0.07)
 
 
 @dataclass(frozen=True)
@@ -138,22 +130,7 @@ class Writer:
         return tuple(sorted(self.random.sample(self.cast, self.random.randint(0, len(self.cast) - 1))))
 
     def _view(self, who: str) -> tuple[Look, ...]:
-        """Some of what it may read, now and then reordered, with gaps, or at a constant place."""
-        readable = [act.number for act in self.out if act.heard_by(who)]
-        numbers = [n for n in readable if self.random.random() < 0.7] or readable
-        if self.random.random() < 0.4:
-            self.random.shuffle(numbers)
-        return tuple(self._looks(numbers))
-
-    def _looks(self, numbers: list[int]) -> Iterator[Look]:
-        for place, number in enumerate(numbers):
-            chance = self.random.random()
-            if place and chance < 0.15:
-                yield Look(number, after=numbers[place - 1], plus=self.random.randint(0, 3))
-            elif chance > 0.97:
-                yield Look(number, at=self.random.randint(20, 60))
-            else:
-                yield Look(number, rightmost=bool(place) and chance > 0.9)
+        return looks(self.random, [act.number for act in self.out if act.heard_by(who)], ODDS)
 
 
 def written(random: Random, reader: str, steps: int) -> tuple[Act, ...]:

@@ -7,7 +7,7 @@ it. Does not know: games, agents' code.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -15,8 +15,6 @@ import torch
 from torch import Tensor
 
 from agentcho import Engine
-from agentcho.engine.framing import Framing
-from agentcho.owner import Owner
 from agentcho.request import (
     ANY_TURN,
     Call,
@@ -24,13 +22,13 @@ from agentcho.request import (
     Encoded,
     EncodingId,
     Prefill,
-    Receipt,
     Repair,
     Shadow,
     StepResult,
     Turn,
 )
 from agentcho.resolver import EXACT
+from tests.around import Around
 
 Forced = Mapping[str, tuple[int, ...]]
 
@@ -59,7 +57,7 @@ class Kept(NamedTuple):
     logits: Tensor | None
 
 
-class Double:
+class Double(Around):
     """An `EnginePort` around `engine`. Decodes of others than `reader` say what `forced` has for their header.
 
     `poison` fills, after each step, whatever is of a class without `reader` with NaN. `kept` are all encodings
@@ -67,18 +65,14 @@ class Double:
     """
 
     def __init__(self, engine: Engine, reader: str, forced: Forced | None = None, poison: bool = False) -> None:
-        self.engine, self.reader, self._forced, self._poison = engine, reader, forced or {}, poison
+        super().__init__(engine)
+        self.reader, self._forced, self._poison = reader, forced or {}, poison
         self.keys: dict[EncodingId, Key] = {}
         self.kept: dict[Key, Kept] = {}
         self.again: list[tuple[Key, Kept]] = []
         self.spoken: dict[str, tuple[int, ...]] = {}
         self.own: list[Key] = []
         self.encoded = 0
-
-    @property
-    def owner(self) -> Owner:
-        """That of the engine."""
-        return self.engine.owner
 
     def submit(self, calls: Sequence[Call], turn: Turn = ANY_TURN) -> tuple[EncodingId, ...]:
         """The calls, those of others forced, those of the reader with their logits."""
@@ -152,54 +146,3 @@ class Double:
                 seen.add(key)
                 yield key
                 left += [parent for parent, _, _ in self.kept[key].context]
-
-    # -- as the engine -----------------------------------------------------------------------------------
-
-    def cancel(self, ids: Iterable[EncodingId]) -> None:
-        """See `EnginePort.cancel`."""
-        self.engine.cancel(ids)
-
-    def release(self, ids: Iterable[EncodingId]) -> None:
-        """See `EnginePort.release`."""
-        self.engine.release(ids)
-
-    def swap_out(self, ids: Iterable[EncodingId]) -> None:
-        """See `EnginePort.swap_out`."""
-        self.engine.swap_out(ids)
-
-    def message(self, id: EncodingId) -> Encoded:
-        """See `EnginePort.message`."""
-        return self.engine.message(id)
-
-    def receipt(self, id: EncodingId) -> Receipt:
-        """See `EnginePort.receipt`."""
-        return self.engine.receipt(id)
-
-    @property
-    def framing(self) -> Framing:
-        """The engine's own."""
-        return self.engine.framing
-
-    @property
-    def context(self) -> int:
-        """The engine's own."""
-        return self.engine.context
-
-    @property
-    def bos(self) -> bool:
-        """The engine's own."""
-        return self.engine.bos
-
-    def frame(self, role: str, name: str | None, text: str, tokens: tuple[int, ...] | None = None) -> Encoded:
-        """The engine's own."""
-        return self.engine.frame(role, name, text, tokens)
-
-    @property
-    def idle(self) -> bool:
-        """See `EnginePort.idle`."""
-        return self.engine.idle
-
-    @property
-    def fingerprint(self) -> dict[str, str]:
-        """See `EnginePort.fingerprint`."""
-        return self.engine.fingerprint

@@ -6,32 +6,24 @@ workflow can be played again with other hidden words, or without them. Knows no 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Literal, Protocol
+
+from ..looks import Look, Odds, looks
 
 Kind = Literal["join", "announce", "tell", "say"]
 SCENARIO = "scenario"
 WORDS = ("red", "oak", "sun", "ice", "fox", "sea")
 """All of one length, in letters and in bytes."""
+ODDS = Odds(read=0.8, gap=0.2, plus=5, constant=0.05, at=(100, 200))
 
 
 class Swap(Protocol):
     """Other words for the act of that number, or None: it is never said."""
 
     def __call__(self, number: int, words: str) -> str | None: ...
-
-
-@dataclass(frozen=True)
-class Look:
-    """One message of a view, by its act's number. `after` and `plus` place it after another of the same view;
-    `at` at a constant position."""
-
-    number: int
-    after: int | None = None
-    plus: int = 0
-    at: int | None = None
 
 
 @dataclass(frozen=True)
@@ -144,22 +136,7 @@ class Writer:
         return act
 
     def _view(self, who: str) -> tuple[Look, ...]:
-        """Some of what it may read, now and then reordered, with gaps, or at a constant place."""
-        readable = [act.number for act in self.out if act.heard_by(who)]
-        numbers = [n for n in readable if self.random.random() < 0.8] or readable
-        if self.random.random() < 0.4:
-            self.random.shuffle(numbers)
-        return tuple(self._looks(numbers))
-
-    def _looks(self, numbers: list[int]) -> Iterator[Look]:
-        for place, number in enumerate(numbers):
-            chance = self.random.random()
-            if place and chance < 0.2:
-                yield Look(number, after=numbers[place - 1], plus=self.random.randint(0, 5))
-            elif chance > 0.95:
-                yield Look(number, at=self.random.randint(100, 200))
-            else:
-                yield Look(number)
+        return looks(self.random, [act.number for act in self.out if act.heard_by(who)], ODDS)
 
 
 def workflow(seed: int, steps: int = 7) -> tuple[Act, ...]:

@@ -20,8 +20,9 @@ from agentcho.transcript import Entry
 from agentcho.visibility import After, Read, View
 from tests.engine.families import Family, Layer
 
+from ..looks import Look
 from .double import Double, Forced, Kept
-from .script import Act, Look
+from .script import Act
 
 WORDS_A_TURN = 5
 LONG = follower.SHORT

@@ -1,0 +1,67 @@
+"""An engine as the choreographer sees it, around a real one, to which everything goes on: what is to be looked at, or
+done otherwise, is overridden. Does not know: why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from agentcho import Engine
+from agentcho.engine.framing import Framing
+from agentcho.owner import Owner
+from agentcho.request import ANY_TURN, Call, Encoded, EncodingId, Receipt, StepResult, Turn
+
+
+class Around:
+    """An `EnginePort` around `engine`; see there."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+
+    def submit(self, calls: Sequence[Call], turn: Turn = ANY_TURN) -> tuple[EncodingId, ...]:
+        return self.engine.submit(calls, turn)
+
+    def step(self, deterministic: bool = False) -> StepResult:
+        return self.engine.step(deterministic)
+
+    def cancel(self, ids: Iterable[EncodingId]) -> None:
+        self.engine.cancel(ids)
+
+    def release(self, ids: Iterable[EncodingId]) -> None:
+        self.engine.release(ids)
+
+    def swap_out(self, ids: Iterable[EncodingId]) -> None:
+        self.engine.swap_out(ids)
+
+    def message(self, id: EncodingId) -> Encoded:
+        return self.engine.message(id)
+
+    def receipt(self, id: EncodingId) -> Receipt:
+        return self.engine.receipt(id)
+
+    def frame(self, role: str, name: str | None, text: str, tokens: tuple[int, ...] | None = None) -> Encoded:
+        return self.engine.frame(role, name, text, tokens)
+
+    @property
+    def framing(self) -> Framing:
+        return self.engine.framing
+
+    @property
+    def context(self) -> int:
+        return self.engine.context
+
+    @property
+    def bos(self) -> bool:
+        return self.engine.bos
+
+    @property
+    def owner(self) -> Owner:
+        return self.engine.owner
+
+    @property
+    def idle(self) -> bool:
+        return self.engine.idle
+
+    @property
+    def fingerprint(self) -> dict[str, str]:
+        return self.engine.fingerprint
