@@ -15,7 +15,7 @@ import anyio
 from pydantic import BaseModel, ValidationError
 from pydantic.errors import PydanticUserError
 
-from agentcho.errors import AgentchoError, AnswerInvalid, BadSampling, NameFixed
+from agentcho.errors import AgentchoError, AnswerInvalid, BadSampling, ChoiceLost, NameFixed
 from agentcho.message import Audience, Message, Metadata
 from agentcho.schema import closed
 from agentcho.values import kind, listed, text
@@ -42,6 +42,8 @@ class Playing(Protocol):
     def seat(self, agent: Agent) -> str | None: ...
 
     def brief(self, agent: Agent) -> str | None: ...
+
+    def spelt(self, text: str) -> str: ...
 
 
 class Agent:
@@ -119,7 +121,12 @@ class Agent:
         given = listed(choices, "the choices", most=1 << 16)
         said: dict[str, str] = {f"{opening}{text(choice, 'a choice')}{closing}": choice for choice in given}
         message = await self._speak(to, prompt, choices=tuple(said), **options)
-        return said[message.text]
+        if message.text in said:
+            return said[message.text]
+        alike = (choice for whole, choice in said.items() if self._playing.spelt(whole) == message.text)
+        if (found := next(alike, None)) is None:
+            raise ChoiceLost(self.name)
+        return found
 
     async def ask(self, prompt: str, choices: Iterable[str], **options: Any) -> str:
         """Put a private question to it and return its choice."""

@@ -28,9 +28,12 @@ class Cast:
         self._briefs: dict[str, str] = {}
         self._own: dict[str, str] = {}
 
-    def join(self, agent: str | type[Agent] | Agent, name: str | None, attributes: Mapping[str, Any]) -> Agent:
-        """Give one a seat: a class, the name of one in the library, or an instance. Names are never reused, and an
-        agent sits once. `AudienceError`: a name that cannot be one, or is taken, or an agent that sits already."""
+    def meet(
+        self, agent: str | type[Agent] | Agent, name: str | None, attributes: Mapping[str, Any]
+    ) -> tuple[Agent, str]:
+        """Who is to `join`, and as whom: a class, the name of one in the library, or an instance. Names are never
+        reused, and an agent sits once. `AudienceError`: a name that cannot be one, or is taken, or an agent that sits
+        already."""
         if isinstance(agent, str):
             if self._find is None:
                 raise AudienceError(f"no library to find agent {agent!r} in", self.agents)
@@ -48,8 +51,11 @@ class Cast:
         taken = self.seat(player) or (player._game and player._game.seat(player))
         if taken is not None:
             raise AudienceError(f"this agent sits in a game already, as {taken!r}; cast a copy of it", self.agents)
+        return player, seat
+
+    def join(self, player: Agent, seat: str) -> None:
+        """Give one a seat, under a name that `meet` gave."""
         self.agents[seat], self._seats[id(player)] = player, seat
-        return player
 
     def seat(self, agent: Agent) -> str | None:
         """The name of its seat; None: it has none here."""

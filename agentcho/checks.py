@@ -23,6 +23,7 @@ from agentcho.errors import (
 )
 from agentcho.ids import Given
 from agentcho.message import Role
+from agentcho.owner import foreign
 from agentcho.request import (
     Call,
     Decode,
@@ -53,7 +54,7 @@ def checked(calls: object, turn: object, bounds: Bounds) -> tuple[list[Call], Tu
 
     Calls that name each other as parents do so among the copies.
     """
-    with readable("the list of calls"):
+    with foreign(), readable("the list of calls"):
         given = listed(calls, "the calls")
         if not given:
             raise RequestError("an empty list of calls; give at least one Prefill or Decode")
@@ -68,7 +69,7 @@ def checked(calls: object, turn: object, bounds: Bounds) -> tuple[list[Call], Tu
 
 def named(ids: object) -> list[EncodingId]:
     """Ids of encodings, each once read. `UnknownEncoding`: one is no id."""
-    with readable("the list of ids"):
+    with foreign(), readable("the list of ids"):
         found = list(listed(ids, "the ids", ordered=False))
         for id in found:
             known_as_id(id)
@@ -93,10 +94,11 @@ def asked(guard: Guard | None, id: EncodingId, context: list[EncodingId]) -> Non
     if guard is None:
         return
     try:
-        guard.admit(id, context)
-    except AgentchoError:
+        with foreign():
+            guard.admit(id, context)
+    except (AgentchoError, KeyboardInterrupt):
         raise
-    except Exception as error:
+    except BaseException as error:  # what would end a task, or the process, ends this call
         raise CallbackFailed("the guard", error) from error
 
 
@@ -110,12 +112,12 @@ def role_of(role: object) -> Role:
 
 @contextmanager
 def readable(what: str) -> Iterator[None]:
-    """Whatever is raised inside is about one call, and says so: `RequestError`."""
+    """Whatever is raised inside is about one call, and says so: `RequestError`. Ctrl-C is about none."""
     try:
         yield
-    except AgentchoError:
+    except (AgentchoError, KeyboardInterrupt):
         raise
-    except Exception as error:
+    except BaseException as error:
         raise RequestError(f"{what} could not be read ({type(error).__name__}); give plain values") from error
 
 

@@ -7,6 +7,7 @@ that hop alone. Does not know: agents, audiences, what a message says; `game` as
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
@@ -28,6 +29,7 @@ from agentcho.errors import (
     CallbackFailed,
     EngineBusy,
     EngineClosed,
+    EngineFailed,
     Overloaded,
     RequestError,
     UnknownEncoding,
@@ -92,9 +94,10 @@ class Choreographer:
         self._closed = True
 
     async def __aenter__(self) -> Choreographer:
+        self._hold()
+        self._home = threading.get_ident(), anyio.lowlevel.current_token()
         self._thread = anyio.CapacityLimiter(1)  # its own: agents may have all others blocked
         self._group: anyio.abc.TaskGroup = anyio.create_task_group()
-        self._hold()
         await self._group.__aenter__()
         self._closed = False
         self._group.start_soon(self._loop)
@@ -131,15 +134,23 @@ class Choreographer:
         """What of the engine never changes, to be asked at any time."""
         return self._engine
 
+    def _check_here(self) -> None:
+        """`EngineBusy`: this is open in another thread."""
+        if not self._closed and threading.get_ident() != self._home[0]:
+            raise EngineBusy(self._engine.owner.words)
+
     async def run(self, request: Request) -> Result:
         """Submit and wait. The result's encodings stay held until `release`.
 
         Raises what the engine says of this request alone (`RequestError`, `SamplingFailed`, `StoreFull`),
         `EngineFailed` when a forward it was in failed, `EngineClosed` after shutdown, `Overloaded` where
-        `max_requests` are under way already. Cancelled: its rows are freed at the next step.
+        `max_requests` are under way already, `EngineBusy` on another event loop than the one it was opened on.
+        Cancelled: its rows are freed at the next step.
         """
         if self._closed:
             raise EngineClosed
+        if anyio.lowlevel.current_token() != self._home[1]:
+            raise EngineBusy(self._engine.owner.words)
         if len(self._open) >= self._max_requests:
             raise Overloaded(self._max_requests)
         ticket = Ticket(checked_request(request), self.turns.current())
@@ -164,6 +175,7 @@ class Choreographer:
 
         `UnknownEncoding`, with nothing given up: an id that is not held here.
         """
+        self._check_here()
         given = set[EncodingId]() if self._closed else set(named(ids))
         one = next(iter(self._held), None)
         for id in (each for each in given if each not in self._held or not akin(each, one)):
@@ -179,6 +191,7 @@ class Choreographer:
     def offer(self, owner: Any, make: Make) -> None:
         """Let a request of prefills, which `make` gives (None: no more needed), run beside those who speak: in a step
         to which nobody brings anything. It wakes nobody, and nobody hears of it where it fails."""
+        self._check_here()
         self._ahead.offer(owner, make)
 
     def forget(self, owner: Any) -> None:
@@ -193,6 +206,7 @@ class Choreographer:
 
     def swap_out(self, ids: Iterable[EncodingId]) -> None:
         """Let those that are held here make room at the next step. They come back when somebody reads them."""
+        self._check_here()
         self._swap.extend(sorted(self._held.intersection(named(ids))))
         self._work.set()
 
@@ -245,16 +259,16 @@ class Choreographer:
             if self._engine.idle:
                 return _Step(work.submit, None, {}, refused, None)
             result = self._engine.step(work.exact)
-        except Exception as error:
-            return _Step(work.submit, None, {}, refused, error)
+        except BaseException as error:  # in a thread that no Ctrl-C comes to
+            return _Step(work.submit, None, {}, refused, _as_ours(error))
         made = {id: Made(id, self._engine.message(id), self._engine.receipt(id)) for id in result.finished}
         return _Step(work.submit, result, made, refused, None)
 
     def _submit(self, ticket: Ticket) -> Exception | None:
         try:
             ticket.ids = self._engine.submit(ticket.request.calls, ticket.request.turn)
-        except Exception as error:
-            return error
+        except BaseException as error:
+            return _as_ours(error)
         return None
 
     def _deliver(self, step: _Step) -> None:
@@ -306,7 +320,7 @@ class Choreographer:
     def _finish_call(self, id: EncodingId, made: Made) -> None:
         ticket = self._flying.pop(id, None)
         if ticket is None:  # its request failed or was abandoned while the step ran
-            self.release([id])
+            self.release(self.held([id]))
             return
         ticket.made[id] = made
         if len(ticket.made) < len(ticket.ids):
@@ -320,38 +334,35 @@ class Choreographer:
 
     def _listens(self, ticket: Ticket, what: str, hear: Callable[[], None]) -> bool:
         """Let who asked hear of something; False: that failed, and the request with it, and nothing else."""
-        try:
-            hear()
-        except Exception as error:
+        error = _raised(hear)
+        if error is not None:
             self._fail(ticket, error if isinstance(error, AgentchoError) else CallbackFailed(what, error))
-            return False
-        return True
+        return error is None
 
     def _fail(self, ticket: Ticket, error: Exception) -> None:
         if not ticket.done.is_set():
             self._give_up(ticket)
-            with suppress(Exception):  # it fails already, and is told so
-                ticket.drop("failed")
+            _raised(partial(ticket.drop, "failed"))  # it fails already, and is told so
             ticket.finish(None, error)
 
     def _abandon(self, ticket: Ticket) -> None:
         """The submitter was cancelled, perhaps while its calls were being submitted, or just as its result came."""
         ticket.abandoned = True
+        self._work.set()
         if ticket in self._arrived:
             self._arrived.remove(ticket)
         elif ticket.result is not None:
             if ticket.request.on_done is None:
-                self.release(ticket.ids)
+                self.release(self.held(ticket.ids))
         elif any(id in self._flying for id in ticket.ids):
             self._give_up(ticket)
             ticket.drop("cancelled")
-        self._work.set()
 
     def _give_up(self, ticket: Ticket) -> None:
         for id in ticket.ids:
             self._flying.pop(id, None)
         self._cancel.extend(id for id in ticket.ids if id not in ticket.made)
-        self.release(ticket.made)
+        self.release(self.held(ticket.made))
 
     async def _leave_nothing(self) -> None:
         """After the loop has ended: drop and release all, and tell those who still wait."""
@@ -361,14 +372,30 @@ class Choreographer:
         await anyio.to_thread.run_sync(self._clear, flying, held, limiter=self._thread)
         for ticket in self._open:
             if not ticket.done.is_set():
-                with suppress(Exception):  # the others are to hear of it too
-                    ticket.drop("failed")
+                _raised(partial(ticket.drop, "failed"))  # the others are to hear of it too
                 ticket.finish(None, EngineClosed())
 
     def _clear(self, flying: list[EncodingId], held: list[EncodingId]) -> None:
         with self._engine.owner.acting(self, "the end of a choreographer"):
             self._engine.cancel(flying)
             self._engine.release(held)
+
+
+def _raised(hear: Callable[[], None]) -> BaseException | None:
+    """What a function of somebody else's raises, be it what would end a task, or the process: that is not the loop's.
+    Ctrl-C comes out."""
+    try:
+        hear()
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        return error
+    return None
+
+
+def _as_ours(error: BaseException) -> Exception:
+    """What is told to who asked: a library that panics raises what ends threads, and is not to end this one."""
+    return error if isinstance(error, Exception) else EngineFailed(error)
 
 
 def _running(loop: anyio.lowlevel.EventLoopToken) -> bool:

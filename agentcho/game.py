@@ -42,7 +42,7 @@ from agentcho.message import EVERYONE, Audience, Kind, Message, Metadata, Role, 
 from agentcho.names import exact
 from agentcho.placing import places_of
 from agentcho.recorded import Recorded
-from agentcho.request import Sampling, Turn
+from agentcho.request import Encoded, Sampling, Turn
 from agentcho.resolver import Utterance
 from agentcho.said import Said
 from agentcho.tasks import Task
@@ -54,6 +54,8 @@ from agentcho.whence import whence
 
 Forced = Mapping[str, tuple[int, ...]]
 """Ids of what is said after the header, by message: they take the place of sampled ones."""
+UNREAD = ReadSet(None, (), None, ())
+"""What the scenario reads."""
 A = TypeVar("A", bound=Agent)
 
 
@@ -122,10 +124,13 @@ class Game:
     def cast(self, agent: type[A] | A, name: str | None = None, **attributes: Any) -> A: ...
     def cast(self, agent: str | type[Agent] | Agent, name: str | None = None, **attributes: Any) -> Any:
         """Let an agent join: a class, the name of one in the library, or an instance. `attributes` become those of an
-        agent made here. Names are never reused."""
-        player = self._cast.join(agent, name, attributes)
+        agent made here. Names are never reused. One whose system prompt cannot be, as no context holds it, is refused
+        with nobody seated."""
+        player, seat = self._cast.meet(agent, name, attributes)
+        if player.system is not None:
+            self._known(SCENARIO, "system", EVERYONE, player.system, UNREAD)
+        self._cast.join(player, seat)
         player._game = self
-        seat = self._cast.seated(player)
         self._sink(Joined(self.index, seat, player.role))
         if player.system is not None:
             self._cast.give(seat, self._put_brief(seat, player.system, player.open_system))
@@ -146,7 +151,7 @@ class Game:
             return self._put(seat, "system", private, words, ReadSet(seat, (), None, ()))
         there = self._cast.brief(words, self.said)
         if there is None:
-            there = self._put(SCENARIO, "system", EVERYONE, words, ReadSet(None, (), None, ()))
+            there = self._put(SCENARIO, "system", EVERYONE, words, UNREAD)
             self._cast.open(there, words)
         return there
 
@@ -168,7 +173,7 @@ class Game:
     async def announce(self, text: str, to: Names = "everyone", role: Role = "user") -> str:
         """A message of the scenario itself; returns its id. Encoded when first read. `ContextOverflow`: no context
         holds it."""
-        return self._put(SCENARIO, role, audience(to, self.agents), text, ReadSet(None, (), None, ()))
+        return self._put(SCENARIO, role, audience(to, self.agents), text, UNREAD)
 
     async def tell(
         self, agent: Agent, text: str, to: Names, role: str, view: Wish = None, ids: tuple[int, ...] | None = None
@@ -177,6 +182,11 @@ class Game:
         seat = self._cast.seated(agent)
         spoken_to, reads = self._audience(seat, to), self._reads(seat, agent, view)
         return self._put(seat, role, spoken_to, text, reads, ids)
+
+    def spelt(self, text: str) -> str:
+        """A text as the model's tokenizer gives it back: one may write letters otherwise."""
+        content = self._frames.framing.content
+        return content.decode(content.encode(text))
 
     async def release(self, agent: Agent, message: Message, to: Names, view: Wish) -> str:
         """The tokens of an agent's own message as a new one; see `Agent.release`. The words are the game's own, by
@@ -195,13 +205,7 @@ class Game:
     ) -> str:
         """Publish a message of known text; its encoding is made by the first call that reads it, or before. What could
         not be encoded, or not over what its author read, is refused here, to its author alone, with nothing said."""
-        text, known = values.text(text, "the text"), role_of(role)
-        metadata = self._metadata(author, "prefill", known, to, reads)
-        words = self._frames.frame(known, author if known == "assistant" else None, text, ids)
-        utterance = Utterance(metadata, text, words.name, reads)
-        reach = self._resolver.reach(utterance, len(words.tokens))
-        if reach > self._frames.context:
-            raise ContextOverflow(reach, self._frames.context)
+        utterance, words = self._known(author, role, to, text, reads, ids)
         utterance.act = self._act(to, reads)
         self._enroll(utterance)
         self._recorded.meet(utterance)
@@ -210,6 +214,19 @@ class Game:
         if not reads.reads:
             self._choreographer.offer(self._books, partial(self._books.ahead, utterance.metadata.id))
         return utterance.metadata.id
+
+    def _known(
+        self, author: str, role: str, to: Audience, text: str, reads: ReadSet, ids: tuple[int, ...] | None = None
+    ) -> tuple[Utterance, Encoded]:
+        """A message of known text before it is said, and its words. Raises what is wrong with it."""
+        text, known = values.text(text, "the text"), role_of(role)
+        metadata = self._metadata(author, "prefill", known, to, reads)
+        words = self._frames.frame(known, author if known == "assistant" else None, text, ids)
+        utterance = Utterance(metadata, text, words.name, reads)
+        reach = self._resolver.reach(utterance, len(words.tokens))
+        if reach > self._frames.context:
+            raise ContextOverflow(reach, self._frames.context)
+        return utterance, words
 
     def _metadata(self, author: str, kind: Kind, role: Any, to: Audience, reads: ReadSet) -> Metadata:
         """That of the author's next message."""

@@ -14,7 +14,7 @@ class Given(int):
     """A number that one engine gave out. As a number it is like any other: where somebody has written it to a file and
     reads it back, nothing tells whose it was."""
 
-    engine: int
+    engine: int = -1
 
 
 class Ids:

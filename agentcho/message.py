@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import islice
 from typing import Literal, NamedTuple
 
 from agentcho.errors import AudienceError, BadName
@@ -15,6 +16,8 @@ from agentcho.names import EVERYBODY, exact, name
 
 Kind = Literal["prefill", "decode"]
 Role = Literal["system", "user", "assistant"]
+MANY = 1 << 17
+"""Names that an audience may have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +80,10 @@ def _members(names: Audience | Iterable[str] | str) -> Iterable[str] | None:
         return None if exact(names) == EVERYBODY else (names,)
     if not isinstance(names, Iterable):
         raise BadName(names, "give 'everyone', a name, or several")
-    return names
+    given = tuple(islice(names, MANY + 1))
+    if len(given) > MANY:
+        raise AudienceError(f"an audience of more than {MANY} names", ())
+    return given
 
 
 class Metadata(NamedTuple):

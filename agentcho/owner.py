@@ -9,7 +9,8 @@ from __future__ import annotations
 import sys
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import wraps
 from types import TracebackType
 from typing import Any, Concatenate, NamedTuple, ParamSpec, Protocol, TypeVar
@@ -19,6 +20,24 @@ from agentcho.whence import whence
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+
+class _Foreign(threading.local):
+    on = False
+
+
+_foreign = _Foreign()
+
+
+@contextmanager
+def foreign() -> Iterator[None]:
+    """Around code that a call brought with it, which an engine runs in the midst of its own: from in there nobody calls
+    one."""
+    before, _foreign.on = _foreign.on, True
+    try:
+        yield
+    finally:
+        _foreign.on = before
 
 
 class Hold(NamedTuple):
@@ -50,6 +69,12 @@ class Owner:
         with self.acting(None, what), self._lock:
             self._hold = Hold(weakref.ref(who), f"{what} opened{_where(sys._getframe(1))}", running, clear)
 
+    @property
+    def words(self) -> str:
+        """Who holds the network."""
+        hold = self._hold
+        return "nobody" if hold is None else hold.words
+
     def let_go(self, who: object) -> None:
         """Give the network back. Who does not hold it gives nothing."""
         with self._lock:
@@ -64,6 +89,8 @@ class Owner:
     def enter(self, who: object | None, what: str) -> None:
         """See `acting`. What is called inside a call is part of it."""
         left, me = None, threading.get_ident()
+        if _foreign.on:
+            raise EngineBusy("the very call that runs this code")
         with self._lock:
             if self._inside != me:
                 if self._inside is not None:

@@ -74,6 +74,8 @@ class Sampling(BaseModel):
             raise ValueError("give choices or json_schema, not both")
         if self.choices is not None and not self.choices:
             raise ValueError("choices is empty: give at least one")
+        if any(stop in choice for choice in self.choices or () for stop in self.stop):
+            raise ValueError("one of choices holds a stop string, which would cut it")
         return self
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Set
 from itertools import islice
 from typing import Any
 
+from agentcho.compilable import uncompilable
 from agentcho.errors import BadOffsets, RequestError, shown
 
 WORD = 1 << 63
@@ -105,6 +106,8 @@ def schema(value: object, what: str) -> dict[str, Any]:
         ) from None
     if len(written) > LONGEST:
         raise RequestError(f"{what} is {len(written)} letters long; give at most {LONGEST}")
+    if wrong := uncompilable(read):
+        raise RequestError(f"{what} {wrong}")
     text(json.dumps(read, ensure_ascii=False), what)
     return read
 

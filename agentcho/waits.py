@@ -29,10 +29,18 @@ def wait_of(work: Coroutine[Any, Any, Any]) -> Wait:
     """Of a coroutine that is suspended."""
     frames = list(_frames(work))
     inner = max((place for place, frame in enumerate(frames) if outside(frame)), default=-1)
-    names = (getattr(frame.f_locals.get("self"), "name", None) for frame in frames[: inner + 1])
+    names = (_name(frame.f_locals.get("self")) for frame in frames[: inner + 1])
     on = frames[inner + 1].f_code.co_qualname if inner + 1 < len(frames) else "the event loop"
     at = line_of(frames[inner]) if inner >= 0 else None
     return Wait(tuple(dict.fromkeys(name for name in names if isinstance(name, str))), at, on)
+
+
+def _name(who: object) -> object:
+    """What it is called, if it says so: to ask is to run its code."""
+    try:
+        return getattr(who, "name", None)
+    except Exception:
+        return None
 
 
 def _frames(awaited: Any) -> Iterator[FrameType]:

@@ -15,7 +15,8 @@ import agentcho
 PACKAGE = Path(agentcho.__file__).parent
 ROOT = PACKAGE.parent
 LAYERS = (
-    ("errors", "environment", "whence"), ("names", "disk"), ("message", "tasks", "owner", "ids", "writer", "values"),
+    ("errors", "environment", "whence", "compilable"), ("names", "disk"),
+    ("message", "tasks", "owner", "ids", "writer", "values"),
     ("request", "said"),
     ("visibility", "provenance", "config", "monitor", "checks", "framed"),
     ("lines", "placing", "denial", "adapter", "missing", "markers"), ("transcript",), ("trace", "heard"),

@@ -100,7 +100,8 @@ class Admission:
                 pending = self._shadow(call, self._context(call, local), rows.get(id(call.of)), new_id)
             case Repair():
                 pending = self._repair(call, local, new_id)
-        self._assembly.check(needed(pending), longest(pending))
+        own = longest(pending)
+        self._assembly.check(needed(pending), own, pending.context.length + own)
         self._tiers.hold(held(pending))
         return pending
 
@@ -189,14 +190,15 @@ class Admission:
     def _content(self, call: Prefill | Decode) -> tuple[int, ...]:
         """A prefill's text, or a decode's header, as ids that hold no special token."""
         if isinstance(call, Decode):
-            self._refuse_special(call.forced or ())
+            self.refuse_special(call.forced or ())
             return tuple(self._framing.content.encode(call.header))
         if call.tokens is None:
             return tuple(self._framing.content.encode(call.text))
-        self._refuse_special(call.tokens)
+        self.refuse_special(call.tokens)
         return tuple(call.tokens)
 
-    def _refuse_special(self, tokens: Sequence[int]) -> None:
+    def refuse_special(self, tokens: Sequence[int]) -> None:
+        """`RequestError`: one of these is no content's."""
         forged = self._framing.content.forbidden.intersection(tokens)
         if forged:
             raise RequestError(f"token ids {sorted(forged)} are special and cannot be content; leave framing out")

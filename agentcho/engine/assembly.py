@@ -45,9 +45,10 @@ class Assembly:
                 self._tiers.discard(storage)
                 raise
 
-    def check(self, storages: Iterable[Storage], own: int) -> None:
-        """`StoreFull` where a call that gathers these and makes `own` tokens could never run."""
-        self._tiers.check((*storages, *self._kept), own)
+    def check(self, storages: Iterable[Storage], own: int, wide: int) -> None:
+        """`StoreFull` where a call that gathers these and makes `own` tokens could never run. It attends to `wide`
+        tokens in the end: what it reads several times is gathered so often."""
+        self._tiers.check((*storages, *self._kept), own, wide)
 
     def fits(self, storages: Sequence[Storage], own: int) -> bool:
         """Whether a call that gathers these and makes `own` tokens can begin now: both they, and on the way there each

@@ -16,9 +16,11 @@ class Blame:
     def __init__(self, devices: Sequence[torch.device]) -> None:
         self._devices = devices
 
-    def of(self, error: Exception) -> AgentchoError:
+    def of(self, error: BaseException) -> AgentchoError:
         """What a call fails with that raised this by itself. `EngineFailed`: it was a device. What the failed work held
-        is let go, so that memory that was short is there for the next."""
+        is let go, so that memory that was short is there for the next. Ctrl-C is nobody's fault, and comes out."""
+        if isinstance(error, KeyboardInterrupt):
+            raise error
         traceback.clear_frames(error.__traceback__)
         try:
             self.probe()

@@ -14,6 +14,7 @@ from huggingface_hub.errors import (
     LocalEntryNotFoundError,
     OfflineModeIsEnabled,
     RepositoryNotFoundError,
+    StrictDataclassError,
 )
 from safetensors import SafetensorError, safe_open
 from transformers.utils.hub import cached_file
@@ -22,7 +23,10 @@ from agentcho.errors import ModelBroken, ModelError, ModelNotFound
 
 INDEX = "model.safetensors.index.json"
 PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt")
-Unreadable = (OSError, ValueError, KeyError, TypeError, AttributeError, ImportError, RuntimeError, SafetensorError)
+Unreadable = (
+    ArithmeticError, AssertionError, AttributeError, ImportError, LookupError, MemoryError, OSError, RuntimeError,
+    SafetensorError, StrictDataclassError, TypeError, ValueError,
+)  # fmt: skip
 """What the library raises where a model's files are not what they should be."""
 
 

@@ -199,6 +199,9 @@ class Engine(Direct):
 
     def frame(self, role: str, name: str | None, text: str, tokens: tuple[int, ...] | None = None) -> Encoded:
         """See `FramePort.frame`."""
+        if tokens is not None:
+            tokens = numbers(tokens, "tokens", self._bounds.vocabulary)
+            self._admission.refuse_special(tokens)
         return framed(self.framing, role, name, text, tokens)
 
     @property

@@ -6,7 +6,7 @@ Does not know: engines, calls.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
 from agentcho.adapter import Adapter
 from agentcho.config import Markers
@@ -39,6 +39,8 @@ def load(
     _check_count("context", context, PROBE, "nothing can be proved over so few positions")
     _check_count("store_tokens", store_tokens, 1, "nothing can be kept in so few tokens")
     _check_count("host_tokens", host_tokens, 0, "this is no number of tokens")
+    if markers not in get_args(Markers):
+        raise BadPlacement(f"plain_markers={markers!r} is neither", "refuse or accept")
     source = find(model)
     check_config(source, context)
     if markers == "refuse":

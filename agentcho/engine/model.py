@@ -39,6 +39,8 @@ from agentcho.owner import Owner
 
 ATTENTION = "agentcho_packed"
 UNDERSTUDY = "understudy"
+LONGEST, SHORT = 255, 60
+"""Letters of a model's name: at most, and of one that is longer shown."""
 TEXT_PART = {
     r"^model\.language_model\.": "model.", r"^language_model\.model\.": "model.",
     r"^language_model\.lm_head\.": "lm_head.",
@@ -72,14 +74,19 @@ def find(model: str | Path) -> Source:
     if name.startswith(PREFIX):
         return _shape(name)
     path = str(_understudy()) if name == UNDERSTUDY else name
+    if len(path) > LONGEST:
+        raise ModelNotFound(f"{name[:SHORT]}…", "no folder has so long a name")
     if os.sep in path and path.count("/") != 1 and not Path(path).is_dir():
         raise ModelNotFound(name, "there is no such folder")
     if Path(path).is_dir() and not Path(path, "config.json").is_file():
         raise ModelNotFound(name, "its folder has no config.json")
     try:
         config = AutoConfig.from_pretrained(path, trust_remote_code=False)
+        layers = getattr(_text(config), "num_hidden_layers", 1)
     except Unreadable as error:
         raise refusal(name, path, error) from error
+    if layers < 1:
+        raise ModelBroken(name, Path(path, "config.json"), f"it says that there are {layers} layers")
     return Source(name, path, _text(config), renamed=_text(config) is not config)
 
 

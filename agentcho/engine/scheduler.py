@@ -214,6 +214,7 @@ class Scheduler:
         self._making[:] = plan.late
         self.postponed.settle(segment.storage for segment in plan.segments if segment.storage is not None)
         finished += [row.id for row in list(fed) if row.ending and self._finishes(row, failed)]
+        plan.late[:] = [call for call in plan.late if not self._follows(call, {failure.id for failure in failed})]
         finished += [self.postponed.add(call) for call in plan.late]
         self._making.clear()
         for call in (call for call in self._running if call.row in fed):
@@ -239,7 +240,7 @@ class Scheduler:
         """A token a row; None where one has none, or cannot be drawn even by itself."""
         try:
             return choose(torch.stack(logits), [row.draw() for row in rows], self._banned)
-        except Exception as error:
+        except BaseException as error:  # a grammar's library may panic, which is no `Exception`
             self._blame.of(error)
             return [None] if len(rows) == 1 else [self._drawn([r], [s])[0] for r, s in zip(rows, logits, strict=True)]
 
@@ -250,7 +251,7 @@ class Scheduler:
             if token is None:
                 raise SamplingFailed("no finite logit among the tokens it may say")
             said = row.take(token)
-        except Exception as error:
+        except BaseException as error:
             self.cancel([row.id])
             failed.append(Failure(row.id, self._blame.of(error)))
         else:
@@ -342,7 +343,7 @@ class Scheduler:
             return False
         try:
             self._finish_row(call, row)
-        except Exception as error:
+        except BaseException as error:
             failed.append(self._failure(call, self._blame.of(error)))
             return False
         return True

@@ -37,16 +37,23 @@ class ContentTokenizer:
 
     def encode(self, text: str) -> list[int]:
         """The ids of `text` as plain characters. `SpecialTokenInText` where the vocabulary makes that impossible."""
-        encoding = self._bare.encode(text, add_special_tokens=False)
-        for id, (start, stop) in zip(encoding.ids, encoding.offsets, strict=True):
-            if id in self.special:
-                return self._split(text, id, start, stop)
-        return list(encoding.ids)
+        ids, left = list[int](), [text]
+        while left:
+            part = left.pop()
+            encoding = self._bare.encode(part, add_special_tokens=False)
+            cut = next((place for place, id in enumerate(encoding.ids) if id in self.special), None)
+            if cut is None:
+                ids += encoding.ids
+            else:
+                left += reversed(self._parts(part, encoding.ids[cut], encoding.offsets[cut]))
+        return ids
 
-    def _split(self, text: str, id: int, start: int, stop: int) -> list[int]:
+    def _parts(self, text: str, id: int, span: tuple[int, int]) -> tuple[str, str]:
+        """A text cut inside what makes a special token of it."""
+        start, stop = span
         if stop - start < 2:
             raise SpecialTokenInText(str(self._whole.id_to_token(id)))
-        return self.encode(text[: start + 1]) + self.encode(text[start + 1 :])
+        return text[: start + 1], text[start + 1 :]
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of content ids, nothing skipped; incomplete UTF-8 becomes U+FFFD."""

@@ -111,9 +111,10 @@ class Tiers:
         asked = {storage for storage in storages if not self.pinned[storage]}
         return sum(map(self._pages, asked)) + self.store.pages_for(own) <= self.available
 
-    def check(self, storages: Iterable[Storage], own: int) -> None:
-        """`StoreFull` where these and `own` tokens more do not fit in an empty store."""
-        pages = sum(map(self._pages, set(storages))) + self.store.pages_for(own)
+    def check(self, storages: Iterable[Storage], own: int, wide: int) -> None:
+        """`StoreFull` where these and `own` tokens more do not fit in an empty store, or `wide` tokens are more than it
+        holds."""
+        pages = max(sum(map(self._pages, set(storages))) + self.store.pages_for(own), self.store.pages_for(wide))
         if pages > self.store.limit:
             raise StoreFull(pages * self.store.page_tokens, self.store.limit * self.store.page_tokens)
 

@@ -48,6 +48,7 @@
     ├── RunStopped                 the code of a game ended more than its own game
     ├── ResumeMismatch             a game begun again departs from its record
     ├── AnswerInvalid              a constrained answer did not validate
+    ├── ChoiceLost                 words were forced that are none of the choices
     ├── ScenarioError
     │   ├── ScenarioNotFound
     │   ├── ScenarioBroken
@@ -105,6 +106,7 @@ from agentcho.errors.games import (
     BadOption,
     BadOutcome,
     BadTasks,
+    ChoiceLost,
     GamesFailed,
     LimitReached,
     ResumeMismatch,
@@ -170,6 +172,7 @@ __all__ = [
     "CallFailed",
     "CallbackFailed",
     "CannotWrite",
+    "ChoiceLost",
     "ComparisonOther",
     "ContextOverflow",
     "EngineBusy",

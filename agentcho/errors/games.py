@@ -68,6 +68,15 @@ class AnswerInvalid(AgentchoError):
         )
 
 
+class ChoiceLost(AgentchoError):
+    """What somebody said who had to choose is none of the choices: it was put into its mouth."""
+
+    def __init__(self, agent: str) -> None:
+        super().__init__(
+            f"{agent} was made to say what is none of its choices; force words that are one of them, or none"
+        )
+
+
 class ScenarioError(AgentchoError):
     """A scenario cannot be found, read or set up."""
 

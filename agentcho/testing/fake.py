@@ -31,6 +31,7 @@ from agentcho.request import (
 from agentcho.testing.admission import Kept, Reply, Rules, admit
 from agentcho.testing.pages import Page, Pages, key_of
 from agentcho.testing.words import FakeFraming
+from agentcho.values import numbers
 
 
 class FakeEngine:
@@ -100,7 +101,8 @@ class FakeEngine:
 
     def frame(self, role: str, name: str | None, text: str, tokens: tuple[int, ...] | None = None) -> Encoded:
         """See `FramePort.frame`."""
-        return framed(self.framing, role, name, text, tokens)
+        own = None if tokens is None else self.framing.content.check(numbers(tokens, "tokens"))
+        return framed(self.framing, role, name, text, own)
 
     @property
     def fingerprint(self) -> dict[str, str]:

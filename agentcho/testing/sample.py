@@ -12,13 +12,15 @@ from typing import Any
 from agentcho.errors import BadSampling
 
 Schema = Mapping[str, Any]
+MOST = 1 << 14
+"""Values that a document may have, items of a list that are all the same, or letters of a text."""
 
 
 def smallest(schema: Schema) -> str:
-    """JSON text that fits `schema`, without needless parts. `BadSampling`: every document of it is endless."""
-    defs = schema.get("$defs", {})
+    """JSON text that fits `schema`, without needless parts. `BadSampling`: every document of it is endless, or as good
+    as that."""
     try:
-        value = _value(schema, defs, frozenset())
+        value = _value(schema, _Definitions({**schema.get("$defs", {})}), frozenset())
     except _Endless:
         raise BadSampling("json_schema has no finite document", "give a field that ends the model") from None
     except (
@@ -33,11 +35,25 @@ def smallest(schema: Schema) -> str:
 
 
 class _Endless(Exception):
-    """A definition needs itself."""
+    """A definition needs itself, or too much of others."""
 
 
-def _value(schema: Schema, defs: Schema, inside: frozenset[str]) -> Any:
+class _Definitions(dict[str, Any]):
+    """Those of a schema, and how many values were made of it."""
+
+    made = 0
+
+    def count(self, values: int) -> int:
+        """So many more, which it returns."""
+        self.made += values
+        if self.made > MOST:
+            raise _Endless
+        return values
+
+
+def _value(schema: Schema, defs: _Definitions, inside: frozenset[str]) -> Any:
     """`inside` are the definitions that the value stands in."""
+    defs.count(1)
     if "$ref" in schema:
         name = schema["$ref"].rsplit("/", 1)[-1]
         if name in inside:
@@ -53,7 +69,7 @@ def _value(schema: Schema, defs: Schema, inside: frozenset[str]) -> Any:
     return _plain(schema, defs, inside)
 
 
-def _first(schemas: list[Schema], defs: Schema, inside: frozenset[str]) -> Any:
+def _first(schemas: list[Schema], defs: _Definitions, inside: frozenset[str]) -> Any:
     """The first of several that ends."""
     for schema in schemas:
         try:
@@ -63,17 +79,17 @@ def _first(schemas: list[Schema], defs: Schema, inside: frozenset[str]) -> Any:
     raise _Endless
 
 
-def _plain(schema: Schema, defs: Schema, inside: frozenset[str]) -> Any:
+def _plain(schema: Schema, defs: _Definitions, inside: frozenset[str]) -> Any:
     match schema.get("type"):
         case "object":
             fields = schema.get("properties", {})
             return {name: _value(fields[name], defs, inside) for name in schema.get("required", ())}
         case "array":
             first = [_value(item, defs, inside) for item in schema.get("prefixItems", ())]
-            more = schema.get("minItems", 0) - len(first)
-            return first + ([_value(schema.get("items", {}), defs, inside)] * more if more > 0 else [])
+            more = defs.count(max(0, schema.get("minItems", 0) - len(first)))
+            return first + ([_value(schema.get("items", {}), defs, inside)] * more if more else [])
         case "string":
-            return "x" * schema.get("minLength", 0)
+            return "x" * defs.count(max(0, schema.get("minLength", 0)))
         case "integer" | "number":
             return _number(schema)
         case "boolean":

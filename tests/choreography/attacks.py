@@ -72,6 +72,28 @@ def nested(depth: int) -> dict[str, Any]:
     return schema
 
 
+def chained(depth: int, name: str = "#/$defs/a{}") -> dict[str, Any]:
+    """A schema that refers to one that refers to one: nowhere deep as it is written."""
+    definitions: dict[str, Any] = {"a0": {"type": "integer"}}
+    for number in range(depth):
+        definitions[f"a{number + 1}"] = {"allOf": [{"$ref": name.format(number)}]}
+    return {"$defs": definitions, "$ref": name.format(depth)}
+
+
+def doubling(depth: int) -> dict[str, Any]:
+    """A schema whose smallest document is twice that of another, and so on."""
+    definitions: dict[str, Any] = {"a0": {"type": "integer"}}
+    for number in range(depth):
+        two = {name: {"$ref": f"#/$defs/a{number}"} for name in ("x", "y")}
+        definitions[f"a{number + 1}"] = {"type": "object", "properties": two, "required": ["x", "y"]}
+    return {"$defs": definitions, "$ref": f"#/$defs/a{depth}"}
+
+
+def crossed(patterns: int) -> dict[str, Any]:
+    """A text that is to fit many patterns at once."""
+    return {"allOf": [{"type": "string", "pattern": f".*a.{{{number}}}b.*"} for number in range(1, patterns)]}
+
+
 def circular() -> dict[str, Any]:
     """A schema that holds itself."""
     schema: dict[str, Any] = {"type": "array"}
@@ -170,6 +192,13 @@ def wrong_options() -> dict[str, dict[str, Any]]:
         "a schema of no number": {"json_schema": {"const": float("nan")}},
         "a schema in itself": {"json_schema": circular()},
         "a deep schema": {"json_schema": nested(5000)},
+        "a chained schema": {"json_schema": chained(3000)},
+        "a chain of other names": {"json_schema": chained(3000, "#/%24defs/a{}")},
+        "a crossed schema": {"json_schema": crossed(40)},
+        "a doubling schema": {"json_schema": doubling(50)},
+        "a schema of a long text": {"json_schema": {"type": "string", "minLength": 10**12}},
+        "a schema of many items": {"json_schema": {"type": "array", "items": {"type": "integer"}, "minItems": 10**12}},
+        "a schema of odd definitions": {"json_schema": {"$defs": ["a"], "$ref": "#/$defs/a"}},
         "a lone schema": {"json_schema": {"const": LONE}},
         "a schema of bytes": {"json_schema": {b"type": "integer"}},
         "a schema without a document": {

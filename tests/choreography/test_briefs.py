@@ -7,8 +7,9 @@ import pytest
 
 from agentcho import Agent, Game, Metadata, View
 from agentcho.config import Leakage, Mode
-from agentcho.errors import AudienceError
+from agentcho.errors import AudienceError, ContextOverflow
 from agentcho.message import EVERYONE, audience
+from agentcho.testing import FakeEngine
 
 from .stage import MODES, Play, Script, Talker, game, spoken
 
@@ -124,3 +125,18 @@ def test_an_agent_has_no_brief_before_it_is_cast_and_cannot_be_given_one() -> No
     assert Judge("alice").brief is None
     with pytest.raises(AttributeError, match="brief"):
         Judge("alice", brief="argue")
+
+
+@pytest.mark.parametrize("open_system", [False, True])
+def test_who_cannot_have_its_system_prompt_has_no_seat(play: Play, open_system: bool) -> None:
+    async def script(game: Game) -> list[str]:
+        with pytest.raises(ContextOverflow):
+            game.cast(Judge, "alice", system="word " * 99, open_system=open_system)
+        assert (list(game.agents), list(game.said)) == ([], [])
+        alice = game.cast(Judge, "alice", open_system=open_system)
+        assert alice.brief is not None
+        await alice.say(max_tokens=3)
+        return [message.id for message in game.said]
+
+    _, [over] = game(play, script, FakeEngine(context=80))
+    assert over.outcome == {"value": ["scenario.0", "alice.0"] if open_system else ["alice.0", "alice.1"]}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 from collections.abc import Callable
+from itertools import repeat
 from typing import Any
 
 import pytest
@@ -212,7 +213,7 @@ def test_an_audience_is_made_of_exact_words(to: Any, readers: set[str] | None) -
     assert all(type(name) is str for name in said.audience.members or ())
 
 
-@pytest.mark.parametrize("to", [1, [1], None, b"bob", [["bob"]], [None], object()])
+@pytest.mark.parametrize("to", [1, [1], None, b"bob", [["bob"]], [None], object(), repeat("bob")])
 def test_what_is_no_audience_is_refused_by_one_error(to: Any) -> None:
     async def script(game: Game) -> None:
         alice, _ = game.cast(Eve, "alice"), game.cast(Eve, "bob")

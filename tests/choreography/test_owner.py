@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import anyio
@@ -13,8 +13,9 @@ import pytest
 
 from agentcho.agent import Agent
 from agentcho.choreographer import Choreographer
-from agentcho.errors import EngineBusy, EngineClosed, UnknownEncoding
+from agentcho.errors import EngineBusy, EngineClosed, RequestError, UnknownEncoding
 from agentcho.game import Game
+from agentcho.ids import Given
 from agentcho.request import Decode, Prefill
 from agentcho.testing import FakeEngine, play
 from agentcho.ticket import Request
@@ -49,6 +50,78 @@ def test_a_second_choreographer_is_refused_and_told_of_the_first() -> None:
             await second.run(WORK)
 
     on_both(work)
+
+
+def test_one_that_is_open_is_not_opened_again() -> None:
+    async def work() -> None:
+        engine = FakeEngine()
+        async with Choreographer(engine) as choreographer:
+            with pytest.raises(EngineBusy, match="a choreographer opened at"):
+                async with choreographer:
+                    pass
+            await choreographer.run(WORK)
+        assert nothing_left(engine)
+        async with choreographer:
+            await choreographer.run(WORK)
+
+    on_both(work)
+
+
+def test_one_that_is_open_is_called_from_its_own_loop_alone() -> None:
+    async def work() -> None:
+        async with Choreographer(engine) as choreographer:
+
+            async def elsewhere() -> None:
+                with anyio.fail_after(3):
+                    await choreographer.run(WORK)
+
+            def aside() -> None:
+                calls: list[Callable[[], Any]] = [
+                    lambda: anyio.run(elsewhere), lambda: choreographer.release([1]),
+                    lambda: choreographer.swap_out([1]), lambda: choreographer.offer(None, lambda: None),
+                ]  # fmt: skip
+                for call in calls:
+                    with pytest.raises(EngineBusy, match=r"a choreographer opened at .*test_owner.py:\d+ in thread"):
+                        call()
+
+            await anyio.to_thread.run_sync(aside)
+            await choreographer.run(WORK)
+
+    engine = FakeEngine()
+    on_both(work)
+    assert nothing_left(engine)
+
+
+class Meddler:
+    """A guard that calls the engine that asks it."""
+
+    def __init__(self, call: Callable[[], Any]) -> None:
+        self._call = call
+
+    def admit(self, *_: object) -> None:
+        """Refuse by what comes of it."""
+        self._call()
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_what_a_call_brings_with_it_calls_no_engine_from_the_midst_of_a_step(name: str) -> None:
+    def ids() -> Iterator[int]:
+        yield 5
+        CALLS[name](engine)
+
+    engine = FakeEngine()
+
+    async def work() -> None:
+        async with Choreographer(engine) as choreographer:
+            asked = Prefill("x", guard=Meddler(lambda: CALLS[name](engine)))
+            with pytest.raises(EngineBusy, match="the very call that runs this code"):
+                await choreographer.run(Request((asked,)))
+            with pytest.raises(RequestError, match="EngineBusy"):
+                await choreographer.run(Request((Prefill("", tokens=ids()),)))  # type: ignore[arg-type]
+            await choreographer.run(WORK)
+
+    on_both(work)
+    assert nothing_left(engine)
 
 
 @pytest.mark.parametrize("name", CALLS)
@@ -190,6 +263,15 @@ def test_ids_of_another_engine_are_refused() -> None:
         with pytest.raises(UnknownEncoding, match="is another engine's"):
             ask(foreign)
     assert mine.message(id).text == "mine"
+
+
+def test_a_number_that_only_looks_like_an_id_is_unknown() -> None:
+    engine = FakeEngine()
+    engine.submit([Prefill("mine")])
+    engine.step()
+    for ask in (engine.message, lambda id: engine.release([id]), lambda id: engine.submit([Prefill("", [id])])):
+        with pytest.raises(UnknownEncoding, match="is another engine's"):
+            ask(Given(1))
 
 
 def test_a_choreographer_holds_no_ids_of_another_engine() -> None:

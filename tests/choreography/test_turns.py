@@ -246,3 +246,28 @@ def test_a_tracked_task_may_catch_its_cancellation_and_clean_up(play: Play) -> N
     assert play(work) == ["on", "on"]
     assert cleaned == ["yes", "yes"]
     assert turns._awake == 0
+
+
+def test_a_cancellation_that_nobody_asked_for_is_an_error_like_any_other() -> None:
+    """That of a future, say, which somebody else cancelled: it would end a task without a word."""
+    turns = Turns()
+
+    async def work() -> None:
+        future = asyncio.get_running_loop().create_future()
+        future.cancel()
+
+        async def await_it() -> None:
+            await future
+
+        with pytest.raises(asyncio.CancelledError):
+            await turns.together(await_it(), anyio.sleep_forever())
+        with anyio.CancelScope() as scope:
+            scope.cancel()
+            await turns.together(anyio.sleep_forever(), anyio.sleep_forever())
+        assert scope.cancelled_caught
+
+    async def guarded() -> None:
+        with anyio.fail_after(20):
+            await work()
+
+    anyio.run(guarded)

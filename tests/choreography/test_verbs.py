@@ -1,19 +1,21 @@
 """What agents can do: think, say, ask, choose, answer, stream, tell."""
 
+import unicodedata
 from collections.abc import Sequence
 
 import anyio
 import pytest
 from pydantic import BaseModel, field_validator
 
-from agentcho import Game, Metadata, View
-from agentcho.errors import AgentchoError, AnswerInvalid, AudienceError, BadSampling, SamplingFailed
+from agentcho import Choreographer, Game, Metadata, View
+from agentcho.errors import AgentchoError, AnswerInvalid, AudienceError, BadSampling, ChoiceLost, SamplingFailed
 from agentcho.events import Began, Ended, Event, Heard, Joined, Over, Token
 from agentcho.message import audience
 from agentcho.testing import FakeEngine
 from agentcho.testing import play as rehearse
+from agentcho.testing.words import Words
 
-from .stage import Play, Talker, game, spoken, talker
+from .stage import Play, Scripted, Talker, game, spoken, talker
 
 
 class Verdict(BaseModel):
@@ -83,6 +85,50 @@ def test_options_of_a_call_are_its_own_and_wrong_ones_are_refused(play: Play) ->
 
     entries, _ = game(play, script, talker())
     assert len(spoken(entries)) == 2
+
+
+class Composed(Words):
+    """A tokenizer that writes letters with their accents as one, as many do."""
+
+    def encode(self, text: str) -> list[int]:
+        return super().encode(unicodedata.normalize("NFC", text))
+
+
+def test_a_choice_is_known_however_the_tokenizer_writes_it(play: Play) -> None:
+    apart = unicodedata.normalize("NFD", "Zürich")
+
+    async def script(game: Game) -> str:
+        return await game.cast(Talker, "alice").choose(["Bern", apart], opening="in ")
+
+    engine = FakeEngine(answer=lambda call, prompt: (call.sampling.choices or ())[1])
+    engine.framing.content = Composed()
+    _, [over] = game(play, script, engine)
+    assert over.outcome == {"value": apart}
+
+
+def test_what_a_stop_string_would_cut_is_no_choice(play: Play) -> None:
+    async def script(game: Game) -> None:
+        alice = game.cast(Talker, "alice")
+        with pytest.raises(BadSampling, match="holds a stop string"):
+            await alice.choose(["yes.", "no"], stop=(".",))
+        assert await alice.choose(["yes", "no"], stop=(".",)) in {"yes", "no"}
+
+    game(play, script)
+
+
+def test_forced_words_that_are_no_choice_are_told() -> None:
+    engine = FakeEngine()
+
+    async def script(game: Game) -> None:
+        with pytest.raises(ChoiceLost, match="alice was made to say"):
+            await game.cast(Talker, "alice").choose(["yes", "no"])
+
+    async def work() -> None:
+        async with Choreographer(engine) as c:
+            words = tuple(engine.framing.content.encode("maybe"))
+            await Game(c, forced={"alice.0": words}).play(Scripted(script))
+
+    anyio.run(work)
 
 
 def test_verbs_of_one_agent_may_run_side_by_side(play: Play) -> None:

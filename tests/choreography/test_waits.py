@@ -85,6 +85,35 @@ def test_agents_that_wait_for_each_other_are_told_of_with_their_lines(backend: s
     anyio.run(work, backend=backend)
 
 
+class Mute(Deadlock):
+    """Does not say what it is called."""
+
+    @property
+    def name(self) -> str:
+        raise ZeroDivisionError
+
+    @name.setter
+    def name(self, name: str) -> None:
+        pass
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_who_does_not_say_its_name_is_told_of_without(backend: str) -> None:
+    async def work() -> None:
+        scenario = Mute()
+        handler, log = Heard(scenario), logging.getLogger("agentcho.choreographer")
+        log.addHandler(handler)
+        try:
+            async with Choreographer(FakeEngine(), quiet_after=0.01) as choreographer:
+                await Game(choreographer).play(scenario)
+        finally:
+            log.removeHandler(handler)
+        [told] = handler.told
+        assert f"a task waits at {line(Deadlock.play, 3)} for Game.play_agents" in told
+
+    anyio.run(work, backend=backend)
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_who_waits_can_be_asked_at_any_time(backend: str) -> None:
     async def work() -> None:

@@ -10,6 +10,7 @@ import torch
 
 from agentcho import Decode, Engine, Prefill, Sampling
 from agentcho.engine.room import Budget
+from agentcho.engine.row import Row
 from agentcho.errors import AgentchoError, BadParent, CallFailed, EngineFailed, SamplingFailed
 from agentcho.request import Call, Encoded, EncodingId, Failure, First, Most, Repair, Shadow
 
@@ -205,12 +206,52 @@ def test_a_row_that_cannot_be_finished_fails_alone(engine: Engine, monkeypatch: 
     assert (engine.fullness.used, engine.fullness.reserved, len(engine._lanes)) == (1, 0, 0)
 
 
+@pytest.mark.parametrize("words", [False, True])
+def test_a_row_that_cannot_be_finished_takes_a_shadow_that_has_not_begun(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, words: bool
+) -> None:
+    call, finished = Decode("a", forced=()), Row.words
+    guilty, shadow, good = engine.submit([call, Shadow(call), Decode("b", forced=())])
+    engine.step()
+
+    def fails(row: Row) -> Any:
+        if row.id == guilty:
+            raise MemoryError
+        return finished(row)
+
+    allocate = engine._tiers.allocate
+    if words:
+        monkeypatch.setattr(Row, "words", fails)
+    else:
+        times = iter([True])
+        monkeypatch.setattr(engine._tiers, "allocate", lambda s: _fail() if next(times, False) else allocate(s))
+    result = engine.step()
+    assert [(failure.id, type(failure.error)) for failure in result.failed] == [(guilty, CallFailed)]
+    assert result.finished == (good,)
+    assert not engine.finished(shadow)
+    monkeypatch.undo()
+    assert drain(engine) == []
+    engine.release([good])
+    assert (engine.fullness.used, engine.fullness.reserved, len(engine._lanes)) == (1, 0, 0)
+
+
+def _fail() -> None:
+    raise MemoryError
+
+
+class Panic(BaseException):
+    """As a library in another language raises it: no `Exception`."""
+
+
+@pytest.mark.parametrize("error", [RuntimeError, Panic])
 @pytest.mark.parametrize("where", ["draw", "take"])
-def test_a_constraint_that_fails_fails_its_row(engine: Engine, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
+def test_a_constraint_that_fails_fails_its_row(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, where: str, error: type[BaseException]
+) -> None:
     from agentcho.engine.constraint import Choices
 
     def fails(*_: object) -> Any:
-        raise RuntimeError("the grammar is at a loss")
+        raise error("the grammar is at a loss")
 
     monkeypatch.setattr(
         Choices, "allowed" if where == "draw" else "take", property(fails) if where == "draw" else fails

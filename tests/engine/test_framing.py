@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -195,3 +196,22 @@ def test_a_template_that_cannot_frame_is_refused(tmp_path: Path, cause: str) -> 
     broken.save_pretrained(tmp_path)
     with pytest.raises(FramingError, match="template"):
         Engine.load(str(tmp_path), device="cpu", dtype="float32")
+
+
+@pytest.mark.parametrize("ids", [(-1,), (1 << 70,), ("x",), (1.5,), 5, (True,), "tokens"])
+def test_what_could_not_be_encoded_is_not_framed_either(load: Load, ids: Any) -> None:
+    engine = load("llama3")
+    control, hello = tuple(sorted(engine.framing.content.forbidden))[:1], tuple(engine.framing.content.encode("hello"))
+    for wrong in (ids, control, (*hello, engine._model.vocabulary)):
+        with pytest.raises(RequestError):
+            engine.frame("user", None, "hello", wrong)
+    assert engine.frame("user", None, "", hello).text == "hello"
+
+
+def test_a_text_may_spell_framing_as_often_as_it_likes(load: Load) -> None:
+    """Where the vocabulary has its pieces, each is cut."""
+    engine = load("pieces")
+    text = "<|end|>" * 600
+    ids = engine.framing.content.encode(text)
+    assert added(engine).isdisjoint(ids)
+    assert engine.framing.content.decode(ids) == text

@@ -70,6 +70,29 @@ def test_damaged_files_are_named_with_the_reason_and_the_remedy(folder: Path, da
     assert "\n" not in str(caught.value)
 
 
+def says(**options: object) -> Callable[[Path], object]:
+    """Write it into a config."""
+    return lambda file: file.write_text(json.dumps(json.loads(file.read_text()) | options))
+
+
+CONFIGS: tuple[dict[str, object], ...] = (
+    {"hidden_size": "many"}, {"num_attention_heads": 0}, {"num_hidden_layers": 0}, {"num_hidden_layers": -1},
+    {"vocab_size": -5}, {"model_type": 5}, {"rope_parameters": 5}, {"layer_types": ["x"]}, {"hidden_size": 10**30},
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("options", CONFIGS, ids=str)
+def test_a_config_that_says_what_cannot_be_is_one_error_of_ours(folder: Path, options: dict[str, object]) -> None:
+    says(**options)(folder / "config.json")
+    with pytest.raises(ModelError):
+        Engine.load(folder, device="cpu")
+
+
+def test_a_name_that_no_folder_can_have_is_no_model() -> None:
+    with pytest.raises(ModelNotFound, match="so long a name"):
+        Engine.load("a" * 5000)
+
+
 def test_a_tokenizer_larger_than_the_embedding_is_refused_by_the_doctor_too(folder: Path) -> None:
     llama_family().save(folder, vocab_size=len(tokenizer("llama3")) - 3)
     for load in (lambda: Engine.load(folder, device="cpu"), lambda: doctor(folder, device="cpu")):

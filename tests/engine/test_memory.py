@@ -494,3 +494,17 @@ def test_a_store_that_is_not_promised_all_its_memory_grows(monkeypatch: pytest.M
     for block, pairs in written.items():
         for layer, (keys, values) in enumerate(pairs):
             assert [x.tolist() for x in store.read(block, layer)] == [keys.tolist(), values.tolist()]
+
+
+def test_what_is_read_again_and_again_is_gathered_so_often(small: Small) -> None:
+    """One call would take more memory than all that can be stored, however near each other it places what it reads."""
+    engine = small(256)
+    told = engine.prefill(LONG)
+    length = len(engine.message(told).tokens)
+    fits, over = 200 // length, 256 // length + 1
+    for call in (Prefill("x", [told] * over, [1] * over), Decode("x", [told] * over, [1] * over, sampling=GREEDY)):
+        with pytest.raises(StoreFull):
+            engine.submit([call])
+    again = engine.prefill(Prefill("x", [told] * fits, [1] * fits))
+    engine.release([told, again])
+    assert (engine.fullness.used, engine.idle) == (1, True)

@@ -105,7 +105,10 @@ def test_ids_of_another_engine_are_refused(engine: Engine) -> None:
 COUNTS = [(name, value) for name in ("store_tokens", "context") for value in (0, -1, True, 1.5)]
 
 
-@pytest.mark.parametrize(("name", "value"), [*COUNTS, ("host_tokens", -1), ("host_tokens", True)])
-def test_counts_of_tokens_are_checked_before_anything_is_loaded(name: str, value: Any) -> None:
+OTHERS = [("host_tokens", -1), ("host_tokens", True), ("plain_markers", "Refuse"), ("plain_markers", None)]
+
+
+@pytest.mark.parametrize(("name", "value"), [*COUNTS, *OTHERS])
+def test_options_are_checked_before_anything_is_loaded(name: str, value: Any) -> None:
     with pytest.raises(BadPlacement, match=f"{name}="):
         Engine.load("no such model", **{name: value})

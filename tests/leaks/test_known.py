@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from agentcho import After, Agent, Game, Read, RunConfig, View
@@ -85,3 +87,22 @@ def test_all_that_was_fed_is_on_some_line() -> None:
     fed = found.over.outcome
     assert fed is not None
     assert sum(entry.usage.encoded for entry in found.entries) == fed["value"]
+
+
+WRONG = ((0,), (-1,), (1 << 70,), ("x",), (1.5,), 5, (True,))
+
+
+@pytest.mark.parametrize("ids", WRONG)
+def test_ids_that_no_message_can_have_are_refused_to_their_author(ids: Any) -> None:
+    """Whoever read them would fail for them."""
+
+    async def script(game: Game) -> list[str]:
+        alice, bob = game.cast(Talker, "alice"), game.cast(Talker, "bob")
+        with pytest.raises(RequestError):
+            await game.tell(alice, "hello", "everyone", "user", ids=ids)
+        await bob.say()
+        return [message.id for message in game.said]
+
+    over = played(script).over.outcome
+    assert over is not None
+    assert over["value"] == ["bob.0"]

@@ -1,0 +1,98 @@
+"""Whether a JSON schema can be compiled, by its form alone, for who compiles does not say no: as deep as one goes, its
+references followed, goes a stack that ends the process where it ends; and of patterns that all hold at once, each makes
+the time many times longer. Does not know: what a schema says, who compiles it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+DEEPEST = 300
+"""Mappings and lists within each other, at most. A compiler needs some 4 kB of its stack for each."""
+BOUND = 600
+"""The same where no more is known than that there are not more."""
+PLACES = ("$defs", "definitions")
+PATTERNS = 8
+"""Patterns, at most, where some of them hold at once."""
+ASIDE = ("$ref", "anyOf", "oneOf", "pattern")
+
+
+def uncompilable(schema: Mapping[str, Any]) -> str | None:
+    """What is wrong with it; None: nothing."""
+    if _is_too_deep(schema):
+        return f"goes more than {DEEPEST} levels deep, its references followed; make it flatter"
+    if _is_crossed(schema):
+        return f"has more than {PATTERNS} patterns, some of which hold at once; leave some out"
+    return None
+
+
+def _is_crossed(schema: Mapping[str, Any]) -> bool:
+    """Whether there are many patterns, and anything in it is to fit several schemas."""
+    inside = [each for each in _all(schema) if isinstance(each, dict)]
+    patterns = sum(isinstance(each.get("pattern"), str) for each in inside)
+    return patterns > PATTERNS and any("allOf" in each or len(each.keys() & set(ASIDE)) > 1 for each in inside)
+
+
+def _is_too_deep(schema: Mapping[str, Any]) -> bool:
+    """Whether a way down, that comes by nothing twice, is longer than `DEEPEST`. Of references in a circle, or to what
+    is no definition, the longest way is not looked for: all that they lead to may be on it, up to `BOUND`."""
+    named = {f"#/{place}/{name}": each for place in PLACES for name, each in _items(schema.get(place))}
+    try:
+        references = {to for each in _all(schema) if (to := _reference(each)) is not None}
+        if not references <= named.keys():
+            return (len(references) + 1) * _alone(schema) > BOUND
+        walk = _Walk(named)
+        own = walk.depth({name: each for name, each in schema.items() if name not in PLACES})
+        return own > DEEPEST or (walk.circular and own + sum(map(_alone, named.values())) > BOUND)
+    except RecursionError:
+        return True
+
+
+class _Walk:
+    """Down a schema, each definition once. `circular` says that one leads to where it stands."""
+
+    def __init__(self, named: Mapping[str, Any]) -> None:
+        self._named, self._known, self._inside = named, dict[str, int](), set[str]()
+        self.circular = False
+
+    def depth(self, value: Any) -> int:
+        """The longest way down, references followed."""
+        ways = [self._followed(_reference(value)), *(self.depth(each) for each in _inside(value))]
+        return max(ways) + isinstance(value, dict | list)
+
+    def _followed(self, to: str | None) -> int:
+        if to is None or to in self._inside:
+            self.circular |= to is not None
+            return 0
+        if to not in self._known:
+            self._inside.add(to)
+            self._known[to] = self.depth(self._named[to])
+            self._inside.remove(to)
+        return self._known[to]
+
+
+def _alone(value: Any) -> int:
+    """The longest way down, no reference followed."""
+    return max(map(_alone, _inside(value)), default=0) + isinstance(value, dict | list)
+
+
+def _all(value: Any) -> Iterator[Any]:
+    """It, and everything in it."""
+    left = [value]
+    while left:
+        yield (each := left.pop())
+        left += _inside(each)
+
+
+def _reference(value: Any) -> str | None:
+    to = value.get("$ref") if isinstance(value, dict) else None
+    return to if isinstance(to, str) else None
+
+
+def _inside(value: Any) -> list[Any]:
+    return list(value.values()) if isinstance(value, dict) else value if isinstance(value, list) else []
+
+
+def _items(value: Any) -> list[tuple[str, Any]]:
+    return list(value.items()) if isinstance(value, dict) else []

@@ -1,0 +1,116 @@
+"""Who compiles schemas gets none that would end the process, or never be done; none that somebody means is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from agentcho import Sampling
+from agentcho.compilable import BOUND, DEEPEST, PATTERNS, uncompilable
+from agentcho.errors import BadSampling
+
+
+def chain(links: int, last: dict[str, Any], name: str = "#/$defs/a{}") -> dict[str, Any]:
+    """Definitions that each lead to the next, and the last one."""
+    definitions = {f"a{number}": {"items": {"$ref": name.format(number + 1)}} for number in range(links)}
+    return {"$defs": definitions | {f"a{links}": last}, "$ref": name.format(0)}
+
+
+class Tree(BaseModel):
+    """One of itself."""
+
+    name: str
+    left: Tree | None = None
+    right: Tree | None = None
+    rest: list[Tree] = []
+
+
+class Wide(BaseModel):
+    """One of many, none of which is deep."""
+
+    trees: dict[str, Tree]
+
+
+@pytest.mark.parametrize("schema", [Tree.model_json_schema(), Wide.model_json_schema(), {"type": "integer"}, {}])
+def test_what_models_come_to_is_not_deep(schema: dict[str, Any]) -> None:
+    assert not uncompilable(schema)
+    assert Sampling(json_schema=schema).json_schema == schema
+
+
+def test_many_definitions_side_by_side_are_not_deep() -> None:
+    fields = {f"k{number}": {"$ref": f"#/$defs/a{number}"} for number in range(2000)}
+    definitions = {f"a{number}": {"type": "array", "items": {"type": "integer"}} for number in range(2000)}
+    assert not uncompilable({"$defs": definitions, "properties": fields})
+
+
+def circle(name: str) -> dict[str, Any]:
+    """The end of a chain that leads back."""
+    return {"items": {"$ref": name.format(0)}}
+
+
+NAMES = ("#/$defs/a{}", "#/%24defs/a{}")
+
+
+@pytest.mark.parametrize("links", [DEEPEST // 2, 900, 5000])
+@pytest.mark.parametrize("name", NAMES)
+def test_a_chain_of_references_is_as_deep_as_it_is_long(links: int, name: str) -> None:
+    assert uncompilable(chain(links, {"type": "integer"}))
+    for last in ({"type": "integer"}, circle(name)):
+        schema = chain(max(links, BOUND // 2), last, name)
+        assert uncompilable(schema)
+        with pytest.raises(BadSampling, match="levels deep"):
+            Sampling(json_schema=schema)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_short_chain_is_not_deep(name: str) -> None:
+    for last in ({"type": "integer"}, circle(name)):
+        assert not uncompilable(chain(30, last, name))
+
+
+def test_references_to_what_is_no_definition_are_all_counted() -> None:
+    inner = chain(900, {"type": "integer"}, "#/$defs/a/$defs/a{}")
+    assert uncompilable({"$defs": {"a": inner}, "$ref": "#/$defs/a/$defs/a0"})
+
+
+def test_what_is_written_deep_is_deep() -> None:
+    schema: dict[str, Any] = {}
+    for _ in range(DEEPEST + 1):
+        schema = {"items": schema}
+    assert uncompilable(schema)
+
+
+def test_a_definition_that_nothing_leads_to_counts_for_nothing() -> None:
+    assert not uncompilable(chain(DEEPEST, {"type": "integer"}) | {"$ref": "#/$defs/a290"})
+
+
+def pattern(number: int) -> dict[str, Any]:
+    """One of many."""
+    return {"type": "string", "pattern": f".*a.{{{number}}}b.*"}
+
+
+MANY = [pattern(number) for number in range(PATTERNS + 1)]
+NESTED: dict[str, Any] = {}
+for each in MANY:
+    NESTED = each | {"anyOf": [NESTED]}
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"allOf": MANY},
+        {"properties": {"x": {"allOf": [{"anyOf": MANY[:3]}, {"anyOf": MANY[3:]}]}}},
+        {"$defs": {f"a{n}": each | {"$ref": f"#/$defs/a{n + 1}"} for n, each in enumerate(MANY)} | {"a9": {}}},
+        NESTED,
+    ],
+)
+def test_of_patterns_that_hold_at_once_there_are_few(schema: dict[str, Any]) -> None:
+    with pytest.raises(BadSampling, match="patterns, some of which hold at once"):
+        Sampling(json_schema=schema)
+
+
+def test_of_patterns_that_hold_apart_there_may_be_many() -> None:
+    assert not uncompilable({"properties": {f"k{n}": each for n, each in enumerate(MANY * 9)}})
+    assert not uncompilable({"allOf": MANY[:PATTERNS]})
