@@ -122,6 +122,7 @@ class Run:
         self.finished: dict[int, Finished] = {}
         self.errors: dict[int, Failed] = {}
         self.steps = self.most = 0
+        self.interrupted = False
         self._deaf: Exception | None = None
         self._flush = partial(self._heeding, sink.flush)
 
@@ -162,6 +163,9 @@ class Run:
         """Play a game, with the words that it said before. The error that ended it, if one did."""
         try:
             await self._begun(choreographer, index).play(copy.copy(self._scenario))
+        except KeyboardInterrupt:  # an event loop would end with it, and complain
+            self.interrupted = True
+            self._all.cancel()
         except BaseException as error:
             if self._deaf is not None or ends_all(error):
                 raise
@@ -279,10 +283,11 @@ def _recorded(record: RunRecord, run: Run, at_once: int | None) -> Played:
 
 
 def _play(run: Run, at_once: int | None) -> Played:
-    interrupted, name, config = False, run._scenario.name, run._config
+    name, config = run._scenario.name, run._config
     journal.RUN.info("%s begins: %d games, %s, %s", name, config.games, config.mode, config.leakage)
     try:
         blocking(run.play, at_once)
+        interrupted = run.interrupted
     except KeyboardInterrupt:
         interrupted = True
     except SystemExit as exit:  # of a task that a game started for itself: an event loop ends with it

@@ -178,9 +178,9 @@ class _Watched(Awaitable[T]):
 
 
 def ends_all(error: BaseException) -> bool:
-    """Whether an error that comes out of a task ends more than that task: Ctrl-C, or a cancellation. One that nobody
-    asked for is the task's own: it awaited what was cancelled."""
-    if isinstance(error, KeyboardInterrupt | GeneratorExit):
+    """Whether what comes out of a task is its being ended from outside: closed, or cancelled. A cancellation that
+    nobody asked for is the task's own: it awaited what was cancelled."""
+    if isinstance(error, GeneratorExit):
         return True
     if not isinstance(error, anyio.get_cancelled_exc_class()):
         return False

@@ -243,10 +243,19 @@ def test_code_that_stops_the_whole_run_is_told_and_the_rest_is_played_later(
     assert sorted(last().finished()) == list(range(12))
 
 
-def test_an_interruption_that_the_code_raises_is_one(agentcho: Command, here: Path) -> None:
-    ran = agentcho("run", odd(here, "raise KeyboardInterrupt"), "--model", "fake", "--games", "12", "--at-once", "2")
+@pytest.mark.parametrize("what", ["raise KeyboardInterrupt", "await game.together(game.stop(), ada.say())"])
+def test_an_interruption_that_the_code_raises_is_one(
+    agentcho: Command, here: Path, what: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def stop(game: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("agentcho.game.Game.stop", stop, raising=False)
+    ran = agentcho("run", odd(here, what), "--model", "fake", "--games", "12", "--at-once", "2")
     assert (ran.code, last().status) == (130, "interrupted")
+    assert 5 not in last().finished()
     assert "Traceback" not in ran.err
+    assert not [record for record in caplog.records if record.name == "asyncio"]
     odd(here, "pass")
     assert agentcho("run", "--resume", "last", "--changed", "accept").code == 0
 
