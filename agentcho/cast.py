@@ -32,14 +32,17 @@ class Cast:
         self, agent: str | type[Agent] | Agent, name: str | None, attributes: Mapping[str, Any]
     ) -> tuple[Agent, str]:
         """Who is to `join`, and as whom: a class, the name of one in the library, or an instance. Names are never
-        reused, and an agent sits once. `AudienceError`: a name that cannot be one, or is taken, or an agent that sits
-        already."""
+        reused, and an agent sits once. `attributes` are for one that is made here. `AudienceError`: a name that
+        cannot be one, or is taken, or an agent that sits already."""
         if isinstance(agent, str):
             if self._find is None:
                 raise AudienceError(f"no library to find agent {agent!r} in", self.agents)
             agent = self._find(agent)
         if not isinstance(agent, Agent) and not (isinstance(agent, type) and issubclass(agent, Agent)):
             raise RequestError(f"what is cast is {kind(agent)}; give a subclass of Agent, its name, or an agent")
+        if isinstance(agent, Agent) and attributes:
+            given = ", ".join(attributes)
+            raise RequestError(f"{given} for an agent that is made already; set that on it, or cast its class")
         player = agent if isinstance(agent, Agent) else agent(name or agent.role, **attributes)
         seat = cast_name(player.name if name is None else name)
         if seat in self.agents:

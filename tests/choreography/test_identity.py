@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from agentcho import After, Agent, Game, Message, Read, RunConfig, View
-from agentcho.errors import AudienceError, NameFixed, NotCast
+from agentcho.errors import AudienceError, NameFixed, NotCast, RequestError
 from agentcho.message import EVERYONE, Audience
 from agentcho.testing import FakeEngine, play
 
@@ -211,6 +211,24 @@ def test_an_audience_is_made_of_exact_words(to: Any, readers: set[str] | None) -
     assert type(said.audience) is Audience
     assert said.audience.members == readers
     assert all(type(name) is str for name in said.audience.members or ())
+
+
+def mood(agent: Agent) -> object:
+    return getattr(agent, "mood", None)
+
+
+def test_attributes_are_for_an_agent_that_is_made_here() -> None:
+    """Those of one that is there already would be passed over, or change what its maker holds."""
+
+    async def script(game: Game) -> None:
+        ready = Eve("eve", mood="good")
+        with pytest.raises(RequestError, match="mood, system for an agent that is made already; set that on it"):
+            game.cast(ready, mood="bad", system="You are Eve.")
+        assert (mood(ready), ready.system, dict(game.agents)) == ("good", None, {})
+        assert game.cast(ready) is ready
+        assert mood(game.cast(Eve, "bob", mood="bad")) == "bad"
+
+    play(script)
 
 
 @pytest.mark.parametrize("to", [1, [1], None, b"bob", [["bob"]], [None], object(), repeat("bob")])

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
+from peft import LoraConfig, get_peft_model
 
 from agentcho.choreographer import Choreographer
 from agentcho.engine import Engine
 from agentcho.errors import BadPlacement, EngineBusy, EngineClosed, UnknownEncoding
 from agentcho.request import Decode, Guard, Prefill, Sampling
+
+from .families import llama_family
 
 
 @pytest.fixture
@@ -40,6 +44,32 @@ def test_engines_on_one_network_have_one_owner(engine: Engine) -> None:
 
     anyio.run(work)
     assert other.message(other.decode(forced=(5, 6))).sampled is not None
+
+
+def test_engines_through_adapters_and_in_training_have_the_owner_of_their_network(tmp_path: Path) -> None:
+    """Whichever of them is held, all the others are refused, and told of it; afterwards all are free."""
+    llama_family().save(tmp_path / "base")
+    config = LoraConfig(r=2, target_modules=["q_proj"], init_lora_weights=False)
+    get_peft_model(llama_family().build(), config).save_pretrained(str(tmp_path / "adapter"))
+    base = Engine.load(tmp_path / "base", device="cpu", store_tokens=1 << 12)
+    training = {"peft_type": "LORA", "r": 2, "target_modules": ["q_proj"]}
+    engines = [base, base.adapted(tmp_path / "adapter"), base.trained(training)]
+    assert len({id(engine.owner) for engine in engines}) == 1
+
+    async def held(holder: Engine) -> None:
+        async with Choreographer(holder):
+            for engine in engines:
+                with pytest.raises(EngineBusy, match=r"a choreographer opened at .*test_owner.py:\d+"):
+                    engine.prefill("hello")
+                with pytest.raises(EngineBusy, match="a choreographer opened at"):
+                    engine.trained(training)
+                with pytest.raises(EngineBusy, match="a choreographer opened at"):
+                    await opened(engine)
+
+    for holder in engines:
+        anyio.run(held, holder)
+        for engine in engines:
+            engine.release([engine.prefill("hello")])
 
 
 async def opened(engine: Engine) -> None:
