@@ -16,7 +16,8 @@ from typing import Any
 
 from agentcho.errors import RecordBroken
 from agentcho.lines import PieceLine, check
-from agentcho.transcript import Entry, Lines, read_lines
+from agentcho.sealed import Seals
+from agentcho.transcript import AllSeals, Entry, Lines, read_lines
 
 NAME = "heard.jsonl"
 Key = tuple[int, str, int]
@@ -31,10 +32,10 @@ class HeardLines:
         self._noted: list[dict[str, Any]] = []
         self._attempts: dict[int, int] = {}
 
-    def begun(self, entry: Entry) -> None:
-        """Note a message of which the first token has come."""
+    def begun(self, entry: Entry, seals: Seals | None = None) -> None:
+        """Note a message of which the first token has come; `seals` are those of its game."""
         self._attempts[entry.message.game] = entry.attempt
-        self._noted.append(entry.to_json())
+        self._noted.append(entry.to_json(seals))
 
     def said(self, game: int, id: str, token: int | None, text: str) -> None:
         """Note what a step brought of it."""
@@ -62,13 +63,14 @@ def died(path: Path, entries: Sequence[Entry]) -> list[Entry]:
     there = {_key(entry) for entry in entries}
     begun: dict[Key, Entry] = {}
     pieces: dict[Key, list[dict[str, Any]]] = {}
+    seals = AllSeals(entries)
     for number, line in read_lines(path):
         try:
             key = (line["game"], line["id"], line.get("attempt", 1))
             if key in there:
                 continue
             if "kind" in line:
-                begun[key] = Entry.from_json(line)
+                begun[key] = Entry.from_json(line, seals[line["game"], line.get("attempt", 1)])
             else:
                 check(PieceLine, line)
                 _ = begun[key]

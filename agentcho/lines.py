@@ -32,7 +32,14 @@ class _Encoding(Line):
     start: Whole
     bos: bool
     base: Whole | None = None
-    cone: list[str]
+    cone: list[str] | None = None
+    seal: str | None = None
+
+    @model_validator(mode="after")
+    def _accounts(self) -> _Encoding:
+        if (self.cone is None) == (self.seal is None):
+            raise ValueError("an encoding has its cone or what stands for that")
+        return self
 
 
 class EncodingsLine(Line):

@@ -19,15 +19,15 @@ class Cone(Set[str]):
     """Message ids, kept as bits of one number, for the cones of a long game have nearly all of it each."""
 
     def __init__(self, roll: Roll, bits: int) -> None:
-        self._roll, self.bits = roll, bits
+        self.roll, self.bits = roll, bits
 
     def __contains__(self, id: object) -> bool:
-        place = self._roll.places.get(id)  # type: ignore[call-overload]
+        place = self.roll.places.get(id)  # type: ignore[call-overload]
         return place is not None and bool(self.bits >> place & 1)
 
     def __iter__(self) -> Iterator[str]:
         digits = bin(self.bits)[:1:-1]
-        return (id for id, digit in zip(self._roll.places, digits, strict=False) if digit == "1")
+        return (id for id, digit in zip(self.roll.places, digits, strict=False) if digit == "1")
 
     def __len__(self) -> int:
         return self.bits.bit_count()
@@ -55,6 +55,20 @@ class Roll:
         for cone in over:
             bits |= cone.bits
         return Cone(self, bits)
+
+    def of(self, ids: Set[str]) -> Cone:
+        """A cone of this roll with these messages."""
+        if isinstance(ids, Cone) and ids.roll is self:
+            return ids
+        return Cone(self, sum(1 << self.places.setdefault(id, len(self.places)) for id in ids))
+
+
+def adds_up(cone: Set[str], message: str, over: Iterable[Set[str]]) -> bool:
+    """Whether a cone is a message and all that is in the cones of what it was encoded over."""
+    parts = list(over)
+    if isinstance(cone, Cone) and all(isinstance(part, Cone) and part.roll is cone.roll for part in parts):
+        return cone.bits == cone.roll.cone(message, (part for part in parts if isinstance(part, Cone))).bits
+    return cone == {message}.union(*parts)
 
 
 class EncodingRecord(NamedTuple):

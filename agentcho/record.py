@@ -34,7 +34,7 @@ from agentcho.heard import HeardLines, died
 from agentcho.lines import GameLine, check
 from agentcho.names import AgentName
 from agentcho.trace import UNFINISHED, Workflow
-from agentcho.transcript import Encodings, Entry, Lines, by_attempt, read_lines, read_transcript
+from agentcho.transcript import AllSeals, Encodings, Entry, Lines, by_attempt, read_lines, read_transcript
 from agentcho.writer import Who, Writer
 
 NO_FILE, LONGEST = re.compile(r"[^\w.-]+"), 60
@@ -122,6 +122,7 @@ class RunRecord:
             self._heard = HeardLines(path / heard.NAME)
             self._files.callback(self._heard.close)
             claimed.pop_all()
+        self._seals = AllSeals()
 
     @classmethod
     def create(
@@ -154,11 +155,11 @@ class RunRecord:
 
     def said(self, entry: Entry) -> None:
         """Append one message that has ended, whole or not."""
-        self._transcript.append(entry.to_json())
+        self._transcript.append(entry.to_json(self._seals.of(entry)))
 
     def begun(self, entry: Entry) -> None:
         """Note a message of which the first token has come; it is written with the next `flush`."""
-        self._heard.begun(entry)
+        self._heard.begun(entry, self._seals.of(entry))
 
     def heard(self, game: int, id: str, token: int | None, text: str) -> None:
         """Note what was said of it in a step; it is written with the next `flush`."""
@@ -170,11 +171,13 @@ class RunRecord:
 
     def encoded(self, encodings: Encodings) -> None:
         """Append encodings that no message's line carries."""
-        self._transcript.append(encodings.to_json())
+        self._transcript.append(encodings.to_json(self._seals[encodings.game, encodings.attempt]))
 
     def over(self, finished: Finished) -> None:
         """Append one finished game."""
         self._outcomes.append(finished._asdict())
+        for game, attempt in [key for key in self._seals if key[0] == finished.game]:
+            del self._seals[game, attempt]
 
     def close(self, status: Status) -> None:
         """Flush everything and write how the run ended. A second call is a no-op."""

@@ -1,10 +1,10 @@
 """The transcript: one JSON line a message, appended whole, readable after a kill at any byte.
 
 A line holds the message, all encodings that were made since the line before, of whatever message, with their receipts
-and cones, and what it cost. A message of known text may have its line before anybody encoded it: it has no encoding
-there, and a later line brings it. What no message carries stands on a line of encodings alone, which is read as part
-of the message line before it. The last line of a file may be torn (a kill); it is dropped on reading and cut before
-more is appended. Does not know: how a run is played, engines, the terminal.
+and cones (of long ones the seals, see `sealed`), and what it cost. A message of known text may have its line before
+anybody encoded it: it has no encoding there, and a later line brings it. What no message carries stands on a line of
+encodings alone, which is read as part of the message line before it. The last line of a file may be torn (a kill); it
+is dropped on reading and cut before more is appended. Does not know: how a run is played, engines, the terminal.
 
 That is format 2 (`agentcho-run/2`). Lines of format 1 are read for ever: there each has its encoding and its tokens,
 each is whole, of the first attempt, and says nothing of its engine and origin.
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -27,6 +28,7 @@ from agentcho.message import Audience, Message, audience
 from agentcho.names import name
 from agentcho.provenance import EncodingRecord
 from agentcho.request import ContextEntry, Receipt
+from agentcho.sealed import Seals
 from agentcho.visibility import After, Place
 
 Ending = Literal["cancelled", "failed", "died"]
@@ -96,15 +98,16 @@ class Entry(NamedTuple):
             return next((record for record in reversed(self.made) if record.message == self.message.id), None)
         return next((record for record in self.made if record.id == self.encoding), None)
 
-    def to_json(self) -> dict[str, Any]:
-        """The line as a JSON object; `from_json` inverts it. What says nothing is left out."""
+    def to_json(self, seals: Seals | None = None) -> dict[str, Any]:
+        """The line as a JSON object; `from_json` inverts it. What says nothing is left out. `seals` are those of all
+        lines before it; without, each cone is written out."""
         more = {
             "ended": self.ended, "attempt": self.attempt if self.attempt > 1 else None, "engine": self.engine,
             "origin": self.origin,
         }  # fmt: skip
-        return self._line() | {name: value for name, value in more.items() if value is not None}
+        return self._line(seals) | {name: value for name, value in more.items() if value is not None}
 
-    def _line(self) -> dict[str, Any]:
+    def _line(self, seals: Seals | None) -> dict[str, Any]:
         m = self.message
         return {
             "game": m.game, "id": m.id, "kind": m.kind, "role": m.role, "author": m.author,
@@ -112,13 +115,14 @@ class Entry(NamedTuple):
             "tokens": list(m.tokens) or None, "content": list(m.content), "sampled": m.sampled and list(m.sampled),
             "name": m.name, "canonical": m.canonical,
             "offsets": m.offsets and list(m.offsets), "new_offset": m.new_offset, "stopped": m.stopped,
-            "encoding": self.encoding, "encodings": [encoding_line(r) for r in self.made],
+            "encoding": self.encoding, "encodings": _lines(self.made, seals),
             "direct": list(self.direct), "usage": self.usage._asdict(), "act": _act_json(self.act),
         }  # fmt: skip
 
     @classmethod
-    def from_json(cls, line: dict[str, Any]) -> Entry:
-        """Read one line. KeyError, TypeError or ValueError where it is no message line."""
+    def from_json(cls, line: dict[str, Any], seals: Seals | None = None) -> Entry:
+        """Read one line; `seals` are those of all lines before it. KeyError, TypeError or ValueError where it is no
+        message line."""
         check(MessageLine, line)
         message = Message(
             id=line["id"], game=line["game"], kind=line["kind"], role=line["role"], author=_who(line["author"]),
@@ -131,7 +135,7 @@ class Entry(NamedTuple):
         )  # fmt: skip
         usage, act = Usage(**line["usage"]), _act(line["act"])
         return cls(
-            message, line.get("encoding"), _records(line), tuple(line["direct"]), usage, act,
+            message, line.get("encoding"), _records(line, seals), tuple(line["direct"]), usage, act,
             _one_of(Ending, line.get("ended")), line.get("attempt", 1), line.get("engine"),
             _one_of(Origin, line.get("origin")),
         )  # fmt: skip
@@ -151,17 +155,16 @@ class Encodings(NamedTuple):
     attempt: int = 1
     encoded: int = 0
 
-    def to_json(self) -> dict[str, Any]:
-        """The line as a JSON object; `from_json` inverts it."""
+    def to_json(self, seals: Seals | None = None) -> dict[str, Any]:
+        """The line as a JSON object; `from_json` inverts it. `seals` as for a message's."""
         again = {"attempt": self.attempt} if self.attempt > 1 else {}
-        made = [encoding_line(record) for record in self.made]
-        return {"game": self.game, "encodings": made, "encoded": self.encoded, **again}
+        return {"game": self.game, "encodings": _lines(self.made, seals), "encoded": self.encoded, **again}
 
     @classmethod
-    def from_json(cls, line: dict[str, Any]) -> Encodings:
+    def from_json(cls, line: dict[str, Any], seals: Seals | None = None) -> Encodings:
         """Read one line. KeyError, TypeError or ValueError where it is none."""
         check(EncodingsLine, line)
-        return cls(line["game"], _records(line), line.get("attempt", 1), line.get("encoded", 0))
+        return cls(line["game"], _records(line, seals), line.get("attempt", 1), line.get("encoded", 0))
 
 
 def _one_of(names: Any, value: Any) -> Any:
@@ -170,17 +173,32 @@ def _one_of(names: Any, value: Any) -> Any:
     return value
 
 
-def _records(line: dict[str, Any]) -> tuple[EncodingRecord, ...]:
-    return tuple(_record(r) for r in line["encodings"])
+def _records(line: dict[str, Any], seals: Seals | None) -> tuple[EncodingRecord, ...]:
+    known = seals or Seals()
+    return tuple(_opened(r, known) for r in line["encodings"])
 
 
-def encoding_line(record: EncodingRecord) -> dict[str, Any]:
-    """An encoding as a line has it."""
+def _opened(line: dict[str, Any], seals: Seals) -> EncodingRecord:
+    """An encoding with its cone, listed or by its seal."""
+    if "seal" in line:
+        return seals.open(_record(line | {"cone": ()}), line["seal"])
+    record = _record(line)
+    seals.listed(record)
+    return record
+
+
+def _lines(made: Iterable[EncodingRecord], seals: Seals | None) -> list[dict[str, Any]]:
+    return [encoding_line(record, None if seals is None else seals.close(record)) for record in made]
+
+
+def encoding_line(record: EncodingRecord, seal: str | None = None) -> dict[str, Any]:
+    """An encoding as a line has it: with its cone, or with what stands for that."""
     receipt = record.receipt
+    cone = {"cone": sorted(record.cone)} if seal is None else {"seal": seal}
     return {
         "id": record.id, "message": record.message, "caller": record.caller, "recipe": record.recipe,
         "context": [list(entry) for entry in receipt.context], "start": receipt.start, "bos": receipt.bos,
-        "base": receipt.base, "cone": sorted(record.cone),
+        "base": receipt.base, **cone,
     }  # fmt: skip
 
 
@@ -279,16 +297,32 @@ def read_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 def read_transcript(path: Path) -> list[Entry]:
     """The entries of a transcript in the order of their lines, with the encodings that stand alone (`carry`)."""
     entries: list[Entry] = []
+    seals = AllSeals()
     for number, line in read_lines(path):
         try:
+            known = seals[line["game"], line.get("attempt", 1)]
             if "id" in line:
-                entries.append(Entry.from_json(line))
+                entries.append(Entry.from_json(line, known))
             else:
-                carry(entries, Encodings.from_json(line))
+                carry(entries, Encodings.from_json(line, known))
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             what = f"not a message line ({type(error).__name__}: {error})"
             raise RecordBroken(path, number, what) from None
     return entries
+
+
+class AllSeals(defaultdict[tuple[int, int], Seals]):
+    """Those of every game, by its number and its attempt."""
+
+    def __init__(self, entries: Iterable[Entry] = ()) -> None:
+        super().__init__(Seals)
+        for entry in entries:
+            for record in entry.made:
+                self.of(entry).listed(record)
+
+    def of(self, entry: Entry) -> Seals:
+        """Those of its game."""
+        return self[entry.message.game, entry.attempt]
 
 
 def carry(entries: list[Entry], alone: Encodings) -> None:

@@ -18,7 +18,7 @@ LAYERS = (
     ("errors", "environment", "whence", "compilable"), ("names", "disk"),
     ("message", "tasks", "owner", "ids", "writer", "values"),
     ("request", "said"),
-    ("visibility", "provenance", "config", "monitor", "checks", "framed"),
+    ("visibility", "provenance", "config", "monitor", "checks", "framed"), ("sealed",),
     ("lines", "placing", "denial", "adapter", "missing", "markers"), ("transcript",), ("trace", "heard"),
     ("export",),
     ("understudy",), ("engine",),

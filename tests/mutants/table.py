@@ -415,4 +415,12 @@ MUTANTS = (
         "if wrong := uncompilable({}):",
         ("tests/test_compilable.py",),
     ),
+    Mutant(
+        "believe a seal",
+        "a record whose receipts were changed would have the cones that they give now, and nobody would know",
+        "agentcho/sealed.py",
+        "if over is None or _seal(record, over) != seal:",
+        "if over is None:",
+        ("tests/test_sealed.py",),
+    ),
 )  # fmt: skip
