@@ -66,7 +66,7 @@ WRONG = {
     "no such dtype": Wrong(errors.BadPlacement, "dtype", words=("--dtype", "int3")),
     "no adapter": Wrong(errors.AdapterNotFound, "there is no such folder", words=("--adapter", "no"), alone=True),
     "an adapter of another base": Wrong(
-        errors.AdapterOther, "trained on other weights", other(llama_family(), seed=2), ("--adapter", str(ADAPTER)), True
+        errors.AdapterOther, "trained on other", other(llama_family(), seed=2), ("--adapter", str(ADAPTER)), True
     ),
 }  # fmt: skip
 
