@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agentcho.message import Audience, Kind
+from agentcho.progress import Tell
 from agentcho.transcript import Encodings, Entry
 
 
@@ -85,3 +86,17 @@ class Over:
 
 Event = Joined | Began | Heard | Token | Ended | Encoded | Over
 Sink = Callable[[Event], None]
+
+
+class Counting:
+    """A sink that tells how many of so many games are over: `done` when it begins, and then at the end of each message
+    and each game. `what` may change while it goes on."""
+
+    def __init__(self, tell: Tell, of: int, done: int = 0, what: str = "games") -> None:
+        self._tell, self._of, self._done, self.what = tell, of, done, what
+        tell(what, done, of)
+
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, Ended | Over):
+            self._done += isinstance(event, Over)
+            self._tell(self.what, self._done, self._of)

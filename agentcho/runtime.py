@@ -39,6 +39,7 @@ from agentcho.events import Encoded, Ended, Event, Heard, Joined, Over, Sink, To
 from agentcho.faults import Fault, fault, told
 from agentcho.game import Forced, Game
 from agentcho.markers import asked_of, check_markers
+from agentcho.progress import Tell, unheard
 from agentcho.record import Finished, RunRecord, SavedRun
 from agentcho.recorded import Recorded
 from agentcho.request import EnginePort
@@ -214,20 +215,20 @@ class Run:
 def play(
     scenario: Scenario, config: RunConfig | None = None, *, engine: EnginePort | None = None,
     sink: Sink | None = None, out: Path | None = None, at_once: int | None = None, find_agent: FindAgent | None = None,
-    part: Part | None = None, care: Care | None = None, asked: str | None = None,
+    part: Part | None = None, care: Care | None = None, asked: str | None = None, tell: Tell = unheard,
 ) -> Played:  # fmt: skip
     """Play `config.games` games of a scenario, or a `part` of them, from a plain thread. Blocks until all are over.
 
     `out` is the folder of runs to record in (None: no record), `asked` how the scenario was named, for the record.
-    `sink` hears every event, on the event loop. Ctrl-C stops the run, with everything said so far in the record. An
-    error of one game ends that game, is returned, and leaves the others alone, unless `care` says otherwise. What
-    `sink` raises stops the run.
+    `sink` hears every event, on the event loop; `tell` how far the loading of a model is. Ctrl-C stops the run, with
+    everything said so far in the record. An error of one game ends that game, is returned, and leaves the others alone,
+    unless `care` says otherwise. What `sink` raises stops the run.
     """
     config = config or RunConfig()
     tasks = tasks_of(scenario, config)
     if out is not None:
         check_folder(out)
-    engine = engine or load_engine(config)
+    engine = engine or load_engine(config, tell)
     check_markers(engine.framing.plain, asked_of(config.way, config.plain_markers), config.model)
     run = partial(Run, scenario, config, tasks, engine, find_agent=find_agent or library.agent, care=care or Care())
     if out is None:
@@ -243,7 +244,7 @@ def play(
 def resume(
     saved: SavedRun, scenario: Scenario, config: RunConfig | None = None, *, engine: EnginePort | None = None,
     sink: Sink | None = None, at_once: int | None = None, find_agent: FindAgent | None = None,
-    care: Care | None = None, changed: Changed = "refuse",
+    care: Care | None = None, changed: Changed = "refuse", tell: Tell = unheard,
 ) -> Played:  # fmt: skip
     """Play what a recorded run lacks: games that are not over, or that an error ended, each begun anew with the words
     that it said before. `config` and `at_once` default to the run's own.
@@ -257,7 +258,7 @@ def resume(
     check_asked(saved, scenario.name, options, config, None if tasks is None else tasks.digest, used, changed)
     writer.check(saved.path / writer.NAME)
     check_folder(saved.path)
-    engine = engine or load_engine(as_taken(saved, config))
+    engine = engine or load_engine(as_taken(saved, config), tell)
     check_engine(saved, engine.fingerprint)
     check_markers(engine.framing.plain, asked_of(config.way, config.plain_markers), config.model)
     with RunRecord.go_on(saved, used) as record:
@@ -340,13 +341,14 @@ def drawn(tasks: TaskSet, index: int, count: int) -> tuple[Task, ...]:
     return tuple(tasks[index * count + place] for place in range(count))
 
 
-def load_engine(config: RunConfig) -> EnginePort:
-    """The engine that a run asks for; "fake" is the scripted one of `agentcho.testing`, without a model."""
+def load_engine(config: RunConfig, tell: Tell = unheard) -> EnginePort:
+    """The engine that a run asks for; "fake" is the scripted one of `agentcho.testing`, without a model. `tell` hears
+    how far it is."""
     with journal.loading(config.model):
-        return _load(config)
+        return _load(config, tell)
 
 
-def _load(config: RunConfig) -> EnginePort:
+def _load(config: RunConfig, tell: Tell) -> EnginePort:
     if config.model == "fake":
         from agentcho.testing import FakeEngine
 
@@ -355,7 +357,7 @@ def _load(config: RunConfig) -> EnginePort:
 
     return Engine.load(
         config.model, config.device, config.dtype, config.adapter, merge=config.merge, device_map=config.device_map,
-        plain_markers=asked_of(config.way, config.plain_markers),
+        plain_markers=asked_of(config.way, config.plain_markers), tell=tell,
     )  # fmt: skip
 
 

@@ -15,7 +15,7 @@ import agentcho
 PACKAGE = Path(agentcho.__file__).parent
 ROOT = PACKAGE.parent
 LAYERS = (
-    ("errors", "environment", "whence", "compilable"), ("names", "disk"),
+    ("errors", "environment", "whence", "compilable", "progress"), ("names", "disk"),
     ("message", "tasks", "owner", "ids", "writer", "values"),
     ("request", "said"),
     ("visibility", "provenance", "config", "monitor", "checks", "framed"), ("sealed",),

@@ -14,6 +14,7 @@ import typer
 from agentcho.cli import main
 from agentcho.cli.app import app
 from agentcho.engine import Engine
+from agentcho.progress import unheard
 from agentcho.runtime import load_engine
 from agentcho.testing import FakeEngine
 from agentcho.understudy import weights_path
@@ -53,7 +54,7 @@ def test_python_blocks_run(
     number: int, engine: Engine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("agentcho.runtime.load_engine", lambda config: engine)
+    monkeypatch.setattr("agentcho.runtime.load_engine", lambda config, tell=None: engine)
     monkeypatch.setattr(Engine, "load", classmethod(lambda cls, *args, **options: engine))
     exec(compile(blocks("python")[number], f"README block {number}", "exec"), {"__name__": "__main__"})
     assert capsys.readouterr().out.strip()
@@ -67,7 +68,7 @@ def test_commands_run_in_order(
     for line in commands():
         trains = line.startswith("agentcho tune ") or "@" in line
         monkeypatch.setattr(
-            "agentcho.runtime.load_engine", lambda config, real=trains: engine if real else FakeEngine()
+            "agentcho.runtime.load_engine", lambda config, tell=None, real=trains: engine if real else FakeEngine()
         )
         line, _, told = line.partition("  #")
         expected = re.search(r"exits (\d)", told)
@@ -110,5 +111,5 @@ def test_a_real_model_is_loaded_by_name(monkeypatch: pytest.MonkeyPatch) -> None
     asked: list[Any] = []
     monkeypatch.setattr(Engine, "load", classmethod(lambda cls, *args, **options: asked.append((args, options))))
     load_engine(RunConfig(model="some/model", dtype="bfloat16"))
-    options = {"merge": False, "device_map": None, "plain_markers": "refuse"}
+    options = {"merge": False, "device_map": None, "plain_markers": "refuse", "tell": unheard}
     assert asked == [(("some/model", "auto", "bfloat16", None), options)]

@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 from agentcho.config import RunConfig
 from agentcho.display.sheet import Sheet, plain
+from agentcho.events import Counting
+from agentcho.progress import Tell, unheard
 from agentcho.runtime import Played, load_engine, play
 from agentcho.scenario import Scenario
 
@@ -34,15 +36,16 @@ class Comparison(NamedTuple):
         return f"{table}\n  ratio {self.together / self.apart:.3f}; {self.same} of {self.games} outcomes the same"
 
 
-def compare(scenario: Scenario, config: RunConfig) -> Comparison:
+def compare(scenario: Scenario, config: RunConfig, tell: Tell = unheard) -> Comparison:
     """Play `config.games` games both ways on one loaded engine, after a game to warm up. Nothing is claimed of them."""
     config = config.model_copy(update={"plain_markers": "accept"})
-    engine = load_engine(config)
-    play(scenario, config.model_copy(update={"games": 1}), engine=engine)
+    engine = load_engine(config, tell)
+    counting = Counting(tell, 2 * config.games + 1)
+    play(scenario, config.model_copy(update={"games": 1}), engine=engine, sink=counting)
     begin = perf_counter()
-    together = play(scenario, config, engine=engine)
+    together = play(scenario, config, engine=engine, sink=counting)
     middle = perf_counter()
-    apart = play(scenario, config, engine=engine, at_once=1)
+    apart = play(scenario, config, engine=engine, sink=counting, at_once=1)
     end = perf_counter()
     same = _same(together, apart)
     return Comparison(config.games, middle - begin, together.steps, end - middle, apart.steps, same)

@@ -11,12 +11,12 @@ from concurrent.futures import ThreadPoolExecutor
 from statistics import median
 from typing import Any
 
-from agentcho.bench.measure import Tell
 from agentcho.bench.plans import Subject
 from agentcho.bench.result import Figures
 from agentcho.bench.speed import workflows
 from agentcho.bench.step import ROWS, STEPS, Kind, OurRows, tokens_of
 from agentcho.bench.targets import AUDIT, BASELINE, CONTINUOUS, ENFORCE, WEIGHTS, step_of
+from agentcho.progress import Tell
 
 ARMS = (AUDIT, ENFORCE, BASELINE, CONTINUOUS)
 
@@ -39,7 +39,7 @@ def _steps(engine: Any, context: int, repeats: int, seed: int, tell: Tell) -> li
     taken: dict[int, list[float]] = {rows: [] for rows in ROWS}
     able: list[float] = []
     for number in range(repeats + 1):
-        tell(f"decode steps, {number} of {repeats}")
+        tell("repeats (decode steps)", number, repeats + 1)
         able.append(rates(engine.network).bytes)
         for rows in ROWS:
             taken[rows].append(median(ours[rows].step() for _ in range(STEPS)))

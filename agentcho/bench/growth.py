@@ -11,11 +11,12 @@ from functools import partial
 from typing import Any
 
 from agentcho.bench.arms import OURS
-from agentcho.bench.measure import Tell, Timed, measure
+from agentcho.bench.measure import Timed, measure
 from agentcho.bench.recorded import WORDS_A_TOKEN
 from agentcho.bench.result import Figures
 from agentcho.bench.targets import BASELINE
 from agentcho.bench.workflows import words_of
+from agentcho.progress import Tell
 from agentcho.replayer import replay
 from agentcho.trace import Workflow, workflow
 

@@ -7,12 +7,13 @@ workflows say.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from statistics import median
 from typing import Any, NamedTuple
 
 from agentcho.display.sheet import Sheet, plain
 from agentcho.environment import machine, versions
+from agentcho.progress import Tell
 from agentcho.replayer import Replayed, replay
 from agentcho.request import EnginePort
 from agentcho.trace import Workflow
@@ -96,23 +97,29 @@ def figures(found: Sequence[LeakageBench], seed: int) -> dict[str, Any]:
 
 
 def measure(
-    name: str, engine: EnginePort, timed: Iterable[Workflow], spoken: Iterable[Workflow], repeats: int,
-    tell: Callable[[str], None],
-) -> LeakageBench:  # fmt: skip
-    """Time first tokens on `timed`, throughput on `spoken`; `tell` hears of each workflow as it begins."""
+    name: str, engine: EnginePort, timed: Sequence[Workflow], spoken: Sequence[Workflow], repeats: int, tell: Tell
+) -> LeakageBench:
+    """Time first tokens on `timed`, throughput on `spoken`; `tell` hears of the repeats of both, warm-ups included."""
     first, throughput = [], []
-    for workflow in timed:
-        tell(f"{name}: first tokens of {workflow.id}")
-        first.append(_first_token(engine, workflow, repeats))
-    for workflow in spoken:
-        tell(f"{name}: tokens a second in {workflow.id}")
-        throughput.append(_throughput(engine, workflow, repeats))
+    each = repeats + 1
+    of = each * (len(timed) + len(spoken))
+    for number, workflow in enumerate(timed):
+        told = _repeats(tell, f"{name}: first tokens of {workflow.id}", each * number, of)
+        first.append(_first_token(engine, workflow, repeats, told))
+    for number, workflow in enumerate(spoken, len(timed)):
+        told = _repeats(tell, f"{name}: tokens a second in {workflow.id}", each * number, of)
+        throughput.append(_throughput(engine, workflow, repeats, told))
     return LeakageBench(name, tuple(first), tuple(throughput))
 
 
-def _first_token(engine: EnginePort, workflow: Workflow, repeats: int) -> FirstToken:
+def _repeats(tell: Tell, what: str, before: int, of: int) -> Callable[[int], None]:
+    return lambda done: tell(f"repeats ({what})", before + done, of)
+
+
+def _first_token(engine: EnginePort, workflow: Workflow, repeats: int, told: Callable[[int], None]) -> FirstToken:
     found = FirstToken(workflow.id, {arm: [] for arm in ARMS}, {})
     for number in range(repeats + 1):
+        told(number)
         for arm, options in _turns(ARMS, number):
             replayed = replay(workflow, engine, logits=False, stride=AT_ONCE, **options)
             found.encoded[arm] = replayed.encoded
@@ -121,9 +128,10 @@ def _first_token(engine: EnginePort, workflow: Workflow, repeats: int) -> FirstT
     return found
 
 
-def _throughput(engine: EnginePort, workflow: Workflow, repeats: int) -> Throughput:
+def _throughput(engine: EnginePort, workflow: Workflow, repeats: int, told: Callable[[int], None]) -> Throughput:
     speeds: dict[str, list[float]] = {"never": [], "always": []}
     for number in range(repeats + 1):
+        told(number)
         for shadow, _ in _turns(speeds, number):
             replayed = replay(workflow, engine, leakage="enforce", logits=False, shadow=shadow)  # type: ignore[arg-type]
             if number > 0:

@@ -5,17 +5,17 @@ Does not know: what arms do, what comes of the figures.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from statistics import median
 from time import perf_counter
 from typing import NamedTuple, TypeVar
 
 from agentcho.bench.result import Figures
 from agentcho.errors import ArmUnavailable
+from agentcho.progress import Tell
 
 Take = Callable[[], Mapping[str, float]]
 """Does the thing once, and tells what it took, by what was measured."""
-Tell = Callable[[str], None]
 STEADY = 4.0
 """Seconds: what is over sooner is done again until they have passed, for one short run says little."""
 T = TypeVar("T")
@@ -29,19 +29,21 @@ class Timed(NamedTuple):
 
 
 def measure(subject: str, arms: Mapping[str, Timed], repeats: int, tell: Tell) -> list[Figures]:
-    """All arms on one subject, `repeats` times each. An arm that is not available is told of, and left out."""
+    """All arms on one subject, `repeats` times each. An arm that is not available is told of, and left out. `tell`
+    hears of runs, `runs_of` them."""
     taken: dict[str, list[Mapping[str, float]]] = {}
     reasons: dict[str, str] = {}
-    for name, arm in arms.items():
-        tell(f"{subject}: warming up {name}")
+    of = runs_of(arms, repeats)
+    for number, (name, arm) in enumerate(arms.items()):
+        tell(f"runs ({subject}: warming up {name})", number, of)
         try:
             arm.warm()
             taken[name] = []
         except ArmUnavailable as error:
             reasons[name] = error.reason
     for number in range(repeats):
-        for name in turns(list(taken), number):
-            tell(f"{subject}: {name}, {number + 1} of {repeats}")
+        for place, name in enumerate(turns(list(taken), number)):
+            tell(f"runs ({subject}: {name})", (number + 1) * len(arms) + place, of)
             try:
                 taken[name].append(arms[name].take())
             except ArmUnavailable as error:
@@ -49,6 +51,11 @@ def measure(subject: str, arms: Mapping[str, Timed], repeats: int, tell: Tell) -
                 del taken[name]
     return [Figures(subject=subject, arm=name, values=_columns(taken.get(name, [])), unavailable=reasons.get(name))
             for name in arms]  # fmt: skip
+
+
+def runs_of(arms: Collection[str], repeats: int) -> int:
+    """Of all arms on one subject, warm-ups included."""
+    return len(arms) * (repeats + 1)
 
 
 def steady(take: Take) -> Take:

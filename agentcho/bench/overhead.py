@@ -9,10 +9,11 @@ from collections.abc import Mapping
 from time import perf_counter
 from typing import Any
 
-from agentcho.bench.measure import Tell, Timed, measure
+from agentcho.bench.measure import Timed, measure
 from agentcho.bench.result import Figures
 from agentcho.bench.workflows import crowd
 from agentcho.choreographer import Choreographer
+from agentcho.progress import Tell
 from agentcho.replayer import replay
 from agentcho.request import Decode, StepResult
 from agentcho.runtime import blocking

@@ -10,9 +10,9 @@ from statistics import median
 from time import perf_counter
 from typing import Any, NamedTuple
 
-from agentcho.bench.measure import Tell
 from agentcho.bench.result import Figures
 from agentcho.bench.step import KINDS, STEPS, Kind, OurRows, tokens_of
+from agentcho.progress import Tell
 from agentcho.request import Prefill
 
 PREFILLS = (128, 512)
@@ -46,7 +46,7 @@ def _roofline(engine: Any, context: int, repeats: int, seed: int, tell: Tell) ->
     kinds += [Forward(f"prefill, {count} tokens", count, Kind(1), 0) for count in PREFILLS]
     taken: dict[str, list[dict[str, float]]] = {name: [] for name in (MACHINE, *(kind.name for kind in kinds))}
     for number in range(repeats + 1):
-        tell(f"roofline, {number} of {repeats}")
+        tell("repeats", number, repeats + 1)
         able = rates(engine.network)
         found = {MACHINE: {"bytes": able.bytes, "operations": able.operations}}
         for kind in kinds:

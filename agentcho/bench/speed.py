@@ -11,12 +11,13 @@ from typing import Any
 
 from agentcho.bench import cost
 from agentcho.bench.arms import Arm, arms
-from agentcho.bench.measure import Tell, Timed, measure, steady
+from agentcho.bench.measure import Timed, measure, runs_of, steady
 from agentcho.bench.plans import Subject
 from agentcho.bench.result import Figures, Result, Target
 from agentcho.bench.targets import BASELINE, CONTINUOUS
 from agentcho.display.sheet import Sheet, plain
 from agentcho.errors import BadArm
+from agentcho.progress import Tell, part
 from agentcho.trace import Workflow
 
 
@@ -29,9 +30,10 @@ def workflows(
         if name not in known:
             raise BadArm("arm", name, known)
     found: list[Figures] = []
-    for subject in subjects:
+    each = runs_of(named, repeats)
+    for number, subject in enumerate(subjects):
         timed = {name: _timed(engine, known[name], subject, stepwise) for name in named}
-        found += measure(subject.name, timed, repeats, tell)
+        found += measure(subject.name, timed, repeats, part(tell, number * each, len(subjects) * each))
     return found
 
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy
 
-from agentcho.bench.measure import Tell
 from agentcho.bench.result import Figures
 from agentcho.bench.step import tokens_of
+from agentcho.progress import Tell
 from agentcho.request import Decode, Prefill
 
 ROWS = 8
@@ -34,7 +34,7 @@ def _stall(engine: Any, tokens: int, repeats: int, seed: int, tell: Tell) -> lis
     alone: dict[str, list[float]] = {"p95": [], "median": []}
     _take(engine, 256, seed)
     for number in range(repeats):
-        tell(f"repeat {number + 1} of {repeats}: a prefill of {tokens} tokens beside {ROWS} rows")
+        tell(f"repeats (a prefill of {tokens} tokens beside {ROWS} rows)", number, repeats)
         without, during = _take(engine, tokens, seed + number)
         for found, times in ((alone, without), (beside, during)):
             found["p95"].append(float(numpy.percentile(times, 95)))

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from agentcho.bench.result import Figures
 from agentcho.bench.workflows import words_of
+from agentcho.progress import Tell, unheard
 from agentcho.request import Decode, Prefill
 
 ROWS = (1, 8)
@@ -36,14 +37,14 @@ class Kind(NamedTuple):
 KINDS = (*map(Kind, ROWS), Kind(ROWS[-1], apart=True))
 
 
-def step(engine: Any, context: int, repeats: int, seed: int) -> list[Figures]:
+def step(engine: Any, context: int, repeats: int, seed: int, tell: Tell = unheard) -> list[Figures]:
     """Figures of `KINDS`, arms "agentcho" and "stock", in "seconds" a step; a warm-up comes before. To stock rows it is
     all one what they read."""
     with ThreadPoolExecutor(1) as thread:
-        return thread.submit(_steps, engine, context, repeats, seed).result()
+        return thread.submit(_steps, engine, context, repeats, seed, tell).result()
 
 
-def _steps(engine: Any, context: int, repeats: int, seed: int) -> list[Figures]:
+def _steps(engine: Any, context: int, repeats: int, seed: int, tell: Tell) -> list[Figures]:
     from agentcho.engine.decoding import StockRows
     from agentcho.engine.generating import stock_attention
 
@@ -59,7 +60,11 @@ def _steps(engine: Any, context: int, repeats: int, seed: int) -> list[Figures]:
         with stock_attention(engine.network):
             return {("stock", kind.name): rows.step() for kind, rows in stock.items()}
 
-    found = [_repeat(number, take_ours, take_stock) for number in range(repeats + 1)][1:]
+    found: list[dict[tuple[str, str], float]] = []
+    for number in range(repeats + 1):
+        tell("repeats", number, repeats + 1)
+        found.append(_repeat(number, take_ours, take_stock))
+    del found[0]
     return [
         Figures(subject=name, arm=arm, values={"seconds": tuple(one[arm, name] for one in found)})
         for name in (kind.name for kind in KINDS) for arm in ("agentcho", "stock") if (arm, name) in found[0]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -136,16 +136,20 @@ def run(
     from agentcho.cli.play import Asked, play_scenario
     from agentcho.runtime import Care
 
-    fresh, given = resume is None, ctx.params
-    how = {name: given[name] for name in RunConfig.model_fields if name in given and (fresh or _was_given(ctx, name))}
+    how = _how(ctx, given=resume is not None)
     if limit:
         how["limits"] = fields("--limit", limit)
     own, care = fields("--set", set_ or []), Care(fail_fast, retries)
     raise typer.Exit(play_scenario(Asked(scenario, how, own, display, out, at_once, care, resume, changed)))
 
 
+def _how(ctx: typer.Context, given: bool) -> dict[str, Any]:
+    """The options of playing among those of a command; those alone that were `given` on the command line."""
+    found = {name: value for name, value in ctx.params.items() if name in RunConfig.model_fields}
+    return {name: value for name, value in found.items() if not given or _was_given(ctx, name)}
+
+
 def _was_given(ctx: typer.Context, option: str) -> bool:
-    """Whether an option stood on the command line."""
     source = ctx.get_parameter_source(option)
     return source is not None and source.name == "COMMANDLINE"
 
@@ -194,6 +198,7 @@ def compare(
 
 
 def audit(
+    ctx: typer.Context,
     target: Annotated[str, typer.Argument(metavar="TARGET", help=TARGET)],
     measure: Annotated[bool, typer.Option("--measure", help="Measure too how much a leak matters.")] = False,
     fail_on: Annotated[FailOn, typer.Option(help="The least level that makes the exit code 1.")] = "error",
@@ -228,13 +233,8 @@ def audit(
     from agentcho.cli.audit import audit as audit_target
     from agentcho.cli.outputs import Outputs
 
-    how = {
-        "games": games, "mode": mode, "leakage": leakage, "deterministic": deterministic or None, "shadow": shadow,
-        "repair": repair, "model": model, "adapter": adapter, "seed": seed, "max_tokens": max_tokens, "tasks": tasks,
-        "plain_markers": plain_markers,
-    }  # fmt: skip
+    how, given = _how(ctx, given=True), fields("--set", set_ or [])
     outputs = Outputs(json, sarif, junit, html)
-    given = fields("--set", set_ or [])
     asked = Asked(target, how, given, out, outputs, measure, reveal, baseline, suppress, fail_on, display)
     raise typer.Exit(audit_target(asked))
 
@@ -341,6 +341,9 @@ def doctor(
 ) -> None:
     """Prove that a model can share encodings, or say why it cannot."""
     from agentcho.cli.listing import doctor_table
+    from agentcho.display.progress import progress
     from agentcho.engine import doctor as examine
 
-    typer.echo(doctor_table(examine(model, device, dtype, device_map=device_map)))
+    with progress("doctor", sys.stderr) as told:
+        report = examine(model, device, dtype, device_map=device_map, tell=told.tell)
+    typer.echo(doctor_table(report))

@@ -23,16 +23,17 @@ from agentcho import library
 from agentcho.adapter import find_adapter
 from agentcho.audit.report import AuditReport, FailOn
 from agentcho.audit.suppressions import Suppression
-from agentcho.audit.wording import many
 from agentcho.cli.options import configured, run_config
 from agentcho.cli.outputs import UNREAD, Outputs, silence
-from agentcho.cli.play import play_shown, tell_failed
+from agentcho.cli.play import play_shown, tell_failed, telling
 from agentcho.config import RunConfig
 from agentcho.display import Kind
 from agentcho.display.audit import show
+from agentcho.display.progress import Progress
 from agentcho.display.safe import visible
 from agentcho.errors import AdapterNotFound, AgentchoError, RecordNotFound, ScenarioNotFound
 from agentcho.faults import words
+from agentcho.progress import Tell
 from agentcho.record import SavedRun, find
 from agentcho.runtime import play, tasks_of
 from agentcho.shelf import find as on_shelf
@@ -112,10 +113,10 @@ def _audit(asked: Asked) -> int:
     _check_options(asked, nature)
     asked.outputs.check()
     prepared = _prepare(asked)
-    report = {"scenario": _of_scenario, "trace": _of_trace, "run": _of_run}[nature](asked)
+    with telling("audit", _playing(asked)) as told:
+        report = {"scenario": _of_scenario, "trace": _of_trace, "run": _of_run}[nature](asked, told)
     if report is None:
         return INTERRUPTED
-    _tell("", last=True)
     report = _finished(report, prepared)
     asked.outputs.write(report, asked.fail_on)
     show(report, "none" if asked.outputs.piped else asked.display, sys.stdout)
@@ -162,17 +163,17 @@ def _prepare(asked: Asked) -> Prepared:
     return Prepared(earlier, () if asked.suppress is None else auditing.read_suppressions(asked.suppress))
 
 
-def _of_scenario(asked: Asked) -> AuditReport | None:
+def _of_scenario(asked: Asked, told: Progress) -> AuditReport | None:
     """Play it, record it, audit the record. None: it was interrupted."""
     config = _config(asked.how)
     scenario = configured(library.scenario(asked.target), asked.given)
     for agent in library.casts(type(scenario)):
         library.agent(agent)
     tasks_of(scenario, config)
-    engine = _engine(config) if asked.measure else None
-    _tell(f"playing {many(config.games, 'game')} of {scenario.name}")
-    playing = partial(play, scenario, config, engine=engine, out=asked.out, asked=from_anywhere(asked.target))
-    played = play_shown(scenario, config, _playing(asked), playing)
+    engine = _engine(config, told.tell) if asked.measure else None
+    named = from_anywhere(asked.target)
+    playing = partial(play, scenario, config, engine=engine, out=asked.out, asked=named, tell=told.tell)
+    played = play_shown(scenario, config, _playing(asked), playing, told=told)
     if played.interrupted:
         return None
     tell_failed(played)
@@ -182,10 +183,10 @@ def _of_scenario(asked: Asked) -> AuditReport | None:
     environment = report.subject.environment | {"played by": _command(asked, config)}
     subject = report.subject.model_copy(update={"environment": environment})
     report = report.model_copy(update={"subject": subject})
-    return _measured(report, run, engine, config) if asked.measure else report
+    return _measured(report, run, engine, config, told.tell) if asked.measure else report
 
 
-def _of_run(asked: Asked) -> AuditReport:
+def _of_run(asked: Asked, told: Progress) -> AuditReport:
     run = find(asked.target, asked.out)
     report = auditing.audit_run(run, asked.reveal)
     config = run.info.config.model_copy(update=_given(asked.how))
@@ -195,16 +196,16 @@ def _of_run(asked: Asked) -> AuditReport:
         and find_adapter(config.adapter).digest != run.info.engine.get("adapter")
     ):
         raise AdapterNotFound(Path(config.adapter), "it is not the one that this run was played with any more")
-    return _measured(report, run, _engine(config), config) if asked.measure else report
+    return _measured(report, run, _engine(config, told.tell), config, told.tell) if asked.measure else report
 
 
-def _of_trace(asked: Asked) -> AuditReport:
+def _of_trace(asked: Asked, told: Progress) -> AuditReport:
     """A trace says nothing of how it was played: what plain reuse of it would leak, unless another way is asked for."""
     path, config = Path(asked.target), _config({"leakage": "audit", **_given(asked.how)})
     report = auditing.audit_traces(
         path, config.mode, config.leakage, asked.reveal, config.deterministic, repair=config.repair
     )
-    return _measured(report, path, _engine(config), config) if asked.measure else report
+    return _measured(report, path, _engine(config, told.tell), config, told.tell) if asked.measure else report
 
 
 def _finished(report: AuditReport, prepared: Prepared) -> AuditReport:
@@ -216,32 +217,22 @@ def _finished(report: AuditReport, prepared: Prepared) -> AuditReport:
     return report
 
 
-def _measured(report: AuditReport, source: SavedRun | Path, engine: Any, config: RunConfig) -> AuditReport:
+def _measured(report: AuditReport, source: SavedRun | Path, engine: Any, config: RunConfig, tell: Tell) -> AuditReport:
     """What a leak does, measured in the deterministic profile, whatever the run was played in."""
     from agentcho.audit.measure import controls, measure
 
     games = read_traces(source) if isinstance(source, Path) else [said for said in source.games().values() if said]
-    found = measure(games, engine, seed=config.seed, progress=_progress)
+    found = measure(games, engine, seed=config.seed, progress=lambda done, of: tell("measurements", done, of))
     return auditing.measured(report, found, controls(found))
 
 
-def _progress(done: int, of: int) -> None:
-    _tell(f"measuring {done} of {of}", last=done >= of)
-
-
-def _tell(what: str, last: bool = False) -> None:
-    """What is going on, on a terminal alone, over what was told before."""
-    if sys.stderr.isatty():
-        print(f"\r{visible(what):<60}" + ("\r" + " " * 60 + "\r") * last, end="", file=sys.stderr, flush=True)
-
-
-def _engine(config: RunConfig) -> Any:
+def _engine(config: RunConfig, tell: Tell) -> Any:
     """The engine to measure on. The fake one computes no distributions."""
     from agentcho import runtime
 
     if config.model == "fake":
         raise typer.BadParameter("the fake model has nothing to measure; play with another", param_hint="--measure")
-    return runtime.load_engine(config)
+    return runtime.load_engine(config, tell)
 
 
 def _given(how: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,6 +6,7 @@ Does not know: how anything is measured.
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -13,6 +14,7 @@ import typer
 
 from agentcho.cli import speed
 from agentcho.cli.options import run_config
+from agentcho.display.progress import progress
 
 ADAPTER = "A folder that `agentcho tune` or peft wrote, for the model."
 Adapter = Annotated[str | None, typer.Option(metavar="DIR", help=ADAPTER, show_default=False)]
@@ -45,7 +47,9 @@ def games(
 
     config = run_config(model=model, games=games, max_tokens=max_tokens, seed=seed, adapter=adapter)
     chosen = library.scenario(scenario)()
-    typer.echo(compare(chosen, config).table())
+    with progress("bench games", sys.stderr) as told:
+        found = compare(chosen, config, told.tell)
+    typer.echo(found.table())
 
 
 def leakage(
@@ -73,14 +77,11 @@ def leakage(
     found: list[LeakageBench] = []
     for name in model or [SHAPE, UNDERSTUDY]:
         kind = "bfloat16" if dtype == "auto" and name.startswith("shape:") else dtype
-        engine = Engine.load(name, dtype=kind, adapter=adapter)
-        spoken = [open_talk(seed, agents=4, rounds=1, words=16)]
-        label = f"{name}, {engine.fingerprint['dtype']}, {engine.fingerprint['device']}"
-        found.append(measure(label, engine, [*played, open_talk(seed)], spoken, repeats, _progress))
+        with progress("bench leakage", sys.stderr) as told:
+            engine = Engine.load(name, dtype=kind, adapter=adapter, tell=told.tell)
+            spoken = [open_talk(seed, agents=4, rounds=1, words=16)]
+            label = f"{name}, {engine.fingerprint['dtype']}, {engine.fingerprint['device']}"
+            found.append(measure(label, engine, [*played, open_talk(seed)], spoken, repeats, told.tell))
         typer.echo(f"\n{found[-1].table()}\n")
     if json_ is not None:
         json_.write_text(json.dumps(figures(found, seed), indent=1) + "\n")
-
-
-def _progress(what: str) -> None:
-    typer.echo(what, err=True)

@@ -17,15 +17,16 @@ import typer
 
 from agentcho import library, runtime, writer
 from agentcho.cli.options import configured
-from agentcho.cli.progress import tell
 from agentcho.config import RunConfig
 from agentcho.disk import check_file, check_folder, writing
 from agentcho.display.compared import show
+from agentcho.display.progress import progress
 from agentcho.experiments.columns import Column, columns
 from agentcho.experiments.compare import Effort, claim, compare, requested
 from agentcho.experiments.files import write, write_json
 from agentcho.experiments.playing import Interrupted
 from agentcho.markers import asked_of
+from agentcho.progress import Tell
 from agentcho.request import EnginePort
 from agentcho.scenario import Scenario
 from agentcho.writer import Writer
@@ -60,19 +61,20 @@ def compare_columns(asked: Asked) -> int:
     runtime.tasks_of(scenario, asked.config)
     _check_judge(asked.judge, scenario)
     _check_files(asked)
-    with _folder(asked.out) as folder:
-        engine: Any = runtime.load_engine(_loading(asked.config, found))
+    with _folder(asked.out) as folder, progress("compare", sys.stderr) as told:
+        engine: Any = runtime.load_engine(_loading(asked.config, found), told.tell)
         claim(folder, requested(scenario, asked.config, found, engine.fingerprint))
         try:
             result = compare(
-                scenario, asked.config, found, engine, folder, _effort(asked, engine), _command(asked), tell,
-                asked.at_once, None if asked.judge is None else _judge(asked),
+                scenario, asked.config, found, engine, folder, _effort(asked, engine), _command(asked), told.tell,
+                asked.at_once, None if asked.judge is None else _judge(asked, told.tell),
             )  # fmt: skip
         except (Interrupted, KeyboardInterrupt):
-            tell("", 1, 1)
+            told.clear()
             kept = f"; what was played is in {folder}" if asked.out else ""
             print(f"interrupted{kept}", file=sys.stderr)
             return INTERRUPTED
+        told.clear()
         show(result, sys.stdout)
         if asked.out is not None:
             print(f"\nwritten: {', '.join(str(path) for path in write(result, folder))}")
@@ -119,9 +121,9 @@ def _loading(config: RunConfig, found: Sequence[Column]) -> RunConfig:
     return config.model_copy(update={"leakage": "enforce" if claims else "audit"})
 
 
-def _judge(asked: Asked) -> EnginePort:
+def _judge(asked: Asked, tell: Tell) -> EnginePort:
     """The model that judges, on the same device."""
-    return runtime.load_engine(asked.config.model_copy(update={"model": asked.judge, "leakage": "audit"}))
+    return runtime.load_engine(asked.config.model_copy(update={"model": asked.judge, "leakage": "audit"}), tell)
 
 
 def _effort(asked: Asked, engine: Any) -> Effort:

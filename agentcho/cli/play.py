@@ -19,9 +19,11 @@ from agentcho.cli.leaks import leaks
 from agentcho.cli.options import configured, run_config
 from agentcho.cli.outputs import silence
 from agentcho.config import RunConfig
-from agentcho.display import Kind, heading, screen
+from agentcho.display import Kind, Screen, heading, screen
+from agentcho.display.progress import Progress, progress
 from agentcho.display.safe import visible
 from agentcho.errors import ReaderGone, ResumeOther
+from agentcho.events import Event, Sink
 from agentcho.record import SavedRun, find
 from agentcho.resume import Changed
 from agentcho.runtime import Care, Played, play, resume
@@ -106,27 +108,48 @@ def _named(saved: SavedRun) -> str:
 def _shown(
     playing: Callable[..., Played], scenario: Scenario, config: RunConfig, asked: Asked, saved: SavedRun | None = None
 ) -> Played:
-    return play_shown(scenario, config, asked.display, partial(playing, at_once=asked.at_once, care=asked.care), saved)
+    with telling("run", asked.display) as told:
+        playing = partial(playing, at_once=asked.at_once, care=asked.care, tell=told.tell)
+        return play_shown(scenario, config, asked.display, playing, saved, told)
+
+
+def telling(command: str, display: Kind | None) -> Progress:
+    """The progress of a command that plays: no bar where plain lines go to the same terminal."""
+    return progress(command, sys.stderr, bars=display != "plain" or not sys.stdout.isatty())
 
 
 def play_shown(
     scenario: Scenario, config: RunConfig, display: Kind | None, playing: Callable[..., Played],
-    saved: SavedRun | None = None,
+    saved: SavedRun | None = None, told: Progress | None = None,
 ) -> Played:  # fmt: skip
-    """Play on a screen, which has what is `saved` already: `playing` takes the `sink`."""
-    kept = "nothing was begun"
+    """Play on a screen, which has what is `saved` already: `playing` takes the `sink`. `told` says how far it is."""
+    kept, told = "nothing was begun", told or Progress()
     try:
         with screen(display, heading(scenario.name, config), config.games, sys.stdout) as shown:
             kept = KEPT
             if saved is not None:
                 shown.remember(saved)
-            played = playing(sink=shown.hear)
+            played = playing(sink=_both(shown, told, config.games))
+            told.clear()
         kept = f"all games are over: {played.record}"
         shown.close(played)
     except BrokenPipeError:
         silence(sys.stdout)
         raise ReaderGone(kept) from None
     return played
+
+
+def _both(shown: Screen, told: Progress, games: int) -> Sink:
+    """Events for a screen and for the progress, which leaves the terminal to a screen that moves by itself."""
+
+    def hear(event: Event) -> None:
+        if shown.moves:
+            told.clear()
+        shown.hear(event)
+        if not shown.moves:
+            told.tell("games", len(shown.games), games)
+
+    return hear
 
 
 def tell_failed(played: Played) -> None:

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
 
@@ -19,14 +19,18 @@ from agentcho.cli.audit import nature_of
 from agentcho.cli.options import configured
 from agentcho.cli.outputs import STDOUT, Outputs
 from agentcho.cli.play import play_shown, tell_failed
-from agentcho.cli.progress import tell
 from agentcho.config import RunConfig
 from agentcho.display import Kind
+from agentcho.display.progress import Progress, progress
 from agentcho.display.proved import show
 from agentcho.errors import AudienceError
+from agentcho.progress import counted
 from agentcho.record import SavedRun, find
 from agentcho.shelf import from_anywhere
 from agentcho.trace import Workflow, read_traces
+
+if TYPE_CHECKING:
+    from agentcho.audit.prove import Proof
 
 GAMES = 4
 INTERRUPTED = 130
@@ -49,29 +53,33 @@ class Asked(NamedTuple):
 
 def prove(asked: Asked) -> int:
     """Do it all. Returns the exit code."""
-    from agentcho.audit import prove as proving
-
     asked.outputs.check()
     if asked.config.model == "fake":
         raise typer.BadParameter("the fake model computes nothing to compare; take another", param_hint="--model")
     found = _known(asked)
-    engine: Any = runtime.load_engine(asked.config)
-    workflows = _played(asked, engine) if found is None else found
-    if workflows is None:
-        return INTERRUPTED
-    source = Path(asked.target).name if asked.target.endswith(".jsonl") else asked.target
-    try:
-        proof = proving.prove(
-            workflows, engine, source=source, of=asked.of, swap=asked.swap, stride=asked.stride,
-            seed=asked.config.seed, progress=lambda done, of: tell("workflows played", done, of),
-        )  # fmt: skip
-    except KeyboardInterrupt:
-        return INTERRUPTED
-    finally:
-        tell("", 1, 1)
+    with progress("prove", sys.stderr) as told:
+        engine: Any = runtime.load_engine(asked.config, told.tell)
+        workflows = _played(asked, engine, told) if found is None else found
+        if workflows is None:
+            return INTERRUPTED
+        try:
+            proof = _proof(asked, engine, workflows, told)
+        except KeyboardInterrupt:
+            return INTERRUPTED
     asked.outputs.write_each({"json": lambda: asked.outputs.json_of(proof), "html": lambda: _page(proof)})
     show(proof, "none" if asked.outputs.json == STDOUT else asked.display, sys.stdout)
     return proof.exit_code
+
+
+def _proof(asked: Asked, engine: Any, workflows: Sequence[Workflow], told: Progress) -> Proof:
+    from agentcho.audit import prove as proving
+
+    source = Path(asked.target).name if asked.target.endswith(".jsonl") else asked.target
+    played = counted(told.tell, "workflows", len(workflows))
+    return proving.prove(
+        workflows, engine, source=source, of=asked.of, swap=asked.swap, stride=asked.stride,
+        seed=asked.config.seed, progress=lambda done, of: played(done),
+    )  # fmt: skip
 
 
 def _page(proof: Any) -> str:
@@ -98,12 +106,12 @@ def _known(asked: Asked) -> Sequence[Workflow] | None:
     return found
 
 
-def _played(asked: Asked, engine: Any) -> Sequence[Workflow] | None:
+def _played(asked: Asked, engine: Any, told: Progress) -> Sequence[Workflow] | None:
     """Play the scenario and record it. None: it was interrupted."""
     scenario = configured(library.scenario(asked.target), asked.given)
     config = asked.config.model_copy(update={"games": asked.games or GAMES})
     playing = partial(runtime.play, scenario, config, engine=engine, out=asked.out, asked=from_anywhere(asked.target))
-    played = play_shown(scenario, config, "none", playing)
+    played = play_shown(scenario, config, "none", playing, told=told)
     if played.interrupted:
         return None
     tell_failed(played)

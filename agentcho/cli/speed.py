@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from agentcho.cli.outputs import drawable, writable
+from agentcho.display.progress import progress
+from agentcho.progress import Tell
 
 if TYPE_CHECKING:
     from agentcho.bench.plans import Subject
@@ -65,8 +67,9 @@ def workflows(
     from agentcho.bench.speed import workflows as play
 
     subjects = _subjects(workflow, traces, limit, sweep, seed, scale)
-    engine = _engine(model, shape, dtype)
-    found = play(engine, subjects, arm or USUAL, repeats, not first, _progress)
+    with progress("bench workflows", sys.stderr) as told:
+        engine = _engine(model, shape, dtype, told.tell)
+        found = play(engine, subjects, arm or USUAL, repeats, not first, told.tell)
     how = {"bench": "workflows", "scale": scale, "stepwise": not first, "sweep": sweep}
     _finish(engine, found, repeats, seed, json_, plot, **how)
 
@@ -83,8 +86,9 @@ def cost(
     from agentcho.bench.speed import workflows as play
 
     subjects = _subjects(workflow or list(PLAYED), None, 1, None, seed, scale)
-    engine = _engine(model, shape, dtype)
-    found = play(engine, subjects, ARMS, repeats, True, _progress)
+    with progress("bench cost", sys.stderr) as told:
+        engine = _engine(model, shape, dtype, told.tell)
+        found = play(engine, subjects, ARMS, repeats, True, told.tell)
     _finish(engine, found, repeats, seed, json_, None, bench="cost", scale=scale)
 
 
@@ -96,8 +100,10 @@ def step(
     cached forward."""
     from agentcho.bench.step import step as measure
 
-    engine = _engine(model, shape, dtype)
-    _finish(engine, measure(engine, context, repeats, seed), repeats, seed, json_, plot, bench="step")
+    with progress("bench step", sys.stderr) as told:
+        engine = _engine(model, shape, dtype, told.tell)
+        found = measure(engine, context, repeats, seed, told.tell)
+    _finish(engine, found, repeats, seed, json_, plot, bench="step")
 
 
 def overhead(
@@ -110,8 +116,9 @@ def overhead(
     """The choreographer's own cost: its share of wall time, and requests a second on a fake engine."""
     from agentcho.bench.overhead import requests, share
 
-    engine = _engine(model, shape, dtype)
-    found = [*share(engine, agents, repeats, seed, _progress), *requests(crowd, each, repeats, _progress)]
+    with progress("bench overhead", sys.stderr) as told:
+        engine = _engine(model, shape, dtype, told.tell)
+        found = [*share(engine, agents, repeats, seed, told.tell), *requests(crowd, each, repeats, told.tell)]
     _finish(engine, found, repeats, seed, json_, plot, bench="overhead")
 
 
@@ -127,8 +134,9 @@ def growth(
     from agentcho.bench.growth import growth as measure
     from agentcho.bench.growth import sizes_of
 
-    engine = _engine(model, shape, dtype)
-    found = measure(engine, sorted(size or sizes_of(engine.context)), list(OURS), repeats, seed, _progress)
+    with progress("bench growth", sys.stderr) as told:
+        engine = _engine(model, shape, dtype, told.tell)
+        found = measure(engine, sorted(size or sizes_of(engine.context)), list(OURS), repeats, seed, told.tell)
     _finish(engine, found, repeats, seed, json_, plot, bench="growth")
 
 
@@ -140,8 +148,10 @@ def stall(
     """Times between the tokens of eight speakers, undisturbed and beside a long prefill."""
     from agentcho.bench.stall import stall as measure
 
-    engine = _engine(model, shape, dtype)
-    _finish(engine, measure(engine, tokens, repeats, seed, _progress), repeats, seed, json_, plot, bench="stall")
+    with progress("bench stall", sys.stderr) as told:
+        engine = _engine(model, shape, dtype, told.tell)
+        found = measure(engine, tokens, repeats, seed, told.tell)
+    _finish(engine, found, repeats, seed, json_, plot, bench="stall")
 
 
 def roofline(
@@ -151,8 +161,10 @@ def roofline(
     """What steps take, against what this machine can do."""
     from agentcho.bench.roofline import roofline as measure
 
-    engine = _engine(model, shape, dtype)
-    _finish(engine, measure(engine, context, repeats, seed, _progress), repeats, seed, json_, plot, bench="roofline")
+    with progress("bench roofline", sys.stderr) as told:
+        engine = _engine(model, shape, dtype, told.tell)
+        found = measure(engine, context, repeats, seed, told.tell)
+    _finish(engine, found, repeats, seed, json_, plot, bench="roofline")
 
 
 def gpu(
@@ -166,8 +178,9 @@ def gpu(
     from agentcho.bench.gpu import gpu as measure
 
     subjects = _subjects(workflow, None, 1, None, seed, scale)
-    engine = _engine(model or UNDERSTUDY, None if model else shape, dtype, device)
-    found = measure(engine, subjects, context, repeats, seed, _progress)
+    with progress("bench gpu", sys.stderr) as told:
+        engine = _engine(model or UNDERSTUDY, None if model else shape, dtype, told.tell, device)
+        found = measure(engine, subjects, context, repeats, seed, told.tell)
     _finish(engine, found, repeats, seed, json_, plot, bench="gpu", scale=scale)
 
 
@@ -187,12 +200,12 @@ def _subjects(
     return plans.paper(named or list(KINDS), seed, scale)
 
 
-def _engine(model: str, shape: str | None, dtype: str, device: str = "auto") -> Any:
+def _engine(model: str, shape: str | None, dtype: str, tell: Tell, device: str = "auto") -> Any:
     from agentcho.engine import Engine
 
     name = model if shape is None else f"shape:{shape}"
     kind = "bfloat16" if dtype == "auto" and name.startswith("shape:") else dtype
-    return Engine.load(name, device, kind)
+    return Engine.load(name, device, kind, tell=tell)
 
 
 def _finish(
@@ -222,7 +235,3 @@ def _command() -> str:
     """The command that finds it again, of each path its last name alone."""
     words = (Path(word).name if "/" in word else word for word in sys.argv[1:])
     return shlex.join(["agentcho", *words])
-
-
-def _progress(what: str) -> None:
-    typer.echo(what, err=True)

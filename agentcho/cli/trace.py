@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 from agentcho import library, runtime
 from agentcho.cli.options import configured
-from agentcho.cli.progress import tell
 from agentcho.config import RunConfig
 from agentcho.disk import check_file, writing
+from agentcho.display.progress import progress
 from agentcho.display.safe import inline
 from agentcho.trace import read_traces
 from agentcho.writer import Writer, beside
@@ -47,13 +47,11 @@ def trace(asked: Asked) -> int:
     check_file(asked.out)
     with writing(asked.out):
         asked.out.parent.mkdir(parents=True, exist_ok=True)
-    with Writer(beside(asked.out), asked.out):
-        engine: Any = runtime.load_engine(config)
+    with Writer(beside(asked.out), asked.out), progress("trace", sys.stderr) as told:
+        engine: Any = runtime.load_engine(config, told.tell)
         from agentcho.tune.sampling import sample
 
-        told = lambda done: tell("playing", done, asked.games)  # noqa: E731
-        found = sample(scenario, config, engine, numbers, asked.out, told, asked.at_once, finals)
-    tell("", 1, 1)
+        found = sample(scenario, config, engine, numbers, asked.out, told.tell, asked.at_once, finals)
     left_out = f"; {found.without} ended without an outcome and are left out" if found.without else ""
     print(inline(f"{asked.out} has {found.games} games of {scenario.name}{left_out}"))
     if found.interrupted:

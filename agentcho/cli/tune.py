@@ -6,20 +6,22 @@ Does not know: how one trains.
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agentcho import library, runtime
 from agentcho.adapter import require_peft
-from agentcho.cli.progress import tell
 from agentcho.config import RunConfig
 from agentcho.disk import check_folder, writing
+from agentcho.display.progress import Progress, progress
 from agentcho.errors import TracesUnfit
+from agentcho.progress import Tell
 from agentcho.tune.recipe import Recipe
 from agentcho.writer import NAME, Writer
 
 if TYPE_CHECKING:
-    from agentcho.tune.training import Progress
+    from agentcho.tune.training import Progress as Step
 
 INTERRUPTED = 130
 TIMED = 8
@@ -44,20 +46,21 @@ def tune(asked: Asked) -> int:
     check_folder(asked.out)
     with writing(asked.out):
         asked.out.mkdir(parents=True, exist_ok=True)
-    with Writer(asked.out / NAME):
-        return _train(asked, name)
+    with Writer(asked.out / NAME), progress("tune", sys.stderr) as told:
+        return _train(asked, name, told)
 
 
-def _train(asked: Asked, name: str) -> int:
-    engine: Any = runtime.load_engine(asked.config)
+def _train(asked: Asked, name: str, told: Progress) -> int:
+    engine: Any = runtime.load_engine(asked.config, told.tell)
     from agentcho.tune.lessons import lessons, steps_of
     from agentcho.tune.plot import plot
     from agentcho.tune.speed import speed
     from agentcho.tune.training import Training
 
     found = lessons(asked.traces, name, engine, asked.recipe)
-    training = Training(name, engine, found, asked.recipe, asked.out, _tell)
+    training = Training(name, engine, found, asked.recipe, asked.out, _telling(told.tell))
     quick = training.speed = speed(training.engine, found.train[:TIMED], asked.recipe.tokens)
+    told.clear()
     print(
         f"{len(found.train)} traces of {found.tokens:,} tokens, {len(found.dev)} held out, "
         f"{steps_of(found.train, asked.recipe)} steps\n"
@@ -67,9 +70,10 @@ def _train(asked: Asked, name: str) -> int:
     try:
         trained = training.train()
     except KeyboardInterrupt:
-        tell("", 1, 1)
+        told.clear()
         print("interrupted; the same command goes on from what was last written down", file=sys.stderr)
         return INTERRUPTED
+    told.clear()
     plot(training.log(), f"{name}, {asked.recipe.mode}, {asked.recipe.leakage}", asked.out / "loss.png")
     print(
         f"held-out loss {trained.before:.4f} → {trained.best:.4f} nats a word (step {trained.step}), "
@@ -78,5 +82,5 @@ def _train(asked: Asked, name: str) -> int:
     return 0
 
 
-def _tell(now: Progress) -> None:
-    tell(f"training: loss {now.loss:.4f}, {now.speed:.1f} traces/s", now.step, now.steps)
+def _telling(tell: Tell) -> Callable[[Step], None]:
+    return lambda now: tell(f"steps (loss {now.loss:.4f}, {now.speed:.1f} traces/s)", now.step, now.steps)

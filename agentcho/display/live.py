@@ -5,22 +5,25 @@ Does not know: where events come from.
 
 from __future__ import annotations
 
+from time import monotonic
 from types import TracebackType
 
 from rich.console import Console, Group
 from rich.live import Live
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.text import Text
 
+from agentcho.display.progress import Bars
 from agentcho.display.safe import visible
 from agentcho.display.screen import Screen, summary
 from agentcho.display.sheet import table
 from agentcho.display.speech import Palette, Speech, rich
-from agentcho.events import Began, Ended, Event, Joined, Over, Token
+from agentcho.events import Began, Ended, Event, Joined, Token
 from agentcho.runtime import Played
 
 
 class _Live(Screen):
+    moves = True
+
     def __init__(self, title: str, console: Console) -> None:
         super().__init__()
         self.console = console
@@ -43,6 +46,7 @@ class LiveTalk(_Live):
 
     def hear(self, event: Event) -> None:
         super().hear(event)
+        self._live.start()
         match event:
             case Joined(agent=agent):
                 _ = self._palette[agent]
@@ -63,10 +67,6 @@ class LiveTalk(_Live):
     def _under_way(self) -> Group:
         return Group(*(rich(speech, self._palette, cursor=True) for speech in list(self._speaking.values())))
 
-    def __enter__(self) -> LiveTalk:
-        self._live.start()
-        return self
-
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
@@ -79,32 +79,13 @@ class LiveGames(_Live):
 
     def __init__(self, title: str, console: Console, games: int) -> None:
         super().__init__(title, console)
-        columns = (
-            TextColumn("games"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TextColumn("{task.fields[said]} messages"),
-            TextColumn("{task.fields[rate]}left:"),
-            TimeRemainingColumn(),
-        )
-        self._progress = Progress(*columns, console=console, transient=True)
-        self._task = self._progress.add_task("games", total=games, said=0, rate="")
+        self._all, self._bars = games, Bars("run", console, monotonic)
 
     def hear(self, event: Event) -> None:
         super().hear(event)
-        if isinstance(event, Ended):
-            self._progress.update(self._task, said=len(self.entries))
-        elif isinstance(event, Over):
-            self._progress.advance(self._task)
-            speed = self._progress.tasks[0].finished_speed or self._progress.tasks[0].speed
-            self._progress.update(self._task, rate=f"{60 * speed:.1f} games/min, " if speed else "")
-
-    def __enter__(self) -> LiveGames:
-        self._progress.start()
-        return self
+        self._bars.tell(f"games ({len(self.entries)} messages)", len(self.games), self._all)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._progress.stop()
+        self._bars.clear()

@@ -6,6 +6,7 @@ Does not know: how they are shown.
 from __future__ import annotations
 
 from types import TracebackType
+from typing import Self
 
 from agentcho.display.sheet import Sheet
 from agentcho.display.totals import costs, outcomes
@@ -16,7 +17,12 @@ from agentcho.transcript import Entry, carry
 
 
 class Screen:
-    """Hears the events of a run, and then what it came to. A context manager around the run."""
+    """Hears the events of a run, and then what it came to. A context manager around the run.
+
+    `moves`: it shows on a terminal, from the first event on, how far the run is.
+    """
+
+    moves = False
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
@@ -45,7 +51,7 @@ class Screen:
         games = [self.games[index] for index in sorted(self.games)]
         return [*(outcomes(games) if games else []), *([costs(self.entries)] if self.entries else [])]
 
-    def __enter__(self) -> Screen:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

@@ -14,6 +14,7 @@ from agentcho.engine.framing import ROLES
 from agentcho.engine.gate import LayerProof
 from agentcho.engine.packing import kernels
 from agentcho.engine.placement import DeviceMap
+from agentcho.progress import Tell, unheard
 
 
 class Row(NamedTuple):
@@ -35,10 +36,10 @@ class DoctorReport(NamedTuple):
 
 def doctor(
     model: str | Path = "understudy", device: str = "auto", dtype: str = "auto", context: int | None = None,
-    device_map: DeviceMap | None = None,
+    device_map: DeviceMap | None = None, tell: Tell = unheard,
 ) -> DoctorReport:  # fmt: skip
     """Load a model through the gate and report. Raises as `Engine.load` does, with the cause and the remedy."""
-    engine = Engine.load(model, device, dtype, context=context, device_map=device_map)
+    engine = Engine.load(model, device, dtype, context=context, device_map=device_map, tell=tell)
     rows = [Row("model", None, engine.fingerprint["model_type"], _numbers(engine))]
     rows.append(Row("kernels", None, *kernels(engine.network, engine.store.devices[0])))
     rows += [Row("framing", None, role, _framing(engine, role)) for role in ROLES]

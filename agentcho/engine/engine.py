@@ -56,6 +56,7 @@ from agentcho.errors import (
 from agentcho.framed import framed
 from agentcho.ids import Ids
 from agentcho.owner import Owner, owned
+from agentcho.progress import Tell, unheard
 from agentcho.request import ANY_TURN, Call, Decode, Encoded, EncodingId, Offsets, Receipt, StepResult, Turn
 from agentcho.values import numbers, text
 
@@ -98,7 +99,7 @@ class Engine(Direct):
         cls, model: str | Path = "understudy", device: str = "auto", dtype: str = "auto",
         adapter: str | Path | None = None, *, merge: bool = False, context: int | None = None,
         store_tokens: int | None = None, host_tokens: int | None = None, device_map: DeviceMap | None = None,
-        plain_markers: Markers = "accept",
+        plain_markers: Markers = "accept", tell: Tell = unheard,
     ) -> Engine:  # fmt: skip
         """Load the understudy, a folder, or a Hugging Face id, and prove that it can share encodings.
 
@@ -109,7 +110,8 @@ class Engine(Direct):
         `context` lowers the number of positions used; `store_tokens` bounds the store (default: 4 GiB on a
         CPU, half of the free memory on CUDA), `host_tokens` what leaves it for host memory (default: 4 GiB; 0: it is
         dropped and made again). `plain_markers` "refuse": no model whose role markers a text can spell, which is known
-        before its weights are read. Safetensors only, no remote code.
+        before its weights are read. `tell` hears of megabytes downloaded, weights read, matrices packed and proofs
+        made, in the thread that does it. Safetensors only, no remote code.
         Raises: `ModelNotFound`, `BadPlacement`, `UnsupportedModel` (the gate's cause), `FramingError`,
         `AdapterNotFound`, `AdapterOther`, `PlainMarkers`.
 
@@ -119,7 +121,7 @@ class Engine(Direct):
         with ThreadPoolExecutor(1) as alone:
             found = None if adapter is None else find_adapter(adapter)
             place, room = Place(device, dtype, device_map), (store_tokens, host_tokens)
-            parts = partial(load, model, place, found, merge, context, *room, plain_markers)
+            parts = partial(load, model, place, found, merge, context, *room, plain_markers, tell)
             return alone.submit(lambda: cls(*parts())._warmed()).result()
 
     def _warmed(self) -> Engine:

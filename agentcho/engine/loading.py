@@ -18,6 +18,7 @@ from agentcho.engine.placement import Place
 from agentcho.engine.store import default_host_tokens, default_tokens
 from agentcho.errors import BadPlacement, ModelBroken
 from agentcho.markers import check_markers
+from agentcho.progress import Tell, counted, unheard
 
 
 class Parts(NamedTuple):
@@ -33,7 +34,7 @@ class Parts(NamedTuple):
 
 def load(
     model: str | Path, place: Place, adapter: Adapter | None, merge: bool, context: int | None,
-    store_tokens: int | None, host_tokens: int | None, markers: Markers,
+    store_tokens: int | None, host_tokens: int | None, markers: Markers, tell: Tell = unheard,
 ) -> Parts:  # fmt: skip
     """See `Engine.load`. The store's default size is of the memory that the weights leave free."""
     _check_count("context", context, PROBE, "nothing can be proved over so few positions")
@@ -45,10 +46,10 @@ def load(
     check_config(source, context)
     if markers == "refuse":
         check_markers(_framed(source).plain, markers, source.name)
-    loaded = Model.load(source, place)
+    loaded = Model.load(source, place, tell)
     loaded = loaded if adapter is None else loaded.adapted(adapter, merge)
-    pack(loaded.network)
-    return proved(loaded, context, store_tokens, host_tokens)
+    pack(loaded.network, tell=tell)
+    return proved(loaded, context, store_tokens, host_tokens, tell)
 
 
 def _framed(source: Source) -> Framing:
@@ -79,13 +80,17 @@ def check_vocabulary(model: Model, framing: Framing) -> None:
         )  # fmt: skip
 
 
-def proved(model: Model, context: int | None, store_tokens: int | None, host_tokens: int | None) -> Parts:
+def proved(
+    model: Model, context: int | None, store_tokens: int | None, host_tokens: int | None, tell: Tell = unheard
+) -> Parts:
     """All that is found out about a loaded model."""
     framing = derive(model.tokenizer, model.source.name, model.end_tokens())
     if not model.source.random:
         check_vocabulary(model, framing)
     positions = min(context or model.context, model.context)
+    proving = counted(tell, "proofs", 1)
     proofs = Gate(model, positions).prove()
+    proving(1)
     shapes = [proof.shape for proof in proofs]
     room = default_tokens(shapes, model.device, model.dtype) if store_tokens is None else store_tokens
     outside = default_host_tokens(shapes, model.dtype) if host_tokens is None else host_tokens

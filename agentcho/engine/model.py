@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Iterator, Mapping
+import threading
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import torch
 import transformers
@@ -31,11 +32,13 @@ from agentcho.engine.adapters import TRAINING, Adapters
 from agentcho.engine.attention import Locality, Scoring
 from agentcho.engine.checkpoint import Unreadable, check_files, refusal
 from agentcho.engine.digests import tokenizer_digest, weights_digest
+from agentcho.engine.downloads import heard
 from agentcho.engine.packing import packed
 from agentcho.engine.placement import DeviceMap, Place, check_kept, check_room, dtype_of
 from agentcho.engine.shapes import PREFIX, SHAPES
 from agentcho.errors import BadPlacement, FramingError, ModelBroken, ModelError, ModelNotFound, UnsupportedModel
 from agentcho.owner import Owner
+from agentcho.progress import Tell, counted, unheard
 
 ATTENTION = "agentcho_packed"
 UNDERSTUDY = "understudy"
@@ -46,6 +49,9 @@ TEXT_PART = {
     r"^language_model\.lm_head\.": "lm_head.",
 }  # fmt: skip
 """Names of weights of a text part within the whole, as the library wrote them over time, and alone."""
+WEIGHTS = "Loading weights"
+"""What the library calls its bar over them."""
+T = TypeVar("T")
 
 
 class Attending(Protocol):
@@ -154,7 +160,7 @@ class Model:
         self.packed = min(4096, _scale_step(self.config))
 
     @classmethod
-    def load(cls, source: Source, place: Place) -> Model:
+    def load(cls, source: Source, place: Place, tell: Tell = unheard) -> Model:
         """Load weights (safetensors only, no remote code) straight to their device. "auto": CUDA if there is one, and
         the dtype that `dtype_of` says."""
         where = place.where()
@@ -167,7 +173,7 @@ class Model:
             tokenizer = read_tokenizer(source)
             if not source.random and (folder := Path(source.path)).is_dir():
                 check_files(source.name, folder)
-            network = _drawn(source, kind, where) if source.random else _read(source, kind, place.map or where)
+            network = _drawn(source, kind, where) if source.random else _read(source, kind, place.map or where, tell)
         except ModelError:
             raise
         except Unreadable as error:
@@ -264,16 +270,16 @@ def _loader() -> Any:
     return AutoModelForCausalLM
 
 
-def _read(source: Source, dtype: torch.dtype, where: torch.device | DeviceMap) -> nn.Module:
+def _read(source: Source, dtype: torch.dtype, where: torch.device | DeviceMap, tell: Tell) -> nn.Module:
     """Weights from safetensors, every one of them, none by way of host memory; no remote code."""
     if isinstance(where, torch.device):
         placed: DeviceMap | None = None if where.type == "cpu" else {"": where}
     else:
         placed = where if isinstance(where, str) else dict(where)
-    with _quiet():
+    with _quiet(), _heard(tell):
         network, report = _loader().from_pretrained(
             source.path, dtype=dtype, attn_implementation=ATTENTION, use_safetensors=True,
-            trust_remote_code=False, output_loading_info=True, device_map=placed, **_part(source),
+            trust_remote_code=False, output_loading_info=True, device_map=placed, **_part(source), **heard(tell),
         )  # fmt: skip
     _check_whole(source, report)
     check_kept(source.name, getattr(network, "hf_device_map", {}))
@@ -356,3 +362,29 @@ def _quiet() -> Iterator[None]:
     finally:
         if shown:
             hf_logging.enable_progress_bar()  # type: ignore[no-untyped-call]
+
+
+@contextmanager
+def _heard(tell: Tell) -> Iterator[None]:
+    """Tell of each weight that the library takes up in this thread: the one place where it counts them is its bar."""
+    if tell is unheard:
+        yield
+        return
+    here = threading.get_ident()
+
+    def bar(made: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        mine = threading.get_ident() == here and options.get("desc") == WEIGHTS
+        return _told(args[0], tell) if mine else made(*args, **options)
+
+    before = hf_logging.set_tqdm_hook(bar)
+    try:
+        yield
+    finally:
+        hf_logging.set_tqdm_hook(before)
+
+
+def _told(weights: Collection[T], tell: Tell) -> Iterator[T]:
+    read = counted(tell, "weights read", len(weights))
+    for number, weight in enumerate(weights, 1):
+        yield weight
+        read(number)

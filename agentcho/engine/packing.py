@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from agentcho.engine.placement import memory_of
 from agentcho.engine.processor import capability, reorders_bfloat16
+from agentcho.progress import Tell, counted, unheard
 
 LEAST = 64 << 20
 """Bytes below which all weights may stay in the processor's caches, and nothing is gained."""
@@ -72,14 +73,16 @@ class Packed(nn.Linear):
         return other
 
 
-def pack(network: nn.Module, least: int | None = None) -> int:
+def pack(network: nn.Module, least: int | None = None, tell: Tell = unheard) -> int:
     """Pack the linear layers of a network on a CPU, where that pays (from `least` bytes on, by default `LEAST`) and
     there is memory for it; returns the bytes that this takes."""
     layers = [each for each in network.modules() if type(each) is nn.Linear and _suits(each.weight)]
     if _cause(layers, LEAST if least is None else least):
         return 0
-    for layer in layers:
+    packing = counted(tell, "matrices packed", len(layers))
+    for number, layer in enumerate(layers, 1):
         Packed.make(layer)
+        packing(number)
     return sum(layer.weight.nbytes for layer in layers)
 
 

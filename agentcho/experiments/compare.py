@@ -6,7 +6,6 @@ Does not know: the command line, the terminal.
 from __future__ import annotations
 
 import json
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple, Protocol, cast
 
@@ -14,23 +13,19 @@ from agentcho.config import RunConfig
 from agentcho.disk import replace, writing
 from agentcho.environment import machine, versions
 from agentcho.errors import ComparisonOther, RecordBroken
+from agentcho.events import Counting
 from agentcho.experiments.columns import Column
 from agentcho.experiments.comparison import Comparison, Preference, Request
 from agentcho.experiments.costs import costs
 from agentcho.experiments.fidelity import Arm, fidelity
 from agentcho.experiments.judge import Pair, prefer
 from agentcho.experiments.pairs import metrics
-from agentcho.experiments.playing import Games, folder_of, forced_words, play_column
+from agentcho.experiments.playing import Games, folder_of, forced_words, over, play_column
 from agentcho.game import Forced
+from agentcho.progress import Tell, counted
 from agentcho.request import EnginePort
 from agentcho.runtime import meet, tasks_of
 from agentcho.scenario import Judged, Scenario
-
-
-class Tell(Protocol):
-    """Hears what is going on, how many are done, of how many."""
-
-    def __call__(self, what: str, done: int, of: int) -> None: ...
 
 
 class Adaptable(Protocol):
@@ -92,11 +87,13 @@ def compare(
     played: dict[str, Games] = {}
     forced: dict[int, Forced] = {}
     arms = {column.name: Arm(column.config(config).way, _engine(engine, column)) for column in columns}
+    there = sum(len(over(folder_of(folder, column), config.games)) for column in columns)
+    counting = Counting(tell, config.games * len(columns), there)
     for column in columns:
         name = column.name
-        told = lambda done, name=name: tell(f"playing {name}", done, config.games)  # noqa: E731
+        counting.what = f"games ({name})"
         played[name] = play_column(
-            scenario, column.config(config), arms[name].engine, folder_of(folder, column), forced, at_once, told
+            scenario, column.config(config), arms[name].engine, folder_of(folder, column), forced, at_once, counting
         )
         forced = forced or forced_words(scenario, played[name])
         meet(engine, (entry for said in played[name].said.values() for entry in said))
@@ -120,7 +117,7 @@ def _judged(
     preferences: dict[str, Preference] = {}
     for name in others:
         pairs = [Pair(texts[first][n], texts[name][n]) for n in sorted(texts[first].keys() & texts[name].keys())]
-        preferences[name] = prefer(judge, pairs, partial(tell, f"judging {name}", of=len(pairs)))
+        preferences[name] = prefer(judge, pairs, counted(tell, f"pairs judged ({name})", len(pairs)))
     return found.model_copy(update={"judge": judge.fingerprint, "preferences": preferences})
 
 
@@ -147,10 +144,10 @@ def _compared(
         without={name: request.games - len(found) for name, found in scores.items()},
         metrics=metrics(scores, request.seed),
         fidelity=fidelity(
-            held, arms, engine, request.seed, lambda done: tell("holding words against baseline's", done, len(held))
+            held, arms, engine, request.seed, counted(tell, "games held against the baseline's words", len(held))
         ) if held else {},
         costs=costs(
-            timed, arms, effort.repeats, lambda done: tell("timing", done, effort.repeats * len(timed))
+            timed, arms, effort.repeats, counted(tell, "games timed", effort.repeats * len(timed))
         ) if timed else {},
     )  # fmt: skip
 

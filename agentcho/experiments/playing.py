@@ -6,12 +6,12 @@ not know: statistics.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 from agentcho.config import RunConfig
-from agentcho.events import Event, Over
+from agentcho.events import Sink
 from agentcho.experiments.columns import Column
 from agentcho.game import Forced
 from agentcho.record import Finished, SavedRun, runs
@@ -20,9 +20,6 @@ from agentcho.runtime import Part, play
 from agentcho.scenario import Scenario
 from agentcho.trace import Workflow
 from agentcho.transcript import Entry
-
-Tell = Callable[[str, int, int], None]
-"""(column, games that are over, games in all)."""
 
 
 class Games(NamedTuple):
@@ -43,6 +40,12 @@ def folder_of(out: Path, column: Column) -> Path:
     return out / (name if column.digest is None else f"{name}-{column.digest[:8]}")
 
 
+def over(folder: Path, games: int) -> frozenset[int]:
+    """Which of so many games are over by the records in a folder. One that was ended by an error is not."""
+    numbers = {number for run in runs(folder) for number, game in run.finished().items() if not game.failed}
+    return frozenset(numbers.intersection(range(games)))
+
+
 def collected(folder: Path) -> Games:
     """All games of all records in a folder. One that was ended by an error does not count: it is played again."""
     games = Games({}, {}, {})
@@ -61,33 +64,19 @@ def _collect(run: SavedRun, games: Games) -> None:
 
 def play_column(
     scenario: Scenario, config: RunConfig, engine: EnginePort, folder: Path, forced: Mapping[int, Forced],
-    at_once: int | None, tell: Callable[[int], None],
+    at_once: int | None, sink: Sink,
 ) -> Games:  # fmt: skip
     """Play those of the column's games that are not over yet, and return all. `GamesFailed`, when the others are over,
     where errors ended some, and `Interrupted` after Ctrl-C."""
-    over = collected(folder).finished
-    left = tuple(number for number in range(config.games) if number not in over)
+    there = collected(folder).finished
+    left = tuple(number for number in range(config.games) if number not in there)
     if left:
         part = Part(left, lambda number: forced.get(number, {}))
-        played = play(
-            scenario, config, engine=engine, sink=_Counting(len(over), tell), out=folder, at_once=at_once, part=part
-        )
+        played = play(scenario, config, engine=engine, sink=sink, out=folder, at_once=at_once, part=part)
         if played.interrupted:
             raise Interrupted
         played.check(len(left))
     return collected(folder)
-
-
-class _Counting:
-    """Hears of games as they end."""
-
-    def __init__(self, over: int, tell: Callable[[int], None]) -> None:
-        self._over, self._tell = over, tell
-
-    def __call__(self, event: Event) -> None:
-        if isinstance(event, Over):
-            self._over += 1
-            self._tell(self._over)
 
 
 def forced_words(scenario: Scenario, games: Games) -> dict[int, Forced]:

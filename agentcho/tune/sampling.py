@@ -5,15 +5,16 @@ Does not know: training, the command line.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from agentcho.config import RunConfig
 from agentcho.errors import RecordBroken, TracesOther, TracesUnfit
-from agentcho.events import Encoded, Ended, Event, Over
+from agentcho.events import Counting, Encoded, Ended, Event, Over, Sink
 from agentcho.export import exported
 from agentcho.game import Forced
+from agentcho.progress import Tell
 from agentcho.request import EnginePort
 from agentcho.runtime import Part, play, tasks_of
 from agentcho.scenario import Scenario
@@ -44,7 +45,7 @@ def asked_for(scenario: Scenario, config: RunConfig, engine: EnginePort) -> dict
 
 
 def sample(
-    scenario: Scenario, config: RunConfig, engine: EnginePort, numbers: range, file: Path, tell: Callable[[int], None],
+    scenario: Scenario, config: RunConfig, engine: EnginePort, numbers: range, file: Path, tell: Tell,
     at_once: int | None = None, finals: Iterable[Workflow] | None = None,
 ) -> Sampled:  # fmt: skip
     """Play the games of these numbers that the file lacks, and append each when it is over; at the end the file is in
@@ -60,7 +61,8 @@ def sample(
         forced = {} if finals is None else _final_words(finals, engine, asked)
         if missing := [number for number in left if finals is not None and number not in forced]:
             raise TracesUnfit("--final-of", f"has no workflow of game {missing[0]}")
-        ear = _Ear(scenario.name, asked, engine, lines, len(there), tell)
+        counting = Counting(tell, len(numbers), len(numbers) - len(left))
+        ear = _Ear(scenario.name, asked, engine, lines, counting)
         part = Part(left, lambda number: forced.get(number, {}))
         played = play(scenario, config, engine=engine, sink=ear, at_once=at_once, part=part) if left else None
     if played is not None:
@@ -88,12 +90,9 @@ def _there(file: Path, asked: Mapping[str, Any]) -> set[int]:
 class _Ear:
     """Writes each game down when it is over."""
 
-    def __init__(
-        self, scenario: str, asked: dict[str, Any], engine: EnginePort, lines: Lines, over: int,
-        tell: Callable[[int], None],
-    ) -> None:  # fmt: skip
-        self._scenario, self._asked, self._engine, self._lines = scenario, asked, engine, lines
-        self._over, self._tell = over, tell
+    def __init__(self, scenario: str, asked: dict[str, Any], engine: EnginePort, lines: Lines, counting: Sink) -> None:
+        self._scenario, self._asked, self._engine = scenario, asked, engine
+        self._lines, self._counting = lines, counting
         self._said: dict[int, list[Entry]] = {}
         self.without = 0
 
@@ -104,8 +103,7 @@ class _Ear:
             carry(self._said[event.encodings.game], event.encodings)
         if isinstance(event, Over):
             self._write(event, self._said.pop(event.game, []))
-            self._over += 1
-            self._tell(self._over)
+        self._counting(event)
 
     def _write(self, over: Over, said: list[Entry]) -> None:
         if over.outcome is None:

@@ -56,12 +56,17 @@ def test_arms_take_turns_and_one_that_is_not_there_is_told_of() -> None:
         raise ArmUnavailable("no such thing")
 
     arms = {"a": arm("a"), "b": arm("b"), "c": Timed(missing, missing), "d": Timed(lambda: {"x": 1}, missing)}
-    found = measure("s", arms, 2, lambda what: None)
+    heard: list[tuple[str, int, int]] = []
+    found = measure("s", arms, 2, lambda *told: heard.append(told))
     assert order == ["warm a", "warm b", "a", "b", "b", "a"]
     assert [each.unavailable for each in found] == [None, None, "no such thing", "no such thing"]
     assert found[3].values == {}
     assert found[0].values == {"x": (3, 6)}
     assert turns("abc", 4) == ["b", "c", "a"]
+    assert heard[:5] == [(f"runs (s: warming up {name})", number, 12) for number, name in enumerate(arms)] + [
+        ("runs (s: a)", 4, 12)
+    ]
+    assert [done for _, done, _ in heard] == sorted(done for _, done, _ in heard)
 
 
 def test_what_is_short_is_done_again_and_its_medians_count(monkeypatch: pytest.MonkeyPatch) -> None:

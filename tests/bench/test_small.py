@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import sys
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -18,11 +20,12 @@ from agentcho.bench.roofline import roofline
 from agentcho.bench.stall import ALONE, ROWS, _take, stall
 from agentcho.bench.step import step
 from agentcho.cli import main
+from agentcho.display.progress import EVERY
 from agentcho.engine.rates import Rates, Work, streamed, work
 from agentcho.request import StepResult
 
 
-def quiet(what: str) -> None:
+def quiet(what: str, done: int, of: int) -> None:
     """Nobody hears of progress."""
 
 
@@ -125,7 +128,6 @@ def test_the_command_prints_writes_and_draws(
     assert run("workflows", *words, monkeypatch=monkeypatch, engine=engine) == 0
     told = capsys.readouterr()
     assert "end to end, the least of all" in told.out
-    assert "multi-qa: warming up generate_batch" in told.err
     found = read_result(json)
     assert found.arms == ("choreographed:audit", "choreographed:enforce", "baseline", "generate", "generate_batch")
     assert found.command == (
@@ -151,6 +153,32 @@ def test_the_table_of_a_gpu_is_printed_on_a_cpu_too(
     assert alone * rate == pytest.approx(streamed(engine.network))
     assert "| multi-qa | choreographed:audit |" in page(tmp_path)
     assert png.is_file()
+
+
+FEW = ("--repeats", "1")
+TOLD = {
+    "workflows": ("--workflow", "multi-qa", "--scale", "0.03", "--arm", "baseline", *FEW),
+    "cost": ("--workflow", "multi-qa", "--scale", "0.03", *FEW),
+    "step": ("--context", "40", *FEW),
+    "overhead": ("--agents", "2", "--crowd", "2", "--each", "1", *FEW),
+    "growth": ("--size", "256", *FEW),
+    "stall": ("--tokens", "512", *FEW),
+    "roofline": ("--context", "40", *FEW),
+    "gpu": ("--device", "cpu", "--workflow", "multi-qa", "--scale", "0.03", "--context", "32", *FEW),
+}
+
+
+@pytest.mark.parametrize("command", TOLD)
+def test_every_command_says_how_far_it_is(
+    command: str, engine: Engine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("agentcho.engine.rates.STREAMED", 2**25)
+    ticks = count(0.0, EVERY)
+    monkeypatch.setattr("agentcho.display.progress.monotonic", lambda: next(ticks))
+    assert run(command, *TOLD[command], monkeypatch=monkeypatch, engine=engine) == 0
+    said = capsys.readouterr().err.splitlines()
+    assert re.match(rf"bench {command}: 0 of \d (runs|repeats)", said[0])
+    assert command == "stall" or re.match(rf"bench {command}: 1 of \d (runs|repeats)", said[1])
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")

@@ -59,7 +59,7 @@ def agentcho(here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
 def no_model(monkeypatch: pytest.MonkeyPatch) -> None:
     """Loading an engine fails the test: what is tested must be found out before."""
 
-    def refuse(config: object) -> None:
+    def refuse(config: object, tell: object) -> None:
         pytest.fail("an engine was loaded")
 
     monkeypatch.setattr("agentcho.runtime.load_engine", refuse)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from itertools import count
 from pathlib import Path
 
 import pytest
 
 from agentcho import Engine
 from agentcho.audit.prove import Proof
+from agentcho.display.progress import EVERY
 from agentcho.resolver import Resolver
 from agentcho.trace import write_traces
 from tests.audit.talks import talks
@@ -28,7 +30,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Engine:
 
 @pytest.fixture
 def loaded(small: Engine, monkeypatch: pytest.MonkeyPatch) -> Engine:
-    monkeypatch.setattr("agentcho.runtime.load_engine", lambda config: small)
+    monkeypatch.setattr("agentcho.runtime.load_engine", lambda config, tell=None: small)
     return small
 
 
@@ -59,6 +61,17 @@ def test_a_file_of_traces_holds(agentcho: Command, loaded: Engine, traces: str) 
     for one in found.compared:
         assert one.enforce.before in page
     assert "apples" not in page + ran.out + found.model_dump_json()
+
+
+def test_it_says_how_far_it_is(agentcho: Command, loaded: Engine, traces: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    ticks = count(0.0, EVERY)
+    monkeypatch.setattr("agentcho.display.progress.monotonic", lambda: next(ticks))
+    ran = agentcho("prove", traces, "-n", "2", "--of", "alice", "--json", "-")
+    assert ran.err.splitlines() == [
+        "prove: 0 of 2 workflows", "prove: 1 of 2 workflows, 2.0 workflows/min, 30 s left",
+        "prove: 2 of 2 workflows, 2.0 workflows/min, 0 s left",
+    ]  # fmt: skip
+    assert ran.out.startswith("{")
 
 
 def test_one_owner_another_swap_and_nothing_else_on_standard_output(

@@ -121,7 +121,7 @@ def test_words_that_were_said_are_not_sampled_again(
     (here / "bad").unlink()
     asked = list[Any]()
 
-    def load(config: object) -> FakeEngine:
+    def load(config: object, tell: object) -> FakeEngine:
         return FakeEngine(lambda call, prompt: asked.append(call) or "other words entirely")  # type: ignore[func-returns-value]
 
     monkeypatch.setattr("agentcho.runtime.load_engine", load)
@@ -202,7 +202,7 @@ def test_what_was_asked_otherwise_is_refused_and_named(
     agentcho: Command, here: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], told: str
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr("agentcho.runtime.load_engine", lambda config: FakeEngine())
+        patch.setattr("agentcho.runtime.load_engine", lambda config, tell=None: FakeEngine())
         (here / "bad").write_text("raise OSError('x')")
         agentcho("run", talk(here), *WORDS)
     assert told in one_line(agentcho("run", "--resume", "last", *words))
@@ -217,7 +217,7 @@ def test_another_model_is_refused_and_named(agentcho: Command, here: Path, monke
         def fingerprint(self) -> dict[str, str]:
             return super().fingerprint | {"weights": "abc", "dtype": "bfloat16"}
 
-    monkeypatch.setattr("agentcho.runtime.load_engine", lambda config: Other())
+    monkeypatch.setattr("agentcho.runtime.load_engine", lambda config, tell=None: Other())
     told = one_line(agentcho("run", "--resume", "last"))
     assert "the model's weights (none, not abc); the model's dtype (none, not bfloat16) differ" in told
 
@@ -253,7 +253,7 @@ def test_the_dtype_that_was_taken_is_taken_again(
 
     loaded = list[str]()
 
-    def load(config: Any) -> FakeEngine:
+    def load(config: Any, tell: object) -> FakeEngine:
         loaded.append(config.dtype)
         return Half()
 
@@ -280,7 +280,7 @@ def test_a_record_that_takes_nothing_more_is_refused_before_a_model_is_loaded(
     def refused(*_: object, **__: object) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("agentcho.runtime.load_engine", lambda config: pytest.fail("an engine was loaded"))
+    monkeypatch.setattr("agentcho.runtime.load_engine", lambda config, tell: pytest.fail("an engine was loaded"))
     monkeypatch.setattr("tempfile.TemporaryFile", refused)
     assert "nothing can be written to " in one_line(agentcho("run", "--resume", "last"))
 

@@ -196,7 +196,7 @@ def test_a_reader_that_goes_away_ends_it_quietly(here: Path) -> None:
 
 
 def test_an_engine_that_fails_ends_the_run_with_its_error(agentcho: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    def load(config: object) -> FakeEngine:
+    def load(config: object, tell: object) -> FakeEngine:
         engine = FakeEngine()
         engine.broken = RuntimeError("out of memory")
         return engine

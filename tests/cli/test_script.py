@@ -78,7 +78,7 @@ def test_ctrl_c_comes_out_after_the_record_is_closed(tmp_path: Path) -> None:
 
 
 def test_the_benchmark_plays_the_same_games_both_ways(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agentcho.bench.games.load_engine", lambda config: FakeEngine())
+    monkeypatch.setattr("agentcho.bench.games.load_engine", lambda config, tell=None: FakeEngine())
     compared = compare(library.scenario("prisoners-dilemma")(), RunConfig(games=4))
     assert compared.same == 4
     assert compared.together_steps * 2 < compared.apart_steps

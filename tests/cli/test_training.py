@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import sys
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ import pytest
 from agentcho.adapter import find_adapter
 from agentcho.agent import Agent
 from agentcho.audit import read_report
+from agentcho.display.progress import EVERY
 from agentcho.experiments.compare import read_comparison
 from agentcho.record import find
 from agentcho.trace import read_traces
@@ -121,11 +124,20 @@ def test_numbers_out_of_bounds_are_usage_errors(agentcho: Command) -> None:
         assert option in ran.err
 
 
-def test_from_traces_to_an_adapter_that_everything_takes(agentcho: Command, here: Path) -> None:
+def test_from_traces_to_an_adapter_that_everything_takes(
+    agentcho: Command, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert agentcho("trace", "multi-qa", "-n", "6", "--out", "t.jsonl").code == 0
     tune = ("tune", "multi-qa", "--traces", "t.jsonl", "--out", "tuned", "--epochs", "2", "--batch", "2")
-    ran = agentcho(*tune)
+    ticks = count(0.0, EVERY)
+    with monkeypatch.context() as patch:
+        patch.setattr("agentcho.display.progress.monotonic", lambda: next(ticks))
+        ran = agentcho(*tune)
     assert ran.code == 0, ran.err
+    said = ran.err.splitlines()
+    assert re.match(r"tune: 0 of \d+ weights read$", said[0])
+    assert "tune: 0 of 1 proofs" in said
+    assert re.match(r"tune: 6 of 6 steps, 2\.0 steps/min, 0 s left \(loss \d\.\d+, \d+\.\d traces/s\)$", said[-1])
     lines = ran.out.splitlines()
     assert lines[0].startswith("5 traces of ")
     assert lines[0].endswith(" tokens, 1 held out, 6 steps")

@@ -13,12 +13,14 @@ import pytest
 import torch
 from huggingface_hub.errors import GatedRepoError, LocalEntryNotFoundError, RepositoryNotFoundError
 from safetensors.torch import load_file, save_file
-from transformers import AutoTokenizer, Gemma3Config, Gemma3ForConditionalGeneration
+from transformers import AutoModelForCausalLM, AutoTokenizer, Gemma3Config, Gemma3ForConditionalGeneration
 
 from agentcho import Engine, Sampling
+from agentcho.engine import downloads
 from agentcho.engine.checkpoint import INDEX, refusal
 from agentcho.engine.doctor import doctor
 from agentcho.errors import FramingError, ModelBroken, ModelError, ModelNotFound
+from agentcho.progress import unheard
 
 from .families import families, llama_family
 from .templates import tokenizer
@@ -91,6 +93,37 @@ def test_a_config_that_says_what_cannot_be_is_one_error_of_ours(folder: Path, op
 def test_a_name_that_no_folder_can_have_is_no_model() -> None:
     with pytest.raises(ModelNotFound, match="so long a name"):
         Engine.load("a" * 5000)
+
+
+def test_loading_tells_of_every_weight_and_of_its_proofs(folder: Path) -> None:
+    heard: list[tuple[str, int, int]] = []
+    Engine.load(folder, device="cpu", tell=lambda *told: heard.append(told))
+    weights = len(load_file(folder / WEIGHTS))
+    assert [told for told in heard if told[0] == "weights read"] == [
+        ("weights read", number, weights) for number in range(weights + 1)
+    ]
+    assert heard[-2:] == [("proofs", 0, 1), ("proofs", 1, 1)]
+    heard.clear()
+    AutoModelForCausalLM.from_pretrained(folder)
+    assert heard == [], "the library's bars are its own again"
+
+
+def test_a_download_tells_of_what_is_on_disk(capfd: pytest.CaptureFixture[str]) -> None:
+    heard: list[tuple[str, int, int]] = []
+    bars = downloads.heard(lambda *told: heard.append(told))["tqdm_class"]
+    for name, unit in (("http_get", "B"), ("snapshot_download.transfer", "B"), ("snapshot_download", "it")):
+        with bars(name=f"huggingface_hub.{name}", unit=unit, total=4 << 20, initial=1 << 20, desc="a file") as bar:
+            bar.update(1 << 20)
+            bar.update(2 << 20)
+            bar.set_postfix_str("1 MB/s")
+    assert heard == [("MB downloaded", 2, 4), ("MB downloaded", 4, 4)]
+    assert capfd.readouterr() == ("", "")
+    assert downloads.heard(unheard) == {}
+
+
+def test_loading_says_nothing_by_itself(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    Engine.load(folder, device="cpu")
+    assert capfd.readouterr() == ("", "")
 
 
 def test_a_tokenizer_larger_than_the_embedding_is_refused_by_the_doctor_too(folder: Path) -> None:

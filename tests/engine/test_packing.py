@@ -75,6 +75,12 @@ def test_a_network_looks_the_same() -> None:
     assert sum(isinstance(each, Packed) for each in network.modules()) == 4 * 7 + 1
 
 
+def test_packing_tells_of_every_matrix() -> None:
+    heard: list[tuple[str, int, int]] = []
+    pack(nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 8)), least=0, tell=lambda *told: heard.append(told))
+    assert heard == [("matrices packed", number, 2) for number in range(3)]
+
+
 def test_what_does_not_pay_or_does_not_fit_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not pack(nn.Sequential(nn.Linear(8, 8)))
     assert not pack(nn.Sequential(nn.Linear(8, 8, dtype=torch.float16)), least=0)

@@ -1,0 +1,147 @@
+"""How far a command is: a bar on a terminal; elsewhere a line, at most one each half minute.
+
+Both move when something is told, by no thread and no timer: while nothing is told nothing moves, and of a wait that is
+longer than half a minute no line says anything before its end. Does not know: what is done.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from math import inf
+from time import monotonic
+from types import TracebackType
+from typing import IO, NamedTuple
+
+from rich.console import Console
+from rich.progress import BarColumn, TextColumn
+from rich.progress import Progress as Bar
+
+from agentcho.display.safe import inline
+
+EVERY, DRAWN = 30.0, 0.1
+"""Seconds between two lines, and between two pictures of a bar."""
+Clock = Callable[[], float]
+
+
+class Pace(NamedTuple):
+    """When some work began, and how many were done by then. `unit`: what they are, of which there are `of` in all."""
+
+    unit: str
+    of: int
+    first: int
+    began: float
+
+    def told(self, done: int, now: float) -> str:
+        """The rate and the time that is left at it; nothing, before there is one."""
+        if done <= self.first or now <= self.began:
+            return ""
+        rate = (done - self.first) / (now - self.began)
+        return f", {_rate(rate, self.unit)}, {_span((self.of - done) / rate)} left"
+
+
+def _rate(a_second: float, unit: str) -> str:
+    """In the least unit of time in which there is more than one."""
+    named = {"s": 1, "min": 60, "h": 3600}
+    name = next((name for name, seconds in named.items() if a_second * seconds >= 1), "h")
+    return f"{a_second * named[name]:.1f} {unit}/{name}"
+
+
+def _span(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
+class Progress:
+    """Hears how far something is (`tell`, an `agentcho.progress.Tell`), and shows it: here, nowhere. A context manager
+    that clears at its end. `every`: seconds between two pictures."""
+
+    every = inf
+
+    def __init__(self, clock: Clock = monotonic, last: float = inf) -> None:
+        self._clock, self._last = clock, last
+        self._pace = Pace("", 0, 0, 0.0)
+        self._done = 0
+
+    def tell(self, what: str, done: int, of: int) -> None:
+        """So many of so many are done. Other things, or fewer than were done, are the beginning of other work."""
+        now, unit = self._clock(), what.partition(" ")[0]
+        if (unit, of) != (self._pace.unit, self._pace.of) or done < self._done:
+            self._pace = Pace(unit, of, done, now)
+        self._done = done
+        if now - self._last >= self.every:
+            told, *which = inline(what).partition(" (")
+            self._show("".join((f"{done} of {of} {told}", self._pace.told(done, now), *which)))
+            self._last = now
+
+    def clear(self) -> None:
+        """Leave a terminal as it was; what is told next begins again."""
+
+    def _show(self, words: str) -> None:
+        """Show it now."""
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.clear()
+
+
+class Lines(Progress):
+    """A line each half minute, the first after one. A file that takes none is no error."""
+
+    every = EVERY
+
+    def __init__(self, name: str, file: IO[str], clock: Clock) -> None:
+        super().__init__(clock, clock())
+        self._name, self._file = name, file
+
+    def _show(self, words: str) -> None:
+        with suppress(OSError):
+            print(f"{self._name}: {words}", file=self._file, flush=True)
+
+
+class Bars(Progress):
+    """One bar at a time, in the last line of a terminal. `name` stands before it."""
+
+    every = DRAWN
+
+    def __init__(self, name: str, console: Console, clock: Clock) -> None:
+        super().__init__(clock, -inf)
+        self._name, self._console = name, console
+        self._bar: Bar | None = None
+
+    def _show(self, words: str) -> None:
+        bar = self._bar or self._begun()
+        bar.update(bar.task_ids[0], completed=self._done, total=self._pace.of, words=words, refresh=True)
+
+    def _begun(self) -> Bar:
+        name, words = (TextColumn(f"{{task.{each}}}", markup=False) for each in ("description", "fields[words]"))
+        self._bar = Bar(
+            name, BarColumn(20), words, console=self._console, transient=True, auto_refresh=False,
+            redirect_stdout=self._console.file is sys.stdout,
+        )  # fmt: skip
+        self._bar.add_task(self._name, words="")
+        self._bar.start()
+        return self._bar
+
+    def clear(self) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+        self._bar, self._last = None, -inf
+
+
+def progress(name: str, file: IO[str] | None, bars: bool = True, clock: Clock | None = None) -> Progress:
+    """The progress of a command, on a file that is nothing else's: a bar where that is a terminal, unless it shall be
+    no `bars`, for something else is written there too; lines elsewhere."""
+    clock = clock or monotonic
+    if file is None:
+        return Progress()
+    console = Console(file=file, highlight=False, emoji=False, markup=False)
+    if bars and file.isatty() and not console.is_dumb_terminal:
+        return Bars(name, console, clock)
+    return Lines(name, file, clock)
