@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +81,7 @@ def last() -> SavedRun:
         ("raise ValueError('half a \\ud800 pair')", "ValueError: half a \\ud800 pair"),
         ("game.cast(agentcho.Agent, name='eve', role=5)", "RequestError: the role of eve is of type int"),
     ],
+    ids=lambda words: re.sub(r"\W+", "-", words)[:30],
 )
 def test_one_game_that_raises_leaves_eleven(agentcho: Command, here: Path, what: str, told: str) -> None:
     ran = agentcho("run", odd(here, what), "--model", "fake", "--games", "12", "--at-once", "2")
