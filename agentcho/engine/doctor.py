@@ -77,10 +77,14 @@ def _layer(proof: LayerProof) -> Row:
     turned = 0 if proof.rotation.frequencies is None else 2 * len(proof.rotation.frequencies)
     rotary = "no rotary" if not turned else f"rotary {proof.rotation.form}, {turned} of {proof.shape.key_dim}"
     detail = (
-        f"{rotary}; {_reach(proof.locality)}; shift {proof.turn_error:.0e}, packed {proof.packed_error:.0e}, "
-        f"neighbours {proof.neighbour_error:.0e}"
+        f"{rotary}; {_reach(proof.locality)}; shift {_error(proof.turn_error)}, packed {_error(proof.packed_error)}, "
+        f"neighbours {_error(proof.neighbour_error)}"
     )
     return Row("layer", proof.layer, "proved", detail)
+
+
+def _error(value: float) -> str:
+    return f"{value:.0e}" if value else "0"
 
 
 def _reach(locality: Locality) -> str:
