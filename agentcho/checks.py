@@ -153,7 +153,7 @@ def _decode(call: Decode, copies: Mapping[int, Call], bounds: Bounds) -> Decode:
         raise RequestError(f"stride={stride}: one above 1 goes with forced tokens")
     return Decode(
         text(call.header, "the header"), parents, offsets, start, _sampling(call.sampling), _name(call.name), forced,
-        logits, stride, salt, guard,
+        logits, stride, salt, guard, None if call.most is None else whole(call.most, "most", 1),
     )  # fmt: skip
 
 

@@ -297,7 +297,8 @@ class Game:
         id = utterance.metadata.id
         forced = self._forced.get(id)
         forced = self._recorded.words(id) if forced is None else forced
-        speaking = self._resolver.speak(utterance, sampling=sampling, forced=forced)
+        most = self._meter.all_left()  # no part of what is checked: who is refused would learn it
+        speaking = self._resolver.speak(utterance, sampling=sampling, forced=forced, most=most)
         author, seat = utterance.metadata.author or SCENARIO, self._floor.seat
 
         def piece(said: Piece) -> None:
@@ -348,7 +349,7 @@ class Game:
         return given if given.members is None else Audience(given.members | {seat})
 
     def _sampling(self, author: str, options: dict[str, Any]) -> Sampling:
-        """The run's defaults, the call's own options, a coin seed of the author's own turn, tokens left."""
+        """The run's defaults, the call's own options, a coin seed of the author's own turn, its own tokens left."""
         turn = self._turns.get(author, -1) + 1
         base = self.config.sampling.model_dump() | {"seed": coin_seed(self.seed, self.index, author, turn)}
         try:

@@ -69,9 +69,14 @@ class Meter:
                 raise LimitReached(what, who, limit)
 
     def tokens_left(self, agent: str) -> int | None:
-        """Tokens that the agent may still sample; None: any number."""
-        bounds = [limit - used for what, _, used, limit in self._uses(agent) if what == "tokens" and limit]
-        return int(min(bounds)) if bounds else None
+        """Tokens that an agent may still sample by its own limit; None: any number."""
+        limit = self._limits.agent_tokens
+        return None if limit is None else limit - self._tokens[agent]
+
+    def all_left(self) -> int | None:
+        """Tokens that all together may still sample, which tells what others did; None: any number."""
+        limit = self._limits.game_tokens
+        return None if limit is None else limit - self._tokens[GAME]
 
     @contextmanager
     def deadline(self, agent: str | None) -> Iterator[None]:

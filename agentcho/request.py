@@ -126,7 +126,8 @@ class Decode:
 
     Parents, offsets, salt and guard as in `Prefill`. `forced` are content ids that take the place of the sampled
     ones, fed one a step as sampling would feed them; with a `stride` as many a step after the first, where nobody
-    needs them one by one. `logits` keeps the row each token was chosen from.
+    needs them one by one. `logits` keeps the row each token was chosen from. `most` ends a text after so many sampled
+    tokens, a choice or JSON aside; what the call is checked for, and has room for, is what its sampling allows.
     """
 
     header: str = ""
@@ -140,6 +141,14 @@ class Decode:
     stride: int = 1
     salt: str = ""
     guard: Guard | None = None
+    most: int | None = None
+
+    @property
+    def last(self) -> int:
+        """The sampled token, counted from 1, that ends it if nothing did before."""
+        sampling = self.sampling
+        whole = self.most is None or sampling.choices is not None or sampling.json_schema is not None
+        return sampling.max_tokens if self.most is None or whole else min(self.most, sampling.max_tokens)
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,6 +22,7 @@ from agentcho.placing import count, places_of
 from agentcho.provenance import Recipe
 from agentcho.request import Decode, EncodingId, Guard, Offsets, Prefill, Repair, Shadow
 from agentcho.transcript import Act
+from agentcho.values import position
 from agentcho.visibility import Read, ReadSet
 
 EXACT = "exact "
@@ -64,6 +65,7 @@ class Resolver:
         self._known: dict[Key, EncodingId] = {}
         self._keys: dict[str, list[Key]] = {}
         self._asked: set[Key] = set()
+        self._ends: dict[Key, int] = {}
         self._monitor = Monitor()
 
     @property
@@ -124,12 +126,17 @@ class Resolver:
 
     def reach(self, utterance: Utterance, length: int) -> int:
         """The positions that it takes to encode a message of `length` tokens for its author, or for its audience, as
-        far as the way says it beforehand."""
+        far as the way says it beforehand. `BadOffsets`: it is placed where nothing can stand."""
         alone = int(self.bos) + length
-        if self.way.mode == "baseline" or self.way.in_place:
+        if self.way.mode == "baseline":
             return alone
+        if self.way.in_place:
+            recipes: tuple[Recipe, ...] = ("author", "audience") if self.enforcing else ("author",)
+            over = [key for recipe in recipes for key in self._over(recipe, utterance)]
+            return max([int(self.bos), *map(self._end, over)]) + length
         lengths = self._lengths(utterance.reads)
-        starts = count(utterance.reads, lengths, int(self.bos))
+        places = count(utterance.reads, lengths, int(self.bos))
+        starts = [None if place is None else position(place) for place in places]
         ends = [start + long for start, long in zip(starts, (*lengths, length), strict=True) if start is not None]
         public = [self._length(id) for id in self._open(utterance)] if self.enforcing else []
         return max(alone, *ends, alone + sum(public))
@@ -218,7 +225,7 @@ class Resolver:
         waits for others stands on a stack of our own, for a chain of messages may be as long as a game."""
         wanted: list[Key] = [(recipe, (id,))]
         while wanted:
-            lacking = [key for key in self._over(*wanted[-1]) if key not in self._known and key not in missing]
+            lacking = [key for key in self._below(wanted[-1]) if key not in self._known and key not in missing]
             if wanted[-1] in self._known or wanted[-1] in missing or not lacking:
                 self._ask(wanted.pop(), missing)
             else:
@@ -235,9 +242,25 @@ class Resolver:
         missing[key] = Missing(id, recipe, (), make(self.utterances[id], missing))
         self._asked.add(key)
 
-    def _over(self, recipe: Recipe, path: tuple[str, ...]) -> list[Key]:
-        """Which encodings of messages, repaired ones left out, one is made over."""
-        utterance = self.utterances[path[0]]
+    def _below(self, key: Key) -> list[Key]:
+        """Which encodings one is made over, of a message that there is."""
+        recipe, (id,) = key
+        return self._over(recipe, self.utterances[id])
+
+    def _end(self, key: Key) -> int:
+        """The position behind an encoding that stays where it is made: right after the rightmost it is made over."""
+        wanted = [key]
+        while wanted:
+            below = self._below(wanted[-1])
+            if lacking := [each for each in below if each not in self._ends]:
+                wanted += lacking
+            else:
+                made = wanted.pop()
+                self._ends[made] = max([int(self.bos), *(self._ends[e] for e in below)]) + self._length(made[1][0])
+        return self._ends[key]
+
+    def _over(self, recipe: Recipe, utterance: Utterance) -> list[Key]:
+        """Which encodings of messages, repaired ones left out, one of this message is made over."""
         if recipe == "audience":
             return [("audience", (id,)) for id in self._open(utterance)]
         reads, caller = utterance.reads.reads, utterance.reads.caller

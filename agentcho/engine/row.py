@@ -94,7 +94,7 @@ class Row:
         forced = self.call.forced is not None
         if self.call.forced and self.call.stride > 1:
             return self._take_some(self.call.forced)
-        left = self.call.sampling.max_tokens - len(self.sampled)
+        left = self.call.last - len(self.sampled)
         if self._constraint is not None and not forced:
             token = self._constraint.take(token, left)
         if len(self.sampled) == len(self.call.forced) if self.call.forced is not None else token in self._stops:

@@ -43,7 +43,7 @@ class Speech:
             return "stop_string"
         if self._abrupt and len(self.said) == len(self._script):
             return "stop"
-        return "max_tokens" if len(self.said) == self._call.sampling.max_tokens else None
+        return "max_tokens" if len(self.said) == self._call.last else None
 
     def _tail(self, id: EncodingId) -> Spoken | None:
         """Text that was held back because it might have begun a stop string."""

@@ -13,6 +13,7 @@ CACHE = "tests/leaks/numeric/test_cache.py"
 GAPS = "tests/leaks/test_gaps.py"
 PROFILE = "tests/engine/test_profile.py"
 HEARD = "tests/choreography/test_heard.py"
+REFUSALS = "tests/leaks/test_refusals.py"
 INTERFERENCE = "tests/leaks/interference/test_interference.py"
 
 
@@ -422,5 +423,31 @@ MUTANTS = (
         "if over is None or _seal(record, over) != seal:",
         "if over is None:",
         ("tests/test_sealed.py",),
+    ),
+    Mutant(
+        "a call is refused by what the whole game has left",
+        "how much others have said in secret would be told to whoever asks for more than there is room for",
+        "agentcho/game.py",
+        "        most = self._meter.all_left()  # no part of what is checked: who is refused would learn it\n",
+        "        most = self._meter.all_left()\n"
+        '        bound = {"max_tokens": min(most or 1 << 40, sampling.max_tokens)}\n'
+        "        sampling = sampling.model_copy(update=bound)\n",
+        (REFUSALS,),
+    ),
+    Mutant(
+        "what does not fit in place is found out later",
+        "a message that can never be encoded where it would be made would be out, and fail whoever reads it",
+        "agentcho/resolver.py",
+        "            return max([int(self.bos), *map(self._end, over)]) + length\n",
+        "            return alone\n",
+        (REFUSALS,),
+    ),
+    Mutant(
+        "what would stand before the beginning is found out later",
+        "a message that can never be encoded where its author placed it would be out",
+        "agentcho/resolver.py",
+        "starts = [None if place is None else position(place) for place in places]",
+        "starts = places",
+        (REFUSALS,),
     ),
 )  # fmt: skip
