@@ -1,4 +1,5 @@
-"""A comparison in the terminal: a table of metrics, one of fidelity and costs. Does not know: how it was found."""
+"""A comparison in the terminal: tables of metrics, fidelity, costs, and of what a judge prefers. Does not know: how it
+was found."""
 
 from __future__ import annotations
 
@@ -15,10 +16,8 @@ def text(found: Comparison) -> str:
     first = f"{request.scenario} · {request.games} games, paired by task and seed · seed {request.seed}"
     model = request.model.get("name") or request.model.get("model") or ""
     parts = [f"{first} · {model}" if model else first, "", plain(_metrics(found))]
-    if found.fidelity or found.costs:
-        parts += ["", plain(_words(found))]
-    if found.preferences:
-        parts += ["", plain(_preferences(found))]
+    for sheet, told in ((_fidelity, found.fidelity), (_costs, found.costs), (_preferences, found.preferences)):
+        parts += ["", plain(sheet(found))] if told else []
     return "\n".join([*parts, *_notes(found)])
 
 
@@ -64,23 +63,29 @@ def _p(value: float) -> str:
     return "<0.001" if value < 0.001 else f"{value:.3f}"
 
 
-def _words(found: Comparison) -> Sheet:
-    """Fidelity and costs, a row a column."""
-    heads = ("column", "KL to baseline, 95 %", "same token", "tokens encoded", "first token", "end to end")
-    rows = []
-    for name in found.names:
-        held, cost = found.fidelity.get(name), found.costs.get(name)
-        rows.append(
-            (
-                name,
-                f"{held.kl:.4f} ({held.span.low:.4f} to {held.span.high:.4f})" if held else "",
-                f"{100 * held.agree:.1f}%" if held else "",
-                str(sum(cost.encoded)) if cost else "",
-                "x {:.2f} ({:.2f} to {:.2f})".format(*cost.ttft_ratio) if cost else "",
-                "x {:.2f} ({:.2f} to {:.2f})".format(*cost.seconds_ratio) if cost else "",
-            )
-        )
-    return Sheet(f"on the words of {found.names[0]}, forced; times as ratios to {found.names[0]}", heads, tuple(rows))
+def _fidelity(found: Comparison) -> Sheet:
+    """How far a column's next-token distributions are from the baseline's, a row a column."""
+    rows = tuple(
+        (name, f"{held.kl:.4f} ({held.span.low:.4f} to {held.span.high:.4f})", f"{100 * held.agree:.1f}%")
+        for name in found.names
+        if (held := found.fidelity.get(name))
+    )
+    return Sheet(f"on the words of {found.names[0]}, forced", ("column", "KL to baseline, 95 %", "same token"), rows)
+
+
+def _costs(found: Comparison) -> Sheet:
+    """What the same words cost, a row a column."""
+    rows = tuple(
+        (name, str(sum(cost.encoded)), _ratio(*cost.ttft_ratio), _ratio(*cost.seconds_ratio))
+        for name in found.names
+        if (cost := found.costs.get(name))
+    )
+    heads = ("column", "tokens encoded", "first token", "end to end")
+    return Sheet(f"costs of the words of {found.names[0]}, times as ratios to {found.names[0]}", heads, rows)
+
+
+def _ratio(value: float, low: float, high: float) -> str:
+    return f"x {value:.2f} ({low:.2f} to {high:.2f})"
 
 
 def _preferences(found: Comparison) -> Sheet:
