@@ -4,6 +4,9 @@ PYTHON := $(shell for p in python3 python3.13 python3.12 python3.11 python3.14 p
 	&& command -v "$$p" && break; done)
 BIN := .venv/bin
 
+# A process a core, each of one thread.
+PYTEST := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 8
+
 OURS := --arm baseline --arm choreographed:audit --arm choreographed:enforce
 
 .PHONY: demo test test-plain test-slow lint pages understudy bench bench-games bench-leakage bench-speed bench-gpu mutants
@@ -13,14 +16,13 @@ demo: .venv/.installed            ## play the prisoner's dilemma on the embedded
 	$(BIN)/agentcho run prisoners-dilemma
 
 test: lint                        ## ruff, mypy and the quick tests
-	$(BIN)/python -m pytest -m "not slow"
+	$(PYTEST) --dist loadfile -m "not slow"
 
-test-plain: .venv/.tools          ## the engine's quick tests as on a processor without AVX-512, then with one thread
-	ATEN_CPU_CAPABILITY=avx2 DNNL_MAX_CPU_ISA=AVX2 AGENTCHO_TEST_PLAIN_PROCESSOR=1 $(BIN)/python -m pytest -m "not slow" tests/engine
-	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" tests/engine
+test-plain: .venv/.tools          ## the engine's quick tests as on a processor without AVX-512
+	ATEN_CPU_CAPABILITY=avx2 DNNL_MAX_CPU_ISA=AVX2 AGENTCHO_TEST_PLAIN_PROCESSOR=1 $(PYTEST) --dist loadfile -m "not slow" tests/engine
 
-test-slow: .venv/.tools           ## the slow tests alone, but for those that only `make nightly` has time for
-	$(BIN)/python -m pytest -m "slow and not nightly"
+test-slow: .venv/.tools           ## the slow tests alone
+	$(PYTEST) --dist worksteal -m slow
 
 lint: .venv/.tools
 	$(BIN)/ruff check .
@@ -63,7 +65,6 @@ mutants: .venv/.tools             ## break the code on purpose, and see that the
 	$(BIN)/python -m tests.mutants.run
 
 nightly: .venv/.tools             ## what is longer than CI allows: thousands of workflows that a reader must not tell apart
-	$(BIN)/python -m pytest -m nightly
 	$(BIN)/python -m tests.leaks.interference.nightly
 	$(BIN)/python -m agentcho.audit.card docs/results docs/leakage.md
 
