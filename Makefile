@@ -18,8 +18,8 @@ demo: .venv/.installed            ## play the prisoner's dilemma on the embedded
 test: lint                        ## ruff, mypy and the quick tests
 	$(PYTEST) --dist loadfile -m "not slow"
 
-test-plain: .venv/.tools          ## the engine's quick tests as on a processor without AVX-512
-	ATEN_CPU_CAPABILITY=avx2 DNNL_MAX_CPU_ISA=AVX2 AGENTCHO_TEST_PLAIN_PROCESSOR=1 $(PYTEST) --dist loadfile -m "not slow" tests/engine
+test-plain: .venv/.tools          ## quick tests of the engine and of what is kept, as on a processor without AVX-512
+	ATEN_CPU_CAPABILITY=avx2 DNNL_MAX_CPU_ISA=AVX2 AGENTCHO_TEST_PLAIN_PROCESSOR=1 $(PYTEST) --dist loadfile -m "not slow" tests/engine tests/golden
 
 test-slow: .venv/.tools           ## the slow tests alone
 	$(PYTEST) --dist worksteal -m slow

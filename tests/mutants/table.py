@@ -15,6 +15,7 @@ PROFILE = "tests/engine/test_profile.py"
 HEARD = "tests/choreography/test_heard.py"
 REFUSALS = "tests/leaks/test_refusals.py"
 INTERFERENCE = "tests/leaks/interference/test_interference.py"
+GOLDEN = "tests/golden/test_golden.py"
 
 
 class Mutant(NamedTuple):
@@ -449,5 +450,29 @@ MUTANTS = (
         "starts = [None if place is None else position(place) for place in places]",
         "starts = places",
         (REFUSALS,),
+    ),
+    Mutant(
+        "a turn's seed of other letters",
+        "a run's seed would no longer give the words that it gave",
+        "agentcho/coins.py",
+        'framed = f"{seed}/{game}/{len(author)}/{author}/{turn}".encode()',
+        'framed = f"{seed}/{game}/{author}/{turn}".encode()',
+        (f"{GOLDEN}::test_each_call_has_its_seed_its_class_and_its_key",),
+    ),
+    Mutant(
+        "another coin",
+        "the same seed would draw other tokens than it drew",
+        "agentcho/engine/coins.py",
+        'person=b"agentcho.coin"',
+        'person=b"agentcho.toss"',
+        (f"{GOLDEN}::test_seeds_coins_tasks_and_fingerprints_are_what_they_were",),
+    ),
+    Mutant(
+        "a key that does not say how it was fed",
+        "what was fed at once and what was fed token by token, whose last bits differ, would stand for each other",
+        "agentcho/engine/encoding.py",
+        "hasher = hashlib.blake2b(digest_size=32, person=recipe.encode())",
+        "hasher = hashlib.blake2b(digest_size=32)",
+        (f"{GOLDEN}::test_the_embedded_model_says_the_same_words_by_the_same_keys",),
     ),
 )  # fmt: skip

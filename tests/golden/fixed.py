@@ -1,0 +1,31 @@
+"""What is derived from names and numbers alone, and has to stay what it is: seeds, coins, tasks, fingerprints.
+
+Does not know: games, files.
+"""
+
+from __future__ import annotations
+
+import json
+
+from agentcho.audit.rules import fingerprint
+from agentcho.coins import coin_seed
+from agentcho.engine.coins import coin
+from agentcho.runtime import game_seed
+from agentcho.tasks import task_set
+from agentcho.tasks.sets import generators
+
+from .plays import Lines
+
+
+def fixed() -> Lines:
+    """One line each: of what, and what it is."""
+    found: dict[str, object] = {f"game_seed {seed} {game}": game_seed(seed, game) for seed, game in ((0, 0), (7, 31))}
+    for author, turn in (("", 0), ("alice", 0), ("alice", 11), ("bob/0", 1)):
+        found[f"coin_seed {author!r} {turn}"] = coin_seed(7, 3, author, turn)
+    found |= {f"coin {seed} {nth}": coin(seed, nth) for seed, nth in ((0, 0), (0, 1), (1 << 62, 4095))}
+    for name, generator in generators().items():
+        tasks = task_set(name, generator.kind, 5)
+        found |= {f"digest of {name}": tasks.digest, f"task 9 of {name}": tasks[9].model_dump(mode="json")}
+    found["finding"] = fingerprint("AC002", "talk", "bob", "alice", "alice")
+    found["finding with a file"] = fingerprint("AC006", "talk", None, "alice", "bob", "talk.py")
+    return [json.dumps({"of": of, "is": what}, ensure_ascii=False) for of, what in found.items()]

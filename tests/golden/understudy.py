@@ -1,0 +1,104 @@
+"""Games on the embedded model, in float32 and on one thread, whose words are the same on every kind of x86 processor.
+
+Which kinds of instructions a processor has decides the last bits of what it computes, and so what is said where the
+coin fell next to an edge. `python -m tests.golden.understudy SEED...` prints what is said by these seeds. Does not
+know: files.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+
+import torch
+
+from agentcho import Engine, RunConfig
+
+from ..conftest import PLAIN, pytest_configure
+from .plays import ROOT, WAYS, Lines, Options, Played, calls, played, told
+
+GAMES: Mapping[str, Options] = {
+    "multi-qa": {"n": 1},
+    "parallel-debate": {"agents": 2, "rounds": 2},
+    "prisoners-dilemma": {"rounds": 1},
+}
+PROFILES = {"deterministic": True, "fast": False}
+PLAYS = tuple((way, profile) for way in WAYS for profile in PROFILES)
+SEEDS = range(4)
+"""Those of which the maker takes the first that will do."""
+PROCESSORS: Mapping[str, Mapping[str, str]] = {
+    "as it is": {},
+    "without AVX-512": {"ATEN_CPU_CAPABILITY": "avx2", "DNNL_MAX_CPU_ISA": "AVX2", PLAIN: "1"},
+    "without AVX": {
+        "ATEN_CPU_CAPABILITY": "default", "DNNL_MAX_CPU_ISA": "SSE41", "MKL_ENABLE_INSTRUCTIONS": "SSE4_2", PLAIN: "1",
+    },
+}  # fmt: skip
+
+Said = dict[str, dict[str, Lines]]
+"""By game and seed."""
+
+
+def load() -> Engine:
+    """The embedded model."""
+    return Engine.load("understudy", device="cpu", dtype="float32", store_tokens=1 << 14)
+
+
+def lines(engine: Engine, game: str, seed: int, plays: Iterable[tuple[str, str]] = PLAYS) -> Iterator[str]:
+    """What is kept of a game, play by play."""
+    for way, profile in plays:
+        config = RunConfig(seed=seed, max_tokens=12, deterministic=PROFILES[profile], **WAYS[way])
+        said = played(engine, game, GAMES[game], config)
+        yield from told({"seed": seed, "way": way, "profile": profile}, [*words(said), *calls(said)])
+
+
+def words(said: Played) -> Iterator[Options]:
+    """The token ids of what was sampled."""
+    for entry in sorted(said.entries, key=lambda entry: entry.message.id):
+        message = entry.message
+        if message.sampled is not None:
+            start, stop = message.sampled
+            yield {"message": message.id, "text": message.text, "sampled": message.tokens[start:stop]}
+
+
+def on_processor(name: str, seeds: Iterable[int]) -> Said:
+    """What is said by these seeds on a kind of processor that this one can stand for."""
+    env = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", **PROCESSORS[name]}
+    command = [sys.executable, "-m", "tests.golden.understudy", *map(str, seeds)]
+    ran = subprocess.run(command, cwd=ROOT, env=env, stdout=subprocess.PIPE, text=True, check=True)
+    said: Said = json.loads(ran.stdout)
+    return said
+
+
+def agreed() -> dict[str, Lines]:
+    """Of each game, the lines of the first seed by which the same is said on all processors and in both profiles.
+    RuntimeError: there is none."""
+    told = [on_processor(name, SEEDS) for name in PROCESSORS]
+    return {game: _first(game, [[each[game][str(seed)] for each in told] for seed in SEEDS]) for game in GAMES}
+
+
+def _first(game: str, by_seed: Iterable[list[Lines]]) -> Lines:
+    for one, *others in by_seed:
+        if all(other == one for other in others) and _sampled(one, "fast") == _sampled(one, "deterministic"):
+            return one
+    raise RuntimeError(f"no seed by which {game} is the same on all processors: let SEEDS have more")
+
+
+def _sampled(lines: Lines, profile: str) -> list[tuple[str, str, list[int]]]:
+    read = [json.loads(line) for line in lines]
+    return [(r["way"], r["message"], r["sampled"]) for r in read if r["profile"] == profile and "sampled" in r]
+
+
+def main(seeds: list[str]) -> None:
+    """Print what is said by these seeds."""
+    pytest_configure()
+    torch.set_num_threads(1)
+    with load() as engine:
+        said = {game: {seed: list(lines(engine, game, int(seed))) for seed in seeds} for game in GAMES}
+    print(json.dumps(said))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
