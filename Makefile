@@ -29,6 +29,7 @@ lint: .venv/.tools
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	@$(BIN)/python -m tests.behind --warn
+	@$(BIN)/python -m tests.ratchets --figures
 
 pages: .venv/.tools                ## how many commits the figures of each page are behind
 	@$(BIN)/python -m tests.behind

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 import agentcho
+from tests import ratchets
+from tests.ratchets import source
 
 PACKAGE = Path(agentcho.__file__).parent
 ROOT = PACKAGE.parent
@@ -46,29 +48,19 @@ def sources() -> list[Path]:
     return sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py")
 
 
-def imports(path: Path, lazy: bool = True) -> Iterator[str]:
-    """Dotted names that a file imports; with `lazy` also inside functions, never under TYPE_CHECKING."""
-    pending: list[ast.AST] = [ast.parse(path.read_text())]
-    while pending:
-        node = pending.pop()
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and not node.level:
-            assert node.module is not None
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
-            continue
-        if lazy or not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            pending += ast.iter_child_nodes(node)
+def imports(path: Path) -> Iterator[str]:
+    """Dotted names that a file imports, inside of functions too, never under TYPE_CHECKING."""
+    return source.imports(path.read_text(), path.relative_to(ROOT).parent.parts)
 
 
 @pytest.mark.parametrize("path", sources(), ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_arrows_run_down(path: Path) -> None:
-    mine = unit(path)
-    for name in imports(path):
-        top, *rest = name.split(".")
-        if top == "agentcho" and rest and rest[0] != mine:
-            assert rank(rest[0]) < rank(mine)
+    assert source.upward(path.read_text(), path.relative_to(ROOT).parts, LAYERS) == []
+
+
+def test_what_is_counted_of_the_source_is_what_is_committed() -> None:
+    found = ratchets.verdicts(source.counts(ROOT, LAYERS), ratchets.committed())
+    assert not found, "\n".join(found)
 
 
 @pytest.mark.parametrize("path", sources(), ids=lambda path: str(path.relative_to(PACKAGE)))

@@ -1,0 +1,54 @@
+"""Ratchets: numbers of the package that may only go down, and are said in `ratchets.json`.
+
+`python -m tests.ratchets` prints what each of them counts. Does not know: how anything is counted.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+FILE = Path(__file__).parent / "ratchets.json"
+Counts = dict[str, int]
+
+
+def committed(file: Path = FILE) -> Counts:
+    """What may be counted at most, by what is counted."""
+    found: Counts = json.loads(file.read_bytes())
+    return found
+
+
+def verdict(name: str, counted: int, most: int) -> str | None:
+    """What is to be done about a number; None: nothing, it is the committed one."""
+    if counted > most:
+        return (
+            f"{name}: {counted}, and {most} is the most that may be. Do without what was added (`python -m "
+            f"tests.ratchets` lists all that is counted), or write {counted} into {_shown()} and say why in the commit."
+        )
+    if counted < most:
+        return (
+            f"{name}: {counted}, no longer {most}. Well done: lower it to {counted} in {_shown()} (`python -m "
+            "tests.ratchets --lower` does)."
+        )
+    return None
+
+
+def verdicts(counted: Mapping[str, int], most: Mapping[str, int]) -> list[str]:
+    """The same of all that was counted. A number that nobody committed may be nothing."""
+    found = (verdict(name, number, most.get(name, 0)) for name, number in counted.items())
+    return [each for each in found if each is not None]
+
+
+def lowered(counted: Mapping[str, int], most: Mapping[str, int]) -> Counts:
+    """What may be at most from now on: nothing is raised."""
+    return {name: min(number, counted.get(name, number)) for name, number in most.items()}
+
+
+def write(most: Mapping[str, int], file: Path = FILE) -> None:
+    """Commit them."""
+    file.write_text(json.dumps(most, indent=4) + "\n")
+
+
+def _shown() -> str:
+    return "/".join(FILE.parts[-3:])

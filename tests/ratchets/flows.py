@@ -1,0 +1,226 @@
+"""Which files and functions of agentcho a steady decode step goes through, and a `say`.
+
+A game is played on a tiny random model, with a record, and a profile hook sees each code object of the package that a
+frame begins in: functions, lambdas, and comprehensions (up to Python 3.11, where these have frames). What it sees is
+the same on every machine: the model is in float32 on the CPU, too small for packed weights, and says letters alone,
+whatever the last bits of its logits are. Does not know: how many there may be.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from string import ascii_letters
+from tempfile import TemporaryDirectory
+from types import CodeType, FrameType
+from typing import Any, NamedTuple
+
+import torch
+
+import agentcho
+from agentcho import Agent, Engine, Game, RunConfig, Scenario
+from agentcho.events import Event, Token
+from agentcho.request import StepResult
+from agentcho.runtime import play
+from tests.around import Around
+from tests.engine.families import llama_family
+from tests.engine.templates import tokenizer
+
+from . import Counts
+
+PACKAGE = Path(agentcho.__file__).parent
+STEADY = range(8, 24)
+"""Steps of a message that are looked at: all that belongs to its beginning is over, nothing of its end has begun."""
+WORDS = 48
+"""Tokens of the messages that are looked at: more than the shadow of one waits for."""
+INLINED = sys.version_info >= (3, 12)
+"""Comprehensions have no frames of their own, so that fewer functions are seen."""
+
+
+class Function(NamedTuple):
+    """A code object: its file in the package, the line that it begins in, and what it is called."""
+
+    file: str
+    line: int
+    name: str
+
+
+Flow = list[Function]
+"""What was gone through, a file after another."""
+
+
+class Recorder:
+    """A profile hook that notes the code objects under `folder` that frames begin in, for each window that is open."""
+
+    def __init__(self, folder: Path = PACKAGE) -> None:
+        self._folder = folder
+        self._begins = f"{folder}{os.sep}"
+        self._seen: dict[str, dict[int, CodeType]] = {}
+        self._open: tuple[str, ...] = ()
+
+    def __call__(self, frame: FrameType, event: str, argument: Any) -> None:
+        code = frame.f_code
+        if event == "call" and self._open and code.co_filename.startswith(self._begins):
+            for window in self._open:
+                self._seen[window][id(code)] = code
+
+    def open(self, *windows: str) -> None:
+        """From now on, in every thread."""
+        for window in windows:
+            self._seen[window] = {}
+        self._open = (*self._open, *windows)
+
+    def close(self, *windows: str) -> None:
+        """No more; what is not open stays as it is."""
+        self._open = tuple(window for window in self._open if window not in windows)
+
+    def flow(self, window: str) -> Flow:
+        """What was seen."""
+        return sorted(
+            Function(Path(code.co_filename).relative_to(self._folder).as_posix(), code.co_firstlineno, code.co_qualname)
+            for code in self._seen[window].values()
+        )
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        """It is the hook of this thread and of those that begin now. Nothing is collected meanwhile: generators that
+        others left unfinished would end in a window."""
+        before, collecting = (sys.getprofile(), threading.getprofile()), gc.isenabled()
+        gc.disable()
+        threading.setprofile(self)
+        sys.setprofile(self)
+        try:
+            yield
+        finally:
+            sys.setprofile(before[0])
+            threading.setprofile(before[1])
+            if collecting:
+                gc.enable()
+
+
+class Talker(Agent):
+    """Says the likeliest letters, to everyone."""
+
+    role = "talker"
+    audience = "everyone"
+
+
+class Talk(Scenario):
+    """One who has a secret and one who has none talk; of each, a message is looked at."""
+
+    name = "talk"
+
+    def __init__(self, steps: Steps) -> None:
+        super().__init__()
+        self.steps = steps
+
+    async def play(self, game: Game) -> Scenario.Outcome:
+        ann, bob = game.cast(Talker, "ann", system="Your secret is a number."), game.cast(Talker, "bob")
+        await game.announce("Talk to each other about what you would like to do today.")
+        await ann.say(top_k=1, max_tokens=8)
+        await bob.say(top_k=1, max_tokens=8)
+        self.steps.recorder.open("first token", "say")
+        await ann.say(prompt="Well?", top_k=1, max_tokens=WORDS)
+        self.steps.recorder.close("say")
+        self.steps.made = 0
+        await bob.think(top_k=1, max_tokens=WORDS)  # which has no shadow
+        return self.Outcome()
+
+
+class Steps(Around):
+    """An engine that looks at `STEADY` of its steps, counted from when `made` is set, each for itself, and at all of
+    them with what is done between them."""
+
+    def __init__(self, engine: Engine, recorder: Recorder) -> None:
+        super().__init__(engine)
+        self.recorder = recorder
+        self.made: int | None = None
+
+    def step(self, deterministic: bool = False) -> StepResult:
+        if self.made is None:
+            return super().step(deterministic)
+        self.made += 1
+        if self.made not in STEADY:
+            return super().step(deterministic)
+        self.recorder.open(window := f"step {self.made}")
+        result = super().step(deterministic)
+        self.recorder.close(window)
+        assert (len(result.spoken), result.encoded, result.finished, result.failed) == (1, 1, (), ())
+        if self.made == STEADY[0]:
+            self.recorder.open("round")
+        if self.made == STEADY[-1]:
+            self.recorder.close("round")
+        return result
+
+
+class Flows(NamedTuple):
+    """What was gone through: in each of the steady steps, in the engine alone; from the end of the first of them to the
+    end of the last, between them too; and by a `say`, to where its first token is heard and to its end."""
+
+    steps: list[Flow]
+    round: Flow
+    first: Flow
+    say: Flow
+
+    def named(self) -> dict[str, Flow]:
+        """Those that there is a ratchet for."""
+        return {
+            "decode step": self.steps[0],
+            "decode step and all between two": self.round,
+            "say to its first token": self.first,
+            "say to its end": self.say,
+        }
+
+
+def counts(flows: Flows) -> Counts:
+    """How many files and functions each goes through."""
+    found: Counts = {}
+    for name, flow in flows.named().items():
+        found[f"{name}: files"] = len({function.file for function in flow})
+        found[f"{name}: functions"] = len(flow)
+    return found
+
+
+def measured(engine: Engine) -> Flows:
+    """The second of two games: in the first, what is kept for later is made."""
+    played(engine)
+    return played(engine)
+
+
+def played(engine: Engine) -> Flows:
+    """What is seen in one game."""
+    recorder = Recorder()
+
+    def heard(event: Event) -> None:
+        if isinstance(event, Token):
+            recorder.close("first token")
+
+    steps = Steps(engine, recorder)
+    with TemporaryDirectory() as folder, recorder.listening():
+        over = play(Talk(steps), RunConfig(), engine=steps, sink=heard, out=Path(folder))
+    over.check(1)
+    alone = [recorder.flow(f"step {number}") for number in STEADY]
+    return Flows(alone, *map(recorder.flow, ("round", "first token", "say")))
+
+
+@contextmanager
+def tiny() -> Iterator[Engine]:
+    """An engine over a tiny random Llama that is all but certain to say letters."""
+    family = llama_family()
+    model: Any = family.build()
+    words, head = tokenizer(family.style), model.get_output_embeddings()
+    letters = words.convert_tokens_to_ids(list(ascii_letters))
+    with torch.no_grad():
+        others = torch.ones(len(head.weight), dtype=torch.bool)
+        others[letters] = False
+        head.weight[others] = 0
+    with TemporaryDirectory() as folder:
+        model.save_pretrained(folder)
+        words.save_pretrained(folder)
+        with Engine.load(folder, device="cpu", dtype="float32", store_tokens=1 << 14, host_tokens=0) as engine:
+            yield engine

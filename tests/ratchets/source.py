@@ -1,0 +1,95 @@
+"""What is counted of source files: lines of code, lines kept from the formatter, imports that do not run down.
+
+Does not know: which layers there are, how many of anything there may be.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import tokenize
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from tokenize import COMMENT, DEDENT, ENDMARKER, INDENT, NEWLINE, NL
+
+from . import Counts
+
+NO_CODE = {COMMENT, DEDENT, ENDMARKER, INDENT, NEWLINE, NL}
+KEPT = re.compile(r"#\s*(fmt:\s*(skip|off)|yapf:\s*disable)\b")
+"""Every way to keep lines from `ruff format`."""
+Layers = Sequence[Sequence[str]]
+"""Modules and packages right under `agentcho`, those first that import nothing of the others."""
+
+
+def counts(root: Path, layers: Layers) -> Counts:
+    """All that is counted of a checkout."""
+    files = {path.relative_to(root).parts: path.read_text() for path in sorted((root / "agentcho").rglob("*.py"))}
+    users = [path.read_text() for folder in ("agents", "scenarios") for path in sorted((root / folder).rglob("*.py"))]
+    return {
+        "code lines": sum(map(code_lines, files.values())),
+        "root files": sum(len(parts) == 2 for parts in files),
+        "fmt: skip": sum(map(kept_lines, files.values())),
+        "fmt: skip in agents and scenarios": sum(map(kept_lines, users)),
+        "upward imports": sum(len(upward(source, parts, layers)) for parts, source in files.items()),
+    }
+
+
+def code_lines(source: str) -> int:
+    """Lines with code on them: not those that are blank, or have nothing but a comment or a docstring, be it of a
+    module, a class, a function or a name."""
+    lines = set[int]()
+    for token in _tokens(_without_docstrings(source)):
+        if token.type not in NO_CODE:
+            lines.update(range(token.start[0], token.end[0] + 1))
+    return len(lines)
+
+
+def kept_lines(source: str) -> int:
+    """Comments that keep lines from the formatter."""
+    if KEPT.search(source) is None:
+        return 0
+    return sum(token.type == COMMENT and KEPT.search(token.string) is not None for token in _tokens(source))
+
+
+def upward(source: str, parts: Sequence[str], layers: Layers) -> list[str]:
+    """What a file imports of its top package that is not in a layer below its own; `parts` is its path. The top package
+    itself is above all, and may import all."""
+    top, mine = parts[0], parts[1].removesuffix(".py")
+    levels = {name: level for level, names in enumerate((*layers, ["__init__"])) for name in names}
+    names = [name.split(".") for name in imports(source, parts[:-1])]
+    others = [name for name in names if name[0] == top and name[1:2] != [mine]]
+    return [".".join(name) for name in others if levels.get("".join(name[1:2]), len(layers)) >= levels[mine]]
+
+
+def imports(source: str, package: Sequence[str] = ()) -> Iterator[str]:
+    """Dotted names that a file in `package` imports, inside of functions too, but not under TYPE_CHECKING."""
+    pending: list[ast.AST] = [ast.parse(source)]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = [*package[: len(package) + 1 - node.level]] if node.level else []
+            yield from (".".join([*base, *filter(None, [node.module]), alias.name]) for alias in node.names)
+        if not (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"):
+            pending += ast.iter_child_nodes(node)
+
+
+def _tokens(source: str) -> Iterator[tokenize.TokenInfo]:
+    return tokenize.generate_tokens(io.StringIO(source).readline)
+
+
+def _without_docstrings(source: str) -> str:
+    """The same source with blanks for each string that is a statement of its own."""
+    lines = source.encode().split(b"\n")
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            assert node.end_lineno is not None
+            assert node.end_col_offset is not None
+            for number in range(node.lineno, node.end_lineno + 1):
+                line = lines[number - 1]
+                start = node.col_offset if number == node.lineno else 0
+                stop = node.end_col_offset if number == node.end_lineno else len(line)
+                lines[number - 1] = line[:start] + b" " * (stop - start) + line[stop:]
+    return b"\n".join(lines).decode()

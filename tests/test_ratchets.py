@@ -1,0 +1,240 @@
+"""Ratchets count what they say, fail in both directions, and hold for what a step and a `say` go through."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from tests.ratchets import committed, flows, lowered, verdict, verdicts, write
+from tests.ratchets.__main__ import main
+from tests.ratchets.flows import INLINED, Flows, Function, Recorder
+from tests.ratchets.source import code_lines, counts, kept_lines, upward
+
+from .test_layout import LAYERS
+
+CODE = '''"""What it is for."""
+
+import os  # a comment after code
+
+LEAST = 64
+"""What a name is
+for."""
+
+
+class Thing:
+    """What a thing is → that."""
+
+    def words(self) -> str:
+        """Says them."""
+        # a line of its own
+        return f"""
+            {os.name}
+
+        """.strip(
+        )
+'''
+BARE = '''import os
+LEAST = 64
+class Thing:
+    def words(self) -> str:
+        return f"""
+            {os.name}
+
+        """.strip(
+        )
+'''
+
+
+def test_lines_of_code_are_those_with_code_on_them() -> None:
+    assert code_lines(CODE) == code_lines(BARE) == len(BARE.splitlines()) == 9
+    assert code_lines("") == code_lines('"""Nothing → but this."""\n') == code_lines("# nothing\n\n") == 0
+    assert code_lines('def f():\n    """A docstring\n    of two lines."""\n') == code_lines("def f(): ...\n") == 1
+    assert code_lines('"""One.""" ; a = 1\n') == 1
+
+
+@pytest.mark.parametrize("more", ["a = 1\n", "'''no'''.strip()\n", "pass\n", "x = '''\n'''\n", "if a:\n    pass\n"])
+def test_more_code_is_more_lines(more: str) -> None:
+    assert code_lines(CODE + more) == code_lines(CODE) + len(more.splitlines())
+
+
+def test_lines_kept_from_the_formatter_are_counted_by_their_comments() -> None:
+    kept = "a = [1,\n 2]  # fmt: skip\n# fmt: off\nb=1  #fmt:skip\n# yapf: disable\n"
+    assert kept_lines(kept) == 4
+    assert kept_lines("a = '# fmt: skip'\n# fmt: skipper\n# fmt: on\n") == 0
+
+
+UNITS = (("low", "beside"), ("middle",), ("high",))
+
+
+@pytest.mark.parametrize(
+    ("code", "found"),
+    [
+        ("from house.low import a\nimport house.low.part\n", []),
+        ("from house import low\nimport os\nfrom elsewhere.high import a\n", []),
+        ("from house.middle.other import a\nfrom . import other\nfrom .other import a\n", []),
+        ("from house.high import a\n", ["house.high.a"]),
+        ("import house.high\n", ["house.high"]),
+        ("def f():\n    from house import high\n", ["house.high"]),
+        ("if TYPE_CHECKING:\n    from house.high import a\n", []),
+        ("from ..high import a\n", ["house.high.a"]),
+        ("from .. import high\n", ["house.high"]),
+        ("from house import Public\n", ["house.Public"]),
+        ("import house\n", ["house"]),
+    ],
+)
+def test_imports_run_up_where_they_do_not_run_down(code: str, found: list[str]) -> None:
+    assert upward(code, ("house", "middle", "part.py"), UNITS) == found
+
+
+def test_units_of_one_layer_do_not_import_each_other_and_the_package_itself_may_import_all() -> None:
+    assert upward("from house.low import a\n", ("house", "beside.py"), UNITS) == ["house.low.a"]
+    assert upward("from house.high import a\n", ("house", "__init__.py"), UNITS) == []
+
+
+def test_a_checkout_is_counted_as_a_whole(tmp_path: Path) -> None:
+    files = {
+        "agentcho/__init__.py": "",
+        "agentcho/low.py": "from agentcho import high\n",
+        "agentcho/note.txt": "no\n",
+        "agentcho/high/__init__.py": "",
+        "agentcho/high/a.py": '"""A."""\na = [\n    1]  # fmt: skip\n',
+        "agents/x.py": "a = 1  # fmt: skip\n",
+        "scenarios/y.py": "b=2 # fmt: skip\n",
+        "other.py": "c = 1  # fmt: skip\n",
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    assert counts(tmp_path, (("low",), ("high",))) == {
+        "code lines": 3,
+        "root files": 2,
+        "fmt: skip": 1,
+        "fmt: skip in agents and scenarios": 2,
+        "upward imports": 1,
+    }
+
+
+def test_a_ratchet_fails_where_it_grows_and_where_it_could_be_lowered() -> None:
+    grown, shrunk = verdict("root files", 39, 38), verdict("root files", 30, 38)
+    assert verdict("root files", 38, 38) is None
+    assert grown is not None
+    assert grown.startswith("root files: 39, and 38 is the most")
+    assert "tests/ratchets/ratchets.json" in grown
+    assert shrunk is not None
+    assert "lower it to 30" in shrunk
+    assert verdicts({"a": 1, "b": 2, "new": 0, "newer": 1}, {"a": 1, "b": 2}) == [verdict("newer", 1, 0)]
+
+
+def test_numbers_are_lowered_and_never_raised(tmp_path: Path) -> None:
+    write(lowered({"a": 1, "b": 5, "new": 7}, {"a": 2, "b": 4, "kept": 3}), tmp_path / "numbers.json")
+    assert committed(tmp_path / "numbers.json") == {"a": 1, "b": 4, "kept": 3}
+
+
+HOOKED = """
+from elsewhere import outside
+
+def called(many):
+    inner = lambda x: x
+    return [inner(x) for x in many], sum(x for x in many), outside()
+
+def not_called():
+    pass
+
+class Thing:
+    @property
+    def name(self):
+        return "thing"
+"""
+
+
+@pytest.fixture
+def hooked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    """A made-up module in a folder that is looked at, which calls one that lies elsewhere."""
+    (tmp_path / "inside").mkdir()
+    (tmp_path / "inside" / "hooked.py").write_text(HOOKED)
+    (tmp_path / "elsewhere.py").write_text("def outside():\n    pass\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path / "inside")
+    yield import_module("hooked")
+    del sys.modules["hooked"], sys.modules["elsewhere"]
+
+
+def test_every_kind_of_frame_of_the_folder_is_seen_in_every_thread(hooked: ModuleType, tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path / "inside")
+    before = sys.getprofile(), threading.getprofile()
+    with recorder.listening():
+        hooked.not_called()
+        recorder.open("all", "some")
+        hooked.called([1, 2])
+        recorder.close("some")
+        thread = threading.Thread(target=lambda: hooked.Thing().name)
+        thread.start()
+        thread.join()
+        recorder.close("all")
+        hooked.not_called()
+    assert (sys.getprofile(), threading.getprofile()) == before
+    names = [("called", 4), ("called.<locals>.<genexpr>", 6), ("called.<locals>.<lambda>", 5)]
+    names += [] if INLINED else [("called.<locals>.<listcomp>", 6)]
+    some = sorted(Function("hooked.py", line, name) for name, line in names)
+    assert recorder.flow("some") == some
+    assert recorder.flow("all") == [*some, Function("hooked.py", 12, "Thing.name")]
+
+
+def test_files_and_functions_are_counted_flow_by_flow() -> None:
+    three = [Function("a.py", 1, "<lambda>"), Function("a.py", 1, "<lambda>"), Function("b.py", 1, "f")]
+    assert flows.counts(Flows([three, three[:1]], three[:1], [], three)) == {
+        "decode step: files": 2,
+        "decode step: functions": 3,
+        "decode step and all between two: files": 1,
+        "decode step and all between two: functions": 1,
+        "say to its first token: files": 0,
+        "say to its first token: functions": 0,
+        "say to its end: files": 2,
+        "say to its end: functions": 3,
+    }
+
+
+@pytest.fixture(scope="module")
+def played() -> Iterator[list[Flows]]:
+    """The second and the third game on one engine."""
+    with flows.tiny() as engine:
+        yield [flows.measured(engine), flows.played(engine)]
+
+
+def test_what_is_gone_through_is_the_same_in_every_steady_step_and_every_time(played: list[Flows]) -> None:
+    first, second = played
+    assert first == second
+    assert all(step == first.steps[0] for step in first.steps)
+    assert set(first.steps[0]) < set(first.round)
+    assert set(first.first) < set(first.say)
+
+
+def test_what_is_gone_through_is_what_one_would_look_for(played: list[Flows]) -> None:
+    names = {name: {function.name for function in flow} for name, flow in played[0].named().items()}
+    assert {"Engine.step", "Scheduler.plan", "Row.take", "choose"} <= names["decode step"]
+    assert not names["decode step"] & {"Engine.submit", "Choreographer._deliver", "Row._end"}
+    assert "Choreographer._deliver" in names["decode step and all between two"]
+    assert {"Agent.say", "Engine.submit", "Game._decode.<locals>.piece"} <= names["say to its first token"]
+    assert not names["say to its first token"] & {"Row._end", "Books.enter"}
+    assert {"Row._end", "Books.enter"} <= names["say to its end"]
+
+
+@pytest.mark.skipif(INLINED, reason="frames of comprehensions are seen up to Python 3.11 alone")
+def test_what_is_gone_through_is_what_is_committed(played: list[Flows], tmp_path: Path) -> None:
+    counted = flows.counts(played[0])
+    found = verdicts(counted, committed())
+    assert not found, "\n".join(found)
+    assert list(committed()) == [*counts(tmp_path, LAYERS), *counted], "numbers that nobody counts"
+
+
+def test_the_figures_are_printed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys, "argv", ["ratchets", "--figures"])
+    main()
+    lines = [line.rsplit(None, 1) for line in capsys.readouterr().out.splitlines()]
+    assert [name for name, number in lines if int(number.replace(",", "")) >= 0] == list(committed())
