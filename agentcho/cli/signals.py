@@ -15,7 +15,8 @@ NAMES = ("SIGTERM", "SIGHUP")
 
 class Ends:
     """A context in which SIGTERM and SIGHUP come as Ctrl-C; where there is no SIGHUP, or it is ignored (nohup), it
-    stays so. No-op outside the main thread."""
+    stays so. Where Ctrl-C itself is ignored (a job that a script put into the background), they end the command all
+    the same. No-op outside the main thread."""
 
     def __init__(self) -> None:
         self._came: int | None = None
@@ -27,6 +28,8 @@ class Ends:
 
     def _end(self, number: int, frame: FrameType | None) -> None:
         self._came = number
+        if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+            raise KeyboardInterrupt
         signal.raise_signal(signal.SIGINT)
 
     def __enter__(self) -> Ends:

@@ -32,8 +32,9 @@ class Chain(agentcho.Scenario):
 '''
 
 
-def ran(*words: str, **options: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", f"import signal; signal.signal(signal.SIGHUP, signal.SIG_DFL); {MAIN}", *words]
+def ran(*words: str, before: str = "pass", **options: object) -> subprocess.CompletedProcess[str]:
+    heard = f"import signal; signal.signal(signal.SIGHUP, signal.SIG_DFL); {before}"
+    command = [sys.executable, "-c", f"{heard}; {MAIN}", *words]
     streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | options
     return subprocess.run(command, text=True, check=False, timeout=120, **streams)  # type: ignore[call-overload,no-any-return]
 
@@ -47,10 +48,11 @@ def last() -> SavedRun:
     return find("last", Path("runs"))
 
 
+@pytest.mark.parametrize("before", ["pass", "signal.signal(signal.SIGINT, signal.SIG_IGN)"], ids=["", "background"])
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
-def test_a_signal_ends_a_run_as_ctrl_c_does(here: Path, name: str) -> None:
+def test_a_signal_ends_a_run_as_ctrl_c_does(here: Path, name: str, before: str) -> None:
     path = chain(here, f"os.kill(os.getpid(), signal.{name})")
-    ended = ran("run", path, "--model", "fake", "--games", "3", "--at-once", "1")
+    ended = ran("run", path, "--model", "fake", "--games", "3", "--at-once", "1", before=before)
     assert (ended.returncode, ended.stderr) == (128 + getattr(signal, name), "")
     assert "interrupted" in ended.stdout
     run = last()

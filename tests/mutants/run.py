@@ -109,8 +109,8 @@ def run_all(names: Iterable[str] = ()) -> Iterator[Fate]:
             yield fate(mutant, folder)
 
 
-def report(fates: Iterable[Fate]) -> dict[str, object]:
-    """The results as they are kept."""
+def report(fates: Iterable[Fate], where: dict[str, str]) -> dict[str, object]:
+    """The results as they are kept; `where` they were found is asked before, for it names the commit."""
     rows = [
         {
             "name": fate.mutant.name, "why": fate.mutant.why, "file": fate.mutant.file,
@@ -119,7 +119,7 @@ def report(fates: Iterable[Fate]) -> dict[str, object]:
         }
         for fate in fates
     ]  # fmt: skip
-    return {"format": "agentcho-mutants/1", **machine(), "versions": versions(), "mutants": rows}
+    return {"format": "agentcho-mutants/1", **where, "versions": versions(), "mutants": rows}
 
 
 def main(names: list[str]) -> int:
@@ -127,7 +127,7 @@ def main(names: list[str]) -> int:
     if unknown := set(names) - {mutant.name for mutant in MUTANTS}:
         print(f"no mutant is called {', '.join(sorted(unknown))}; see tests/mutants/table.py", file=sys.stderr)
         return 2
-    fates = []
+    fates, where = [], machine()
     for each in run_all(names):
         fates.append(each)
         print(
@@ -135,7 +135,7 @@ def main(names: list[str]) -> int:
             flush=True,
         )
     if not names:
-        RESULTS.write_text(json.dumps(report(fates), indent=2) + "\n")
+        RESULTS.write_text(json.dumps(report(fates, where), indent=2) + "\n")
     alive = [each for each in fates if each.killer is None]
     print(f"{len(fates) - len(alive)} of {len(fates)} killed")
     return 1 if alive else 0

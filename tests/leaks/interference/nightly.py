@@ -70,8 +70,9 @@ def shares(workflows: int, bitwise: int, workers: int, seed: int) -> Iterator[Sh
                 yield Share(engine, part, seed + STRIDE * (worker + (workers if engine == "model" else 0)))
 
 
-def report(parts: list[Done], seed: int, seconds: float) -> dict[str, object]:
-    """What is kept: how many of each were compared, what they covered, and what was told apart."""
+def report(parts: list[Done], seed: int, seconds: float, where: dict[str, str]) -> dict[str, object]:
+    """What is kept: how many of each were compared, what they covered, and what was told apart; `where` is asked before
+    they are played, for it names the commit."""
     engines = {}
     for engine in ("sets", "fake", "model"):
         mine = [part for part in parts if part.share.engine == engine]
@@ -83,14 +84,14 @@ def report(parts: list[Done], seed: int, seconds: float) -> dict[str, object]:
             "processor_seconds": round(sum(part.seconds for part in mine), 1),
         }  # fmt: skip
     return {
-        "format": "agentcho-interference/1", **machine(), "versions": versions(), "seed": seed,
+        "format": "agentcho-interference/1", **where, "versions": versions(), "seed": seed,
         "seconds": round(seconds, 1), "engines": engines,
     }  # fmt: skip
 
 
 def played(workflows: int, bitwise: int, workers: int, seed: int) -> dict[str, object]:
     """Everything, told of as it comes."""
-    began, parts = perf_counter(), list[Done]()
+    began, parts, where = perf_counter(), list[Done](), machine()
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
         waiting: list[Future[Done]] = [pool.submit(done, share) for share in shares(workflows, bitwise, workers, seed)]
         for future in waiting:
@@ -100,7 +101,7 @@ def played(workflows: int, bitwise: int, workers: int, seed: int) -> dict[str, o
                   f"{part.result.parted} parted, {len(part.result.told)} told apart", flush=True)  # fmt: skip
             for told in part.result.told:
                 print(f"  {told}", flush=True)
-    return report(parts, seed, perf_counter() - began)
+    return report(parts, seed, perf_counter() - began, where)
 
 
 def sound(found: dict[str, object]) -> bool:

@@ -6,6 +6,8 @@ import json
 
 import pytest
 
+from agentcho.environment import machine
+
 from .nightly import BITWISE, RESULTS, WORKFLOWS, Done, Share, report, shares, sound
 from .pairs import Result
 
@@ -27,7 +29,7 @@ def found(compared: int = 5, told: tuple[str, ...] = ()) -> dict[str, object]:
         Done(Share(engine, 5, 0), Result(compared, 1, 40, {"swapped": compared}, told), 1.0)
         for engine in ("sets", "fake", "model")
     ]
-    return report(parts, 0, 2.0)
+    return report(parts, 0, 2.0, machine())
 
 
 def test_too_few_and_any_that_was_told_apart_are_no_success() -> None:
