@@ -6,6 +6,7 @@ Does not know: what is running. Only the command line does this; a program that 
 from __future__ import annotations
 
 import signal
+import threading
 from types import FrameType, TracebackType
 from typing import Any
 
@@ -15,8 +16,8 @@ NAMES = ("SIGTERM", "SIGHUP")
 
 class Ends:
     """A context in which SIGTERM and SIGHUP come as Ctrl-C; where there is no SIGHUP, or it is ignored (nohup), it
-    stays so. Where Ctrl-C itself is ignored (a job that a script put into the background), they end the command all
-    the same. No-op outside the main thread."""
+    stays so. Where Ctrl-C itself is ignored (a job that a script put into the background), it is heard from now on, for
+    an event loop ends well by nothing else. No-op outside the main thread."""
 
     def __init__(self) -> None:
         self._came: int | None = None
@@ -28,19 +29,19 @@ class Ends:
 
     def _end(self, number: int, frame: FrameType | None) -> None:
         self._came = number
-        if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-            raise KeyboardInterrupt
-        signal.raise_signal(signal.SIGINT)
+        handler = signal.getsignal(signal.SIGINT)
+        if callable(handler):
+            handler(signal.SIGINT, frame)
 
     def __enter__(self) -> Ends:
+        if threading.current_thread() is not threading.main_thread():
+            return self
+        if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+            self._before[signal.SIGINT] = signal.signal(signal.SIGINT, signal.default_int_handler)
         for name in NAMES:
             number = getattr(signal, name, None)
-            if number is None or signal.getsignal(number) is signal.SIG_IGN:
-                continue
-            try:
+            if number is not None and signal.getsignal(number) is not signal.SIG_IGN:
                 self._before[number] = signal.signal(number, self._end)
-            except ValueError:  # not the main thread
-                return self
         return self
 
     def __exit__(
