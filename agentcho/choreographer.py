@@ -97,6 +97,7 @@ class Choreographer:
         self._hold()
         self._home = threading.get_ident(), anyio.lowlevel.current_token()
         self._thread = anyio.CapacityLimiter(1)  # its own: agents may have all others blocked
+        self._hopping = threading.Lock()  # a task that is cancelled by force waits for its thread no longer
         self._group: anyio.abc.TaskGroup = anyio.create_task_group()
         await self._group.__aenter__()
         self._closed = False
@@ -246,7 +247,7 @@ class Choreographer:
 
     def _hop(self, work: _Work) -> _Step:
         """In the thread: everything that one step does with the engine."""
-        with self._engine.owner.acting(self, "step"):
+        with self._hopping, self._engine.owner.acting(self, "step"):
             return self._step(work)
 
     def _step(self, work: _Work) -> _Step:
@@ -376,7 +377,7 @@ class Choreographer:
                 ticket.finish(None, EngineClosed())
 
     def _clear(self, flying: list[EncodingId], held: list[EncodingId]) -> None:
-        with self._engine.owner.acting(self, "the end of a choreographer"):
+        with self._hopping, self._engine.owner.acting(self, "the end of a choreographer"):
             self._engine.cancel(flying)
             self._engine.release(held)
 

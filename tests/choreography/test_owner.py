@@ -284,3 +284,34 @@ def test_a_choreographer_holds_no_ids_of_another_engine() -> None:
             one.release([made])
 
     on_both(work)
+
+
+def test_who_is_interrupted_twice_in_the_midst_of_a_step_waits_for_its_end() -> None:
+    """A second Ctrl-C cancels every task at once, that which waits for the step too."""
+    began, go_on = threading.Event(), threading.Event()
+
+    class Slow(FakeEngine):
+        def step(self, deterministic: bool = False) -> Any:
+            began.set()
+            go_on.wait(10)
+            return super().step(deterministic)
+
+    engine = Slow()
+
+    async def talk() -> None:
+        async with Choreographer(engine) as choreographer:
+            await choreographer.run(WORK)
+
+    async def work() -> None:
+        talking = asyncio.create_task(talk())
+        await asyncio.to_thread(began.wait, 10)
+        for task in asyncio.all_tasks() - {asyncio.current_task()}:
+            task.cancel()
+        await asyncio.wait({talking}, timeout=0.2)
+        go_on.set()
+        with pytest.raises(asyncio.CancelledError):
+            await talking
+
+    asyncio.run(work())
+    assert engine.idle
+    assert engine.owner.words == "nobody"
