@@ -48,8 +48,7 @@ from agentcho.said import Said
 from agentcho.tasks import Task
 from agentcho.ticket import Heard as Dropped
 from agentcho.ticket import Piece, Request, Result
-from agentcho.transcript import Act
-from agentcho.visibility import Policy, Read, ReadSet, View, audience_policy, granted, read_set, shown
+from agentcho.visibility import Act, Policy, Read, ReadSet, View, audience_policy, granted, read_set, shown
 from agentcho.whence import whence
 
 Forced = Mapping[str, tuple[int, ...]]

@@ -15,8 +15,7 @@ from agentcho.placing import places_of
 from agentcho.request import Encoded, EnginePort
 from agentcho.resolver import Utterance
 from agentcho.trace import TraceMessage
-from agentcho.transcript import Act
-from agentcho.visibility import Read, ReadSet
+from agentcho.visibility import Act, Read, ReadSet
 
 
 class Words:

@@ -21,9 +21,8 @@ from agentcho.monitor import Monitor
 from agentcho.placing import count, places_of
 from agentcho.provenance import Recipe
 from agentcho.request import Decode, EncodingId, Guard, Offsets, Prefill, Repair, Shadow
-from agentcho.transcript import Act
 from agentcho.values import position
-from agentcho.visibility import Read, ReadSet
+from agentcho.visibility import Act, Read, ReadSet
 
 EXACT = "exact "
 """Before the classes of the deterministic profile."""

@@ -350,7 +350,7 @@ def load_engine(config: RunConfig, tell: Tell = unheard) -> EnginePort:
 
 def _load(config: RunConfig, tell: Tell) -> EnginePort:
     if config.model == "fake":
-        from agentcho.testing import FakeEngine
+        from agentcho.testing.fake import FakeEngine
 
         return FakeEngine()
     from agentcho.engine import Engine

@@ -6,15 +6,17 @@ one that sets audiences.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from agentcho.errors import BadOption
-from agentcho.game import Game
 from agentcho.message import Metadata
 from agentcho.names import called
 from agentcho.tasks import Problem, Task
+
+if TYPE_CHECKING:
+    from agentcho.game import Game
 
 
 class Judged(NamedTuple):

@@ -29,7 +29,7 @@ from agentcho.names import name
 from agentcho.provenance import EncodingRecord
 from agentcho.request import ContextEntry, Receipt
 from agentcho.sealed import Seals
-from agentcho.visibility import After, Place
+from agentcho.visibility import Act, After
 
 Ending = Literal["cancelled", "failed", "died"]
 """How a message that is not whole came to its end: its call was cancelled, or failed, or the process was killed."""
@@ -49,21 +49,6 @@ class Usage(NamedTuple):
     reused: int
     ttft: float
     seconds: float
-
-
-class Act(NamedTuple):
-    """How a message came to be asked for.
-
-    `where` is the line of the scenario's or agent's code, "file:number". `places` are the positions asked for,
-    one a parent and then the message's own (empty: none was). `acted_on` are the messages outside whose audience
-    this one is heard and whose words the playing code had looked at before. `choices` are the texts that a
-    constrained decode could become.
-    """
-
-    where: str | None = None
-    places: tuple[Place, ...] = ()
-    acted_on: tuple[str, ...] = ()
-    choices: tuple[str, ...] = ()
 
 
 class Entry(NamedTuple):

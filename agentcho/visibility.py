@@ -48,6 +48,21 @@ class View(NamedTuple):
         return cls(tuple(Read(m if isinstance(m, str) else m.id) for m in messages if m is not None), new_at)
 
 
+class Act(NamedTuple):
+    """How a message came to be asked for.
+
+    `where` is the line of the scenario's or agent's code, "file:number". `places` are the positions asked for,
+    one a parent and then the message's own (empty: none was). `acted_on` are the messages outside whose audience
+    this one is heard and whose words the playing code had looked at before. `choices` are the texts that a
+    constrained decode could become.
+    """
+
+    where: str | None = None
+    places: tuple[Place, ...] = ()
+    acted_on: tuple[str, ...] = ()
+    choices: tuple[str, ...] = ()
+
+
 Policy = Callable[[str, Sequence[Metadata]], Sequence[Metadata]]
 """(agent, messages said so far in order) → those it is allowed to read. Called once a request."""
 

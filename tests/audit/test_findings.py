@@ -12,7 +12,7 @@ from agentcho.audit.report import Finding, Place
 from agentcho.audit.rules import fingerprint
 from agentcho.audit.subject import LIMITS
 from agentcho.errors import BadReport
-from agentcho.transcript import Act
+from agentcho.visibility import Act
 from agentcho.visibility import After
 
 from .transcripts import Talk, audited, chain

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from agentcho.transcript import Act
+from agentcho.visibility import Act
 from agentcho.visibility import After
 
 from .transcripts import Talk

@@ -11,7 +11,8 @@ from agentcho.audit.verdict import Judge, Reading
 from agentcho.message import Audience, Message, audience
 from agentcho.provenance import EncodingRecord, Ledger, Recipe
 from agentcho.request import ContextEntry, Receipt
-from agentcho.transcript import Act, Entry, Usage
+from agentcho.transcript import Entry, Usage
+from agentcho.visibility import Act
 
 LENGTH = 3
 KEY = b"k" * 32
