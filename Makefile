@@ -35,7 +35,7 @@ pages: .venv/.tools                ## how many commits the figures of each page 
 	@$(BIN)/python -m tests.behind
 
 understudy: .venv/.installed      ## train the embedded model again from nothing
-	$(BIN)/python -m agentcho.understudy.train --out agentcho/understudy/weights
+	$(BIN)/python -m tools.understudy.train --out agentcho/understudy/weights
 
 bench: bench-games bench-leakage bench-speed  ## everything that is measured
 

@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from agentcho.agent import Agent
-    from agentcho.canonical import canonical_transcript
-    from agentcho.choreographer import Choreographer
+    from agentcho.calls.call import Decode, First, Most, Prefill, Repair, Sampling
+    from agentcho.choreography.choreographer import Choreographer
     from agentcho.cli.script import run
     from agentcho.config import Limits, RunConfig
     from agentcho.engine import Engine
     from agentcho.errors import AgentchoError
-    from agentcho.game import Game
+    from agentcho.flow.views import After, Read, View
+    from agentcho.games.game import Game
+    from agentcho.games.replayer import replay
     from agentcho.message import EVERYONE, Audience, Message, Metadata
-    from agentcho.replayer import replay
-    from agentcho.request import Decode, First, Most, Prefill, Repair, Sampling
+    from agentcho.records.canonical import canonical_transcript
     from agentcho.scenario import Judged, Scenario
     from agentcho.tasks import Concepts, Problem, task_set
-    from agentcho.visibility import After, Read, View
 
 __all__ = [
     "EVERYONE",
@@ -57,22 +57,27 @@ __all__ = [
 ]
 
 
-def _homes() -> dict[str, str]:
-    """The module that defines each name of `__all__`."""
-    return {
-        "Agent": "agent", "AgentchoError": "errors", "Choreographer": "choreographer", "Engine": "engine",
-        "canonical_transcript": "canonical",
-        "Game": "game", "Judged": "scenario", "Scenario": "scenario", "replay": "replayer", "run": "cli.script",
-        **dict.fromkeys(("Decode", "First", "Most", "Prefill", "Repair", "Sampling"), "request"),
-        **dict.fromkeys(("EVERYONE", "Audience", "Message", "Metadata"), "message"),
-        **dict.fromkeys(("After", "Read", "View"), "visibility"),
-        **dict.fromkeys(("Limits", "RunConfig"), "config"),
-        **dict.fromkeys(("Concepts", "Problem", "task_set"), "tasks"),
-    }  # fmt: skip
+HOMES = {
+    "agent": ["Agent"],
+    "calls.call": ["Decode", "First", "Most", "Prefill", "Repair", "Sampling"],
+    "choreography.choreographer": ["Choreographer"],
+    "cli.script": ["run"],
+    "config": ["Limits", "RunConfig"],
+    "engine": ["Engine"],
+    "errors": ["AgentchoError"],
+    "flow.views": ["After", "Read", "View"],
+    "games.game": ["Game"],
+    "games.replayer": ["replay"],
+    "message": ["EVERYONE", "Audience", "Message", "Metadata"],
+    "records.canonical": ["canonical_transcript"],
+    "scenario": ["Judged", "Scenario"],
+    "tasks": ["Concepts", "Problem", "task_set"],
+}
+"""The modules that define the names of `__all__`."""
 
 
 def __getattr__(name: str) -> object:
-    home = _homes().get(name)
+    home = next((module for module, names in HOMES.items() if name in names), None)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(import_module(f"{__name__}.{home}"), name)

@@ -15,11 +15,11 @@ import anyio
 from pydantic import BaseModel, ValidationError
 from pydantic.errors import PydanticUserError
 
+from agentcho.calls.schema import closed
+from agentcho.calls.values import kind, listed, text
 from agentcho.errors import AgentchoError, AnswerInvalid, BadSampling, ChoiceLost, NameFixed
+from agentcho.flow.views import View
 from agentcho.message import Audience, Message, Metadata
-from agentcho.schema import closed
-from agentcho.values import kind, listed, text
-from agentcho.visibility import View
 
 M = TypeVar("M", bound=BaseModel)
 Names = Audience | Iterable[str] | str

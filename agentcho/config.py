@@ -10,7 +10,7 @@ from typing import Annotated, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from agentcho.request import First, Most, Sampling
+from agentcho.calls.call import First, Most, Sampling
 
 Mode = Literal["baseline", "choreographed"]
 Leakage = Literal["audit", "enforce", "deny"]

@@ -11,7 +11,7 @@ from typing import Any
 
 from agentcho.message import Audience, Kind
 from agentcho.progress import Tell
-from agentcho.transcript import Encodings, Entry
+from agentcho.records.transcript import Encodings, Entry
 
 
 @dataclass(frozen=True, slots=True)

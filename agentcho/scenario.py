@@ -16,7 +16,7 @@ from agentcho.names import called
 from agentcho.tasks import Problem, Task
 
 if TYPE_CHECKING:
-    from agentcho.game import Game
+    from agentcho.games.game import Game
 
 
 class Judged(NamedTuple):

@@ -7,9 +7,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from agentcho import Engine
+from agentcho.calls.call import ANY_TURN, Call, Encoded, EncodingId, Receipt, StepResult, Turn
+from agentcho.calls.owner import Owner
 from agentcho.engine.framing import Framing
-from agentcho.owner import Owner
-from agentcho.request import ANY_TURN, Call, Encoded, EncodingId, Receipt, StepResult, Turn
 
 
 class Around:

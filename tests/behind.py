@@ -15,12 +15,20 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 ROOT = Path(__file__).parents[1]
-CORE = ("agentcho/engine", "agentcho/resolver.py", "agentcho/choreographer.py", "agentcho/replayer.py")
+CORE = (
+    "agentcho/engine",
+    "agentcho/flow/resolver.py",
+    "agentcho/choreography/choreographer.py",
+    "agentcho/games/replayer.py",
+)
 PLAYED = ("agentcho/understudy/weights", "agentcho/tasks", "scenarios", "agents")
 MEASURED: dict[str, tuple[str, tuple[str, ...]]] = {
-    "bench-": ("speed.md", (*CORE, "agentcho/bench", "agentcho/ahead.py", "agentcho/turns.py")),
-    "compare-": ("comparisons.md", (*CORE, *PLAYED, "agentcho/experiments")),
-    "adapter-": ("comparisons.md", (*CORE, *PLAYED, "agentcho/tune")),
+    "bench-": (
+        "speed.md",
+        (*CORE, "agentcho/bench", "agentcho/choreography/prefetch.py", "agentcho/choreography/quiescence.py"),
+    ),
+    "compare-": ("comparisons.md", (*CORE, *PLAYED, "agentcho/lab/compare")),
+    "adapter-": ("comparisons.md", (*CORE, *PLAYED, "agentcho/lab/tune")),
     "leakage-": ("leakage.md", (*CORE, *PLAYED, "agentcho/audit")),
     "mutants": ("leakage.md", ("agentcho", "tests/mutants")),
     "interference": ("leakage.md", ("agentcho", "tests/leaks")),

@@ -8,7 +8,7 @@ import pytest
 from pydantic import BaseModel
 
 from agentcho import Sampling
-from agentcho.compilable import BOUND, DEEPEST, PATTERNS, uncompilable
+from agentcho.calls.compilable import BOUND, DEEPEST, PATTERNS, uncompilable
 from agentcho.errors import BadSampling
 
 

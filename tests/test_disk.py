@@ -13,11 +13,11 @@ from threading import Event
 
 import pytest
 
-from agentcho import writer
-from agentcho.disk import check_file, check_folder, replace
 from agentcho.errors import CannotWrite, OutUnusable, RecordInUse
-from agentcho.transcript import Lines, read_lines
-from agentcho.writer import Writer, alive, beside, check, read
+from agentcho.records import writer
+from agentcho.records.disk import check_file, check_folder, replace
+from agentcho.records.transcript import Lines, read_lines
+from agentcho.records.writer import Writer, alive, beside, check, read
 
 FULL = Path("/dev/full")
 
@@ -107,7 +107,7 @@ def test_a_folder_that_takes_no_files_is_refused(folder: str) -> None:
 HOLD = """
 import os, sys, time
 from pathlib import Path
-from agentcho.writer import Writer
+from agentcho.records.writer import Writer
 writer = Writer(Path(sys.argv[1]))
 print(os.getpid(), flush=True)
 sys.stdin.readline()

@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 from safetensors import safe_open
 
-from agentcho.adapter import WEIGHTS, find_adapter
 from agentcho.audit import audit_run, read_report
 from agentcho.audit.planned import plan
 from agentcho.bench.result import read_result
-from agentcho.experiments.compare import read_comparison
-from agentcho.experiments.playing import collected
-from agentcho.record import SavedRun
-from agentcho.trace import read_traces
-from agentcho.visibility import After
+from agentcho.engine.adapter import WEIGHTS, find_adapter
+from agentcho.flow.views import After
+from agentcho.lab.compare.compare import read_comparison
+from agentcho.lab.compare.playing import collected
+from agentcho.records.record import SavedRun
+from agentcho.records.trace import read_traces
 
 FORMATS = Path(__file__).parent / "fixtures" / "formats"
 RUNS = {"placed": (2, 20), "killed": (2, 9), "repaired": (1, 8), "enforced": (1, 10), "baseline": (1, 10)}
@@ -86,7 +86,7 @@ def test_an_adapter_is_found() -> None:
 
 
 def test_a_training_that_was_broken_off_goes_on(tmp_path: Path) -> None:
-    from agentcho.tune.folder import Folder
+    from agentcho.lab.tune.folder import Folder
 
     there = shutil.copytree(FORMATS / "adapter" / "unfinished", tmp_path / "unfinished")
     folder = Folder(there, json.loads((there / "going" / "request.json").read_bytes()))

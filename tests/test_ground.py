@@ -4,12 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentcho.environment import machine, versions
+from agentcho.calls.call import ContextEntry, Receipt
 from agentcho.errors import AudienceError
+from agentcho.flow.labels import Ledger, readers
+from agentcho.flow.views import Read, View, audience_policy, read_set, shown
 from agentcho.message import EVERYONE, Audience, Metadata, audience
-from agentcho.provenance import Ledger, readers
-from agentcho.request import ContextEntry, Receipt
-from agentcho.visibility import Read, View, audience_policy, read_set, shown
+from agentcho.records.environment import machine, versions
 
 NAMES = st.frozensets(st.sampled_from(["alice", "bob", "carol"]))
 AUDIENCES = st.one_of(st.just(EVERYONE), NAMES.map(Audience))

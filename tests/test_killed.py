@@ -12,17 +12,17 @@ import pytest
 from agentcho import Agent, Game, RunConfig, Scenario
 from agentcho.audit import AuditReport, audit_run
 from agentcho.audit.planned import audit_traces
-from agentcho.canonical import canonical_transcript
 from agentcho.config import Leakage
 from agentcho.display.saved import Replay
-from agentcho.experiments.playing import collected
-from agentcho.record import SavedRun
-from agentcho.replayer import replay
-from agentcho.runtime import play, resume
+from agentcho.games.replayer import replay
+from agentcho.games.runtime import play, resume
+from agentcho.lab.compare.playing import collected
+from agentcho.records.canonical import canonical_transcript
+from agentcho.records.record import SavedRun
+from agentcho.records.trace import Workflow, read_traces, write_traces
+from agentcho.records.transcript import Entry
+from agentcho.records.writer import NAME, Writer
 from agentcho.testing import FakeEngine
-from agentcho.trace import Workflow, read_traces, write_traces
-from agentcho.transcript import Entry
-from agentcho.writer import NAME, Writer
 
 from .killed import Written
 

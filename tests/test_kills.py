@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from agentcho.experiments.compare import read_comparison
-from agentcho.record import SavedRun, find
+from agentcho.lab.compare.compare import read_comparison
+from agentcho.records.record import SavedRun, find
 from agentcho.understudy import weights_path
 
 pytestmark = pytest.mark.slow

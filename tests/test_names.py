@@ -11,11 +11,11 @@ import pytest
 from agentcho import Agent, RunConfig
 from agentcho.audit import audit_run, audit_traces
 from agentcho.errors import AudienceError, BadName, BadTrace, RecordBroken
+from agentcho.games.runtime import play
 from agentcho.message import audience
 from agentcho.names import cast_name, name
-from agentcho.record import SavedRun
-from agentcho.runtime import play
-from agentcho.trace import workflow
+from agentcho.records.record import SavedRun
+from agentcho.records.trace import workflow
 from tests.choreography.stage import Scripted
 
 NO_NAMES = [

@@ -11,12 +11,12 @@ from statistics import median
 
 import pytest
 
-from agentcho.adapter import Trained
 from agentcho.bench.result import read_result
 from agentcho.cli import main
 from agentcho.engine import Engine
-from agentcho.experiments.compare import read_comparison
-from agentcho.shelf import Found, listing
+from agentcho.engine.adapter import Trained
+from agentcho.games.discovery import Found, listing
+from agentcho.lab.compare.compare import read_comparison
 from agentcho.tasks import task_set
 from agentcho.tasks.formats import formats
 from agentcho.tasks.sets import TaskSet, generators
@@ -38,7 +38,7 @@ def test_every_command_of_a_page_works(
     page: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("agentcho.runtime.load_engine", lambda config, tell=None: FakeEngine())
+    monkeypatch.setattr("agentcho.games.runtime.load_engine", lambda config, tell=None: FakeEngine())
     for code in blocks(page, "python"):
         (tmp_path / "second_opinion.py").write_text(code)
     commands = [line.removeprefix("$ ") for block in blocks(page, "console") for line in block.splitlines()]
@@ -61,7 +61,7 @@ def test_every_command_of_the_page_on_training_works_on_few_games(
     assert len(commands) == 6
     for line in (command.removeprefix("$ ") for command in commands):
         loaded = engine if "tune" in line else FakeEngine()
-        monkeypatch.setattr("agentcho.runtime.load_engine", lambda config, tell=None, loaded=loaded: loaded)
+        monkeypatch.setattr("agentcho.games.runtime.load_engine", lambda config, tell=None, loaded=loaded: loaded)
         few = re.sub(r" -n \d+", "", line) + (" --epochs 1" if " tune " in line else " -n 4")
         monkeypatch.setattr(sys, "argv", shlex.split(few))
         with pytest.raises(SystemExit) as end:

@@ -14,8 +14,8 @@ import typer
 from agentcho.cli import main
 from agentcho.cli.app import app
 from agentcho.engine import Engine
+from agentcho.games.runtime import load_engine
 from agentcho.progress import unheard
-from agentcho.runtime import load_engine
 from agentcho.testing import FakeEngine
 from agentcho.understudy import weights_path
 
@@ -54,7 +54,7 @@ def test_python_blocks_run(
     number: int, engine: Engine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("agentcho.runtime.load_engine", lambda config, tell=None: engine)
+    monkeypatch.setattr("agentcho.games.runtime.load_engine", lambda config, tell=None: engine)
     monkeypatch.setattr(Engine, "load", classmethod(lambda cls, *args, **options: engine))
     exec(compile(blocks("python")[number], f"README block {number}", "exec"), {"__name__": "__main__"})
     assert capsys.readouterr().out.strip()
@@ -68,7 +68,8 @@ def test_commands_run_in_order(
     for line in commands():
         trains = line.startswith("agentcho tune ") or "@" in line
         monkeypatch.setattr(
-            "agentcho.runtime.load_engine", lambda config, tell=None, real=trains: engine if real else FakeEngine()
+            "agentcho.games.runtime.load_engine",
+            lambda config, tell=None, real=trains: engine if real else FakeEngine(),
         )
         line, _, told = line.partition("  #")
         expected = re.search(r"exits (\d)", told)

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from agentcho.calls.call import ContextEntry, Receipt
 from agentcho.config import RunConfig
 from agentcho.errors import CannotWrite, RecordBroken, RecordNotFound
+from agentcho.flow.labels import EncodingRecord
 from agentcho.message import EVERYONE, Audience, Message
-from agentcho.provenance import EncodingRecord
-from agentcho.record import Finished, RunRecord, SavedRun, find, runs
-from agentcho.request import ContextEntry, Receipt
-from agentcho.transcript import Entry, Lines, Usage, read_transcript
+from agentcho.records.record import Finished, RunRecord, SavedRun, find, runs
+from agentcho.records.transcript import Entry, Lines, Usage, read_transcript
 
 
 def entry(number: int, game: int = 0, author: str = "alice") -> Entry:
@@ -140,7 +140,7 @@ def test_a_record_that_cannot_be_opened_is_left_to_the_next(tmp_path: Path, monk
             RunRecord.go_on(SavedRun(record.path), {})
     (record.path / "run.json.new").rmdir()
     with monkeypatch.context() as patch:
-        patch.setattr("agentcho.writer.os.ftruncate", lambda *_: (_ for _ in ()).throw(OSError(28, "No space")))
+        patch.setattr("agentcho.records.writer.os.ftruncate", lambda *_: (_ for _ in ()).throw(OSError(28, "No space")))
         with pytest.raises(CannotWrite):
             RunRecord.go_on(SavedRun(record.path), {})
     RunRecord.go_on(SavedRun(record.path), {}).close("done")

@@ -12,10 +12,10 @@ import pytest
 from agentcho import After, Agent, Engine, Game, Metadata, Read, Scenario, View, replay
 from agentcho.config import RunConfig
 from agentcho.errors import BadTrace, LeakageError
-from agentcho.record import find
-from agentcho.runtime import play
+from agentcho.games.runtime import play
+from agentcho.records.record import find
+from agentcho.records.trace import Workflow
 from agentcho.testing import FakeEngine
-from agentcho.trace import Workflow
 
 from .engine.families import llama_family
 

@@ -14,11 +14,11 @@ from agentcho import Agent, Game, RunConfig, View
 from agentcho.audit import audit_run
 from agentcho.config import Leakage
 from agentcho.events import Ended, Event
-from agentcho.record import SavedRun
-from agentcho.runtime import play
-from agentcho.sealed import LISTED
+from agentcho.games.runtime import play
+from agentcho.records.record import SavedRun
+from agentcho.records.sealed import LISTED
+from agentcho.records.transcript import Entry
 from agentcho.testing import FakeEngine
-from agentcho.transcript import Entry
 
 from .choreography.stage import Scripted
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from agentcho.errors import BadTrace, RecordNotFound
-from agentcho.trace import read_traces, workflow, write_traces
+from agentcho.records.trace import read_traces, workflow, write_traces
 
 
 def talk() -> dict[str, Any]:

@@ -16,13 +16,13 @@ from agentcho import Choreographer, Game, RunConfig, canonical_transcript
 from agentcho.audit import audit_run
 from agentcho.errors import RecordBroken
 from agentcho.events import Event
-from agentcho.export import exported
-from agentcho.record import Finished, RunRecord, SavedRun
-from agentcho.runtime import play
+from agentcho.games.runtime import play
+from agentcho.records.export import exported
+from agentcho.records.record import Finished, RunRecord, SavedRun
+from agentcho.records.transcript import Encodings, Entry, own_records
 from agentcho.testing import FakeEngine
 from agentcho.testing.rehearsal import heard
 from agentcho.testing.rehearsal import play as rehearse
-from agentcho.transcript import Encodings, Entry, own_records
 
 from .audit.transcripts import Talk, chain
 from .choreography.plays import chat

@@ -8,12 +8,12 @@ import pytest
 
 from agentcho import Engine
 from agentcho.understudy import weights_path
-from agentcho.understudy.card import page
-from agentcho.understudy.corpus import corpus
-from agentcho.understudy.grammar import share
-from agentcho.understudy.tokens import Framer
-from agentcho.understudy.views import Sample
-from agentcho.understudy.wordings import rules
+from tools.understudy.card import page
+from tools.understudy.corpus import corpus
+from tools.understudy.grammar import share
+from tools.understudy.tokens import Framer
+from tools.understudy.views import Sample
+from tools.understudy.wordings import rules
 
 ROOT = Path(__file__).parents[1]
 

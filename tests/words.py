@@ -12,14 +12,14 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from agentcho.coins import coin_seed
+from agentcho.calls.call import Sampling
 from agentcho.engine.coins import coin
 from agentcho.engine.sampler import _kept
-from agentcho.record import SavedRun
-from agentcho.replayer import replay
-from agentcho.request import Sampling
-from agentcho.runtime import game_seed
-from agentcho.transcript import Entry
+from agentcho.games.replayer import replay
+from agentcho.games.runtime import game_seed
+from agentcho.games.seeds import coin_seed
+from agentcho.records.record import SavedRun
+from agentcho.records.transcript import Entry
 
 NEAR = 1e-3
 """Of a logit, and of probability: far above what rounding does, far below what a reader would call a choice."""

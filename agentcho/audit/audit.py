@@ -17,8 +17,8 @@ from agentcho.audit.report import AuditReport, Blockage, Finding, Place, Release
 from agentcho.audit.rules import RULES
 from agentcho.audit.subject import of_run
 from agentcho.audit.verdict import Judge, Reading, line_of
-from agentcho.record import SavedRun
-from agentcho.transcript import Entry, by_attempt
+from agentcho.records.record import SavedRun
+from agentcho.records.transcript import Entry, by_attempt
 
 LEVELS = ("error", "warning", "note")
 

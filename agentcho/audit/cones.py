@@ -9,9 +9,9 @@ from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from agentcho.flow.labels import Cone, EncodingRecord, Roll, attended
 from agentcho.message import Message
-from agentcho.provenance import Cone, EncodingRecord, Roll, attended
-from agentcho.transcript import Entry
+from agentcho.records.transcript import Entry
 
 
 class Walk(NamedTuple):

@@ -18,11 +18,11 @@ from agentcho.audit.symbolic import SymbolicEngine
 from agentcho.audit.verdict import Reading, Share
 from agentcho.config import Leakage, Mode, RepairBy, RunConfig
 from agentcho.errors import LabelMissing, LeakageError
+from agentcho.flow.labels import EncodingRecord
+from agentcho.games.replayer import replay
 from agentcho.names import SCENARIO
-from agentcho.provenance import EncodingRecord
-from agentcho.replayer import replay
-from agentcho.trace import TraceMessage, Workflow, read_traces
-from agentcho.transcript import Entry
+from agentcho.records.trace import TraceMessage, Workflow, read_traces
+from agentcho.records.transcript import Entry
 
 
 class Plan(NamedTuple):

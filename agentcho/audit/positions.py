@@ -9,10 +9,10 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from agentcho.audit.cones import Cones
+from agentcho.flow.labels import EncodingRecord
+from agentcho.flow.views import After, Place
 from agentcho.message import Message
-from agentcho.provenance import EncodingRecord
-from agentcho.transcript import Entry
-from agentcho.visibility import After, Place
+from agentcho.records.transcript import Entry
 
 
 class Odd(NamedTuple):

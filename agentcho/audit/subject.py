@@ -13,11 +13,11 @@ from pathlib import Path
 from agentcho.audit.notes import sealed
 from agentcho.audit.report import Subject
 from agentcho.config import Leakage, Mode
-from agentcho.environment import machine, versions
-from agentcho.heard import NAME as HEARD
-from agentcho.record import SavedRun
-from agentcho.trace import Workflow
-from agentcho.transcript import Entry
+from agentcho.records.environment import machine, versions
+from agentcho.records.heard import NAME as HEARD
+from agentcho.records.record import SavedRun
+from agentcho.records.trace import Workflow
+from agentcho.records.transcript import Entry
 
 LIMITS = "limits of a whole game"
 MARKERS = "engine markers"

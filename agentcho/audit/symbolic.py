@@ -9,10 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from agentcho.errors import BadOffsets, BadParent, LeakageError, RequestError, UnknownEncoding
-from agentcho.framed import framed
-from agentcho.owner import Owner
-from agentcho.request import (
+from agentcho.backends.words import FakeFraming
+from agentcho.calls.call import (
     ANY_TURN,
     Call,
     ContextEntry,
@@ -28,7 +26,9 @@ from agentcho.request import (
     StepResult,
     Turn,
 )  # fmt: skip
-from agentcho.testing.words import FakeFraming
+from agentcho.calls.framed import framed
+from agentcho.calls.owner import Owner
+from agentcho.errors import BadOffsets, BadParent, LeakageError, RequestError, UnknownEncoding
 
 Influence = frozenset[tuple[int, ...]]
 """The token ids of every message whose words went into an encoding, one tuple a message."""

@@ -11,9 +11,9 @@ from typing import NamedTuple
 from agentcho.audit.cones import Cones
 from agentcho.audit.positions import Odd, Positions, hidden
 from agentcho.audit.report import Edge, Place, Verdict
+from agentcho.flow.labels import EncodingRecord
 from agentcho.names import SCENARIO
-from agentcho.provenance import EncodingRecord
-from agentcho.transcript import Entry
+from agentcho.records.transcript import Entry
 
 WORST: tuple[Verdict, ...] = ("direct", "transitive", "positional", "unlabelled", "clean")
 """Verdicts, the worst first: what is proven stands before what is unknown."""

@@ -16,9 +16,9 @@ from typing import Any
 from agentcho.bench.played import Call, Played, awaited
 from agentcho.bench.prompts import Prompt, prompts
 from agentcho.bench.targets import AUDIT, BASELINE, CONTINUOUS, ENFORCE, exactly
-from agentcho.replayer import replay
-from agentcho.request import EnginePort
-from agentcho.trace import Workflow
+from agentcho.calls.call import EnginePort
+from agentcho.games.replayer import replay
+from agentcho.records.trace import Workflow
 
 Arm = Callable[[Any, Workflow, bool], Played]
 """`(engine, workflow, stepwise)`; not stepwise: a text is fed `STRIDE` tokens a step after its first, or at once where

@@ -11,8 +11,8 @@ from typing import NamedTuple
 from agentcho.config import RunConfig
 from agentcho.display.sheet import Sheet, plain
 from agentcho.events import Counting
+from agentcho.games.runtime import Played, load_engine, play
 from agentcho.progress import Tell, unheard
-from agentcho.runtime import Played, load_engine, play
 from agentcho.scenario import Scenario
 
 

@@ -16,9 +16,9 @@ from agentcho.bench.recorded import WORDS_A_TOKEN
 from agentcho.bench.result import Figures
 from agentcho.bench.targets import BASELINE
 from agentcho.bench.workflows import words_of
+from agentcho.games.replayer import replay
 from agentcho.progress import Tell
-from agentcho.replayer import replay
-from agentcho.trace import Workflow, workflow
+from agentcho.records.trace import Workflow, workflow
 
 MESSAGE = 256
 """Tokens of each message that is read."""

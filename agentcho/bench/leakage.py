@@ -11,12 +11,12 @@ from collections.abc import Callable, Sequence
 from statistics import median
 from typing import Any, NamedTuple
 
+from agentcho.calls.call import EnginePort
 from agentcho.display.sheet import Sheet, plain
-from agentcho.environment import machine, versions
+from agentcho.games.replayer import Replayed, replay
 from agentcho.progress import Tell
-from agentcho.replayer import Replayed, replay
-from agentcho.request import EnginePort
-from agentcho.trace import Workflow
+from agentcho.records.environment import machine, versions
+from agentcho.records.trace import Workflow
 
 Arm = dict[str, Any]
 AT_ONCE = 1 << 20

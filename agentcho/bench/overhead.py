@@ -12,14 +12,14 @@ from typing import Any
 from agentcho.bench.measure import Timed, measure
 from agentcho.bench.result import Figures
 from agentcho.bench.workflows import crowd
-from agentcho.choreographer import Choreographer
+from agentcho.calls.call import Decode, StepResult
+from agentcho.choreography.choreographer import Choreographer
+from agentcho.choreography.ticket import Request
+from agentcho.games.replayer import replay
+from agentcho.games.runtime import blocking
 from agentcho.progress import Tell
-from agentcho.replayer import replay
-from agentcho.request import Decode, StepResult
-from agentcho.runtime import blocking
+from agentcho.records.trace import Workflow
 from agentcho.testing import FakeEngine
-from agentcho.ticket import Request
-from agentcho.trace import Workflow
 
 NAME = "choreographer"
 

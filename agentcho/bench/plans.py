@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from agentcho.bench.recorded import KINDS, recorded
 from agentcho.bench.targets import UNNAMED
 from agentcho.errors import BadArm
-from agentcho.trace import Workflow, workflow
+from agentcho.records.trace import Workflow, workflow
 
 BRANCHES, VOTERS = (2, 4, 8, 16), (1, 8)
 """The paper's Figure 4: branches by voters of a tree of thoughts."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from agentcho.trace import Workflow
+from agentcho.records.trace import Workflow
 
 
 class Call(NamedTuple):

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
-from agentcho.request import EnginePort, FramingPort
-from agentcho.trace import TraceMessage, Workflow
+from agentcho.calls.call import EnginePort, FramingPort
+from agentcho.records.trace import TraceMessage, Workflow
 
 Ids = tuple[int, ...]
 

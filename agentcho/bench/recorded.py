@@ -11,16 +11,16 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from agentcho import library
 from agentcho.bench.workflows import SYLLABLES
+from agentcho.calls.call import Decode
 from agentcho.config import RunConfig
 from agentcho.events import Ended, Event
-from agentcho.export import exported
-from agentcho.request import Decode
-from agentcho.runtime import play
+from agentcho.games import library
+from agentcho.games.runtime import play
+from agentcho.records.export import exported
+from agentcho.records.trace import TraceMessage, Workflow, workflow
+from agentcho.records.transcript import Entry
 from agentcho.testing import FakeEngine
-from agentcho.trace import TraceMessage, Workflow, workflow
-from agentcho.transcript import Entry
 
 WORDS_A_TOKEN = 0.38
 """The understudy makes 2.6 tokens of a word of two syllables, and times are taken in its tokens."""

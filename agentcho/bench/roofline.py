@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 from agentcho.bench.result import Figures
 from agentcho.bench.step import KINDS, STEPS, Kind, OurRows, tokens_of
+from agentcho.calls.call import Prefill
 from agentcho.progress import Tell
-from agentcho.request import Prefill
 
 PREFILLS = (128, 512)
 MACHINE = "machine"

@@ -18,7 +18,7 @@ from agentcho.bench.targets import BASELINE, CONTINUOUS
 from agentcho.display.sheet import Sheet, plain
 from agentcho.errors import BadArm
 from agentcho.progress import Tell, part
-from agentcho.trace import Workflow
+from agentcho.records.trace import Workflow
 
 
 def workflows(

@@ -14,8 +14,8 @@ import numpy
 
 from agentcho.bench.result import Figures
 from agentcho.bench.step import tokens_of
+from agentcho.calls.call import Decode, Prefill
 from agentcho.progress import Tell
-from agentcho.request import Decode, Prefill
 
 ROWS = 8
 ALONE = 40

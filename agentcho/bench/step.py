@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 from agentcho.bench.result import Figures
 from agentcho.bench.workflows import words_of
+from agentcho.calls.call import Decode, Prefill
 from agentcho.progress import Tell, unheard
-from agentcho.request import Decode, Prefill
 
 ROWS = (1, 8)
 STEPS = 8

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from agentcho.trace import Workflow, workflow
+from agentcho.records.trace import Workflow, workflow
 
 SYLLABLES = ("ba", "de", "fi", "go", "lu", "ma", "ne", "po", "ri", "sa", "te", "vo")
 RULES, ASKED, PLAN, TALK = 85, 10, 140, 65

@@ -12,7 +12,6 @@ from typing import Annotated, Any
 
 import typer
 
-from agentcho.audit.prove.proof import Swapped
 from agentcho.audit.report import FailOn
 from agentcho.cli.bench import bench
 from agentcho.cli.logs import Level, log
@@ -64,7 +63,8 @@ from agentcho.cli.words import (
     TopP,
 )
 from agentcho.config import Leakage, Markers, Mode, RunConfig, Shadowing
-from agentcho.resume import Changed
+from agentcho.games.resume import Changed
+from agentcho.lab.prove.proof import Swapped
 
 
 def app() -> typer.Typer:
@@ -134,7 +134,7 @@ def run(
     Exit codes: 0 done, 1 errors ended games, 2 wrong usage, 130 after Ctrl-C.
     """
     from agentcho.cli.play import Asked, play_scenario
-    from agentcho.runtime import Care
+    from agentcho.games.runtime import Care
 
     how = _how(ctx, given=resume is not None)
     if limit:
@@ -184,7 +184,7 @@ def compare(
 ) -> None:
     """Play a scenario in several ways, game by game the same tasks and seeds, and compare."""
     from agentcho.cli.compare import Asked, compare_columns
-    from agentcho.experiments.compare import Effort
+    from agentcho.lab.compare.compare import Effort
 
     config = run_config(
         model=model, deterministic=deterministic, shadow=shadow, seed=seed, games=games, tasks=tasks,
@@ -295,7 +295,7 @@ def cp(
     are here themselves, it goes to ./mine and is run by its path."""
     from agentcho.cli.listing import any_shelf
     from agentcho.display.safe import inline
-    from agentcho.shelf import copy, place
+    from agentcho.games.discovery import copy, place
 
     found = any_shelf(name)
     typer.echo(inline(str(copy(found, folder or place(found)))))
@@ -315,8 +315,8 @@ def show(
     from agentcho.display.safe import inline
     from agentcho.display.saved import Replay
     from agentcho.display.saved import show as show_run
-    from agentcho.record import find
-    from agentcho.trace import write_traces
+    from agentcho.records.record import find
+    from agentcho.records.trace import write_traces
 
     saved = find(run, out)
     check_game(saved, game)

@@ -19,8 +19,6 @@ from typing import Any, Literal, NamedTuple
 import typer
 
 from agentcho import audit as auditing
-from agentcho import library
-from agentcho.adapter import find_adapter
 from agentcho.audit.report import AuditReport, FailOn
 from agentcho.audit.suppressions import Suppression
 from agentcho.cli.options import configured, run_config
@@ -31,14 +29,16 @@ from agentcho.display import Kind
 from agentcho.display.audit import show
 from agentcho.display.progress import Progress
 from agentcho.display.safe import visible
+from agentcho.engine.adapter import find_adapter
 from agentcho.errors import AdapterNotFound, AgentchoError, RecordNotFound, ScenarioNotFound
-from agentcho.faults import words
+from agentcho.games import library
+from agentcho.games.discovery import find as on_shelf
+from agentcho.games.discovery import from_anywhere
+from agentcho.games.faults import words
+from agentcho.games.runtime import play, tasks_of
 from agentcho.progress import Tell
-from agentcho.record import SavedRun, find
-from agentcho.runtime import play, tasks_of
-from agentcho.shelf import find as on_shelf
-from agentcho.shelf import from_anywhere
-from agentcho.trace import read_traces
+from agentcho.records.record import SavedRun, find
+from agentcho.records.trace import read_traces
 
 INTERNAL = 4
 INTERRUPTED = 130
@@ -219,7 +219,7 @@ def _finished(report: AuditReport, prepared: Prepared) -> AuditReport:
 
 def _measured(report: AuditReport, source: SavedRun | Path, engine: Any, config: RunConfig, tell: Tell) -> AuditReport:
     """What a leak does, measured in the deterministic profile, whatever the run was played in."""
-    from agentcho.audit.measure import controls, measure
+    from agentcho.lab.measure import controls, measure
 
     games = read_traces(source) if isinstance(source, Path) else [said for said in source.games().values() if said]
     found = measure(games, engine, seed=config.seed, progress=lambda done, of: tell("measurements", done, of))
@@ -228,7 +228,7 @@ def _measured(report: AuditReport, source: SavedRun | Path, engine: Any, config:
 
 def _engine(config: RunConfig, tell: Tell) -> Any:
     """The engine to measure on. The fake one computes no distributions."""
-    from agentcho import runtime
+    from agentcho.games import runtime
 
     if config.model == "fake":
         raise typer.BadParameter("the fake model has nothing to measure; play with another", param_hint="--measure")

@@ -42,8 +42,8 @@ def games(
     adapter: Adapter = None,
 ) -> None:
     """Games side by side against the same games one after another."""
-    from agentcho import library
     from agentcho.bench.games import compare
+    from agentcho.games import library
 
     config = run_config(model=model, games=games, max_tokens=max_tokens, seed=seed, adapter=adapter)
     chosen = library.scenario(scenario)()
@@ -71,7 +71,7 @@ def leakage(
     from agentcho.bench.leakage import LeakageBench, figures, measure
     from agentcho.bench.workflows import dilemma, open_talk
     from agentcho.engine import Engine
-    from agentcho.trace import read_traces
+    from agentcho.records.trace import read_traces
 
     played = [dilemma(seed)] if traces is None else read_traces(traces)[:limit]
     found: list[LeakageBench] = []

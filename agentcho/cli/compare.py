@@ -15,21 +15,22 @@ from typing import Any, NamedTuple
 
 import typer
 
-from agentcho import library, runtime, writer
+from agentcho.calls.call import EnginePort
 from agentcho.cli.options import configured
 from agentcho.config import RunConfig
-from agentcho.disk import check_file, check_folder, writing
 from agentcho.display.compared import show
 from agentcho.display.progress import progress
-from agentcho.experiments.columns import Column, columns
-from agentcho.experiments.compare import Effort, claim, compare, requested
-from agentcho.experiments.files import write, write_json
-from agentcho.experiments.playing import Interrupted
-from agentcho.markers import asked_of
+from agentcho.flow.markers import asked_of
+from agentcho.games import library, runtime
+from agentcho.lab.compare.columns import Column, columns
+from agentcho.lab.compare.compare import Effort, claim, compare, requested
+from agentcho.lab.compare.files import write, write_json
+from agentcho.lab.compare.playing import Interrupted
 from agentcho.progress import Tell
-from agentcho.request import EnginePort
+from agentcho.records import writer
+from agentcho.records.disk import check_file, check_folder, writing
+from agentcho.records.writer import Writer
 from agentcho.scenario import Scenario
-from agentcho.writer import Writer
 
 INTERRUPTED = 130
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from agentcho.display.safe import inline
 from agentcho.errors import AgentchoError
-from agentcho.record import SavedRun
+from agentcho.records.record import SavedRun
 
 
 def leaks(record: Path) -> str:

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from agentcho import shelf
 from agentcho.display.safe import inline, visible
 from agentcho.display.sheet import Sheet, plain
 from agentcho.errors import RecordError, ScenarioNotFound
-from agentcho.record import SavedRun, folders
-from agentcho.shelf import Found, Shelf, Unreadable
+from agentcho.games import discovery as shelf
+from agentcho.games.discovery import Found, Shelf, Unreadable
+from agentcho.records.record import SavedRun, folders
 
 if TYPE_CHECKING:
     from agentcho.engine import DoctorReport

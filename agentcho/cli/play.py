@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 import typer
 from pydantic import SecretBytes, SecretStr
 
-from agentcho import library
 from agentcho.cli.leaks import leaks
 from agentcho.cli.options import configured, run_config
 from agentcho.cli.outputs import silence
@@ -24,11 +23,12 @@ from agentcho.display.progress import Progress, progress
 from agentcho.display.safe import visible
 from agentcho.errors import ReaderGone, ResumeOther
 from agentcho.events import Event, Sink
-from agentcho.record import SavedRun, find
-from agentcho.resume import Changed
-from agentcho.runtime import Care, Played, play, resume
+from agentcho.games import library
+from agentcho.games.discovery import from_anywhere, path_of
+from agentcho.games.resume import Changed
+from agentcho.games.runtime import Care, Played, play, resume
+from agentcho.records.record import SavedRun, find
 from agentcho.scenario import Scenario
-from agentcho.shelf import from_anywhere, path_of
 
 INTERRUPTED = 130
 KEPT = "what was said until then is recorded, and `agentcho run --resume last` goes on"

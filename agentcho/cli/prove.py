@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
 
-from agentcho import library, runtime
 from agentcho.cli.audit import nature_of
 from agentcho.cli.options import configured
 from agentcho.cli.outputs import STDOUT, Outputs
@@ -24,13 +23,14 @@ from agentcho.display import Kind
 from agentcho.display.progress import Progress, progress
 from agentcho.display.proved import show
 from agentcho.errors import AudienceError
+from agentcho.games import library, runtime
+from agentcho.games.discovery import from_anywhere
 from agentcho.progress import counted
-from agentcho.record import SavedRun, find
-from agentcho.shelf import from_anywhere
-from agentcho.trace import Workflow, read_traces
+from agentcho.records.record import SavedRun, find
+from agentcho.records.trace import Workflow, read_traces
 
 if TYPE_CHECKING:
-    from agentcho.audit.prove import Proof
+    from agentcho.lab.prove import Proof
 
 GAMES = 4
 INTERRUPTED = 130
@@ -72,7 +72,7 @@ def prove(asked: Asked) -> int:
 
 
 def _proof(asked: Asked, engine: Any, workflows: Sequence[Workflow], told: Progress) -> Proof:
-    from agentcho.audit import prove as proving
+    from agentcho.lab import prove as proving
 
     source = Path(asked.target).name if asked.target.endswith(".jsonl") else asked.target
     played = counted(told.tell, "workflows", len(workflows))
@@ -83,7 +83,7 @@ def _proof(asked: Asked, engine: Any, workflows: Sequence[Workflow], told: Progr
 
 
 def _page(proof: Any) -> str:
-    from agentcho.audit.prove.html import html
+    from agentcho.lab.prove.html import html
 
     return html(proof)
 

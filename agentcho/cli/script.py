@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from agentcho.agent import Agent
+from agentcho.calls.call import EnginePort
 from agentcho.cli.play import play_shown
 from agentcho.config import RunConfig
 from agentcho.display import Kind
-from agentcho.game import Game
-from agentcho.request import EnginePort
-from agentcho.runtime import Played, play
+from agentcho.games.game import Game
+from agentcho.games.runtime import Played, play
 from agentcho.scenario import Scenario
 
 

@@ -189,7 +189,7 @@ def _subjects(
 ) -> Sequence[Subject]:
     from agentcho.bench import plans
     from agentcho.bench.recorded import KINDS
-    from agentcho.trace import read_traces
+    from agentcho.records.trace import read_traces
 
     if sum(bool(given) for given in (named, traces, sweep)) > 1:
         raise typer.BadParameter("give one of --workflow, --traces and --sweep")
@@ -217,7 +217,7 @@ def _finish(
     from agentcho.bench.speed import table
     from agentcho.bench.targets import with_targets
     from agentcho.engine.placement import hardware
-    from agentcho.environment import machine, versions
+    from agentcho.records.environment import machine, versions
 
     there = machine() | hardware(engine.network.device) | versions()
     where = {key: engine.fingerprint[key] for key in ("model", "dtype", "device")}

@@ -10,14 +10,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from agentcho import library, runtime
 from agentcho.cli.options import configured
 from agentcho.config import RunConfig
-from agentcho.disk import check_file, writing
 from agentcho.display.progress import progress
 from agentcho.display.safe import inline
-from agentcho.trace import read_traces
-from agentcho.writer import Writer, beside
+from agentcho.games import library, runtime
+from agentcho.records.disk import check_file, writing
+from agentcho.records.trace import read_traces
+from agentcho.records.writer import Writer, beside
 
 INTERRUPTED = 130
 
@@ -49,7 +49,7 @@ def trace(asked: Asked) -> int:
         asked.out.parent.mkdir(parents=True, exist_ok=True)
     with Writer(beside(asked.out), asked.out), progress("trace", sys.stderr) as told:
         engine: Any = runtime.load_engine(config, told.tell)
-        from agentcho.tune.sampling import sample
+        from agentcho.lab.tune.sampling import sample
 
         found = sample(scenario, config, engine, numbers, asked.out, told.tell, asked.at_once, finals)
     left_out = f"; {found.without} ended without an outcome and are left out" if found.without else ""

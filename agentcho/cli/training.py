@@ -25,7 +25,7 @@ from agentcho.cli.words import (
     TopP,
 )
 from agentcho.config import Leakage, Mode
-from agentcho.tune.recipe import Recipe
+from agentcho.lab.tune.recipe import Recipe
 
 
 def trace(
@@ -82,7 +82,7 @@ def tune(
     """Train an adapter so that the choreography says what the traced baseline said."""
     from agentcho.cli.tune import Asked
     from agentcho.cli.tune import tune as train
-    from agentcho.tune.recipe import read_peft
+    from agentcho.lab.tune.recipe import read_peft
 
     recipe = checked(
         Recipe, mode=mode, leakage=leakage, rank=rank, alpha=alpha, dropout=dropout, epochs=epochs, batch=batch,

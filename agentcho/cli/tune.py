@@ -10,18 +10,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from agentcho import library, runtime
-from agentcho.adapter import require_peft
 from agentcho.config import RunConfig
-from agentcho.disk import check_folder, writing
 from agentcho.display.progress import Progress, progress
+from agentcho.engine.adapter import require_peft
 from agentcho.errors import TracesUnfit
+from agentcho.games import library, runtime
+from agentcho.lab.tune.recipe import Recipe
 from agentcho.progress import Tell
-from agentcho.tune.recipe import Recipe
-from agentcho.writer import NAME, Writer
+from agentcho.records.disk import check_folder, writing
+from agentcho.records.writer import NAME, Writer
 
 if TYPE_CHECKING:
-    from agentcho.tune.training import Progress as Step
+    from agentcho.lab.tune.training import Progress as Step
 
 INTERRUPTED = 130
 TIMED = 8
@@ -52,10 +52,10 @@ def tune(asked: Asked) -> int:
 
 def _train(asked: Asked, name: str, told: Progress) -> int:
     engine: Any = runtime.load_engine(asked.config, told.tell)
-    from agentcho.tune.lessons import lessons, steps_of
-    from agentcho.tune.plot import plot
-    from agentcho.tune.speed import speed
-    from agentcho.tune.training import Training
+    from agentcho.lab.tune.lessons import lessons, steps_of
+    from agentcho.lab.tune.plot import plot
+    from agentcho.lab.tune.speed import speed
+    from agentcho.lab.tune.training import Training
 
     found = lessons(asked.traces, name, engine, asked.recipe)
     training = Training(name, engine, found, asked.recipe, asked.out, _telling(told.tell))

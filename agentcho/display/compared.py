@@ -7,7 +7,7 @@ from typing import TextIO
 
 from agentcho.display.safe import visible
 from agentcho.display.sheet import Sheet, plain
-from agentcho.experiments.comparison import Comparison, Difference, Mean, Metric
+from agentcho.lab.compare.comparison import Comparison, Difference, Mean, Metric
 
 
 def text(found: Comparison) -> str:

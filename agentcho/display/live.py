@@ -18,7 +18,7 @@ from agentcho.display.screen import Screen, summary
 from agentcho.display.sheet import table
 from agentcho.display.speech import Palette, Speech, rich
 from agentcho.events import Began, Ended, Event, Joined, Token
-from agentcho.runtime import Played
+from agentcho.games.runtime import Played
 
 
 class _Live(Screen):

@@ -12,7 +12,7 @@ from agentcho.display.safe import visible
 from agentcho.display.screen import Screen, summary
 from agentcho.display.totals import ending
 from agentcho.events import Ended, Event, Over
-from agentcho.runtime import Played
+from agentcho.games.runtime import Played
 
 
 class _Plain(Screen):

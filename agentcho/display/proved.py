@@ -12,12 +12,12 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from agentcho.audit.prove.proof import Compared, Conclusion, Digests, Proof
-from agentcho.audit.prove.wording import first_tokens, headline, missing, played, shown, why_not
 from agentcho.audit.wording import many
 from agentcho.display import Kind
 from agentcho.display.parts import section, show_parts
 from agentcho.display.safe import inline
+from agentcho.lab.prove.proof import Compared, Conclusion, Digests, Proof
+from agentcho.lab.prove.wording import first_tokens, headline, missing, played, shown, why_not
 
 MOST, SHORT = 12, 10
 TONES: dict[Conclusion, str] = {"holds": "green", "broken": "red", "inconclusive": "yellow"}

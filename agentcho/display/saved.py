@@ -16,8 +16,8 @@ from agentcho.display import Kind, heading, sheet, speech
 from agentcho.display.safe import inline
 from agentcho.display.sheet import Sheet
 from agentcho.display.totals import costs, outcomes
-from agentcho.record import SavedRun
-from agentcho.transcript import Entry
+from agentcho.records.record import SavedRun
+from agentcho.records.transcript import Entry
 
 WIDTH = 100
 

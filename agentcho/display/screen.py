@@ -11,9 +11,9 @@ from typing import Self
 from agentcho.display.sheet import Sheet
 from agentcho.display.totals import costs, outcomes
 from agentcho.events import Encoded, Ended, Event, Over
-from agentcho.record import Finished, SavedRun
-from agentcho.runtime import Played, finished
-from agentcho.transcript import Entry, carry
+from agentcho.games.runtime import Played, finished
+from agentcho.records.record import Finished, SavedRun
+from agentcho.records.transcript import Entry, carry
 
 
 class Screen:

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from agentcho.display.safe import inline, visible
 from agentcho.message import Audience, Kind
-from agentcho.transcript import Entry
+from agentcho.records.transcript import Entry
 
 UNDER_WAY = "under way"
 """How a message has ended that is still being said."""

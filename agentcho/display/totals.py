@@ -9,8 +9,8 @@ from statistics import fmean, stdev
 from typing import Any
 
 from agentcho.display.sheet import Sheet
-from agentcho.record import Finished
-from agentcho.transcript import Entry
+from agentcho.records.record import Finished
+from agentcho.records.transcript import Entry
 
 KINDS = 8
 """An outcome with more values than this is summed up, not counted."""

@@ -13,7 +13,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from agentcho.adapter import Adapter, require_peft
+from agentcho.engine.adapter import Adapter, require_peft
 from agentcho.errors import AdapterNotFound, BadRecipe
 
 TRAINING = "in_training"

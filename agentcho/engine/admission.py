@@ -10,6 +10,7 @@ from math import ceil
 from typing import NamedTuple
 from weakref import WeakValueDictionary
 
+from agentcho.calls.call import Call, Decode, Encoded, EncodingId, First, Most, Prefill, Repair, Sampling, Shadow
 from agentcho.engine.assembly import Assembly
 from agentcho.engine.constraint import Choices, Constraint, Grammars
 from agentcho.engine.encoding import Context, Piece, Recipe, Storage, check_fits, place
@@ -19,7 +20,6 @@ from agentcho.engine.pending import Pending, PendingDecode, PendingPrefill, Pend
 from agentcho.engine.row import Row
 from agentcho.engine.tiers import Tiers
 from agentcho.errors import BadParent, RequestError
-from agentcho.request import Call, Decode, Encoded, EncodingId, First, Most, Prefill, Repair, Sampling, Shadow
 
 
 class Local(NamedTuple):

@@ -9,9 +9,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import Any, overload
 
+from agentcho.calls.call import ANY_TURN, Call, Decode, EncodingId, Prefill, Repair, StepResult, Turn
+from agentcho.calls.owner import Owner
 from agentcho.errors import RequestError
-from agentcho.owner import Owner
-from agentcho.request import ANY_TURN, Call, Decode, EncodingId, Prefill, Repair, StepResult, Turn
 
 
 class Direct(ABC):

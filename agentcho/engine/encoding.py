@@ -12,10 +12,10 @@ from typing import Literal, NamedTuple
 
 from torch import Tensor
 
+from agentcho.calls.call import ContextEntry, Encoded, EncodingId, First, Most, Offsets, Receipt
 from agentcho.engine.lanes import Lane, Shared
 from agentcho.engine.store import Block, Copy
 from agentcho.errors import BadOffsets, ContextOverflow
-from agentcho.request import ContextEntry, Encoded, EncodingId, First, Most, Offsets, Receipt
 
 
 @dataclass(eq=False)

@@ -16,9 +16,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from agentcho.adapter import find_adapter
-from agentcho.checks import Bounds, checked, is_id, known_as_id, named, readable
+from agentcho.calls.call import ANY_TURN, Call, Decode, Encoded, EncodingId, Offsets, Receipt, StepResult, Turn
+from agentcho.calls.checks import Bounds, checked, is_id, known_as_id, named, readable
+from agentcho.calls.framed import framed
+from agentcho.calls.ids import Ids
+from agentcho.calls.owner import Owner, owned
+from agentcho.calls.values import numbers, text
 from agentcho.config import Markers
+from agentcho.engine.adapter import find_adapter
 from agentcho.engine.adapters import Adapters
 from agentcho.engine.admission import Admission
 from agentcho.engine.assembly import Assembly
@@ -53,12 +58,7 @@ from agentcho.errors import (
     StoreFull,
     UnknownEncoding,
 )
-from agentcho.framed import framed
-from agentcho.ids import Ids
-from agentcho.owner import Owner, owned
 from agentcho.progress import Tell, unheard
-from agentcho.request import ANY_TURN, Call, Decode, Encoded, EncodingId, Offsets, Receipt, StepResult, Turn
-from agentcho.values import numbers, text
 
 
 class Engine(Direct):

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
+from agentcho.calls.call import Encoded, EncodingId, Shadow
 from agentcho.engine.encoding import Context
 from agentcho.engine.lanes import Lane
 from agentcho.engine.row import Row
-from agentcho.request import Encoded, EncodingId, Shadow
 
 STRIDE = 16
 """Tokens that a shadow feeds at a time: it reads its context once for all of them."""

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from agentcho.calls.call import EncodingId
 from agentcho.engine.encoding import Encoding, Recipe, Storage
 from agentcho.engine.pending import Pending, PendingDecode, held
 from agentcho.engine.store import checksum
 from agentcho.engine.tiers import Tiers
 from agentcho.errors import StoreDamaged
-from agentcho.request import EncodingId
 
 
 class Integrity:

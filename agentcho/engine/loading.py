@@ -8,8 +8,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple, get_args
 
-from agentcho.adapter import Adapter
 from agentcho.config import Markers
+from agentcho.engine.adapter import Adapter
 from agentcho.engine.framing import Framing, derive
 from agentcho.engine.gate import PROBE, Gate, LayerProof, check_config
 from agentcho.engine.model import Model, Source, find, read_tokenizer
@@ -17,7 +17,7 @@ from agentcho.engine.packing import pack
 from agentcho.engine.placement import Place
 from agentcho.engine.store import default_host_tokens, default_tokens
 from agentcho.errors import BadPlacement, ModelBroken
-from agentcho.markers import check_markers
+from agentcho.flow.markers import check_markers
 from agentcho.progress import Tell, counted, unheard
 
 

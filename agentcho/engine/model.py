@@ -27,7 +27,8 @@ from transformers import (
 )
 from transformers.utils import logging as hf_logging
 
-from agentcho.adapter import Adapter
+from agentcho.calls.owner import Owner
+from agentcho.engine.adapter import Adapter
 from agentcho.engine.adapters import TRAINING, Adapters
 from agentcho.engine.attention import Locality, Scoring
 from agentcho.engine.checkpoint import Unreadable, check_files, refusal
@@ -37,7 +38,6 @@ from agentcho.engine.packing import packed
 from agentcho.engine.placement import DeviceMap, Place, check_kept, check_room, dtype_of
 from agentcho.engine.shapes import PREFIX, SHAPES
 from agentcho.errors import BadPlacement, FramingError, ModelBroken, ModelError, ModelNotFound, UnsupportedModel
-from agentcho.owner import Owner
 from agentcho.progress import Tell, counted, unheard
 
 ATTENTION = "agentcho_packed"

@@ -9,12 +9,12 @@ from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 from typing import TypeGuard
 
-from agentcho.checks import asked
+from agentcho.calls.call import Encoded, EncodingId, Guard
+from agentcho.calls.checks import asked
 from agentcho.engine.encoding import Context, Piece, Segment, Storage
 from agentcho.engine.follower import Follower
 from agentcho.engine.lanes import Lane
 from agentcho.engine.row import Row
-from agentcho.request import Encoded, EncodingId, Guard
 
 
 @dataclass(eq=False)

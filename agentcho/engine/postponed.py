@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 
+from agentcho.calls.call import EncodingId
 from agentcho.engine.encoding import Encoding, Piece, Recipe, Storage
 from agentcho.engine.pending import Pending, PendingDecode, PendingShadow, ask, due, gathered, held
 from agentcho.engine.queue import Waiting
 from agentcho.engine.tiers import Tiers
 from agentcho.errors import BadParent
-from agentcho.request import EncodingId
 
 
 class Postponed:

@@ -11,9 +11,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from agentcho.calls.call import Turn
 from agentcho.engine.encoding import Storage
 from agentcho.engine.pending import Pending, PendingPrefill, held
-from agentcho.request import Turn
 
 
 class Waiting(NamedTuple):

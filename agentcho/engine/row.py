@@ -9,12 +9,12 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
+from agentcho.calls.call import Begun, Decode, Encoded, EncodingId, Spoken, Stopped
 from agentcho.engine.constraint import Constraint
 from agentcho.engine.encoding import Context
 from agentcho.engine.lanes import Lane
 from agentcho.engine.sampler import Draw
 from agentcho.engine.text import ContentTokenizer
-from agentcho.request import Begun, Decode, Encoded, EncodingId, Spoken, Stopped
 
 
 class Row:

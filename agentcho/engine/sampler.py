@@ -12,8 +12,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from agentcho.calls.call import Sampling
 from agentcho.engine.coins import coin
-from agentcho.request import Sampling
 
 FEW = 256
 

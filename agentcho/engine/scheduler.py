@@ -10,6 +10,7 @@ from collections.abc import Callable, Container, Iterable, Mapping
 import torch
 from torch import Tensor
 
+from agentcho.calls.call import EncodingId, Failure, Spoken, StepResult, Turn
 from agentcho.engine.assembly import Assembly
 from agentcho.engine.blame import Blame
 from agentcho.engine.encoding import Encoding, Recipe, Segment, Storage
@@ -43,7 +44,6 @@ from agentcho.engine.sampler import choose
 from agentcho.engine.seats import Seats
 from agentcho.engine.tiers import Tiers
 from agentcho.errors import CallbackFailed, LeakageError, SamplingFailed
-from agentcho.request import EncodingId, Failure, Spoken, StepResult, Turn
 
 
 class Scheduler:

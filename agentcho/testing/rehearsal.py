@@ -13,18 +13,18 @@ import anyio
 from pydantic import BaseModel
 
 from agentcho.agent import Agent
-from agentcho.choreographer import Choreographer
+from agentcho.backends.admission import Reply
+from agentcho.backends.babble import babble, comply
+from agentcho.backends.fake import FakeEngine
+from agentcho.calls.call import Decode
+from agentcho.choreography.choreographer import Choreographer
 from agentcho.config import RunConfig
 from agentcho.errors import BadSampling
 from agentcho.events import Encoded, Ended, Event, Over
-from agentcho.game import Game, Playable
+from agentcho.flow.views import Policy, audience_policy
+from agentcho.games.game import Game, Playable
 from agentcho.message import Message
-from agentcho.request import Decode
-from agentcho.testing.admission import Reply
-from agentcho.testing.babble import babble, comply
-from agentcho.testing.fake import FakeEngine
-from agentcho.transcript import Entry, carry
-from agentcho.visibility import Policy, audience_policy
+from agentcho.records.transcript import Entry, carry
 
 Script = Callable[[Game], Awaitable[Any]]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from agentcho.trace import TraceMessage, Workflow
+from agentcho.records.trace import TraceMessage, Workflow
 
 FRUITS = ("red apples", "some ripe pears", "two dark plums", "old figs", "a bowl of cherries", "one small sour quince")
 STONES = ("grey granite", "white chalk", "hard black basalt", "wet slate", "soft sandstone here", "a vein of marble")

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from agentcho import Engine
-from agentcho.audit.measure import measure
-from agentcho.audit.measure.ablation import SEEN, Answered, Outcome, Seen, ablations, seeing
-from agentcho.audit.measure.decisions import Question
-from agentcho.audit.measure.play import Pair, Play, of_workflow
-from agentcho.audit.measure.stage import Stage
-from agentcho.audit.measure.swap import Secrets
 from agentcho.config import Way
+from agentcho.lab.measure import measure
+from agentcho.lab.measure.ablation import SEEN, Answered, Outcome, Seen, ablations, seeing
+from agentcho.lab.measure.decisions import Question
+from agentcho.lab.measure.play import Pair, Play, of_workflow
+from agentcho.lab.measure.stage import Stage
+from agentcho.lab.measure.swap import Secrets
 
 from .talks import talk, talks
 

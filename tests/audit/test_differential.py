@@ -10,11 +10,17 @@ import numpy as np
 import pytest
 
 from agentcho import Engine
-from agentcho.audit.measure import controls, measure
-from agentcho.audit.measure.arms import SWAPS, Bench, in_sight, original, shown
-from agentcho.audit.measure.decisions import Question, question
-from agentcho.audit.measure.differential import flips
-from agentcho.audit.measure.play import (
+from agentcho.audit.measurement import Arm, Effect, Interval, Measurement, Swap
+from agentcho.calls.call import StepResult
+from agentcho.config import Way
+from agentcho.errors import LeakageError
+from agentcho.flow.views import After
+from agentcho.games.replayer import replay
+from agentcho.lab.measure import controls, measure
+from agentcho.lab.measure.arms import SWAPS, Bench, in_sight, original, shown
+from agentcho.lab.measure.decisions import Question, question
+from agentcho.lab.measure.differential import flips
+from agentcho.lab.measure.play import (
     Line,
     Pair,
     Play,
@@ -25,15 +31,9 @@ from agentcho.audit.measure.play import (
     pairs,
     through_to,
 )
-from agentcho.audit.measure.stage import Stage
-from agentcho.audit.measure.swap import fitted, lengthened, swapped
-from agentcho.audit.measurement import Arm, Effect, Interval, Measurement, Swap
-from agentcho.config import Way
-from agentcho.errors import LeakageError
-from agentcho.replayer import replay
-from agentcho.request import StepResult
-from agentcho.trace import TraceMessage, Workflow
-from agentcho.visibility import After
+from agentcho.lab.measure.stage import Stage
+from agentcho.lab.measure.swap import fitted, lengthened, swapped
+from agentcho.records.trace import TraceMessage, Workflow
 
 from .talks import talk, talks
 

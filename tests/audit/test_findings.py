@@ -12,8 +12,7 @@ from agentcho.audit.report import Finding, Place
 from agentcho.audit.rules import fingerprint
 from agentcho.audit.subject import LIMITS
 from agentcho.errors import BadReport
-from agentcho.visibility import Act
-from agentcho.visibility import After
+from agentcho.flow.views import Act, After
 
 from .transcripts import Talk, audited, chain
 

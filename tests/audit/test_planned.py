@@ -17,12 +17,12 @@ from agentcho.audit.planned import plan
 from agentcho.audit.report import Edge, Place
 from agentcho.audit.symbolic import SymbolicEngine
 from agentcho.audit.verdict import Judge
+from agentcho.calls.call import First, Most
 from agentcho.config import Leakage, Mode, RepairBy
-from agentcho.record import find
-from agentcho.request import First, Most
-from agentcho.runtime import play
+from agentcho.games.runtime import play
+from agentcho.records.record import find
+from agentcho.records.trace import Workflow, workflow, write_traces
 from agentcho.testing import FakeEngine
-from agentcho.trace import Workflow, workflow, write_traces
 
 Message = dict[str, Any]
 REPAIRS = ("first-k:1", "top-k:0.5", "full")

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from agentcho.visibility import Act
-from agentcho.visibility import After
+from agentcho.flow.views import Act, After
 
 from .transcripts import Talk
 

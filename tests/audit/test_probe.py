@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from agentcho import Engine
-from agentcho.audit.measure.arms import Bench
-from agentcho.audit.measure.kinds import Kinds, folds, kinds
-from agentcho.audit.measure.play import Pair, Play, of_workflow
-from agentcho.audit.measure.probe import probe, probes
-from agentcho.audit.measure.samples import Looking, Sample, target
-from agentcho.audit.measure.whole import measure
 from agentcho.audit.measurement import Probe
+from agentcho.lab.measure.arms import Bench
+from agentcho.lab.measure.kinds import Kinds, folds, kinds
+from agentcho.lab.measure.play import Pair, Play, of_workflow
+from agentcho.lab.measure.probe import probe, probes
+from agentcho.lab.measure.samples import Looking, Sample, target
+from agentcho.lab.measure.whole import measure
 
 from .talks import FRUITS, STONES, talk, talks
 

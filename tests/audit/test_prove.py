@@ -11,17 +11,17 @@ import numpy as np
 import pytest
 
 from agentcho import Engine, replay
-from agentcho.audit.measure.play import of_workflow
-from agentcho.audit.prove import Proof, prove
-from agentcho.audit.prove.html import html
-from agentcho.audit.prove.kept import HIDES_NOTHING, NO_WAY, SILENT, WORDLESS, kept, secrets, without
-from agentcho.audit.prove.playing import NO_CONTEXT, REFUSED
-from agentcho.audit.prove.proof import Compared, Digests, Waits
-from agentcho.audit.prove.wording import headline, why_not
 from agentcho.display.proved import show
 from agentcho.errors import AudienceError
-from agentcho.resolver import Resolver
-from agentcho.trace import Workflow, read_traces
+from agentcho.flow.resolver import Resolver
+from agentcho.lab.measure.play import of_workflow
+from agentcho.lab.prove import Proof, prove
+from agentcho.lab.prove.html import html
+from agentcho.lab.prove.kept import HIDES_NOTHING, NO_WAY, SILENT, WORDLESS, kept, secrets, without
+from agentcho.lab.prove.playing import NO_CONTEXT, REFUSED
+from agentcho.lab.prove.proof import Compared, Digests, Waits
+from agentcho.lab.prove.wording import headline, why_not
+from agentcho.records.trace import Workflow, read_traces
 
 from .browser import opened
 from .talks import message, talk, talks

@@ -10,7 +10,7 @@ import pytest
 from agentcho.audit import AuditReport, audit_run
 from agentcho.audit.report import Finding
 from agentcho.config import RunConfig
-from agentcho.record import Finished, RunRecord, SavedRun
+from agentcho.records.record import Finished, RunRecord, SavedRun
 
 from .transcripts import Talk, chain
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 
-from agentcho.experiments.stats import clopper_pearson, clustered, distance, holm, mcnemar, pooled_mean, proven_bits
+from agentcho.lab.compare.stats import clopper_pearson, clustered, distance, holm, mcnemar, pooled_mean, proven_bits
 
 SHARES = st.lists(st.floats(0, 1), min_size=1, max_size=12)
 LOGITS = arrays(np.float32, (3, 7), elements=st.floats(-30, 30, width=32))

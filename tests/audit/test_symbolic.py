@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from agentcho.audit.symbolic import SymbolicEngine
+from agentcho.calls.call import Decode, Prefill, Shadow
 from agentcho.errors import BadOffsets, BadParent, LeakageError, RequestError, UnknownEncoding
-from agentcho.request import Decode, Prefill, Shadow
 
 
 class Shut:

@@ -6,7 +6,7 @@ import pytest
 
 from agentcho.audit.report import Edge
 from agentcho.audit.verdict import Judge
-from agentcho.request import ContextEntry
+from agentcho.calls.call import ContextEntry
 
 from .transcripts import Talk, chain
 

@@ -8,11 +8,11 @@ from typing import Any
 from agentcho.audit.audit import audit_entries
 from agentcho.audit.report import AuditReport, Edge, Subject
 from agentcho.audit.verdict import Judge, Reading
+from agentcho.calls.call import ContextEntry, Receipt
+from agentcho.flow.labels import EncodingRecord, Ledger, Recipe
+from agentcho.flow.views import Act
 from agentcho.message import Audience, Message, audience
-from agentcho.provenance import EncodingRecord, Ledger, Recipe
-from agentcho.request import ContextEntry, Receipt
-from agentcho.transcript import Entry, Usage
-from agentcho.visibility import Act
+from agentcho.records.transcript import Entry, Usage
 
 LENGTH = 3
 KEY = b"k" * 32

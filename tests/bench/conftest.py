@@ -11,7 +11,7 @@ import torch
 from agentcho import Engine
 from agentcho.bench.result import Figures, Result
 from agentcho.bench.targets import with_targets
-from agentcho.trace import Workflow, workflow
+from agentcho.records.trace import Workflow, workflow
 
 from ..engine.families import llama_family
 

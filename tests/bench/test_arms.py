@@ -13,12 +13,12 @@ from agentcho.bench.arms import EXACT, GENERATE, OURS, arms
 from agentcho.bench.played import awaited
 from agentcho.bench.prompts import Prompt, prompts
 from agentcho.bench.targets import AUDIT, CONTINUOUS, ENFORCE, exactly
+from agentcho.calls.call import StepResult
 from agentcho.config import Way
 from agentcho.engine.continuous import PAGE, _Forcing
 from agentcho.engine.generating import Forced, Generating, stock_attention
-from agentcho.request import StepResult
-from agentcho.resolver import Resolver
-from agentcho.trace import Workflow
+from agentcho.flow.resolver import Resolver
+from agentcho.records.trace import Workflow
 
 
 def begins_alike(one: Sequence[int], other: Sequence[int]) -> int:
@@ -74,7 +74,7 @@ def test_a_deterministic_arm_gives_every_call_a_forward_of_its_own(
         return Resolver(way, bos)
 
     monkeypatch.setattr(engine, "step", noted)
-    monkeypatch.setattr("agentcho.books.Resolver", resolver)
+    monkeypatch.setattr("agentcho.games.journal.Resolver", resolver)
     fast = arms()[name](engine, tree, True)
     assert asked == {False}
     exact = arms()[exactly(name)](engine, tree, True)

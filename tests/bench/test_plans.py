@@ -14,8 +14,8 @@ from agentcho.bench.played import Call, Played
 from agentcho.bench.recorded import KINDS, RAGGED, WORDS_A_TOKEN, _Words, recorded
 from agentcho.bench.workflows import crowd
 from agentcho.errors import BadArm
+from agentcho.records.trace import Workflow, workflow
 from agentcho.testing import FakeEngine
-from agentcho.trace import Workflow, workflow
 
 
 def decodes(whole: Workflow) -> Counter[str]:

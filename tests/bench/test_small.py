@@ -19,10 +19,10 @@ from agentcho.bench.result import read_result
 from agentcho.bench.roofline import roofline
 from agentcho.bench.stall import ALONE, ROWS, _take, stall
 from agentcho.bench.step import step
+from agentcho.calls.call import StepResult
 from agentcho.cli import main
 from agentcho.display.progress import EVERY
 from agentcho.engine.rates import Rates, Work, streamed, work
-from agentcho.request import StepResult
 
 
 def quiet(what: str, done: int, of: int) -> None:

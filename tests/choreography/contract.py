@@ -12,10 +12,10 @@ import pytest
 import torch
 
 from agentcho import Decode, Engine, Prefill, Sampling
+from agentcho.backends.babble import babble
+from agentcho.calls.call import Call, EncodingId, Failure, Spoken
 from agentcho.errors import SamplingFailed
-from agentcho.request import Call, EncodingId, Failure, Spoken
 from agentcho.testing import FakeEngine
-from agentcho.testing.babble import babble
 from tests.engine.broken import dead
 from tests.engine.families import Family
 

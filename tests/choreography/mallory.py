@@ -13,10 +13,10 @@ from typing import Any
 import anyio
 
 from agentcho import Agent, Choreographer, Game, Prefill
+from agentcho.calls.call import EncodingId
+from agentcho.choreography.ticket import Request
+from agentcho.flow.views import After, Read, View
 from agentcho.message import Message
-from agentcho.request import EncodingId
-from agentcho.ticket import Request
-from agentcho.visibility import After, Read, View
 
 from .attacks import LONE, Odd, attacks, unread, wrong_options
 from .stage import speech

@@ -12,13 +12,13 @@ import anyio.lowlevel
 from trio.testing import MockClock
 
 from agentcho import Agent, Choreographer, Decode, Game, Limits, Message, Prefill, RunConfig, Sampling, Scenario
+from agentcho.calls.call import StepResult
+from agentcho.choreography.ticket import Request
 from agentcho.config import Leakage, Mode
 from agentcho.events import Encoded, Ended, Event, Over
-from agentcho.request import StepResult
+from agentcho.flow.views import Policy, audience_policy
+from agentcho.records.transcript import Entry, carry
 from agentcho.testing import FakeEngine
-from agentcho.ticket import Request
-from agentcho.transcript import Entry, carry
-from agentcho.visibility import Policy, audience_policy
 
 Work = Callable[[], Awaitable[Any]]
 Play = Callable[[Work], Any]

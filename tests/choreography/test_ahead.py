@@ -8,16 +8,16 @@ import anyio
 import pytest
 
 from agentcho import Choreographer, Game, Prefill, View, replay
-from agentcho.ahead import MOST
+from agentcho.calls.call import First
+from agentcho.choreography.prefetch import MOST
+from agentcho.choreography.ticket import Request, Result
 from agentcho.config import Leakage, Way
 from agentcho.errors import AgentchoError, BadOffsets
+from agentcho.flow.resolver import Resolver, Utterance
+from agentcho.flow.views import After, ReadSet
 from agentcho.message import EVERYONE, Audience, Metadata
-from agentcho.request import First
-from agentcho.resolver import Resolver, Utterance
+from agentcho.records.transcript import own_records
 from agentcho.testing import FakeEngine
-from agentcho.ticket import Request, Result
-from agentcho.transcript import own_records
-from agentcho.visibility import After, ReadSet
 
 from .stage import Interrupted, Play, Talker, game, nothing_left, speech, talker
 

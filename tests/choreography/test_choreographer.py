@@ -6,9 +6,9 @@ import anyio.to_thread
 import pytest
 
 from agentcho import Choreographer, Decode, Prefill
+from agentcho.choreography.ticket import Request
 from agentcho.errors import Overloaded, UnknownEncoding
 from agentcho.testing import FakeEngine
-from agentcho.ticket import Request
 
 from .stage import Play, empty, nothing_left, speech, talker
 

@@ -10,8 +10,8 @@ import pytest
 from pydantic import BaseModel
 
 from agentcho import Decode, Prefill, Sampling, errors
+from agentcho.calls.call import ContextEntry, EncodingId
 from agentcho.errors import BadParent, EngineFailed, RequestError, SamplingFailed, UnknownEncoding
-from agentcho.request import ContextEntry, EncodingId
 
 from .contract import LONG, POISON, Bench, Held, Wrong, fake, graph, real, wrongs
 

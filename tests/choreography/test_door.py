@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 import agentcho
+from agentcho.calls.call import StepResult
 from agentcho.config import RunConfig
-from agentcho.door import FIRST
 from agentcho.engine import Engine
 from agentcho.events import Began, Event, Over
-from agentcho.record import find
-from agentcho.request import StepResult
-from agentcho.runtime import play
+from agentcho.games.door import FIRST
+from agentcho.games.runtime import play
+from agentcho.records.record import find
 from agentcho.testing import FakeEngine
 from tests.engine.families import llama_family
 

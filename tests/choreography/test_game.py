@@ -7,9 +7,9 @@ import anyio
 import pytest
 
 from agentcho import Agent, Decode, Game, Message
-from agentcho.canonical import canonical_transcript
 from agentcho.errors import AudienceError
 from agentcho.message import audience
+from agentcho.records.canonical import canonical_transcript
 from agentcho.testing import FakeEngine
 
 from .conftest import BACKENDS

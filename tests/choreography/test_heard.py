@@ -12,16 +12,16 @@ import anyio
 import pytest
 
 from agentcho import Agent, Choreographer, Game, Limits, RunConfig
+from agentcho.calls.call import Decode, EnginePort
 from agentcho.config import Leakage, Mode
 from agentcho.engine import Engine
 from agentcho.errors import EngineFailed, SamplingFailed
 from agentcho.events import Ended, Event, Over, Sink, Token
+from agentcho.games.runtime import Told
 from agentcho.message import EVERYONE
-from agentcho.record import RunRecord, SavedRun
-from agentcho.request import Decode, EnginePort
-from agentcho.runtime import Told
+from agentcho.records.record import RunRecord, SavedRun
+from agentcho.records.transcript import Entry
 from agentcho.testing import FakeEngine
-from agentcho.transcript import Entry
 
 from .stage import MODES, Clock, Interrupted, Play, Scripted, nothing_left, talker
 

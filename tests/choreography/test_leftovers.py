@@ -8,9 +8,9 @@ import anyio.lowlevel
 import pytest
 
 from agentcho import Choreographer, Decode, Prefill, Sampling
+from agentcho.choreography.ticket import Request, Result
 from agentcho.errors import CallbackFailed, EngineClosed, EngineFailed, SamplingFailed, UnknownEncoding
 from agentcho.testing import FakeEngine
-from agentcho.ticket import Request, Result
 
 from .stage import Clock, Interrupted, Play, empty, nothing_left, speech, talker
 

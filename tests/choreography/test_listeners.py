@@ -10,11 +10,11 @@ import anyio
 import pytest
 
 from agentcho import Choreographer, Prefill
-from agentcho.choreographer import _raised
+from agentcho.calls.call import Decode, Sampling
+from agentcho.choreography.choreographer import _raised
+from agentcho.choreography.ticket import Heard, Request
 from agentcho.errors import AgentchoError, CallbackFailed
-from agentcho.request import Decode, Sampling
 from agentcho.testing import FakeEngine
-from agentcho.ticket import Heard, Request
 
 from .stage import Play, nothing_left, speech, talker
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from agentcho import Game, View
 from agentcho.config import Mode
+from agentcho.records.transcript import Entry, own_records
 from agentcho.testing import FakeEngine
-from agentcho.transcript import Entry, own_records
 
 from .stage import MODES, Play, Talker, game
 

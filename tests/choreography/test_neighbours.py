@@ -11,12 +11,12 @@ from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
 from agentcho import Agent, Choreographer, Decode, Engine, Game, Prefill, RunConfig, Sampling, canonical_transcript
+from agentcho.calls.call import Call, EncodingId, Turn
+from agentcho.choreography.ticket import Request
 from agentcho.errors import AgentchoError, CallFailed
 from agentcho.events import Began, Ended, Event, Token
-from agentcho.request import Call, EncodingId, Turn
+from agentcho.records.transcript import Entry
 from agentcho.testing import FakeEngine
-from agentcho.ticket import Request
-from agentcho.transcript import Entry
 from tests.engine.broken import failing
 
 from .attacks import attacks

@@ -12,13 +12,13 @@ import anyio
 import pytest
 
 from agentcho.agent import Agent
-from agentcho.choreographer import Choreographer
+from agentcho.calls.call import Decode, Prefill
+from agentcho.calls.ids import Given
+from agentcho.choreography.choreographer import Choreographer
+from agentcho.choreography.ticket import Request
 from agentcho.errors import EngineBusy, EngineClosed, RequestError, UnknownEncoding
-from agentcho.game import Game
-from agentcho.ids import Given
-from agentcho.request import Decode, Prefill
+from agentcho.games.game import Game
 from agentcho.testing import FakeEngine, play
-from agentcho.ticket import Request
 from tests.choreography.stage import nothing_left
 
 WORK = Request((Prefill("hello"),))

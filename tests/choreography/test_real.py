@@ -10,13 +10,13 @@ import torch
 from torch import Tensor
 
 from agentcho import Choreographer, Decode, Engine, Game, Prefill, RunConfig, Sampling, Scenario
-from agentcho.canonical import canonical_transcript
+from agentcho.calls.call import ANY_TURN, Call, EncodingId, Shadow, StepResult, Turn
+from agentcho.choreography.ticket import Request
 from agentcho.config import Mode
 from agentcho.events import Ended, Event
 from agentcho.message import Message
-from agentcho.request import ANY_TURN, Call, EncodingId, Shadow, StepResult, Turn
-from agentcho.ticket import Request
-from agentcho.transcript import Entry
+from agentcho.records.canonical import canonical_transcript
+from agentcho.records.transcript import Entry
 
 from ..around import Around
 from .conftest import BACKENDS

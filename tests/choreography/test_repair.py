@@ -6,16 +6,17 @@ from typing import Any
 
 import pytest
 
-from agentcho import Agent, Engine, Game, RunConfig, Scenario, library
+from agentcho import Agent, Engine, Game, RunConfig, Scenario
 from agentcho.audit.verdict import Judge
+from agentcho.calls.call import First, Most
 from agentcho.config import Way, parsed_repair
 from agentcho.events import Ended, Event
-from agentcho.experiments.fidelity import Arm, apart, rows
-from agentcho.export import exported
-from agentcho.request import First, Most
-from agentcho.runtime import play
+from agentcho.games import library
+from agentcho.games.runtime import play
+from agentcho.lab.compare.fidelity import Arm, apart, rows
+from agentcho.records.export import exported
+from agentcho.records.transcript import Entry
 from agentcho.testing import FakeEngine
-from agentcho.transcript import Entry
 
 REPAIRS = ("first-k:2", "top-k:0.3", "full")
 

@@ -11,10 +11,10 @@ import pytest
 from pydantic import BaseModel, Field, TypeAdapter
 
 from agentcho import Agent, Decode, Game, Limits, RunConfig, Scenario
+from agentcho.backends.sample import smallest
 from agentcho.config import Mode
 from agentcho.errors import BadSampling
 from agentcho.testing import FakeEngine, play
-from agentcho.testing.sample import smallest
 
 from .conftest import BACKENDS
 from .stage import MODES

@@ -9,7 +9,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from agentcho.turns import Turn, Turns
+from agentcho.choreography.quiescence import Turn, Turns
 
 from .stage import Play
 

@@ -8,12 +8,12 @@ import pytest
 from pydantic import BaseModel, field_validator
 
 from agentcho import Choreographer, Game, Metadata, View
+from agentcho.backends.words import Words
 from agentcho.errors import AgentchoError, AnswerInvalid, AudienceError, BadSampling, ChoiceLost, SamplingFailed
 from agentcho.events import Began, Ended, Event, Heard, Joined, Over, Token
 from agentcho.message import audience
 from agentcho.testing import FakeEngine
 from agentcho.testing import play as rehearse
-from agentcho.testing.words import Words
 
 from .stage import Play, Scripted, Talker, game, spoken, talker
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from agentcho import After, Game, Metadata, Read, View
 from agentcho.config import Leakage
 from agentcho.errors import AudienceError, BadOffsets, LeakageError
+from agentcho.flow.views import Place
+from agentcho.records.transcript import own_records
 from agentcho.testing import FakeEngine
-from agentcho.transcript import own_records
-from agentcho.visibility import Place
 
 from .stage import MODES, Play, Talker, game, spoken
 

@@ -9,8 +9,8 @@ import anyio
 import pytest
 
 from agentcho.agent import Agent
-from agentcho.choreographer import Choreographer
-from agentcho.game import Game
+from agentcho.choreography.choreographer import Choreographer
+from agentcho.games.game import Game
 from agentcho.scenario import Scenario
 from agentcho.testing import FakeEngine
 
@@ -68,7 +68,7 @@ class Heard(logging.Handler):
 def test_agents_that_wait_for_each_other_are_told_of_with_their_lines(backend: str) -> None:
     async def work() -> None:
         scenario = Deadlock()
-        handler, log = Heard(scenario), logging.getLogger("agentcho.choreographer")
+        handler, log = Heard(scenario), logging.getLogger("agentcho.choreography.choreographer")
         log.addHandler(handler)
         try:
             async with Choreographer(FakeEngine(), quiet_after=0.01) as choreographer:
@@ -101,7 +101,7 @@ class Mute(Deadlock):
 def test_who_does_not_say_its_name_is_told_of_without(backend: str) -> None:
     async def work() -> None:
         scenario = Mute()
-        handler, log = Heard(scenario), logging.getLogger("agentcho.choreographer")
+        handler, log = Heard(scenario), logging.getLogger("agentcho.choreography.choreographer")
         log.addHandler(handler)
         try:
             async with Choreographer(FakeEngine(), quiet_after=0.01) as choreographer:

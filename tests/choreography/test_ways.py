@@ -10,15 +10,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from agentcho.choreographer import Choreographer
+from agentcho.calls.call import ANY_TURN, Call, EncodingId, First, StepResult, Turn
+from agentcho.choreography.choreographer import Choreographer
 from agentcho.config import RunConfig, Way
 from agentcho.engine import Engine
 from agentcho.events import Ended, Event
-from agentcho.game import Game
-from agentcho.request import ANY_TURN, Call, EncodingId, First, StepResult, Turn
+from agentcho.games.game import Game
+from agentcho.records.transcript import Entry
 from agentcho.scenario import Scenario
 from agentcho.testing import FakeEngine
-from agentcho.transcript import Entry
 from tests.choreography.plays import plans_and_talk
 from tests.choreography.test_real import Keeping
 

@@ -10,8 +10,8 @@ import torch
 
 from agentcho import Engine, Game, RunConfig, Sampling
 from agentcho.engine.coins import coin
-from agentcho.record import SavedRun
-from agentcho.runtime import play
+from agentcho.games.runtime import play
+from agentcho.records.record import SavedRun
 from agentcho.testing import FakeEngine
 
 from ..words import NEAR, near, parting, same_words

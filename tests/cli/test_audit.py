@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 import pytest
 
 from agentcho.audit.report import AuditReport
-from agentcho.record import find
+from agentcho.records.record import find
 
 from .conftest import Command, one_line
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agentcho.experiments.compare import read_comparison
+from agentcho.lab.compare.compare import read_comparison
 
 from .conftest import Command, one_line
 

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
+from agentcho.calls.call import Receipt
 from agentcho.config import RunConfig
 from agentcho.display import Kind, heading, screen
 from agentcho.display.live import LiveTalk
@@ -19,12 +20,11 @@ from agentcho.display.speech import Palette, Speech, rich
 from agentcho.display.speech import plain as plain_speech
 from agentcho.display.totals import costs, outcomes, share
 from agentcho.events import Began, Ended, Event, Joined, Over, Token
+from agentcho.flow.labels import EncodingRecord
+from agentcho.games.runtime import Played
 from agentcho.message import EVERYONE, Audience, Message
-from agentcho.provenance import EncodingRecord
-from agentcho.record import Finished
-from agentcho.request import Receipt
-from agentcho.runtime import Played
-from agentcho.transcript import Entry, Usage
+from agentcho.records.record import Finished
+from agentcho.records.transcript import Entry, Usage
 
 ALONE = Audience(frozenset({"ada"}))
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from agentcho.record import SavedRun, find
+from agentcho.records.record import SavedRun, find
 
 from .conftest import PLAY, Command, one_line
 
@@ -122,7 +122,7 @@ def test_where_nothing_can_be_written_it_is_said_before_a_model_is_loaded(
 HELD = f"""
 import sys
 from pathlib import Path
-from agentcho.writer import Writer
+from agentcho.records.writer import Writer
 held = Writer(Path(sys.argv.pop(1)))
 {MAIN}
 """

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 import agentcho as package
+from agentcho.calls.call import Decode
 from agentcho.config import RunConfig
 from agentcho.errors import EngineFailed, GamesFailed, RequestError
 from agentcho.events import Began, Ended, Event, Token
-from agentcho.record import SavedRun, find
-from agentcho.request import Decode
-from agentcho.runtime import Care, play
+from agentcho.games.runtime import Care, play
+from agentcho.records.record import SavedRun, find
 from agentcho.testing import FakeEngine
 from tests.choreography.stage import Scripted
 
@@ -252,7 +252,7 @@ def test_an_interruption_that_the_code_raises_is_one(
     async def stop(game: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("agentcho.game.Game.stop", stop, raising=False)
+    monkeypatch.setattr("agentcho.games.game.Game.stop", stop, raising=False)
     ran = agentcho("run", odd(here, what), "--model", "fake", "--games", "12", "--at-once", "2")
     assert (ran.code, last().status) == (130, "interrupted")
     assert 5 not in last().finished()

@@ -15,7 +15,7 @@ import pytest
 from agentcho.audit import audit_run
 from agentcho.display.saved import Replay
 from agentcho.errors import AgentchoError, RecordBroken
-from agentcho.record import SavedRun, find
+from agentcho.records.record import SavedRun, find
 
 from .conftest import PLAY, Command
 

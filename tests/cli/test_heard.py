@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from agentcho.record import find
-from agentcho.replayer import replay
+from agentcho.games.replayer import replay
+from agentcho.records.record import find
+from agentcho.records.trace import read_traces, write_traces
 from agentcho.testing import FakeEngine
-from agentcho.trace import read_traces, write_traces
 from agentcho.understudy import weights_path
 
 from .conftest import Command, one_line

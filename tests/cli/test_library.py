@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from agentcho import Agent, library, shelf
+from agentcho import Agent
 from agentcho.errors import AlreadyThere, ScenarioBroken, ScenarioNotFound
+from agentcho.games import discovery as shelf
+from agentcho.games import library
 
 from .conftest import Command
 

@@ -15,7 +15,7 @@ from agentcho.display import screen
 from agentcho.display.progress import EVERY, Bars, Lines, Pace, Progress, progress
 from agentcho.events import Joined, Over
 from agentcho.progress import Tell
-from agentcho.record import Finished
+from agentcho.records.record import Finished
 from agentcho.testing import FakeEngine
 from tests.engine.families import llama_family
 
@@ -240,7 +240,7 @@ def loading(monkeypatch: pytest.MonkeyPatch) -> None:
         tell("weights read", 3, 8)
         return FakeEngine()
 
-    monkeypatch.setattr("agentcho.runtime.load_engine", load)
+    monkeypatch.setattr("agentcho.games.runtime.load_engine", load)
 
 
 @pytest.mark.usefixtures("late", "loading")

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from agentcho import Engine
-from agentcho.audit.prove import Proof
 from agentcho.display.progress import EVERY
-from agentcho.resolver import Resolver
-from agentcho.trace import write_traces
+from agentcho.flow.resolver import Resolver
+from agentcho.lab.prove import Proof
+from agentcho.records.trace import write_traces
 from tests.audit.talks import talks
 from tests.engine.families import llama_family
 from tests.killed import Written
@@ -22,7 +22,7 @@ from .conftest import Command, one_line
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Engine:
-    """A random Llama; `agentcho.runtime` loads no other."""
+    """A random Llama; `agentcho.games.runtime` loads no other."""
     folder = tmp_path_factory.mktemp("small")
     llama_family().save(folder)
     return Engine.load(folder, device="cpu", dtype="float32", store_tokens=1 << 14)
@@ -30,7 +30,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Engine:
 
 @pytest.fixture
 def loaded(small: Engine, monkeypatch: pytest.MonkeyPatch) -> Engine:
-    monkeypatch.setattr("agentcho.runtime.load_engine", lambda config, tell=None: small)
+    monkeypatch.setattr("agentcho.games.runtime.load_engine", lambda config, tell=None: small)
     return small
 
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from agentcho.record import SavedRun, find
+from agentcho.records.record import SavedRun, find
+from agentcho.records.trace import read_traces
 from agentcho.testing import FakeEngine
-from agentcho.trace import read_traces
 
 from .conftest import PLAY, Command, Ran
 
@@ -201,7 +201,7 @@ def test_an_engine_that_fails_ends_the_run_with_its_error(agentcho: Command, mon
         engine.broken = RuntimeError("out of memory")
         return engine
 
-    monkeypatch.setattr("agentcho.runtime.load_engine", load)
+    monkeypatch.setattr("agentcho.games.runtime.load_engine", load)
     ran = agentcho(*PLAY)
     assert ran.code == 1
     assert "out of memory" in ran.err

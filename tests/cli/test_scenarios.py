@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from agentcho import library
+from agentcho.calls.call import Decode
 from agentcho.config import RunConfig
 from agentcho.events import Ended, Event
+from agentcho.games import library
+from agentcho.games.runtime import Played, play
 from agentcho.message import Message
-from agentcho.request import Decode
-from agentcho.runtime import Played, play
+from agentcho.records.transcript import Entry, own_records
 from agentcho.tasks import Problem, task_set
 from agentcho.testing import FakeEngine
-from agentcho.transcript import Entry, own_records
 
 RULES = (
     "Your name is Alice. You and Bob are two prisoners in a game. Each of you will decide in private to COOPERATE or "

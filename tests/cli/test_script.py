@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 import agentcho
-from agentcho import library
 from agentcho.bench.games import compare
+from agentcho.calls.call import Decode
 from agentcho.config import RunConfig
 from agentcho.errors import AudienceError
-from agentcho.record import find
-from agentcho.request import Decode
+from agentcho.games import library
+from agentcho.records.record import find
 from agentcho.testing import FakeEngine
 
 

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from agentcho.adapter import find_adapter
 from agentcho.agent import Agent
 from agentcho.audit import read_report
 from agentcho.display.progress import EVERY
-from agentcho.experiments.compare import read_comparison
-from agentcho.record import find
-from agentcho.trace import read_traces
+from agentcho.engine.adapter import find_adapter
+from agentcho.lab.compare.compare import read_comparison
+from agentcho.records.record import find
+from agentcho.records.trace import read_traces
 
 from .conftest import Command, one_line
 

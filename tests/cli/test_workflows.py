@@ -8,20 +8,21 @@ from typing import Any, get_args
 
 import pytest
 
-from agentcho import library, replay
+from agentcho import replay
 from agentcho.audit import audit_run, audit_traces
+from agentcho.calls.call import Decode, Receipt
 from agentcho.config import Leakage, RunConfig
 from agentcho.errors import TasksSpent, TasksTooFew, TasksUnwanted
 from agentcho.events import Ended, Event
-from agentcho.export import exported
-from agentcho.record import find
-from agentcho.request import Decode, Receipt
-from agentcho.runtime import Played, play
+from agentcho.games import library
+from agentcho.games.runtime import Played, play
+from agentcho.records.export import exported
+from agentcho.records.record import find
+from agentcho.records.trace import write_traces
+from agentcho.records.transcript import Entry, own_records
 from agentcho.scenario import Scenario
 from agentcho.tasks import Concepts, Problem, task_set
 from agentcho.testing import FakeEngine
-from agentcho.trace import write_traces
-from agentcho.transcript import Entry, own_records
 
 Says = Callable[[Decode, str], str]
 
@@ -286,7 +287,7 @@ def test_tasks_for_a_scenario_that_takes_none_are_refused() -> None:
 def test_too_few_tasks_are_refused_before_anything_is_played(monkeypatch: pytest.MonkeyPatch) -> None:
     few = task_set("facts", Problem)
     few.size = 3
-    monkeypatch.setattr("agentcho.runtime.task_set", lambda *asked: few)
+    monkeypatch.setattr("agentcho.games.runtime.task_set", lambda *asked: few)
     engine = FakeEngine()
     with pytest.raises(TasksTooFew, match="2 games draw 2 each, 4 in all"):
         play(library.scenario("multi-qa")(), RunConfig(games=2), engine=engine)

@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from agentcho import Decode, Engine, Prefill, Sampling
+from agentcho.calls.call import Call, Encoded, EncodingId, Failure, First, Most, Repair, Shadow
 from agentcho.engine.room import Budget
 from agentcho.engine.row import Row
 from agentcho.errors import AgentchoError, BadParent, CallFailed, EngineFailed, SamplingFailed
-from agentcho.request import Call, Encoded, EncodingId, Failure, First, Most, Repair, Shadow
 
 from .broken import dead, failing
 

@@ -12,8 +12,8 @@ from torch import Tensor
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from agentcho import Decode, Engine, Prefill, Sampling
+from agentcho.calls.call import Encoded, EncodingId, Shadow
 from agentcho.engine.graphs import Capture, Forward, Graphs
-from agentcho.request import Encoded, EncodingId, Shadow
 
 from .conftest import Engines
 from .families import Family, families

@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 
 from agentcho import Decode, Engine, Prefill, Sampling
+from agentcho.calls.call import Call, EncodingId, First, Most, Repair, Shadow
 from agentcho.engine.encoding import Storage
 from agentcho.engine.model import Model
 from agentcho.engine.store import LayerShape, Store
 from agentcho.errors import EngineFailed, LeakageError, StoreDamaged, StoreFull, UnknownEncoding
-from agentcho.request import Call, EncodingId, First, Most, Repair, Shadow
 
 from .broken import dead
 

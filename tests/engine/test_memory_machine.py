@@ -19,8 +19,8 @@ from hypothesis.stateful import (
 )
 
 from agentcho import Decode, Engine, Prefill, Sampling
+from agentcho.calls.call import Call, EncodingId, First, Most, Repair
 from agentcho.errors import BadParent, StoreFull
-from agentcho.request import Call, EncodingId, First, Most, Repair
 
 STORE = 64
 WORDS = st.text("abc ", min_size=1, max_size=12)

@@ -11,10 +11,10 @@ import anyio
 import pytest
 from peft import LoraConfig, get_peft_model
 
-from agentcho.choreographer import Choreographer
+from agentcho.calls.call import Decode, Guard, Prefill, Sampling
+from agentcho.choreography.choreographer import Choreographer
 from agentcho.engine import Engine
 from agentcho.errors import BadPlacement, EngineBusy, EngineClosed, UnknownEncoding
-from agentcho.request import Decode, Guard, Prefill, Sampling
 
 from .families import llama_family
 

@@ -11,9 +11,9 @@ import pytest
 import torch
 
 from agentcho import Decode, Engine, Prefill, Sampling
+from agentcho.calls.call import Call, EncodingId, First, Most, Repair, Shadow, StepResult, Turn
 from agentcho.engine.room import Budget
 from agentcho.errors import BadParent, CallFailed, EngineFailed, LeakageError, StoreFull
-from agentcho.request import Call, EncodingId, First, Most, Repair, Shadow, StepResult, Turn
 
 from .broken import dead
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from agentcho import Decode, Engine, Prefill, Sampling
-from agentcho.request import Call, EncodingId, Most, Repair
+from agentcho.calls.call import Call, EncodingId, Most, Repair
 
 from .conftest import Engines
 from .families import families

@@ -12,8 +12,8 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from agentcho import Engine, Prefill
+from agentcho.calls.call import First, Most, Repair
 from agentcho.errors import BadParent, ContextOverflow, LeakageError, RequestError, UnknownEncoding
-from agentcho.request import First, Most, Repair
 
 from .families import Family, llama_family
 from .oracle import Message, Oracle

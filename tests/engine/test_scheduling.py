@@ -9,11 +9,11 @@ import torch
 
 from agentcho import Decode, Engine, Prefill, Sampling, replay
 from agentcho.bench.recorded import recorded
+from agentcho.calls.call import First, Most, Repair, Shadow, Turn
 from agentcho.engine.encoding import Context, Storage
 from agentcho.engine.pending import PendingPrefill
 from agentcho.engine.queue import Queue
 from agentcho.engine.room import DEPTH, Budget, Rush
-from agentcho.request import First, Most, Repair, Shadow, Turn
 
 LONG = Sampling(max_tokens=40, temperature=0)
 WORDS = "it was said in the open " * 4

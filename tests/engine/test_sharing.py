@@ -10,12 +10,12 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from agentcho import Decode, Engine, Prefill, Sampling
+from agentcho.calls.call import Call, EncodingId, Shadow
 from agentcho.engine import seats
 from agentcho.engine.attention import attend_both
 from agentcho.engine.lanes import Shared
 from agentcho.engine.seats import can_share
 from agentcho.errors import EngineFailed
-from agentcho.request import Call, EncodingId, Shadow
 
 from .broken import dead
 from .conftest import Engines

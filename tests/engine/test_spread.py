@@ -13,6 +13,7 @@ import torch
 from accelerate import dispatch_model
 
 from agentcho import Decode, Engine, Prefill, Sampling
+from agentcho.calls.call import Most, Repair
 from agentcho.cli import main
 from agentcho.engine import flex
 from agentcho.engine.graphs import Graphs
@@ -21,8 +22,7 @@ from agentcho.engine.model import Model, find
 from agentcho.engine.placement import Place, check_kept
 from agentcho.engine.store import LayerShape, default_tokens
 from agentcho.errors import BadPlacement, ModelError
-from agentcho.request import Most, Repair
-from agentcho.tune.unfolding import unfold
+from agentcho.lab.tune.unfolding import unfold
 
 from ..tune.flows import talk
 from .families import Family, families

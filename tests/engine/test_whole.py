@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from agentcho import Decode, Engine, Sampling
+from agentcho.calls.call import Prefill, Shadow
 from agentcho.engine.model import find
 from agentcho.errors import ModelNotFound, RequestError
-from agentcho.request import Prefill, Shadow
 
 
 @pytest.mark.parametrize("stride", [2, 3, 1000])

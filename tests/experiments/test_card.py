@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from agentcho.adapter import Trained
-from agentcho.experiments.card import PAPER, page
-from agentcho.experiments.compare import read_comparison
-from agentcho.shelf import Found, listing
+from agentcho.engine.adapter import Trained
+from agentcho.games.discovery import Found, listing
+from agentcho.lab.compare.card import PAPER, page
+from agentcho.lab.compare.compare import read_comparison
 
 ROOT = Path(__file__).parents[2]
 RESULTS = sorted((ROOT / "docs/results").glob("compare-*.json"))

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from agentcho.calls.call import Most
 from agentcho.config import RunConfig
 from agentcho.errors import AdapterNotFound, BadColumn
-from agentcho.experiments.columns import columns
-from agentcho.experiments.playing import folder_of
-from agentcho.request import Most
+from agentcho.lab.compare.columns import columns
+from agentcho.lab.compare.playing import folder_of
 
 
 def test_columns_are_read_and_written_alike() -> None:

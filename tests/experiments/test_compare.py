@@ -9,18 +9,19 @@ from typing import Any
 
 import pytest
 
-from agentcho import Agent, Game, Scenario, library
+from agentcho import Agent, Game, Scenario
+from agentcho.calls.call import Decode
 from agentcho.config import RunConfig
 from agentcho.display.compared import text
 from agentcho.errors import ComparisonOther, GamesFailed, RecordBroken
-from agentcho.experiments.columns import Column, columns
-from agentcho.experiments.compare import Effort, claim, compare, read_comparison, requested
-from agentcho.experiments.comparison import Comparison
-from agentcho.experiments.files import write
-from agentcho.experiments.judge import Pair, prefer
-from agentcho.experiments.playing import collected, folder_of
+from agentcho.games import library
+from agentcho.lab.compare.columns import Column, columns
+from agentcho.lab.compare.compare import Effort, claim, compare, read_comparison, requested
+from agentcho.lab.compare.comparison import Comparison
+from agentcho.lab.compare.files import write
+from agentcho.lab.compare.judge import Pair, prefer
+from agentcho.lab.compare.playing import collected, folder_of
 from agentcho.message import Metadata
-from agentcho.request import Decode
 from agentcho.scenario import Judged
 from agentcho.testing import FakeEngine
 

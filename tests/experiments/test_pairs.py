@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy.stats import ttest_1samp
 
-from agentcho.experiments.pairs import Scores, metrics
-from agentcho.experiments.stats import resampled
+from agentcho.lab.compare.pairs import Scores, metrics
+from agentcho.lab.compare.stats import resampled
 
 
 def scored(values: Sequence[float | None], name: str = "m") -> Scores:

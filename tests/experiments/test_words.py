@@ -7,13 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from agentcho import Engine, library
+from agentcho import Engine
 from agentcho.config import RunConfig, Way
-from agentcho.experiments.columns import columns
-from agentcho.experiments.compare import Effort, compare
-from agentcho.experiments.comparison import Comparison
-from agentcho.experiments.fidelity import Arm, apart, rows
-from agentcho.experiments.playing import collected, folder_of
+from agentcho.games import library
+from agentcho.lab.compare.columns import columns
+from agentcho.lab.compare.compare import Effort, compare
+from agentcho.lab.compare.comparison import Comparison
+from agentcho.lab.compare.fidelity import Arm, apart, rows
+from agentcho.lab.compare.playing import collected, folder_of
 
 FOUR = columns("baseline,choreographed:audit,choreographed:enforce,choreographed:audit:in-place")
 

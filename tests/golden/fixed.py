@@ -8,9 +8,9 @@ from __future__ import annotations
 import json
 
 from agentcho.audit.rules import fingerprint
-from agentcho.coins import coin_seed
 from agentcho.engine.coins import coin
-from agentcho.runtime import game_seed
+from agentcho.games.runtime import game_seed
+from agentcho.games.seeds import coin_seed
 from agentcho.tasks import task_set
 from agentcho.tasks.sets import generators
 

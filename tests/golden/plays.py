@@ -13,15 +13,16 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from agentcho import RunConfig, canonical_transcript, library
+from agentcho import RunConfig, canonical_transcript
+from agentcho.calls.call import ANY_TURN, Call, Decode, EncodingId, StepResult, Turn
 from agentcho.engine.coins import coin
 from agentcho.events import Event
-from agentcho.provenance import EncodingRecord
-from agentcho.request import ANY_TURN, Call, Decode, EncodingId, StepResult, Turn
-from agentcho.runtime import play
+from agentcho.flow.labels import EncodingRecord
+from agentcho.games import library
+from agentcho.games.runtime import play
+from agentcho.records.transcript import Entry
 from agentcho.testing import FakeEngine
 from agentcho.testing.rehearsal import heard
-from agentcho.transcript import Entry
 
 ROOT = Path(__file__).parents[2]
 Lines = list[str]

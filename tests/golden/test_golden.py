@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from agentcho import Engine
-from agentcho.shelf import read as sources
-from agentcho.shelf import shipped
+from agentcho.games.discovery import read as sources
+from agentcho.games.discovery import shipped
 
 from . import plays, understudy
 from .files import HERE, difference, digest, last, names, read

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agentcho.provenance import EncodingRecord
+from agentcho.flow.labels import EncodingRecord
 
 from .stage import Talk
 

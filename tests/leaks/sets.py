@@ -12,10 +12,8 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from agentcho.errors import BadParent, ContextOverflow, LeakageError
-from agentcho.framed import framed
-from agentcho.owner import Owner
-from agentcho.request import (
+from agentcho.backends.words import FakeFraming
+from agentcho.calls.call import (
     ANY_TURN,
     Call,
     ContextEntry,
@@ -31,7 +29,9 @@ from agentcho.request import (
     StepResult,
     Turn,
 )  # fmt: skip
-from agentcho.testing.words import FakeFraming
+from agentcho.calls.framed import framed
+from agentcho.calls.owner import Owner
+from agentcho.errors import BadParent, ContextOverflow, LeakageError
 
 Key = str
 

@@ -9,20 +9,20 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from agentcho.books import Books
+from agentcho.calls.call import Call, EncodingId
+from agentcho.choreography.ticket import Made, Result
 from agentcho.config import Limits, Way
-from agentcho.denial import Denial
 from agentcho.errors import LeakageError
 from agentcho.events import Encoded, Ended, Event
-from agentcho.limits import Meter
+from agentcho.flow.denial import Denial
+from agentcho.flow.labels import EncodingRecord
+from agentcho.flow.missing import Missing, Speaking
+from agentcho.flow.resolver import Utterance
+from agentcho.flow.views import Act, Place, Read, ReadSet
+from agentcho.games.journal import Books
+from agentcho.games.limits import Meter
 from agentcho.message import Audience, Metadata
-from agentcho.missing import Missing, Speaking
-from agentcho.provenance import EncodingRecord
-from agentcho.request import Call, EncodingId
-from agentcho.resolver import Utterance
-from agentcho.ticket import Made, Result
-from agentcho.transcript import Act, Entry
-from agentcho.visibility import Place, Read, ReadSet
+from agentcho.records.transcript import Entry
 
 from .reach import Said, World
 from .sets import Sets

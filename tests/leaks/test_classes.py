@@ -9,11 +9,11 @@ import pytest
 
 from agentcho import Agent, Choreographer, Game, Prefill, RunConfig
 from agentcho.agent import Names
+from agentcho.calls.call import Shadow
 from agentcho.config import Leakage, Way
+from agentcho.flow.resolver import Resolver, Utterance
+from agentcho.flow.views import Read, ReadSet
 from agentcho.message import Audience, Metadata
-from agentcho.request import Shadow
-from agentcho.resolver import Resolver, Utterance
-from agentcho.visibility import Read, ReadSet
 
 from .contract import Bench
 

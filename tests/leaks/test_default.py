@@ -12,9 +12,9 @@ from agentcho import Choreographer, RunConfig, replay
 from agentcho.audit.planned import audit_traces
 from agentcho.cli import app
 from agentcho.config import Way
-from agentcho.experiments.columns import columns
+from agentcho.lab.compare.columns import columns
+from agentcho.lab.tune.recipe import Recipe
 from agentcho.testing import FakeEngine
-from agentcho.tune.recipe import Recipe
 
 
 def test_a_run_enforces_unless_it_is_told_otherwise() -> None:

@@ -10,11 +10,11 @@ import pytest
 
 from agentcho import Agent, Game, RunConfig
 from agentcho.config import Leakage, Mode, Way
-from agentcho.denial import Denial
 from agentcho.errors import LeakageError
+from agentcho.flow.denial import Denial
+from agentcho.flow.views import Read, ReadSet, View
 from agentcho.message import Audience, Metadata
 from agentcho.testing import FakeEngine, play
-from agentcho.visibility import Read, ReadSet, View
 
 DENY = Way(leakage="deny")
 

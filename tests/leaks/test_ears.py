@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from agentcho import Agent, Game, Message
-from agentcho.ears import WORDS, Ears
+from agentcho.flow.taint import WORDS, Ears
 from agentcho.message import EVERYONE, Audience
 from agentcho.testing import play
 

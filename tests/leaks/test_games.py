@@ -16,7 +16,7 @@ from agentcho import Agent, Choreographer, Game, Metadata, Read, RunConfig, View
 from agentcho.config import Leakage
 from agentcho.events import Ended, Event
 from agentcho.message import Audience
-from agentcho.transcript import Entry
+from agentcho.records.transcript import Entry
 
 from .reach import Said, World
 from .scripts import CAST, READER, Change, Line, changed, hidden, named, script

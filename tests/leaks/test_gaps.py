@@ -7,14 +7,14 @@ import json
 import pytest
 
 from agentcho import Agent, Game, RunConfig
+from agentcho.calls.call import ContextEntry, Receipt
 from agentcho.errors import LabelMissing
+from agentcho.flow.labels import EncodingRecord, Ledger
+from agentcho.flow.monitor import Monitor
+from agentcho.flow.views import After, Read, View
 from agentcho.message import EVERYONE, Audience
-from agentcho.monitor import Monitor
-from agentcho.provenance import EncodingRecord, Ledger
-from agentcho.request import ContextEntry, Receipt
+from agentcho.records.transcript import Entry
 from agentcho.testing.rehearsal import Rehearsal, Script, play
-from agentcho.transcript import Entry
-from agentcho.visibility import After, Read, View
 
 ALICE = Audience(frozenset({"alice"}))
 

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from agentcho import Agent, Game, RunConfig
+from agentcho.backends.words import FIRST_WORD, FakeFraming
 from agentcho.config import Leakage, Mode
 from agentcho.errors import PlainMarkers
-from agentcho.markers import asked_of
-from agentcho.runtime import load_engine
+from agentcho.flow.markers import asked_of
+from agentcho.games.runtime import load_engine
 from agentcho.testing import FakeEngine
 from agentcho.testing.rehearsal import Rehearsal, play
-from agentcho.testing.words import FIRST_WORD, FakeFraming
 
 from ..audit.transcripts import audited, chain
 from ..engine.families import Family

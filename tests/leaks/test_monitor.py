@@ -8,10 +8,10 @@ import pytest
 from torch import Tensor
 
 from agentcho import Decode, Engine, Prefill
+from agentcho.calls.call import Call, Shadow
 from agentcho.errors import BadParent, LabelMissing, LeakageError
+from agentcho.flow.monitor import Monitor
 from agentcho.message import EVERYONE, Audience
-from agentcho.monitor import Monitor
-from agentcho.request import Call, Shadow
 from agentcho.testing import FakeEngine
 
 from .contract import Asked, Bench, Shut, secret, speech

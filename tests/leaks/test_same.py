@@ -13,8 +13,8 @@ from typing import get_args
 
 import pytest
 
+from agentcho.calls.call import First, Most
 from agentcho.config import RepairBy, Shadowing, Way
-from agentcho.request import First, Most
 
 from .scripts import READER, Change, Line, changed, hidden, perform, script
 from .sets import Sets

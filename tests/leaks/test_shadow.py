@@ -9,12 +9,12 @@ import pytest
 import torch
 
 from agentcho import Decode, Engine, Prefill, Sampling
+from agentcho.calls.call import EncodingId, Shadow
 from agentcho.engine import scheduler
 from agentcho.engine.follower import SHORT, STRIDE, Follower
 from agentcho.engine.room import Budget
 from agentcho.engine.sampler import choose
 from agentcho.errors import BadParent, EngineFailed, SamplingFailed
-from agentcho.request import EncodingId, Shadow
 from agentcho.testing import FakeEngine
 from tests.engine.broken import dead
 

@@ -23,11 +23,11 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from agentcho.calls.call import First
 from agentcho.config import Way
 from agentcho.errors import LeakageError
-from agentcho.provenance import Ledger
-from agentcho.request import First
-from agentcho.visibility import After
+from agentcho.flow.labels import Ledger
+from agentcho.flow.views import After
 
 from .checks import Check
 from .sets import Sets

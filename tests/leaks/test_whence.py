@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from agentcho import Agent, Game
+from agentcho.call_site import whence
 from agentcho.testing import play
-from agentcho.whence import whence
 
 BACKENDS = ["asyncio", "trio"]
 HERE = "tests/leaks/test_whence.py"

@@ -20,7 +20,7 @@ from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import NamedTuple
 
-from agentcho.environment import machine, versions
+from agentcho.records.environment import machine, versions
 
 from .table import MUTANTS, Mutant
 

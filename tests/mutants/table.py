@@ -33,7 +33,7 @@ MUTANTS = (
     Mutant(
         "drop the transitive step",
         "a cone would end at what was attended to, and not reach what that had attended to",
-        "agentcho/provenance.py",
+        "agentcho/flow/labels.py",
         "cone = self._roll.cone(message, (self._cones[over] for over in attended(receipt)))",
         "cone = self._roll.cone(message, (self._roll.cone(self._records[o].message, ()) for o in attended(receipt)))",
         (GAPS, "tests/audit/test_cones.py"),
@@ -41,7 +41,7 @@ MUTANTS = (
     Mutant(
         "skip one re-encoding",
         "an audience encoding would stand on an author's encoding of its first parent",
-        "agentcho/resolver.py",
+        "agentcho/flow/resolver.py",
         'return tuple(self._encoding("audience", id, missing) for id in self._open(utterance))',
         'recipes: list[Recipe] = ["author", *["audience"] * len(utterance.reads.reads)]  # type: ignore[list-item]\n'
         "        pairs = zip(recipes, self._open(utterance), strict=False)\n"
@@ -51,7 +51,7 @@ MUTANTS = (
     Mutant(
         "the author's encoding where it happens to be clean",
         "rule 1: whether it is clean depends on what its author had read; only the absence of a secret shows it",
-        "agentcho/resolver.py",
+        "agentcho/flow/resolver.py",
         "return self._encoding(self._recipe(reader, read), read.id, missing)",
         """made = self._known.get(("author", (read.id,)), -1)
         label, wanted = self._monitor._labels.get(made, ()), self.utterances[read.id].metadata.audience
@@ -63,7 +63,7 @@ MUTANTS = (
     Mutant(
         "repair by what is hidden",
         "whether what stands first is repaired would tell whether its author had read anything in secret",
-        "agentcho/resolver.py",
+        "agentcho/flow/resolver.py",
         "return self._open(utterance) if self.enforcing else [read.id for read in utterance.reads.reads]",
         "return [read.id for read in utterance.reads.reads]",
         (f"{NUMERIC}::test_what_stands_first_is_repaired_or_not_by_what_is_public_of_it",),
@@ -71,7 +71,7 @@ MUTANTS = (
     Mutant(
         "share prompts with their authors",
         "a baseline prompt that begins as its author's did would be read in the author's own bits",
-        "agentcho/resolver.py",
+        "agentcho/flow/resolver.py",
         'return tuple(f"{m.id} as said" if m.kind == "decode" and m.author == caller else m.id for m in known)',
         "return tuple(m.id for m in known)",
         (f"{INTERFERENCE}::test_a_prompt_that_begins_as_its_authors_began_but_for_a_secret",),
@@ -79,7 +79,7 @@ MUTANTS = (
     Mutant(
         "tell what there is",
         "the text of an error would name messages that the reader may not read",
-        "agentcho/visibility.py",
+        "agentcho/flow/views.py",
         "theirs = (m.id for m in said if m.audience.includes(caller) and may(m))",
         "theirs = (m.id for m in said)",
         (f"{INTERFERENCE}::test_an_error_about_what_was_not_said_names_nothing_hidden",),
@@ -87,7 +87,7 @@ MUTANTS = (
     Mutant(
         "one generator for all agents' coins",
         "how often others speak in private would change what is drawn",
-        "agentcho/game.py",
+        "agentcho/games/game.py",
         '{"seed": coin_seed(self.seed, self.index, author, turn)}',
         '{"seed": coin_seed(self.seed, self.index, "", sum(self._turns.values()) + len(self._turns))}',
         (f"{NUMERIC}::test_hidden_words_change_no_bit_for_a_reader",),
@@ -104,7 +104,7 @@ MUTANTS = (
     Mutant(
         "roster instead of everyone",
         "rule 4: everyone would be those who are there already",
-        "agentcho/game.py",
+        "agentcho/games/game.py",
         'return self._put(SCENARIO, role, audience(to, self.agents), text, UNREAD)',
         "roster = Audience(frozenset(self.agents)) if to == \"everyone\" else audience(to, self.agents)\n"
         "        return self._put(SCENARIO, role, roster, text, UNREAD)",
@@ -113,7 +113,7 @@ MUTANTS = (
     Mutant(
         "build on a dirty parent",
         "an audience encoding would attend to what not all of its audience may read",
-        "agentcho/resolver.py",
+        "agentcho/flow/resolver.py",
         "return [id for id in parents if self.utterances[id].metadata.audience.covers(audience)]",
         "return [id for id in parents if audience is not None]",
         (NUMERIC,),
@@ -121,7 +121,7 @@ MUTANTS = (
     Mutant(
         "build on a dirty parent, with no monitor",
         "the same, where nothing refuses it: numbers must show it",
-        "agentcho/resolver.py",
+        "agentcho/flow/resolver.py",
         "return [id for id in parents if self.utterances[id].metadata.audience.covers(audience)]",
         "self._monitor.guard = lambda *_: None  # type: ignore[method-assign, assignment, return-value]\n"
         "        return [id for id in parents if audience is not None]",
@@ -162,7 +162,7 @@ MUTANTS = (
     Mutant(
         "one class for both profiles",
         "games of the deterministic profile would read what was made in forwards with others",
-        "agentcho/resolver.py",
+        "agentcho/flow/resolver.py",
         'profile = EXACT if self.way.deterministic else ""',
         'profile = ""',
         ("tests/leaks/test_classes.py",),
@@ -170,7 +170,7 @@ MUTANTS = (
     Mutant(
         "keep the author's offsets",
         "rule 7: an audience encoding would stand where its author put it, by the length of what it had read",
-        "agentcho/resolver.py",
+        "agentcho/flow/resolver.py",
         "return self._prefill(utterance, utterance.metadata.audience, public, self._default, None)",
         "new = self._positions(utterance.reads)[1]\n"
         "        return self._prefill(utterance, utterance.metadata.audience, public, self._default, new)",
@@ -203,7 +203,7 @@ MUTANTS = (
     Mutant(
         "lose the label on save and load",
         "a transcript that was read again would know of no message but an encoding's own",
-        "agentcho/transcript.py",
+        "agentcho/records/transcript.py",
         'Receipt(context, line["start"], line["bos"], line.get("base")), frozenset(line["cone"]),',
         'Receipt(context, line["start"], line["bos"], line.get("base")), frozenset({line["message"]}),',
         (GAPS,),
@@ -211,7 +211,7 @@ MUTANTS = (
     Mutant(
         "take any word for a kind",
         "a record could call a spoken message something else, and nobody would be judged as its reader",
-        "agentcho/lines.py",
+        "agentcho/records/lines.py",
         "    kind: Kind\n",
         "    kind: str\n",
         ("tests/cli/test_foreign.py",),
@@ -219,7 +219,7 @@ MUTANTS = (
     Mutant(
         "let one's own cancellation end all",
         "a game that awaited what was cancelled would take all other games with it, and the run would say done",
-        "agentcho/turns.py",
+        "agentcho/choreography/quiescence.py",
         "return task is None or task.cancelling() > 0 or anyio.current_effective_deadline() == -inf",
         "return True",
         ("tests/cli/test_failures.py",),
@@ -227,7 +227,7 @@ MUTANTS = (
     Mutant(
         "share labels between runs",
         "rule 12: what another game knows of an id would vouch for it here",
-        "agentcho/monitor.py",
+        "agentcho/flow/monitor.py",
         """    def __init__(self) -> None:
         self._labels: dict[EncodingId, frozenset[Mark]] = {}
 """,
@@ -238,7 +238,7 @@ MUTANTS = (
     Mutant(
         "cone from what was asked",
         "cones would be of the messages in the prompt, and not of what was attended to",
-        "agentcho/books.py",
+        "agentcho/games/journal.py",
         "return self._ledger.record(made.id, message, whose, recipe, made.receipt)",
         "record = self._ledger.record(made.id, message, whose, recipe, made.receipt)\n"
         "        asked = frozenset({message, *self.resolver.utterances[message].metadata.parents})\n"
@@ -248,7 +248,7 @@ MUTANTS = (
     Mutant(
         "re-encode from text",
         "rule 5: an audience encoding would hold the ids that the text encodes to, and not those that were said",
-        "agentcho/resolver.py",
+        "agentcho/flow/resolver.py",
         """            utterance.text, parents, offsets, new_offset, utterance.metadata.role, utterance.name,
             utterance.content,""",
         """            utterance.text if (said := utterance.message) is None else said.header + said.text,
@@ -259,7 +259,7 @@ MUTANTS = (
     Mutant(
         "swap two classes",
         "the author's encoding would be kept in its audience's class, and the other way round",
-        "agentcho/resolver.py",
+        "agentcho/flow/resolver.py",
         "return profile + json.dumps(clearance.to_json())",
         'return profile + json.dumps("everyone" if clearance.members else ["alice"])',
         (CACHE, NUMERIC),
@@ -267,7 +267,7 @@ MUTANTS = (
     Mutant(
         "forget what a repair keeps",
         "rule 11: the cone of a repaired encoding would lack that of its base",
-        "agentcho/provenance.py",
+        "agentcho/flow/labels.py",
         "return over if receipt.base is None else (*over, receipt.base)",
         "return over",
         ("tests/choreography/test_repair.py",),
@@ -316,7 +316,7 @@ MUTANTS = (
     Mutant(
         "an agent is who it says it is",
         "an agent that takes another's name would read what is private to that one",
-        "agentcho/cast.py",
+        "agentcho/games/roster.py",
         "return self._seats.get(id(agent))",
         'return agent.__dict__.get("_name") if id(agent) in self._seats else None',
         ("tests/choreography/test_identity.py",),
@@ -324,7 +324,7 @@ MUTANTS = (
     Mutant(
         "equal is proof enough",
         "a swap that moves nothing under audit either would count as shown",
-        "agentcho/audit/prove/proof.py",
+        "agentcho/lab/prove/proof.py",
         'return "inconclusive" if self.audit.same else "holds"',
         'return "holds"',
         ("tests/audit/test_prove.py",),
@@ -340,7 +340,7 @@ MUTANTS = (
     Mutant(
         "two owners of one engine",
         "a second choreographer, or a direct call beside one, would take the first one's calls for its own",
-        "agentcho/owner.py",
+        "agentcho/calls/owner.py",
         "if not self._hold.over:",
         "if self._hold is None:",
         ("tests/choreography/test_owner.py",),
@@ -348,7 +348,7 @@ MUTANTS = (
     Mutant(
         "ids of another engine",
         "equal numbers name other messages there: one would be read, or given up, for another",
-        "agentcho/ids.py",
+        "agentcho/calls/ids.py",
         "return isinstance(id, Given) and id.engine != self._engine",
         "return False",
         ("tests/choreography/test_owner.py",),
@@ -356,7 +356,7 @@ MUTANTS = (
     Mutant(
         "an exact game in the forwards of fast ones",
         "its last bits would depend on who speaks beside it",
-        "agentcho/choreographer.py",
+        "agentcho/choreography/choreographer.py",
         "exact = any(map(self._exact, (*self._flying.values(), *arrived)))",
         "exact = all(map(self._exact, (*self._flying.values(), *arrived)))",
         ("tests/choreography/test_ways.py",),
@@ -364,7 +364,7 @@ MUTANTS = (
     Mutant(
         "forget what was cancelled",
         "what code heard of a message before it left its stream would be on no line, and the audit said CLEAN",
-        "agentcho/choreographer.py",
+        "agentcho/choreography/choreographer.py",
         """            ticket.drop("cancelled")""",
         """            pass""",
         (HEARD,),
@@ -372,7 +372,7 @@ MUTANTS = (
     Mutant(
         "tell before it is written",
         "code would hear words of which a kill leaves no trace",
-        "agentcho/choreographer.py",
+        "agentcho/choreography/choreographer.py",
         'if flush is not None and not self._listens(tickets[0], "flush", flush):',
         "if not tickets:",
         (HEARD,),
@@ -380,7 +380,7 @@ MUTANTS = (
     Mutant(
         "what does not fit is found out by its readers",
         "whether a message fits over what its author had read in secret would be told to whoever reads it",
-        "agentcho/game.py",
+        "agentcho/games/game.py",
         "        if reach > self._frames.context:\n",
         "        if reach > self._frames.context and not reads.reads:\n",
         ("tests/leaks/test_known.py",),
@@ -396,7 +396,7 @@ MUTANTS = (
     Mutant(
         "a listener ends the loop",
         "what one game's code raises that would end a task would leave all games waiting for ever",
-        "agentcho/choreographer.py",
+        "agentcho/choreography/choreographer.py",
         "    except BaseException as error:\n        return error\n",
         "    except Exception as error:\n        return error\n",
         ("tests/choreography/test_listeners.py",),
@@ -404,7 +404,7 @@ MUTANTS = (
     Mutant(
         "a second event loop",
         "who calls from another thread would wait for ever, or be woken in the wrong one",
-        "agentcho/choreographer.py",
+        "agentcho/choreography/choreographer.py",
         "if anyio.lowlevel.current_token() != self._home[1]:",
         "if not self._home:",
         ("tests/choreography/test_owner.py",),
@@ -412,7 +412,7 @@ MUTANTS = (
     Mutant(
         "a schema of any depth",
         "one call would end the process: a compiler's stack ends where it ends",
-        "agentcho/values.py",
+        "agentcho/calls/values.py",
         "if wrong := uncompilable(read):",
         "if wrong := uncompilable({}):",
         ("tests/test_compilable.py",),
@@ -420,7 +420,7 @@ MUTANTS = (
     Mutant(
         "believe a seal",
         "a record whose receipts were changed would have the cones that they give now, and nobody would know",
-        "agentcho/sealed.py",
+        "agentcho/records/sealed.py",
         "if over is None or _seal(record, over) != seal:",
         "if over is None:",
         ("tests/test_sealed.py",),
@@ -428,7 +428,7 @@ MUTANTS = (
     Mutant(
         "a call is refused by what the whole game has left",
         "how much others have said in secret would be told to whoever asks for more than there is room for",
-        "agentcho/game.py",
+        "agentcho/games/game.py",
         "        most = self._meter.all_left()  # no part of what is checked: who is refused would learn it\n",
         "        most = self._meter.all_left()\n"
         '        bound = {"max_tokens": min(most or 1 << 40, sampling.max_tokens)}\n'
@@ -438,7 +438,7 @@ MUTANTS = (
     Mutant(
         "what does not fit in place is found out later",
         "a message that can never be encoded where it would be made would be out, and fail whoever reads it",
-        "agentcho/resolver.py",
+        "agentcho/flow/resolver.py",
         "            return max([int(self.bos), *map(self._end, over)]) + length\n",
         "            return alone\n",
         (REFUSALS,),
@@ -446,7 +446,7 @@ MUTANTS = (
     Mutant(
         "what would stand before the beginning is found out later",
         "a message that can never be encoded where its author placed it would be out",
-        "agentcho/resolver.py",
+        "agentcho/flow/resolver.py",
         "starts = [None if place is None else position(place) for place in places]",
         "starts = places",
         (REFUSALS,),
@@ -454,7 +454,7 @@ MUTANTS = (
     Mutant(
         "a turn's seed of other letters",
         "a run's seed would no longer give the words that it gave",
-        "agentcho/coins.py",
+        "agentcho/games/seeds.py",
         'framed = f"{seed}/{game}/{len(author)}/{author}/{turn}".encode()',
         'framed = f"{seed}/{game}/{author}/{turn}".encode()',
         (f"{GOLDEN}::test_each_call_has_its_seed_its_class_and_its_key",),

@@ -24,9 +24,9 @@ import torch
 
 import agentcho
 from agentcho import Agent, Engine, Game, RunConfig, Scenario
+from agentcho.calls.call import StepResult
 from agentcho.events import Event, Token
-from agentcho.request import StepResult
-from agentcho.runtime import play
+from agentcho.games.runtime import play
 from tests.around import Around
 from tests.engine.families import llama_family
 from tests.engine.templates import tokenizer

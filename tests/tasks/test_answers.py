@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from agentcho import library, runtime
 from agentcho.config import RunConfig
 from agentcho.errors import ExtraMissing
+from agentcho.games import library, runtime
 from agentcho.tasks import Problem
 from agentcho.tasks.task import Check
 

@@ -8,11 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from agentcho.calls.call import ANY_TURN, Call, Decode, EncodingId, Prefill, StepResult, Turn
 from agentcho.config import Leakage, Mode
 from agentcho.engine import Engine
-from agentcho.replayer import Replayed, replay
-from agentcho.request import ANY_TURN, Call, Decode, EncodingId, Prefill, StepResult, Turn
-from agentcho.trace import Workflow, workflow
+from agentcho.games.replayer import Replayed, replay
+from agentcho.records.trace import Workflow, workflow
 
 Message = dict[str, Any]
 

@@ -12,8 +12,8 @@ import torch
 from peft import LoraConfig, get_peft_model
 from torch import Tensor
 
-from agentcho.adapter import find_adapter
 from agentcho.engine import Engine
+from agentcho.engine.adapter import find_adapter
 from agentcho.errors import AdapterNotFound, AdapterOther, ExtraMissing
 
 from ..engine.families import llama_family

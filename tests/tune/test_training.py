@@ -13,16 +13,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import load_file
 
-from agentcho.adapter import find_adapter
 from agentcho.engine import Engine
+from agentcho.engine.adapter import find_adapter
 from agentcho.engine.encoding import Segment
 from agentcho.errors import BadRecipe, LossNotFinite, TracesUnfit, TrainingOther
-from agentcho.trace import Workflow, write_traces
-from agentcho.tune.lessons import batches, lessons, packed, steps_of
-from agentcho.tune.losses import loss
-from agentcho.tune.recipe import Recipe, read_peft
-from agentcho.tune.training import Progress, Training, recompute
-from agentcho.tune.unfolding import Unfolded, unfold
+from agentcho.lab.tune.lessons import batches, lessons, packed, steps_of
+from agentcho.lab.tune.losses import loss
+from agentcho.lab.tune.recipe import Recipe, read_peft
+from agentcho.lab.tune.training import Progress, Training, recompute
+from agentcho.lab.tune.unfolding import Unfolded, unfold
+from agentcho.records.trace import Workflow, write_traces
 
 from ..engine.families import llama_family
 from .flows import decode, prefill, trace

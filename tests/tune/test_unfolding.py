@@ -17,8 +17,8 @@ from agentcho.config import Leakage, Mode
 from agentcho.engine import Engine
 from agentcho.engine.whole import Made
 from agentcho.errors import ContextOverflow, LeakageError
-from agentcho.trace import Workflow
-from agentcho.tune.unfolding import Unfolded, unfold
+from agentcho.lab.tune.unfolding import Unfolded, unfold
+from agentcho.records.trace import Workflow
 
 from ..engine.families import Family, families, llama_family
 from ..engine.oracle import Message, Oracle

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import torch
 
-from agentcho.environment import machine, versions
+from agentcho.records.environment import machine, versions
 
 from .engines import Models, fake, sets
 from .pairs import Result, Room, compared

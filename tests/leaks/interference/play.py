@@ -17,10 +17,10 @@ import anyio
 from pydantic import BaseModel
 
 from agentcho import Agent, Choreographer, Game, RunConfig, Scenario
+from agentcho.calls.call import EnginePort
 from agentcho.events import Began, Ended, Event
+from agentcho.flow.views import After, Read, View
 from agentcho.message import Audience, Message, Metadata
-from agentcho.request import EnginePort
-from agentcho.visibility import After, Read, View
 
 from ..looks import Look
 from .port import Journal, Port

@@ -12,8 +12,8 @@ from dataclasses import replace
 from typing import Any
 
 from agentcho import Engine
+from agentcho.calls.call import ANY_TURN, Call, Decode, EncodingId, Failure, Shadow, StepResult, Turn
 from agentcho.errors import SamplingFailed
-from agentcho.request import ANY_TURN, Call, Decode, EncodingId, Failure, Shadow, StepResult, Turn
 from agentcho.testing import FakeEngine
 from tests.leaks.sets import Sets
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from agentcho.environment import machine
+from agentcho.records.environment import machine
 
 from .nightly import BITWISE, RESULTS, WORKFLOWS, Done, Share, report, shares, sound
 from .pairs import Result

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 
 from torch import Tensor
 
-from agentcho.transcript import Entry
-from agentcho.visibility import After, Place
+from agentcho.flow.views import After, Place
+from agentcho.records.transcript import Entry
 from tests.engine.oracle import Message, Oracle
 
 Context = tuple[tuple[int, int], ...]

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from agentcho import Engine
-from agentcho.request import (
+from agentcho.calls.call import (
     ANY_TURN,
     Call,
     Decode,
@@ -27,7 +27,7 @@ from agentcho.request import (
     StepResult,
     Turn,
 )
-from agentcho.resolver import EXACT
+from agentcho.flow.resolver import EXACT
 from tests.around import Around
 
 Forced = Mapping[str, tuple[int, ...]]

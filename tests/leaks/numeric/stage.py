@@ -16,8 +16,8 @@ from agentcho import Agent, Choreographer, Engine, Game, RunConfig, Scenario
 from agentcho.config import Leakage, Shadowing
 from agentcho.engine import follower
 from agentcho.events import Ended, Event
-from agentcho.transcript import Entry
-from agentcho.visibility import After, Read, View
+from agentcho.flow.views import After, Read, View
+from agentcho.records.transcript import Entry
 from tests.engine.families import Family, Layer
 
 from ..looks import Look

@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 
 from agentcho import Engine, Game
-from agentcho.transcript import own_records
+from agentcho.records.transcript import own_records
 from tests.engine.conftest import Models
 from tests.engine.families import Family
 from tests.engine.oracle import Oracle

@@ -1,6 +1,0 @@
-"""Measurements: differential test, probe and ablation over finished games. They need an engine; verdicts do not."""
-
-from agentcho.audit.measure.controls import controls
-from agentcho.audit.measure.whole import PARTS, Part, measure
-
-__all__ = ["PARTS", "Part", "controls", "measure"]

@@ -1,9 +1,0 @@
-"""The claim as a demonstration: secrets are swapped, words are forced, and what others see is hashed before and after.
-
-Does not know: receipts, cones, findings; only what an engine computes.
-"""
-
-from agentcho.audit.prove.proof import Proof
-from agentcho.audit.prove.prove import Progress, prove
-
-__all__ = ["Progress", "Proof", "prove"]

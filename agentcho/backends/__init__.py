@@ -1,0 +1,1 @@
+"""Engines as the choreographer sees them: the one without a model."""

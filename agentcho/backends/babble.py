@@ -1,0 +1,30 @@
+"""What a fake says when nobody scripts it: words that depend on seed and prompt alone."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+from agentcho.backends.sample import smallest
+from agentcho.calls.call import Decode
+
+
+def babble(call: Decode, prompt: str) -> str:
+    """A few words that depend on the call's seed and on what it reads."""
+    words = ("yes", "no", "maybe", "trust", "me", "we", "talk", "again")
+    count = 2 + _digest("length", call.sampling.seed, prompt) % 5
+    return " ".join(words[_digest(i, call.sampling.seed, prompt) % len(words)] for i in range(count))
+
+
+def comply(call: Decode, prompt: str) -> str:
+    """One of the call's choices, by its seed and what it reads, or the smallest JSON of its schema."""
+    sampling = call.sampling
+    return _pick(sampling.seed, prompt, sampling.choices) if sampling.choices else smallest(sampling.json_schema or {})
+
+
+def _pick(seed: int, prompt: str, choices: Sequence[str]) -> str:
+    return choices[_digest(seed, prompt) % len(choices)]
+
+
+def _digest(*parts: object) -> int:
+    return int.from_bytes(hashlib.blake2b(repr(parts).encode(), digest_size=8).digest())

@@ -1,0 +1,373 @@
+"""What crosses between the async side and the torch side: calls, samplings, receipts, and the engine's contract.
+
+Token ids and receipts only; tensors stay behind `Engine`. Does not know: agents, audiences, torch, anyio.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Protocol
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+
+from agentcho.calls.owner import Owner
+from agentcho.calls.values import WORD, listed, schema
+from agentcho.errors import BadSampling
+
+EncodingId = int
+Stopped = Literal["stop", "stop_string", "max_tokens", "forced"]
+Offsets = Sequence[int | None] | Literal["made"] | None
+"""Where parents stand: the absolute position of each one's first token (None: right after the one before), or all of
+them where they were made ("made"), the new message then beginning after the rightmost of their tokens."""
+
+
+def _heat(value: float) -> float:
+    """Either greedy, or a number that logits can be divided by and still be told apart."""
+    if value and not COLDEST <= value <= HOTTEST:
+        raise ValueError(f"Input should be 0, or from {COLDEST} to {HOTTEST:g}")
+    return value
+
+
+COLDEST, HOTTEST = 1e-6, 1e6
+Temperature = Annotated[float, Field(ge=0, allow_inf_nan=False), AfterValidator(_heat)]
+Seed = Annotated[int, Field(ge=-WORD, lt=WORD)]
+Tokens = Annotated[int, Field(ge=1, lt=WORD)]
+Stop = Annotated[str, Field(min_length=1, max_length=256)]
+Choice = Annotated[str, Field(min_length=1)]
+
+
+class Sampling(BaseModel):
+    """How one call chooses its tokens. Frozen, checked on construction: `BadSampling`.
+
+    `max_tokens` counts sampled tokens, a sampled stop token included. `temperature` 0 is greedy. `top_k` 0,
+    `top_p` 1 and `min_p` 0 are off; they apply after the temperature, in that order. A text that contains one
+    of `stop` (at most 64 of 256 letters) ends there. `seed` (64 bits) keys the call's own coins: token i uses coin
+    (seed, i), whoever shares the batch. `choices` (exact continuations, closed at once) and `json_schema` constrain
+    what can be sampled.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    max_tokens: Tokens = 256
+    temperature: Temperature = 1.0
+    top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
+    top_k: Annotated[int, Field(ge=0, lt=1 << 31)] = 0
+    min_p: Annotated[float, Field(ge=0, le=1)] = 0.0
+    stop: Annotated[tuple[Stop, ...], BeforeValidator(partial(listed, what="stop", most=64))] = ()
+    seed: Seed = 0
+    choices: Annotated[tuple[Choice, ...], BeforeValidator(partial(listed, what="choices", most=1 << 16))] | None = None
+    json_schema: Annotated[dict[str, Any], BeforeValidator(partial(schema, what="json_schema"))] | None = None
+
+    if not TYPE_CHECKING:  # the options are the fields
+
+        def __init__(self, **options: Any) -> None:
+            try:
+                super().__init__(**options)
+            except ValidationError as error:
+                raise BadSampling(_told(error), "see Sampling for the options and their ranges") from error
+
+    @model_validator(mode="after")
+    def _one_constraint(self) -> Sampling:
+        if self.choices is not None and self.json_schema is not None:
+            raise ValueError("give choices or json_schema, not both")
+        if self.choices is not None and not self.choices:
+            raise ValueError("choices is empty: give at least one")
+        if any(stop in choice for choice in self.choices or () for stop in self.stop):
+            raise ValueError("one of choices holds a stop string, which would cut it")
+        return self
+
+
+def _told(error: ValidationError) -> str:
+    """The first things that are wrong, without the values."""
+    found = error.errors(include_url=False, include_input=False, include_context=False)[:3]
+    return "; ".join(
+        f"{'.'.join(map(str, each['loc'])) or 'sampling'}: {each['msg'].removeprefix('Value error, ')}"
+        for each in found
+    )
+
+
+class Guard(Protocol):
+    """The reference monitor's answer for one call. The engine asks it right before it gathers, and knows no more."""
+
+    def admit(self, id: EncodingId, context: Sequence[EncodingId]) -> None:
+        """Encoding `id` is about to be made over `context`, or to share storage made over its like.
+
+        Raises `LeakageError` to refuse: the call fails alone and nothing of `context` is gathered for it.
+        """
+
+
+@dataclass(frozen=True, eq=False)
+class Prefill:
+    """A message of known text, to be encoded once over `parents` (ids, or Prefills earlier in the same list).
+
+    `offsets` are the absolute positions of the parents' first framing tokens (None, or a None inside: right
+    after the preceding parent; the first right after BOS), or "made": each where it was made, so that no key is
+    turned. `new_offset` is the message's own (None: right after the last parent; with "made", the rightmost).
+    `tokens`, where given, are the content's ids and win over `text`. Equal calls share stored keys only where their
+    `salt` is the same. `guard` is asked before anything is gathered.
+    """
+
+    text: str
+    parents: Sequence[EncodingId | Prefill | Repair] = ()
+    offsets: Offsets = None
+    new_offset: int | None = None
+    role: str = "user"
+    name: str | None = None
+    tokens: tuple[int, ...] | None = None
+    salt: str = ""
+    guard: Guard | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Decode:
+    """A message to be generated: the assistant's framing, `header`, then sampled tokens, then the closing.
+
+    Parents, offsets, salt and guard as in `Prefill`. `forced` are content ids that take the place of the sampled
+    ones, fed one a step as sampling would feed them; with a `stride` as many a step after the first, where nobody
+    needs them one by one. `logits` keeps the row each token was chosen from. `most` ends a text after so many sampled
+    tokens, a choice or JSON aside; what the call is checked for, and has room for, is what its sampling allows.
+    """
+
+    header: str = ""
+    parents: Sequence[EncodingId | Prefill | Repair] = ()
+    offsets: Offsets = None
+    new_offset: int | None = None
+    sampling: Sampling = field(default_factory=Sampling)
+    name: str | None = None
+    forced: tuple[int, ...] | None = None
+    logits: bool = False
+    stride: int = 1
+    salt: str = ""
+    guard: Guard | None = None
+    most: int | None = None
+
+    @property
+    def last(self) -> int:
+        """The sampled token, counted from 1, that ends it if nothing did before."""
+        sampling = self.sampling
+        whole = self.most is None or sampling.choices is not None or sampling.json_schema is not None
+        return sampling.max_tokens if self.most is None or whole else min(self.most, sampling.max_tokens)
+
+
+@dataclass(frozen=True, eq=False)
+class Shadow:
+    """A second encoding of what a decode says, over other parents, made while it speaks.
+
+    `of` stands earlier in the same list. Each token that is accepted there is fed here too, and both are done
+    together. A short one that was fed nothing by then is encoded when somebody first reads it. It is dropped with `of`.
+    Everything else as in `Prefill`.
+    """
+
+    of: Decode
+    parents: Sequence[EncodingId | Prefill | Repair] = ()
+    offsets: Offsets = None
+    new_offset: int | None = None
+    salt: str = ""
+    guard: Guard | None = None
+
+
+class First(NamedTuple):
+    """The first `tokens` tokens of a message, framing included; more than it has: all of them."""
+
+    tokens: int
+
+
+class Most(NamedTuple):
+    """The `share` (above 0, at most 1) of a message's tokens whose values deviate most, at an early layer, from those
+    of the message encoded anew (CacheBlend, arXiv 2405.16444). At least one token."""
+
+    share: float
+
+
+@dataclass(frozen=True, eq=False)
+class Repair:
+    """An encoding between reuse and re-encoding: `of` read over other parents, with some of its tokens encoded anew.
+
+    The tokens that `choose` says are encoded over the parents and the message's own earlier tokens, repaired or not;
+    the others keep the keys and values that `of` has, moved to where they stand now. `of` is an id, or a call earlier
+    in the same list. Everything else as in `Prefill`.
+    """
+
+    of: EncodingId | Prefill | Repair
+    choose: First | Most
+    parents: Sequence[EncodingId | Prefill | Repair] = ()
+    offsets: Offsets = None
+    new_offset: int | None = None
+    salt: str = ""
+    guard: Guard | None = None
+
+
+Call = Prefill | Decode | Shadow | Repair
+
+
+class Turn(NamedTuple):
+    """Whose turn a list of calls waits for: where not all can run at once, a higher `priority` goes first, and
+    workflows of one priority are served alike, by tokens. What is made `ahead` of its time, prefills that nobody waits
+    for, goes beside those who speak, where no other call waits."""
+
+    workflow: str = ""
+    priority: int = 0
+    ahead: bool = False
+
+
+ANY_TURN = Turn()
+
+
+class ContextEntry(NamedTuple):
+    """One encoding as it was attended to: its id, the position of its first token, its length in tokens."""
+
+    id: EncodingId
+    offset: int
+    length: int
+
+
+class Receipt(NamedTuple):
+    """What a call really attended to, read from the gather that was built.
+
+    `start` is the position of its own first token; `bos` says that it attended to the BOS at position 0. `base` is
+    the encoding that a repaired one keeps tokens of.
+    """
+
+    context: tuple[ContextEntry, ...]
+    start: int
+    bos: bool
+    base: EncodingId | None = None
+
+
+class Encoded(NamedTuple):
+    """The words of one encoding. `tokens`: every id fed, framing and closing included, BOS not.
+
+    `sampled` is the (start, stop) of sampled tokens within `tokens` ((n, n) when none were), None for a prefill.
+    `content` is the (start, stop) of header and text within `tokens`: what lies between opening and closing.
+    `text` leaves out header, framing and a stop string. `stopped` says what ended a decode. `canonical`: the
+    content ids are those that header and text encode to.
+    """
+
+    role: str
+    name: str | None
+    header: str
+    text: str
+    tokens: tuple[int, ...]
+    content: tuple[int, int]
+    sampled: tuple[int, int] | None
+    stopped: Stopped | None
+    canonical: bool = True
+
+
+class Spoken(NamedTuple):
+    """The `nth` sampled token of a running decode, from 0; `text` is what it adds to the visible text, if any."""
+
+    id: EncodingId
+    nth: int
+    token: int
+    text: str
+
+
+class Begun(NamedTuple):
+    """A decode that has said its first token: its words before, framing and header, and what its row attends to."""
+
+    id: EncodingId
+    words: Encoded
+    receipt: Receipt
+
+
+class Failure(NamedTuple):
+    """A call that failed alone."""
+
+    id: EncodingId
+    error: Exception
+
+
+class StepResult(NamedTuple):
+    """What one engine step brought: new tokens, calls that are done, calls that failed.
+
+    An id that is `finished` names an encoding, stored or made when it is first read. `encoded` counts the tokens fed in
+    the step; `held` is the share of the store that is taken after it, or promised to what runs. `begun` has each decode
+    once, in the step of its first token: by that and by what it has `spoken` is known what left the engine, whatever
+    becomes of its row.
+    """
+
+    spoken: tuple[Spoken, ...]
+    finished: tuple[EncodingId, ...]
+    failed: tuple[Failure, ...]
+    encoded: int
+    held: float = 0.0
+    begun: tuple[Begun, ...] = ()
+
+
+class ContentPort(Protocol):
+    """Text to ids as content, and back."""
+
+    def encode(self, text: str) -> list[int]: ...
+    def decode(self, ids: Sequence[int]) -> str: ...
+    def spells(self, ids: Sequence[int], text: str) -> bool:
+        """Whether `ids` are the ones that `text` encodes to."""
+
+
+class FramingPort(Protocol):
+    """The fixed ids around a message's content."""
+
+    @property
+    def content(self) -> ContentPort: ...
+    @property
+    def plain(self) -> Sequence[tuple[str, str]]:
+        """Roles between whose messages stands nothing but what a text can spell or a model can say."""
+
+    def opening(self, role: str, name: str | None) -> tuple[int, ...]: ...
+    def closing(self, role: str) -> tuple[int, ...]: ...
+
+
+class FramePort(Protocol):
+    """What of an engine never changes, and may be asked from any thread at any time. `context` is the number of
+    positions it has, `bos` whether every context begins after a BOS."""
+
+    @property
+    def framing(self) -> FramingPort: ...
+    @property
+    def context(self) -> int: ...
+    @property
+    def bos(self) -> bool: ...
+    def frame(self, role: str, name: str | None, text: str, tokens: tuple[int, ...] | None = None) -> Encoded:
+        """The words of a `Prefill` of this text, or of these content ids, without encoding it: all that is known of a
+        message before anybody reads it. `RequestError`: nothing could encode that."""
+
+
+class EnginePort(FramePort, Protocol):
+    """The engine as the choreographer sees it. Synchronous; `owner` admits one caller at a time to what changes
+    anything: `EngineBusy` otherwise.
+
+    `submit` checks every call before it accepts any, raises `RequestError` with nothing changed, and returns
+    one new id a call, in order; each id is held (reference count one) until `release`. Parents are ids of
+    finished calls, of prefills submitted earlier, or Prefills earlier in the same list. `turn` says who goes first
+    where not all can run at once; what comes out is the same.
+    `step` runs one forward over everything submitted and running, and returns when what it tells of has been
+    computed, on whatever device. Where the forward fails, its calls are tried one by one, and who fails by itself is
+    told of in the result (`CallFailed`, or what says more), and dropped with its rows and pages. It raises
+    `EngineFailed` when a device fails: all calls are dropped, and stored encodings are untouched. With nothing to do it
+    returns an empty result.
+    `deterministic` gives each call a forward of its own, whose bits depend on that call alone.
+    `cancel` drops calls that are not finished, at once, rows and pages freed; finished or unknown ids are a
+    no-op. `release` gives up finished encodings; storage is freed when nothing else holds it. `swap_out` moves
+    finished encodings out of the way until somebody reads them: a hint that changes no result.
+    """
+
+    def submit(self, calls: Sequence[Call], turn: Turn = ANY_TURN) -> tuple[EncodingId, ...]: ...
+    def step(self, deterministic: bool = False) -> StepResult: ...
+    def cancel(self, ids: Iterable[EncodingId]) -> None: ...
+    def release(self, ids: Iterable[EncodingId]) -> None: ...
+    def swap_out(self, ids: Iterable[EncodingId]) -> None: ...
+    def message(self, id: EncodingId) -> Encoded: ...
+    def receipt(self, id: EncodingId) -> Receipt: ...
+    @property
+    def owner(self) -> Owner:
+        """Of the network, which several engines may be on."""
+
+    @property
+    def idle(self) -> bool:
+        """Nothing submitted, nothing running."""
+
+    @property
+    def fingerprint(self) -> dict[str, str]:
+        """Digests and versions for the run record: model, tokenizer, dtype, device."""

@@ -1,0 +1,227 @@
+"""What an engine takes: every value of every call, before anything is done for any of them. For the real one and the
+fake.
+
+A call is read once, field by field, into a plain copy, so that nothing that its maker does later, and no class of the
+maker's own, reaches a step. Does not know: what is stored, which ids there are, what fits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, NamedTuple, TypeGuard, cast, get_args
+
+from agentcho.calls.call import (
+    Call,
+    Decode,
+    EncodingId,
+    First,
+    Guard,
+    Most,
+    Offsets,
+    Prefill,
+    Repair,
+    Sampling,
+    Shadow,
+    Turn,
+)
+from agentcho.calls.ids import Given
+from agentcho.calls.owner import foreign
+from agentcho.calls.values import kind, listed, numbers, position, text, truth, whole
+from agentcho.errors import (
+    AgentchoError,
+    BadOffsets,
+    BadParent,
+    BadSampling,
+    CallbackFailed,
+    RequestError,
+    UnknownEncoding,
+    shown,
+)
+from agentcho.message import Role
+
+ROLES = get_args(Role)
+
+
+class Bounds(NamedTuple):
+    """What a model takes: token ids below `vocabulary` (None: whatever its tokenizer knows)."""
+
+    vocabulary: int | None = None
+
+
+def checked(calls: object, turn: object, bounds: Bounds) -> tuple[list[Call], Turn]:
+    """Plain copies of all calls of a list, and of whose turn they wait for. `RequestError`: one cannot be worked with.
+
+    Calls that name each other as parents do so among the copies.
+    """
+    with foreign(), readable("the list of calls"):
+        given = listed(calls, "the calls")
+        if not given:
+            raise RequestError("an empty list of calls; give at least one Prefill or Decode")
+        copies: dict[int, Call] = {}
+        plain = list[Call]()
+        for number, call in enumerate(given):
+            with readable(f"call {number}"):
+                plain.append(_call(call, copies, bounds))
+                copies[id(call)] = plain[-1]
+        return plain, _turn(turn, plain)
+
+
+def named(ids: object) -> list[EncodingId]:
+    """Ids of encodings, each once read. `UnknownEncoding`: one is no id."""
+    with foreign(), readable("the list of ids"):
+        found = list(listed(ids, "the ids", ordered=False))
+        for id in found:
+            known_as_id(id)
+        return found
+
+
+def known_as_id(id: object) -> EncodingId:
+    """An id, which may name something or not. `UnknownEncoding`: it is none."""
+    if not is_id(id):
+        raise UnknownEncoding(id)
+    return id
+
+
+def is_id(id: object) -> TypeGuard[EncodingId]:
+    """Whether it is a number of the kinds that ids are, and nothing that only equals one."""
+    return type(id) in (int, Given)
+
+
+def asked(guard: Guard | None, id: EncodingId, context: list[EncodingId]) -> None:
+    """Ask a guard about a call, right before anything is gathered. Raises what it refuses by, `LeakageError`, or
+    `CallbackFailed`: what is not admitted is refused."""
+    if guard is None:
+        return
+    try:
+        with foreign():
+            guard.admit(id, context)
+    except (AgentchoError, KeyboardInterrupt):
+        raise
+    except BaseException as error:  # what would end a task, or the process, ends this call
+        raise CallbackFailed("the guard", error) from error
+
+
+def role_of(role: object) -> Role:
+    """One of the roles that a message can have. `RequestError`: it is none."""
+    known = text(role, "role")
+    if known not in ROLES:
+        raise RequestError(f"unknown role {shown(known)}; roles are {', '.join(ROLES)}")
+    return cast(Role, known)
+
+
+@contextmanager
+def readable(what: str) -> Iterator[None]:
+    """Whatever is raised inside is about one call, and says so: `RequestError`. Ctrl-C is about none."""
+    try:
+        yield
+    except (AgentchoError, KeyboardInterrupt):
+        raise
+    except BaseException as error:
+        raise RequestError(f"{what} could not be read ({type(error).__name__}); give plain values") from error
+
+
+def _call(call: Any, copies: Mapping[int, Call], bounds: Bounds) -> Call:
+    match call:
+        case Prefill():
+            return _prefill(call, copies, bounds)
+        case Decode():
+            return _decode(call, copies, bounds)
+        case Shadow():
+            parents, offsets, start, salt, guard = _placed(call, copies)
+            return Shadow(_mapped(call.of, copies), parents, offsets, start, salt, guard)
+        case Repair():
+            parents, offsets, start, salt, guard = _placed(call, copies)
+            return Repair(_parent(call.of, copies), _choose(call.choose), parents, offsets, start, salt, guard)
+    raise RequestError(f"a call is a Prefill, a Decode, a Shadow or a Repair, and this one is {kind(call)}")
+
+
+def _prefill(call: Prefill, copies: Mapping[int, Call], bounds: Bounds) -> Prefill:
+    parents, offsets, start, salt, guard = _placed(call, copies)
+    ids = call.tokens
+    return Prefill(
+        text(call.text, "the text"), parents, offsets, start, role_of(call.role), _name(call.name),
+        None if ids is None else numbers(ids, "tokens", bounds.vocabulary), salt, guard,
+    )  # fmt: skip
+
+
+def _decode(call: Decode, copies: Mapping[int, Call], bounds: Bounds) -> Decode:
+    parents, offsets, start, salt, guard = _placed(call, copies)
+    ids, logits, stride = call.forced, truth(call.logits, "logits"), whole(call.stride, "stride", 1)
+    forced = None if ids is None else numbers(ids, "forced", bounds.vocabulary)
+    if stride != 1 and forced is None:
+        raise RequestError(f"stride={stride}: one above 1 goes with forced tokens")
+    return Decode(
+        text(call.header, "the header"), parents, offsets, start, _sampling(call.sampling), _name(call.name), forced,
+        logits, stride, salt, guard, None if call.most is None else whole(call.most, "most", 1),
+    )  # fmt: skip
+
+
+def _placed(call: Call, copies: Mapping[int, Call]) -> tuple[tuple[Any, ...], Offsets, int | None, str, Guard | None]:
+    """What all calls have: parents, their places, the call's own, its class and its guard."""
+    parents = tuple(_parent(parent, copies) for parent in _list(call.parents, BadParent, "parents"))
+    salt, guard, start = text(call.salt, "salt"), call.guard, call.new_offset
+    if guard is not None and not callable(getattr(guard, "admit", None)):
+        raise RequestError(f"guard is {kind(guard)}; give an object with a method admit(id, context), or None")
+    return parents, _offsets(call.offsets), None if start is None else position(start), salt, guard
+
+
+def _parent(parent: Any, copies: Mapping[int, Call]) -> Any:
+    if isinstance(parent, Prefill | Repair):
+        return _mapped(parent, copies)
+    if not is_id(parent):
+        raise BadParent(f"a parent {kind(parent)}")
+    return parent
+
+
+def _mapped(call: Any, copies: Mapping[int, Call]) -> Any:
+    """The copy of a call that stands earlier in the list; who comes later finds out that one does not."""
+    return copies.get(id(call), call)
+
+
+def _offsets(given: object) -> Offsets:
+    if given is None or (isinstance(given, str) and given == "made"):
+        return None if given is None else "made"
+    places = _list(given, BadOffsets, "offsets")
+    return tuple(None if place is None else position(place) for place in places)
+
+
+def _list(given: object, error: Callable[[str], RequestError], what: str) -> tuple[Any, ...]:
+    try:
+        return listed(given, what)
+    except RequestError as wrong:
+        raise error(str(wrong)) from wrong
+
+
+def _name(name: object) -> str | None:
+    return None if name is None else text(name, "name")
+
+
+def _choose(choose: object) -> First | Most:
+    if isinstance(choose, First):
+        if (tokens := whole(choose[0], "the tokens of First")) < 1:
+            raise RequestError(f"First({shown(tokens)}) repairs nothing; give at least 1")
+        return First(tokens)
+    if isinstance(choose, Most):
+        share = choose[0]
+        if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share <= 1:
+            raise RequestError(f"Most({shown(share)}) is no share of a message; give a number above 0, at most 1")
+        return Most(float(share))
+    raise RequestError(f"choose is {kind(choose)}; give First(tokens) or Most(share)")
+
+
+def _sampling(given: object) -> Sampling:
+    """Its options again, whoever made it, and however."""
+    if not isinstance(given, Sampling):
+        raise BadSampling(f"sampling is {kind(given)}", "give a Sampling")
+    return Sampling(**{option: getattr(given, option) for option in Sampling.model_fields})
+
+
+def _turn(turn: Any, calls: list[Call]) -> Turn:
+    if not isinstance(turn, Turn):
+        raise RequestError(f"turn is {kind(turn)}; give a Turn")
+    workflow, priority, ahead = turn
+    ahead = truth(ahead, "ahead")
+    if ahead and not all(isinstance(call, Prefill | Repair) for call in calls):
+        raise RequestError("what is made ahead of its time is prefills alone; ask for the others when they are wanted")
+    return Turn(text(workflow, "workflow"), whole(priority, "priority"), ahead)

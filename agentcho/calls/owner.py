@@ -1,0 +1,174 @@
+"""One network, one owner: who may call its engines now, and who is refused at once.
+
+A choreographer holds a network from its beginning to its end and calls it from whatever thread it likes; a direct call
+holds it while it lasts. Engines on one network have one owner. Does not know: engines, event loops.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from types import TracebackType
+from typing import Any, Concatenate, NamedTuple, ParamSpec, Protocol, TypeVar
+
+from agentcho.call_site import whence
+from agentcho.errors import EngineBusy
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class _Foreign(threading.local):
+    on = False
+
+
+_foreign = _Foreign()
+
+
+@contextmanager
+def foreign() -> Iterator[None]:
+    """Around code that a call brought with it, which an engine runs in the midst of its own: from in there nobody calls
+    one."""
+    before, _foreign.on = _foreign.on, True
+    try:
+        yield
+    finally:
+        _foreign.on = before
+
+
+class Hold(NamedTuple):
+    """Somebody who holds a network: who, in words too; whether its loop may yet go on; and what drops what it left."""
+
+    who: weakref.ref[Any]
+    words: str
+    running: Callable[[], bool]
+    clear: Callable[[], None]
+
+    @property
+    def over(self) -> bool:
+        """Whether it is gone, or will never go on, and did not say so."""
+        return self.who() is None or not self.running()
+
+
+class Owner:
+    """Of one network. Any thread may ask."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._hold: Hold | None = None
+        self._inside: int | None = None
+        self._doing, self._depth = "", 0
+
+    def hold(self, who: object, what: str, running: Callable[[], bool], clear: Callable[[], None]) -> None:
+        """Take the network for `who`, until `let_go`. `clear` drops what `who` left in an engine, where it is gone
+        without a word, or is no more `running`; neither may keep it alive. `EngineBusy`: somebody else has it."""
+        with self.acting(None, what), self._lock:
+            self._hold = Hold(weakref.ref(who), f"{what} opened{_where(sys._getframe(1))}", running, clear)
+
+    @property
+    def words(self) -> str:
+        """Who holds the network."""
+        hold = self._hold
+        return "nobody" if hold is None else hold.words
+
+    def let_go(self, who: object) -> None:
+        """Give the network back. Who does not hold it gives nothing."""
+        with self._lock:
+            if self._hold is not None and self._hold.who() is who:
+                self._hold = None
+
+    def acting(self, who: object | None, what: str) -> _Acting:
+        """A context in which this thread calls the engine: for `who` holds it, or (None) directly. `EngineBusy` on
+        entry: somebody else holds it, or another thread is inside."""
+        return _Acting(self, who, what)
+
+    def enter(self, who: object | None, what: str) -> None:
+        """See `acting`. What is called inside a call is part of it."""
+        left, me = None, threading.get_ident()
+        if _foreign.on:
+            raise EngineBusy("the very call that runs this code")
+        with self._lock:
+            if self._inside != me:
+                if self._inside is not None:
+                    raise EngineBusy(
+                        f"a direct call of {self._doing}{_where_is(self._inside)}"
+                        if self._hold is None
+                        else self._hold.words
+                    )
+                left = self._admit(who)
+                self._inside, self._doing = me, what
+            self._depth += 1
+        if left is not None:
+            left.clear()
+
+    def leave(self) -> None:
+        """The end of what `enter` began."""
+        with self._lock:
+            self._depth -= 1
+            if not self._depth:
+                self._inside = None
+
+    def _admit(self, who: object | None) -> Hold | None:
+        """Who held it, is gone and has not cleared up; None: nobody."""
+        if self._hold is None or (who is not None and self._hold.who() is who):
+            return None
+        if not self._hold.over:
+            raise EngineBusy(self._hold.words)
+        left, self._hold = self._hold, None
+        return left
+
+
+class _Acting:
+    """See `Owner.acting`."""
+
+    def __init__(self, owner: Owner, who: object | None, what: str) -> None:
+        self._owner, self._who, self._what = owner, who, what
+
+    def __enter__(self) -> None:
+        self._owner.enter(self._who, self._what)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._owner.leave()
+
+
+class Owned(Protocol):
+    """An engine, or what stands for one."""
+
+    @property
+    def owner(self) -> Owner: ...
+
+
+E = TypeVar("E", bound=Owned)
+
+
+def owned(method: Callable[Concatenate[E, P], T]) -> Callable[Concatenate[E, P], T]:
+    """A method of an engine that one caller at a time may be in: see `Owner.acting`."""
+
+    @wraps(method)
+    def alone(self: E, /, *args: P.args, **options: P.kwargs) -> T:
+        with self.owner.acting(None, method.__name__):
+            return method(self, *args, **options)
+
+    return alone
+
+
+def _where(frame: Any) -> str:
+    """By which line, in which thread."""
+    line = whence(frame)
+    return f"{f' at {line}' if line else ''} in thread {threading.current_thread().name}"
+
+
+def _where_is(ident: int) -> str:
+    """The same of another thread."""
+    frame = sys._current_frames().get(ident)
+    while frame is not None and frame.f_globals.get("__name__") != __name__:
+        frame = frame.f_back
+    line = None if frame is None else whence(frame)
+    names = {thread.ident: thread.name for thread in threading.enumerate()}
+    return f"{f' at {line}' if line else ''} in thread {names.get(ident, ident)}"

@@ -1,0 +1,117 @@
+"""Whether single values can be worked with: numbers within bounds, texts, lists. Each is read once, whatever it is.
+
+What comes back is plain: of Python's own types, not of a class that somebody made. Does not know: calls, what a
+value is for.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Set
+from itertools import islice
+from typing import Any
+
+from agentcho.calls.compilable import uncompilable
+from agentcho.errors import BadOffsets, RequestError, shown
+
+WORD = 1 << 63
+"""Numbers from -WORD up to, and without, WORD fit into 64 bits."""
+MOST = 1 << 17
+"""Items of a list that anything could be done with."""
+LONGEST = 1 << 18
+"""Letters of a schema."""
+
+
+def whole(value: object, what: str, low: int = -WORD, high: int = WORD - 1) -> int:
+    """A whole number, from `low` to `high`. `RequestError`: it is none, or out of bounds."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise RequestError(f"{what} is {kind(value)}; give a whole number")
+    number = int.__index__(value)
+    if not low <= number <= high:
+        bounds = (f" from {low}" if low > -WORD else "") + (f" to {high}" if high < WORD - 1 else " that fits 64 bits")
+        raise RequestError(f"{what} is {shown(number)}; give a whole number{bounds}")
+    return number
+
+
+def position(value: object) -> int:
+    """A position in a context. `BadOffsets`: it is none."""
+    if type(value) is not int or not 0 <= value < WORD:
+        raise BadOffsets(f"offset {shown(value)} is no position")
+    return value
+
+
+def truth(value: object, what: str) -> bool:
+    """True or false. `RequestError`: it is neither."""
+    if not isinstance(value, bool):
+        raise RequestError(f"{what} is {kind(value)}; give True or False")
+    return value
+
+
+def text(value: object, what: str) -> str:
+    """A text that can be written. `RequestError`: it is none, or holds half of a pair of surrogates."""
+    if not isinstance(value, str):
+        raise RequestError(f"{what} is {kind(value)}; give a text")
+    plain = str.__str__(value)
+    if not plain.isascii():
+        try:
+            plain.encode()
+        except UnicodeEncodeError as error:
+            raise RequestError(
+                f"{what} holds a lone surrogate at letter {error.start}, which no encoding can write; leave it out, or "
+                "decode what it was read from with errors='replace'"
+            ) from None
+    return plain
+
+
+def listed(value: object, what: str, most: int = MOST, ordered: bool = True) -> tuple[Any, ...]:
+    """All of a list, read once. `RequestError`: it is none, is a text, does not end by `most`, or is not `ordered`."""
+    none = str | bytes | bytearray | Mapping | Set if ordered else str | bytes | bytearray
+    if isinstance(value, none) or not isinstance(value, Iterable):
+        raise RequestError(f"{what} is {kind(value)}; give a list")
+    if type(value) in (tuple, list):
+        items = tuple(value)
+    else:
+        try:
+            items = tuple(islice(value, most + 1))
+        except Exception as error:
+            raise RequestError(f"{what} could not be read ({type(error).__name__}); give a list") from error
+    if len(items) > most:
+        raise RequestError(f"{what} has more than {most} items; give at most so many")
+    return items
+
+
+def numbers(value: object, what: str, below: int | None = None) -> tuple[int, ...]:
+    """Whole numbers from 0, all of them `below` a bound. `RequestError`: one is none, or not within bounds."""
+    items = listed(value, what)
+    if not set(map(type, items)) <= {int}:
+        items = tuple(whole(item, f"one of {what}", 0) for item in items)
+    high = WORD - 1 if below is None else below - 1
+    for item in (min(items), max(items)) if items else ():
+        whole(item, f"one of {what}", 0, high)
+    return items
+
+
+def schema(value: object, what: str) -> dict[str, Any]:
+    """A JSON schema, or what could be one: a copy of its own. `RequestError`: it is no JSON, or too long."""
+    if not isinstance(value, Mapping):
+        raise RequestError(f"{what} is {kind(value)}; give a mapping")
+    try:
+        written = json.dumps(value, allow_nan=False)
+        if not all(type(name) is str for name in value):
+            raise TypeError("its names are texts")
+        read: dict[str, Any] = json.loads(written)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise RequestError(
+            f"{what} is no JSON ({type(error).__name__}: {str(error)[:80]}); give plain values"
+        ) from None
+    if len(written) > LONGEST:
+        raise RequestError(f"{what} is {len(written)} letters long; give at most {LONGEST}")
+    if wrong := uncompilable(read):
+        raise RequestError(f"{what} {wrong}")
+    text(json.dumps(read, ensure_ascii=False), what)
+    return read
+
+
+def kind(value: object) -> str:
+    """What a value is, in an error's words."""
+    return "None" if value is None else f"of type {type(value).__name__}"

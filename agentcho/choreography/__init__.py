@@ -1,0 +1,1 @@
+"""The one loop that gathers what agents ask for into the engine's steps."""

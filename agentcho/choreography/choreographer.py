@@ -1,0 +1,417 @@
+"""The choreographer: the only loop. Takes requests from tasks, steps the engine, wakes whom a step has served.
+
+Whatever arrives while a step runs joins the next one. One thread hop a step, no locks: the engine is touched in
+that hop alone. Does not know: agents, audiences, what a message says; `game` asks it to run calls.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from functools import partial
+from time import perf_counter
+from types import TracebackType
+from typing import Any, NamedTuple
+
+import anyio
+import anyio.abc
+import anyio.lowlevel
+import anyio.to_thread
+
+from agentcho.calls.call import EncodingId, EnginePort, FramePort, StepResult
+from agentcho.calls.checks import named
+from agentcho.calls.ids import akin
+from agentcho.choreography import log as journal
+from agentcho.choreography.prefetch import Ahead, Make
+from agentcho.choreography.quiescence import Turns
+from agentcho.choreography.ticket import Made, Request, Result, Ticket, checked_request
+from agentcho.choreography.waits import Wait, wait_of
+from agentcho.config import Leakage, Mode, RepairBy, Shadowing, Way
+from agentcho.errors import (
+    AgentchoError,
+    CallbackFailed,
+    EngineBusy,
+    EngineClosed,
+    EngineFailed,
+    Overloaded,
+    RequestError,
+    UnknownEncoding,
+)
+
+LOG = logging.getLogger(__name__)
+
+
+class _Work(NamedTuple):
+    """What one hop does: drop and release first, then submit, then swap out, then step."""
+
+    cancel: list[EncodingId]
+    release: list[EncodingId]
+    swap: list[EncodingId]
+    submit: list[Ticket]
+    exact: bool
+
+
+class _Step(NamedTuple):
+    """What one hop brought back."""
+
+    submitted: list[Ticket]
+    result: StepResult | None
+    made: dict[EncodingId, Made]
+    refused: list[tuple[Ticket, Exception]]
+    error: Exception | None
+
+
+class Choreographer:
+    """Runs requests on one engine, as an async context manager. Games of any way share it; `way` is how those that say
+    nothing of their own find what they read. While a request that is to be exact is under way, every step is.
+
+    `steps` counts engine steps, `encoded` the tokens they fed; `stepped` hears after each what share of the store is
+    held. After the context nothing of it is left in the engine: no row, no page. Waiting submitters get
+    `EngineClosed`. From beginning to end it is the one owner of the engine's network: `EngineBusy` on entry where
+    somebody has that already.
+    """
+
+    def __init__(
+        self, engine: EnginePort, mode: Mode = "choreographed", leakage: Leakage = "enforce",
+        shadow: Shadowing = "auto", deterministic: bool = False, in_place: bool = False,
+        repair: RepairBy | None = None, *, max_requests: int = 100_000, quiet_after: float = 60.0,
+    ) -> None:  # fmt: skip
+        self._max_requests, self._quiet_after = max_requests, quiet_after
+        self._engine, self.way = engine, Way(mode, leakage, shadow, deterministic, in_place, repair)
+        self.turns = Turns()
+        self.steps = self.encoded = 0
+        self._open: set[Ticket] = set()
+        self._arrived: list[Ticket] = []
+        self._ahead = Ahead()
+        self._flying: dict[EncodingId, Ticket] = {}
+        self._held: set[EncodingId] = set()
+        self._cancel, self._release, self._swap = list[EncodingId](), list[EncodingId](), list[EncodingId]()
+        self._arrivals = 0
+        self._work = anyio.Event()
+        self.stepped: Callable[[float], None] = lambda held: None
+        self._closed = True
+
+    async def __aenter__(self) -> Choreographer:
+        self._hold()
+        self._home = threading.get_ident(), anyio.lowlevel.current_token()
+        self._thread = anyio.CapacityLimiter(1)  # its own: agents may have all others blocked
+        self._hopping = threading.Lock()  # a task that is cancelled by force waits for its thread no longer
+        self._group: anyio.abc.TaskGroup = anyio.create_task_group()
+        await self._group.__aenter__()
+        self._closed = False
+        self._group.start_soon(self._loop)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        self._closed = True
+        self._group.cancel_scope.cancel()
+        try:
+            if isinstance(error, Exception):  # of the body: to come out as it is, not in the group of our loop
+                await self._group.__aexit__(None, None, None)
+                return False
+            return await self._group.__aexit__(kind, error, trace)
+        finally:
+            try:
+                with anyio.CancelScope(shield=True):
+                    await self._leave_nothing()
+            finally:
+                self._engine.owner.let_go(self)
+
+    def _hold(self) -> None:
+        """Own the network from now on. What is left in the engine by one that never ended is dropped first."""
+        owner, ids = self._engine.owner, (self._flying, self._held, self._cancel, self._release)
+        running, drop = partial(_running, anyio.lowlevel.current_token()), partial(_drop, self._engine, *ids)
+        owner.hold(self, "a choreographer", running, drop)
+        if not self._engine.idle:
+            owner.let_go(self)
+            raise EngineBusy("calls that were submitted directly and are not done")
+
+    @property
+    def frames(self) -> FramePort:
+        """What of the engine never changes, to be asked at any time."""
+        return self._engine
+
+    def _check_here(self) -> None:
+        """`EngineBusy`: this is open in another thread."""
+        if not self._closed and threading.get_ident() != self._home[0]:
+            raise EngineBusy(self._engine.owner.words)
+
+    async def run(self, request: Request) -> Result:
+        """Submit and wait. The result's encodings stay held until `release`.
+
+        Raises what the engine says of this request alone (`RequestError`, `SamplingFailed`, `StoreFull`),
+        `EngineFailed` when a forward it was in failed, `EngineClosed` after shutdown, `Overloaded` where
+        `max_requests` are under way already, `EngineBusy` on another event loop than the one it was opened on.
+        Cancelled: its rows are freed at the next step.
+        """
+        if self._closed:
+            raise EngineClosed
+        if anyio.lowlevel.current_token() != self._home[1]:
+            raise EngineBusy(self._engine.owner.words)
+        if len(self._open) >= self._max_requests:
+            raise Overloaded(self._max_requests)
+        ticket = Ticket(checked_request(request), self.turns.current())
+        self._open.add(ticket)
+        self._arrived.append(ticket)
+        self._arrivals += 1
+        self._work.set()
+        try:
+            await ticket.done.wait()
+        except BaseException:
+            self._abandon(ticket)
+            raise
+        finally:
+            self._open.discard(ticket)
+        if ticket.result is None:
+            assert ticket.error is not None
+            raise ticket.error
+        return ticket.result
+
+    def release(self, ids: Iterable[EncodingId]) -> None:
+        """Give encodings up; their pages are freed at the next step, or at the end, after which it is a no-op.
+
+        `UnknownEncoding`, with nothing given up: an id that is not held here.
+        """
+        self._check_here()
+        given = set[EncodingId]() if self._closed else set(named(ids))
+        one = next(iter(self._held), None)
+        for id in (each for each in given if each not in self._held or not akin(each, one)):
+            raise UnknownEncoding(id, released=False)
+        self._held -= given
+        self._release.extend(sorted(given))
+        self._work.set()
+
+    def held(self, ids: Iterable[EncodingId]) -> list[EncodingId]:
+        """Those of these that are held here, and can be released."""
+        return [id for id in ids if id in self._held]
+
+    def offer(self, owner: Any, make: Make) -> None:
+        """Let a request of prefills, which `make` gives (None: no more needed), run beside those who speak: in a step
+        to which nobody brings anything. It wakes nobody, and nobody hears of it where it fails."""
+        self._check_here()
+        self._ahead.offer(owner, make)
+
+    def forget(self, owner: Any) -> None:
+        """Drop what an owner offered, under way or not. What it has brought by then is the owner's to release."""
+        for ticket in self._ahead.forget(owner):
+            self._abandon(ticket)
+
+    def waiting(self) -> tuple[Wait, ...]:
+        """Who waits for what, of all tasks in its games that do. With no request under way, a wait for each other's
+        events never ends; whether somebody outside may end it, cannot be told."""
+        return tuple(wait_of(work) for work in self.turns.resting)
+
+    def swap_out(self, ids: Iterable[EncodingId]) -> None:
+        """Let those that are held here make room at the next step. They come back when somebody reads them."""
+        self._check_here()
+        self._swap.extend(sorted(self._held.intersection(named(ids))))
+        self._work.set()
+
+    async def _loop(self) -> None:
+        while True:
+            await self._rest()
+            self._work = anyio.Event()
+            while self._arrived or self._flying or self._cancel or self._release or self._swap:
+                await self.turns.settle(lambda: self._arrivals)
+                with anyio.CancelScope(shield=True):  # what is taken is run and delivered, shutdown or not
+                    self._deliver(await anyio.to_thread.run_sync(self._hop, self._take(), limiter=self._thread))
+
+    async def _rest(self) -> None:
+        """Until there is work. Where none comes for long and everybody waits, it is told once who waits for what."""
+        with anyio.move_on_after(self._quiet_after):
+            await self._work.wait()
+            return
+        if waits := self.waiting():
+            told = "; ".join(map(str, waits))
+            LOG.warning("nothing has moved for %g s, and the engine has nothing to do: %s", self._quiet_after, told)
+        await self._work.wait()
+
+    def _take(self) -> _Work:
+        swap = [id for id in self._swap if id in self._held]
+        if not self._arrived and any(ticket.first for ticket in self._flying.values()):
+            self._arrived = self._ahead.take()
+        arrived = sorted(self._arrived, key=lambda t: t.place)
+        exact = any(map(self._exact, (*self._flying.values(), *arrived)))
+        work = _Work([*self._cancel], [*self._release], swap, arrived, exact)
+        for taken in (self._cancel, self._release, self._swap, self._arrived):
+            taken.clear()
+        return work
+
+    def _exact(self, ticket: Ticket) -> bool:
+        asked = ticket.request.exact
+        return self.way.deterministic if asked is None else asked
+
+    def _hop(self, work: _Work) -> _Step:
+        """In the thread: everything that one step does with the engine."""
+        with self._hopping, self._engine.owner.acting(self, "step"):
+            return self._step(work)
+
+    def _step(self, work: _Work) -> _Step:
+        self._engine.cancel(work.cancel)
+        self._engine.release(work.release)
+        refused = [(ticket, error) for ticket in work.submit if (error := self._submit(ticket)) is not None]
+        try:
+            if work.swap:
+                self._engine.swap_out(work.swap)
+            if self._engine.idle:
+                return _Step(work.submit, None, {}, refused, None)
+            result = self._engine.step(work.exact)
+        except BaseException as error:  # in a thread that no Ctrl-C comes to
+            return _Step(work.submit, None, {}, refused, _as_ours(error))
+        made = {id: Made(id, self._engine.message(id), self._engine.receipt(id)) for id in result.finished}
+        return _Step(work.submit, result, made, refused, None)
+
+    def _submit(self, ticket: Ticket) -> Exception | None:
+        try:
+            ticket.ids = self._engine.submit(ticket.request.calls, ticket.request.turn)
+        except BaseException as error:
+            return _as_ours(error)
+        return None
+
+    def _deliver(self, step: _Step) -> None:
+        """On the event loop again: the books first, then those whom the step served."""
+        for ticket in step.submitted:
+            self._flying.update(dict.fromkeys(ticket.ids, ticket))
+            if ticket.abandoned:
+                self._give_up(ticket)
+        for ticket, error in step.refused:
+            ticket.finish(None, error)
+        if step.error is not None:
+            for ticket in dict.fromkeys(self._flying.values()):
+                self._fail(ticket, step.error)
+        if step.result is not None:
+            self.steps += 1
+            self.encoded += step.result.encoded
+            journal.stepped(self.steps, step.result)
+            self._deliver_result(step.result, step.made)
+            self.stepped(step.result.held)
+
+    def _deliver_result(self, result: StepResult, made: dict[EncodingId, Made]) -> None:
+        self._held.update(result.finished)
+        self._tell(result, made)
+        for failure in result.failed:
+            if (ticket := self._flying.get(failure.id)) is not None:
+                self._fail(ticket, failure.error)
+        for id in result.finished:
+            self._finish_call(id, made[id])
+
+    def _tell(self, result: StepResult, made: dict[EncodingId, Made]) -> None:
+        """What was said goes on record, all of it, before any of it goes to who listens."""
+        begun = {each.id: each for each in result.begun}
+        heard = [(self._flying[spoken.id], spoken) for spoken in result.spoken if spoken.id in self._flying]
+        for ticket, spoken in heard:
+            self._listens(ticket, "on_piece", partial(ticket.hear, spoken, begun.pop(spoken.id, None), made))
+        for flush in {id(ticket.request.flush): ticket.request.flush for ticket, _ in heard}.values():
+            self._flush(flush, [ticket for ticket, _ in heard if ticket.request.flush is flush])
+        for ticket, spoken in heard:
+            if ticket.request.on_token and spoken.text and not ticket.done.is_set():
+                self._listens(ticket, "on_token", partial(ticket.request.on_token, spoken.text))
+
+    def _flush(self, flush: Callable[[], None] | None, tickets: list[Ticket]) -> None:
+        """What was not flushed is not heard: all who share a flush that fails fail with it."""
+        if flush is not None and not self._listens(tickets[0], "flush", flush):
+            for ticket in tickets[1:]:
+                assert tickets[0].error is not None
+                self._fail(ticket, tickets[0].error)
+
+    def _finish_call(self, id: EncodingId, made: Made) -> None:
+        ticket = self._flying.pop(id, None)
+        if ticket is None:  # its request failed or was abandoned while the step ran
+            self.release(self.held([id]))
+            return
+        ticket.made[id] = made
+        if len(ticket.made) < len(ticket.ids):
+            return
+        now = perf_counter()
+        first = (ticket.first or now) - ticket.submitted
+        result = Result(tuple(ticket.made[i] for i in ticket.ids), first, now - ticket.submitted)
+        done = ticket.request.on_done
+        if done is None or self._listens(ticket, "on_done", partial(done, result)):
+            ticket.finish(result, None)
+
+    def _listens(self, ticket: Ticket, what: str, hear: Callable[[], None]) -> bool:
+        """Let who asked hear of something; False: that failed, and the request with it, and nothing else."""
+        error = _raised(hear)
+        if error is not None:
+            self._fail(ticket, error if isinstance(error, AgentchoError) else CallbackFailed(what, error))
+        return error is None
+
+    def _fail(self, ticket: Ticket, error: Exception) -> None:
+        if not ticket.done.is_set():
+            self._give_up(ticket)
+            _raised(partial(ticket.drop, "failed"))  # it fails already, and is told so
+            ticket.finish(None, error)
+
+    def _abandon(self, ticket: Ticket) -> None:
+        """The submitter was cancelled, perhaps while its calls were being submitted, or just as its result came."""
+        ticket.abandoned = True
+        self._work.set()
+        if ticket in self._arrived:
+            self._arrived.remove(ticket)
+        elif ticket.result is not None:
+            if ticket.request.on_done is None:
+                self.release(self.held(ticket.ids))
+        elif any(id in self._flying for id in ticket.ids):
+            self._give_up(ticket)
+            ticket.drop("cancelled")
+
+    def _give_up(self, ticket: Ticket) -> None:
+        for id in ticket.ids:
+            self._flying.pop(id, None)
+        self._cancel.extend(id for id in ticket.ids if id not in ticket.made)
+        self.release(self.held(ticket.made))
+
+    async def _leave_nothing(self) -> None:
+        """After the loop has ended: drop and release all, and tell those who still wait."""
+        flying, held = [*self._flying, *self._cancel], [*self._held, *self._release]
+        for left in (self._arrived, self._flying, self._cancel, self._release, self._held):
+            left.clear()
+        await anyio.to_thread.run_sync(self._clear, flying, held, limiter=self._thread)
+        for ticket in self._open:
+            if not ticket.done.is_set():
+                _raised(partial(ticket.drop, "failed"))  # the others are to hear of it too
+                ticket.finish(None, EngineClosed())
+
+    def _clear(self, flying: list[EncodingId], held: list[EncodingId]) -> None:
+        with self._hopping, self._engine.owner.acting(self, "the end of a choreographer"):
+            self._engine.cancel(flying)
+            self._engine.release(held)
+
+
+def _raised(hear: Callable[[], None]) -> BaseException | None:
+    """What a function of somebody else's raises, be it what would end a task, or the process: that is not the loop's.
+    Ctrl-C comes out."""
+    try:
+        hear()
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        return error
+    return None
+
+
+def _as_ours(error: BaseException) -> Exception:
+    """What is told to who asked: a library that panics raises what ends threads, and is not to end this one."""
+    return error if isinstance(error, Exception) else EngineFailed(error)
+
+
+def _running(loop: anyio.lowlevel.EventLoopToken) -> bool:
+    """Whether an event loop may yet go on: asyncio's says so, trio's takes no more work once it is over."""
+    native: Any = loop.native_token
+    try:
+        return not native.is_closed() if hasattr(native, "is_closed") else native.run_sync_soon(int) is None
+    except RuntimeError:
+        return False
+
+
+def _drop(engine: EnginePort, *left: Iterable[EncodingId]) -> None:
+    """What one that never ended had under way, or held; it may not have heard of all that was done with it."""
+    ids = list(dict.fromkeys(id for some in left for id in some))
+    engine.cancel(ids)
+    for id in ids:
+        with suppress(RequestError):
+            engine.release([id])

@@ -1,0 +1,150 @@
+"""Requests to the choreographer, and what becomes of one while it is under way.
+
+Does not know: engines, who asks for what.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from time import perf_counter
+from typing import Literal, NamedTuple
+
+import anyio
+
+from agentcho.calls.call import ANY_TURN, Begun, Call, Encoded, EncodingId, Receipt, Spoken
+from agentcho.calls.call import Turn as EngineTurn
+from agentcho.calls.values import kind, listed, truth, whole
+from agentcho.choreography.quiescence import Turn
+from agentcho.errors import RequestError
+
+
+class Made(NamedTuple):
+    """One finished call: its id, held until `release`, its words and what it attended to."""
+
+    id: EncodingId
+    words: Encoded
+    receipt: Receipt
+
+
+class Result(NamedTuple):
+    """A finished request: its calls in order; seconds from submission to the decode's first token (none: to the
+    end) and to the end of all."""
+
+    made: tuple[Made, ...]
+    ttft: float
+    seconds: float
+
+
+class Heard(NamedTuple):
+    """What has left the engine of a decode that is not done: its words so far, what they were said over, and those of
+    its request's calls that were made before. `ended` None: it goes on."""
+
+    own: Made
+    made: tuple[Made | None, ...]
+    ended: Literal["cancelled", "failed"] | None
+    ttft: float
+    seconds: float
+
+
+class Piece(NamedTuple):
+    """What a decode said in a step. `token` None: text alone, held back before. `opening` comes with the first."""
+
+    token: int | None
+    text: str
+    opening: Heard | None = None
+
+
+class Request(NamedTuple):
+    """Calls to submit as one list: what the message itself lacks, then the message, then its shadow, if any.
+
+    `order` sorts what is submitted to one step, so that the order in which tasks happen to run does not show;
+    `turn` says who goes first where not all of it fits. `exact` asks for the deterministic profile: bits that depend on
+    nothing else that runs (None: as the choreographer was opened).
+    `on_piece` is told of each token and each text of the decode; once all requests were, each `flush` is called, once a
+    step; only then does `on_token` get the visible text. `on_done` gets the result before the submitter wakes. If it is
+    given up after something of it was told, `on_dropped` is told, once. All run on the event loop. What one raises
+    fails this request, and no other.
+    """
+
+    calls: tuple[Call, ...]
+    order: tuple[int | str, ...] = ()
+    on_token: Callable[[str], None] | None = None
+    on_done: Callable[[Result], None] | None = None
+    turn: EngineTurn = ANY_TURN
+    exact: bool | None = None
+    on_piece: Callable[[Piece], None] | None = None
+    flush: Callable[[], None] | None = None
+    on_dropped: Callable[[Heard], None] | None = None
+
+
+def checked_request(request: object) -> Request:
+    """A request that can stand in line beside others. `RequestError`: it is none, or hears by what cannot be called.
+    Its calls are the engine's to judge."""
+    if not isinstance(request, Request):
+        raise RequestError(f"a request is {kind(request)}; give a Request")
+    order = tuple(
+        str.__str__(part) if isinstance(part, str) else whole(part, "one of order")
+        for part in listed(request.order, "order")
+    )
+    for what in ("on_token", "on_done", "on_piece", "flush", "on_dropped"):
+        hear = getattr(request, what)
+        if hear is not None and not callable(hear):
+            raise RequestError(f"{what} is {kind(hear)}; give a function, or None")
+    if request.exact is not None:
+        truth(request.exact, "exact")
+    return request._replace(order=order)
+
+
+class Ticket:
+    """A request under way."""
+
+    def __init__(self, request: Request, turn: Turn | None) -> None:
+        self.request, self.turn = request, turn
+        self.place = tuple((isinstance(part, str), part) for part in request.order)
+        self.done = anyio.Event()
+        self.ids: tuple[EncodingId, ...] = ()
+        self.made: dict[EncodingId, Made] = {}
+        self.submitted = perf_counter()
+        self.first: float | None = None
+        self.result: Result | None = None
+        self.error: Exception | None = None
+        self.abandoned = False
+        self._begun: Begun | None = None
+        self._said: list[int] = []
+        self._text = ""
+
+    def hear(self, spoken: Spoken, begun: Begun | None, made: Mapping[EncodingId, Made]) -> None:
+        """Take in what the decode said in a step, and tell of it; `made` are the calls that this step has finished."""
+        self.first = self.first or perf_counter()
+        self._begun = self._begun or begun
+        token = spoken.token if spoken.nth >= len(self._said) else None
+        if self.request.on_piece is not None:
+            opening = None if begun is None else self._heard({**self.made, **made}, None)
+            self.request.on_piece(Piece(token, spoken.text, opening))
+        self._said += () if token is None else (token,)
+        self._text += spoken.text
+
+    def drop(self, ended: Literal["cancelled", "failed"]) -> None:
+        """It is given up: tell of what was heard of it, if anything was."""
+        if self._said and self._begun is not None and self.result is None and self.request.on_dropped is not None:
+            self.request.on_dropped(self._heard(self.made, ended))
+            self._said.clear()
+
+    def _heard(self, made: Mapping[EncodingId, Made], ended: Literal["cancelled", "failed"] | None) -> Heard:
+        assert self._begun is not None
+        id, words, receipt = self._begun
+        tokens, start = (*words.tokens, *self._said), len(words.tokens)
+        so_far = words._replace(
+            text=self._text, tokens=tokens, content=(words.content[0], len(tokens)), sampled=(start, len(tokens)),
+            canonical=not self._said,
+        )  # fmt: skip
+        now, first = perf_counter(), self.first or perf_counter()
+        before = tuple(made.get(call) for call in self.ids)
+        return Heard(Made(id, so_far, receipt), before, ended, first - self.submitted, now - self.submitted)
+
+    def finish(self, result: Result | None, error: Exception | None) -> None:
+        """Wake the submitter; it counts as awake from now, unless it has gone its way already."""
+        self.result, self.error = result, error
+        if self.turn is not None and not self.abandoned:
+            self.turn.wake()
+        self.done.set()

@@ -1,0 +1,161 @@
+"""Views and policies: which messages an agent reads at a call, in which order, and where they are placed.
+
+A view is the author's wish; a policy is the scenario's rule. `read_set` turns both into one explicit, frozen
+list that nothing downstream can widen. Both see metadata, never words: the schedule is public, so it must not
+depend on what a model wrote. Does not know: encodings, engines, tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Literal, NamedTuple
+
+from agentcho.calls.values import kind, listed, position, whole
+from agentcho.errors import AudienceError, RequestError
+from agentcho.flow.said import Line, Said
+from agentcho.message import Audience, Metadata
+
+
+class After(NamedTuple):
+    """The position right after message `id` of the same view, plus `plus` (> 0 leaves a gap, < 0 overlaps)."""
+
+    id: str
+    plus: int = 0
+
+
+Place = int | After | Literal["rightmost"] | None
+"""A position, or how it is found: `After` a message; "rightmost", right after the rightmost token of all that stands
+before it in the view, where messages side by side have ended; None, right after the one before."""
+
+
+class Read(NamedTuple):
+    """One message of a view. `at` None: right after the preceding one."""
+
+    id: str
+    at: Place = None
+
+
+class View(NamedTuple):
+    """What one call reads, in prompt order; `new_at` places the new message (None: right after the last)."""
+
+    reads: tuple[Read, ...]
+    new_at: Place = None
+
+    @classmethod
+    def of(cls, messages: Iterable[Metadata | str | None], new_at: Place = None) -> View:
+        """A view of these messages in this order, each right after the one before. None, the `brief` of an agent
+        without a system prompt, is left out."""
+        return cls(tuple(Read(m if isinstance(m, str) else m.id) for m in messages if m is not None), new_at)
+
+
+class Act(NamedTuple):
+    """How a message came to be asked for.
+
+    `where` is the line of the scenario's or agent's code, "file:number". `places` are the positions asked for,
+    one a parent and then the message's own (empty: none was). `acted_on` are the messages outside whose audience
+    this one is heard and whose words the playing code had looked at before. `choices` are the texts that a
+    constrained decode could become.
+    """
+
+    where: str | None = None
+    places: tuple[Place, ...] = ()
+    acted_on: tuple[str, ...] = ()
+    choices: tuple[str, ...] = ()
+
+
+Policy = Callable[[str, Sequence[Metadata]], Sequence[Metadata]]
+"""(agent, messages said so far in order) → those it is allowed to read. Called once a request."""
+
+
+def audience_policy(agent: str, messages: Sequence[Metadata]) -> Sequence[Metadata]:
+    """The default policy: an agent may read what it is in the audience of."""
+    return [m for m in messages if m.audience.includes(agent)]
+
+
+def shown(agent: str, allowed: Sequence[Metadata], said: Sequence[Metadata]) -> list[Metadata]:
+    """What a view gets of the messages it may read: of another's message only those parents among `said` that all of
+    the message's own audience may read, so that no view can depend on what else its author had read."""
+    audiences = {m.id: m.audience for m in said}
+
+    def public(parent: str, audience: Audience) -> bool:
+        return parent in audiences and audiences[parent].covers(audience)
+
+    def visible(m: Metadata) -> Metadata:
+        if m.author == agent:
+            return m
+        return m._replace(parents=tuple(p for p in m.parents if public(p, m.audience)))
+
+    return [visible(m) for m in allowed]
+
+
+class ReadSet(NamedTuple):
+    """The answer of view and policy for one call, explicit and final. `caller` None is the scenario.
+
+    `direct` are the ids in `reads` whose audience leaves the caller out (a direct leak, to record or refuse).
+    """
+
+    caller: str | None
+    reads: tuple[Read, ...]
+    new_at: Place
+    direct: tuple[str, ...]
+
+
+def read_set(caller: str, view: View, allowed: Sequence[Metadata], said: Sequence[Metadata]) -> ReadSet:
+    """Combine a view with what is `allowed`: what the policy answered, and was shown. See `granted`."""
+    ids = {m.id for m in allowed}
+    return granted(caller, view, lambda m: m.id in ids, said if isinstance(said, Said) else Said(Line(said)))
+
+
+def granted(caller: str, view: View, may: Callable[[Metadata], bool], said: Said) -> ReadSet:
+    """Combine a view with what is allowed of it; `may` is asked of what the view names alone.
+
+    What the view names and is allowed is read. What it names, is not allowed and the caller is in the audience
+    of, is an `AudienceError`: a policy may only be asked for what it grants. What it names outside the caller's
+    audience stays in, marked `direct`. An id not said yet is an `AudienceError` too; neither tells of what is hidden.
+    Ids become exact words first, so that what is checked here is what is read.
+    """
+    view = _plain(view)
+    direct = []
+    for read in view.reads:
+        known = said.find(read.id)
+        if known is None:
+            theirs = (m.id for m in said if m.audience.includes(caller) and may(m))
+            raise AudienceError(f"{caller}'s view names {read.id!r}, which has not been said", theirs, "it may read")
+        if not known.audience.includes(caller):
+            direct.append(read.id)
+        elif not may(known):
+            why = "which the policy withholds, or which is the system prompt of other agents"
+            theirs = (m.id for m in said if may(m))
+            raise AudienceError(f"{caller}'s view names {read.id!r}, {why}", theirs, "it may read")
+    reads = tuple(Read(read.id, _first(read.at) if n == 0 else read.at) for n, read in enumerate(view.reads))
+    return ReadSet(caller, reads, view.new_at if reads else _first(view.new_at), tuple(direct))
+
+
+def _plain(view: object) -> View:
+    """A view read once, made anew of exact words and places. `RequestError`: it is no view."""
+    if not isinstance(view, View):
+        raise RequestError(f"the view of a call is {kind(view)}; give a View, or a function that returns one")
+    reads = listed(view.reads, "the reads of a view")
+    for read in reads:
+        if not isinstance(read, Read):
+            raise RequestError(f"one of the reads of a view is {kind(read)}; give a Read, or make the view by View.of")
+    return View(tuple(Read(_exact(read.id), _placed(read.at)) for read in reads), _placed(view.new_at))
+
+
+def _exact(id: str) -> str:
+    """An id as nothing but its characters; what is no text names nothing that could have been said."""
+    return str.__str__(id) if isinstance(id, str) else repr(id)
+
+
+def _placed(place: Place) -> Place:
+    """A place that is one. `BadOffsets`: it is none."""
+    if isinstance(place, After):
+        return After(_exact(place.id), whole(place.plus, "plus"))
+    if place is None or (isinstance(place, str) and place == "rightmost"):
+        return place
+    return position(place)
+
+
+def _first(place: Place) -> Place:
+    """The place of what nothing stands before: after the rightmost of nothing is where it stands anyway."""
+    return None if place == "rightmost" else place

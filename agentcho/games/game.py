@@ -1,0 +1,419 @@
+"""One play: its cast, what has been said in it and who may read it, and the way of one turn to the choreographer.
+
+Views and policies are asked for metadata, once a turn; the answer is a read set that nothing widens. Does not
+know: engines, records, how a scenario plays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from functools import partial
+from inspect import isawaitable
+from types import MappingProxyType
+from typing import Any, Protocol, TypeVar, overload
+
+from pydantic import BaseModel
+
+from agentcho.agent import Agent, Names, Wish
+from agentcho.call_site import whence
+from agentcho.calls import values
+from agentcho.calls.call import Encoded, Sampling, Turn
+from agentcho.calls.checks import role_of
+from agentcho.choreography.choreographer import Choreographer
+from agentcho.choreography.ticket import Heard as Dropped
+from agentcho.choreography.ticket import Piece, Request, Result
+from agentcho.config import RunConfig, Way
+from agentcho.errors import (
+    AudienceError,
+    BadOutcome,
+    BadSampling,
+    ContextOverflow,
+    LeakageError,
+    LimitReached,
+    RequestError,
+    TasksSpent,
+)
+from agentcho.events import Began, Event, Heard, Joined, Over, Sink, Token
+from agentcho.flow.denial import Denial
+from agentcho.flow.markers import asked_of, check_markers
+from agentcho.flow.placing import places_of
+from agentcho.flow.resolver import Utterance
+from agentcho.flow.said import Said
+from agentcho.flow.taint import Ears
+from agentcho.flow.views import Act, Policy, Read, ReadSet, View, audience_policy, granted, read_set, shown
+from agentcho.games.journal import Books
+from agentcho.games.limits import Meter, only_limit
+from agentcho.games.recorded import Recorded
+from agentcho.games.roster import SCENARIO, Cast
+from agentcho.games.rounds import Floor
+from agentcho.games.seeds import coin_seed
+from agentcho.message import EVERYONE, Audience, Kind, Message, Metadata, Role, audience
+from agentcho.names import exact
+from agentcho.tasks import Task
+
+Forced = Mapping[str, tuple[int, ...]]
+"""Ids of what is said after the header, by message: they take the place of sampled ones."""
+UNREAD = ReadSet(None, (), None, ())
+"""What the scenario reads."""
+A = TypeVar("A", bound=Agent)
+
+
+class Playable(Protocol):
+    """A scenario as a game sees it; see `scenario.Scenario`."""
+
+    async def play(self, game: Game) -> Any: ...
+    def score(self, outcome: Any) -> dict[str, float]: ...
+
+
+class Game:
+    """One game. Made by the runtime; scenarios get it in `play`.
+
+    `random` choices of a scenario should come from `seed`. `sink` gets events as they happen. `find_agent`
+    turns a name into an agent class, for `cast`; `tasks` are what it may `draw`; `forced` are words put into mouths;
+    `attempt` is the number of times that it was begun, `recorded` what is known of the times before; `way` how its
+    agents read: as given, else as `config` says, else as the choreographer was opened. `flush` is called once a step,
+    when the sink has heard all that was said in it and nobody else has.
+    """
+
+    def __init__(
+        self, choreographer: Choreographer, index: int = 0, seed: int = 0, config: RunConfig | None = None,
+        policy: Policy = audience_policy, sink: Sink | None = None,
+        find_agent: Callable[[str], type[Agent]] | None = None, tasks: Sequence[Task] = (),
+        forced: Forced | None = None, attempt: int = 1, recorded: Recorded | None = None, way: Way | None = None,
+        flush: Callable[[], None] | None = None,
+    ) -> None:  # fmt: skip
+        self._choreographer, self.index, self.seed = choreographer, index, seed
+        self.config = config or RunConfig()
+        self._policy, self._sink = policy, sink or _nobody
+        self._cast = Cast(find_agent)
+        self.agents: Mapping[str, Agent] = MappingProxyType(self._cast.agents)
+        self._tasks, self._forced = list(tasks), forced or {}
+        self._meter = Meter(self.config.limits)
+        self._flush = flush
+        self.way = way or (self.config.way if self.config.says_way else choreographer.way)
+        self._recorded, self._frames = recorded or Recorded(index), choreographer.frames
+        self._books = Books(
+            index, self.way, self._meter, self._sink, attempt, self._recorded, bos=self._frames.bos
+        )  # fmt: skip
+        self._resolver = self._books.resolver
+        self._denial = Denial(self.way, self._resolver.utterances)
+        self._ears = Ears()
+        self._floor = Floor(choreographer.turns, self._ears)
+        self._numbers: dict[str, int] = {}
+        self._turns: dict[str, int] = {}
+
+    @property
+    def raced(self) -> bool:
+        """Whether the order of its messages depended on which of several decodes ended first."""
+        return self._floor.raced
+
+    def draw(self, count: int = 1) -> tuple[Any, ...]:
+        """The game's next `count` tasks: game i of a run with n tasks a game has those from i * n on, in every mode
+        and for every seed. `TasksSpent`: more than the scenario says that it `draws`."""
+        if count > len(self._tasks):
+            raise TasksSpent(count, len(self._tasks))
+        drawn, self._tasks = self._tasks[:count], self._tasks[count:]
+        return tuple(drawn)
+
+    # -- the cast ----------------------------------------------------------------------------------------
+
+    @overload
+    def cast(self, agent: str, name: str | None = None, **attributes: Any) -> Any: ...
+    @overload
+    def cast(self, agent: type[A] | A, name: str | None = None, **attributes: Any) -> A: ...
+    def cast(self, agent: str | type[Agent] | Agent, name: str | None = None, **attributes: Any) -> Any:
+        """Let an agent join: a class, the name of one in the library, or an instance. `attributes` become those of an
+        agent made here. Names are never reused. One whose system prompt cannot be, as no context holds it, is refused
+        with nobody seated."""
+        player, seat = self._cast.meet(agent, name, attributes)
+        if player.system is not None:
+            self._known(SCENARIO, "system", EVERYONE, player.system, UNREAD)
+        self._cast.join(player, seat)
+        player._game = self
+        self._sink(Joined(self.index, seat, player.role))
+        if player.system is not None:
+            self._cast.give(seat, self._put_brief(seat, player.system, player.open_system))
+        return player
+
+    def seat(self, agent: Agent) -> str | None:
+        """The name under which an agent was cast here, and by which it is known whatever it calls itself."""
+        return self._cast.seat(agent)
+
+    def brief(self, agent: Agent) -> str | None:
+        """The id of its system prompt; None: it has none."""
+        return self._cast.own(self.seat(agent))
+
+    def _put_brief(self, seat: str, words: str, open_to_all: bool) -> str:
+        """An agent's system prompt, private or the scenario's; its id."""
+        if not open_to_all:
+            private = Audience(frozenset({seat}))
+            return self._put(seat, "system", private, words, ReadSet(seat, (), None, ()))
+        there = self._cast.brief(words, self.said)
+        if there is None:
+            there = self._put(SCENARIO, "system", EVERYONE, words, UNREAD)
+            self._cast.open(there, words)
+        return there
+
+    # -- what has been said ------------------------------------------------------------------------------
+
+    @property
+    def said(self) -> Said:
+        """Metadata of all messages that are out, in order."""
+        return self._floor.visible()
+
+    def message(self, id: str) -> Message:
+        """A message with its words, from the moment that it is out. KeyError: there is none of that id, or it is not
+        finished."""
+        message = self._resolver.utterances[id].message
+        if message is None:
+            raise KeyError(id)
+        return self._ears.lend(message)
+
+    async def announce(self, text: str, to: Names = "everyone", role: Role = "user") -> str:
+        """A message of the scenario itself; returns its id. Encoded when first read. `ContextOverflow`: no context
+        holds it."""
+        return self._put(SCENARIO, role, audience(to, self.agents), text, UNREAD)
+
+    async def tell(
+        self, agent: Agent, text: str, to: Names, role: str, view: Wish = None, ids: tuple[int, ...] | None = None
+    ) -> str:
+        """An agent's message of known text, or known ids; see `Agent.tell`."""
+        seat = self._cast.seated(agent)
+        spoken_to, reads = self._audience(seat, to), self._reads(seat, agent, view)
+        return self._put(seat, role, spoken_to, text, reads, ids)
+
+    def spelt(self, text: str) -> str:
+        """A text as the model's tokenizer gives it back: one may write letters otherwise."""
+        content = self._frames.framing.content
+        return content.decode(content.encode(text))
+
+    async def release(self, agent: Agent, message: Message, to: Names, view: Wish) -> str:
+        """The tokens of an agent's own message as a new one; see `Agent.release`. The words are the game's own, by
+        the message's id, so that nobody has looked at any for it."""
+        if not isinstance(message, Message):
+            raise RequestError(f"a release of what is {values.kind(message)}; give a Message of the agent's own")
+        seat, id = self._cast.seated(agent), exact(message.id)
+        known = self._resolver.utterances.get(id)
+        if known is None or known.message is None or known.metadata.author != seat:
+            raise AudienceError(f"{seat} cannot release {id!r}, which is no finished message of its own", self.agents)
+        said = known.message
+        return await self.tell(agent, said.header + said.text, to, said.role, view, known.content)
+
+    def _put(
+        self, author: str, role: str, to: Audience, text: str, reads: ReadSet, ids: tuple[int, ...] | None = None
+    ) -> str:
+        """Publish a message of known text; its encoding is made by the first call that reads it, or before. What could
+        not be encoded, or not over what its author read, is refused here, to its author alone, with nothing said."""
+        utterance, words = self._known(author, role, to, text, reads, ids)
+        utterance.act = self._act(to, reads)
+        self._enroll(utterance)
+        self._recorded.meet(utterance)
+        self._books.know(utterance, words)
+        self._floor.publish(utterance.metadata, self._floor.seat)
+        if not reads.reads:
+            self._choreographer.offer(self._books, partial(self._books.ahead, utterance.metadata.id))
+        return utterance.metadata.id
+
+    def _known(
+        self, author: str, role: str, to: Audience, text: str, reads: ReadSet, ids: tuple[int, ...] | None = None
+    ) -> tuple[Utterance, Encoded]:
+        """A message of known text before it is said, and its words. Raises what is wrong with it."""
+        text, known = values.text(text, "the text"), role_of(role)
+        metadata = self._metadata(author, "prefill", known, to, reads)
+        words = self._frames.frame(known, author if known == "assistant" else None, text, ids)
+        utterance = Utterance(metadata, text, words.name, reads)
+        reach = self._resolver.reach(utterance, len(words.tokens))
+        if reach > self._frames.context:
+            raise ContextOverflow(reach, self._frames.context)
+        return utterance, words
+
+    def _metadata(self, author: str, kind: Kind, role: Any, to: Audience, reads: ReadSet) -> Metadata:
+        """That of the author's next message."""
+        who, parents = None if author == SCENARIO else author, tuple(read.id for read in reads.reads)
+        return Metadata(f"{author}.{self._numbers.get(author, 0)}", kind, role, who, to, parents)
+
+    def _enroll(self, utterance: Utterance) -> None:
+        """Let there be a message of that id."""
+        author = utterance.metadata.author or SCENARIO
+        self._numbers[author] = self._numbers.get(author, 0) + 1
+        self._resolver.utterances[utterance.metadata.id] = utterance
+
+    def _act(self, to: Audience, reads: ReadSet) -> Act:
+        """How a message comes about: which line asked for it, where it is placed, on what it may depend."""
+        audiences = {id: self._resolver.utterances[id].metadata.audience for id in self._ears.heard}
+        places = places_of(reads)
+        asked = places if any(place is not None for place in places) else ()
+        return Act(whence(), asked, self._ears.acted_on(to, audiences))
+
+    def swap_out(self) -> None:
+        """Make room for other games while this one waits, say for a person. What it reads next comes back."""
+        self._choreographer.swap_out(self._books.held)
+
+    async def play_agents(self, *agents: Agent) -> None:
+        """Start agents by themselves (`Agent.run`), side by side; each hears the others as they speak."""
+        await self._choreographer.turns.together(*(agent.run() for agent in agents))
+
+    async def together(self, *moves: Coroutine[Any, Any, Any]) -> list[Any]:
+        """A simultaneous round: all act on what was said before it; their moves come out at its end, in order."""
+        return await self._floor.together(*moves)
+
+    # -- one turn ----------------------------------------------------------------------------------------
+
+    async def speak(
+        self, agent: Agent, to: Names, prompt: str | None, header: str, view: Wish,
+        sampling: dict[str, Any], on_token: Callable[[str], None] | None = None,
+    ) -> Message:  # fmt: skip
+        """One message of an agent, from its view to the transcript; see `Agent`."""
+        with self._floor.act(self._floor.seat):
+            return await self._speak(agent, to, prompt, header, view, sampling, on_token)
+
+    async def _speak(
+        self, agent: Agent, to: Names, prompt: str | None, header: str, view: Wish, sampling: dict[str, Any],
+        on_token: Callable[[str], None] | None,
+    ) -> Message:  # fmt: skip
+        seat, header = self._cast.seated(agent), values.text(header, "the header")
+        prompt = None if prompt is None else values.text(prompt, "the prompt")
+        self._meter.check(seat)
+        spoken_to = self._audience(seat, to)
+        reads = self._reads(seat, agent, view)
+        options = self._sampling(seat, sampling)
+        if prompt is not None:
+            private = Audience(frozenset({seat}))
+            asked = self._put(seat, "user", private, prompt, reads)
+            reads = reads._replace(reads=(*reads.reads, Read(asked, reads.new_at)), new_at=None)
+        act = self._act(spoken_to, reads)._replace(choices=options.choices or ())
+        metadata = self._metadata(seat, "decode", "assistant", spoken_to, reads)
+        utterance = Utterance(metadata, header, seat, reads, act=act)
+        self._enroll(utterance)
+        self._recorded.meet(utterance)
+        self._sink(Began(self.index, utterance.metadata.id, seat, "decode", spoken_to, header))
+        await self._decode(utterance, options, on_token)
+        self._meter.check_after(seat)
+        assert utterance.message is not None
+        return self._ears.lend(utterance.message)
+
+    async def _decode(self, utterance: Utterance, sampling: Sampling, on_token: Callable[[str], None] | None) -> None:
+        id = utterance.metadata.id
+        forced = self._forced.get(id)
+        forced = self._recorded.words(id) if forced is None else forced
+        most = self._meter.all_left()  # no part of what is checked: who is refused would learn it
+        speaking = self._resolver.speak(utterance, sampling=sampling, forced=forced, most=most)
+        author, seat = utterance.metadata.author or SCENARIO, self._floor.seat
+
+        def piece(said: Piece) -> None:
+            if said.opening is not None:
+                self._sink(Heard(self._books.opened(utterance, speaking.missing, said.opening, author)))
+            self._sink(Token(self.index, id, said.text, said.token))
+
+        def hear(listen: Callable[[str], None], text: str) -> None:
+            heard.add(id)
+            listen(text)
+
+        def done(result: Result) -> None:
+            self._books.enter(speaking.missing, utterance, result, author)
+            self._floor.publish(utterance.metadata, seat)
+
+        def dropped(said: Dropped) -> None:
+            self._books.dropped(utterance, speaking.missing, said, author)
+
+        heard = self._ears.heard
+        order, turn = (self.index, author, self._turns[author]), Turn(str(self.index), self.agents[author].priority)
+        with self._meter.deadline(author):
+            told, exact = None if on_token is None else partial(hear, on_token), self.way.deterministic
+            request = Request(speaking.calls, order, told, done, turn, exact, piece, self._flush, dropped)
+            await self._choreographer.run(request)
+
+    def _reads(self, seat: str, agent: Agent, wish: Wish) -> ReadSet:
+        """Ask policy and view once, for metadata alone. Where audiences alone decide, and the view is there already,
+        nobody is told of more than it names."""
+        said = self.said
+        if wish is not None and not isinstance(wish, View) and not callable(wish):
+            raise RequestError(
+                f"the view of a call is {values.kind(wish)}; give a View, or a function that returns one"
+            )
+        if isinstance(wish, View) and self._policy is audience_policy:
+            by_audience = lambda m: m.audience.includes(seat) and self._cast.sees(seat, m.id)  # noqa: E731
+            reads = granted(seat, wish, by_audience, said)
+        else:
+            for_it = self._cast.shown(seat, said)
+            allowed = self._policy(seat, for_it)
+            view = wish if isinstance(wish, View) else (wish or agent.view)(shown(seat, allowed, for_it))
+            reads = read_set(seat, view, allowed, said)
+        if path := self._denial.carried(reads):
+            raise LeakageError(seat, path)
+        return reads
+
+    def _audience(self, seat: str, to: Names) -> Audience:
+        given = audience(to, self.agents)
+        return given if given.members is None else Audience(given.members | {seat})
+
+    def _sampling(self, author: str, options: dict[str, Any]) -> Sampling:
+        """The run's defaults, the call's own options, a coin seed of the author's own turn, its own tokens left."""
+        turn = self._turns.get(author, -1) + 1
+        base = self.config.sampling.model_dump() | {"seed": coin_seed(self.seed, self.index, author, turn)}
+        try:
+            sampling = Sampling(**(base | options))
+        except BadSampling as error:
+            raise BadSampling(f"{author}: {error.what}", error.remedy) from error
+        self._turns[author] = turn
+        left = self._meter.tokens_left(author)
+        if left is None or sampling.choices or sampling.json_schema:
+            return sampling
+        return sampling.model_copy(update={"max_tokens": min(left, sampling.max_tokens)})
+
+    # -- the whole ---------------------------------------------------------------------------------------
+
+    async def play(self, scenario: Playable) -> Over:
+        """Play a scenario to its end, or to a limit, which is an outcome too. Gives up all encodings. `PlainMarkers`,
+        with nothing played: see `check_markers`."""
+        check_markers(self._frames.framing.plain, asked_of(self.way, self.config.plain_markers))
+        try:
+            return await self._choreographer.turns.run(self._play(scenario))
+        finally:
+            self._choreographer.forget(self._books)
+            self._choreographer.release(self._choreographer.held(self._books.held))
+            self._books.held.clear()
+            self._books.close()
+
+    async def _play(self, scenario: Playable) -> Over:
+        self._meter.start()
+        outcome, ended = None, None
+        try:
+            with self._meter.deadline(None):
+                playing = scenario.play(self)
+                if not isawaitable(playing):
+                    raise BadOutcome(_called(scenario), playing, awaited=False)
+                outcome = await playing
+                self._recorded.end()
+            if not isinstance(outcome, BaseModel):
+                raise BadOutcome(_called(scenario), outcome)
+        except (LimitReached, ExceptionGroup) as error:
+            limit = only_limit(error)
+            if limit is None:
+                raise
+            ended = f"limit: {limit.who} {limit.value:g} {limit.limit}"
+        self._books.close()
+        score = {} if outcome is None else _points(scenario.score(outcome))
+        shown = None if outcome is None else outcome.model_dump(mode="json")
+        over = Over(self.index, shown, score, ended, self._meter.elapsed(), raced=self.raced)
+        self._sink(over)
+        return over
+
+
+def _called(scenario: Playable) -> str:
+    return getattr(scenario, "name", type(scenario).__name__)
+
+
+def _points(score: Any) -> dict[str, float]:
+    """A score that can be written down. TypeError, ValueError or `RequestError`, here and not in who writes it: it is
+    none."""
+    if not isinstance(score, Mapping):
+        raise RequestError(
+            f"what score returned is {values.kind(score)}; return a dict of numbers, as {{'points': 1.0}}"
+        )
+    given = {values.text(name, "the name of a score"): value for name, value in score.items()}
+    return {name: value if type(value) in (int, float) else float(value) for name, value in given.items()}
+
+
+def _nobody(event: Event) -> None:
+    """A sink that nobody reads."""

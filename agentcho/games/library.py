@@ -1,0 +1,107 @@
+"""Imports the scenario or agent that was asked for, and says which line of it failed.
+
+Only the one file is imported. Does not know: where it was found (see `shelf`), how it is played.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import importlib
+import importlib.util
+import inspect
+import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from types import ModuleType
+
+from agentcho.agent import Agent
+from agentcho.call_site import shown_path
+from agentcho.errors import AgentchoError, ScenarioBroken
+from agentcho.games.discovery import Found, find
+from agentcho.games.faults import FILE, words
+from agentcho.scenario import Scenario
+
+
+def scenario(name: str) -> type[Scenario]:
+    """Find and import a scenario."""
+    found = find("scenarios", name)
+    cls = load(found)
+    if not issubclass(cls, Scenario):
+        raise ScenarioBroken(found.path, None, f"{found.cls} is no agentcho.Scenario")
+    return cls
+
+
+def agent(name: str) -> type[Agent]:
+    """Find and import an agent's class."""
+    found = find("agents", name)
+    cls = load(found)
+    if not issubclass(cls, Agent):
+        raise ScenarioBroken(found.path, None, f"{found.cls} is no agentcho.Agent")
+    return cls
+
+
+def load(found: Found) -> type:
+    """Import the file and return the class. `ScenarioBroken` names the line where importing failed."""
+    try:
+        module = importlib.import_module(found.module) if found.module else _import(found.path)
+        cls = getattr(module, found.cls)
+    except (Exception, SystemExit) as error:
+        what = f"does not import: {type(error).__name__}: {words(error)}"
+        raise ScenarioBroken(found.path, _line(error, found.path), what) from error
+    if not isinstance(cls, type):
+        raise ScenarioBroken(found.path, None, f"{found.cls} is no class once imported")
+    return cls
+
+
+def _import(path: Path) -> ModuleType:
+    """Import one file, once as long as it does not change."""
+    path = path.resolve()
+    stamp = f"{path}\0{path.stat().st_mtime_ns}"
+    name = f"{FILE}{hashlib.sha256(stamp.encode()).hexdigest()[:16]}"
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+def _line(error: BaseException, path: Path) -> int | None:
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [frame.lineno for frame in frames if Path(frame.filename) == path.resolve()]
+    return lines[-1] if lines else None
+
+
+def sources(scenario: type[Scenario]) -> dict[str, str]:
+    """Digests of a scenario's own file and of those of the agents that it casts by a literal name, by file. Empty where
+    there is no file, as in a notebook."""
+    found: dict[str, str] = {}
+    with suppress(OSError, TypeError, SyntaxError):
+        for cls in (scenario, *_agents(scenario)):
+            file = Path(inspect.getsourcefile(cls) or "")
+            found[shown_path(file)] = hashlib.sha256(file.read_bytes()).hexdigest()
+    return found
+
+
+def _agents(scenario: type[Scenario]) -> Iterator[type[Agent]]:
+    for name in casts(scenario):
+        with suppress(AgentchoError):
+            yield agent(name)
+
+
+def casts(scenario: type[Scenario]) -> list[str]:
+    """The agents that a scenario's source casts by a literal name, so that a broken one fails early."""
+    file = inspect.getsourcefile(scenario)
+    tree = ast.parse(Path(file).read_bytes()) if file else ast.Module([], [])
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and node.args]
+    named = [call.args[0] for call in calls if getattr(call.func, "attr", None) == "cast"]
+    return sorted({arg.value for arg in named if isinstance(arg, ast.Constant) and isinstance(arg.value, str)})

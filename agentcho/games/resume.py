@@ -1,0 +1,91 @@
+"""Going on with a recorded run: whether it is the same run, and what it lacks.
+
+Does not know: how games are played.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from agentcho.config import RunConfig
+from agentcho.errors import ResumeOther
+from agentcho.records.record import SavedRun
+from agentcho.records.transcript import Entry
+
+Changed = Literal["refuse", "accept"]
+"""What to do where the source of the scenario, or of an agent that it casts by name, has changed since."""
+MODEL = ("model", "model_type", "weights", "tokenizer", "dtype", "device", "adapter")
+"""Of an engine's fingerprint what decides what it says."""
+DTYPES = frozenset({"float32", "bfloat16", "float16"})
+
+
+def check_asked(
+    run: SavedRun, scenario: str, options: Mapping[str, Any], config: RunConfig, tasks: str | None,
+    sources: Mapping[str, str], changed: Changed = "refuse",
+) -> None:  # fmt: skip
+    """`ResumeOther`, before a model is loaded, where a run was played otherwise than is asked for now. A scenario's own
+    options may be secret: they are named alone."""
+    info = run.info
+    if info.scenario != scenario:
+        raise ResumeOther(info.id, [f"the scenario ({info.scenario}, not {scenario})"])
+    named = sorted({*options, *info.options})
+    found = [f"option {name}" for name in named if options.get(name) != info.options.get(name)]
+    found += [
+        f"{name} ({getattr(info.config, name)}, not {getattr(config, name)})"
+        for name in RunConfig.model_fields
+        if getattr(info.config, name) != getattr(config, name)
+    ]
+    if tasks != info.tasks:
+        found.append("the words of its tasks")
+    if changed == "refuse":
+        found += [f"the source ({what})" for what in _sources(info.sources, sources)]
+    if found:
+        raise ResumeOther(info.id, found)
+
+
+def check_engine(run: SavedRun, fingerprint: Mapping[str, str]) -> None:
+    """`ResumeOther` where a run was played on another model, or one loaded otherwise."""
+    before = run.info.engine
+    found = [
+        f"the model's {name} ({_short(before.get(name))}, not {_short(fingerprint.get(name))})"
+        for name in MODEL
+        if before.get(name) != fingerprint.get(name)
+    ]
+    if found:
+        raise ResumeOther(run.info.id, found)
+
+
+def as_taken(run: SavedRun, config: RunConfig) -> RunConfig:
+    """The options to load a model with: what was chosen then is taken again."""
+    dtype = run.info.engine.get("dtype", "")
+    return config.model_copy(update={"dtype": dtype}) if config.dtype == "auto" and dtype in DTYPES else config
+
+
+def lacking(run: SavedRun) -> tuple[int, ...]:
+    """The games that are not over, or that an error ended."""
+    over = {number for number, game in run.finished().items() if not game.failed}
+    return tuple(number for number in range(run.info.config.games) if number not in over)
+
+
+def recorded(run: SavedRun) -> dict[int, list[Entry]]:
+    """What was said in the games that it lacks."""
+    said = run.attempts()
+    return {number: said.get(number, []) for number in lacking(run)}
+
+
+def begun(entries: list[Entry]) -> int:
+    """How often a game was begun."""
+    return max((entry.attempt for entry in entries), default=0)
+
+
+def _sources(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    if not before:
+        return ["of which nothing is recorded"] if now else []
+    new = [f"{name} has changed" for name, digest in now.items() if digest not in before.values()]
+    gone = [f"{name} is used no more" for name, digest in before.items() if digest not in now.values()]
+    return new or gone
+
+
+def _short(value: str | None) -> str:
+    return "none" if value is None else value[:16]

@@ -1,0 +1,1 @@
+"""What measures, compares and trains: an addition to what a game needs."""

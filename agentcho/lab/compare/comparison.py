@@ -1,0 +1,162 @@
+"""What a comparison found, as a versioned format: `agentcho-comparison/1`.
+
+Does not know: how it was found, how it is shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from agentcho.lab.compare.columns import Column
+
+
+class Figure(BaseModel):
+    """Base of all parts: frozen, and nothing besides."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Span(Figure):
+    """A 95% interval and how it was found."""
+
+    low: float
+    high: float
+    method: str
+
+
+class Mean(Figure):
+    """One metric of one column over the games that have it."""
+
+    games: int
+    value: float
+    span: Span
+
+
+class Difference(Figure):
+    """A column against the first, paired by game: mean difference, interval, p, and p after Holm over the columns.
+
+    `gained` and `lost` count games of a binary metric that changed; None for others. `test` names the test.
+    """
+
+    games: int
+    value: float
+    span: Span
+    test: str
+    p: float
+    holm: float
+    gained: int | None = None
+    lost: int | None = None
+
+
+class Metric(Figure):
+    """A number that the scenario scores: its mean by column, and its differences by column, the first aside."""
+
+    name: str
+    binary: bool
+    means: dict[str, Mean]
+    differences: dict[str, Difference]
+
+
+class Fidelity(Figure):
+    """On the first column's words, forced: how far the next-token distributions of a column are from the baseline's.
+
+    `kl` is the mean of KL(baseline || column) in nats over `rows` positions of `games` games, with its interval
+    (bootstrap by game); `agree` the share of positions with the same likeliest token.
+    """
+
+    games: int
+    rows: int
+    kl: float
+    span: Span
+    agree: float
+
+
+class Cost(Figure):
+    """On the same forced words: tokens encoded, mean seconds to a first token, seconds to the end; one figure a game
+    and repeat, and the ratios to the first column's within them (median, least, largest)."""
+
+    encoded: list[int]
+    ttft: list[float]
+    seconds: list[float]
+    ttft_ratio: tuple[float, float, float]
+    seconds_ratio: tuple[float, float, float]
+
+
+class Preference(Figure):
+    """What a judge says of a column's texts against the first column's: pairs in which they win, lose, or tie (not the
+    same verdict with the texts swapped), the share of wins among decided pairs with its interval, and exact McNemar."""
+
+    games: int
+    wins: int
+    losses: int
+    ties: int
+    share: float
+    span: Span
+    p: float
+
+
+class Request(Figure):
+    """What was asked: all that decides what the games are."""
+
+    scenario: str
+    options: dict[str, Any]
+    tasks: str | None
+    digest: str | None
+    model: dict[str, str]
+    games: int
+    seed: int
+    temperature: float
+    top_p: float
+    max_tokens: int
+    columns: tuple[Column, ...]
+
+
+class Comparison(Figure):
+    """All of it. `without` counts by column the games that ended without an outcome: they are in no pair. `judge` is
+    the fingerprint of the model whose `preferences` these are, if one was asked."""
+
+    format: Literal["agentcho-comparison/1"] = "agentcho-comparison/1"
+    request: Request
+    machine: dict[str, str]
+    command: str
+    without: dict[str, int]
+    metrics: tuple[Metric, ...]
+    fidelity: dict[str, Fidelity]
+    costs: dict[str, Cost]
+    judge: dict[str, str] = {}
+    preferences: dict[str, Preference] = {}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns, the first being what the others are held against."""
+        return tuple(column.name for column in self.request.columns)
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Everything in long form: a line a figure."""
+        for metric in self.metrics:
+            for column, mean in metric.means.items():
+                yield _row(column, metric.name, "mean", mean.value, mean.games, mean.span)
+            for column, found in metric.differences.items():
+                yield _row(column, metric.name, "difference", found.value, found.games, found.span) | {
+                    "p": found.p, "holm": found.holm,
+                }  # fmt: skip
+        for column, fidelity in self.fidelity.items():
+            yield _row(column, "KL to baseline", "mean", fidelity.kl, fidelity.games, fidelity.span)
+            yield _row(column, "greedy agreement", "mean", fidelity.agree, fidelity.games, None)
+        for column, cost in self.costs.items():
+            for name, ratio in (("ttft", cost.ttft_ratio), ("end to end", cost.seconds_ratio)):
+                span = Span(low=ratio[1], high=ratio[2], method="least and largest")
+                yield _row(column, name, "ratio", ratio[0], len(cost.seconds), span)
+            yield _row(column, "tokens encoded", "sum", float(sum(cost.encoded)), len(cost.encoded), None)
+        for column, told in self.preferences.items():
+            yield _row(column, "preferred by the judge", "share", told.share, told.games, told.span) | {"p": told.p}
+
+
+def _row(column: str, metric: str, what: str, value: float, games: int, span: Span | None) -> dict[str, Any]:
+    return {
+        "column": column, "metric": metric, "what": what, "value": value, "games": games,
+        "low": span and span.low, "high": span and span.high, "method": span and span.method, "p": None, "holm": None,
+    }  # fmt: skip

@@ -1,0 +1,78 @@
+"""How far a way of reading is from the baseline, on words that are forced: the next token's distribution, and which
+token is likeliest. Does not know: who plays, what is scored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import log_softmax
+
+from agentcho.calls.call import EnginePort
+from agentcho.config import Way
+from agentcho.games.replayer import Replayed, replay
+from agentcho.lab.compare.comparison import Fidelity
+from agentcho.lab.compare.pairs import span
+from agentcho.lab.compare.stats import Floats, clustered, distance, pooled_mean
+from agentcho.records.trace import Workflow
+
+Rows = NDArray[np.float32]
+
+
+class Arm(NamedTuple):
+    """A way of reading, and the engine that reads so: the model's own, or one that goes through an adapter."""
+
+    way: Way
+    engine: EnginePort
+
+
+class Apart(NamedTuple):
+    """One game: KL(baseline || column) in nats of each row, and whether its likeliest token is the same."""
+
+    kl: Floats
+    same: NDArray[np.bool_]
+
+
+def fidelity(
+    workflows: Sequence[Workflow], arms: Mapping[str, Arm], engine: EnginePort, seed: int, tell: Callable[[int], None]
+) -> dict[str, Fidelity]:
+    """Each arm against the baseline of `engine`, on every decode of these games. Exact up to the arithmetic of the two
+    forwards: the baseline against itself, encoded in other batches, shows the noise."""
+    found: dict[str, list[Apart]] = {name: [] for name in arms}
+    for number, workflow in enumerate(workflows, 1):
+        before = rows(workflow, Arm(Way("baseline", "audit"), engine))
+        for name, arm in arms.items():
+            found[name].append(apart(before, rows(workflow, arm)))
+        tell(number)
+    return {name: _summary(games, seed) for name, games in found.items()}
+
+
+def rows(workflow: Workflow, arm: Arm) -> Rows:
+    """The log-probabilities of every decode, one below the other: `[rows, vocab]`."""
+    played = forced(workflow, arm, logits=True)
+    return np.concatenate([log_softmax(np.asarray(said.logits, dtype=np.float32), axis=1) for said in played.values()])
+
+
+def forced(workflow: Workflow, arm: Arm, logits: bool) -> Replayed:
+    """The workflow played one way, every text forced."""
+    way = arm.way
+    return replay(
+        workflow, arm.engine, way.mode, way.leakage, way.deterministic, logits, shadow=way.shadow,
+        in_place=way.in_place, repair=way.repair,
+    )  # fmt: skip
+
+
+def apart(before: Rows, after: Rows) -> Apart:
+    """Row by row."""
+    return Apart(distance(before, after).kl, before.argmax(axis=1) == after.argmax(axis=1))
+
+
+def _summary(games: Sequence[Apart], seed: int) -> Fidelity:
+    kl = [game.kl for game in games]
+    same = np.concatenate([game.same for game in games])
+    return Fidelity(
+        games=len(games), rows=len(same), kl=pooled_mean(kl), span=span(clustered(kl, seed)), agree=float(same.mean()),
+    )  # fmt: skip

@@ -1,0 +1,31 @@
+"""Writes a comparison into a folder: CSV in long form, JSON, and a plot. Does not know: how it was found."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+
+from agentcho.lab.compare.comparison import Comparison
+from agentcho.lab.compare.plot import plot
+from agentcho.records.disk import replace, writing
+
+
+def write(found: Comparison, folder: Path) -> tuple[Path, ...]:
+    """compare.csv, compare.json and compare.png; returns their paths."""
+    table, whole, picture = (folder / f"compare.{ending}" for ending in ("csv", "json", "png"))
+    rows = list(found.rows())
+    text = io.StringIO()
+    writer = csv.DictWriter(text, rows[0].keys() if rows else ["column"])
+    writer.writeheader()
+    writer.writerows(rows)
+    replace(table, text.getvalue())
+    write_json(found, whole)
+    with writing(picture):
+        plot(found, picture)
+    return table, whole, picture
+
+
+def write_json(found: Comparison, file: Path) -> None:
+    """The result alone, replaced whole."""
+    replace(file, found.model_dump_json(indent=1) + "\n")

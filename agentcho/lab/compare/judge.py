@@ -1,0 +1,66 @@
+"""A model that judges pairs of texts: which of two serves its task better, asked twice with the texts swapped.
+
+A text wins where it is preferred in both orders; otherwise the pair is a tie. Does not know: columns, scores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from agentcho.calls.call import Decode, EnginePort, Prefill, Sampling
+from agentcho.errors import EngineFailed
+from agentcho.lab.compare.comparison import Preference
+from agentcho.lab.compare.pairs import span
+from agentcho.lab.compare.stats import clopper_pearson, mcnemar
+from agentcho.scenario import Judged
+
+RULES = (
+    "You compare two texts that were written for the same task. Say which of them is better: A or B. Judge how well "
+    "each does what the task asks, and how well it reads. The order in which they stand means nothing."
+)
+ASKED = "The task:\n{task}\n\nText A:\n{a}\n\nText B:\n{b}\n\nWhich text is better, A or B?"
+
+
+class Pair(NamedTuple):
+    """The same task done twice: the text of the first column, and that of another."""
+
+    first: Judged
+    other: Judged
+
+
+def prefer(engine: EnginePort, pairs: Sequence[Pair], told: Callable[[int], None], at_once: int = 16) -> Preference:
+    """How often the other text is preferred to the first one's. Greedy: the same texts, the same verdicts."""
+    verdicts: list[int] = []
+    for start in range(0, len(pairs), at_once):
+        some = pairs[start : start + at_once]
+        straight = _chosen(engine, [ASKED.format(task=p.first.task, a=p.first.text, b=p.other.text) for p in some])
+        swapped = _chosen(engine, [ASKED.format(task=p.first.task, a=p.other.text, b=p.first.text) for p in some])
+        for one, two in zip(straight, swapped, strict=True):
+            verdicts.append(1 if (one, two) == ("B", "A") else -1 if (one, two) == ("A", "B") else 0)
+        told(len(verdicts))
+    wins, losses = verdicts.count(1), verdicts.count(-1)
+    return Preference(
+        games=len(verdicts), wins=wins, losses=losses, ties=verdicts.count(0),
+        share=wins / (wins + losses) if wins + losses else 0.5, span=span(clopper_pearson(wins, wins + losses)),
+        p=mcnemar(wins, losses),
+    )  # fmt: skip
+
+
+def _chosen(engine: EnginePort, questions: Sequence[str]) -> list[str]:
+    """ "A" or "B" to each question."""
+    rules = Prefill(RULES, role="system")
+    asked = [Prefill(question, parents=[rules]) for question in questions]
+    choosing = Sampling(temperature=0, choices=("A", "B"))
+    answers = [Decode(parents=[rules, question], sampling=choosing) for question in asked]
+    ids = engine.submit([rules, *asked, *answers])
+    left = set(ids)
+    while left:
+        result = engine.step()
+        left -= set(result.finished)
+        if result.failed:
+            engine.cancel(left)
+            raise EngineFailed(result.failed[0].error)
+    said = [engine.message(id).text for id in ids[-len(answers) :]]
+    engine.release(ids)
+    return said

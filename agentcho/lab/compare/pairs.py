@@ -1,0 +1,66 @@
+"""From the scores of games to means, paired differences and their tests. Does not know: games, columns' meaning."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from agentcho.lab.compare.comparison import Difference, Mean, Metric, Span
+from agentcho.lab.compare.stats import Bounds, clopper_pearson, holm, mcnemar, resampled
+
+Scores = Mapping[int, Mapping[str, float]]
+"""By game, by metric."""
+
+
+def metrics(scores: Mapping[str, Scores], seed: int) -> tuple[Metric, ...]:
+    """Every metric that any game has, in the order in which they are met; the first column is the reference.
+
+    A metric is binary where no game scores it otherwise than 0 or 1. Seeded: the same scores, the same figures.
+    """
+    names = dict.fromkeys(name for games in scores.values() for score in games.values() for name in score)
+    return tuple(
+        _metric(name, {column: _values(games, name) for column, games in scores.items()}, seed) for name in names
+    )
+
+
+def _values(games: Scores, name: str) -> dict[int, float]:
+    return {game: score[name] for game, score in games.items() if name in score}
+
+
+def _metric(name: str, columns: Mapping[str, Mapping[int, float]], seed: int) -> Metric:
+    binary = {value for values in columns.values() for value in values.values()} <= {0.0, 1.0}
+    reference, *others = columns
+    found = {other: _difference(columns[reference], columns[other], binary, seed) for other in others}
+    corrected = holm([each.p for each in found.values()])
+    differences = {
+        other: each.model_copy(update={"holm": p}) for (other, each), p in zip(found.items(), corrected, strict=True)
+    }
+    means = {column: _mean(list(values.values()), binary, seed) for column, values in columns.items()}
+    return Metric(name=name, binary=binary, means=means, differences=differences)
+
+
+def _mean(values: Sequence[float], binary: bool, seed: int) -> Mean:
+    bounds = clopper_pearson(int(sum(values)), len(values)) if binary else resampled(values, seed).bounds
+    return Mean(games=len(values), value=float(np.mean(values)) if values else 0.0, span=span(bounds))
+
+
+def _difference(before: Mapping[int, float], after: Mapping[int, float], binary: bool, seed: int) -> Difference:
+    """Over the games that both have."""
+    games = sorted(before.keys() & after.keys())
+    changes = [after[game] - before[game] for game in games]
+    found = resampled(changes, seed)
+    value = float(np.mean(changes)) if changes else 0.0
+    by_bootstrap = Difference(
+        games=len(games), value=value, span=span(found.bounds), test="paired bootstrap", p=found.p, holm=1.0
+    )
+    if not binary:
+        return by_bootstrap
+    gained, lost = sum(change > 0 for change in changes), sum(change < 0 for change in changes)
+    exact = {"test": "exact McNemar", "p": mcnemar(gained, lost), "gained": gained, "lost": lost}
+    return by_bootstrap.model_copy(update=exact)
+
+
+def span(bounds: Bounds) -> Span:
+    """An interval as a result holds it."""
+    return Span(low=bounds.low, high=bounds.high, method=bounds.method)

@@ -1,0 +1,233 @@
+"""A finished game as the measurements see it: who said what, for whom, over what. Every word is token ids.
+
+Read from the entries of a transcript or from a workflow of a trace. Does not know: encodings, how it was played.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import permutations
+from typing import Any, NamedTuple, Protocol
+
+from agentcho.calls.call import EnginePort, Offsets
+from agentcho.flow.views import Place, Read, ReadSet
+from agentcho.message import Message
+from agentcho.records.trace import TraceMessage, Workflow
+from agentcho.records.transcript import Entry
+
+WORD = re.compile(r"[A-Za-z]+")
+SHORT = 48
+"""A constrained answer of a trace has at most so many characters."""
+Ids = tuple[int, ...]
+
+
+class MeasuredPort(EnginePort, Protocol):
+    """The engine as measurements see it: the rows of known words, and the keys and values of what is encoded."""
+
+    @property
+    def framing(self) -> Any: ...
+    def score(
+        self, continuation: str, header: str = "", parents: Sequence[int] = (),
+        offsets: Offsets = None, new_offset: int | None = None, name: str | None = None,
+        tokens: Sequence[int] | None = None,
+    ) -> Any: ...  # fmt: skip
+    def cached(self, id: int) -> Any: ...
+
+
+class Line(NamedTuple):
+    """One message. `headed`: how many of its content's ids are its header's. `places` as in `Act`, one a parent and
+    then its own, or empty. `choices` are the texts it could have become, where they are known."""
+
+    message: Message
+    headed: int
+    places: tuple[Place, ...] = ()
+    choices: tuple[str, ...] = ()
+
+    @property
+    def content(self) -> Ids:
+        """The ids of header and text."""
+        return self.message.tokens[self.message.content[0] : self.message.content[1]]
+
+    @property
+    def reads(self) -> ReadSet:
+        """What its author read."""
+        *places, own = self.places or (None,) * (len(self.message.parents) + 1)
+        reads = tuple(Read(id, at) for id, at in zip(self.message.parents, places, strict=True))
+        return ReadSet(self.message.author, reads, own, ())
+
+    def saying(self, content: Ids) -> Line:
+        """The same message with other words: its framing stays."""
+        start, stop = self.message.content
+        tokens = (*self.message.tokens[:start], *content, *self.message.tokens[stop:])
+        return self._replace(message=replace(self.message, tokens=tokens, content=(start, start + len(content))))
+
+    def reading(self, kept: Iterable[str]) -> Line:
+        """The same message over those of its parents that are in `kept`; they close up."""
+        wanted = set(kept)
+        reads = [read for read in self.reads.reads if read.id in wanted]
+        places = (*(read.at for read in reads), self.reads.new_at) if self.places else ()
+        return self._replace(message=replace(self.message, parents=tuple(r.id for r in reads)), places=places)
+
+
+class Play(NamedTuple):
+    """One game, in the order it was said. `kind` names what its secrets are like, where that is known."""
+
+    lines: tuple[Line, ...]
+    kind: str | None = None
+
+    @property
+    def by_id(self) -> dict[str, Line]:
+        """The messages by id."""
+        return {line.message.id: line for line in self.lines}
+
+    @property
+    def agents(self) -> tuple[str, ...]:
+        """Everyone who said something."""
+        return tuple(sorted({line.message.author for line in self.lines if line.message.author is not None}))
+
+    def decodes(self, author: str) -> tuple[Line, ...]:
+        """What an agent said that was generated, in order."""
+        return tuple(line for line in self.lines if line.message.author == author and line.message.kind == "decode")
+
+    def hidden(self, owner: str, reader: str) -> tuple[Line, ...]:
+        """What `owner` said that `reader` may not read."""
+        own = (line for line in self.lines if line.message.author == owner)
+        return tuple(line for line in own if not line.message.audience.includes(reader))
+
+    def saying(self, words: Mapping[str, Ids]) -> Play:
+        """The same game with other words in these messages."""
+        lines = (line.saying(words[line.message.id]) if line.message.id in words else line for line in self.lines)
+        return self._replace(lines=tuple(lines))
+
+    def behind(self, ids: Iterable[str]) -> frozenset[str]:
+        """These messages and all that reached them: their parents, and theirs, on and on."""
+        known, seen, left = self.by_id, set[str](), list(ids)
+        while left:
+            id = left.pop()
+            if id not in seen:
+                seen.add(id)
+                left += known[id].message.parents
+        return frozenset(seen)
+
+
+def of_entries(entries: Sequence[Entry], kind: str | None = None) -> Play:
+    """A game of a transcript; what is not whole is in nobody's prompt, and no part of it."""
+    return Play(tuple(_line(entry) for entry in entries if entry.ended is None), kind)
+
+
+def _line(entry: Entry) -> Line:
+    message = entry.message
+    headed = 0 if message.sampled is None else message.sampled[0] - message.content[0]
+    return Line(message, max(headed, 0), entry.act.places, entry.act.choices)
+
+
+def of_workflow(workflow: Workflow, engine: MeasuredPort, game: int = 0) -> Play:
+    """A game of a trace: its token ids where they are of the engine's tokenizer, else those of its text."""
+    kind = workflow.meta.get("strategy", None)
+    lines = tuple(_traced(message, engine, game) for message in workflow.whole.messages)
+    return Play(lines, None if kind is None and "strategy" not in workflow.meta else str(kind))
+
+
+def _traced(message: TraceMessage, engine: MeasuredPort, game: int) -> Line:
+    framing = engine.framing
+    opening, closing = framing.opening(message.role, message.name), framing.closing(message.role)
+    header = tuple(framing.content.encode(message.header or ""))
+    tokens = (*opening, *header, *framing.content.encode(message.text), *closing)
+    if message.tokens is not None and message.tokenizer == engine.fingerprint.get("tokenizer"):
+        tokens = message.tokens
+    said = Message(
+        id=message.id, game=game, kind=message.kind, role=message.role, author=message.author,
+        audience=message.readers, parents=message.parents, header=message.header or "", text=message.text,
+        tokens=tokens, content=(len(opening), len(tokens) - len(closing)), name=message.name,
+        offsets=message.offsets, new_offset=message.new_offset,
+    )  # fmt: skip
+    placed = message.offsets is not None or message.new_offset is not None
+    places = (*(message.offsets or (None,) * len(message.parents)), message.new_offset) if placed else ()
+    return Line(said, len(header), places)
+
+
+def guess_choices(plays: Sequence[Play]) -> tuple[Play, ...]:
+    """The plays with the choices of those slots where a trace has not noted them, but nearly every game's text is one
+    of a few answers of a single word, however it is spelled: the text with each of these words in turn."""
+    said: dict[Slot, list[str | None]] = {}
+    for play in plays:
+        for slot, line in slots(play).items():
+            said.setdefault(slot, []).append(_single(line))
+    few = {slot: words for slot, answers in said.items() if (words := _few(answers))}
+    return tuple(play._replace(lines=tuple(_choosing(play, few))) for play in plays)
+
+
+def _single(line: Line) -> str | None:
+    """The only word of a short generated text."""
+    words = WORD.findall(line.message.text)
+    return words[0] if len(words) == 1 and len(line.message.text) <= SHORT and line.message.kind == "decode" else None
+
+
+def _few(answers: Sequence[str | None]) -> tuple[str, ...]:
+    """Two to four different words, each as it is spelled most often; none where answers are of another form."""
+    spelled = Counter(word for word in answers if word is not None)
+    words = {word.upper(): word for word, _ in sorted(spelled.items(), key=lambda item: (item[1], item[0]))}
+    usual = 4 * spelled.total() >= 3 * len(answers)
+    return tuple(words[key] for key in sorted(words)) if usual and 2 <= len(words) <= 4 else ()
+
+
+def _choosing(play: Play, few: Mapping[Slot, tuple[str, ...]]) -> Iterable[Line]:
+    for slot, line in slots(play).items():
+        if line.choices or slot not in few or _single(line) is None:
+            yield line
+        else:
+            yield line._replace(choices=tuple(WORD.sub(word, line.message.text) for word in few[slot]))
+
+
+class Slot(NamedTuple):
+    """The place of a message in any game of its kind: the nth of this author, kind, role, audience and header."""
+
+    author: str | None
+    kind: str
+    role: str
+    audience: str
+    header: str
+    nth: int
+
+
+def slots(play: Play) -> dict[Slot, Line]:
+    """The messages of a game by their place, in order."""
+    found: dict[Slot, Line] = {}
+    for line in play.lines:
+        m = line.message
+        slot = Slot(m.author, m.kind, m.role, str(m.audience), m.header, 0)
+        while slot in found:
+            slot = slot._replace(nth=slot.nth + 1)
+        found[slot] = line
+    return found
+
+
+class Pair(NamedTuple):
+    """Who reads, and whose secrets may come through."""
+
+    reader: str
+    owner: str
+
+
+def pairs(plays: Sequence[Play]) -> tuple[Pair, ...]:
+    """All pairs where, in some game, the owner said what the reader may not read; leaking or not."""
+    agents = sorted({agent for play in plays for agent in play.agents})
+    every = (Pair(reader, owner) for reader, owner in permutations(agents, 2))
+    return tuple(pair for pair in every if any(play.hidden(pair.owner, pair.reader) for play in plays))
+
+
+def compared(play: Play, pair: Pair) -> tuple[Line, ...]:
+    """The reader's generated messages from the first that something of the owner's reached, through whomever; all of
+    them where nothing did."""
+    known, said = play.by_id, play.decodes(pair.reader)
+    reached = [any(known[id].message.author == pair.owner for id in play.behind(d.message.parents)) for d in said]
+    return said[reached.index(True) :] if True in reached else said
+
+
+def through_to(play: Play, pair: Pair) -> frozenset[str]:
+    """The owner's secrets that are behind what the reader reads: through reused encodings they reach it."""
+    secrets = {line.message.id for line in play.hidden(pair.owner, pair.reader)}
+    return play.behind(id for line in play.decodes(pair.reader) for id in line.message.parents) & secrets

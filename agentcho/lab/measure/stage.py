@@ -1,0 +1,112 @@
+"""Encodes the messages of one game with every word forced, through the resolver that games use, and scores decodes.
+
+Everything it makes is given up when it is left, so that no two stages share a key. Does not know: what is measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from agentcho.config import Way
+from agentcho.errors import LeakageError
+from agentcho.flow.missing import Missing, Resolved
+from agentcho.flow.resolver import Resolver, Utterance
+from agentcho.flow.views import Read, ReadSet
+from agentcho.lab.measure.play import Line, MeasuredPort, Play
+from agentcho.message import Message
+
+
+class Stage:
+    """One game under one way of reading. A context manager.
+
+    `apart`: each encoding is made in a step of its own, whatever the profile; the noise floor of the fast profile
+    is found so. Raises what the engine says of a call: `LeakageError` where the way refuses, `ContextOverflow`.
+    """
+
+    def __init__(self, engine: MeasuredPort, play: Play, way: Way, apart: bool = False) -> None:
+        self._engine, self._way, self._apart = engine, way, apart
+        self._lines = play.by_id
+        self._resolver = Resolver(way)
+        self._resolver.utterances.update({line.message.id: _utterance(line) for line in play.lines})
+        self._resolver.bos = engine.framing.bos is not None
+        self._held: list[int] = []
+
+    def __enter__(self) -> Stage:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._engine.release(self._held)
+        self._held.clear()
+
+    def rows(self, decode: str, first: Iterable[str] = ()) -> NDArray[np.float32]:
+        """Log-probabilities `[tokens + 1, vocab]` that each token of a decode's text, header aside, and then its first
+        closing token, was chosen from. `first` are messages put in plain sight before all that its author read."""
+        line = self._lines[decode]
+        reads = line.reads._replace(reads=(*(Read(id) for id in first), *line.reads.reads))
+        self._refuse_direct(reads)
+        resolved = self._resolve(reads)
+        scored = self._engine.score(
+            "", parents=_ids(resolved), offsets=resolved.offsets, new_offset=resolved.new_offset,
+            name=line.message.name, tokens=line.content,
+        )  # fmt: skip
+        rows: NDArray[np.float32] = scored.numpy()
+        return rows[line.headed :]
+
+    def cached(self, message: str, reader: str) -> list[tuple[NDArray[np.float32], NDArray[np.float32]]]:
+        """Keys and values a layer, `[heads, tokens, dim]`, of what `reader` reads a message through."""
+        parents = _ids(self._resolve(ReadSet(reader, (Read(message),), None, ())))
+        return [(keys.numpy(), values.numpy()) for keys, values in self._engine.cached(parents[0])]
+
+    def _refuse_direct(self, reads: ReadSet) -> None:
+        """A game refuses these before it submits; a score has no guard."""
+        for read in reads.reads if self._resolver.enforcing else ():
+            if not self._lines[read.id].message.audience.includes(reads.caller or ""):
+                raise LeakageError(reads.caller or "", (read.id,))
+
+    def _resolve(self, reads: ReadSet) -> Resolved:
+        """What the caller reads through, with all of it made."""
+        resolved = self._resolver.resolve(reads)
+        if resolved.missing:
+            self._make(resolved.missing)
+            resolved = self._resolver.resolve(reads)
+        return resolved
+
+    def _make(self, missing: tuple[Missing, ...]) -> None:
+        ids = self._engine.submit([lack.call for lack in missing])
+        try:
+            self._run(set(ids))
+        except BaseException:
+            self._engine.cancel(ids)
+            raise
+        for lack, id in zip(missing, ids, strict=True):
+            self._resolver.enter(lack.message, lack.recipe, lack.path, id)
+
+    def _run(self, left: set[int]) -> None:
+        """Step until all are stored. What is stored when another fails is held as well, to be given up."""
+        fault: Exception | None = None
+        while left and fault is None:
+            result: Any = self._engine.step(deterministic=self._way.deterministic or self._apart)
+            self._held += result.finished
+            left -= {*result.finished, *(failure.id for failure in result.failed)}
+            fault = next((failure.error for failure in result.failed), None)
+        if fault is not None:
+            raise fault
+
+
+def _ids(resolved: Resolved) -> list[int]:
+    """Its parents, all of them made."""
+    assert not resolved.missing
+    return [parent for parent in resolved.parents if isinstance(parent, int)]
+
+
+def _utterance(line: Line) -> Utterance:
+    message: Message = line.message
+    words = message.header + message.text
+    return Utterance(message.metadata, words, message.name, line.reads, message)

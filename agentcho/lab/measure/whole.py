@@ -1,0 +1,147 @@
+"""All measurements of an audit, on an engine: how much a leak matters, never whether there is one.
+
+A verdict comes from receipts alone and is not touched by anything here: a measured zero clears nothing. Does not
+know: verdicts, records on disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import Any, Literal
+
+from agentcho.audit.measurement import Measurement, Probe
+from agentcho.lab.measure.ablation import HEADERS, Answered, Outcome, ablations, answered
+from agentcho.lab.measure.arms import Bench, Shown, original, shown
+from agentcho.lab.measure.controls import noise
+from agentcho.lab.measure.decisions import Question, question
+from agentcho.lab.measure.differential import effects
+from agentcho.lab.measure.play import (
+    MeasuredPort,
+    Pair,
+    Play,
+    guess_choices,
+    of_entries,
+    of_workflow,
+    pairs,
+    through_to,
+)
+from agentcho.lab.measure.probe import probe
+from agentcho.records.trace import Workflow
+from agentcho.records.transcript import Entry
+
+Part = Literal["differential", "probe", "ablation"]
+PARTS: frozenset[Part] = frozenset({"differential", "probe", "ablation"})
+Progress = Callable[[int, int], None]
+"""(done, of all), in games looked at."""
+SCOPE = (
+    "Effects are of choreographed mode over the finished games' own words, whichever way these were played: reuse is "
+    "what audit reads, enforce what enforcement reads.",
+    "A measured zero clears nothing: the verdict comes from receipts alone.",
+    "A swap puts there what the owner said in that place in another game. What is the same in every game is no secret "
+    "and stays, unless nothing else is behind what the reader reads: then its tokens are shuffled.",
+    "The ceiling is measured in the fast profile; nothing exact is claimed of it.",
+    "Words that were generated token by token are encoded here in one piece.",
+)
+NOTHING = "Nobody hides anything from anybody: there is nothing to swap."
+BOUND = (
+    "The probe is a lower bound on the channel: a better reader may find more. It knows the public words and compares "
+    "with its own encoding of them behind a secret of a game that is put aside. No correction is made over layers."
+)
+
+
+def measure(
+    games: Sequence[Sequence[Entry] | Workflow], engine: Any, *, seed: int = 0, deterministic: bool = True,
+    parts: Collection[Part] = PARTS, kinds: Sequence[str] | None = None, progress: Progress | None = None,
+) -> Measurement:  # fmt: skip
+    """Measure finished games: entries of a transcript, one sequence a game, or workflows of a trace.
+
+    `engine` is an `Engine`, used by nobody else meanwhile; all that is encoded is given up again. `deterministic` is
+    the profile of the arms. `kinds` name what each game's secrets are like, for the probe. `progress` is told after
+    each game and part. What cannot be encoded (refused, too long) is left out and counted in the notes. Raises
+    what the engine raises on its own failure.
+    """
+    port: MeasuredPort = engine
+    plays = _plays(games, port, kinds)
+    bench, found = Bench(port, plays, seed, deterministic), pairs(plays)
+    work = _Work(bench, found, parts, progress or _nobody)
+    shows, answers = work.games()
+    probes, notes = work.probes()
+    reached = frozenset(pair for pair in found if any(through_to(play, pair) for play in plays))
+    made = effects(shows, found, reached, seed)
+    return Measurement(
+        deterministic=deterministic, model=port.fingerprint.get("model", "unknown"), seed=seed, games=len(plays),
+        noise=noise(made), effects=made, probes=probes, ablations=ablations(answers),
+        notes=(*SCOPE, *((BOUND,) if probes else ()), *notes, *_skipped(bench), *(() if found else (NOTHING,))),
+    )  # fmt: skip
+
+
+def _plays(
+    games: Sequence[Sequence[Entry] | Workflow], engine: MeasuredPort, kinds: Sequence[str] | None
+) -> tuple[Play, ...]:
+    named: Sequence[str | None] = kinds or [None] * len(games)
+    if len(named) != len(games):
+        raise ValueError(f"{len(named)} kinds for {len(games)} games: give one a game")
+    plays = [_play(game, engine, number) for number, game in enumerate(games)]
+    return guess_choices([play._replace(kind=kind or play.kind) for play, kind in zip(plays, named, strict=True)])
+
+
+def _play(game: Sequence[Entry] | Workflow, engine: MeasuredPort, number: int) -> Play:
+    return of_workflow(game, engine, number) if isinstance(game, Workflow) else of_entries(game)
+
+
+class _Work:
+    """The measurements under way."""
+
+    def __init__(self, bench: Bench, found: Sequence[Pair], parts: Collection[Part], progress: Progress) -> None:
+        self._bench, self._pairs, self._parts, self._progress = bench, found, parts, progress
+        self._owners = {pair.owner: pair for pair in reversed(found)} if "probe" in parts else {}
+        looks = bool({"differential", "ablation"} & set(parts)) and bool(found)
+        self._all, self._done = len(bench.plays) * (looks + len(self._owners)), 0
+        self._looks = looks
+        framing = bench.engine.framing
+        self._encode, self._closing = framing.content.encode, framing.closing("assistant")[0]
+
+    def games(self) -> tuple[list[Shown], list[list[Answered]]]:
+        """The arms and the ablation, game by game: what was encoded for the one serves the other."""
+        shows, answers = list[Shown](), list[list[Answered]]()
+        for game in range(len(self._bench.plays)) if self._looks else ():
+            before = original(self._bench, game, sorted({pair.reader for pair in self._pairs}))
+            for pair in self._pairs:
+                asked = self._asked(self._bench.plays[game], pair)
+                if "differential" in self._parts:
+                    shows += shown(self._bench, game, pair, before, asked.get("decision"))
+                if "ablation" in self._parts:
+                    answers.append(list(answered(self._bench, game, pair, before, asked)))
+            self._tick()
+        return shows, answers
+
+    def probes(self) -> tuple[tuple[Probe, ...], list[str]]:
+        """One owner after another, each as the first of those whom it hides something from."""
+        found, notes = list[Probe](), list[str]()
+        for pair in reversed(self._owners.values()):
+            end = self._done + len(self._bench.plays)
+            made, note = probe(self._bench, pair, self._tick)
+            found += made
+            notes.append(note)
+            self._tick(end - self._done)
+        return tuple(found), notes
+
+    def _asked(self, play: Play, pair: Pair) -> dict[Outcome, Question]:
+        asked = {
+            outcome: question(play, pair.reader, self._encode, self._closing, header)
+            for outcome, header in HEADERS.items()
+        }
+        return {outcome: one for outcome, one in asked.items() if one is not None}
+
+    def _tick(self, steps: int = 1) -> None:
+        self._done += steps
+        self._progress(self._done, self._all)
+
+
+def _skipped(bench: Bench) -> Iterator[str]:
+    for reason, times in sorted(bench.skipped.items()):
+        yield f"left out {times} times: {reason}"
+
+
+def _nobody(done: int, all_: int) -> None:
+    """Progress that nobody follows."""

@@ -1,0 +1,72 @@
+"""One play of one workflow, every word forced, in the deterministic profile: what each agent chose from, as digests.
+
+Does not know: what was swapped, what two plays have to do with each other.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+
+from agentcho.calls.call import EnginePort
+from agentcho.config import Leakage, Mode
+from agentcho.errors import ContextOverflow, LeakageError, StoreFull
+from agentcho.games.replayer import Replayed, replay
+from agentcho.records.trace import Workflow
+
+REFUSED = "enforcement refuses it: a call names what its caller may not read"
+NO_CONTEXT = "the context of this model does not hold it"
+NO_STORE = "the store of this engine does not hold it"
+FLOAT = np.dtype("<f4")
+
+
+class Hashed(NamedTuple):
+    """All that one agent chose from: the digest, and of how many rows."""
+
+    digest: str
+    rows: int
+
+
+class Played(NamedTuple):
+    """One play: each agent's digest, and the seconds to the first token of all `decodes` together."""
+
+    agents: dict[str, Hashed]
+    waited: float
+    decodes: int
+
+
+class Unplayable(Exception):
+    """A workflow cannot be played so. Never leaves this package."""
+
+
+def played(
+    workflow: Workflow, engine: EnginePort, stride: int, leakage: Leakage, mode: Mode = "choreographed"
+) -> Played:
+    """Play it. Raises `Unplayable`, whose text says why, where this workflow cannot be; other errors as they are."""
+    try:
+        replayed = replay(workflow, engine, mode, leakage, deterministic=True, stride=stride)
+    except LeakageError:
+        raise Unplayable(REFUSED) from None
+    except ContextOverflow:
+        raise Unplayable(NO_CONTEXT) from None
+    except StoreFull:
+        raise Unplayable(NO_STORE) from None
+    authors = {message.author for message in workflow.messages if message.kind == "decode" and message.author}
+    order = [message.id for message in workflow.messages if message.kind == "decode"]
+    agents = {
+        agent: hashed(replayed, [id for id in order if replayed[id].entry.message.author == agent]) for agent in authors
+    }
+    return Played(agents, sum(one.ttft for one in replayed.values()), len(replayed))
+
+
+def hashed(replayed: Replayed, decodes: Iterable[str]) -> Hashed:
+    """SHA-256 over the logits of these messages, one after another."""
+    digest, rows = hashlib.sha256(), 0
+    for id in decodes:
+        logits = np.ascontiguousarray(np.asarray(replayed[id].logits, dtype=FLOAT))
+        digest.update(logits.tobytes())
+        rows += len(logits)
+    return Hashed(digest.hexdigest(), rows)

@@ -1,0 +1,118 @@
+"""The whole demonstration: every workflow as it is, and again with one side's secrets swapped, under audit and enforce.
+
+Does not know: files, the terminal, how a digest is computed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from agentcho.errors import AudienceError, BadTrace
+from agentcho.lab.measure.play import Play, of_workflow
+from agentcho.lab.prove.kept import NOT_IN_IT, WORDLESS, Secret, changed, secrets
+from agentcho.lab.prove.playing import Played, Unplayable, played
+from agentcho.lab.prove.proof import Compared, Digests, Proof, Skipped, Swapped, Waits
+from agentcho.records.environment import machine, versions
+from agentcho.records.trace import Workflow
+
+Progress = Callable[[int, int], None]
+"""(done, of all), in workflows."""
+STRIDE = 64
+
+
+def prove(
+    workflows: Sequence[Workflow], engine: Any, *, source: str = "", of: str | None = None,
+    swap: Swapped = "same-length", stride: int = STRIDE, seed: int = 0, progress: Progress | None = None,
+) -> Proof:  # fmt: skip
+    """Play each workflow under audit and under enforce, as it is and with the secrets of `of`, or of each agent in
+    turn, swapped; hash what every other agent chose from.
+
+    `engine` is an `Engine`, used by nobody else meanwhile; all that is encoded is given up again. Words for a swap are
+    those of another of the workflows. `AudienceError` where no workflow has an agent `of`.
+    """
+    if of is not None and not any(of in workflow.agents for workflow in workflows):
+        raise AudienceError(f"there is no agent {of}", {name for one in workflows for name in one.agents})
+    work = _Work(workflows, engine, swap, stride, seed)
+    for game in range(len(workflows)):
+        work.one(game, of)
+        if progress is not None:
+            progress(game + 1, len(workflows))
+    return Proof(
+        source=source, model=engine.fingerprint.get("model", "unknown"), seed=seed, swap=swap, stride=stride,
+        workflows=len(workflows), compared=tuple(work.compared), skipped=tuple(work.skipped), waits=tuple(work.waits),
+        environment=versions() | machine() | {"weights": engine.fingerprint.get("weights", "unknown")},
+        unfinished=tuple(workflow.id for workflow in workflows if workflow.unfinished),
+    )  # fmt: skip
+
+
+class _Work:
+    """A demonstration under way."""
+
+    def __init__(self, workflows: Sequence[Workflow], engine: Any, swap: Swapped, stride: int, seed: int) -> None:
+        self._workflows, self._engine, self._swap, self._stride, self._seed = workflows, engine, swap, stride, seed
+        self._plays: list[Play] = [of_workflow(one, engine, game) for game, one in enumerate(workflows)]
+        self.compared: list[Compared] = []
+        self.skipped: list[Skipped] = []
+        self.waits: list[Waits] = []
+
+    def one(self, game: int, of: str | None) -> None:
+        """One workflow: each owner's secrets, from everyone else."""
+        workflow, play = self._workflows[game], self._plays[game]
+        if of is not None and of not in workflow.agents:
+            self.skipped.append(Skipped(workflow=workflow.id, owner=of, reader=None, why=NOT_IN_IT))
+            return
+        wanted = list[Secret]()
+        for owner in workflow.agents if of is None else (of,):
+            others = [agent for agent in workflow.agents if agent != owner]
+            found, why = secrets(play, owner, others)
+            wanted += found
+            self.skipped += [
+                Skipped(workflow=workflow.id, owner=owner, reader=reader, why=reason) for reader, reason in why.items()
+            ]
+        if wanted:
+            self._try(game, wanted)
+
+    def _try(self, game: int, wanted: Sequence[Secret]) -> None:
+        workflow = self._workflows[game]
+        try:
+            enforce, audit = self._play(workflow, "enforce"), self._play(workflow, "audit")
+            baseline = played(workflow, self._engine, self._stride, "audit", "baseline")
+        except Unplayable as reason:
+            self.skipped.append(Skipped(workflow=workflow.id, owner=None, reader=None, why=str(reason)))
+            return
+        waited = {"baseline": baseline.waited, "audit": audit.waited, "enforce": enforce.waited}
+        self.waits.append(Waits(workflow=workflow.id, decodes=enforce.decodes, **waited))
+        for secret in wanted:
+            try:
+                self.compared += self._compare(game, secret, audit, enforce)
+            except (Unplayable, BadTrace) as reason:
+                self._skip(game, secret, str(reason))
+
+    def _compare(self, game: int, secret: Secret, audit: Played, enforce: Played) -> list[Compared]:
+        workflow = self._workflows[game]
+        tokenizer = self._engine.fingerprint["tokenizer"]
+        other, swapped = changed(workflow, self._plays, game, secret, self._swap, self._seed, tokenizer)
+        if not swapped & secret.through:
+            self._skip(game, secret, WORDLESS)
+            return []
+        enforced, audited = self._play(other, "enforce"), self._play(other, "audit")
+        return [
+            Compared(
+                workflow=workflow.id, owner=secret.owner, reader=reader, swapped=tuple(sorted(swapped)),
+                rows=enforce.agents[reader].rows, audit=_digests(audit, audited, reader),
+                enforce=_digests(enforce, enforced, reader),
+            )
+            for reader in secret.readers
+        ]  # fmt: skip
+
+    def _skip(self, game: int, secret: Secret, why: str) -> None:
+        id = self._workflows[game].id
+        self.skipped += [Skipped(workflow=id, owner=secret.owner, reader=name, why=why) for name in secret.readers]
+
+    def _play(self, workflow: Workflow, leakage: Any) -> Played:
+        return played(workflow, self._engine, self._stride, leakage)
+
+
+def _digests(before: Played, after: Played, reader: str) -> Digests:
+    return Digests(before=before.agents[reader].digest, after=after.agents[reader].digest)

@@ -1,0 +1,105 @@
+"""A demonstration in words: its headline, and what its figures are of. Shared by all formats.
+
+Does not know: the terminal, HTML.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from agentcho.audit.wording import Headline, cut_short, listed, many
+from agentcho.lab.prove.proof import Compared, Conclusion, Proof, Swapped, Waits
+
+WORDS: dict[Conclusion, str] = {"holds": "HOLDS", "broken": "BROKEN", "inconclusive": "INCONCLUSIVE"}
+SWAPS: dict[Swapped, str] = {
+    "same-length": "swapped for others of the same length", "other-length": "swapped for others of another length",
+    "absent": "left out altogether",
+}  # fmt: skip
+NOTES = (
+    "Every word is forced, in the deterministic profile. What is hashed is all that a reader's words could have been "
+    "chosen from: the logits of each row, float32, message by message.",
+    "Enforce holds where its digest is the same to the bit while audit's is not: equal alone would show nothing.",
+    "First tokens: seconds from when a message could be submitted to its first row, all messages of a workflow "
+    "together, in the plays as the workflow is. One play each, in this profile: no benchmark.",
+    "A digest under audit depends on the secrets: whoever has the model, the trace and a guess can check the guess.",
+)
+
+
+def headline(proof: Proof) -> Headline:
+    """What it comes to: one word, and a sentence."""
+    word, all_ = WORDS[proof.conclusion], len(proof.compared)
+    if proof.conclusion == "broken":
+        broken = [one for one in proof.compared if one.conclusion == "broken"]
+        learns = listed(sorted({f"{one.reader} of {one.owner}" for one in broken}))
+        return Headline(word, f"under enforce something changed for a reader in {len(broken):,} of {all_:,}: {learns}")
+    if not proof.compared:
+        return Headline(word, "nothing could be compared, so nothing is shown")
+    moved = sum(not one.audit.same for one in proof.compared)
+    if proof.conclusion == "inconclusive":
+        return Headline(word, f"nothing changed for any reader, under audit either, in {many(all_, 'comparison')}")
+    return Headline(word, f"equal to the bit under enforce in {all_:,} of {all_:,}, different under audit in {moved:,}")
+
+
+def played(proof: Proof) -> str:
+    """One line: what was played, and how."""
+    parts = (proof.source, proof.model, "deterministic", many(proof.workflows, "workflow"))
+    return " · ".join([*filter(None, parts), f"secrets {SWAPS[proof.swap]}"])
+
+
+def missing(proof: Proof) -> str:
+    """What is not there of what was played, or nothing."""
+    return cut_short(proof.unfinished, proof.workflows)
+
+
+def first_tokens(proof: Proof) -> list[str]:
+    """Of this very run: how much sooner first tokens come than the baseline's; nothing where nothing was played."""
+    enforce, audit = proof.speedup("enforce"), proof.speedup("audit")
+    if enforce is None or audit is None:
+        return []
+    decodes = many(sum(one.decodes for one in proof.waits), "message")
+    took = {arm: sum(getattr(one, arm) for one in proof.waits) for arm in ("baseline", "enforce", "audit")}
+    return [
+        f"baseline's time to first token is {enforce:.2f} times enforce's and {audit:.2f} times audit's",
+        f"{decodes} together: baseline {took['baseline']:.2f} s, enforce {took['enforce']:.2f} s, "
+        f"audit {took['audit']:.2f} s; one play each, in the deterministic profile",
+    ]
+
+
+class Reason(NamedTuple):
+    """What could not be compared: how often, between whom ("" for nobody in particular), and why."""
+
+    often: str
+    who: str
+    why: str
+
+
+def why_not(proof: Proof) -> list[Reason]:
+    """What shows nothing: what was the same under audit too, and what could not be compared at all."""
+    idle = sum(one.conclusion == "inconclusive" for one in proof.compared)
+    told = [Reason(many(idle, "comparison"), "", "equal under audit too, which shows nothing")] if idle else []
+    return told + [
+        Reason(many(count, "workflow"), f"{owner} → {reader}" if owner and reader else "", why)
+        for (owner, reader, why), count in proof.reasons.items()
+    ]
+
+
+class Shown(NamedTuple):
+    """One workflow: its comparisons, and baseline's time to first token over enforce's."""
+
+    workflow: str
+    ratio: float | None
+    compared: tuple[Compared, ...]
+
+
+def shown(proof: Proof) -> list[Shown]:
+    """The comparisons by workflow; those where something differs under enforce first."""
+    waits = {one.workflow: one for one in proof.waits}
+    groups: dict[str, list[Compared]] = {}
+    for one in proof.compared:
+        groups.setdefault(one.workflow, []).append(one)
+    found = [Shown(id, _ratio(waits[id]), tuple(own)) for id, own in groups.items()]
+    return sorted(found, key=lambda one: all(each.enforce.same for each in one.compared))
+
+
+def _ratio(waits: Waits) -> float | None:
+    return waits.baseline / waits.enforce if waits.enforce else None

@@ -1,0 +1,93 @@
+"""The folder of a training: the best adapter as peft reads it, what it was trained for, a log, and how to go on.
+
+    DIR/adapter_model.safetensors, adapter_config.json, agentcho.json   the best so far
+    DIR/log.jsonl, loss.png                                             a line a step, and their picture
+    DIR/going/request.json, state.pt                                    until it is done
+
+Whatever is replaced is replaced whole. Does not know: how one trains.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save
+from torch import Tensor
+
+from agentcho.engine.adapter import CONFIG, TRAINED, WEIGHTS, Trained
+from agentcho.errors import TrainingOther
+from agentcho.records.disk import replace, writing
+from agentcho.records.transcript import Lines, read_lines
+
+PREFIX = "base_model.model."
+
+
+class Folder:
+    """One training's own. `TrainingOther`: it holds another, or one that is done."""
+
+    def __init__(self, path: Path, request: Mapping[str, Any]) -> None:
+        self.path, self._going, self._gone = path, path / "going", path / "gone"
+        shutil.rmtree(self._gone, ignore_errors=True)
+        self._check(request)
+        with writing(path):
+            self._going.mkdir(parents=True, exist_ok=True)
+        replace(self._going / "request.json", json.dumps(request, indent=1) + "\n")
+
+    def _check(self, request: Mapping[str, Any]) -> None:
+        file = self._going / "request.json"
+        if file.exists():
+            earlier = json.loads(file.read_bytes())
+            asked = json.loads(json.dumps(request))
+            if changed := sorted(name for name in {*earlier, *asked} if earlier.get(name) != asked.get(name)):
+                raise TrainingOther(self.path, changed)
+        elif (self.path / WEIGHTS).exists():
+            raise TrainingOther(self.path, ["it is done"])
+
+    def write_best(self, state: Mapping[str, Tensor], config: Mapping[str, Any], trained: Trained) -> None:
+        """Replace the adapter by a better one."""
+        tensors = {name if name.startswith(PREFIX) else PREFIX + name: each for name, each in state.items()}
+        whole = {name: each.contiguous() for name, each in tensors.items()}
+        replace(self.path / WEIGHTS, save(whole, metadata={"format": "pt"}))
+        replace(self.path / CONFIG, json.dumps(dict(config), indent=1, sort_keys=True) + "\n")
+        self.write_trained(trained)
+
+    def write_trained(self, trained: Trained) -> None:
+        """Write what the adapter was trained for."""
+        replace(self.path / TRAINED, trained.model_dump_json(indent=1) + "\n")
+
+    def save(self, state: Mapping[str, Any]) -> None:
+        """Write what going on needs."""
+        whole = io.BytesIO()
+        torch.save(dict(state), whole)
+        replace(self._going / "state.pt", whole.getvalue())
+
+    def saved(self) -> dict[str, Any] | None:
+        """What was written last, if anything was; the log is cut back to it."""
+        if not (self._going / "state.pt").exists():
+            (self.path / "log.jsonl").unlink(missing_ok=True)
+            return None
+        state: dict[str, Any] = torch.load(self._going / "state.pt", weights_only=True)
+        kept = [line for line in self.log() if line["step"] <= state["step"]]
+        replace(self.path / "log.jsonl", "".join(json.dumps(line) + "\n" for line in kept))
+        return state
+
+    def tell(self, line: Mapping[str, Any]) -> None:
+        """Append a line to the log."""
+        with Lines(self.path / "log.jsonl") as lines:
+            lines.append(dict(line))
+
+    def log(self) -> list[dict[str, Any]]:
+        """The lines of the log."""
+        file = self.path / "log.jsonl"
+        return [line for _, line in read_lines(file)] if file.exists() else []
+
+    def done(self) -> None:
+        """Nothing is left to go on with. Killed in here, it is done all the same, and is not trained again."""
+        self._going.rename(self._gone)
+        shutil.rmtree(self._gone)

@@ -1,0 +1,91 @@
+"""Traces as they are learned from: checked, unfolded, split, and packed into forwards.
+
+Does not know: adapters, optimizers.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from agentcho.errors import AgentchoError, ContextOverflow, LeakageError, TracesUnfit
+from agentcho.lab.tune.recipe import Recipe
+from agentcho.lab.tune.unfolding import Framed, Unfolded, unfold
+from agentcho.records.trace import read_traces
+
+MOST_DEV = 50
+
+
+class Lessons(NamedTuple):
+    """Unfolded traces: to train on, and to choose by. `digest` is of the file they are from."""
+
+    train: tuple[Unfolded, ...]
+    dev: tuple[Unfolded, ...]
+    digest: str
+
+    @property
+    def tokens(self) -> int:
+        """Of what is trained on, once through."""
+        return sum(each.tokens for each in self.train)
+
+
+def lessons(file: Path, scenario: str, engine: Framed, recipe: Recipe) -> Lessons:
+    """All traces of a file, none left out. `TracesUnfit` names the line of one that is of another scenario, too long
+    for the model, or says nothing, before anything is trained."""
+    traces = read_traces(file)
+    places = [n for n, raw in enumerate(file.read_bytes().splitlines(), start=1) if raw.strip()]
+    found = list[Unfolded]()
+    for place, trace in zip(places, traces, strict=True):
+        where = f"{file}:{place}"
+        if trace.workflow != scenario:
+            raise TracesUnfit(where, f"is a trace of {trace.workflow}, not of {scenario}")
+        try:
+            found.append(unfold(trace, engine, recipe.mode, recipe.leakage))
+        except ContextOverflow as error:
+            what = f"needs {error.needed} positions and the model has {error.limit}; leave it out, or trace again with "
+            raise TracesUnfit(where, what + "a lower --max-tokens") from None
+        except (LeakageError, AgentchoError) as error:
+            raise TracesUnfit(where, str(error)) from None
+        if not found[-1].targets:
+            raise TracesUnfit(where, "nobody says anything in it; leave it out")
+    if len(found) < 2:
+        raise TracesUnfit(str(file), f"has {len(found)} traces; at least 2 are needed, one to choose the best by")
+    return _split(found, recipe, hashlib.sha256(file.read_bytes()).hexdigest())
+
+
+def _split(found: Sequence[Unfolded], recipe: Recipe, digest: str) -> Lessons:
+    order = random.Random(recipe.seed).sample(range(len(found)), len(found))
+    held = min(MOST_DEV, max(1, round(recipe.dev * len(found))))
+    dev = set(order[:held])
+    return Lessons(
+        tuple(each for n, each in enumerate(found) if n not in dev), tuple(found[n] for n in sorted(dev)), digest
+    )
+
+
+def batches(train: Sequence[Unfolded], recipe: Recipe) -> Iterator[list[Unfolded]]:
+    """The traces of every step, epoch by epoch in an order of its own. The same recipe gives the same steps."""
+    for epoch in range(recipe.epochs):
+        order = random.Random(f"{recipe.seed}/{epoch}").sample(train, len(train))
+        for start in range(0, len(order), recipe.batch):
+            yield order[start : start + recipe.batch]
+
+
+def steps_of(train: Sequence[Unfolded], recipe: Recipe) -> int:
+    """How many steps that is."""
+    return recipe.epochs * -(-len(train) // recipe.batch)
+
+
+def packed(traces: Sequence[Unfolded], tokens: int) -> list[list[Unfolded]]:
+    """Forwards of at most so many tokens; what is longer has one to itself."""
+    found: list[list[Unfolded]] = []
+    room = 0
+    for trace in sorted(traces, key=lambda each: -each.tokens):
+        if not found or trace.tokens > room:
+            found.append([])
+            room = tokens
+        found[-1].append(trace)
+        room -= trace.tokens
+    return found

@@ -1,0 +1,45 @@
+"""Cross-entropy of what agents say in whole workflows, in one forward or call by call. Does not know: optimizers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from agentcho.engine import Engine
+from agentcho.engine.whole import Made
+from agentcho.lab.tune.unfolding import Unfolded
+
+
+def loss(engine: Engine, traces: Sequence[Unfolded]) -> Tensor:
+    """The sum over all words, in nats, of traces that share one forward and nothing else. Gradients flow through every
+    key and value that an agent reads."""
+    rows = engine.differentiable([segment for trace in traces for segment in trace.segments])
+    return _summed(rows, [target for trace in traces for target in trace.targets])
+
+
+def loss_by_calls(engine: Engine, trace: Unfolded) -> Tensor:
+    """The same of one trace, by a forward a call, as a program does that keeps a cache for each message."""
+    made, rows = Made(), list[Tensor]()
+    for segment in trace.segments:
+        found = engine.differentiable([segment], made)
+        rows += [found] if segment.wanted else []
+    return _summed(torch.cat(rows), trace.targets)
+
+
+def _summed(rows: Tensor, targets: Sequence[int]) -> Tensor:
+    return cross_entropy(rows, torch.tensor(targets, device=rows.device), reduction="sum")
+
+
+@torch.no_grad()
+def mean_loss(engine: Engine, forwards: Sequence[Sequence[Unfolded]]) -> float:
+    """Nats a word over forwards of traces."""
+    total = sum(loss(engine, traces).item() for traces in forwards)
+    return total / words(trace for traces in forwards for trace in traces)
+
+
+def words(traces: Iterable[Unfolded]) -> int:
+    """How many targets traces have."""
+    return sum(len(trace.targets) for trace in traces)

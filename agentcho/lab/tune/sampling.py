@@ -1,0 +1,153 @@
+"""Plays baseline games and keeps what was said as traces, a line a game; what a file has already is not played again.
+
+Does not know: training, the command line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from agentcho.calls.call import EnginePort
+from agentcho.config import RunConfig
+from agentcho.errors import RecordBroken, TracesOther, TracesUnfit
+from agentcho.events import Counting, Encoded, Ended, Event, Over, Sink
+from agentcho.games.game import Forced
+from agentcho.games.runtime import Part, play, tasks_of
+from agentcho.progress import Tell
+from agentcho.records.export import exported
+from agentcho.records.trace import Workflow, read_traces, workflow, write_traces
+from agentcho.records.transcript import Entry, Lines, carry, read_lines
+from agentcho.scenario import Scenario
+
+SAME = ("scenario", "options", "tasks", "digest", "seed", "temperature", "top_p", "max_tokens", "model")
+
+
+class Sampled(NamedTuple):
+    """What came of it: games that the file has now, those that ended without an outcome and are left out, and whether
+    Ctrl-C stopped it."""
+
+    games: int
+    without: int
+    interrupted: bool
+
+
+def asked_for(scenario: Scenario, config: RunConfig, engine: EnginePort) -> dict[str, Any]:
+    """What decides what the games are, as each trace's `meta` has it."""
+    tasks = tasks_of(scenario, config)
+    return {
+        "scenario": scenario.name, "options": scenario.options.model_dump(mode="json"),
+        "tasks": config.tasks or scenario.tasks, "digest": None if tasks is None else tasks.digest,
+        "seed": config.seed, "temperature": config.temperature, "top_p": config.top_p, "max_tokens": config.max_tokens,
+        "model": engine.fingerprint,
+    }  # fmt: skip
+
+
+def sample(
+    scenario: Scenario, config: RunConfig, engine: EnginePort, numbers: range, file: Path, tell: Tell,
+    at_once: int | None = None, finals: Iterable[Workflow] | None = None,
+) -> Sampled:  # fmt: skip
+    """Play the games of these numbers that the file lacks, and append each when it is over; at the end the file is in
+    order. With `finals`, what is said is not sampled: each game, of one step, ends on what the workflow of its number
+    ended on (the paper's distilled baseline).
+
+    Raises `TracesOther` where the file was sampled otherwise, and `GamesFailed` where errors ended games.
+    """
+    asked = asked_for(scenario, config, engine)
+    with Lines(file) as lines:
+        there = _there(file, asked)
+        left = tuple(number for number in numbers if number not in there)
+        forced = {} if finals is None else _final_words(finals, engine, asked)
+        if missing := [number for number in left if finals is not None and number not in forced]:
+            raise TracesUnfit("--final-of", f"has no workflow of game {missing[0]}")
+        counting = Counting(tell, len(numbers), len(numbers) - len(left))
+        ear = _Ear(scenario.name, asked, engine, lines, counting)
+        part = Part(left, lambda number: forced.get(number, {}))
+        played = play(scenario, config, engine=engine, sink=ear, at_once=at_once, part=part) if left else None
+    if played is not None:
+        if isinstance(played.error, TracesUnfit):
+            raise played.error
+        played.check(len(left))
+    found = sorted(read_traces(file), key=lambda each: int(each.meta["game"]))
+    write_traces(file, found)
+    return Sampled(len(found), ear.without, played is not None and played.interrupted)
+
+
+def _there(file: Path, asked: Mapping[str, Any]) -> set[int]:
+    """The games that a file has. `TracesOther`: of another sampling."""
+    found = set[int]()
+    for number, line in read_lines(file):
+        meta = workflow(line, f"{file}:{number}").meta
+        if not isinstance(meta.get("game"), int):
+            raise RecordBroken(file, number, "is a trace that `agentcho trace` did not write")
+        if changed := [name for name in SAME if meta.get(name) != asked[name]]:
+            raise TracesOther(file, changed)
+        found.add(meta["game"])
+    return found
+
+
+class _Ear:
+    """Writes each game down when it is over."""
+
+    def __init__(self, scenario: str, asked: dict[str, Any], engine: EnginePort, lines: Lines, counting: Sink) -> None:
+        self._scenario, self._asked, self._engine = scenario, asked, engine
+        self._lines, self._counting = lines, counting
+        self._said: dict[int, list[Entry]] = {}
+        self.without = 0
+
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, Ended):
+            self._said.setdefault(event.entry.message.game, []).append(event.entry)
+        if isinstance(event, Encoded):
+            carry(self._said[event.encodings.game], event.encodings)
+        if isinstance(event, Over):
+            self._write(event, self._said.pop(event.game, []))
+        self._counting(event)
+
+    def _write(self, over: Over, said: list[Entry]) -> None:
+        if over.outcome is None:
+            self.without += 1
+            return
+        meta = self._asked | {"game": over.game, "outcome": over.outcome, "score": over.score}
+        id = f"{self._scenario}-{self._asked['seed']}-{over.game}"
+        tokenizer = self._engine.fingerprint.get("tokenizer")
+        self._lines.append(exported(self._scenario, id, meta, (), said, tokenizer).to_json())
+
+
+class _Final(Mapping[str, tuple[int, ...]]):
+    """Words for the one thing that a game says. `TracesUnfit`: it says another."""
+
+    def __init__(self, words: tuple[int, ...], scenario: str) -> None:
+        self._words, self._scenario, self._said = words, scenario, set[str]()
+
+    def __getitem__(self, id: str) -> tuple[int, ...]:
+        self._said.add(id)
+        if len(self._said) > 1:
+            raise TracesUnfit(
+                "--final-of", f"goes with a scenario of one step, and {self._scenario} says several things"
+            )
+        return self._words
+
+    def __iter__(self) -> Any:
+        return iter(())
+
+    def __len__(self) -> int:
+        return 1
+
+
+def _final_words(finals: Iterable[Workflow], engine: EnginePort, asked: Mapping[str, Any]) -> dict[int, Forced]:
+    """What each workflow ended on, by game: the answer of its outcome, or else its last words."""
+    found: dict[int, Forced] = {}
+    for each in finals:
+        if changed := [name for name in ("tasks", "digest", "seed") if each.meta.get(name) != asked[name]]:
+            raise TracesUnfit("--final-of", f"its games are of other tasks: {', '.join(changed)} differ")
+        words = tuple(engine.framing.content.encode(_final(each)))
+        found[int(each.meta["game"])] = _Final(words, asked["scenario"])
+    return found
+
+
+def _final(ended: Workflow) -> str:
+    answer = (ended.meta.get("outcome") or {}).get("answer")
+    said = [message.text for message in ended.whole.messages if message.kind == "decode"]
+    return f"{answer}." if isinstance(answer, str) and answer else said[-1] if said else ""

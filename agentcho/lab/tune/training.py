@@ -1,0 +1,178 @@
+"""Trains an adapter on whole workflows, so that the choreography says what the baseline said.
+
+Every step: some traces, each one forward over its whole graph, one update. The adapter with the lowest loss on held-out
+traces is kept; a training that was broken off goes on from where it was last written down, and comes to the same end.
+Does not know: the command line, how traces were sampled.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from time import perf_counter
+from typing import Any, NamedTuple, cast
+
+import torch
+from torch import nn
+
+from agentcho.engine import Engine
+from agentcho.engine.adapter import Trained
+from agentcho.engine.adapters import attention_linears
+from agentcho.errors import LossNotFinite
+from agentcho.lab.tune.folder import Folder
+from agentcho.lab.tune.lessons import Lessons, batches, packed, steps_of
+from agentcho.lab.tune.losses import loss, mean_loss, words
+from agentcho.lab.tune.recipe import Recipe
+from agentcho.lab.tune.speed import Speed
+from agentcho.lab.tune.unfolding import Unfolded
+from agentcho.records.environment import machine, versions
+
+SAVED_EVERY = 300.0
+
+
+def recompute(network: Any) -> None:
+    """Let a stock model keep the activations at its layers' boundaries alone; older libraries call it otherwise."""
+    name = "activation_checkpointing_enable"
+    getattr(network, name if hasattr(network, name) else "gradient_checkpointing_enable")({"use_reentrant": False})
+
+
+class Progress(NamedTuple):
+    """After a step: how far it is, the step's loss, and traces a second since it began."""
+
+    step: int
+    steps: int
+    loss: float
+    speed: float
+
+
+@dataclass
+class Count:
+    """What is counted and compared while it goes on. Losses are nats a word on the held-out traces."""
+
+    step: int = 0
+    best_step: int = 0
+    before: float = math.inf
+    best: float = math.inf
+    tokens: int = 0
+    seconds: float = 0.0
+    traces: int = 0
+
+
+class Training:
+    """One training under way."""
+
+    def __init__(
+        self, scenario: str, base: Engine, lessons: Lessons, recipe: Recipe, folder: Path,
+        tell: Callable[[Progress], None],
+    ) -> None:  # fmt: skip
+        self._scenario, self._print, self._lessons, self._recipe = scenario, base.fingerprint, lessons, recipe
+        request = {
+            "scenario": scenario, "base": self._print["weights"], "traces": lessons.digest,
+            "recipe": recipe.model_dump(mode="json"),
+        }  # fmt: skip
+        self._folder, self._tell = Folder(folder, request), tell
+        torch.manual_seed(recipe.seed)
+        self.engine = base.trained(recipe.adapter(attention_linears(base.network)))
+        self._network = cast(Any, self.engine.network)
+        if recipe.recompute:
+            recompute(self._network)
+        self._weights = [each for each in self._network.parameters() if each.requires_grad]
+        self._peak = recipe.peak(self._network.config.hidden_size)
+        self._optimizer = torch.optim.AdamW(self._weights, lr=self._peak, betas=(0.9, 0.95), weight_decay=recipe.decay)
+        self._dev = packed(lessons.dev, recipe.tokens)
+        self._steps, self._count = steps_of(lessons.train, recipe), Count()
+        self.speed: Speed | None = None
+
+    def train(self) -> Trained:
+        """Go on to the end. `LossNotFinite` stops it; the best adapter until then stays."""
+        self._resume()
+        began = saved = perf_counter()
+        epoch = -(-len(self._lessons.train) // self._recipe.batch)
+        for batch in islice(batches(self._lessons.train, self._recipe), self._count.step, None):
+            value = self._step(batch)
+            now = perf_counter()
+            self._count.seconds, began = self._count.seconds + now - began, now
+            self._note(value)
+            if self._count.step % epoch == 0 or self._count.step == self._steps:
+                self._compare()
+                began = perf_counter()
+            if now - saved > SAVED_EVERY or self._count.step % epoch == 0:
+                self._save()
+                saved = perf_counter()
+        trained = self._trained()
+        self._folder.write_trained(trained)
+        self._folder.done()
+        return trained
+
+    def log(self) -> list[dict[str, Any]]:
+        """The lines of its log until now."""
+        return self._folder.log()
+
+    def _step(self, batch: list[Unfolded]) -> float:
+        """Forward, backward, update; nats a word."""
+        step, recipe = self._count.step, self._recipe
+        torch.manual_seed(hash((recipe.seed, step)))
+        self._network.train()
+        total, count = 0.0, words(batch)
+        for traces in packed(batch, recipe.tokens):
+            value = loss(self.engine, traces) / count
+            torch.autograd.backward(value)
+            total += value.item()
+        norm = nn.utils.clip_grad_norm_(self._weights, recipe.clip)
+        if not math.isfinite(total) or not math.isfinite(float(norm)):
+            raise LossNotFinite(step + 1, self._folder.path)
+        for group in self._optimizer.param_groups:
+            group["lr"] = self._peak * recipe.pace(step, self._steps)
+        self._optimizer.step()
+        self._optimizer.zero_grad()
+        self._count.step, self._count.traces = step + 1, self._count.traces + len(batch)
+        self._count.tokens += sum(trace.tokens for trace in batch)
+        return total
+
+    def _note(self, value: float) -> None:
+        count = self._count
+        rate = self._optimizer.param_groups[0]["lr"]
+        self._folder.tell({"step": count.step, "loss": round(value, 6), "rate": rate, "tokens": count.tokens})
+        self._tell(Progress(count.step, self._steps, value, count.traces / max(count.seconds, 1e-9)))
+
+    def _compare(self) -> None:
+        """Hold the adapter against the best so far, on the traces that are held out."""
+        self._network.eval()
+        count, found = self._count, mean_loss(self.engine, self._dev)
+        self._folder.tell({"step": count.step, "dev": round(found, 6)})
+        if count.step == 0:
+            count.before = found
+        if not math.isfinite(found):
+            raise LossNotFinite(count.step, self._folder.path)
+        if found < count.best:
+            count.best, count.best_step = found, count.step
+            self._folder.write_best(self.engine.adapters.state(), self.engine.adapters.config(), self._trained())
+
+    def _trained(self) -> Trained:
+        count = self._count
+        return Trained(
+            scenario=self._scenario, mode=self._recipe.mode, leakage=self._recipe.leakage, base=self._print,
+            recipe=self._recipe.model_dump(mode="json"), traces=self._lessons.digest, train=len(self._lessons.train),
+            dev=len(self._lessons.dev), before=count.before, best=count.best, step=count.best_step,
+            tokens=count.tokens, seconds=round(count.seconds, 1), machine=machine() | versions(),
+            speed=None if self.speed is None else self.speed._asdict(),
+        )  # fmt: skip
+
+    def _save(self) -> None:
+        adapters = self.engine.adapters
+        self._folder.save(
+            {"adapter": adapters.state(), "optimizer": self._optimizer.state_dict(), **self._count.__dict__}
+        )
+
+    def _resume(self) -> None:
+        """Go on from what was written down last; or measure where it begins."""
+        state = self._folder.saved()
+        if state is None:
+            self._compare()
+            return
+        self.engine.adapters.restore(state["adapter"])
+        self._optimizer.load_state_dict(state["optimizer"])
+        self._count = Count(**{name: state[name] for name in Count().__dict__})

@@ -1,0 +1,71 @@
+"""The same transcript: what two records of the same games have in common, however their games were scheduled.
+
+Does not know: how games are played, what a near miss is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from agentcho.flow.labels import EncodingRecord
+from agentcho.records.record import SavedRun
+from agentcho.records.transcript import Entry, by_attempt, encoding_line
+
+
+def canonical_transcript(said: Path | SavedRun | Iterable[Entry]) -> dict[int, dict[str, Any]]:
+    """A transcript in its canonical form, by game: two are the same transcript where these are equal.
+
+    `said` is a record, its folder, or entries. The messages of a game are sorted by id, its encodings by what they are:
+    of which message, for whom, over what, where. Their ids are numbers of that order, so those of one game never depend
+    on another. Left out is what depends on the schedule or the machine: usage, times, which line carried an encoding,
+    and, where a game was begun anew, all attempts but the last and the number of that. JSON can hold it.
+    """
+    if isinstance(said, Path):
+        said = SavedRun(said)
+    games: dict[int, list[Entry]] = {}
+    for entry in said.entries() if isinstance(said, SavedRun) else said:
+        games.setdefault(entry.message.game, []).append(entry)
+    return {game: _game(by_attempt(games[game])[-1]) for game in sorted(games)}
+
+
+def _game(entries: list[Entry]) -> dict[str, Any]:
+    records = [record for entry in entries for record in entry.made]
+    numbers = _numbers({record.id: record for record in records})
+    encodings = sorted((_encoding(record, numbers) for record in records), key=lambda line: line["id"])
+    messages = sorted((_message(entry, numbers) for entry in entries), key=lambda line: line["id"])
+    return {"messages": messages, "encodings": encodings}
+
+
+def _message(entry: Entry, numbers: Mapping[int, int]) -> dict[str, Any]:
+    left_out = ("usage", "encodings", "attempt")
+    line = {name: value for name, value in entry.to_json().items() if name not in left_out}
+    own = entry.own
+    return line | {"encoding": None if own is None else numbers[own.id]}
+
+
+def _encoding(record: EncodingRecord, numbers: Mapping[int, int]) -> dict[str, Any]:
+    context = [[numbers.get(id, 0), offset, length] for id, offset, length in record.receipt.context]
+    base = None if record.receipt.base is None else numbers.get(record.receipt.base, 0)
+    return encoding_line(record) | {"id": numbers[record.id], "context": context, "base": base}
+
+
+def _numbers(records: Mapping[int, EncodingRecord]) -> dict[int, int]:
+    """A number from 1 for each encoding, by what it is; those that are the same have the same. 0 is for what there is
+    no record of."""
+    known: dict[int, tuple[str, ...]] = {}
+    for id in sorted(records):  # a context has been made before what stands over it
+        known[id] = _identity(records[id], known)
+    order = {identity: number for number, identity in enumerate(sorted(set(known.values())), start=1)}
+    return {id: order[identity] for id, identity in known.items()}
+
+
+def _identity(record: EncodingRecord, known: Mapping[int, tuple[str, ...]]) -> tuple[str, ...]:
+    """What tells an encoding from others of its game: whose it is, and a digest of all that it was made over."""
+    receipt = record.receipt
+    context = [(known.get(id), offset, length) for id, offset, length in receipt.context]
+    base = None if receipt.base is None else known.get(receipt.base)
+    whole = repr((context, receipt.start, receipt.bos, base)).encode()
+    return record.message, record.recipe, record.caller or "", hashlib.blake2b(whole, digest_size=16).hexdigest()

@@ -1,0 +1,324 @@
+"""The record of a run: one folder with what was asked, every message, and every outcome.
+
+    DIR/<id>/run.json          versions, digests, seed, options, cast; status last, replaced whole
+    DIR/<id>/transcript.jsonl  a line a message, and lines of encodings that were made later, each appended whole
+    DIR/<id>/heard.jsonl       every piece of it, as it comes, before any code hears of it
+    DIR/<id>/outcomes.jsonl    one line a finished game, appended whole
+    DIR/<id>/writer.json       who writes it: process, host, since when, and a heartbeat; gone when it is over
+
+A kill at any byte leaves a record that opens: nobody writes it any more, so it died. Does not know: how games are
+played, engines, the terminal.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+from collections.abc import Container
+from contextlib import ExitStack, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from agentcho.config import RunConfig
+from agentcho.errors import CannotWrite, RecordBroken, RecordNotFound
+from agentcho.names import AgentName
+from agentcho.records import heard, writer
+from agentcho.records.disk import replace, writing
+from agentcho.records.environment import versions
+from agentcho.records.export import exported
+from agentcho.records.heard import HeardLines, died
+from agentcho.records.lines import GameLine, check
+from agentcho.records.trace import UNFINISHED, Workflow
+from agentcho.records.transcript import AllSeals, Encodings, Entry, Lines, by_attempt, read_lines, read_transcript
+from agentcho.records.writer import Who, Writer
+
+NO_FILE, LONGEST = re.compile(r"[^\w.-]+"), 60
+"""What of a scenario's name does not go into that of a folder, and how many letters do."""
+Status = Literal["running", "done", "interrupted", "failed"]
+
+
+class Resumed(BaseModel):
+    """A run went on: when, with which versions and sources."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    at: str
+    versions: dict[str, str]
+    sources: dict[str, str] = {}
+
+
+class RunInfo(BaseModel):
+    """What `run.json` holds. Times are ISO 8601 in UTC; `cast` is role by agent. `key` (hex) is the run's own, for
+    digests of its words that leave it: they cannot be guessed at, or compared with those of other runs. `tasks` is the
+    digest of the task set, if there was one. `at_once` is how many games were to be played side by side (None: as the
+    store has room), `most` how many were. `asked` is the scenario as it was named, or its file; `sources` are digests
+    of its file and of those of agents that it casts by name; `resumed` says when it went on. Records of format 1 are
+    read for ever; see `transcript`."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    format: Literal["agentcho-run/1", "agentcho-run/2"] = "agentcho-run/2"
+    id: str
+    scenario: str
+    options: dict[str, Any]
+    config: RunConfig
+    engine: dict[str, str]
+    versions: dict[str, str]
+    started: str
+    ended: str | None = None
+    status: Status = "running"
+    cast: dict[AgentName, str] = {}
+    key: str = ""
+    tasks: str | None = None
+    at_once: int | None = None
+    most: int | None = None
+    asked: str | None = None
+    sources: dict[str, str] = {}
+    resumed: tuple[Resumed, ...] = ()
+
+
+class Finished(NamedTuple):
+    """One finished game. `outcome` None: `ended` says which limit or error ended it early. Time in seconds.
+
+    `error` (class and words) and `traceback` are an error's, whole: the record holds every word, reports do not.
+    `raced`: the order of its messages depended on which of several decodes ended first, so that another schedule may
+    play it otherwise.
+    """
+
+    game: int
+    outcome: dict[str, Any] | None
+    score: dict[str, float]
+    ended: str | None
+    seconds: float
+    error: str | None = None
+    traceback: str | None = None
+    raced: bool = False
+
+    @property
+    def failed(self) -> bool:
+        """Whether an error ended it."""
+        return (self.ended or "").startswith("error: ")
+
+
+class RunRecord:
+    """A record being written. A context manager: an error on the way out makes its status "failed", Ctrl-C or a
+    cancellation "interrupted". Each call returns when its line is with the kernel."""
+
+    def __init__(self, path: Path, info: RunInfo) -> None:
+        self.path, self.info = path, info
+        self.most: int | None = None
+        self._files = ExitStack()
+        with ExitStack() as claimed:  # given up again where the record cannot be opened
+            self._writer = claimed.enter_context(Writer(path / writer.NAME))
+            claimed.push(self._files)
+            _write_info(path, info)
+            self._transcript = self._files.enter_context(Lines(path / "transcript.jsonl"))
+            self._outcomes = self._files.enter_context(Lines(path / "outcomes.jsonl"))
+            self._heard = HeardLines(path / heard.NAME)
+            self._files.callback(self._heard.close)
+            claimed.pop_all()
+        self._seals = AllSeals()
+
+    @classmethod
+    def create(
+        cls, folder: Path, scenario: str, options: dict[str, Any], config: RunConfig, engine: dict[str, str],
+        tasks: str | None = None, at_once: int | None = None, asked: str | None = None,
+        sources: dict[str, str] | None = None,
+    ) -> RunRecord:  # fmt: skip
+        """Make `folder`/<id> and begin. The id is the time and the scenario, numbered where that exists."""
+        now = datetime.now(UTC)
+        path = _new_folder(folder, f"{now:%Y%m%d-%H%M%S}-{NO_FILE.sub('-', scenario)[:LONGEST]}")
+        info = RunInfo(
+            id=path.name, scenario=scenario, options=options, config=config, engine=engine,
+            versions=versions(), started=now.isoformat(timespec="seconds"), key=secrets.token_hex(16),
+            tasks=tasks, at_once=at_once, asked=asked, sources=sources or {},
+        )  # fmt: skip
+        return cls(path, info)
+
+    @classmethod
+    def go_on(cls, run: SavedRun, sources: dict[str, str]) -> RunRecord:
+        """Write at a recorded run again; a torn last line is cut. `RecordInUse`: somebody does already."""
+        again = Resumed(at=datetime.now(UTC).isoformat(timespec="seconds"), versions=versions(), sources=sources)
+        fresh = {"format": "agentcho-run/2", "status": "running", "ended": None, "resumed": (*run.info.resumed, again)}
+        record = cls(run.path, run.info.model_copy(update=fresh))
+        record.most = run.info.most
+        return record
+
+    def joined(self, agent: str, role: str) -> None:
+        """Note a member of the cast; it is written when the run ends."""
+        self.info = self.info.model_copy(update={"cast": self.info.cast | {agent: role}})
+
+    def said(self, entry: Entry) -> None:
+        """Append one message that has ended, whole or not."""
+        self._transcript.append(entry.to_json(self._seals.of(entry)))
+
+    def begun(self, entry: Entry) -> None:
+        """Note a message of which the first token has come; it is written with the next `flush`."""
+        self._heard.begun(entry, self._seals.of(entry))
+
+    def heard(self, game: int, id: str, token: int | None, text: str) -> None:
+        """Note what was said of it in a step; it is written with the next `flush`."""
+        self._heard.said(game, id, token, text)
+
+    def flush(self) -> None:
+        """Write down what was heard. No code may hear it before this has returned."""
+        self._heard.flush()
+
+    def encoded(self, encodings: Encodings) -> None:
+        """Append encodings that no message's line carries."""
+        self._transcript.append(encodings.to_json(self._seals[encodings.game, encodings.attempt]))
+
+    def over(self, finished: Finished) -> None:
+        """Append one finished game."""
+        self._outcomes.append(finished._asdict())
+        for game, attempt in [key for key in self._seals if key[0] == finished.game]:
+            del self._seals[game, attempt]
+
+    def close(self, status: Status) -> None:
+        """Flush everything and write how the run ended. A second call is a no-op."""
+        if self.info.status != "running":
+            return
+        try:
+            self._files.close()
+            ended = datetime.now(UTC).isoformat(timespec="seconds")
+            over = self.info.model_copy(update={"status": status, "ended": ended, "most": self.most})
+            _write_info(self.path, over)
+            self.info = over
+        finally:
+            self._writer.close()
+
+    def __enter__(self) -> RunRecord:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.close("done")
+            return
+        stopped = not issubclass(kind, Exception) or issubclass(kind, BrokenPipeError)
+        with suppress(CannotWrite):  # what is on its way out says more
+            self.close("interrupted" if stopped else "failed")
+
+
+def _new_folder(folder: Path, name: str) -> Path:
+    number = 1
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        while True:
+            path = folder / (name if number == 1 else f"{name}-{number}")
+            try:
+                path.mkdir()
+            except FileExistsError:
+                number += 1
+            else:
+                return path
+
+
+def _write_info(path: Path, info: RunInfo) -> None:
+    whole = json.dumps(info.model_dump(mode="json"), indent=2, ensure_ascii=False) + "\n"
+    replace(path / "run.json", whole.encode(errors="replace"))
+
+
+class SavedRun:
+    """A record on disk, finished or not. Reads on each call, so a run in progress can be looked at."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        file = path / "run.json"
+        try:
+            self.info = RunInfo.model_validate_json(file.read_bytes())
+        except (FileNotFoundError, NotADirectoryError):
+            raise RecordNotFound(path.name, path.parent) from None
+        except ValidationError as error:
+            first = error.errors(include_input=False, include_url=False)[0]
+            place = ".".join(map(str, first["loc"]))
+            raise RecordBroken(file, 1, f"{place} {first['msg']}".strip()) from None
+
+    @property
+    def status(self) -> str:
+        """How it ended; "running" while somebody writes it, "died" where nobody does and nobody said how it ended."""
+        ended = self.info.status != "running" or writer.alive(self.path / writer.NAME)
+        return self.info.status if ended else "died"
+
+    @property
+    def writer(self) -> Who | None:
+        """Who writes it, or died writing it."""
+        return writer.read(self.path / writer.NAME)
+
+    def entries(self) -> list[Entry]:
+        """Every message, all games and all their attempts, in the order of their lines: what is whole, and what is not
+        (`Entry.ended`), because its call was cancelled or failed, or, last, because the process died while it was said.
+        """
+        file, pieces = self.path / "transcript.jsonl", self.path / heard.NAME
+        entries = read_transcript(file) if file.exists() else []
+        return [*entries, *(died(pieces, entries) if pieces.exists() else [])]
+
+    def games(self) -> dict[int, list[Entry]]:
+        """The messages by game, of its last attempt; a game that ended without any has none. Who takes words from here,
+        to force them say, passes over what is not whole (`Entry.ended`): nobody read it, and it may have no end."""
+        return {game: by_attempt(entries)[-1] for game, entries in self.attempts().items()}
+
+    def attempts(self) -> dict[int, list[Entry]]:
+        """The messages by game, of every attempt at it."""
+        found: dict[int, list[Entry]] = {game: [] for game in sorted(self.finished())}
+        for entry in self.entries():
+            found.setdefault(entry.message.game, []).append(entry)
+        return dict(sorted(found.items()))
+
+    def finished(self) -> dict[int, Finished]:
+        """The games that ended, by number."""
+        file = self.path / "outcomes.jsonl"
+        found = {}
+        for number, line in read_lines(file) if file.exists() else ():
+            try:
+                check(GameLine, line)
+                found[line["game"]] = Finished(**line)
+            except (TypeError, ValueError) as error:
+                raise RecordBroken(file, number, f"not the line of a game ({error})") from None
+        return found
+
+    def export(self, only: Container[int] | None = None) -> list[Workflow]:
+        """Every game, or `only` these, as a workflow of `agentcho-trace/1`, with its tokens and their tokenizer's
+        digest. One that is not over is there as far as it went (`Workflow.unfinished`)."""
+        finished, games = self.finished(), self.games().items()
+        return [self._export(n, said, finished.get(n)) for n, said in games if only is None or n in only]
+
+    def _export(self, game: int, said: list[Entry], over: Finished | None) -> Workflow:
+        info = self.info
+        meta = {"run": info.id, "game": game, "seed": info.config.seed, "options": info.options}
+        if over is None:
+            meta |= {"ended": UNFINISHED + self.status}
+        else:
+            meta |= {"outcome": over.outcome, "score": over.score, "ended": over.ended}
+        return exported(info.scenario, f"{info.id}-{game}", meta, info.cast, said, info.engine.get("tokenizer"))
+
+
+def folders(folder: Path) -> list[Path]:
+    """The folder of every run in a folder, oldest first, whether or not its record can be read."""
+    return [file.parent for file in sorted(folder.glob("*/run.json"))]
+
+
+def runs(folder: Path) -> list[SavedRun]:
+    """Every run in a folder, oldest first."""
+    return [SavedRun(path) for path in folders(folder)]
+
+
+def find(run: str, folder: Path) -> SavedRun:
+    """The run of that path, that id, the only one whose id begins so, or the newest for "last"."""
+    if (Path(run) / "run.json").is_file():
+        return SavedRun(Path(run))
+    names = sorted(file.parent.name for file in folder.glob("*/run.json"))
+    matches = names[-1:] if run == "last" else [n for n in names if n == run] or _begins(names, run)
+    if len(matches) != 1:
+        raise RecordNotFound(run, folder)
+    return SavedRun(folder / matches[0])
+
+
+def _begins(names: list[str], run: str) -> list[str]:
+    return [name for name in names if run and name.startswith(run)]

@@ -1,0 +1,185 @@
+"""`agentcho-trace/1`: one workflow a JSON line, with every text known, to replay on any engine.
+
+A trace says who wrote what, for whom, over which parents. Does not know: encodings, engines, how a workflow
+was or will be played.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from agentcho.errors import BadTrace, RecordNotFound
+from agentcho.message import Audience, Kind, Message, Role, audience
+from agentcho.names import AgentName, exact
+from agentcho.records.disk import replace
+
+UNFINISHED = "unfinished: "
+"""Before how its run stands: what `meta` says a game ended by that did not come to its end."""
+Name = Annotated[str, Field(min_length=1), AfterValidator(exact)]
+TokenId = Annotated[int, Field(ge=0)]
+
+
+class TraceMessage(BaseModel):
+    """One message. `header` only on a decode; `parents` in prompt order; `author` None: the scenario.
+
+    `offsets` (one a parent) and `new_offset` are absolute positions, None: right after the preceding message.
+    `tokens` are all ids fed, framing and closing included; they win over `text` where `tokenizer`, a digest,
+    is the engine's own. `ended`: it is as much of a decode as was heard before that, its tokens have no closing, and
+    it is nobody's parent.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    id: Name
+    kind: Kind
+    role: Role
+    author: AgentName | None
+    audience: Literal["everyone"] | tuple[AgentName, ...]
+    parents: tuple[Name, ...]
+    text: str
+    header: str | None = None
+    name: AgentName | None = None
+    offsets: tuple[int | None, ...] | None = None
+    new_offset: Annotated[int, Field(ge=0)] | None = None
+    tokens: tuple[TokenId, ...] | None = None
+    tokenizer: Name | None = None
+    ended: Literal["cancelled", "failed", "died"] | None = None
+
+    @property
+    def readers(self) -> Audience:
+        """Its audience as a value."""
+        return audience(self.audience)
+
+    def to_json(self) -> dict[str, Any]:
+        """The message as a JSON object, without what is not set."""
+        return self.model_dump(mode="json", exclude_unset=True)
+
+    @model_validator(mode="after")
+    def _fits(self) -> TraceMessage:
+        faults = {
+            "a decode needs a header, which may be empty": self.kind == "decode" and self.header is None,
+            "a prefill has no header": self.kind == "prefill" and bool(self.header),
+            "a decode has the role assistant": self.kind == "decode" and self.role != "assistant",
+            "a decode needs an author who is in its audience": self.kind == "decode" and not self._own(),
+            "offsets must be one a parent": self.offsets is not None and len(self.offsets) != len(self.parents),
+            "tokens need the digest of their tokenizer": self.tokens is not None and self.tokenizer is None,
+        }
+        for fault, found in faults.items():
+            if found:
+                raise ValueError(fault)
+        return self
+
+    def _own(self) -> bool:
+        return self.author is not None and self.readers.includes(self.author)
+
+
+class Workflow(BaseModel):
+    """One workflow: its agents and its messages, each after its parents."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    format: Literal["agentcho-trace/1"]
+    workflow: Name
+    id: Name
+    meta: dict[str, Any] = {}
+    agents: tuple[AgentName, ...]
+    messages: tuple[TraceMessage, ...]
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Workflow:
+        cast, seen = set(self.agents), set[str]()
+        if len(cast) < len(self.agents):
+            raise ValueError("agents names one agent twice")
+        for message in self.messages:
+            _check_place(message, cast, seen)
+            seen.add(message.id)
+        return self
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether it is of a game that did not come to its end, as far as it went."""
+        return str(self.meta.get("ended")).startswith(UNFINISHED)
+
+    @property
+    def whole(self) -> Workflow:
+        """Without messages that were heard in part and never ended: nobody reads them."""
+        return self.model_copy(update={"messages": tuple(m for m in self.messages if m.ended is None)})
+
+    def to_json(self) -> dict[str, Any]:
+        """The line as a JSON object, without what is not set; `workflow` inverts it."""
+        return self.model_dump(mode="json", exclude_unset=True)
+
+
+def _check_place(message: TraceMessage, cast: set[str], seen: set[str]) -> None:
+    named = () if message.audience == "everyone" else message.audience
+    if message.id in seen:
+        raise ValueError(f"message {message.id}: this id was used before")
+    if late := [parent for parent in message.parents if parent not in seen]:
+        raise ValueError(f"message {message.id}: parents must stand earlier: {', '.join(late)}")
+    if unknown := sorted({*named, *([message.author] if message.author else [])} - cast):
+        raise ValueError(f"message {message.id}: not among the agents: {', '.join(unknown)}")
+
+
+def workflow(given: Mapping[str, Any] | Workflow, where: str = "trace") -> Workflow:
+    """Check a workflow. `BadTrace` names the place and the fault, and quotes no text."""
+    if isinstance(given, Workflow):
+        return given
+    try:
+        return Workflow.model_validate(given)
+    except ValidationError as error:
+        raise _bad(where, error) from None
+
+
+def _bad(where: str, error: ValidationError) -> BadTrace:
+    first = error.errors(include_input=False, include_url=False)[0]
+    place = ".".join(str(part) for part in first["loc"])
+    return BadTrace(f"{where} {place}".strip(), first["msg"].removeprefix("Value error, "))
+
+
+def read_traces(path: Path) -> list[Workflow]:
+    """Every workflow of a file. `BadTrace` where a line is none, `RecordNotFound` where there is no file."""
+    if not path.is_file():
+        raise RecordNotFound(path.name, path.parent)
+    lines = enumerate(path.read_bytes().splitlines(), start=1)
+    return [workflow(_object(raw, where), where) for n, raw in lines if raw.strip() for where in [f"{path}:{n}"]]
+
+
+def _object(raw: bytes, where: str) -> dict[str, Any]:
+    try:
+        line = json.loads(raw)
+    except (ValueError, RecursionError):
+        raise BadTrace(where, "not a JSON line") from None
+    if not isinstance(line, dict):
+        raise BadTrace(where, "not a JSON object")
+    return line
+
+
+def write_traces(path: Path, workflows: Iterable[Workflow]) -> None:
+    """Write a file of workflows, one a line; it appears whole or not at all."""
+    replace(path, "".join(json.dumps(each.to_json(), ensure_ascii=False) + "\n" for each in workflows))
+
+
+def trace_message(message: Message, tokenizer: str | None, ended: str | None = None) -> TraceMessage:
+    """One message of a transcript as a trace has it. `tokenizer` is the digest of the run's tokenizer."""
+    fields: dict[str, Any] = {
+        "id": message.id, "kind": message.kind, "role": message.role, "author": message.author,
+        "audience": message.audience.to_json(), "parents": message.parents, "text": message.text,
+    }  # fmt: skip
+    if message.kind == "decode":
+        fields["header"] = message.header
+    for optional in ("name", "offsets", "new_offset"):
+        if getattr(message, optional) is not None:
+            fields[optional] = getattr(message, optional)
+    if ended is not None:
+        fields["ended"] = ended
+    if tokenizer is not None and message.tokens:
+        fields |= {"tokens": message.tokens, "tokenizer": tokenizer}
+    try:
+        return TraceMessage.model_validate(fields)
+    except ValidationError as error:
+        raise _bad(f"message {message.id}", error) from None

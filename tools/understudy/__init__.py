@@ -1,0 +1,1 @@
+"""The embedded model: its corpus, its training, its card."""
