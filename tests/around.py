@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from agentcho import Engine
 from agentcho.calls.call import ANY_TURN, Call, Encoded, EncodingId, Receipt, StepResult, Turn
 from agentcho.calls.owner import Owner
-from agentcho.engine.framing import Framing
+from agentcho.engine.template import Framing
 
 
 class Around:

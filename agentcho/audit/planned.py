@@ -17,6 +17,7 @@ from agentcho.audit.subject import of_traces
 from agentcho.audit.symbolic import SymbolicEngine
 from agentcho.audit.verdict import Reading, Share
 from agentcho.config import Leakage, Mode, RepairBy, RunConfig
+from agentcho.engine.layout import frame
 from agentcho.errors import LabelMissing, LeakageError
 from agentcho.flow.labels import EncodingRecord
 from agentcho.games.replayer import replay
@@ -124,11 +125,10 @@ def _said(message: TraceMessage, key: bytes, reveal: bool) -> Said:
     """A message that was never encoded: its words are counted and digested as the symbolic engine would."""
     framing = SymbolicEngine().framing
     text = (message.header or "") + message.text
-    opening, closing = framing.opening(message.role, message.name), framing.closing(message.role)
-    content = framing.content
-    tokens = (*opening, *content.encode(message.header or ""), *content.encode(message.text), *closing)
+    encode = framing.content.encode
+    framed = frame(framing, message.role, message.name, encode(message.header or ""), encode(message.text))
     return Said(
         id=message.id, kind=message.kind, role=message.role, author=message.author,
-        audience=message.readers.to_json(), parents=message.parents, tokens=len(tokens),
-        digest=digest(key, tokens), text=text if reveal else None,
+        audience=message.readers.to_json(), parents=message.parents, tokens=len(framed.tokens),
+        digest=digest(key, framed.tokens), text=text if reveal else None,
     )  # fmt: skip

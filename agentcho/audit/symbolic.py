@@ -13,7 +13,6 @@ from agentcho.backends.words import FakeFraming
 from agentcho.calls.call import (
     ANY_TURN,
     Call,
-    ContextEntry,
     Decode,
     Encoded,
     EncodingId,
@@ -26,9 +25,10 @@ from agentcho.calls.call import (
     StepResult,
     Turn,
 )  # fmt: skip
-from agentcho.calls.framed import framed
 from agentcho.calls.owner import Owner
-from agentcho.errors import BadOffsets, BadParent, LeakageError, RequestError, UnknownEncoding
+from agentcho.engine.encoding import Piece, Storage
+from agentcho.engine.layout import Layout, Rules, decoded, encoded, layout
+from agentcho.errors import BadParent, LeakageError, RequestError, UnknownEncoding
 
 Influence = frozenset[tuple[int, ...]]
 """The token ids of every message whose words went into an encoding, one tuple a message."""
@@ -56,6 +56,7 @@ class SymbolicEngine:
 
     def __init__(self) -> None:
         self.framing = FakeFraming()
+        self._rules = Rules(self.framing, Piece(None, Storage(b"", 0, 1), 0), self.context)
         self._all: dict[EncodingId, Symbol] = {}
         self._flying: list[Symbol] = []
         self._influences: dict[EncodingId, Influence] = {}
@@ -68,7 +69,7 @@ class SymbolicEngine:
 
     def frame(self, role: str, name: str | None, text: str, tokens: tuple[int, ...] | None = None) -> Encoded:
         """See `FramePort.frame`."""
-        return framed(self.framing, role, name, text, tokens)
+        return encoded(self.framing, role, name, text, tokens)
 
     @property
     def fingerprint(self) -> dict[str, str]:
@@ -149,11 +150,16 @@ class SymbolicEngine:
 
     def _admit(self, id: EncodingId, call: Call, local: Mapping[int, Symbol]) -> Symbol:
         parents = tuple(self._parent(parent, local) for parent in call.parents)
-        if isinstance(call, Repair):
-            base = self._parent(call.of, local)
+        base = self._parent(call.of, local) if isinstance(call, Repair) else self._leader(call, local)
+        if isinstance(call, Decode) and call.forced is None:
+            raise RequestError("an engine without a model has nothing to say; force the words")
+        places = [(parent.id, Storage(b"", parent.receipt.start, len(parent.words.tokens))) for parent in parents]
+        placed = layout(self._rules, call, places, 0 if base is None else len(base.words.tokens))
+        receipt = placed.context.receipt
+        if base is not None and isinstance(call, Repair):
             words = base.words._replace(sampled=None, stopped=None)
-            return Symbol(id, call, words, (*parents, base), _receipt(call, parents)._replace(base=base.id))
-        return Symbol(id, call, self._words(call, local), parents, _receipt(call, parents))
+            return Symbol(id, call, words, (*parents, base), receipt._replace(base=base.id))
+        return Symbol(id, call, self._words(call, placed) if base is None else base.words, parents, receipt)
 
     def _parent(self, parent: EncodingId | Prefill | Repair, local: Mapping[int, Symbol]) -> Symbol:
         if isinstance(parent, Prefill | Repair):
@@ -165,30 +171,18 @@ class SymbolicEngine:
             raise BadParent(f"encoding {parent} is not finished")
         return known
 
-    def _words(self, call: Prefill | Decode | Shadow, local: Mapping[int, Symbol]) -> Encoded:
-        if isinstance(call, Shadow):
-            leader = local.get(id(call.of))
-            if leader is None:
-                raise BadParent("a Shadow follows a Decode that does not stand earlier in the same list")
-            return leader.words
-        role, header = (call.role, "") if isinstance(call, Prefill) else ("assistant", call.header)
-        opening, closing = self.framing.opening(role, call.name), self.framing.closing(role)
-        before, content = self._content(call)
-        begin, end = len(opening), len(opening) + len(before) + len(content)
-        sampled = (end - len(content), end) if isinstance(call, Decode) else None
-        return Encoded(
-            role, call.name, header, self.framing.content.decode(content), (*opening, *before, *content, *closing),
-            (begin, end), sampled, "forced" if isinstance(call, Decode) else None,
-        )  # fmt: skip
+    def _leader(self, call: Call, local: Mapping[int, Symbol]) -> Symbol | None:
+        if not isinstance(call, Shadow):
+            return None
+        if id(call.of) not in local:
+            raise BadParent("a Shadow follows a Decode that does not stand earlier in the same list")
+        return local[id(call.of)]
 
-    def _content(self, call: Prefill | Decode) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """The ids of the header and of what follows it."""
-        words = self.framing.content
-        if isinstance(call, Prefill):
-            return (), tuple(words.encode(call.text)) if call.tokens is None else words.check(call.tokens)
-        if call.forced is None:
-            raise RequestError("an engine without a model has nothing to say; force the words")
-        return tuple(words.encode(call.header)), words.check(call.forced)
+    def _words(self, call: Call, placed: Layout) -> Encoded:
+        if isinstance(call, Decode):
+            return decoded(call, placed.framed, self.framing.content.decode(placed.framed.content), "forced")
+        assert placed.words is not None
+        return placed.words
 
     def _known(self, id: EncodingId) -> Symbol:
         if id not in self._all:
@@ -200,23 +194,6 @@ class SymbolicEngine:
         if symbol.influence is None:
             raise BadParent(f"encoding {id} is not finished")
         return symbol
-
-
-def _receipt(call: Call, parents: Sequence[Symbol]) -> Receipt:
-    """Where everything stands: as asked for, where it was made, or right after what stands before; the first after
-    the BOS."""
-    made = call.offsets == "made"
-    wanted = [parent.receipt.start for parent in parents] if call.offsets == "made" else call.offsets
-    asked = [None] * len(parents) if wanted is None else list(wanted)
-    if len(asked) != len(parents):
-        raise BadOffsets(f"{len(asked)} offsets for {len(parents)} parents")
-    end, context = 1, list[ContextEntry]()
-    for parent, offset in zip(parents, asked, strict=True):
-        entry = ContextEntry(parent.id, end if offset is None else offset, len(parent.words.tokens))
-        context.append(entry)
-        end = entry.offset + entry.length
-    end = max((entry.offset + entry.length for entry in context), default=1) if made else end
-    return Receipt(tuple(context), end if call.new_offset is None else call.new_offset, True)
 
 
 def _spoken(symbol: Symbol) -> list[Spoken]:

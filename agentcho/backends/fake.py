@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from agentcho.backends.admission import Kept, Reply, Rules, admit
+from agentcho.backends.admission import Kept, Reply, Script, admit
 from agentcho.backends.pages import Page, Pages, key_of
 from agentcho.backends.words import FakeFraming
 from agentcho.calls.call import (
@@ -27,10 +27,11 @@ from agentcho.calls.call import (
     Turn,
 )
 from agentcho.calls.checks import Bounds, asked, checked, known_as_id, named, readable
-from agentcho.calls.framed import framed
 from agentcho.calls.ids import Ids
 from agentcho.calls.owner import Owner, owned
 from agentcho.calls.values import numbers
+from agentcho.engine.encoding import Piece, Storage
+from agentcho.engine.layout import Rules, encoded
 from agentcho.errors import AgentchoError, BadParent, CallFailed, EngineClosed, EngineFailed, UnknownEncoding
 
 
@@ -51,8 +52,9 @@ class FakeEngine:
         faulty: Callable[[Decode], Exception | None] | None = None, store_tokens: int | None = None,
     ) -> None:  # fmt: skip
         self._store_tokens = store_tokens
-        self._rules, self._faulty = Rules(reply, answer, bos, context), faulty
-        self.framing = FakeFraming()
+        self.framing, self._faulty = FakeFraming(), faulty
+        self._script = Script(reply, answer)
+        self._rules = Rules(self.framing, Piece(None, Storage(b"", 0, 1), 0) if bos else None, context)
         self.broken: Exception | None = None
         self.guilty: Callable[[Call], Exception | None] = lambda call: None
         self.steps = 0
@@ -92,17 +94,17 @@ class FakeEngine:
     @property
     def context(self) -> int:
         """Positions."""
-        return self._rules.context
+        return self._rules.limit
 
     @property
     def bos(self) -> bool:
         """Whether every context begins after a BOS."""
-        return self._rules.bos
+        return self._rules.bos is not None
 
     def frame(self, role: str, name: str | None, text: str, tokens: tuple[int, ...] | None = None) -> Encoded:
         """See `FramePort.frame`."""
-        own = None if tokens is None else self.framing.content.check(numbers(tokens, "tokens"))
-        return framed(self.framing, role, name, text, own)
+        own = None if tokens is None else numbers(tokens, "tokens")
+        return encoded(self.framing, role, name, text, own)
 
     @property
     def fingerprint(self) -> dict[str, str]:
@@ -128,7 +130,7 @@ class FakeEngine:
         self._check_open()
         plain, _ = checked(calls, turn, Bounds())
         with readable("the list of calls"):
-            admitted = admit(self._rules, self.framing, plain, self._ids, self._known)
+            admitted = admit(self._rules, self._script, self.framing.content, plain, self._ids, self._known)
         for kept in admitted:
             self._all[kept.id] = kept
             if kept.speech is None and kept.leader is None:

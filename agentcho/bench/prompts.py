@@ -8,12 +8,13 @@ from __future__ import annotations
 from typing import NamedTuple, Protocol
 
 from agentcho.calls.call import EnginePort, FramingPort
+from agentcho.engine.layout import Framed, frame
 from agentcho.records.trace import TraceMessage, Workflow
 
 Ids = tuple[int, ...]
 
 
-class Framed(FramingPort, Protocol):
+class TemplatePort(FramingPort, Protocol):
     """The fixed ids around a message's content, and what every prompt begins with."""
 
     @property
@@ -33,23 +34,20 @@ class PromptPort(EnginePort, Protocol):
     """An engine with the framing of a real model."""
 
     @property
-    def framing(self) -> Framed: ...
+    def framing(self) -> TemplatePort: ...
 
 
-def prompts(workflow: Workflow, framing: Framed) -> dict[str, Prompt]:
+def prompts(workflow: Workflow, framing: TemplatePort) -> dict[str, Prompt]:
     """All decodes by id."""
-    whole = {message.id: _whole(message, framing) for message in workflow.messages}
+    framed = {message.id: _framed(message, framing) for message in workflow.messages}
     start = () if framing.bos is None else (framing.bos,)
     found = {}
     for message in (m for m in workflow.messages if m.kind == "decode"):
-        read = tuple(id for parent in message.parents for id in whole[parent])
-        begun = (*framing.opening("assistant", message.name), *framing.content.encode(message.header or ""))
-        text = tuple(framing.content.encode(message.text))
-        found[message.id] = Prompt(message.id, message.author or "", (*start, *read, *begun), text)
+        read, own = (id for parent in message.parents for id in framed[parent].tokens), framed[message.id]
+        found[message.id] = Prompt(message.id, message.author or "", (*start, *read, *own.begun), own.content)
     return found
 
 
-def _whole(message: TraceMessage, framing: Framed) -> Ids:
+def _framed(message: TraceMessage, framing: FramingPort) -> Framed:
     encode = framing.content.encode
-    said = (*encode(message.header or ""), *encode(message.text))
-    return (*framing.opening(message.role, message.name), *said, *framing.closing(message.role))
+    return frame(framing, message.role, message.name, encode(message.header or ""), encode(message.text))

@@ -302,6 +302,9 @@ class ContentPort(Protocol):
 
     def encode(self, text: str) -> list[int]: ...
     def decode(self, ids: Sequence[int]) -> str: ...
+    def check(self, ids: Iterable[int]) -> tuple[int, ...]:
+        """Ids that can be content. `RequestError`: one of them cannot."""
+
     def spells(self, ids: Sequence[int], text: str) -> bool:
         """Whether `ids` are the ones that `text` encodes to."""
 

@@ -342,7 +342,7 @@ def doctor(
     """Prove that a model can share encodings, or say why it cannot."""
     from agentcho.cli.listing import doctor_table
     from agentcho.display.progress import progress
-    from agentcho.engine import doctor as examine
+    from agentcho.engine.doctor import doctor as examine
 
     with progress("doctor", sys.stderr) as told:
         report = examine(model, device, dtype, device_map=device_map, tell=told.tell)

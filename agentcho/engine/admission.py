@@ -13,13 +13,13 @@ from weakref import WeakValueDictionary
 from agentcho.calls.call import Call, Decode, Encoded, EncodingId, First, Most, Prefill, Repair, Sampling, Shadow
 from agentcho.engine.assembly import Assembly
 from agentcho.engine.constraint import Choices, Constraint, Grammars
-from agentcho.engine.encoding import Context, Piece, Recipe, Storage, check_fits, place
+from agentcho.engine.encoding import Context, Piece, Recipe, Storage
 from agentcho.engine.follower import Follower
-from agentcho.engine.framing import Framing
+from agentcho.engine.layout import Layout, Rules, layout
 from agentcho.engine.pending import Pending, PendingDecode, PendingPrefill, PendingRepair, held, longest, needed
 from agentcho.engine.row import Row
-from agentcho.engine.tiers import Tiers
-from agentcho.errors import BadParent, RequestError
+from agentcho.engine.template import Framing
+from agentcho.errors import BadParent
 
 
 class Local(NamedTuple):
@@ -31,26 +31,21 @@ class Local(NamedTuple):
     base: Piece | None
 
 
-class Placed(NamedTuple):
-    """A call's own ids as far as they are known, and its context."""
-
-    opening: tuple[int, ...]
-    content: tuple[int, ...]
-    closing: tuple[int, ...]
-    context: Context
-
-
 class Admission:
     """Turns calls into pending ones. `parent(id)` gives the storage of a finished or waiting encoding, or raises;
-    `words(id)` the words of a finished one. `origin` names what computes: it is part of every key."""
+    `words(id)` the words of a finished one."""
 
     def __init__(
-        self, framing: Framing, grammars: Grammars, tiers: Tiers, assembly: Assembly, limit: int, bos: Piece | None,
-        parent: Callable[[EncodingId], Storage], words: Callable[[EncodingId], Encoded], origin: str,
-    ) -> None:  # fmt: skip
-        self._origin, self._framing, self._grammars = origin, framing, grammars
-        self._tiers, self._assembly = tiers, assembly
-        self._limit, self._bos, self._parent, self._words = limit, bos, parent, words
+        self,
+        rules: Rules,
+        framing: Framing,
+        grammars: Grammars,
+        assembly: Assembly,
+        parent: Callable[[EncodingId], Storage],
+        words: Callable[[EncodingId], Encoded],
+    ) -> None:
+        self._rules, self._framing, self._grammars = rules, framing, grammars
+        self._assembly, self._parent, self._words = assembly, parent, words
         self._shared: WeakValueDictionary[bytes, Storage] = WeakValueDictionary()
 
     def admit(self, calls: Sequence[Call], new_id: Callable[[], EncodingId]) -> list[Pending]:
@@ -75,71 +70,69 @@ class Admission:
 
     def withdraw(self, pending: Pending) -> None:
         """Give back what an admitted call that never ran holds."""
-        self._tiers.release(held(pending))
+        self._assembly.tiers.release(held(pending))
 
-    def place(self, call: Prefill | Decode, local: Mapping[int, Local] | None = None) -> Placed:
-        """Frame and tokenise a call and resolve its context, holding nothing."""
-        role = call.role if isinstance(call, Prefill) else "assistant"
-        opening, closing = self._framing.opening(role, call.name), self._framing.closing(role)
-        return Placed(opening, self._content(call), closing, self._context(call, local or {}))
-
-    def _context(self, call: Call, local: Mapping[int, Local]) -> Context:
-        parents = [self._resolve(parent, local) for parent in call.parents]
-        return place(self._bos, parents, call.offsets, call.new_offset)._replace(origin=self._origin)
+    def layout(self, call: Call, local: Mapping[int, Local] | None = None, own: int = 0) -> Layout:
+        """See `layout`, over parents that are stored or in the same list."""
+        return layout(self._rules, call, [self._resolve(parent, local or {}) for parent in call.parents], own)
 
     def _admit(
-        self, call: Call, local: Mapping[int, Local], rows: Mapping[int, PendingDecode],
+        self,
+        call: Call,
+        local: Mapping[int, Local],
+        rows: Mapping[int, PendingDecode],
         new_id: Callable[[], EncodingId],
-    ) -> Pending:  # fmt: skip
+    ) -> Pending:
         match call:
             case Prefill():
-                pending: Pending = self._prefill(call, self.place(call, local), new_id)
+                pending: Pending = self._prefill(call, self.layout(call, local), new_id)
             case Decode():
-                pending = self._decode(call, self.place(call, local), new_id)
+                pending = self._decode(call, self.layout(call, local), new_id)
             case Shadow():
-                pending = self._shadow(call, self._context(call, local), rows.get(id(call.of)), new_id)
+                pending = self._shadow(call, local, rows.get(id(call.of)), new_id)
             case Repair():
                 pending = self._repair(call, local, new_id)
         own = longest(pending)
         self._assembly.check(needed(pending), own, pending.context.length + own)
-        self._tiers.hold(held(pending))
+        self._assembly.tiers.hold(held(pending))
         return pending
 
     def _shadow(
-        self, call: Shadow, context: Context, leader: PendingDecode | None, new_id: Callable[[], EncodingId]
+        self,
+        call: Shadow,
+        local: Mapping[int, Local],
+        leader: PendingDecode | None,
+        new_id: Callable[[], EncodingId],
     ) -> PendingDecode:
         if leader is None or not isinstance(leader.row, Row):
             raise BadParent("a Shadow follows a Decode that does not stand earlier in the same list")
-        check_fits(context, leader.row.longest, self._limit)
-        return PendingDecode(Follower(new_id(), call, context, leader.row), leader.row.longest)
+        placed = self.layout(call, local, leader.longest)
+        return PendingDecode(Follower(new_id(), call, placed.context, leader.row), placed.longest)
 
-    def _prefill(self, call: Prefill, placed: Placed, new_id: Callable[[], EncodingId]) -> PendingPrefill:
-        tokens = placed.opening + placed.content + placed.closing
-        check_fits(placed.context, len(tokens), self._limit)
-        begin = len(placed.opening)
-        words = Encoded(
-            call.role, call.name, "", self._said(call), tokens, (begin, begin + len(placed.content)), None, None,
-            call.tokens is None or self._framing.content.spells(call.tokens, self._said(call)),
-        )  # fmt: skip
-        storage = self._storage(Recipe(tokens, placed.context, call.salt))
-        return PendingPrefill(new_id(), placed.context, storage, words, call.guard)
+    def _prefill(self, call: Prefill, placed: Layout, new_id: Callable[[], EncodingId]) -> PendingPrefill:
+        assert placed.words is not None
+        storage = self._storage(Recipe(placed.words.tokens, placed.context, call.salt))
+        return PendingPrefill(new_id(), placed.context, storage, placed.words, call.guard)
 
     def _repair(self, call: Repair, local: Mapping[int, Local], new_id: Callable[[], EncodingId]) -> PendingRepair:
-        base, context = self._resolve(call.of, local), self._context(call, local)
+        base = self._resolve(call.of, local)
         words = self._words(call.of) if isinstance(call.of, int) else local[id(call.of)].words
-        check_fits(context, len(words.tokens), self._limit)
+        context = self.layout(call, local, len(words.tokens)).context
         count = self._count(call.choose, len(words.tokens))
         first = isinstance(call.choose, First)
         judged = None if first else self._judged(call, context, local)
         piece, places = Piece(base[0], base[1], context.start), tuple(range(count)) if first else ()
         recipe = Recipe(
-            words.tokens, context, call.salt, base=piece, choose=call.choose, places=places,
+            words.tokens,
+            context,
+            call.salt,
+            base=piece,
+            choose=call.choose,
+            places=places,
             judged=judged.key((), "", "whole") if judged else b"",
-        )  # fmt: skip
+        )
         words = words._replace(sampled=None, stopped=None)
-        return PendingRepair(
-            new_id(), context, self._storage(recipe), words, call.guard, piece, count, judged, places,
-        )  # fmt: skip
+        return PendingRepair(new_id(), context, self._storage(recipe), words, call.guard, piece, count, judged, places)
 
     @staticmethod
     def _count(choose: First | Most, length: int) -> int:
@@ -156,9 +149,6 @@ class Admission:
         ]
         return Context((*context.pieces[:bos], *pieces), context.start)
 
-    def _said(self, call: Prefill) -> str:
-        return call.text if call.tokens is None else self._framing.content.decode(call.tokens)
-
     def _storage(self, recipe: Recipe) -> Storage:
         """That of an equal call, in whichever tier it is, or a new one, to be made in the forward of the call. One that
         nobody holds any more would be made again before that, in a forward of its own."""
@@ -169,16 +159,9 @@ class Admission:
         self._shared[storage.key] = storage
         return storage
 
-    def _decode(self, call: Decode, placed: Placed, new_id: Callable[[], EncodingId]) -> PendingDecode:
-        most = call.sampling.max_tokens if call.forced is None else len(call.forced)
-        own = len(placed.opening) + len(placed.content) + most + len(placed.closing)
-        check_fits(placed.context, own, self._limit)
-        constraint = self._constraint(call.sampling, placed.closing[0]) if call.forced is None else None
-        row = Row(
-            new_id(), call, placed.context, placed.opening, placed.content, placed.closing,
-            self._framing.stops, self._framing.content, constraint, own,
-        )  # fmt: skip
-        return PendingDecode(row, own)
+    def _decode(self, call: Decode, placed: Layout, new_id: Callable[[], EncodingId]) -> PendingDecode:
+        constraint = self._constraint(call.sampling, placed.framed.closing[0]) if call.forced is None else None
+        return PendingDecode(Row(new_id(), call, placed, self._framing, constraint), placed.longest)
 
     def _constraint(self, sampling: Sampling, stop: int) -> Constraint | None:
         if sampling.choices is not None:
@@ -186,22 +169,6 @@ class Admission:
         if sampling.json_schema is not None:
             return self._grammars.json(sampling.json_schema, sampling.max_tokens)
         return None
-
-    def _content(self, call: Prefill | Decode) -> tuple[int, ...]:
-        """A prefill's text, or a decode's header, as ids that hold no special token."""
-        if isinstance(call, Decode):
-            self.refuse_special(call.forced or ())
-            return tuple(self._framing.content.encode(call.header))
-        if call.tokens is None:
-            return tuple(self._framing.content.encode(call.text))
-        self.refuse_special(call.tokens)
-        return tuple(call.tokens)
-
-    def refuse_special(self, tokens: Sequence[int]) -> None:
-        """`RequestError`: one of these is no content's."""
-        forged = self._framing.content.forbidden.intersection(tokens)
-        if forged:
-            raise RequestError(f"token ids {sorted(forged)} are special and cannot be content; leave framing out")
 
     def _resolve(self, parent: EncodingId | Prefill | Repair, local: Mapping[int, Local]) -> tuple[EncodingId, Storage]:
         if isinstance(parent, Prefill | Repair):

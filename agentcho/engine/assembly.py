@@ -21,16 +21,16 @@ class Assembly:
     tokens that were fed to make dropped storages again."""
 
     def __init__(self, tiers: Tiers, make: Callable[[Storage], int]) -> None:
-        self._tiers, self._make = tiers, make
+        self.tiers, self._make = tiers, make
         self._kept: list[Storage] = []
         self.fed = 0
 
     def keep(self, recipe: Recipe) -> Storage:
         """Make a storage and keep it in the store for good."""
         storage = recipe.storage()
-        self._tiers.hold([storage])
-        self._tiers.pin(self, [storage])
-        self._tiers.allocate(storage)
+        self.tiers.hold([storage])
+        self.tiers.pin(self, [storage])
+        self.tiers.allocate(storage)
         self._make(storage)
         self._kept.append(storage)
         return storage
@@ -42,18 +42,18 @@ class Assembly:
             try:
                 self._make(storage)
             except BaseException:
-                self._tiers.discard(storage)
+                self.tiers.discard(storage)
                 raise
 
     def check(self, storages: Iterable[Storage], own: int, wide: int) -> None:
         """`StoreFull` where a call that gathers these and makes `own` tokens could never run. It attends to `wide`
         tokens in the end: what it reads several times is gathered so often."""
-        self._tiers.check((*storages, *self._kept), own, wide)
+        self.tiers.check((*storages, *self._kept), own, wide)
 
     def fits(self, storages: Sequence[Storage], own: int) -> bool:
         """Whether a call that gathers these and makes `own` tokens can begin now: both they, and on the way there each
         dropped one together with what it is made from, fit beside what is pinned and promised."""
-        tiers = self._tiers
+        tiers = self.tiers
         return tiers.fits(storages, own) and all(tiers.fits((*s.sources, s), 0) for s in lacking(storages))
 
     def begin(self, owner: Hashable, storages: Sequence[Storage], own: Storage | None = None) -> None:
@@ -65,23 +65,23 @@ class Assembly:
         users = Counter(storages)
         for storage in dropped:
             users.update(storage.sources)
-        self._tiers.hold(users)
-        self._tiers.wanted = users
+        self.tiers.hold(users)
+        self.tiers.wanted = users
         try:
             for storage in dropped:
                 self._again(storage)
-                self._tiers.release(_used_up(users, storage.sources))
-            self._tiers.pin(owner, storages if own is None else (*storages, own))
-            self._tiers.bring(storages)
+                self.tiers.release(_used_up(users, storage.sources))
+            self.tiers.pin(owner, storages if own is None else (*storages, own))
+            self.tiers.bring(storages)
             if own is not None:
-                self._tiers.allocate(own)
+                self.tiers.allocate(own)
         except BaseException:
-            self._tiers.unpin(owner)
+            self.tiers.unpin(owner)
             raise
         finally:
-            self._tiers.wanted = ()
-            self._tiers.release(users)
-            self._tiers.trim()
+            self.tiers.wanted = ()
+            self.tiers.release(users)
+            self.tiers.trim()
 
     @contextmanager
     def gathering(self, storages: Iterable[Storage], own: Storage | None = None) -> Iterator[None]:
@@ -91,26 +91,26 @@ class Assembly:
         made = 0 if own is None else own.length
         if not self.fits(asked, made):
             ways = [_tokens(asked) + made, *(_tokens((*s.sources, s)) for s in lacking(asked))]
-            raise StoreFull(max(ways), self._tiers.available * self._tiers.store.page_tokens)
+            raise StoreFull(max(ways), self.tiers.available * self.tiers.store.page_tokens)
         self.begin(owner, asked, own)
         try:
             yield
         finally:
-            self._tiers.unpin(owner)
+            self.tiers.unpin(owner)
 
     def _again(self, storage: Storage) -> None:
         """Make one again, over its sources, none of which is dropped."""
-        self._tiers.pin(storage, (*storage.sources, storage))
+        self.tiers.pin(storage, (*storage.sources, storage))
         try:
-            self._tiers.bring(storage.sources)
-            self._tiers.allocate(storage)
+            self.tiers.bring(storage.sources)
+            self.tiers.allocate(storage)
             self.fed += self._make(storage)
         except BaseException:
-            self._tiers.discard(storage)
+            self.tiers.discard(storage)
             raise
         finally:
-            self._tiers.unpin(storage)
-        self._tiers.remade += 1
+            self.tiers.unpin(storage)
+        self.tiers.remade += 1
 
 
 def lacking(storages: Iterable[Storage]) -> list[Storage]:

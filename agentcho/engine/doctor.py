@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 from agentcho.engine.attention import Locality
 from agentcho.engine.engine import Engine
-from agentcho.engine.framing import ROLES
 from agentcho.engine.gate import LayerProof
 from agentcho.engine.packing import kernels
 from agentcho.engine.placement import DeviceMap
+from agentcho.engine.template import ROLES
 from agentcho.progress import Tell, unheard
 
 

@@ -1,6 +1,6 @@
-"""Encodings as the engine keeps them, where a context places them, and the segments that make them.
+"""Encodings as the engine keeps them, the pieces of a context, and the segments that make them.
 
-Does not know: how keys are made or attended to.
+Does not know: where a call stands (`layout`), how keys are made or attended to.
 """
 
 from __future__ import annotations
@@ -8,14 +8,15 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from torch import Tensor
+from agentcho.calls.call import ContextEntry, Encoded, EncodingId, First, Most, Receipt
 
-from agentcho.calls.call import ContextEntry, Encoded, EncodingId, First, Most, Offsets, Receipt
-from agentcho.engine.lanes import Lane, Shared
-from agentcho.engine.store import Block, Copy
-from agentcho.errors import BadOffsets, ContextOverflow
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from agentcho.engine.lanes import Lane, Shared
+    from agentcho.engine.store import Block, Copy
 
 
 @dataclass(eq=False)
@@ -234,33 +235,3 @@ def repaired_key(fresh: bytes, base: bytes, choose: object, judged: bytes) -> by
     are chosen."""
     parts = fresh + base + judged + repr(choose).encode()
     return hashlib.blake2b(parts, digest_size=32, person=b"repaired").digest()
-
-
-def place(
-    bos: Piece | None,
-    parents: Sequence[tuple[EncodingId, Storage]],
-    offsets: Offsets,
-    new_offset: int | None,
-) -> Context:
-    """Give every parent and the new message its position: as asked, where made, or right after the one before."""
-    if offsets == "made":
-        offsets = [storage.position for _, storage in parents]
-        ends = [storage.position + storage.length for _, storage in parents]
-        new_offset = max(ends, default=None) if new_offset is None else new_offset
-    asked = [None] * len(parents) if offsets is None else list(offsets)
-    if len(asked) != len(parents):
-        raise BadOffsets(f"{len(asked)} offsets for {len(parents)} parents")
-    pieces, end = [], 1 if bos else 0
-    for (id, storage), offset in zip(parents, asked, strict=True):
-        start = end if offset is None else offset
-        pieces.append(Piece(id, storage, start))
-        end = start + storage.length
-    start = end if new_offset is None else new_offset
-    return Context(((bos,) if bos else ()) + tuple(pieces), start)
-
-
-def check_fits(context: Context, own: int, limit: int) -> None:
-    """`ContextOverflow` where a parent or the new message's `own` tokens would pass the model's last position."""
-    ends = [piece.offset + piece.storage.length for piece in context.pieces] + [context.start + own]
-    if max(ends) > limit:
-        raise ContextOverflow(max(ends), limit)

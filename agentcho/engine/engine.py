@@ -18,7 +18,6 @@ from torch import Tensor, nn
 
 from agentcho.calls.call import ANY_TURN, Call, Decode, Encoded, EncodingId, Offsets, Receipt, StepResult, Turn
 from agentcho.calls.checks import Bounds, checked, is_id, known_as_id, named, readable
-from agentcho.calls.framed import framed
 from agentcho.calls.ids import Ids
 from agentcho.calls.owner import Owner, owned
 from agentcho.calls.values import numbers, text
@@ -30,13 +29,13 @@ from agentcho.engine.assembly import Assembly
 from agentcho.engine.blame import Blame
 from agentcho.engine.constraint import Grammars
 from agentcho.engine.direct import Direct
-from agentcho.engine.encoding import Context, Encoding, Piece, Recipe, Segment, Storage, check_fits
+from agentcho.engine.encoding import Context, Encoding, Piece, Recipe, Segment, Storage
 from agentcho.engine.flex import has_kernels
 from agentcho.engine.forwards import Forwards
-from agentcho.engine.framing import Framing
 from agentcho.engine.gate import LayerProof
 from agentcho.engine.integrity import Integrity
 from agentcho.engine.lanes import IDLE, Lanes
+from agentcho.engine.layout import Rules, check_fits, encoded
 from agentcho.engine.loading import load
 from agentcho.engine.model import Model
 from agentcho.engine.pending import PendingPrefill
@@ -46,6 +45,7 @@ from agentcho.engine.scheduler import Scheduler
 from agentcho.engine.seats import Seats, can_share
 from agentcho.engine.spread import whole_of
 from agentcho.engine.store import Store
+from agentcho.engine.template import Framing
 from agentcho.engine.tiers import Fullness, Tiers
 from agentcho.engine.trial import Trial
 from agentcho.engine.whole import Made
@@ -89,10 +89,8 @@ class Engine(Direct):
         )  # fmt: skip
         self._bounds = Bounds(model.vocabulary)
         grammars = Grammars(model.tokenizer, model.vocabulary, framing.closing("assistant")[0])
-        self._admission = Admission(
-            framing, grammars, tiers, self._assembly, context, self._encode_bos(), self._parent, self.message,
-            model.origin,
-        )  # fmt: skip
+        rules = Rules(framing, self._encode_bos(), context, model.origin)
+        self._admission = Admission(rules, framing, grammars, self._assembly, self._parent, self.message)
 
     @classmethod
     def load(
@@ -203,8 +201,7 @@ class Engine(Direct):
         """See `FramePort.frame`."""
         if tokens is not None:
             tokens = numbers(tokens, "tokens", self._bounds.vocabulary)
-            self._admission.refuse_special(tokens)
-        return framed(self.framing, role, name, text, tokens)
+        return encoded(self.framing, role, name, text, tokens)
 
     @property
     def fullness(self) -> Fullness:
@@ -235,11 +232,11 @@ class Engine(Direct):
         """
         (call,), _ = checked([Decode(header, parents, offsets, new_offset, name=name)], ANY_TURN, self._bounds)
         assert isinstance(call, Decode)
-        placed = self._admission.place(call)
+        placed = self._admission.layout(call)
         ids = self.framing.content.encode(text(continuation, "the text")) if tokens is None else tokens
         said = numbers(ids, "tokens", self._bounds.vocabulary)
-        own = (*placed.opening, *placed.content, *said)
-        check_fits(placed.context, len(own) + len(placed.closing), self.context)
+        own = (*placed.framed.begun, *said)
+        check_fits(placed.context, len(own) + len(placed.framed.closing), self.context)
         first = len(own) - len(said) - 1
         segment = Segment(own, placed.context.start, placed.context.pieces, wanted=range(first, len(own)))
         self._scheduler.postponed.hasten(placed.context.pieces, self._assembly.first)

@@ -10,12 +10,12 @@ from typing import NamedTuple, get_args
 
 from agentcho.config import Markers
 from agentcho.engine.adapter import Adapter
-from agentcho.engine.framing import Framing, derive
 from agentcho.engine.gate import PROBE, Gate, LayerProof, check_config
 from agentcho.engine.model import Model, Source, find, read_tokenizer
 from agentcho.engine.packing import pack
 from agentcho.engine.placement import Place
 from agentcho.engine.store import default_host_tokens, default_tokens
+from agentcho.engine.template import Framing, derive
 from agentcho.errors import BadPlacement, ModelBroken
 from agentcho.flow.markers import check_markers
 from agentcho.progress import Tell, counted, unheard

@@ -11,31 +11,29 @@ from torch import Tensor
 
 from agentcho.calls.call import Begun, Decode, Encoded, EncodingId, Spoken, Stopped
 from agentcho.engine.constraint import Constraint
-from agentcho.engine.encoding import Context
 from agentcho.engine.lanes import Lane
+from agentcho.engine.layout import Layout, decoded
 from agentcho.engine.sampler import Draw
-from agentcho.engine.text import ContentTokenizer
+from agentcho.engine.template import Framing
 
 
 class Row:
     """A decode from its framing to its closing.
 
     Feeds opening and header, then each token it is given, then the closing. `feed` is what the next forward
-    takes; `asks` says whether that forward's last row chooses a token. `longest` bounds its tokens in all.
+    takes; `asks` says whether that forward's last row chooses a token.
     """
 
     apart = late = False
 
     def __init__(
-        self, id: EncodingId, call: Decode, context: Context, opening: tuple[int, ...], header: tuple[int, ...],
-        closing: tuple[int, ...], stops: frozenset[int], content: ContentTokenizer, constraint: Constraint | None,
-        longest: int,
-    ) -> None:  # fmt: skip
-        self.id, self.call, self.context, self.longest = id, call, context, longest
-        self._opening, self._header, self._closing, self._stops = opening, header, closing, stops
-        self._content, self._stream, self._constraint = content, content.stream(), constraint
+        self, id: EncodingId, call: Decode, placed: Layout, framing: Framing, constraint: Constraint | None
+    ) -> None:
+        self.id, self.call, self.context = id, call, placed.context
+        self._framed, self._closing, self._stops = placed.framed, placed.framed.closing, framing.stops
+        self._content, self._stream, self._constraint = framing.content, framing.content.stream(), constraint
         self.lane: Lane | None = None
-        self.feed: tuple[int, ...] = opening + header
+        self.feed: tuple[int, ...] = placed.framed.begun
         self.due, self.fed = True, 0
         self.sampled: list[int] = []
         self.logits: list[Tensor] = []
@@ -65,7 +63,7 @@ class Row:
     def script(self) -> tuple[int, ...]:
         """Every id that is certain to be the message's: framing, header, accepted tokens, the closing once it ended."""
         closing = self._closing if self.ending else ()
-        return (*self._opening, *self._header, *self.sampled, *closing)
+        return (*self._framed.begun, *self.sampled, *closing)
 
     @property
     def position(self) -> int:
@@ -155,26 +153,17 @@ class Row:
 
     def tokens(self) -> tuple[int, ...]:
         """Every id of the message."""
-        return (*self._opening, *self._header, *self.sampled, *self._closing)
+        return (*self._framed.begun, *self.sampled, *self._closing)
 
     @property
     def begun(self) -> Begun:
         """What is fed before its first token, and over what."""
-        tokens = (*self._opening, *self._header)
-        end = len(tokens)
-        content, sampled = (len(self._opening), end), (end, end)
-        words = Encoded("assistant", self.call.name, self.call.header, "", tokens, content, sampled, None)
-        return Begun(self.id, words, self.context.receipt)
+        framed = self._framed._replace(content=(), closing=())
+        return Begun(self.id, decoded(self.call, framed, "", None), self.context.receipt)
 
     def words(self) -> Encoded:
         """The finished message."""
-        begin = len(self._opening)
-        start = begin + len(self._header)
-        stop = start + len(self.sampled)
         whole, cut = self._content.decode(self.sampled), self._cut()
         text = whole if cut is None else whole[:cut]
-        return Encoded(
-            role="assistant", name=self.call.name, header=self.call.header, text=text, tokens=self.tokens(),
-            content=(begin, stop), sampled=(start, stop), stopped=self.stopped,
-            canonical=self._content.spells(self.sampled, text),
-        )  # fmt: skip
+        framed = self._framed._replace(content=tuple(self.sampled))
+        return decoded(self.call, framed, text, self.stopped, self._content.spells(self.sampled, text))

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from agentcho.calls.call import Encoded, EnginePort
 from agentcho.config import Way
+from agentcho.engine.layout import frame
 from agentcho.errors import BadTrace, LeakageError
 from agentcho.flow.denial import Denial
 from agentcho.flow.placing import places_of
@@ -55,13 +56,11 @@ class Words:
         """The ids between framing, where the trace has them for this engine's tokenizer."""
         if message.tokens is None or message.tokenizer != self._engine.fingerprint.get("tokenizer"):
             return None
-        framing, tokens = self._engine.framing, message.tokens
-        opening = framing.opening(message.role, message.name)
-        closing = framing.closing(message.role) if message.ended is None else ()
-        end = len(tokens) - len(closing)
-        if tokens[: len(opening)] != opening or tokens[end:] != closing or end < len(opening):
+        framed = frame(self._engine.framing, message.role, message.name)
+        content = framed.inside(message.tokens, closed=message.ended is None)
+        if content is None:
             raise BadTrace(f"message {message.id}", "its tokens do not stand in this engine's framing")
-        return tokens[len(opening) : end]
+        return content
 
     def forced(self, decode: TraceMessage) -> tuple[int, ...]:
         """The ids to force: the text's, after the header's."""

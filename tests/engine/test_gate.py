@@ -10,7 +10,7 @@ import pytest
 from transformers import AutoConfig
 
 from agentcho import Engine, Prefill
-from agentcho.engine import doctor
+from agentcho.engine.doctor import doctor
 from agentcho.engine.shapes import SHAPES, Shape
 from agentcho.errors import ContextOverflow, FramingError, ModelError, ModelNotFound, UnsupportedModel
 

@@ -29,8 +29,8 @@ from agentcho.calls.call import (
     StepResult,
     Turn,
 )  # fmt: skip
-from agentcho.calls.framed import framed
 from agentcho.calls.owner import Owner
+from agentcho.engine.layout import encoded
 from agentcho.errors import BadParent, ContextOverflow, LeakageError
 
 Key = str
@@ -82,7 +82,7 @@ class Sets:
 
     def frame(self, role: str, name: str | None, text: str, tokens: tuple[int, ...] | None = None) -> Encoded:
         """See `FramePort.frame`."""
-        return framed(self.framing, role, name, text, tokens)
+        return encoded(self.framing, role, name, text, tokens)
 
     @property
     def fingerprint(self) -> dict[str, str]:

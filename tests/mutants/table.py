@@ -332,7 +332,7 @@ MUTANTS = (
     Mutant(
         "a model whose role markers anyone can write",
         "what one agent says could pass for what another said, under a claim that presumes it cannot",
-        "agentcho/engine/framing.py",
+        "agentcho/engine/template.py",
         "if any(control.isdisjoint((*self.closing(one), *opening)) for opening in self._openings(other))",
         "if all(control.isdisjoint((*self.closing(one), *opening)) for opening in ()) and not self.frames",
         ("tests/leaks/test_markers.py", "tests/engine/test_framing.py"),
@@ -388,9 +388,9 @@ MUTANTS = (
     Mutant(
         "frame ids that no message can have",
         "whoever reads such a message would be refused for what its author did, and learn of it",
-        "agentcho/engine/engine.py",
-        "            self._admission.refuse_special(tokens)\n",
-        "            pass\n",
+        "agentcho/engine/layout.py",
+        "own = content.encode(said) if tokens is None else content.check(tokens)",
+        "own = content.encode(said) if tokens is None else list(tokens)",
         ("tests/engine/test_framing.py",),
     ),
     Mutant(

@@ -13,6 +13,7 @@ from itertools import permutations
 from typing import Any, NamedTuple, Protocol
 
 from agentcho.calls.call import EnginePort, Offsets
+from agentcho.engine.layout import frame
 from agentcho.flow.views import Place, Read, ReadSet
 from agentcho.message import Message
 from agentcho.records.trace import TraceMessage, Workflow
@@ -132,21 +133,20 @@ def of_workflow(workflow: Workflow, engine: MeasuredPort, game: int = 0) -> Play
 
 
 def _traced(message: TraceMessage, engine: MeasuredPort, game: int) -> Line:
-    framing = engine.framing
-    opening, closing = framing.opening(message.role, message.name), framing.closing(message.role)
-    header = tuple(framing.content.encode(message.header or ""))
-    tokens = (*opening, *header, *framing.content.encode(message.text), *closing)
+    encode = engine.framing.content.encode
+    framed = frame(engine.framing, message.role, message.name, encode(message.header or ""), encode(message.text))
+    tokens = framed.tokens
     if message.tokens is not None and message.tokenizer == engine.fingerprint.get("tokenizer"):
         tokens = message.tokens
     said = Message(
         id=message.id, game=game, kind=message.kind, role=message.role, author=message.author,
         audience=message.readers, parents=message.parents, header=message.header or "", text=message.text,
-        tokens=tokens, content=(len(opening), len(tokens) - len(closing)), name=message.name,
+        tokens=tokens, content=(len(framed.opening), len(tokens) - len(framed.closing)), name=message.name,
         offsets=message.offsets, new_offset=message.new_offset,
     )  # fmt: skip
     placed = message.offsets is not None or message.new_offset is not None
     places = (*(message.offsets or (None,) * len(message.parents)), message.new_offset) if placed else ()
-    return Line(said, len(header), places)
+    return Line(said, len(framed.header), places)
 
 
 def guess_choices(plays: Sequence[Play]) -> tuple[Play, ...]:

@@ -25,11 +25,11 @@ from agentcho.calls.call import (
     StepResult,
     Turn,
 )  # fmt: skip
-from agentcho.calls.framed import framed
 from agentcho.calls.owner import Owner
 from agentcho.config import Leakage, Mode
-from agentcho.engine.encoding import Context, Piece, Segment, Storage, check_fits, place
-from agentcho.engine.framing import Framing
+from agentcho.engine.encoding import Context, Piece, Segment, Storage
+from agentcho.engine.layout import Rules, decoded, encoded, layout
+from agentcho.engine.template import Framing
 from agentcho.errors import BadParent, RequestError
 from agentcho.games.replayer import replay
 from agentcho.records.trace import Workflow
@@ -106,7 +106,7 @@ class Paper:
         self._local: dict[int, EncodingId] = {}
         self._shared: dict[bytes, Storage] = {}
         self._last, self.owner = 0, Owner()
-        self._bos = self._begin()
+        self._rules = Rules(engine.framing, self._begin(), engine.context)
 
     @property
     def idle(self) -> bool:
@@ -120,7 +120,7 @@ class Paper:
 
     def frame(self, role: str, name: str | None, text: str, tokens: tuple[int, ...] | None = None) -> Encoded:
         """See `FramePort.frame`."""
-        return framed(self.framing, role, name, text, tokens)
+        return encoded(self.framing, role, name, text, tokens)
 
     @property
     def fingerprint(self) -> dict[str, str]:
@@ -179,9 +179,11 @@ class Paper:
         if isinstance(call, Shadow | Repair):
             raise RequestError(f"a {type(call).__name__} cannot be unfolded: train without repairs and shadows")
         parents = [self._parent(parent) for parent in call.parents]
-        context = place(self._bos, parents, call.offsets, call.new_offset)
-        words = self._prefilled(call) if isinstance(call, Prefill) else self._spoken(call)
-        check_fits(context, len(words.tokens), self.context)
+        placed = layout(self._rules, call, parents)
+        context, words = placed.context, placed.words
+        if words is None and isinstance(call, Decode):
+            words = decoded(call, placed.framed, self.framing.content.decode(placed.framed.content), "forced")
+        assert words is not None
         if words.sampled is None:
             key = context.key(words.tokens, call.salt, "whole")
             storage = self._shared.get(key) or self._stored(key, context, words.tokens, ())
@@ -203,21 +205,3 @@ class Paper:
         if number is None or number not in self._kept:
             raise BadParent(f"parent {number!r} is not there")
         return number, self._kept[number].storage
-
-    def _prefilled(self, call: Prefill) -> Encoded:
-        content = self._framing.content
-        own = tuple(content.encode(call.text)) if call.tokens is None else call.tokens
-        opening = self._framing.opening(call.role, call.name)
-        span = (len(opening), len(opening) + len(own))
-        tokens = (*opening, *own, *self._framing.closing(call.role))
-        return Encoded(call.role, call.name, "", content.decode(own), tokens, span, None, None)
-
-    def _spoken(self, call: Decode) -> Encoded:
-        content, forced = self._framing.content, call.forced or ()
-        opening, header = self._framing.opening("assistant", call.name), tuple(content.encode(call.header))
-        begin, end = len(opening) + len(header), len(opening) + len(header) + len(forced)
-        tokens = (*opening, *header, *forced, *self._framing.closing("assistant"))
-        text = content.decode(forced)
-        return Encoded(
-            "assistant", call.name, call.header, text, tokens, (len(opening), end), (begin, end), "forced"
-        )  # fmt: skip

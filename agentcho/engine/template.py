@@ -1,22 +1,24 @@
-"""Framing: the fixed ids that open and close a message of each role, derived from the model's chat template.
+"""A model's template: the fixed ids that open and close a message of each role, and text to content ids and back.
 
-The template is rendered with sentinels and the text around them is taken. Preambles that a template injects
-(dates, default system prompts, think blocks) are dropped; a role that it cannot frame by itself becomes user.
-Does not know: what is said; `text` tokenises that.
+The chat template is rendered with sentinels and the text around them is taken. Preambles that a template injects
+(dates, default system prompts, think blocks) are dropped; a role that it cannot frame by itself becomes user. Content
+is tokenised by the tokenizer's own fast backend with its added tokens taken out, so that no special token can come of
+it. Does not know: contexts, positions; `layout` has those.
 """
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from agentcho.engine.text import ContentTokenizer
-from agentcho.errors import FramingError, RequestError
+from agentcho.errors import FramingError, RequestError, SpecialTokenInText
 
 if TYPE_CHECKING:
+    from tokenizers import Tokenizer
     from transformers import PreTrainedTokenizerBase
 
 ROLES = ("system", "user", "assistant")
@@ -221,3 +223,87 @@ def _bare_opening(before: str, user: Frame) -> str:
     opening = before.rpartition(user.closing)[2] if user.closing else before
     analog = user.opening.replace("user", "system")
     return analog if opening.startswith(analog) and analog != user.opening else opening
+
+
+class ContentTokenizer:
+    """Tokenises what users and models say.
+
+    `special` are the ids that no text turns into: every added token. `forbidden`, the control tokens among
+    them, are also never sampled as content and never accepted in it (a model may say `<think>`, a text cannot).
+    """
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, model: str) -> None:
+        backend = getattr(tokenizer, "backend_tokenizer", None)
+        if backend is None:
+            raise FramingError(model, "its tokenizer has no fast (tokenizers) backend")
+        self._whole: Tokenizer = backend
+        self.special = frozenset(tokenizer.added_tokens_decoder) | frozenset(tokenizer.all_special_ids)
+        control = (id for id, token in tokenizer.added_tokens_decoder.items() if token.special)
+        self.forbidden = frozenset(control) | frozenset(tokenizer.all_special_ids)
+        self._bare = _without_added_tokens(backend)
+
+    def encode(self, text: str) -> list[int]:
+        """The ids of `text` as plain characters. `SpecialTokenInText` where the vocabulary makes that impossible."""
+        ids, left = list[int](), [text]
+        while left:
+            part = left.pop()
+            encoding = self._bare.encode(part, add_special_tokens=False)
+            cut = next((place for place, id in enumerate(encoding.ids) if id in self.special), None)
+            if cut is None:
+                ids += encoding.ids
+            else:
+                left += reversed(self._parts(part, encoding.ids[cut], encoding.offsets[cut]))
+        return ids
+
+    def _parts(self, text: str, id: int, span: tuple[int, int]) -> tuple[str, str]:
+        """A text cut inside what makes a special token of it."""
+        start, stop = span
+        if stop - start < 2:
+            raise SpecialTokenInText(str(self._whole.id_to_token(id)))
+        return text[: start + 1], text[start + 1 :]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of content ids, nothing skipped; incomplete UTF-8 becomes U+FFFD."""
+        return self._whole.decode(list(ids), skip_special_tokens=False)
+
+    def check(self, ids: Iterable[int]) -> tuple[int, ...]:
+        """Ids that can be content. `RequestError`: one is a control token."""
+        given = tuple(ids)
+        if forged := self.forbidden.intersection(given):
+            raise RequestError(f"token ids {sorted(forged)} are special and cannot be content; leave framing out")
+        return given
+
+    def spells(self, ids: Sequence[int], text: str) -> bool:
+        """Whether `ids` are the ones that `text` encodes to: they say nothing that it does not."""
+        try:
+            return self.encode(text) == list(ids)
+        except SpecialTokenInText:
+            return False
+
+    def stream(self) -> TextStream:
+        """A fresh incremental decoder."""
+        return TextStream(self._whole)
+
+
+class TextStream:
+    """Decodes one message token by token; a piece comes as soon as its characters are whole."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        from tokenizers.decoders import DecodeStream
+
+        self._tokenizer = tokenizer
+        self._stream = DecodeStream(skip_special_tokens=False)
+
+    def push(self, id: int) -> str:
+        """The text that token `id` completes, possibly empty."""
+        return self._stream.step(self._tokenizer, id) or ""
+
+
+def _without_added_tokens(backend: Tokenizer) -> Tokenizer:
+    from tokenizers import Tokenizer
+
+    spec = json.loads(backend.to_str())
+    spec["added_tokens"] = []
+    spec["post_processor"] = None
+    spec["truncation"] = spec["padding"] = None
+    return Tokenizer.from_str(json.dumps(spec))
