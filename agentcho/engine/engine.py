@@ -27,7 +27,9 @@ from agentcho.engine.adapters import Adapters
 from agentcho.engine.admission import Admission
 from agentcho.engine.assembly import Assembly
 from agentcho.engine.blame import Blame
+from agentcho.engine.budget import budget_of
 from agentcho.engine.constraint import Grammars
+from agentcho.engine.debug import Debug
 from agentcho.engine.direct import Direct
 from agentcho.engine.encoding import Context, Encoding, Piece, Recipe, Segment, Storage
 from agentcho.engine.flex import has_kernels
@@ -38,16 +40,17 @@ from agentcho.engine.lanes import IDLE, Lanes
 from agentcho.engine.layout import Rules, check_fits, encoded
 from agentcho.engine.loading import load
 from agentcho.engine.model import Model
-from agentcho.engine.pending import PendingPrefill
 from agentcho.engine.placement import DeviceMap, Place, settle
-from agentcho.engine.room import budget_of
+from agentcho.engine.plan import Plan
+from agentcho.engine.sampler import choose
 from agentcho.engine.scheduler import Scheduler
 from agentcho.engine.seats import Seats, can_share
+from agentcho.engine.sequence import Sequence as Admitted
 from agentcho.engine.spread import whole_of
 from agentcho.engine.store import Store
 from agentcho.engine.template import Framing
 from agentcho.engine.tiers import Fullness, Tiers
-from agentcho.engine.trial import Trial
+from agentcho.engine.trial import Ran, Trial
 from agentcho.engine.whole import Made
 from agentcho.errors import (
     BadParent,
@@ -78,15 +81,24 @@ class Engine(Direct):
         self._forwards = Forwards(model, self.store, self._lanes, self._rotations)
         self._encodings: dict[EncodingId, Encoding] = {}
         self._waiting: dict[EncodingId, Storage] = {}
+        self._untold: list[EncodingId] = []
+        self._waits_for = [device for device in model.devices if device.type == "cuda"]
         self._ids = Ids()
         self._fingerprint: dict[str, str] | None = None
         self._assembly = Assembly(tiers, self._forwards.make)
         self._blame = Blame(model.devices)
         self._trial = Trial(self._forwards, self._blame)
+        self._banned = self._unsayable()
+        self._seats = Seats(self._lanes, can_share(proofs))
         self._scheduler = Scheduler(
-            tiers, self._assembly, self._lanes, Seats(self._lanes, can_share(proofs)), self._banned(),
-            budget_of(model.packed, model.device), self._finished, self._blame,
-        )  # fmt: skip
+            self._assembly,
+            self._lanes,
+            self._seats,
+            budget_of(model.packed, model.device),
+            self._finished,
+            self._blame,
+            self._draw,
+        )
         self._bounds = Bounds(model.vocabulary)
         grammars = Grammars(model.tokenizer, model.vocabulary, framing.closing("assistant")[0])
         rules = Rules(framing, self._encode_bos(), context, model.origin)
@@ -204,6 +216,12 @@ class Engine(Direct):
         return encoded(self.framing, role, name, text, tokens)
 
     @property
+    def debug(self) -> Debug:
+        """What it is in the midst of, between steps."""
+        calls, late, shared = self._scheduler.calls, tuple(self._scheduler.deferred), self._seats.shared
+        return Debug(self._scheduler.rows, late, calls, self._lanes, shared, self._encodings)
+
+    @property
     def fullness(self) -> Fullness:
         """How full store and host memory are, and what had to move."""
         return self._tiers.fullness
@@ -212,7 +230,7 @@ class Engine(Direct):
     def check_integrity(self) -> None:
         """Raise `StoreDamaged` unless pages, counts, contents, recipes and labels are whole. See `Integrity`. Between
         steps. It reads all that is stored: for tests, and for whoever doubts a machine."""
-        Integrity(self._tiers, self._encodings, (*self._scheduler.calls, *self._scheduler.postponed)).check()
+        Integrity(self._tiers, self._encodings, (*self._scheduler.calls, *self._scheduler.deferred)).check()
 
     @owned
     def swap_out(self, ids: Iterable[EncodingId]) -> None:
@@ -239,7 +257,7 @@ class Engine(Direct):
         check_fits(placed.context, len(own) + len(placed.framed.closing), self.context)
         first = len(own) - len(said) - 1
         segment = Segment(own, placed.context.start, placed.context.pieces, wanted=range(first, len(own)))
-        self._scheduler.postponed.hasten(placed.context.pieces, self._assembly.first)
+        self._scheduler.deferred.hasten(placed.context.pieces, self._assembly.first)
         with self._assembly.gathering(p.storage for p in placed.context.pieces):
             return self._forwards.run([segment])[1].log_softmax(-1).cpu()
 
@@ -272,7 +290,7 @@ class Engine(Direct):
     def cached(self, id: EncodingId) -> list[tuple[Tensor, Tensor]]:
         """Copies of its keys and values a layer, `[heads, tokens, dim]`, float32 on the CPU, where it was encoded."""
         storage = self._encoding(id).storage
-        self._scheduler.postponed.hasten([Piece(id, storage, storage.position)], self._assembly.first)
+        self._scheduler.deferred.hasten([Piece(id, storage, storage.position)], self._assembly.first)
         with self._assembly.gathering([storage]):
             pairs = (self.store.read(storage.block, layer) for layer in range(self.store.layers))
             return [(keys.float().cpu(), values.float().cpu()) for keys, values in pairs]
@@ -286,32 +304,57 @@ class Engine(Direct):
         with readable("the list of calls"):
             admitted = self._admission.admit(plain, self._ids.new)
         for call in admitted:
-            if isinstance(call, PendingPrefill):
-                self._waiting[call.id] = call.storage
+            if call.entry is not None:
+                self._waiting[call.id] = call.entry
         self._scheduler.add(admitted, turn)
         return tuple(call.id for call in admitted)
 
     @owned
     def step(self, deterministic: bool = False) -> StepResult:
         """Schedule, run, collect. See `EnginePort.step`."""
-        fed, flying = self._assembly.fed, self._scheduler.in_flight
+        before = self._assembly.fed
+        self._untold.clear()
         try:
-            plan = self._scheduler.plan(alone=deterministic)
+            plan = self._scheduler.schedule(exact=deterministic)
             judged = self._trial.judge(plan) if plan.judged else 0
-            run = self._trial.run(plan)
-            order = [segment for segments, _ in run for segment in segments]
-            result = self._scheduler.collect(plan, order, [row for _, rows in run for row in rows])
-            settle(*self._model.devices)  # forced tokens are said without a look at what was computed
+            result = self._scheduler.process(plan, *self._forward(plan))
+            if self._waits_for:  # forced tokens are said without a look at what was computed
+                settle(*self._waits_for)
             for failure in result.failed:
                 self._waiting.pop(failure.id, None)
-            return result._replace(encoded=result.encoded + judged + self._assembly.fed - fed, held=self._tiers.held)
+            encoded = result.encoded + judged + self._assembly.fed - before
+            return result._replace(encoded=encoded, held=(self.store.used + self.store.reserved) / self.store.limit)
         except BaseException as error:
             self._scheduler.drop_all()
             self._waiting.clear()
-            self.release(flying & self._encodings.keys())  # finished in this step, and nobody will hear of it
+            self.release(self._untold)  # finished in this step, and nobody will hear of it
             if isinstance(error, Exception) and not isinstance(error, EngineFailed):
                 raise EngineFailed(error) from error
             raise
+
+    def _forward(self, plan: Plan) -> Ran:
+        """The forward of a plan, kept: its segments in the order of their rows of logits, and these. Where it fails,
+        and where each call depends on itself alone, one by one."""
+        if not plan.segments:
+            return [], []
+        unjudged = bool(plan.judged) and any(call in plan.judged for call, _ in plan.failed)
+        if not plan.exact and not unjudged:
+            try:
+                order, rows = self._forwards.step(plan.segments)
+                return order, list(rows)
+            except Exception as error:
+                self._trial.again(error, len(plan.segments))
+        return self._trial.apart(plan)
+
+    def _draw(self, asking: list[Admitted], logits: list[Tensor]) -> list[int | None]:
+        """A token for each of these decodes, from its row; None where it has none, or cannot be drawn by itself."""
+        try:
+            return choose(torch.stack(logits), [row.speech.draw() for row in asking], self._banned)
+        except BaseException as error:  # a grammar's library may panic, which is no `Exception`
+            self._blame.of(error)
+            if len(asking) == 1:
+                return [None]
+            return [self._draw([row], [line])[0] for row, line in zip(asking, logits, strict=True)]
 
     @owned
     def cancel(self, ids: Iterable[EncodingId]) -> None:
@@ -329,7 +372,7 @@ class Engine(Direct):
             raise UnknownEncoding(max(given, key=given.count), released=True)
         for encoding in encodings:
             del self._encodings[encoding.id]
-            self._scheduler.postponed.release([encoding.storage])
+            self._scheduler.deferred.release([encoding.storage])
 
     def finished(self, id: EncodingId) -> bool:
         """Whether an id names an encoding: its call is done, and it was not released."""
@@ -343,9 +386,10 @@ class Engine(Direct):
     @property
     def rows(self) -> int:
         """Decodes that run now."""
-        return self._scheduler.rows
+        return len(self._scheduler.rows)
 
     def _finished(self, encoding: Encoding) -> None:
+        self._untold.append(encoding.id)
         self._waiting.pop(encoding.id, None)
         self._encodings[encoding.id] = encoding
 
@@ -364,7 +408,7 @@ class Engine(Direct):
         there = id in self._waiting and not self._ids.foreign(id)
         return self._waiting[id] if there else self._encoding(id).storage
 
-    def _banned(self) -> Tensor:
+    def _unsayable(self) -> Tensor:
         """Bool `[vocab]`: what no message may be made to say."""
         banned = torch.zeros(self._model.vocabulary, dtype=torch.bool, device=self._model.device)
         banned[self.framing.unsayable(self._model.vocabulary, len(self._model.tokenizer))] = True

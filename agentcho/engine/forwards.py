@@ -15,8 +15,8 @@ from agentcho.engine.graphs import Graphs
 from agentcho.engine.judging import Judge
 from agentcho.engine.lanes import Lanes
 from agentcho.engine.model import Model
-from agentcho.engine.pending import PendingRepair
 from agentcho.engine.rope import Rotation
+from agentcho.engine.sequence import Sequence as Repairing
 from agentcho.engine.spread import batch_of
 from agentcho.engine.store import Store
 
@@ -42,7 +42,7 @@ class Forwards:
         batch.commit()
         return batch.segments, logits
 
-    def judge(self, groups: Sequence[Sequence[PendingRepair]]) -> int:
+    def judge(self, groups: Sequence[Sequence[Repairing]]) -> int:
         """Choose the tokens of repairs that go by how their values deviate, in a forward a group; returns the tokens
         that this fed."""
         judges = (Judge(group, self._batch, self._store) for group in groups if group)

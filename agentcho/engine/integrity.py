@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from agentcho.calls.call import EncodingId
 from agentcho.engine.encoding import Encoding, Recipe, Storage
-from agentcho.engine.pending import Pending, PendingDecode, held
+from agentcho.engine.sequence import Sequence as Admitted
 from agentcho.engine.store import checksum
 from agentcho.engine.tiers import Tiers
 from agentcho.errors import StoreDamaged
@@ -20,10 +20,10 @@ class Integrity:
     """All that can be asked for: what ids name, what calls in flight hold, what stays pinned, and what any of these
     would be made from. Checked between steps."""
 
-    def __init__(self, tiers: Tiers, encodings: Mapping[EncodingId, Encoding], calls: Sequence[Pending]) -> None:
+    def __init__(self, tiers: Tiers, encodings: Mapping[EncodingId, Encoding], calls: Sequence[Admitted]) -> None:
         self._tiers, self._encodings, self._calls = tiers, encodings, calls
         self._holders = Counter(encoding.storage for encoding in encodings.values())
-        self._holders.update(storage for call in calls for storage in held(call))
+        self._holders.update(storage for call in calls for storage in call.holds)
         self._holders.update(storage for owner in tiers.pins if owner not in calls for storage in tiers.pins[owner])
         self._storages = _closure([*self._holders, *tiers.resident, *tiers.outside])
 
@@ -49,7 +49,7 @@ class Integrity:
         pages = Counter(page for block in blocks for page in block.pages) + Counter(store.free_pages)
         _sound(all(count == 1 for count in pages.values()), "a page is in two places")
         _sound(set(pages) == set(range(store.allocated)), "a page is nowhere, or none of the store's")
-        promised = sum(call.reserved for call in self._calls if isinstance(call, PendingDecode))
+        promised = sum(call.reserved for call in self._calls)
         _sound(promised == store.reserved, f"{store.reserved} pages are promised, and running calls have {promised}")
         _sound(store.used + store.reserved <= store.limit, "more pages are used and promised than there are")
 

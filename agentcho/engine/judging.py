@@ -16,7 +16,7 @@ from torch import Tensor
 from agentcho.engine.attention import Locality, Scoring
 from agentcho.engine.batch import Batch
 from agentcho.engine.encoding import Segment
-from agentcho.engine.pending import PendingRepair
+from agentcho.engine.sequence import Sequence as Repairing
 from agentcho.engine.store import Store
 
 LAYER = 1
@@ -29,9 +29,7 @@ class Enough(Exception):
 class Judge:
     """Answers the attention of a forward over whole messages up to the layer that judges, and keeps its values."""
 
-    def __init__(
-        self, calls: Sequence[PendingRepair], make: Callable[[Sequence[Segment]], Batch], store: Store
-    ) -> None:
+    def __init__(self, calls: Sequence[Repairing], make: Callable[[Sequence[Segment]], Batch], store: Store) -> None:
         self._calls, self._store = calls, store
         self._segments = [_whole(call) for call in calls]
         self._layer = min(LAYER, store.layers - 1)
@@ -60,14 +58,17 @@ class Judge:
         tokens = sum(len(segment.ids) for segment in self._segments)
         return -(-tokens * (self._layer + 1) // self._store.layers)
 
-    def _chosen(self, call: PendingRepair, fresh: Tensor) -> tuple[int, ...]:
-        _, kept = self._store.read(call.base.storage.block, self._layer)
+    def _chosen(self, call: Repairing, fresh: Tensor) -> tuple[int, ...]:
+        assert call.repair is not None
+        _, kept = self._store.read(call.repair.base.storage.block, self._layer)
         deviation = (fresh.float() - kept.float()).square().sum(dim=(0, 2))
         order = torch.argsort(deviation, descending=True, stable=True)
-        return tuple(sorted(order[: call.count].tolist()))
+        return tuple(sorted(order[: call.repair.count].tolist()))
 
 
-def _whole(call: PendingRepair) -> Segment:
+def _whole(call: Repairing) -> Segment:
     """All tokens of the message over what it is judged over; nothing of it is stored."""
-    assert call.judged is not None
-    return Segment(call.words.tokens, call.judged.start, call.judged.pieces)
+    assert call.words is not None
+    assert call.repair is not None
+    assert call.repair.judged is not None
+    return Segment(call.words.tokens, call.repair.judged.start, call.repair.judged.pieces)

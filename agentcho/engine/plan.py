@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass, field
 
 from agentcho.engine.encoding import Segment
-from agentcho.engine.follower import Follower
-from agentcho.engine.pending import Pending, PendingDecode, PendingPrefill, PendingRepair
 from agentcho.engine.queue import Waiting
-from agentcho.engine.row import Row
+from agentcho.engine.sequence import Sequence
+
+Fed = tuple[Sequence, Segment]
 
 
-class Plan(NamedTuple):
-    """One forward: segments with the call of each, rows with the segment of each, prefills that end with it, calls that
-    fail before it or in it, whether each row depends on itself `alone`, to the bit, repairs whose tokens are chosen
-    (`judged`) first, shadows that are `late`: done with it, and encoded when somebody reads them, and who has left the
-    line (`begun`) for it."""
+@dataclass
+class Plan:
+    """One forward: segments with the sequence of each, and of these the decodes and shadows (`rows`); known words that
+    end with it; calls that fail before it or in it; repairs whose tokens are chosen (`judged`) first; shadows that are
+    `late`: done with it, and encoded when somebody reads them; and who has left the line (`begun`) for it. `exact`:
+    each sequence depends on itself alone, to the bit."""
 
-    segments: list[Segment]
-    calls: list[Pending]
-    rows: list[tuple[Row | Follower, Segment]]
-    prefills: list[PendingPrefill]
-    failed: list[tuple[Pending, Exception]]
-    alone: bool
-    judged: list[PendingRepair]
-    late: list[PendingDecode]
-    begun: list[Waiting]
+    exact: bool
+    segments: list[Segment] = field(default_factory=list)
+    sequences: list[Sequence] = field(default_factory=list)
+    rows: list[Fed] = field(default_factory=list)
+    prefills: list[Sequence] = field(default_factory=list)
+    failed: list[tuple[Sequence, Exception]] = field(default_factory=list)
+    judged: list[Sequence] = field(default_factory=list)
+    late: list[Sequence] = field(default_factory=list)
+    begun: list[Waiting] = field(default_factory=list)

@@ -7,23 +7,15 @@ token means, when a message ends.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from agentcho.calls.call import Sampling
 from agentcho.engine.coins import coin
+from agentcho.engine.sequence import Draw
 
 FEW = 256
-
-
-class Draw(NamedTuple):
-    """One row's turn: its options, the number of the token it draws (from 0), and the ids it may draw (None: any)."""
-
-    sampling: Sampling
-    nth: int
-    allowed: Tensor | None = None
 
 
 def choose(logits: Tensor, draws: Sequence[Draw], banned: Tensor) -> list[int | None]:

@@ -1,71 +1,59 @@
-"""What runs in the next forward: waiting prefills, new decodes and running rows, and what comes of it.
+"""What runs in the next forward: running decodes and shadows, and waiting calls as far as the budget goes; and what
+comes of it.
 
-Does not know: how calls are checked (`admission`), how a forward computes.
+While nothing waits, a step goes through the running decodes alone. Does not know: how calls are checked (`admission`),
+how a forward computes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable
+from typing import TYPE_CHECKING
 
-import torch
-from torch import Tensor
-
-from agentcho.calls.call import EncodingId, Failure, Spoken, StepResult, Turn
+from agentcho.calls.call import Begun, EncodingId, Failure, Spoken, StepResult, Turn
 from agentcho.engine.assembly import Assembly
 from agentcho.engine.blame import Blame
-from agentcho.engine.encoding import Encoding, Recipe, Segment, Storage
-from agentcho.engine.follower import Follower, take_turns
-from agentcho.engine.lanes import Lanes
-from agentcho.engine.pending import (
-    Pending,
-    PendingDecode,
-    PendingPrefill,
-    PendingRepair,
-    PendingShadow,
-    ask,
-    attendable,
-    begun,
-    depth,
-    divisible,
-    due,
-    gathered,
-    held,
-    longest,
-    needed,
-    promised,
-    size,
-)
+from agentcho.engine.budget import Budget, Rush
+from agentcho.engine.deferred import Deferred
+from agentcho.engine.encoding import Encoding, Recipe, Segment
 from agentcho.engine.plan import Plan
-from agentcho.engine.postponed import Postponed
 from agentcho.engine.queue import Queue, Waiting
-from agentcho.engine.room import Budget, Rush
-from agentcho.engine.row import Row
-from agentcho.engine.sampler import choose
-from agentcho.engine.seats import Seats
-from agentcho.engine.tiers import Tiers
-from agentcho.errors import CallbackFailed, LeakageError, SamplingFailed
+from agentcho.engine.sequence import Sequence, Status, take_turns
+from agentcho.errors import SamplingFailed
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from agentcho.engine.lanes import Lanes
+    from agentcho.engine.seats import Seats
 
 
 class Scheduler:
-    """Waiting calls in order, running rows, and finished encodings handed to `store_encoding`."""
+    """Waiting calls in order, running decodes and shadows, and finished encodings handed to `finished`."""
 
     def __init__(
-        self, tiers: Tiers, assembly: Assembly, lanes: Lanes, seats: Seats, banned: Tensor, budget: Budget,
-        finished: Callable[[Encoding], None], blame: Blame,
-    ) -> None:  # fmt: skip
-        self._tiers, self._assembly = tiers, assembly
-        self._lanes, self._seats, self._banned, self._budget = lanes, seats, banned, budget
-        self._finished, self._blame = finished, blame
+        self,
+        assembly: Assembly,
+        lanes: Lanes,
+        seats: Seats,
+        budget: Budget,
+        finished: Callable[[Encoding], None],
+        blame: Blame,
+        draw: Callable[[list[Sequence], list[Tensor]], list[int | None]],
+    ) -> None:
+        self._tiers, self._assembly = assembly.tiers, assembly
+        self._lanes, self._seats, self._budget = lanes, seats, budget
+        self._finished, self._blame, self._draw = finished, blame, draw
         self._waiting = Queue()
-        self._running: list[PendingDecode] = []
-        self._making: list[Pending] = []
+        self._running: list[Sequence] = []
+        self._making: list[Sequence] = []
         self._rush = Rush()
-        self.postponed = Postponed(tiers, finished)
+        self.deferred = Deferred(assembly.tiers, finished)
 
     @property
     def idle(self) -> bool:
-        """Nothing waits and nothing runs; what is postponed waits for nothing."""
-        return not len(self._waiting) and not self._running
+        """Nothing waits and nothing runs; what is deferred waits for nothing."""
+        return not self._waiting.waiting and not self._running
 
     @property
     def in_flight(self) -> frozenset[EncodingId]:
@@ -73,194 +61,296 @@ class Scheduler:
         return frozenset(call.id for call in self.calls)
 
     @property
-    def rows(self) -> int:
+    def rows(self) -> tuple[Sequence, ...]:
         """Decodes and shadows that run."""
-        return len(self._running)
+        return tuple(self._running)
 
     @property
-    def calls(self) -> tuple[Pending, ...]:
+    def calls(self) -> tuple[Sequence, ...]:
         """Calls not finished."""
         return (*self._waiting, *self._running)
 
-    def add(self, calls: Iterable[Pending], turn: Turn) -> None:
+    def add(self, calls: Iterable[Sequence], turn: Turn) -> None:
         """Queue admitted calls."""
         self._waiting.add(calls, turn)
 
-    def plan(self, alone: bool = False) -> Plan:
-        """One feed of every running row, and waiting calls as far as the budget goes.
+    # -- what runs next ----------------------------------------------------------------------------------
+
+    def schedule(self, exact: bool = False) -> Plan:
+        """One feed of every running decode and shadow, and waiting calls as far as the budget goes.
 
         A call waits for the forward in which what it attends to is ready or completed, and until there is room for that
-        and for itself in the store; nobody takes room before one that waits for it. One call always goes. `alone`: rows
-        that begin share no lane's tensor with others, no prefill is divided, and no shadow postponed.
+        and for itself in the store; nobody takes room before one that waits for it. One call always goes. `exact`: rows
+        that begin share no slot's tensor with others, no prefill is divided, and no shadow deferred.
         """
-        plan = Plan([], [], [], [], [], alone, [], [], [])
-        take_turns([call.row for call in self.calls if isinstance(call, PendingDecode)], alone)
-        starting = [call for call in self._waiting if isinstance(call, PendingDecode)]
-        self._seats.expect(call.context for call in starting)
-        for running in (call for call in self._running if call.row.due):
-            self._trying(plan, running, lambda: self._plan_row(plan, running))  # noqa: B023
-        self._rush.see(_rows(call.row for call in starting), _rows(row for row, _ in plan.rows))
-        spared = bool(plan.rows) and not alone and not self._rush.on
+        plan, waiting = Plan(exact), bool(self._waiting.waiting)
+        followed = waiting
+        for running in self._running:
+            followed = followed or running.leader is not None
+        if followed:
+            take_turns([call for call in self.calls if call.entry is None], exact)
+        if waiting:
+            starting = [call for call in self._waiting if call.entry is None]
+            self._seats.expect(call.context for call in starting)
+        for running in self._running:
+            if running.leader is None or running.portion:
+                try:
+                    self._feed(plan, running)
+                except Exception as error:  # this one has failed
+                    plan.failed.append((running, self._blame.of(error)))
+        if waiting:
+            speaking = sum(row.leader is None for row, _ in plan.rows)  # shadows do not
+            self._rush.see(sum(call.leader is None for call in starting), speaking)
+            self._let_in(plan)
+        else:
+            self._rush.on = False
+        return plan
+
+    def _feed(self, plan: Plan, row: Sequence) -> None:
+        slot, new = row.slot, row.portion or len(row.speech.feed)
+        assert slot is not None
+        self._lanes.ensure(slot, row.before + row.fed + new)
+        segment = row.next_segment()
+        plan.segments.append(segment)
+        plan.sequences.append(row)
+        plan.rows.append((row, segment))
+
+    def _let_in(self, plan: Plan) -> None:
+        """Begin waiting calls, or go on with them."""
+        exact, spared = plan.exact, bool(plan.rows) and not plan.exact and not self._rush.on
         room = self._budget.room(sum(len(s.ids) for s in plan.segments), speaking=spared)
-        making = {call.storage for call in self._waiting if isinstance(call, PendingPrefill)}
+        making = {call.own for call in self._waiting if call.entry is not None}
         gone, crowded = set[EncodingId](), False
-        for waiting in self.postponed.before(self._waiting.line(), gone):
+        for waiting in self.deferred.before(self._waiting.line(), gone):
             call = waiting.call
-            if alone and divisible(call):
+            if exact and call.divisible:
                 self._afresh(call)
-            if not alone and self.postponed.takes(call):
+            if not exact and self.deferred.takes(call):
                 gone |= {call.id} if self._begin(plan, waiting, 0) else set()
-            elif not attendable(call):
-                if not promised(call, making, self.postponed):
-                    plan.failed.append((call, self.postponed.why(call)))
+            elif not call.attendable:
+                if not call.promised(making, self.deferred):
+                    plan.failed.append((call, self.deferred.why(call)))
                     gone.add(call.id)
-                    making -= {call.storage} if isinstance(call, PendingPrefill) else set()
-            elif due(call) and (crowded or not waiting.spare):
+                    making -= set() if call.entry is None else {call.entry}
+            elif call.due and (crowded or not waiting.spare):
                 crowded = crowded or not self._fits(call)
-                may = begun(call) or not crowded
-                if may and (tokens := room.take(size(call), divisible(call) and not alone, depth(call))) is not None:
+                may = call.placed or not crowded
+                divisible = call.divisible and not exact
+                if may and (tokens := room.take(call.remaining, divisible, call.depth)) is not None:
                     self._waiting.serve(waiting, tokens)
                     gone |= {call.id} if self._begin(plan, waiting, tokens) else set()
         self._waiting.keep(lambda call: call.id not in gone)
         self._making += (*(call for call, _ in plan.failed), *plan.late)
-        return plan
 
-    def _afresh(self, call: PendingPrefill) -> None:
+    def _afresh(self, call: Sequence) -> None:
         """Forget parts that were encoded beside others: what is alone is encoded at once, or its bits would tell."""
-        if call.lane is not None and not call.storage.ready:
-            self._lanes.close(call.lane)
-            call.lane, call.storage.written = None, 0
+        if call.slot is not None and not call.own.ready:
+            self._lanes.close(call.slot)
+            call.slot, call.own.written = None, 0
 
-    def _fits(self, call: Pending) -> bool:
+    def _fits(self, call: Sequence) -> bool:
         """Whether there is room for all that it gathers and makes."""
-        return begun(call) or self._assembly.fits(needed(call), longest(call))
+        return call.placed or self._assembly.fits(call.needs, call.grows)
 
     def _begin(self, plan: Plan, waiting: Waiting, tokens: int) -> bool:
-        """Ask the call's guard about the very pieces that are gathered next, and start it, go on with it, or postpone
-        it; returns whether it waits no more."""
+        """Ask the call's guard about the very pieces that are gathered next, and start it, go on with it, or defer it;
+        returns whether it waits no more."""
         call = waiting.call
-
-        def begin() -> bool:
-            ask(call)
-            return self._speak(plan, call) if isinstance(call, PendingDecode) else self._encode(plan, call, tokens)
-
-        done = self._trying(plan, call, begin)
-        if done:
-            plan.begun.append(waiting)
-        return done is not False
-
-    def _trying(self, plan: Plan, call: Pending, begin: Callable[[], bool]) -> bool | None:
-        """Do that for a call; None: it has failed by itself."""
         try:
-            return begin()
+            call.ask()
+            done = self._start(plan, call) if call.entry is None else self._encode(plan, call, tokens)
         except Exception as error:
             plan.failed.append((call, self._blame.of(error)))
-            return None
+            return True
+        if done:
+            plan.begun.append(waiting)
+        return done
 
-    def _speak(self, plan: Plan, call: PendingDecode) -> bool:
-        if call.row.late and not plan.alone:
+    def _start(self, plan: Plan, call: Sequence) -> bool:
+        if not plan.exact and call.late:
             plan.late.append(call)
             return True
-        self._assembly.begin(call, needed(call))
+        self._assembly.begin(call, call.needs)
         call.reserved = self._tiers.reserve(call.longest)
-        call.row.lane = self._seats.take(call.context, len(call.row.feed), plan.alone, call.row.apart)
+        call.slot = self._seats.take(call.context, len(call.feed), plan.exact, call.leader is not None)
+        call.before, call.status = 0 if call.slot.shared else call.context.length, Status.RUNNING
         self._running.append(call)
-        return self._plan_row(plan, call)
+        self._feed(plan, call)
+        return True
 
-    def _encode(self, plan: Plan, call: PendingPrefill, tokens: int) -> bool:
-        storage, made = call.storage, call.storage.attendable
-        if not made and not call.started and tokens < size(call):
-            call.lane = self._lanes.open(call.context.length + size(call), alone=True)
-        if not begun(call):
-            self._assembly.begin(call, needed(call), None if storage.ready else storage)
+    def _encode(self, plan: Plan, call: Sequence, tokens: int) -> bool:
+        entry, made = call.own, call.own.attendable
+        if not made and not call.started and tokens < call.remaining:
+            call.slot = self._lanes.open(call.context.length + call.remaining, alone=True)
+        if not call.placed:
+            self._assembly.begin(call, call.needs, None if entry.ready else entry)
         if not made:
             plan.segments.append(call.encode(tokens))
-            plan.calls.append(call)
-            if isinstance(call, PendingRepair) and not call.places:
+            plan.sequences.append(call)
+            if call.repair is not None and not call.repair.places:
                 plan.judged.append(call)
-        if not storage.attendable:
+        if not entry.attendable:
             return False
-        if not isinstance(call, PendingShadow):
+        if call.status is not Status.DEFERRED:
             plan.prefills.append(call)
             self._making.append(call)
         return True
 
-    def _plan_row(self, plan: Plan, call: PendingDecode) -> bool:
-        self._seats.widen(call.lane, call.width)
-        segment = call.segment()
-        plan.segments.append(segment)
-        plan.calls.append(call)
-        plan.rows.append((call.row, segment))
-        return True
+    # -- what comes of it --------------------------------------------------------------------------------
 
-    def collect(self, plan: Plan, order: list[Segment], logits: list[Tensor]) -> StepResult:
-        """Turn logits (rows `[vocab]` in `order`'s wanted order) into tokens, ends and failures. Rows that
-        began have their contexts in lanes now, and need them in the store no more.
-        """
-        for call in self._running:
-            self._tiers.unpin(call)
-        spoken, failed = list[Spoken](), list[Failure]()
+    def process(self, plan: Plan, order: list[Segment], logits: list[Tensor]) -> StepResult:
+        """Turn logits (rows `[vocab]` in `order`'s wanted order) into tokens, ends and failures. Rows that began have
+        their contexts in slots now, and need them in the store no more."""
+        failed, finished = list[Failure](), list[EncodingId]()
+        for waiting in plan.begun:
+            if waiting.call.entry is None:
+                self._tiers.unpin(waiting.call)
         if plan.failed:
             failed += self._leave_out(plan, order)
-        fed = dict.fromkeys(row for row, _ in plan.rows)
-        rows = {id(segment): row for row, segment in plan.rows if isinstance(row, Row)}
-        asking = [rows[id(s)] for s in order if s.wanted]
-        lines = iter(logits)
-        asked = [[next(lines) for _ in segment.wanted] for segment in order if segment.wanted]
-        for row, rows_of in zip(asking, asked, strict=True):
-            row.logits += [line.cpu() for line in rows_of] if row.call.logits else []
-        tokens = self._choose(asking, [rows_of[-1] for rows_of in asked], plan.alone)
-        finished = [self._finish_prefill(prefill) for prefill in plan.prefills]
-        self._making[:] = plan.late
-        self.postponed.settle(segment.storage for segment in plan.segments if segment.storage is not None)
-        finished += [row.id for row in list(fed) if row.ending and self._finishes(row, failed)]
-        plan.late[:] = [call for call in plan.late if not self._follows(call, {failure.id for failure in failed})]
-        finished += [self.postponed.add(call) for call in plan.late]
+        asking, rows = self._asking(plan, order, logits)
+        tokens = self._choose(asking, rows, plan.exact)
+        if plan.prefills or plan.late or len(plan.rows) < len(plan.segments):
+            finished += self._complete(plan)
+        for row, _ in plan.rows:
+            if row.speech.stopped is not None and self._finishes(row, failed):
+                finished.append(row.id)
+        if plan.late:
+            finished += self._defer(plan, failed)
         self._making.clear()
-        for call in (call for call in self._running if call.row in fed):
-            call.feeds.append(len(call.row.feed))
-        for speaker in fed:
-            speaker.advance()
-        mute = [row for row in asking if not row.sampled]
-        for row, token in zip(asking, tokens, strict=True):
-            self._say(row, token, spoken, failed)
-        fed_tokens = sum(len(segment.ids) for segment in order)
-        opened = tuple(row.begun for row in mute if row.sampled)
-        return StepResult(tuple(spoken), tuple(finished), tuple(failed), fed_tokens, begun=opened)
+        fed = 0
+        for segment in order:
+            fed += len(segment.ids)
+        for row, segment in plan.rows:
+            row.advance(len(segment.ids))
+        spoken, begun = self._say(asking, tokens, failed)
+        return StepResult(tuple(spoken), tuple(finished), tuple(failed), fed, begun=tuple(begun))
 
-    def _choose(self, rows: list[Row], logits: list[Tensor], alone: bool) -> list[int | None]:
-        tokens: list[int | None] = [row.forced() for row in rows]
-        free = [i for i, row in enumerate(rows) if row.asks and row.call.forced is None]
-        for group in [[i] for i in free] if alone else [free] if free else []:
-            for i, token in zip(group, self._drawn([rows[i] for i in group], [logits[i] for i in group]), strict=True):
-                tokens[i] = token
+    def _asking(self, plan: Plan, order: list[Segment], logits: list[Tensor]) -> tuple[list[Sequence], list[Tensor]]:
+        """The decodes that asked for rows, in the order of these, and the last row of each; where they are wanted, all
+        are kept."""
+        of = dict[int, Sequence]()
+        for row, segment in plan.rows:
+            of[id(segment)] = row
+        asking, begin = list[Sequence](), 0
+        last: list[Tensor] = []
+        for segment in order:
+            if segment.wanted:
+                row, end = of[id(segment)], begin + len(segment.wanted)
+                if row.speech.call.logits:
+                    row.speech.logits += [line.cpu() for line in logits[begin:end]]
+                asking.append(row)
+                last.append(logits[end - 1])
+                begin = end
+        return asking, last
+
+    def _choose(self, asking: list[Sequence], rows: list[Tensor], exact: bool) -> list[int | None]:
+        """The next token of each; None where none can be drawn, or the message has ended."""
+        tokens, free, drawing = list[int | None](), list[int](), list[Sequence]()
+        lines: list[Tensor] = []
+        for place, row in enumerate(asking):
+            speech = row.speech
+            forced = speech.call.forced is not None
+            tokens.append(speech.forced() if forced else None)
+            if speech.stopped is None and not forced:
+                free.append(place)
+                drawing.append(row)
+                lines.append(rows[place])
+        stride = 1 if exact else max(1, len(free))
+        for begin in range(0, len(free), stride):
+            end = begin + stride
+            drawn = self._draw(drawing[begin:end], lines[begin:end])
+            for place, token in zip(free[begin:end], drawn, strict=True):
+                tokens[place] = token
         return tokens
 
-    def _drawn(self, rows: list[Row], logits: list[Tensor]) -> list[int | None]:
-        """A token a row; None where one has none, or cannot be drawn even by itself."""
-        try:
-            return choose(torch.stack(logits), [row.draw() for row in rows], self._banned)
-        except BaseException as error:  # a grammar's library may panic, which is no `Exception`
-            self._blame.of(error)
-            return [None] if len(rows) == 1 else [self._drawn([r], [s])[0] for r, s in zip(rows, logits, strict=True)]
+    def _say(
+        self, asking: list[Sequence], tokens: list[int | None], failed: list[Failure]
+    ) -> tuple[list[Spoken], list[Begun]]:
+        """Give each its token; those that said their first are told of besides."""
+        spoken, begun = list[Spoken](), list[Begun]()
+        for row, token in zip(asking, tokens, strict=True):
+            speech = row.speech
+            if speech.stopped is not None:
+                continue
+            mute = not speech.sampled
+            try:
+                if token is None:
+                    raise SamplingFailed("no finite logit among the tokens it may say")
+                said = speech.accept(token)
+            except BaseException as error:
+                self.cancel([row.id])
+                failed.append(Failure(row.id, self._blame.of(error)))
+            else:
+                spoken += () if said is None else (said,)
+            if mute and speech.sampled:
+                begun.append(speech.begun)
+        return spoken, begun
 
-    def _say(self, row: Row, token: int | None, spoken: list[Spoken], failed: list[Failure]) -> None:
-        if not row.asks:
-            return
+    def _complete(self, plan: Plan) -> list[EncodingId]:
+        """Finish known words that are encoded now, and let go of deferred ones that are."""
+        finished = [self._finish_known(call) for call in plan.prefills]
+        self._making[:] = plan.late
+        self.deferred.settle(segment.storage for segment in plan.segments if segment.storage is not None)
+        return finished
+
+    def _finish_known(self, call: Sequence) -> EncodingId:
+        assert call.words is not None
+        base = None if call.repair is None else call.repair.base.id
+        receipt = call.context.receipt._replace(base=base)
+        self._finished(Encoding(call.id, call.own, call.words, receipt))
+        if call.slot is not None:
+            self._lanes.close(call.slot)
+        self._let_go(call)
+        return call.id
+
+    def _finishes(self, row: Sequence, failed: list[Failure]) -> bool:
+        """Finish a row; False: it has failed by itself."""
+        if row.status is not Status.RUNNING:  # the shadow of one that has just failed
+            return False
         try:
-            if token is None:
-                raise SamplingFailed("no finite logit among the tokens it may say")
-            said = row.take(token)
+            self._finish_row(row)
         except BaseException as error:
-            self.cancel([row.id])
-            failed.append(Failure(row.id, self._blame.of(error)))
-        else:
-            spoken += () if said is None else (said,)
+            failed.append(self._failure(row, self._blame.of(error)))
+            return False
+        return True
 
-    def _failure(self, call: Pending, error: Exception) -> Failure:
+    def _finish_row(self, row: Sequence) -> None:
+        """Move a row's own keys from its slot to the store."""
+        slot, words = row.slot, row.speech.words()
+        assert slot is not None
+        feeds = (*row.feeds, len(row.feed)) if slot.bucket.alone else ()
+        entry = Recipe(words.tokens, row.context, row.call.salt, "stepwise", feeds).storage()
+        before = row.before
+        self._unreserve(row)
+        self._tiers.hold([entry])
+        try:
+            self._tiers.allocate(entry)
+            self._tiers.store.write_all(entry.block, slot.all(before, before + entry.length))
+        except BaseException:
+            self._tiers.release([entry])
+            raise
+        entry.written = entry.length
+        logits = row.speech.logits if row.leader is None else ()
+        self._finished(Encoding(row.id, entry, words, row.context.receipt, logits))
+        self._running.remove(row)
+        self._seats.leave(slot)
+        self._let_go(row)
+
+    def _defer(self, plan: Plan, failed: list[Failure]) -> list[EncodingId]:
+        """Defer late shadows, but those whose leaders are lost."""
+        lost = {failure.id for failure in failed}
+        plan.late[:] = [call for call in plan.late if not self._follows(call, lost)]
+        return [self.deferred.add(call) for call in plan.late]
+
+    def _let_go(self, call: Sequence) -> None:
+        call.status = Status.FINISHED
+        self._tiers.unpin(call)
+        self.deferred.release([piece.storage for piece in call.reads])
+
+    def _failure(self, call: Sequence, error: Exception) -> Failure:
         """Drop a call that failed, wherever it is by now, and its shadows."""
         self._making = [each for each in self._making if each is not call]
-        self.postponed.refuse(call, error)
+        self.deferred.refuse(call, error)
         if call in self.calls:
             self.cancel([call.id])
         else:
@@ -270,42 +360,29 @@ class Scheduler:
 
     def _leave_out(self, plan: Plan, order: list[Segment]) -> list[Failure]:
         """Of a plan that was not run whole, what was lost: calls that failed, and their shadows. Who would have read
-        something that was lost, or waited for it to encode the same, goes back in line."""
-        failed = [self._failure(call, error) for call, error in plan.failed if not _kept(call, error)]
+        something that was lost, or waited for it to encode the same, goes back in line; who lacks nothing but what
+        was deferred and could not be made fails with the same error."""
+        failed = [self._failure(call, error) for call, error in plan.failed if not self.deferred.keeps(call, error)]
         lost, ran = {failure.id for failure in failed}, {id(segment) for segment in order}
-        alive = {call.row for call in self._running}
-        plan.rows[:] = [(row, segment) for row, segment in plan.rows if id(segment) in ran and row in alive]
+        plan.rows[:] = [
+            (row, segment) for row, segment in plan.rows if id(segment) in ran and row.status is Status.RUNNING
+        ]
         plan.late[:] = [call for call in plan.late if not self._follows(call, lost)]
-        said = {row for row, _ in plan.rows}
+        fed = {row for row, _ in plan.rows}
         for waiting in plan.begun:
-            if waiting.call.id not in lost and self._starved(waiting.call, said):
+            if waiting.call.id not in lost and _starved(waiting.call, fed):
                 self._put_back(waiting)
-        plan.prefills[:] = [call for call in plan.prefills if call.storage.ready and call.id not in lost]
-        return failed + self._unread({call: error for call, error in plan.failed if _kept(call, error)})
-
-    def _unread(self, kept: Mapping[Pending, Exception]) -> list[Failure]:
-        """What was postponed and could not be made stays so; who lacks nothing else fails with the same error."""
-        unmade = dict[Storage, Exception]()
-        for late in self.postponed if kept else ():
-            errors = (unmade.get(piece.storage) for piece in late.context.pieces)
-            if error := kept.get(late) or next(filter(None, errors), None):
-                unmade[late.storage] = error
-        failed = list[Failure]()
+        plan.prefills[:] = [call for call in plan.prefills if call.own.ready and call.id not in lost]
+        unmade = self.deferred.unmade({call: error for call, error in plan.failed if self.deferred.keeps(call, error)})
         for call in list(self._waiting) if unmade else ():
-            lacked = [piece.storage for piece in gathered(call) if not piece.storage.attendable]
+            lacked = call.lacks
             if lacked and unmade.keys() >= set(lacked):
                 failed.append(self._failure(call, unmade[lacked[0]]))
         return failed
 
-    def _starved(self, call: Pending, said: Container[Row | Follower]) -> bool:
-        """Whether nothing came of what was begun for a call."""
-        if isinstance(call, PendingDecode):
-            return call in self._running and call.row not in said
-        return not call.storage.ready
-
-    def _follows(self, late: PendingDecode, lost: set[EncodingId]) -> bool:
+    def _follows(self, late: Sequence, lost: Container[EncodingId]) -> bool:
         """Whether the leader of a late shadow is lost, and it with it."""
-        if not isinstance(late.row, Follower) or late.row.leader.id not in lost:
+        if late.leader is None or late.leader.id not in lost:
             return False
         self._making.remove(late)
         self._drop(late)
@@ -316,63 +393,24 @@ class Scheduler:
         call = waiting.call
         self._tiers.unpin(call)
         self._making = [each for each in self._making if each is not call]
-        if isinstance(call, PendingDecode):
+        if call.entry is None:
+            assert call.slot is not None
             self._running.remove(call)
-            self._seats.leave(call.lane)
+            self._seats.leave(call.slot)
             self._unreserve(call)
-            call.row.lane = None
+            call.slot, call.status = None, Status.WAITING
         elif call.started:
-            self._tiers.discard(call.storage)
+            self._tiers.discard(call.entry)
             call.started = False
-        if not isinstance(call, PendingShadow):
+        if call.status is not Status.DEFERRED:
             self._waiting.put_back(waiting)
 
-    def _finish_prefill(self, call: PendingPrefill) -> EncodingId:
-        base = call.base.id if isinstance(call, PendingRepair) else None
-        receipt = call.context.receipt._replace(base=base)
-        self._finished(Encoding(call.id, call.storage, call.words, receipt))
-        if call.lane is not None:
-            self._lanes.close(call.lane)
-        self._let_go(call)
-        return call.id
-
-    def _finishes(self, row: Row | Follower, failed: list[Failure]) -> bool:
-        """Finish a row; False: it has failed by itself."""
-        call = next((call for call in self._running if call.row is row), None)
-        if call is None:  # the shadow of one that has just failed
-            return False
-        try:
-            self._finish_row(call, row)
-        except BaseException as error:
-            failed.append(self._failure(call, self._blame.of(error)))
-            return False
-        return True
-
-    def _finish_row(self, call: PendingDecode, row: Row | Follower) -> None:
-        """Move a row's own keys from its lane to the store."""
-        feeds = (*call.feeds, len(row.feed)) if call.lane.bucket.alone else ()
-        storage, words = Recipe(row.tokens(), row.context, row.call.salt, "stepwise", feeds).storage(), row.words()
-        self._unreserve(call)
-        self._tiers.hold([storage])
-        try:
-            self._tiers.allocate(storage)
-            own = call.lane.all(call.before, call.before + storage.length)
-            self._tiers.store.write_all(storage.block, own)
-        except BaseException:
-            self._tiers.release([storage])
-            raise
-        storage.written = storage.length
-        self._finished(Encoding(row.id, storage, words, row.context.receipt, row.logits))
-        self._running.remove(call)
-        self._seats.leave(call.lane)
-        self._let_go(call)
-
     def drop_all(self) -> None:
-        """Drop every call in flight, those of a forward that failed included; what was postponed stays so."""
+        """Drop every call in flight, those of a forward that failed included; what was deferred stays so."""
         for call in dict.fromkeys((*self._making, *self.calls)):
-            if not isinstance(call, PendingShadow):
+            if call.status is not Status.DEFERRED:
                 self._drop(call)
-        self.postponed.put_back()
+        self.deferred.put_back()
         self._seats.clear()
         self._making, self._waiting, self._running = [], Queue(), []
 
@@ -383,38 +421,29 @@ class Scheduler:
         for call in [call for call in self.calls if call.id in gone]:
             self._drop(call)
         self._waiting.keep(lambda call: call.id not in gone)
-        self._running = [c for c in self._running if c.id not in gone]
+        self._running = [call for call in self._running if call.id not in gone]
 
-    def _shadows(self, leaders: Iterable[EncodingId]) -> frozenset[EncodingId]:
-        ids, rows = frozenset(leaders), (call.row for call in self.calls if isinstance(call, PendingDecode))
-        return frozenset(row.id for row in rows if isinstance(row, Follower) and row.leader.id in ids)
+    def _shadows(self, leaders: Container[EncodingId]) -> frozenset[EncodingId]:
+        return frozenset(call.id for call in self.calls if call.leader is not None and call.leader.id in leaders)
 
-    def _drop(self, call: Pending) -> None:
+    def _drop(self, call: Sequence) -> None:
         self._tiers.unpin(call)
-        if isinstance(call, PendingPrefill) and call.started and not call.storage.ready:
-            call.storage.written = 0  # who else wants it begins anew
-            self._tiers.discard(call.storage)
-        self.postponed.release(held(call))
-        lane = call.row.lane if isinstance(call, PendingDecode) else call.lane
-        if lane is not None:
-            self._seats.leave(lane)
-        if isinstance(call, PendingDecode):
-            self._unreserve(call)
+        if call.started and not call.own.ready:
+            call.own.written = 0  # who else wants it begins anew
+            self._tiers.discard(call.own)
+        self.deferred.release(call.holds)
+        if call.slot is not None:
+            self._seats.leave(call.slot)
+        self._unreserve(call)
+        call.status = Status.FINISHED
 
-    def _unreserve(self, call: PendingDecode) -> None:
+    def _unreserve(self, call: Sequence) -> None:
         self._tiers.store.unreserve(call.reserved)
         call.reserved = 0
 
-    def _let_go(self, call: Pending) -> None:
-        self._tiers.unpin(call)
-        self.postponed.release([piece.storage for piece in gathered(call)])
 
-
-def _kept(call: Pending, error: Exception) -> bool:
-    """Whether a call that failed stays postponed: nobody refused it, so that it can be made when it is read again."""
-    return isinstance(call, PendingShadow) and not isinstance(error, LeakageError | CallbackFailed)
-
-
-def _rows(rows: Iterable[Row | Follower]) -> int:
-    """How many of them speak, or will: shadows do not."""
-    return sum(isinstance(row, Row) for row in rows)
+def _starved(call: Sequence, fed: Container[Sequence]) -> bool:
+    """Whether nothing came of what was begun for a call."""
+    if call.entry is None:
+        return call.status is Status.RUNNING and call not in fed
+    return not call.entry.ready

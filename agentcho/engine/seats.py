@@ -51,9 +51,10 @@ class Seats:
             self._shared[places] = self._lanes.share(context.length)
         return self._shared.get(places)
 
-    def widen(self, lane: Lane, tokens: int) -> None:
-        """See `Lanes.ensure`."""
-        self._lanes.ensure(lane, tokens)
+    @property
+    def shared(self) -> tuple[Shared, ...]:
+        """Contexts that rows have in common."""
+        return tuple(self._shared.values())
 
     def leave(self, lane: Lane) -> None:
         """Give a lane up; a context goes with the last row over it."""

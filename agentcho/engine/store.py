@@ -68,7 +68,7 @@ class Store:
     ) -> None:
         self._layers, self._device, self._dtype = layers, device, dtype
         self.page_tokens, self.limit = page_tokens, max(1, limit_tokens // page_tokens)
-        self.allocated = self.reserved = self.high_water = self._tokens = 0
+        self.allocated = self.used = self.reserved = self.high_water = self._tokens = 0
         self.free_pages: list[int] = []
         self.devices = [shape.device or device for shape in layers]
         try:
@@ -80,11 +80,6 @@ class Store:
     def layers(self) -> int:
         """Number of layers."""
         return len(self._layers)
-
-    @property
-    def used(self) -> int:
-        """Pages in blocks."""
-        return self.allocated - len(self.free_pages)
 
     @property
     def room(self) -> int:
@@ -127,6 +122,7 @@ class Store:
             self._grow(count - len(self.free_pages))
         pages = [self.free_pages.pop() for _ in range(count)]
         self._tokens += length
+        self.used += count
         self.high_water = max(self.high_water, self.used)
         rows = torch.tensor(pages).repeat_interleave(self.page_tokens) * self.page_tokens
         rows += torch.arange(self.page_tokens).repeat(count)
@@ -136,6 +132,7 @@ class Store:
         """Take its pages back; it must not be read again."""
         self._tokens -= block.length
         self.free_pages.extend(block.pages)
+        self.used -= len(block.pages)
 
     def write(self, block: Block, layer: int, keys: Tensor, values: Tensor, start: int = 0) -> None:
         """Store keys and values `[heads, n, dim]` of one layer as tokens start … start + n. Once a layer and token."""

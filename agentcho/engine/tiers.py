@@ -57,11 +57,6 @@ class Tiers:
             self.host_used, self._host_limit, self._host_high_water, self.evicted, self.dropped, self.remade,
         )  # fmt: skip
 
-    @property
-    def held(self) -> float:
-        """The share of the store that is taken, or promised."""
-        return (self.store.used + self.store.reserved) / self.store.limit
-
     # -- holding and pinning -----------------------------------------------------------------------------
 
     def hold(self, storages: Iterable[Storage]) -> None:

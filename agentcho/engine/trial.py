@@ -1,4 +1,4 @@
-"""Runs what is planned: all at once, or where that fails one by one, so that the guilty one alone is lost.
+"""Does one by one what fails when it is done all at once, so that the guilty one alone is lost.
 
 Does not know: how it was planned, what comes of it.
 """
@@ -6,7 +6,6 @@ Does not know: how it was planned, what comes of it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
 
 from torch import Tensor
 
@@ -16,7 +15,7 @@ from agentcho.engine.forwards import Forwards
 from agentcho.engine.lanes import Shared
 from agentcho.engine.plan import Plan
 
-Ran = tuple[list[Segment], Tensor]
+Ran = tuple[list[Segment], list[Tensor]]
 log = logging.getLogger(__name__)
 
 
@@ -29,9 +28,9 @@ class Trial:
     def judge(self, plan: Plan) -> int:
         """See `Forwards.judge`."""
         try:
-            return self._forwards.judge([[call] for call in plan.judged] if plan.alone else [plan.judged])
+            return self._forwards.judge([[call] for call in plan.judged] if plan.exact else [plan.judged])
         except Exception as error:
-            self._again(error, len(plan.judged))
+            self.again(error, len(plan.judged))
         fed = 0
         for call in plan.judged:
             try:
@@ -40,26 +39,17 @@ class Trial:
                 plan.failed.append((call, self._blame.of(error)))
         return fed
 
-    def run(self, plan: Plan) -> list[Ran]:
-        """The forwards of a plan, kept; each with its segments in the order of their rows of logits."""
-        if not plan.segments:
-            return []
-        if not plan.alone and not any(call in plan.judged for call, _ in plan.failed):
-            try:
-                return [self._forwards.step(plan.segments)]
-            except Exception as error:
-                self._again(error, len(plan.segments))
-        return list(self._apart(plan))
-
-    def _again(self, error: Exception, count: int) -> None:
+    def again(self, error: Exception, count: int) -> None:
         """Go on one by one, unless it was a device: then `EngineFailed`."""
         self._blame.of(error)
         log.warning("a forward of %d calls failed (%s); each is tried by itself", count, type(error).__name__)
 
-    def _apart(self, plan: Plan) -> Iterator[Ran]:
-        """One by one, each after those it reads. The shared context of one that fails is gathered by the next."""
+    def apart(self, plan: Plan) -> Ran:
+        """The forwards of a plan one by one, kept, each after those it reads. The shared context of one that fails is
+        gathered by the next. The segments are in the order of their rows of logits."""
+        order, rows = list[Segment](), list[Tensor]()
         lost, left = {call for call, _ in plan.failed}, set[Shared]()
-        for call, segment in zip(plan.calls, plan.segments, strict=True):
+        for call, segment in zip(plan.sequences, plan.segments, strict=True):
             if segment.shared in left:
                 segment.pieces = call.context.pieces
             if call in lost or not all(piece.storage.ready for piece in segment.pieces):
@@ -72,7 +62,9 @@ class Trial:
                 left |= _gathering(segment)
             else:
                 left -= _gathering(segment)
-                yield ran
+                order += ran[0]
+                rows += ran[1]
+        return order, rows
 
 
 def _gathering(segment: Segment) -> set[Shared]:

@@ -68,7 +68,7 @@ def test_undisturbed_steps_are_taken_before_a_prefill_and_after_it(
     step = engine.step
 
     def noted() -> StepResult:
-        waited.append(len(engine._scheduler.calls) > ROWS)
+        waited.append(len(engine.debug.calls) > ROWS)
         return step()
 
     monkeypatch.setattr(engine, "step", noted)

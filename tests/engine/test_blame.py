@@ -10,8 +10,8 @@ import torch
 
 from agentcho import Decode, Engine, Prefill, Sampling
 from agentcho.calls.call import Call, Encoded, EncodingId, Failure, First, Most, Repair, Shadow
-from agentcho.engine.room import Budget
-from agentcho.engine.row import Row
+from agentcho.engine.budget import Budget
+from agentcho.engine.sequence import Generation
 from agentcho.errors import AgentchoError, BadParent, CallFailed, EngineFailed, SamplingFailed
 
 from .broken import dead, failing
@@ -92,7 +92,7 @@ def test_a_row_that_fails_in_the_midst_takes_its_shadow_and_nobody_else(engine: 
     assert engine.message(good).tokens
     assert not engine.finished(shadow)
     engine.release([told, good])
-    assert (engine.fullness.used, engine.fullness.reserved, len(engine._lanes)) == (1, 0, 0)
+    assert (engine.fullness.used, engine.fullness.reserved, len(engine.debug.slots)) == (1, 0, 0)
 
 
 def test_who_reads_the_guilty_one_fails_for_it_and_its_twin_for_itself(engine: Engine) -> None:
@@ -104,7 +104,7 @@ def test_who_reads_the_guilty_one_fails_for_it_and_its_twin_for_itself(engine: E
         failures = {failure.id: type(failure.error) for failure in drain(engine)}
     assert failures == dict(zip(ids, (CallFailed, BadParent, BadParent, CallFailed), strict=False))
     engine.release(ids[4:])
-    assert (engine.fullness.used, engine.fullness.reserved, len(engine._lanes)) == (1, 0, 0)
+    assert (engine.fullness.used, engine.fullness.reserved, len(engine.debug.slots)) == (1, 0, 0)
 
 
 def test_an_equal_call_of_another_is_encoded_by_itself(engine: Engine) -> None:
@@ -117,7 +117,7 @@ def test_an_equal_call_of_another_is_encoded_by_itself(engine: Engine) -> None:
     assert failures == {one: CallFailed}
     assert engine.message(reader).tokens
     engine.release([two, reader])
-    assert (engine.fullness.used, engine.fullness.reserved, len(engine._lanes)) == (1, 0, 0)
+    assert (engine.fullness.used, engine.fullness.reserved, len(engine.debug.slots)) == (1, 0, 0)
 
 
 @pytest.mark.parametrize("which", range(3))
@@ -129,12 +129,12 @@ def test_a_context_that_many_share_is_gathered_by_the_next(engine: Engine, which
     with failing(engine, lambda ids: marked in ids, RuntimeError("x")):
         ids = engine.submit(rows)
         [failure] = engine.step().failed
-    assert (failure.id, len(engine._scheduler._seats._shared)) == (ids[which], 1)
+    assert (failure.id, len(engine.debug.shared)) == (ids[which], 1)
     assert drain(engine) == []
     good = [n for n in range(3) if n != which]
     assert all(torch.allclose(engine.logits(ids[n]), engine.logits(plain[n]), atol=1e-4) for n in good)
     engine.release([told, *plain, *(ids[n] for n in good)])
-    assert (engine.fullness.used, engine.fullness.reserved, len(engine._lanes)) == (1, 0, 0)
+    assert (engine.fullness.used, engine.fullness.reserved, len(engine.debug.slots)) == (1, 0, 0)
 
 
 def test_too_many_at_once_are_not_too_many_one_by_one(engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
@@ -160,7 +160,7 @@ def test_a_repair_that_fails_fails_alone(engine: Engine, choose: First | Most) -
 
 def test_what_cannot_be_made_again_fails_who_reads_it(engine: Engine) -> None:
     told, gone = engine.prefill("told"), engine.prefill([bad()])[0]
-    engine._tiers.drop(engine._encodings[gone].storage)
+    engine._tiers.drop(engine.debug.entry(gone))
     with failing(engine, spoilt, RuntimeError("x")):
         guilty, good = engine.submit([Prefill("x", [gone]), Decode("y", [told], sampling=GOOD.sampling)])
         [failure] = drain(engine)
@@ -174,7 +174,7 @@ def postponed(engine: Engine) -> EncodingId:
     call = Decode("", forced=(44, BAD))
     _, shadow = engine.submit([call, Shadow(call)])
     drain(engine)
-    assert not engine._encodings[shadow].storage.ready
+    assert not engine.debug.entry(shadow).ready
     return shadow
 
 
@@ -203,25 +203,25 @@ def test_a_row_that_cannot_be_finished_fails_alone(engine: Engine, monkeypatch: 
     [failure] = drain(engine)
     assert (failure.id, type(failure.error)) == (guilty, CallFailed)
     engine.release([good])
-    assert (engine.fullness.used, engine.fullness.reserved, len(engine._lanes)) == (1, 0, 0)
+    assert (engine.fullness.used, engine.fullness.reserved, len(engine.debug.slots)) == (1, 0, 0)
 
 
 @pytest.mark.parametrize("words", [False, True])
 def test_a_row_that_cannot_be_finished_takes_a_shadow_that_has_not_begun(
     engine: Engine, monkeypatch: pytest.MonkeyPatch, words: bool
 ) -> None:
-    call, finished = Decode("a", forced=()), Row.words
+    call, finished = Decode("a", forced=()), Generation.words
     guilty, shadow, good = engine.submit([call, Shadow(call), Decode("b", forced=())])
     engine.step()
 
-    def fails(row: Row) -> Any:
+    def fails(row: Generation) -> Any:
         if row.id == guilty:
             raise MemoryError
         return finished(row)
 
     allocate = engine._tiers.allocate
     if words:
-        monkeypatch.setattr(Row, "words", fails)
+        monkeypatch.setattr(Generation, "words", fails)
     else:
         times = iter([True])
         monkeypatch.setattr(engine._tiers, "allocate", lambda s: _fail() if next(times, False) else allocate(s))
@@ -232,7 +232,7 @@ def test_a_row_that_cannot_be_finished_takes_a_shadow_that_has_not_begun(
     monkeypatch.undo()
     assert drain(engine) == []
     engine.release([good])
-    assert (engine.fullness.used, engine.fullness.reserved, len(engine._lanes)) == (1, 0, 0)
+    assert (engine.fullness.used, engine.fullness.reserved, len(engine.debug.slots)) == (1, 0, 0)
 
 
 def _fail() -> None:
@@ -277,7 +277,7 @@ def test_a_row_without_a_probability_fails_alone(engine: Engine) -> None:
 
 def test_no_room_for_a_row_fails_that_row(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     told = engine.prefill(LONG)
-    opened, open = list[object](), engine._lanes.open
+    opened, open = list[object](), engine.debug.slots.open
 
     def full(*args: Any, **options: Any) -> Any:
         opened.append(args)
@@ -285,13 +285,13 @@ def test_no_room_for_a_row_fails_that_row(engine: Engine, monkeypatch: pytest.Mo
             raise MemoryError
         return open(*args, **options)
 
-    monkeypatch.setattr(engine._lanes, "open", full)
+    monkeypatch.setattr(engine.debug.slots, "open", full)
     ids = engine.submit([Decode("x", [told], forced=(50,)) for _ in range(3)])
     [failure] = drain(engine)
     assert failure.id == ids[0]
     engine.release([told, *ids[1:]])
-    assert (engine.fullness.used, engine.fullness.reserved, len(engine._lanes)) == (1, 0, 0)
-    assert not engine._scheduler._seats._shared
+    assert (engine.fullness.used, engine.fullness.reserved, len(engine.debug.slots)) == (1, 0, 0)
+    assert not engine.debug.shared
 
 
 @pytest.mark.parametrize("deterministic", [False, True])

@@ -88,7 +88,7 @@ def test_a_graph_that_gives_other_logits_says_nothing(pair: tuple[Engine, Engine
     pair[0]._forwards.graphs = Graphs(pair[0]._model, capture)
     with pytest.warns(UserWarning, match="without CUDA graphs.*other logits"):
         assert [each.tokens for each in talk(pair[0], 0)] == [each.tokens for each in talk(pair[1], 0)]
-    assert not len(pair[0]._lanes)
+    assert not len(pair[0].debug.slots)
     assert [each.tokens for each in talk(pair[0], 0)] == [each.tokens for each in talk(pair[1], 0)]
 
 

@@ -83,12 +83,12 @@ def run(engine: Engine, *calls: Call) -> tuple[EncodingId, ...]:
 
 
 def storage(engine: Engine, id: EncodingId) -> Storage:
-    return engine._encodings[id].storage
+    return engine.debug.entry(id)
 
 
 def rows(engine: Engine, ids: Sequence[EncodingId]) -> list[Tensor]:
     """The logits that every decode chose from."""
-    return [engine.logits(id) for id in ids if engine._encodings[id].logits]
+    return [engine.logits(id) for id in ids if engine.debug.encodings[id].logits]
 
 
 def whole(engine: Engine, ids: Sequence[EncodingId]) -> list[Tensor]:
@@ -375,12 +375,12 @@ def displaced(engine: Engine, id: EncodingId) -> None:
 
 
 def reworded(engine: Engine, id: EncodingId) -> None:
-    encoding = engine._encodings[id]
+    encoding = engine.debug.encodings[id]
     encoding.words = encoding.words._replace(tokens=(*encoding.words.tokens[:-1], 7))
 
 
 def attributed(engine: Engine, id: EncodingId) -> None:
-    encoding = engine._encodings[id]
+    encoding = engine.debug.encodings[id]
     encoding.receipt = encoding.receipt._replace(context=())
 
 

@@ -80,7 +80,7 @@ class Twins(RuleBasedStateMachine):
         for id in done:
             assert self.roomy.message(id) == self.tight.message(id)
             assert self.roomy.receipt(id) == self.tight.receipt(id)
-            if self.roomy._encodings[id].logits:
+            if self.roomy.debug.encodings[id].logits:
                 assert torch.equal(self.roomy.logits(id), self.tight.logits(id))
 
     @precondition(lambda self: self.flying)

@@ -12,7 +12,7 @@ import torch
 
 from agentcho import Decode, Engine, Prefill, Sampling
 from agentcho.calls.call import Call, EncodingId, First, Most, Repair, Shadow, StepResult, Turn
-from agentcho.engine.room import Budget
+from agentcho.engine.budget import Budget
 from agentcho.errors import BadParent, CallFailed, EngineFailed, LeakageError, StoreFull
 
 from .broken import dead
@@ -75,7 +75,7 @@ def say(engine: Engine, text: str) -> EncodingId:
 
 
 def made(engine: Engine, id: EncodingId) -> bool:
-    return engine._encodings[id].storage.ready
+    return engine.debug.entry(id).ready
 
 
 def size(engine: Engine, *ids: EncodingId) -> int:
@@ -111,7 +111,7 @@ def test_what_nobody_reads_is_fed_nothing(fresh: Fresh, stride: int) -> None:
     assert engine.finished(shadow)
     assert [entry.id for entry in engine.receipt(shadow).context] == public
     assert not made(engine, shadow)
-    recipe = engine._encodings[shadow].storage.recipe
+    recipe = engine.debug.entry(shadow).recipe
     assert recipe is not None
     assert recipe.way == "stepwise"
 
@@ -173,7 +173,7 @@ def test_a_shadow_that_reads_one_has_it_made_when_it_begins_and_not_before(fresh
     began = list[tuple[int, bool]]()
     while not engine.idle:
         engine.step()
-        running = {call.id: call.row.fed for call in engine._scheduler._running}
+        running = {call.id: call.fed for call in engine.debug.rows}
         began.append((running.get(over, 0), made(engine, shadow)))
     assert all((fed > 0) == done for fed, done in began[:-1])
     assert began[0] == (0, False)
@@ -192,7 +192,7 @@ def test_a_reader_that_lacks_something_else_does_not_have_it_made_before(fresh: 
     _, reader = engine.submit([question, Decode("", [question, shadow], sampling=Sampling(max_tokens=1))])
     while not made(engine, shadow):
         assert not engine.step().finished or made(engine, shadow)
-    assert reader in {call.id for call in engine._scheduler._running}
+    assert reader in {call.id for call in engine.debug.rows}
     finish(engine)
 
 
@@ -247,7 +247,7 @@ def test_released_it_is_gone_with_all_it_holds(fresh: Fresh) -> None:
     engine.release([outer])
     engine.check_integrity()
     assert engine.fullness.used == empty
-    assert not list(engine._scheduler.postponed)
+    assert not engine.debug.deferred
 
 
 @pytest.mark.parametrize("cancelled", [False, True])
@@ -269,7 +269,7 @@ def test_released_while_somebody_waits_for_it_it_is_made_for_that_one_alone(fres
         engine.release([reader])
     engine.check_integrity()
     assert engine.fullness.used == empty
-    assert not list(engine._scheduler.postponed)
+    assert not engine.debug.deferred
 
 
 def test_its_id_is_finished_and_cancelling_it_does_nothing(fresh: Fresh) -> None:
@@ -356,7 +356,7 @@ def test_what_its_guard_refuses_in_the_end_is_never_read(fresh: Fresh, monkeypat
         engine.score("so", "", [shadow])
     engine.release([shadow])
     engine.check_integrity()
-    assert not engine._scheduler.postponed._refused
+    assert not engine._scheduler.deferred.refused
 
 
 def test_what_is_to_be_made_over_it_is_not_taken_for_made(fresh: Fresh) -> None:
@@ -426,7 +426,7 @@ def test_what_could_not_be_made_for_who_asked_is_still_postponed(fresh: Fresh, a
             ask()
     engine.check_integrity()
     assert (made(engine, inner), made(engine, shadow)) == (True, False)
-    assert [call.id for call in engine._scheduler.postponed] == [shadow]
+    assert [call.id for call in engine.debug.deferred] == [shadow]
     assert len(guard.asked) == 2
     ask()
     assert len(guard.asked) == 3
@@ -615,7 +615,7 @@ def test_whatever_happens_all_that_is_stored_is_whole_and_right(fresh: Fresh, to
     crowd, used, seen = Crowd(engine, seed), engine.fullness.used, 0
     for _ in range(150):
         crowd.act()
-        seen = max(seen, len(list(engine._scheduler.postponed)))
+        seen = max(seen, len(engine.debug.deferred))
     for _ in range(300):
         crowd.step()
     assert engine.idle
@@ -625,7 +625,7 @@ def test_whatever_happens_all_that_is_stored_is_whole_and_right(fresh: Fresh, to
         assert all(alike(engine, id, again(engine, id)) for id in plain(engine, crowd.held))
     engine.release(crowd.held)
     engine.check_integrity()
-    assert not list(engine._scheduler.postponed)
+    assert not engine.debug.deferred
     if tokens == 96:
         assert engine.fullness.used == used
 

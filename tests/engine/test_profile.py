@@ -81,7 +81,7 @@ def test_what_is_read_over_words_does_not_depend_on_how_another_call_was_fed_the
 def test_equal_feeds_are_shared(fresh: Callable[[], Engine]) -> None:
     engine = fresh()
     ids = [run(engine, Prefill("so it is told", [spoken(engine, "token-by-token")]))[0] for _ in range(2)]
-    one, other = (engine._encodings[id].storage for id in ids)
+    one, other = (engine.debug.entry(id) for id in ids)
     assert one is other
 
 
@@ -96,7 +96,7 @@ def test_what_is_chosen_over_other_keys_is_not_shared(fresh: Callable[[], Engine
 
     (made,) = run(engine, again)
     together, apart, twice = repaired(again), repaired(made), repaired(made)
-    storages = [engine._encodings[id].storage for id in (together, apart, twice)]
+    storages = [engine.debug.entry(id) for id in (together, apart, twice)]
     assert storages[0] is not storages[1], "judged over what its parent keeps, and over what that became"
     assert storages[1] is storages[2]
 
@@ -105,7 +105,7 @@ def test_what_is_chosen_over_other_keys_is_not_shared(fresh: Callable[[], Engine
 def test_what_was_dropped_is_made_again_by_the_same_feeds(fresh: Callable[[], Engine], how: str) -> None:
     engine = fresh()
     id = spoken(engine, how)
-    before, storage = numbers(engine, id), engine._encodings[id].storage
+    before, storage = numbers(engine, id), engine.debug.entry(id)
     engine._tiers.drop(storage)
     assert storage.dropped
     assert torch.equal(numbers(engine, id), before)

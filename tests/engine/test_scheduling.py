@@ -10,10 +10,10 @@ import torch
 from agentcho import Decode, Engine, Prefill, Sampling, replay
 from agentcho.bench.recorded import recorded
 from agentcho.calls.call import First, Most, Repair, Shadow, Turn
+from agentcho.engine.budget import DEPTH, Budget, Rush
 from agentcho.engine.encoding import Context, Storage
-from agentcho.engine.pending import PendingPrefill
 from agentcho.engine.queue import Queue
-from agentcho.engine.room import DEPTH, Budget, Rush
+from agentcho.engine.sequence import Sequence
 
 LONG = Sampling(max_tokens=40, temperature=0)
 WORDS = "it was said in the open " * 4
@@ -58,7 +58,7 @@ def test_a_long_prefill_goes_in_parts_beside_a_speaker_who_speaks_at_every_step(
     assert len(steps) > 5
     assert all(said == [speaker] and fed <= 1 + 8 for said, fed in steps)
     assert sum(fed - 1 for _, fed in steps) == len(engine.message(long).tokens)
-    assert len(engine._lanes) == 1  # the speaker's
+    assert len(engine.debug.slots) == 1  # the speaker's
 
 
 def test_with_nobody_speaking_all_goes_at_once(fresh: Fresh) -> None:
@@ -113,7 +113,7 @@ def test_a_part_that_is_cancelled_leaves_no_page(fresh: Fresh) -> None:
     assert engine.fullness.used == before
     engine.check_integrity()
     engine.cancel([speaker])
-    assert len(engine._lanes) == 0
+    assert len(engine.debug.slots) == 0
 
 
 def test_who_builds_on_a_part_waits_for_the_whole(fresh: Fresh) -> None:
@@ -159,7 +159,7 @@ def test_parts_that_were_encoded_beside_others_do_not_show_in_the_deterministic_
     for (k, v), (one, other) in zip(engine.cached(long), plain.cached(whole), strict=True):
         assert torch.equal(k, one)
         assert torch.equal(v, other)
-    assert len(engine._lanes) == 0
+    assert len(engine.debug.slots) == 0
     engine.check_integrity()
 
 
@@ -213,8 +213,13 @@ def test_workflows_are_served_alike(fresh: Fresh) -> None:
     finish(engine)
 
 
+def waiting(number: int) -> Sequence:
+    """A prefill that waits."""
+    return Sequence(number, Prefill(""), Context((), 0), 3, None, Storage(bytes([number]), 0, 3))
+
+
 def test_a_workflow_that_was_away_has_no_credit() -> None:
-    queue, calls = Queue(), [PendingPrefill(number, *[None] * 4) for number in range(4)]  # type: ignore[arg-type]
+    queue, calls = Queue(), [waiting(number) for number in range(4)]
     queue.add(calls[:1], Turn("old"))
     queue.serve(queue.line()[0], 100)
     queue.add(calls[1:2], Turn("new"))
@@ -342,20 +347,17 @@ def test_who_builds_on_what_is_made_ahead_gets_it(fresh: Fresh) -> None:
 
 
 def test_what_is_made_ahead_is_no_turn_of_its_workflow() -> None:
-    def call(number: int) -> PendingPrefill:
-        return PendingPrefill(number, Context((), 0), Storage(bytes([number]), 0, 3), None, None)  # type: ignore[arg-type]
-
     queue = Queue()
-    queue.add([call(1)], Turn("a", ahead=True))
-    queue.add([call(2)], Turn("b"))
+    queue.add([waiting(1)], Turn("a", ahead=True))
+    queue.add([waiting(2)], Turn("b"))
     queue.serve(queue.line()[0], 500)
-    queue.add([call(3)], Turn("a"))
-    queue.add([call(4)], Turn("c"))
+    queue.add([waiting(3)], Turn("a"))
+    queue.add([waiting(4)], Turn("c"))
     assert [each.turn.workflow for each in queue.line()] == ["b", "a", "c"]
     queue.keep(lambda pending: pending.id == 1)
     queue.serve(queue.line()[0], 500)
-    queue.add([call(5)], Turn("c"))
-    queue.add([call(6)], Turn("a"))
+    queue.add([waiting(5)], Turn("c"))
+    queue.add([waiting(6)], Turn("a"))
     assert [each.turn.workflow for each in queue.line()] == ["c", "a"]
 
 
@@ -365,10 +367,10 @@ def test_speakers_do_not_read_what_their_shadows_have(fresh: Fresh) -> None:
     engine.submit([call, Shadow(call)])
     for _ in range(30):
         engine.step()
-    row, shadow = (running.row for running in engine._scheduler._running)
-    assert row.lane is not None
-    assert shadow.lane is not None
-    assert row.lane.bucket is not shadow.lane.bucket
+    row, shadow = engine.debug.rows
+    assert row.slot is not None
+    assert shadow.slot is not None
+    assert row.slot.bucket is not shadow.slot.bucket
     finish(engine)
 
 

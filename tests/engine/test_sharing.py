@@ -57,10 +57,10 @@ def test_what_rows_say_over_one_context_is_what_each_says_alone(family: Family, 
         most = 0
         while not engine.idle:
             engine.step()
-            most = max(most, len(engine._scheduler._seats._shared))
+            most = max(most, len(engine.debug.shared))
         engine.check_integrity()
-        assert not engine._scheduler._seats._shared
-        assert not len(engine._lanes)
+        assert not engine.debug.shared
+        assert not len(engine.debug.slots)
         keys = [key for id in ids for pair in engine.cached(id) for key in pair]
         return [*(engine.logits(id) for id in ids[:3]), *keys], most
 
@@ -94,10 +94,10 @@ def test_rows_that_come_and_go_say_the_same(llama: Engine, seed: int) -> None:
                 else:
                     said += ids
             engine.step()
-            shared.update(engine._scheduler._seats._shared.values())
+            shared.update(engine.debug.shared)
         while not engine.idle:
             engine.step()
-        assert not len(engine._lanes)
+        assert not len(engine.debug.slots)
         return [engine.message(id).tokens for id in said]
 
     plain = llama.adapted(None)
@@ -126,10 +126,10 @@ def test_a_context_that_was_gathered_serves_who_comes_later(llama: Engine) -> No
     told = [each.prefill([Prefill(text) for text in TOLD]) for each in (engine, plain)]
     engine.submit([Decode(parents=told[0], forced=(40,) * 9) for _ in range(2)])
     engine.step()
-    (shared,) = engine._scheduler._seats._shared.values()
+    (shared,) = engine.debug.shared
     (late,) = engine.submit([Decode(parents=told[0], forced=(40, 41) * 15, logits=True)])
     engine.step()
-    assert (shared.rows, len(engine._scheduler._seats._shared)) == (3, 1)
+    assert (shared.rows, len(engine.debug.shared)) == (3, 1)
     while not engine.idle:
         engine.step()
     (expected,) = plain.decode([Decode(parents=told[1], forced=(40, 41) * 15, logits=True)])
@@ -140,7 +140,7 @@ def test_nothing_is_shared_any_more_after_a_step_that_failed(llama: Engine, monk
     """A context that nobody gathered would be read as zeros."""
     engine, plain = llama.adapted(None), llama.adapted(None)
     told = [each.prefill([Prefill(text) for text in TOLD]) for each in (engine, plain)]
-    opened, open = list[object](), engine._lanes.open
+    opened, open = list[object](), engine.debug.slots.open
 
     def full(*args: object, **options: object) -> object:
         opened.append(args)
@@ -148,12 +148,12 @@ def test_nothing_is_shared_any_more_after_a_step_that_failed(llama: Engine, monk
             raise MemoryError
         return open(*args, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(engine._lanes, "open", full)
+    monkeypatch.setattr(engine.debug.slots, "open", full)
     dead(monkeypatch)
     with pytest.raises(EngineFailed):
         engine.decode([Decode(parents=told[0], forced=(40,)) for _ in range(2)])
-    assert not engine._scheduler._seats._shared
-    assert not len(engine._lanes)
+    assert not engine.debug.shared
+    assert not len(engine.debug.slots)
     (found,) = engine.decode([Decode(parents=told[0], forced=(40,) * 3, logits=True)])
     (expected,) = plain.decode([Decode(parents=told[1], forced=(40,) * 3, logits=True)])
     assert torch.allclose(engine.logits(found), plain.logits(expected), atol=1e-4)
@@ -167,5 +167,5 @@ def test_who_cannot_gain_shares_nothing(llama: Engine, monkeypatch: pytest.Monke
         monkeypatch.setattr(seats, "LEAST", 10_000)
     engine.submit([Decode(parents=told) for _ in range(1 if how == "alone" else 2)])
     engine.step(deterministic=how == "deterministic")
-    assert not engine._scheduler._seats._shared
-    engine.cancel(call.id for call in engine._scheduler.calls)
+    assert not engine.debug.shared
+    engine.cancel(call.id for call in engine.debug.calls)

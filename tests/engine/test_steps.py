@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from agentcho import Decode, Engine, Prefill, Sampling
+from agentcho.engine.budget import Budget
 from agentcho.engine.model import Model
-from agentcho.engine.room import Budget
 from agentcho.errors import BadParent, EngineFailed, RequestError, SamplingFailed, StoreFull, UnknownEncoding
 
 from .broken import dead

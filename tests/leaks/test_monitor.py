@@ -119,7 +119,7 @@ def test_nothing_is_read_for_a_call_that_is_refused(small: Engine, monkeypatch: 
         return real(rows, *rest)
 
     monkeypatch.setattr(small.store, "gather", watched)
-    blocks = {id: small._encodings[id].storage.block for id in (hidden, public)}
+    blocks = {id: small.debug.entry(id).block for id in (hidden, public)}
     shut: list[Call] = [Prefill("x", (hidden,), guard=Shut()), Decode("y", (hidden,), forced=(), guard=Shut())]
     bench.run(*shut, Prefill("z", (public,)), speech(public, forced=bench.words("fine")))
     assert {id for id, block in blocks.items() if read & set(block.slots.tolist())} == {public}

@@ -10,10 +10,9 @@ import torch
 
 from agentcho import Decode, Engine, Prefill, Sampling
 from agentcho.calls.call import EncodingId, Shadow
-from agentcho.engine import scheduler
-from agentcho.engine.follower import SHORT, STRIDE, Follower
-from agentcho.engine.room import Budget
+from agentcho.engine.budget import Budget
 from agentcho.engine.sampler import choose
+from agentcho.engine.sequence import SHORT, STRIDE
 from agentcho.errors import BadParent, EngineFailed, SamplingFailed
 from agentcho.testing import FakeEngine
 from tests.engine.broken import dead
@@ -94,7 +93,7 @@ def test_an_end_that_the_model_chose_is_fed_once(small: Engine, monkeypatch: pyt
     """The stop token is the closing's first: neither leader nor shadow has it twice, or anything after it."""
     bench, stop = Bench(small), small.framing.closing("assistant")[0]
     script = iter([*bench.words("we go"), stop] if ending == "stop" else [stop])
-    monkeypatch.setattr(scheduler, "choose", lambda *_: [next(script)])
+    monkeypatch.setattr("agentcho.engine.engine.choose", lambda *_: [next(script)])
     said = Decode("So: ", sampling=Sampling(max_tokens=30))
     leader, shadow = bench.run(said, Shadow(said))
     words = bench.engine.message(shadow)
@@ -112,7 +111,7 @@ def test_a_shadow_follows_some_tokens_behind(small: Engine) -> None:
     fed: list[tuple[int, int]] = []
     while not small.idle:
         bench.step()
-        rows = {call.id: call.row.fed for call in small._scheduler._running}
+        rows = {call.id: call.fed for call in small.debug.rows}
         fed.append((rows.get(leader, 0), rows.get(shadow, 0)))
     opening = fed[0][0]
     assert fed[0] == (opening, 0)
@@ -133,7 +132,7 @@ def test_many_shadows_keep_up_and_never_go_all_at_once(small: Engine) -> None:
     lags, fed = list[int](), list[int]()
     while not small.idle:
         fed.append(small.step().encoded)
-        shadows = [c.row for c in small._scheduler._running if isinstance(c.row, Follower) and not c.row.ending]
+        shadows = [c for c in small.debug.rows if c.leader is not None and c.speech.stopped is None]
         lags += [shadow.lacking for shadow in shadows]
     assert max(lags) < 4 * STRIDE
     assert max(fed[1:-1]) <= 12 + 24 + STRIDE
@@ -148,7 +147,7 @@ def test_what_a_shadow_feeds_alone_depends_on_its_leader_only(small: Engine, bes
     shadow = bench.submit(said, Shadow(said), *(each for call in others for each in (call, Shadow(call))))[1]
     feeds = list[int]()
     while not small.idle:
-        feeds = next((call.feeds for call in small._scheduler._running if call.id == shadow), feeds)
+        feeds = next((call.feeds for call in small.debug.rows if call.id == shadow), feeds)
         small.step(deterministic=True)
     assert set(feeds[:-1]) == {STRIDE}
     bench.clear()
@@ -196,7 +195,7 @@ def test_a_leader_that_fails_takes_its_shadow_along(small: Engine, monkeypatch: 
         chosen.append(1)
         return [None] if len(chosen) == 3 else real(*args)
 
-    monkeypatch.setattr(scheduler, "choose", third_fails)
+    monkeypatch.setattr("agentcho.engine.engine.choose", third_fails)
     said = speech(most=9)
     leader, shadow = bench.run(said, Shadow(said))
     assert {id: type(error) for id, error in bench.failures().items()} == {leader: SamplingFailed}

@@ -95,9 +95,9 @@ MUTANTS = (
     Mutant(
         "a shadow that keeps a rejected token",
         "a shadow would hold a token that was guessed and not accepted, here in place of the first that was",
-        "agentcho/engine/follower.py",
-        "return self.leader.script[self.fed : self.fed + self.portion]",
-        "accepted = self.leader.script[self.fed : self.fed + self.portion]\n"
+        "agentcho/engine/sequence.py",
+        "return self.speech.script[self.fed : self.fed + self.portion]",
+        "accepted = self.speech.script[self.fed : self.fed + self.portion]\n"
         "        return accepted if self.fed else (*accepted[:-1], accepted[0])",
         (f"{FUNCTIONAL}::test_shadow_lazy_and_deterministic_make_the_same_encodings",),
     ),
@@ -284,16 +284,16 @@ MUTANTS = (
         "encode a postponed shadow with nobody asked",
         "what is encoded when it is first read would be gathered without its guard's word",
         "agentcho/engine/scheduler.py",
-        "            ask(call)\n            return self._speak",
-        "            isinstance(call, PendingShadow) or ask(call)  # type: ignore[func-returns-value]\n"
-        "            return self._speak",
+        "            call.ask()\n            done",
+        "            call.status is Status.DEFERRED or call.ask()  # type: ignore[func-returns-value]\n"
+        "            done",
         ("tests/engine/test_postponed.py",),
     ),
     Mutant(
         "make a postponed shadow for a score with nobody asked",
         "what is made at once, for scores and looks at the cache, would be gathered without its guard's word",
-        "agentcho/engine/postponed.py",
-        "            ask(call)\n",
+        "agentcho/engine/deferred.py",
+        "            call.ask()\n",
         "            pass\n",
         ("tests/engine/test_postponed.py",),
     ),

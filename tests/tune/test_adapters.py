@@ -82,7 +82,7 @@ def test_the_digest_is_part_of_fingerprint_and_keys(folder: Path, tmp_path: Path
     prints = [engine.fingerprint for engine in engines]
     assert [each.get("adapter") for each in prints] == [None, one.digest, two.digest]
     assert len({each["weights"] for each in prints}) == 1
-    keys = {engine._encodings[engine.prefill("so it is")].storage.key for engine in engines}
+    keys = {engine.debug.entry(engine.prefill("so it is")).key for engine in engines}
     assert len(keys) == 3
 
 

@@ -133,7 +133,7 @@ class Double(Around):
         return Kept(words, context, receipt.start, receipt.bos, self.engine.cached(id), logits)
 
     def _spoil(self, id: EncodingId) -> None:
-        block = self.engine._encodings[id].storage.block
+        block = self.engine.debug.entry(id).block
         for layer, (keys, values) in enumerate(self.engine.cached(id)):
             self.engine.store.write(block, layer, torch.full_like(keys, torch.nan), torch.full_like(values, torch.nan))
 

@@ -14,7 +14,7 @@ import torch
 
 from agentcho import Agent, Choreographer, Engine, Game, RunConfig, Scenario
 from agentcho.config import Leakage, Shadowing
-from agentcho.engine import follower
+from agentcho.engine import sequence
 from agentcho.events import Ended, Event
 from agentcho.flow.views import After, Read, View
 from agentcho.records.transcript import Entry
@@ -25,7 +25,7 @@ from .double import Double, Forced, Kept
 from .script import Act
 
 WORDS_A_TURN = 5
-LONG = follower.SHORT
+LONG = sequence.SHORT
 """Tokens of a turn whose shadow begins while it is said; that of one so short as the others waits for a reader."""
 
 

@@ -1,0 +1,30 @@
+"""What an engine is in the midst of, for tests and for whoever doubts it, to be read between steps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from agentcho.calls.call import EncodingId
+from agentcho.engine.encoding import Encoding, Storage
+from agentcho.engine.sequence import Sequence
+
+if TYPE_CHECKING:
+    from agentcho.engine.lanes import Lanes, Shared
+
+
+class Debug(NamedTuple):
+    """Decodes and shadows that run (`rows`), shadows that are made when they are read (`deferred`), all calls not
+    finished, the `slots` of those that run, contexts that several of them have in common (`shared`), and what ids
+    name."""
+
+    rows: tuple[Sequence, ...]
+    deferred: tuple[Sequence, ...]
+    calls: tuple[Sequence, ...]
+    slots: Lanes
+    shared: tuple[Shared, ...]
+    encodings: Mapping[EncodingId, Encoding]
+
+    def entry(self, id: EncodingId) -> Storage:
+        """The keys and values that a finished id names. KeyError: it names none."""
+        return self.encodings[id].storage
