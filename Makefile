@@ -9,7 +9,7 @@ PYTEST := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --
 
 OURS := --arm baseline --arm choreographed:audit --arm choreographed:enforce
 
-.PHONY: demo test test-plain test-slow lint pages understudy bench bench-games bench-leakage bench-speed bench-gpu mutants
+.PHONY: demo test test-plain test-slow lint docs pages understudy bench bench-games bench-leakage bench-speed bench-gpu mutants
 .PHONY: nightly wheel clean
 
 demo: .venv/.installed            ## play the prisoner's dilemma on the embedded model
@@ -30,6 +30,10 @@ lint: .venv/.tools
 	$(BIN)/mypy
 	@$(BIN)/python -m tests.behind --warn
 	@$(BIN)/python -m tests.ratchets --figures
+
+docs: .venv/.docs                 ## the site, into docs/_build/html
+	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
+	@echo 'open docs/_build/html/index.html'
 
 pages: .venv/.tools                ## how many commits the figures of each page are behind
 	@$(BIN)/python -m tests.behind
@@ -73,7 +77,7 @@ wheel: .venv/.tools
 	$(BIN)/python -m build --wheel --outdir dist .
 
 clean:                            ## everything but runs
-	rm -rf .venv dist .mypy_cache .ruff_cache .pytest_cache
+	rm -rf .venv dist docs/_build .mypy_cache .ruff_cache .pytest_cache
 
 .venv/.python:
 	@test -n "$(PYTHON)" || { echo "agentcho needs Python 3.11 or newer with venv: install it, or run make PYTHON=/path/to/python" >&2; exit 1; }
@@ -87,4 +91,8 @@ clean:                            ## everything but runs
 
 .venv/.tools: pyproject.toml .venv/.installed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+.venv/.docs: pyproject.toml .venv/.installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
 	@touch $@

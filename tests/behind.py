@@ -36,7 +36,7 @@ MEASURED: dict[str, tuple[str, tuple[str, ...]]] = {
 }
 """By how a result file's name begins: the page that it stands on, and the code that it measures."""
 ELSEWHERE = ("leakage.md", ("agentcho",))
-WRITTEN = {"prove.md": (*CORE, "agentcho/audit"), "memory.md": CORE}
+WRITTEN = {"how-to/prove.md": (*CORE, "agentcho/audit"), "how-to/memory.md": CORE}
 """Pages that name a commit in their text."""
 
 

@@ -24,9 +24,11 @@ from agentcho.tasks.task import Problem
 from agentcho.testing import FakeEngine
 
 DOCS = Path(__file__).parents[1] / "docs"
-TUNING = DOCS / "tuning.md"
-OWN = DOCS / "own-scenario.md"
-PAGES = [*sorted((DOCS / "workflows").glob("*.md")), DOCS / "tasks.md", OWN]
+TUNING = DOCS / "how-to" / "tune.md"
+OWN = DOCS / "how-to" / "write-a-scenario.md"
+TASKS = DOCS / "how-to" / "tasks.md"
+SCENARIOS = [page for page in sorted((DOCS / "scenarios").glob("*.md")) if page.stem != "index"]
+PAGES = [*SCENARIOS, TASKS, OWN]
 
 
 def blocks(page: Path, language: str) -> list[str]:
@@ -76,13 +78,13 @@ def test_the_scenario_of_ones_own_is_short() -> None:
 
 def test_every_workflow_has_a_page_with_its_name_and_its_options() -> None:
     shipped = {found.name for found in listing("scenarios") if isinstance(found, Found)}
-    assert {page.stem for page in (DOCS / "workflows").glob("*.md")} == shipped
-    for page in (DOCS / "workflows").glob("*.md"):
+    assert {page.stem for page in SCENARIOS} == shipped
+    for page in SCENARIOS:
         assert page.read_text().startswith(f"# {page.stem}: ")
 
 
 def test_the_page_on_tasks_names_every_set_and_its_example_is_one(tmp_path: Path) -> None:
-    page = DOCS / "tasks.md"
+    page = TASKS
     for name in (*generators(), *formats()):
         assert f"| `{name}` |" in page.read_text()
     (tmp_path / "t.jsonl").write_text(blocks(page, "json")[0])
@@ -98,7 +100,7 @@ def test_pages_say_how_many_of_the_questions_the_adapters_had_seen() -> None:
     compared, traced = (task_set("facts", Problem, seed) for seed in (asked.seed, 1))
     seen = {question(traced, number) for number in range((trained.train + trained.dev) * each)}
     known = sum(question(compared, number) in seen for number in range(count))
-    for page in ("comparisons.md", "tuning.md"):
+    for page in ("comparisons.md", "how-to/tune.md"):
         told = " ".join((DOCS / page).read_text().split())
         assert f"{known} ({known / count:.0%})" in told
         assert f"{count} questions" in told
@@ -111,7 +113,7 @@ def question(tasks: TaskSet, number: int) -> str:
 
 
 def test_links_are_there() -> None:
-    for page in [*PAGES, TUNING, DOCS / "prove.md"]:
+    for page in [*PAGES, TUNING, DOCS / "how-to" / "prove.md"]:
         for target in re.findall(r"\]\((?!http)([^)#]+)(?:#[^)]*)?\)", page.read_text()):
             assert (page.parent / target).is_file(), f"{page.name}: {target}"
 

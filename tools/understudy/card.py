@@ -36,7 +36,7 @@ A corpus that `tools.understudy.corpus` writes from this project's own rules, an
 on, prisoner's dilemma games), sums, and short talk about facts in the prompt, each as one agent sees it in a prompt of
 its own: it was never taught what reuse does to a prompt. One wording and name in five is held out, and the task
 sets of workflows are drawn anew for other seeds. Facts are not held out: there is one list of them, and training drew
-from it what [multi-qa](workflows/multi-qa.md) asks.
+from it what [multi-qa](scenarios/multi-qa.md) asks.
 
 {% for run in runs -%}
 - {{ "From nothing" if loop.first else "Then on with these weights, at " ~ run.recipe.rate / first.rate ~ " times the \

@@ -1,0 +1,148 @@
+"""How Sphinx builds the site: `make docs` writes docs/_build/html. Nothing is fetched, to build it or to read it."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from importlib.metadata import version as installed
+from types import UnionType
+from typing import Any, Union, get_args, get_origin
+
+from docutils import nodes
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+from sphinx.addnodes import pending_xref
+from sphinx.application import Sphinx
+from sphinx.environment import BuildEnvironment
+
+import agentcho
+import agentcho.testing
+
+project = "agentcho"
+author = "the authors of agentcho"
+release = version = installed("agentcho")
+language = "en"
+
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx_copybutton"]
+exclude_patterns = ["_build"]
+nitpicky = True
+# What other projects document: linking to it would need their inventories from the network.
+nitpick_ignore_regex = [
+    ("py:.*", r"(collections|contextlib|pathlib|types|typing|os|enum|re)\b.*"),
+    ("py:.*", r"(Path|Callable|Iterable|Iterator|Sequence|Mapping|AsyncIterator|Awaitable|Coroutine)"),
+    ("py:.*", r"(torch|pydantic|annotated_types|nn)\b.*"),
+    ("py:.*", r"(Kind|Role|Place|Over|Entry|Event)"),  # aliases and parts that are no public names
+]
+
+myst_enable_extensions = ["colon_fence", "deflist"]
+myst_heading_anchors = 3
+
+html_theme = "furo"
+html_title = "agentcho"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_copy_source = False
+html_show_sphinx = False
+pygments_style = "a11y-light"
+pygments_dark_style = "a11y-dark"
+copybutton_prompt_text = "$ "
+copybutton_exclude = ".linenos, .gp, .go"
+
+autodoc_member_order = "bysource"
+autodoc_preserve_defaults = True
+autodoc_typehints = "signature"
+autodoc_inherit_docstrings = False
+python_use_unqualified_type_names = True
+python_display_short_literal_types = True
+maximum_signature_line_length = 88
+default_role = "code"
+add_module_names = False
+toc_object_entries_show_parents = "hide"
+
+PUBLIC = {name: f"agentcho.{name}" for name in agentcho.__all__} | {
+    name: f"agentcho.testing.{name}" for name in agentcho.testing.__all__
+}
+
+
+def setup(app: Sphinx) -> None:
+    app.connect("autodoc-process-signature", short_signature)
+    app.connect("autodoc-process-docstring", linked)
+    app.connect("missing-reference", public)
+
+
+def short_signature(_: Sphinx, what: str, __: str, value: Any, ___: Any, signature: str | None, returns: Any) -> Any:
+    """The fields of a pydantic model are listed under it: its signature would say the same, unreadably. A default that
+    is an object without a form of its own is three dots."""
+    if what == "class" and _is_model(value):
+        return "(**fields)", None
+    return signature and (re.sub(r"<[^<>]*>", "...", signature), returns)
+
+
+def linked(_: Sphinx, what: str, __: str, value: Any, ___: Any, lines: list[str]) -> None:
+    """Public names in backticks become links, and a pydantic model gets a list of its fields."""
+    lines[:] = [re.sub(r"(?<!`)`([A-Za-z]+)`(?!`)", _link, line) for line in lines]
+    if what == "class" and _is_model(value):
+        lines += ["", *(line for name, field in value.model_fields.items() for line in _field(name, field)), ""]
+
+
+def public(app: Sphinx, env: BuildEnvironment, node: pending_xref, text: nodes.Element) -> nodes.Element | None:
+    """A reference to where a public name is defined, as annotations have it, leads to where it is documented. Names
+    that are not public stay text."""
+    name = node["reftarget"].rpartition(".")[2]
+    domain = env.domains.python_domain
+    if node.get("refdomain") != "py":
+        return None
+    if name in PUBLIC:
+        found = domain.find_obj(env, "", "", PUBLIC[name], None)
+        if found:
+            _, entry = found[0]
+            return _to(app, node, entry.docname, entry.node_id, text)
+    return text if node["reftarget"].split(".")[0] == "agentcho" else None
+
+
+def _to(app: Sphinx, node: pending_xref, page: str, place: str, text: nodes.Element) -> nodes.Element:
+    assert app.builder is not None
+    link = nodes.reference("", "", text, internal=True)
+    link["refuri"] = app.builder.get_relative_uri(node.get("refdoc", page), page) + f"#{place}"
+    return link
+
+
+def _link(found: re.Match[str]) -> str:
+    target = PUBLIC.get(found[1]) if found[1][0].isupper() else None
+    return f":py:obj:`~{target}`" if target else found[0]
+
+
+def _is_model(value: Any) -> bool:
+    return inspect.isclass(value) and issubclass(value, BaseModel)
+
+
+def _field(name: str, field: FieldInfo) -> list[str]:
+    """`name (type, default X): description; bounds`, as reStructuredText."""
+    default = "" if field.is_required() else f" = {_plain(field.get_default(call_default_factory=True))}"
+    bounds = [text for limit in field.metadata if (text := _bound(limit))]
+    told = ". ".join(filter(None, (field.description, ", ".join(bounds))))
+    return [f":param {name}: ``{_type(field.annotation)}{default}``" + (f" — {told}" if told else "")]
+
+
+def _plain(value: Any) -> str:
+    return f"{type(value).__name__}()" if isinstance(value, BaseModel) else repr(value)
+
+
+def _type(annotation: Any) -> str:
+    origin, parts = get_origin(annotation), get_args(annotation)
+    if origin in (Union, UnionType):
+        return " | ".join(map(_type, parts))
+    if str(origin) == "typing.Annotated":
+        return _type(parts[0])
+    if str(origin) == "typing.Literal":
+        return " | ".join(map(repr, parts))
+    if origin:
+        return f"{origin.__name__}[{', '.join('...' if part is ... else _type(part) for part in parts)}]"
+    return "None" if annotation is type(None) else getattr(annotation, "__name__", str(annotation))
+
+
+def _bound(limit: Any) -> str:
+    signs = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below", "min_length": "of at least length"}
+    return ", ".join(
+        f"{words} {getattr(limit, name)}" for name, words in signs.items() if getattr(limit, name, None) is not None
+    )
