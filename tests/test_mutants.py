@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.mutants.mutant import Mutant
 from tests.mutants.run import ROOT, copy, fate, once
-from tests.mutants.table import MUTANTS, Mutant
+from tests.mutants.table import MUTANTS
 
 MUTANT = pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name.replace(" ", "-"))
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
 
 from agentcho import Decode, Engine, Prefill, Sampling
+from agentcho.calls.call import EncodingId
 from agentcho.errors import RequestError, UnknownEncoding
 
 from .families import Family, llama_family
@@ -72,6 +74,15 @@ def test_score_of_nothing_is_the_row_of_the_closing(llama: Engine) -> None:
 # How a decode ends
 
 
+def as_a_prompt(engine: Engine, id: EncodingId) -> None:
+    """A message that was said has the keys and values that a prefill of the same tokens has."""
+    said = engine.message(id)
+    same = engine.prefill(Prefill("", role="assistant", tokens=said.tokens[slice(*said.content)]))
+    assert said.tokens == engine.message(same).tokens
+    for ours, theirs in zip(engine.cached(id), engine.cached(same), strict=True):
+        torch.testing.assert_close(ours, theirs, atol=2e-5, rtol=1e-4)
+
+
 def test_max_tokens_ends_with_the_full_closing(llama: Engine) -> None:
     said = llama.message(llama.decode("To Bob: ", sampling=Sampling(max_tokens=5, seed=3)))
     assert said.stopped == "max_tokens"
@@ -87,13 +98,14 @@ def test_max_tokens_ends_with_the_full_closing(llama: Engine) -> None:
 def test_a_sampled_stop_token_is_the_first_of_the_closing(engine: Engines) -> None:
     chat = engine(Family("qwen3", "Qwen3", {"head_dim": 32}, style="chatml"))
     ids = chat.decode([Decode(sampling=Sampling(max_tokens=60, seed=seed)) for seed in range(24)])
-    ended = [chat.message(id) for id in ids if chat.message(id).stopped == "stop"]
+    ended = [id for id in ids if chat.message(id).stopped == "stop"]
     assert ended
-    for said in ended:
+    for said in map(chat.message, ended):
         assert said.sampled is not None
         assert text_of(chat, said.tokens[said.content[1] :]) == "<|im_end|>\n"
         assert said.sampled[1] - said.content[1] in (0, 1)
         assert said.text == text_of(chat, said.tokens[said.sampled[0] : said.content[1]])
+    as_a_prompt(chat, ended[0])
 
 
 def test_a_stop_string_leaves_the_text_and_stays_in_the_tokens(llama: Engine) -> None:
@@ -114,6 +126,23 @@ def test_every_end_is_the_same_to_who_reads_it(llama: Engine) -> None:
     same = llama.message(llama.prefill("yes", role="assistant"))
     assert said.tokens == same.tokens
     assert said.text == "yes"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"sampling": GREEDY},
+        {"sampling": Sampling(choices=("yes", "no"))},
+        {"forced": (40, 41, 42)},
+        {"forced": ()},
+        {"sampling": Sampling(max_tokens=40, seed=11, stop=("e", "a", "o", "i"))},
+    ],
+    ids=["max_tokens", "choice", "forced", "nothing", "stop_string"],
+)
+def test_all_that_was_said_is_fed_and_the_closing_after_it(llama: Engine, options: dict[str, Any]) -> None:
+    """Its last token too, which nothing is chosen after: who reads the message reads what an equal prefill has."""
+    id = llama.decode(Decode("So: ", **options))
+    as_a_prompt(llama, id)
 
 
 # What stays

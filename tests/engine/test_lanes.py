@@ -49,6 +49,28 @@ def test_a_lane_is_all_zeros_when_it_is_handed_out_and_keeps_its_own_while_other
     assert len(lanes) == len(open_)
 
 
+def test_of_a_longer_lane_nothing_stays_behind_a_shorter_one_that_takes_its_place() -> None:
+    lanes = Lanes([LayerShape(1, 2, 2)] * 2, torch.device("cpu"), torch.float32, smallest=8)
+    long, short = lanes.open(8), lanes.open(8)
+    fill(long, 7, 1.0)
+    fill(short, 2, 2.0)
+    lanes.close(long)
+    keys, _ = short.get(1, 0, 8)
+    assert (keys[:, :2] == 2).all()
+    assert not keys[:, 2:].any()
+    lanes.close(short)
+    assert not lanes.open(8).get(1, 0, 8)[0].any()
+
+
+def test_a_lane_that_is_to_be_alone_shares_its_tensors_with_no_other() -> None:
+    """In the deterministic profile shapes and alignment, and so the last bits, depend on the row alone."""
+    lanes = Lanes([LayerShape(1, 2, 2)], torch.device("cpu"), torch.float32, smallest=4)
+    others = [lanes.open(4), lanes.open(4, alone=True)]
+    own = lanes.open(4, alone=True)
+    assert own.bucket.keys[0].shape[0] == 1
+    assert all(own.bucket is not other.bucket for other in [*others, lanes.open(4)])
+
+
 def test_an_emptied_bucket_serves_the_next_of_its_size_and_goes_when_another_is_needed() -> None:
     lanes = Lanes([LayerShape(1, 2, 2)], torch.device("cpu"), torch.float32, smallest=4)
     first = lanes.open(4)

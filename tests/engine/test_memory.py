@@ -12,6 +12,7 @@ from torch import Tensor
 
 from agentcho import Decode, Engine, Prefill, Sampling
 from agentcho.calls.call import Call, EncodingId, First, Most, Repair, Shadow
+from agentcho.engine.blank import ALIGNED, zeros
 from agentcho.engine.encoding import Storage
 from agentcho.engine.model import Model
 from agentcho.engine.store import LayerShape, Store
@@ -235,6 +236,19 @@ def test_a_call_waits_for_room_and_none_overtakes_it(small: Small) -> None:
     again = alone.decode("large", sampling=Sampling(max_tokens=60, temperature=0))
     assert alone.message(again).tokens == engine.message(large).tokens
     engine.message(little)
+
+
+def test_what_a_speaker_has_gathered_makes_room_while_it_speaks(small: Small) -> None:
+    engine = small(128)
+    told = engine.prefill(Prefill("", tokens=(40,) * 50))
+    [speaker] = engine.submit([Decode(parents=[told], forced=(41,) * 20)])
+    engine.step()
+    [other] = engine.submit([Prefill("", tokens=(42,) * 50)])
+    finished = list[EncodingId]()
+    while not engine.idle:
+        finished += engine.step().finished
+    assert finished == [other, speaker]
+    engine.check_integrity()
 
 
 def chain(engine: Engine) -> list[EncodingId]:
@@ -462,6 +476,15 @@ def test_the_store_takes_no_more_than_a_tenth_over_what_it_stores(small: Small, 
         store.allocate(rng.randint(length // 2, length * 3 // 2))
         most.append(store.overhead)
     assert max(most[len(most) // 4 :]) <= 0.1
+
+
+@pytest.mark.parametrize("rows", [1, 7, 1 << 20])
+def test_memory_that_is_all_zeros_begins_where_torch_has_its_own_begin(rows: int) -> None:
+    """Kernels may compute in another order where it does not, and a message made again would have other last bits."""
+    found = zeros((rows, 3), torch.device("cpu"), torch.float32)
+    assert found.shape == (rows, 3)
+    assert found.data_ptr() % ALIGNED == 0
+    assert not found.any()
 
 
 def test_pools_on_a_cpu_stay_where_they_are() -> None:

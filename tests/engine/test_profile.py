@@ -110,3 +110,19 @@ def test_what_was_dropped_is_made_again_by_the_same_feeds(fresh: Callable[[], En
     assert storage.dropped
     assert torch.equal(numbers(engine, id), before)
     engine.check_integrity()
+
+
+def test_what_runs_beside_it_changes_no_bit(fresh: Callable[[], Engine]) -> None:
+    """A message that is said over a context while others speak and are encoded, some over the same context."""
+
+    def said(beside: int, exact: bool) -> Tensor:
+        engine = fresh()
+        (told,) = run(engine, Prefill("the quick brown fox jumps over a lazy dog and sleeps " * 9))
+        own = Decode(parents=[told], forced=words(engine))
+        others = [Decode(name, [told], forced=words(engine)) for name in ("a", "so it", "and then")]
+        calls: list[Call] = [Prefill("beside it"), *others][:beside]
+        return numbers(engine, run(engine, own, *calls, exact=exact)[0])
+
+    alone = said(0, exact=True)
+    assert torch.equal(said(4, exact=True), alone)
+    assert not torch.equal(said(4, exact=False), alone), "nothing would have shown"

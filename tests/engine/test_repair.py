@@ -235,6 +235,12 @@ def test_a_base_of_the_same_list_is_waited_for(llama: Engine) -> None:
     while not llama.idle:
         llama.step()
     assert llama.receipt(ids[2]).base == llama.receipt(ids[3]).base == ids[1]
+    other = llama.adapted(None)
+    first = other.prefill([Prefill("be brief", role="system"), Prefill("who is it")])
+    later = other.repair([Repair(first[1], choose, parents=first[:1]) for choose in (Most(0.5), First(2))])
+    for one, after in zip(ids[2:], later, strict=True):
+        for ours, theirs in zip(llama.cached(one), other.cached(after), strict=True):
+            torch.testing.assert_close(ours, theirs, atol=2e-5, rtol=1e-4)
 
 
 def test_judging_costs_a_part_of_the_layers(llama: Engine) -> None:

@@ -147,6 +147,13 @@ def test_in_the_deterministic_profile_nothing_is_divided(fresh: Fresh) -> None:
     engine.cancel([speaker])
 
 
+def test_in_the_deterministic_profile_what_is_more_than_a_forward_may_take_goes_at_once(fresh: Fresh) -> None:
+    """Its last bits would tell what else the budget was for."""
+    engine = fresh(packed=7)
+    [long] = engine.submit([Prefill(WORDS)])
+    assert engine.step(deterministic=True).finished == (long,)
+
+
 def test_parts_that_were_encoded_beside_others_do_not_show_in_the_deterministic_profile(fresh: Fresh) -> None:
     engine, plain = fresh(), fresh()
     speaker = speaking(engine)

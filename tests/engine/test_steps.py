@@ -65,6 +65,28 @@ def test_what_is_streamed_is_what_was_said(llama: Engine) -> None:
     assert said == {id: llama.message(id).text for id in ids}
 
 
+@pytest.mark.parametrize(
+    ("said", "cut", "stops", "shown"),
+    [
+        ("so it is that we part", None, ("that we go", "we part"), "so it is that "),
+        ("all of it and 🎲", -1, (), "all of it and \ufffd"),
+    ],
+    ids=["stop string", "half a character"],
+)
+def test_nothing_is_streamed_that_the_message_does_not_hold_in_the_end(
+    llama: Engine, monkeypatch: pytest.MonkeyPatch, said: str, cut: int | None, stops: tuple[str, ...], shown: str
+) -> None:
+    """Not the beginning of what turns out to be a stop string; of a character whose end never came, what the text has
+    for it."""
+    tokens = llama.framing.content.encode(said)[:cut]
+    script = iter(tokens)
+    monkeypatch.setattr("agentcho.engine.engine.choose", lambda *_: [next(script)])
+    [id] = llama.submit([Decode(sampling=Sampling(max_tokens=len(tokens), stop=stops))])
+    pieces = [text for _, text in drain(llama)]
+    assert len(pieces) > 3
+    assert "".join(pieces) == llama.message(id).text == shown
+
+
 def test_who_comes_later_joins_the_next_step(llama: Engine) -> None:
     [slow] = llama.submit([Decode("slow", sampling=Sampling(max_tokens=20, seed=1))])
     llama.step()

@@ -125,6 +125,17 @@ def test_a_shadow_follows_some_tokens_behind(small: Engine) -> None:
     bench.clear()
 
 
+def test_no_shadow_goes_with_its_leaders_first_forward(small: Engine) -> None:
+    """Its coming must not wait for more than it takes itself, however much is known of the message by then."""
+    bench = Bench(small)
+    said = Decode("one two three " * 20, sampling=Sampling(max_tokens=3, temperature=0))
+    leader, _ = bench.submit(said, Shadow(said))
+    assert len(bench.words(said.header)) > SHORT
+    assert small.step().encoded == len(small.framing.opening("assistant", None)) + len(bench.words(said.header))
+    small.cancel([leader])
+    bench.clear()
+
+
 def test_many_shadows_keep_up_and_never_go_all_at_once(small: Engine) -> None:
     bench = Bench(small)
     said = [speech(forced=bench.words("one two three " * 20)) for _ in range(12)]
@@ -139,17 +150,24 @@ def test_many_shadows_keep_up_and_never_go_all_at_once(small: Engine) -> None:
     bench.clear()
 
 
-@pytest.mark.parametrize("beside", [0, 5])
-def test_what_a_shadow_feeds_alone_depends_on_its_leader_only(small: Engine, beside: int) -> None:
+def test_what_a_shadow_feeds_alone_depends_on_its_leader_only(small: Engine) -> None:
+    """It feeds the same tokens in the same forwards beside others, who came before it and would leave it no room for a
+    stride before its leader ends."""
     bench = Bench(small)
-    said = speech(forced=bench.words("one two three " * 20))
-    others = [speech(forced=bench.words("four five six " * 20)) for _ in range(beside)]
-    shadow = bench.submit(said, Shadow(said), *(each for call in others for each in (call, Shadow(call))))[1]
-    feeds = list[int]()
-    while not small.idle:
-        feeds = next((call.feeds for call in small.debug.rows if call.id == shadow), feeds)
-        small.step(deterministic=True)
-    assert set(feeds[:-1]) == {STRIDE}
+    before = len(small.framing.opening("assistant", None)) + len(bench.words("So: "))
+
+    def feeds(beside: int) -> list[int]:
+        calls = [speech(forced=bench.words("one two three " * 20)[: SHORT + 4 - before]) for _ in range(beside + 1)]
+        shadow = bench.submit(*(each for call in calls for each in (call, Shadow(call))))[-1]
+        found = list[int]()
+        while not small.idle:
+            found = next((call.feeds for call in small.debug.rows if call.id == shadow), found)
+            small.step(deterministic=True)
+        return found
+
+    alone = feeds(0)
+    assert alone[:2] == [STRIDE, STRIDE]
+    assert feeds(5) == alone
     bench.clear()
 
 

@@ -22,7 +22,8 @@ from typing import NamedTuple
 
 from agentcho.records.environment import machine, versions
 
-from .table import MUTANTS, Mutant
+from .mutant import Mutant
+from .table import MUTANTS
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "docs" / "results" / "mutants.json"

@@ -1,11 +1,13 @@
-"""The mutants: each breaks one rule of enforcement on purpose, and names the tests that must notice.
+"""The mutants: each breaks one rule on purpose, and names the tests that must notice. Here those of enforcement; beside
+them stand those of the engine and of what a game does.
 
-A mutant is an exact replacement in one source file. Does not know: how it is applied and run.
+Does not know: how they are applied and run.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from .engine import ENGINE
+from .mutant import Mutant
 
 NUMERIC = "tests/leaks/numeric/test_noninterference.py"
 FUNCTIONAL = "tests/leaks/numeric/test_functional.py"
@@ -17,19 +19,7 @@ REFUSALS = "tests/leaks/test_refusals.py"
 INTERFERENCE = "tests/leaks/interference/test_interference.py"
 GOLDEN = "tests/golden/test_golden.py"
 
-
-class Mutant(NamedTuple):
-    """`old` occurs exactly once in `file`; `new` takes its place. One of `killed_by` must then fail."""
-
-    name: str
-    why: str
-    file: str
-    old: str
-    new: str
-    killed_by: tuple[str, ...]
-
-
-MUTANTS = (
+ENFORCEMENT = (
     Mutant(
         "drop the transitive step",
         "a cone would end at what was attended to, and not reach what that had attended to",
@@ -476,3 +466,5 @@ MUTANTS = (
         (f"{GOLDEN}::test_the_embedded_model_says_the_same_words_by_the_same_keys",),
     ),
 )  # fmt: skip
+
+MUTANTS = (*ENFORCEMENT, *ENGINE)

@@ -1,0 +1,390 @@
+"""Mutants of the engine: each is a mistake that is easy to make where code is moved or made simpler.
+
+By what goes wrong: the exact profile, where bits depend on a call alone; positions; what is shared and who has room; a
+forward that fails; shadows that are encoded later; repairs; how a message ends; kernels and devices. Does not know: how
+they are applied and run.
+"""
+
+from __future__ import annotations
+
+from .mutant import Mutant
+
+SHADOW = "tests/leaks/test_shadow.py"
+BLAME = "tests/engine/test_blame.py"
+ENGINE_TESTS = "tests/engine/test_engine.py"
+GATE = "tests/engine/test_gate.py"
+GATHER = "tests/engine/test_gather.py"
+GRAPHS = "tests/engine/test_graphs.py"
+IN_PLACE = "tests/engine/test_in_place.py"
+LANES = "tests/engine/test_lanes.py"
+MEMORY = "tests/engine/test_memory.py"
+PACKING = "tests/engine/test_packing.py"
+PLACEMENT = "tests/engine/test_placement.py"
+POSTPONED = "tests/engine/test_postponed.py"
+PROFILE = "tests/engine/test_profile.py"
+REPAIR = "tests/engine/test_repair.py"
+SCHEDULING = "tests/engine/test_scheduling.py"
+SHARING = "tests/engine/test_sharing.py"
+STEPS = "tests/engine/test_steps.py"
+
+EXACT = (
+    Mutant(
+        "all calls of an exact step in one forward",
+        "in the deterministic profile the last bits of a message would depend on what is computed beside it",
+        "agentcho/engine/engine.py",
+        "if not plan.exact and not unjudged:",
+        "if not unjudged:",
+        (f"{PROFILE}::test_what_runs_beside_it_changes_no_bit",),
+    ),
+    Mutant(
+        "divide a long text in an exact step",
+        "a text longer than the budget would be encoded in parts, whose last bits are not those of the whole",
+        "agentcho/engine/scheduler.py",
+        "divisible = call.divisible and not exact",
+        "divisible = call.divisible",
+        (f"{SCHEDULING}::test_in_the_deterministic_profile_what_is_more_than_a_forward_may_take_goes_at_once",),
+    ),
+    Mutant(
+        "go on in an exact step with parts made beside others",
+        "the part that was encoded beside a speaker would keep bits that depend on that speaker",
+        "agentcho/engine/scheduler.py",
+        "            if exact and call.divisible:\n                self._afresh(call)\n",
+        "",
+        (f"{SCHEDULING}::test_parts_that_were_encoded_beside_others_do_not_show_in_the_deterministic_profile",),
+    ),
+    Mutant(
+        "postpone a shadow in an exact step",
+        "when a shadow is encoded, and in which forwards, would depend on who reads it",
+        "agentcho/engine/scheduler.py",
+        "if not plan.exact and call.late:",
+        "if call.late:",
+        (f"{POSTPONED}::test_alone_a_shadow_goes_with_its_leaders_last_forward",),
+    ),
+    Mutant(
+        "a shadow's strides by the room that others leave",
+        "in the deterministic profile a shadow would be fed in other forwards beside other shadows than alone",
+        "agentcho/engine/sequence.py",
+        "STRIDE if exact else room",
+        "room",
+        (f"{SHADOW}::test_what_a_shadow_feeds_alone_depends_on_its_leader_only",),
+    ),
+    Mutant(
+        "an exact row in a tensor of others",
+        "the shapes and alignment that a row is computed in would depend on how many rows run beside it",
+        "agentcho/engine/lanes.py",
+        "if fitting and not alone:",
+        "if fitting:",
+        (f"{LANES}::test_a_lane_that_is_to_be_alone_shares_its_tensors_with_no_other",),
+    ),
+    Mutant(
+        "share a context between exact rows",
+        "a context that is weighed apart, for several rows at once, gives other last bits than one that is not",
+        "agentcho/engine/seats.py",
+        "None if alone or context.length < LEAST",
+        "None if context.length < LEAST",
+        (f"{SHARING}::test_who_cannot_gain_shares_nothing",),
+    ),
+    Mutant(
+        "forget how an exact message was fed",
+        "a message that was dropped would be made again in one forward, with other last bits, under the same key",
+        "agentcho/engine/scheduler.py",
+        "(*row.feeds, len(row.feed)) if slot.bucket.alone else ()",
+        "()",
+        (PROFILE,),
+    ),
+    Mutant(
+        "zeros that begin anywhere",
+        "kernels compute in another order where memory is not aligned: what is made again would have other bits",
+        "agentcho/engine/blank.py",
+        "start = -raw.ctypes.data % ALIGNED",
+        "start = 0",
+        (f"{MEMORY}::test_memory_that_is_all_zeros_begins_where_torch_has_its_own_begin",),
+    ),
+)
+
+POSITIONS = (
+    Mutant(
+        "read in place, and begin after the last parent",
+        "a message over parents where they were made begins after the rightmost of them, not the last in the list",
+        "agentcho/engine/layout.py",
+        "max(ends, default=None) if new_offset is None",
+        "(ends[-1] if ends else None) if new_offset is None",
+        (IN_PLACE,),
+    ),
+    Mutant(
+        "copy keys that were turned for another place",
+        "the same message at two places in one forward would be read at the first of them in both",
+        "agentcho/engine/gather.py",
+        "return self.piece.storage, self.piece.shift, self.length",
+        "return self.piece.storage, 0, self.length",
+        (f"{GATHER}::test_what_is_copied_is_what_would_be_gathered",),
+    ),
+    Mutant(
+        "any number of tokens in a forward that scales by index",
+        "llama4 scales queries by their index in the forward, which in a packed one is not their position",
+        "agentcho/engine/model.py",
+        "self.packed = min(4096, _scale_step(self.config))",
+        "self.packed = 4096",
+        (f"{GATE}::test_queries_that_are_scaled_by_place_in_the_batch_stay_right",),
+    ),
+)
+
+SHARED = (
+    Mutant(
+        "make again what another call would have made it from",
+        "of two equal calls the one that runs says what an encoding is made over: the other's parents may never be",
+        "agentcho/engine/sequence.py",
+        "recipe._replace(context=self.context, base=base), True",
+        "recipe, True",
+        (f"{POSTPONED}::test_what_one_of_two_equal_ones_was_to_be_made_from_is_made_again_from_the_other",),
+    ),
+    Mutant(
+        "share what nobody holds any more",
+        "an encoding of which the recipe alone is left would be made in a forward of its own, and then once more read",
+        "agentcho/engine/admission.py",
+        "if known is not None and known.holders:",
+        "if known is not None:",
+        (f"{MEMORY}::test_what_nobody_holds_any_more_is_encoded_with_its_next_reader_and_not_made_again_before",),
+    ),
+    Mutant(
+        "overtake a call that waits for room",
+        "small calls would take the room that a large one waits for, again and again, and it would never run",
+        "agentcho/engine/scheduler.py",
+        "crowded = crowded or not self._fits(call)",
+        "crowded = not self._fits(call)",
+        (f"{MEMORY}::test_a_call_waits_for_room_and_none_overtakes_it",),
+    ),
+    Mutant(
+        "keep what a speaker has gathered until it ends",
+        "its context lies in its own row after the first forward; held in the store it would take others' room",
+        "agentcho/engine/scheduler.py",
+        "            if waiting.call.entry is None:\n                self._tiers.unpin(waiting.call)\n",
+        "            pass\n",
+        (f"{MEMORY}::test_what_a_speaker_has_gathered_makes_room_while_it_speaks",),
+    ),
+    Mutant(
+        "hand a row out as it was left",
+        "numbers of the row before would stand behind a mask, and what is not a number goes through a mask",
+        "agentcho/engine/lanes.py",
+        "            pool[last.index, ..., : last.touched] = 0\n",
+        "",
+        (LANES,),
+    ),
+    Mutant(
+        "move a row without what it was longer by before",
+        "where the last row takes the place of a longer one, the end of that one would stay behind it",
+        "agentcho/engine/lanes.py",
+        "dirty = max(lane.touched, last.touched)",
+        "dirty = last.touched",
+        (f"{LANES}::test_of_a_longer_lane_nothing_stays_behind_a_shorter_one_that_takes_its_place",),
+    ),
+    Mutant(
+        "go on with the parts of a call that was cancelled",
+        "an equal call would leave out the tokens that the cancelled one encoded into pages that are given up",
+        "agentcho/engine/scheduler.py",
+        "            call.own.written = 0  # who else wants it begins anew\n",
+        "",
+        (f"{SCHEDULING}::test_equal_prefills_share_the_parts_and_one_may_be_cancelled_in_between",),
+    ),
+    Mutant(
+        "out with the oldest and not with the least used",
+        "what is read again and again would leave the store first, and be made again and again",
+        "agentcho/engine/tiers.py",
+        "            del self.resident[storage]\n            self.resident[storage] = None\n",
+        "",
+        (f"{MEMORY}::test_the_least_recently_used_leaves_first",),
+    ),
+    Mutant(
+        "read a damaged copy",
+        "keys that changed in host memory would come back and be read as if they were sound",
+        "agentcho/engine/tiers.py",
+        "if checksum(storage.host) != storage.digest:",
+        "if checksum(storage.host) != checksum(storage.host):",
+        (f"{MEMORY}::test_what_was_damaged_outside_does_not_come_back_but_is_made_again",),
+    ),
+    Mutant(
+        "credit for the time one was away",
+        "a workflow that comes back would be served alone until it has caught up with those that stayed",
+        "agentcho/engine/queue.py",
+        "self._served[turn.workflow] = max(self._served[turn.workflow], level) if here else 0",
+        "pass",
+        (f"{SCHEDULING}::test_a_workflow_that_was_away_has_no_credit",),
+    ),
+)
+
+FAILURES = (
+    Mutant(
+        "keep what was finished in a step that failed",
+        "nobody hears of it, so that nobody would ever release it",
+        "agentcho/engine/engine.py",
+        "self.release(self._untold)  # finished",
+        "pass  # finished",
+        (f"{STEPS}::test_what_finished_in_a_step_that_failed_later_is_given_up",),
+    ),
+    Mutant(
+        "Ctrl-C leaves calls half made",
+        "an interrupt in a step would leave rows of which nobody knows how far they came",
+        "agentcho/engine/engine.py",
+        "        except BaseException as error:\n            self._scheduler.drop_all()",
+        "        except Exception as error:\n            self._scheduler.drop_all()",
+        (f"{BLAME}::test_an_interrupt_drops_all_as_before",),
+    ),
+    Mutant(
+        "drop those in line and not those in flight",
+        "what a failed forward was about to finish would keep its pages for good",
+        "agentcho/engine/scheduler.py",
+        "dict.fromkeys((*self._making, *self.calls))",
+        "dict.fromkeys(self.calls)",
+        (f"{STEPS}::test_a_device_that_fails_drops_all_calls_and_nothing_else",),
+    ),
+    Mutant(
+        "take a postponed shadow of a failed forward for begun",
+        "what is stored and postponed stays so; this one would count as being made, and its readers wait for ever",
+        "agentcho/engine/scheduler.py",
+        "        self.deferred.put_back()\n",
+        "",
+        (f"{POSTPONED}::test_a_forward_that_fails_leaves_it_postponed",),
+    ),
+)
+
+SHADOWS = (
+    Mutant(
+        "make a postponed shadow for a reader that cannot run yet",
+        "it would be fed, and take room, before the one call that it is for lacks nothing else",
+        "agentcho/engine/deferred.py",
+        "if all(storage in self.sequences for storage in lacked):",
+        "if lacked:",
+        (f"{POSTPONED}::test_a_reader_that_lacks_something_else_does_not_have_it_made_before",),
+    ),
+    Mutant(
+        "forget why a postponed shadow was refused",
+        "who reads it would be told of a cancelled parent, and not of the leak that its guard found",
+        "agentcho/engine/deferred.py",
+        "            self.refused[call.own] = error\n",
+        "",
+        (f"{POSTPONED}::test_what_its_guard_refuses_in_the_end_is_never_read",),
+    ),
+    Mutant(
+        "let go of a postponed shadow and not of its chain",
+        "what it alone had read would be held for good",
+        "agentcho/engine/deferred.py",
+        "                    left += held\n",
+        "",
+        (f"{POSTPONED}::test_released_it_is_gone_with_all_it_holds",),
+    ),
+    Mutant(
+        "a shadow in its leader's first forward",
+        "the first token of a message would wait for what somebody else may read later",
+        "agentcho/engine/sequence.py",
+        "elif leader and leader.fed and min(",
+        "elif leader and min(",
+        (f"{SHADOW}::test_no_shadow_goes_with_its_leaders_first_forward",),
+    ),
+    Mutant(
+        "postpone the shadow of a long message",
+        "its first reader would wait for all of it, which could have been fed while it was said",
+        "agentcho/engine/sequence.py",
+        "return ended and not self.fed and self.lacking <= SHORT",
+        "return ended and not self.fed",
+        (f"{POSTPONED}::test_a_message_that_is_not_short_is_not_left_for_its_reader",),
+    ),
+)
+
+REPAIRS = (
+    Mutant(
+        "judge a repair over what its parents became",
+        "which tokens are encoded anew goes by the keys that its parents keep, whether they come in one list or not",
+        "agentcho/engine/admission.py",
+        "piece if repair is None else Piece(repair.base.id, repair.base.storage, piece.offset)",
+        "piece",
+        (f"{PROFILE}::test_what_is_chosen_over_other_keys_is_not_shared",),
+    ),
+    Mutant(
+        "repair a base that is only being made",
+        "its tokens would be compared with pages that hold nothing yet",
+        "agentcho/engine/sequence.py",
+        "if not all(piece.storage.ready for piece in (self.repair.base, *judged)):",
+        "if not all(piece.storage.attendable for piece in (self.repair.base, *judged)):",
+        (f"{REPAIR}::test_a_base_of_the_same_list_is_waited_for",),
+    ),
+    Mutant(
+        "ask a guard about the context of a repair alone",
+        "what a repair keeps of its base would come in unasked",
+        "agentcho/engine/sequence.py",
+        "[piece.id for piece in self.reads if piece.id is not None]",
+        "[piece.id for piece in self.context.pieces if piece.id is not None]",
+        (f"{REPAIR}::test_a_guard_is_asked_about_the_base_too_and_a_refusal_leaves_nothing",),
+    ),
+)
+
+ENDINGS = (
+    Mutant(
+        "feed a sampled stop token twice",
+        "it is the first of the closing already: who reads the message would read it twice",
+        "agentcho/engine/sequence.py",
+        'self._end("stop", ())',
+        'self._end("stop", (token,))',
+        (f"{ENGINE_TESTS}::test_a_sampled_stop_token_is_the_first_of_the_closing",),
+    ),
+    Mutant(
+        "leave the last token unfed",
+        "nothing is chosen after it, but who reads the message would read zeros at its end",
+        "agentcho/engine/sequence.py",
+        'self._end("max_tokens", (token,))',
+        'self._end("max_tokens", ())',
+        (f"{ENGINE_TESTS}::test_all_that_was_said_is_fed_and_the_closing_after_it",),
+    ),
+    Mutant(
+        "logits of the closing too",
+        "there is one row a token of the text and one for the first closing token, and none for what follows",
+        "agentcho/engine/sequence.py",
+        "said = len(self.feed) - (0 if asks else len(self._closing))",
+        "said = len(self.feed)",
+        ("tests/engine/test_whole.py::test_every_row_of_a_text_fed_in_strides_is_kept",),
+    ),
+    Mutant(
+        "show what may begin a stop string",
+        "whoever listens would hear words that the message does not hold in the end",
+        "agentcho/engine/sequence.py",
+        "else end - (self._doubtful() if self.stopped is None else 0)",
+        "else end",
+        (f"{STEPS}::test_nothing_is_streamed_that_the_message_does_not_hold_in_the_end",),
+    ),
+    Mutant(
+        "stream nothing of half a character",
+        "the text has a mark for it, which whoever listens would never hear",
+        "agentcho/engine/sequence.py",
+        "            self._text = whole\n",
+        "            pass\n",
+        (f"{STEPS}::test_nothing_is_streamed_that_the_message_does_not_hold_in_the_end",),
+    ),
+)
+
+KERNELS = (
+    Mutant(
+        "trust a captured step at once",
+        "a graph that froze what should change would say wrong tokens, and nobody would have compared",
+        "agentcho/engine/graphs.py",
+        "if graph is not None and graph.proved:",
+        "if graph is not None:",
+        (f"{GRAPHS}::test_a_graph_that_gives_other_logits_says_nothing",),
+    ),
+    Mutant(
+        "read a weight's copy after the weight has changed",
+        "training, and an adapter that is merged, would not show in what is said",
+        "agentcho/engine/packing.py",
+        "if _use.on and self._state == _state(self.weight):",
+        "if _use.on:",
+        (f"{PACKING}::test_a_weight_that_was_changed_is_not_read_from_its_copy",),
+    ),
+    Mutant(
+        "go on before the device has computed",
+        "a step of forced tokens looks at no number: a device's failure would come out in another step",
+        "agentcho/engine/engine.py",
+        "                settle(*self._waits_for)\n",
+        "                pass\n",
+        (f"{PLACEMENT}::test_a_step_waits_for_its_device_whatever_was_asked",),
+    ),
+)
+
+ENGINE = (*EXACT, *POSITIONS, *SHARED, *FAILURES, *SHADOWS, *REPAIRS, *ENDINGS, *KERNELS)
