@@ -43,6 +43,7 @@ html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_copy_source = False
 html_show_sphinx = False
+html_show_copyright = False
 pygments_style = "a11y-light"
 pygments_dark_style = "a11y-dark"
 copybutton_prompt_text = "$ "

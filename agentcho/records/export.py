@@ -34,10 +34,11 @@ def exported(
 
 
 def _placed(entry: Entry, made: EncodingRecord | None, lengths: Mapping[str, int]) -> Message:
-    """The message with the positions it was really read at, where they were not simply one after the other; of a
-    baseline run, which reads at none but its own, and of what nobody read, with those that were asked for."""
+    """The message with the positions it was really made over, where they were not simply one after the other; with
+    those that were asked for where its only encodings stand in a prompt of their reader (baseline runs, repairs), and
+    where it has none."""
     message = entry.message
-    if made is None or made.recipe == "baseline":
+    if made is None or made.recipe in ("baseline", "repaired"):
         return _asked(entry, made is not None and made.receipt.bos, lengths)
     end, plain = int(made.receipt.bos), True
     for _, offset, length in made.receipt.context:

@@ -91,6 +91,15 @@ def test_enforced_repair_starts_from_what_leaks_nothing(repair: str) -> None:
     assert bool(bases) == (repair != "full")
 
 
+def test_what_was_read_by_repair_alone_is_exported_where_its_author_asked_for_it() -> None:
+    """Nobody reads a question but who encodes all of it anew: the places of that reader's prompt are not its own."""
+    entries = played(library.scenario("multi-qa")(), leakage="enforce", repair="full")
+    trace = exported("multi-qa", "x", {}, (), entries, None)
+    questions = [message for message in trace.messages if message.id.startswith("scenario.")]
+    assert questions
+    assert all(message.offsets is None and message.parents == () for message in questions)
+
+
 def test_a_record_keeps_its_base() -> None:
     for entry in played(Talk(), repair="first-k:2"):
         assert Entry.from_json(entry.to_json()) == entry
