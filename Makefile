@@ -38,7 +38,7 @@ docs: .venv/.docs                 ## the site, into docs/_build/html
 pages: .venv/.tools                ## how many commits the figures of each page are behind
 	@$(BIN)/python -m tests.behind
 
-understudy: .venv/.installed      ## train the embedded model again from nothing
+understudy: .venv/.tools          ## train the embedded model again from nothing
 	$(BIN)/python -m tools.understudy.train --out agentcho/understudy/weights
 
 bench: bench-games bench-leakage bench-speed  ## everything that is measured
@@ -49,7 +49,7 @@ bench-games: .venv/.installed     ## 32 games at once against 32 one after anoth
 bench-leakage: .venv/.installed   ## what enforcing costs
 	$(BIN)/agentcho bench leakage
 
-bench-speed: .venv/.installed     ## what docs/speed.md is made from, most of it on the shape of 0.6B parameters
+bench-speed: .venv/.tools         ## what docs/speed.md is made from, most of it on the shape of 0.6B parameters
 	$(BIN)/agentcho bench cost --json docs/results/bench-cost.json
 	$(BIN)/agentcho bench step --shape qwen3-0.6b --json docs/results/bench-step.json
 	$(BIN)/agentcho bench growth --shape qwen3-0.6b --json docs/results/bench-growth.json
@@ -62,7 +62,7 @@ bench-speed: .venv/.installed     ## what docs/speed.md is made from, most of it
 	$(BIN)/agentcho bench workflows --shape qwen3-0.6b --sweep branches --scale 0.1 $(OURS) --json docs/results/bench-branches.json
 	$(BIN)/python -m agentcho.bench.card docs/results docs/speed.md README.md
 
-bench-gpu: .venv/.installed       ## one GPU, on the shape of Llama-3.1-8B: its table, and its part of docs/speed.md
+bench-gpu: .venv/.tools           ## one GPU, on the shape of Llama-3.1-8B: its table, and its part of docs/speed.md
 	$(BIN)/agentcho bench gpu --json docs/results/bench-gpu.json
 	$(BIN)/python -m agentcho.bench.card docs/results docs/speed.md README.md
 

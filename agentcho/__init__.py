@@ -8,6 +8,7 @@ from __future__ import annotations
 from importlib import import_module
 from logging import NullHandler, getLogger
 from typing import TYPE_CHECKING
+from warnings import warn
 
 if TYPE_CHECKING:
     from agentcho.agent import Agent
@@ -74,15 +75,29 @@ HOMES = {
     "tasks": ["Concepts", "Problem", "task_set"],
 }
 """The modules that define the names of `__all__`."""
+MOVED: dict[str, str] = {}
+"""What took the place of names of version 0.4, by these: another name of `__all__`, or a module of the package and a
+name in it, as "games.runtime.play". They import up to, and without, version 0.6. Such a name stands in no other list
+here, and type checkers know it no more."""
 
 
 def __getattr__(name: str) -> object:
+    if name in MOVED:
+        return _moved(name)
     home = next((module for module, names in HOMES.items() if name in names), None)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(import_module(f"{__name__}.{home}"), name)
     globals()[name] = value
     return value
+
+
+def _moved(name: str) -> object:
+    """What took a name's place, with a `DeprecationWarning` where the old one is used."""
+    module, _, new = MOVED[name].rpartition(".")
+    told = f"{__name__}.{name} is now {__name__}.{MOVED[name]}; the old name goes in 0.6"
+    warn(told, DeprecationWarning, stacklevel=3)
+    return getattr(import_module(f"{__name__}.{module}" if module else __name__), new)
 
 
 def __dir__() -> list[str]:

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from math import inf
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, Unpack
 
 import anyio
 from pydantic import BaseModel, ValidationError
 from pydantic.errors import PydanticUserError
 
+from agentcho.calls.call import SamplingOptions, Unconstrained
 from agentcho.calls.schema import closed
 from agentcho.calls.values import kind, listed, text
 from agentcho.errors import AgentchoError, AnswerInvalid, BadSampling, ChoiceLost, NameFixed
@@ -31,9 +32,15 @@ class Playing(Protocol):
     """The game as its agents see it."""
 
     async def speak(
-        self, agent: Agent, to: Names, prompt: str | None, header: str, view: Wish,
-        sampling: dict[str, Any], on_token: Callable[[str], None] | None = None,
-    ) -> Message: ...  # fmt: skip
+        self,
+        agent: Agent,
+        to: Names,
+        prompt: str | None,
+        header: str,
+        view: Wish,
+        sampling: SamplingOptions,
+        on_token: Callable[[str], None] | None = None,
+    ) -> Message: ...
 
     async def tell(self, agent: Agent, text: str, to: Names, role: str, view: Wish) -> str: ...
 
@@ -58,7 +65,8 @@ class Agent:
 
     Every verb takes `prompt` (a private user message put before it), `header` (the beginning of the message,
     not part of its text), `view` (a view, or a function of what it may read; default: its own), and the options of
-    `Sampling` (max_tokens, temperature, stop, …).
+    `Sampling` by name (max_tokens, temperature, stop, …): those of `SamplingOptions`, and where a verb itself says what
+    can be said, as `choose` and `answer` do, those of `Unconstrained`.
     """
 
     role: str = "agent"
@@ -105,22 +113,40 @@ class Agent:
     async def run(self) -> None:
         """What it does when it is started by itself; see `agentcho.run`."""
 
-    async def think(self, prompt: str | None = None, **options: Any) -> Message:
+    async def think(
+        self, prompt: str | None = None, *, header: str = "", view: Wish = None, **options: Unpack[SamplingOptions]
+    ) -> Message:
         """Say something to itself alone."""
-        return await self._speak((), prompt, **options)
+        return await self._speak((), prompt, header, view, **options)
 
-    async def say(self, to: Names | None = None, prompt: str | None = None, **options: Any) -> Message:
+    async def say(
+        self,
+        to: Names | None = None,
+        prompt: str | None = None,
+        *,
+        header: str = "",
+        view: Wish = None,
+        **options: Unpack[SamplingOptions],
+    ) -> Message:
         """Say something to an audience (the default one where `to` is None); it can always read itself."""
-        return await self._speak(self.audience if to is None else to, prompt, **options)
+        return await self._speak(self.audience if to is None else to, prompt, header, view, **options)
 
     async def choose(
-        self, choices: Iterable[str], prompt: str | None = None, to: Names = (), opening: str = "",
-        closing: str = "", **options: Any,
-    ) -> str:  # fmt: skip
+        self,
+        choices: Iterable[str],
+        prompt: str | None = None,
+        to: Names = (),
+        opening: str = "",
+        closing: str = "",
+        *,
+        header: str = "",
+        view: Wish = None,
+        **options: Unpack[Unconstrained],
+    ) -> str:
         """Say exactly one of `choices`, between `opening` and `closing`, and return it. Private by default."""
         given = listed(choices, "the choices", most=1 << 16)
         said: dict[str, str] = {f"{opening}{text(choice, 'a choice')}{closing}": choice for choice in given}
-        message = await self._speak(to, prompt, choices=tuple(said), **options)
+        message = await self._speak(to, prompt, header, view, choices=tuple(said), **options)
         if message.text in said:
             return said[message.text]
         alike = (choice for whole, choice in said.items() if self._playing.spelt(whole) == message.text)
@@ -128,15 +154,35 @@ class Agent:
             raise ChoiceLost(self.name)
         return found
 
-    async def ask(self, prompt: str, choices: Iterable[str], **options: Any) -> str:
+    async def ask(
+        self,
+        prompt: str,
+        choices: Iterable[str],
+        to: Names = (),
+        opening: str = "",
+        closing: str = "",
+        *,
+        header: str = "",
+        view: Wish = None,
+        **options: Unpack[Unconstrained],
+    ) -> str:
         """Put a private question to it and return its choice."""
-        return await self.choose(choices, prompt, **options)
+        return await self.choose(choices, prompt, to, opening, closing, header=header, view=view, **options)
 
-    async def answer(self, model: type[M], prompt: str | None = None, to: Names = (), **options: Any) -> M:
+    async def answer(
+        self,
+        model: type[M],
+        prompt: str | None = None,
+        to: Names = (),
+        *,
+        header: str = "",
+        view: Wish = None,
+        **options: Unpack[Unconstrained],
+    ) -> M:
         """Say JSON of a pydantic model and return it parsed. It always fits the model's JSON schema, and has no keys
         that the model has not, unless the model, or one in it, says that it allows them (`extra="allow"`);
         `AnswerInvalid` where the model's own validators refuse it all the same."""
-        message = await self._speak(to, prompt, json_schema=closed(_schema(model)), **options)
+        message = await self._speak(to, prompt, header, view, json_schema=closed(_schema(model)), **options)
         try:
             return model.model_validate_json(message.text)
         except ValidationError as error:
@@ -144,7 +190,15 @@ class Agent:
             raise AnswerInvalid(model.__name__, fields) from error
 
     @asynccontextmanager
-    async def stream(self, to: Names | None = None, prompt: str | None = None, **options: Any) -> AsyncIterator[Pieces]:
+    async def stream(
+        self,
+        to: Names | None = None,
+        prompt: str | None = None,
+        *,
+        header: str = "",
+        view: Wish = None,
+        **options: Unpack[SamplingOptions],
+    ) -> AsyncIterator[Pieces]:
         """Say something and read its text as it comes: `async with a.stream() as pieces: async for text in pieces`.
 
         Leaving the context waits for the end; then `pieces.message` is the message. Leaving it with an error
@@ -157,7 +211,7 @@ class Agent:
             with send:
                 try:
                     audience = self.audience if to is None else to
-                    pieces.message = await self._speak(audience, prompt, on_token=send.send_nowait, **options)
+                    pieces.message = await self._speak(audience, prompt, header, view, send.send_nowait, **options)
                 except Exception as error:
                     pieces.error = error
 
@@ -183,9 +237,14 @@ class Agent:
         return await self._playing.release(self, message, self.audience if to is None else to, view)
 
     async def _speak(
-        self, to: Names, prompt: str | None, header: str = "", view: Wish = None,
-        on_token: Callable[[str], None] | None = None, **sampling: Any,
-    ) -> Message:  # fmt: skip
+        self,
+        to: Names,
+        prompt: str | None,
+        header: str,
+        view: Wish,
+        on_token: Callable[[str], None] | None = None,
+        **sampling: Unpack[SamplingOptions],
+    ) -> Message:
         return await self._playing.speak(self, to, prompt, header, view, sampling, on_token)
 
     @property

@@ -7,7 +7,8 @@ from statistics import median
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict
-from scipy.stats import bootstrap
+
+from agentcho.errors import require
 
 FEW = 5
 """With fewer repeats than this an interval is the least and the largest of them."""
@@ -30,9 +31,12 @@ class Spread(BaseModel):
 
 
 def spread(values: Sequence[float], seed: int = 0) -> Spread:
-    """Of at least one value. The same for the same values."""
+    """Of at least one value. The same for the same values. `ExtraMissing`: `FEW` of them and more need scipy."""
     if len(values) < FEW or min(values) == max(values):
         return Spread(middle=median(values), low=min(values), high=max(values), method="least to largest")
+    require(f"for an interval of {FEW} values and more", "lab")
+    from scipy.stats import bootstrap
+
     found = bootstrap(
         (np.asarray(values),), np.median, n_resamples=1999, method="percentile", rng=np.random.default_rng(seed)
     ).confidence_interval

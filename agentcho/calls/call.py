@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Protocol, TypedDict
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
@@ -77,6 +77,26 @@ class Sampling(BaseModel):
         if any(stop in choice for choice in self.choices or () for stop in self.stop):
             raise ValueError("one of choices holds a stop string, which would cut it")
         return self
+
+
+class Unconstrained(TypedDict, total=False):
+    """The options of `Sampling` that leave open what is said, by name."""
+
+    max_tokens: int
+    temperature: float
+    top_p: float
+    top_k: int
+    min_p: float
+    stop: list[str] | tuple[str, ...]
+    seed: int
+
+
+class SamplingOptions(Unconstrained, total=False):
+    """The options of `Sampling` by name, each as that says, for whoever passes them on: `**options:
+    Unpack[SamplingOptions]`."""
+
+    choices: Iterable[str] | None
+    json_schema: dict[str, Any] | None
 
 
 def _told(error: ValidationError) -> str:

@@ -30,7 +30,7 @@ from agentcho.display.audit import show
 from agentcho.display.progress import Progress
 from agentcho.display.safe import visible
 from agentcho.engine.adapter import find_adapter
-from agentcho.errors import AdapterNotFound, AgentchoError, RecordNotFound, ScenarioNotFound
+from agentcho.errors import AdapterNotFound, AgentchoError, RecordNotFound, ScenarioNotFound, require
 from agentcho.games import library
 from agentcho.games.discovery import find as on_shelf
 from agentcho.games.discovery import from_anywhere
@@ -159,6 +159,8 @@ def _check_options(asked: Asked, nature: Nature) -> None:
 
 
 def _prepare(asked: Asked) -> Prepared:
+    if asked.measure:
+        require("to measure what leaks", "lab")
     earlier = None if asked.baseline is None else auditing.read_report(asked.baseline)
     return Prepared(earlier, () if asked.suppress is None else auditing.read_suppressions(asked.suppress))
 
@@ -219,7 +221,8 @@ def _finished(report: AuditReport, prepared: Prepared) -> AuditReport:
 
 def _measured(report: AuditReport, source: SavedRun | Path, engine: Any, config: RunConfig, tell: Tell) -> AuditReport:
     """What a leak does, measured in the deterministic profile, whatever the run was played in."""
-    from agentcho.lab.measure import controls, measure
+    from agentcho.lab.measure.controls import controls
+    from agentcho.lab.measure.whole import measure
 
     games = read_traces(source) if isinstance(source, Path) else [said for said in source.games().values() if said]
     found = measure(games, engine, seed=config.seed, progress=lambda done, of: tell("measurements", done, of))

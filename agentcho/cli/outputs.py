@@ -17,6 +17,7 @@ import typer
 from pydantic import BaseModel
 
 from agentcho.audit.report import AuditReport, FailOn
+from agentcho.errors import require
 
 STDOUT = Path("-")
 UNREAD = 141
@@ -92,6 +93,7 @@ def writable(path: Path | None) -> Path | None:
 def drawable(path: Path | None) -> Path | None:
     """An option's callback for a picture: its ending has to say of a kind that can be drawn."""
     if path is not None:
+        require("to draw", "lab")
         from matplotlib.backend_bases import FigureCanvasBase
 
         kinds = FigureCanvasBase.get_supported_filetypes()

@@ -16,6 +16,7 @@ import typer
 
 from agentcho.cli.outputs import drawable, writable
 from agentcho.display.progress import progress
+from agentcho.errors import require
 from agentcho.progress import Tell
 
 if TYPE_CHECKING:
@@ -31,7 +32,19 @@ Model = Annotated[str, typer.Option(help=NAMED)]
 SHAPES = "Random weights of a known shape: qwen3-0.6b, llama-3.2-1b, llama-3.1-8b."
 Shape = Annotated[str | None, typer.Option(help=SHAPES, show_default=False)]
 Dtype = Annotated[str, typer.Option(help="auto: bfloat16 for a shape, the model's own for others.")]
-Repeats = Annotated[int, typer.Option(help="Times each arm is measured, after a warm-up.", min=1)]
+
+
+def _countable(repeats: int) -> int:
+    """An option's callback: `ExtraMissing` where what makes intervals of so many is not installed."""
+    from agentcho.bench.spread import FEW
+
+    if repeats >= FEW:
+        require(f"for an interval of {FEW} repeats and more", "lab")
+    return repeats
+
+
+REPEATS = "Times each arm is measured, after a warm-up; 5 and more need agentcho[lab]."
+Repeats = Annotated[int, typer.Option(help=REPEATS, min=1, callback=_countable)]
 Seed = Annotated[int, typer.Option(help="Of the random words.")]
 SCALED = "Lengths of texts, of those that a model of 8B writes; at 0.1 most are too short for a shadow."
 Workflows = Annotated[
@@ -212,7 +225,6 @@ def _finish(
     engine: Any, found: list[Figures], repeats: int, seed: int, json_: Path | None, plot: Path | None, **how: Any
 ) -> None:
     """Print the table; write what was asked for."""
-    from agentcho.bench.plots import plot as draw
     from agentcho.bench.result import Result
     from agentcho.bench.speed import table
     from agentcho.bench.targets import with_targets
@@ -228,6 +240,8 @@ def _finish(
     if json_ is not None:
         json_.write_text(result.model_dump_json(indent=1) + "\n")
     if plot is not None:
+        from agentcho.bench.plots import plot as draw
+
         draw(result, plot)
 
 

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agentcho.config import RunConfig
 from agentcho.display.progress import Progress, progress
-from agentcho.engine.adapter import require_peft
-from agentcho.errors import TracesUnfit
+from agentcho.errors import TracesUnfit, require
 from agentcho.games import library, runtime
 from agentcho.lab.tune.recipe import Recipe
 from agentcho.progress import Tell
@@ -39,7 +38,7 @@ class Asked(NamedTuple):
 
 def tune(asked: Asked) -> int:
     """Train, write, say what came of it. Returns the exit code: 0, or 130 after Ctrl-C, when it can go on later."""
-    require_peft()
+    require("to train adapters", "tune", "lab")
     name = library.scenario(asked.scenario).name
     if not asked.traces.is_file():
         raise TracesUnfit(str(asked.traces), "there is no such file; write it with `agentcho trace`")

@@ -9,14 +9,13 @@ Does not know: torch, how one is trained.
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from agentcho.config import Leakage, Mode
-from agentcho.errors import AdapterNotFound, AdapterOther, ExtraMissing
+from agentcho.errors import AdapterNotFound, AdapterOther, require
 
 WEIGHTS, CONFIG, TRAINED = "adapter_model.safetensors", "adapter_config.json", "agentcho.json"
 
@@ -65,16 +64,10 @@ class Adapter(NamedTuple):
             raise AdapterOther(self.path, self.trained.base["model"], base["model"])
 
 
-def require_peft() -> None:
-    """`ExtraMissing` where the library is not installed; nothing is imported."""
-    if importlib.util.find_spec("peft") is None:
-        raise ExtraMissing("peft", "tune", "to use or to train adapters")
-
-
 def find_adapter(folder: str | Path) -> Adapter:
     """What lies in a folder, its weights unread. `AdapterNotFound` says what is missing or broken; `ExtraMissing`: peft
     is not installed."""
-    require_peft()
+    require("to use adapters", "tune")
     path = Path(folder)
     if not path.is_dir():
         raise AdapterNotFound(path, "there is no such folder")

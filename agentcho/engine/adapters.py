@@ -13,8 +13,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from agentcho.engine.adapter import Adapter, require_peft
-from agentcho.errors import AdapterNotFound, BadRecipe
+from agentcho.engine.adapter import Adapter
+from agentcho.errors import AdapterNotFound, BadRecipe, require
 
 TRAINING = "in_training"
 KEPT = (True, False, "gaussian")
@@ -22,7 +22,7 @@ KEPT = (True, False, "gaussian")
 
 
 def _peft() -> Any:
-    require_peft()
+    require("to use adapters", "tune")
     with _quiet():
         import peft
 

@@ -37,7 +37,7 @@
     ├── ArmUnavailable             an arm of a benchmark does not run here
     ├── BadArm                     a benchmark asked for an arm or a workflow that there is not
     ├── OptionsClash               two options of a run contradict each other
-    ├── ExtraMissing               a library that only some need is not installed
+    ├── ExtraMissing               a library that only some need is not installed (also an ImportError)
     ├── TuneError                  an adapter cannot be trained, or no further
     │   ├── BadRecipe
     │   ├── TracesUnfit            traces of another scenario, or too long, or none
@@ -100,6 +100,7 @@ from agentcho.errors.engine import (
     StoreDamaged,
     StoreFull,
 )
+from agentcho.errors.extras import ExtraMissing, require
 from agentcho.errors.games import (
     AlreadyThere,
     AnswerInvalid,
@@ -129,7 +130,7 @@ from agentcho.errors.models import (
     ModelNotFound,
     UnsupportedModel,
 )
-from agentcho.errors.options import ArmUnavailable, BadArm, BadColumn, ExtraMissing, OptionsClash
+from agentcho.errors.options import ArmUnavailable, BadArm, BadColumn, OptionsClash
 from agentcho.errors.records import (
     BadReport,
     BadSuppression,
@@ -220,5 +221,6 @@ __all__ = [
     "TuneError",
     "UnknownEncoding",
     "UnsupportedModel",
+    "require",
     "shown",
 ]

@@ -34,10 +34,3 @@ class OptionsClash(AgentchoError, ValueError):
 
     def __init__(self, what: str) -> None:
         super().__init__(what)
-
-
-class ExtraMissing(AgentchoError):
-    """A library that only some users need is not installed."""
-
-    def __init__(self, library: str, extra: str, what: str) -> None:
-        super().__init__(f"{library} is needed {what}: pip install 'agentcho[{extra}]'")

@@ -17,7 +17,7 @@ from pydantic import BaseModel
 from agentcho.agent import Agent, Names, Wish
 from agentcho.call_site import whence
 from agentcho.calls import values
-from agentcho.calls.call import Encoded, Sampling, Turn
+from agentcho.calls.call import Encoded, Sampling, SamplingOptions, Turn
 from agentcho.calls.checks import role_of
 from agentcho.choreography.choreographer import Choreographer
 from agentcho.choreography.ticket import Heard as Dropped
@@ -260,17 +260,29 @@ class Game:
     # -- one turn ----------------------------------------------------------------------------------------
 
     async def speak(
-        self, agent: Agent, to: Names, prompt: str | None, header: str, view: Wish,
-        sampling: dict[str, Any], on_token: Callable[[str], None] | None = None,
-    ) -> Message:  # fmt: skip
+        self,
+        agent: Agent,
+        to: Names,
+        prompt: str | None,
+        header: str,
+        view: Wish,
+        sampling: SamplingOptions,
+        on_token: Callable[[str], None] | None = None,
+    ) -> Message:
         """One message of an agent, from its view to the transcript; see `Agent`."""
         with self._floor.act(self._floor.seat):
             return await self._speak(agent, to, prompt, header, view, sampling, on_token)
 
     async def _speak(
-        self, agent: Agent, to: Names, prompt: str | None, header: str, view: Wish, sampling: dict[str, Any],
+        self,
+        agent: Agent,
+        to: Names,
+        prompt: str | None,
+        header: str,
+        view: Wish,
+        sampling: SamplingOptions,
         on_token: Callable[[str], None] | None,
-    ) -> Message:  # fmt: skip
+    ) -> Message:
         seat, header = self._cast.seated(agent), values.text(header, "the header")
         prompt = None if prompt is None else values.text(prompt, "the prompt")
         self._meter.check(seat)
@@ -347,12 +359,12 @@ class Game:
         given = audience(to, self.agents)
         return given if given.members is None else Audience(given.members | {seat})
 
-    def _sampling(self, author: str, options: dict[str, Any]) -> Sampling:
+    def _sampling(self, author: str, options: SamplingOptions) -> Sampling:
         """The run's defaults, the call's own options, a coin seed of the author's own turn, its own tokens left."""
         turn = self._turns.get(author, -1) + 1
         base = self.config.sampling.model_dump() | {"seed": coin_seed(self.seed, self.index, author, turn)}
         try:
-            sampling = Sampling(**(base | options))
+            sampling = Sampling(**{**base, **options})
         except BadSampling as error:
             raise BadSampling(f"{author}: {error.what}", error.remedy) from error
         self._turns[author] = turn

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
 import threading
 from functools import partial
 
-from agentcho.errors import ExtraMissing
+from agentcho.errors import require
 
 
 def require_verifier() -> None:
     """`ExtraMissing` where math-verify is not installed; nothing is imported."""
-    if importlib.util.find_spec("math_verify") is None:
-        raise ExtraMissing("math-verify", "math", "to check answers that are mathematics")
+    require("to check answers that are mathematics", "math")
 
 
 def equal(said: str, answer: str) -> bool:

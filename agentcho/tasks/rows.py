@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from agentcho.errors import BadTasks, ExtraMissing
+from agentcho.errors import BadTasks, require
 
 Fields = dict[str, Any]
 
@@ -82,10 +82,9 @@ def of_dataset(source: Hosted) -> list[Row]:
 
     `ExtraMissing` without that library; `BadTasks` where the dataset cannot be had.
     """
-    try:
-        import datasets
-    except ImportError:
-        raise ExtraMissing("datasets", "datasets", "to read tasks from the Hugging Face hub") from None
+    require("to read tasks from the Hugging Face hub", "datasets")
+    import datasets
+
     try:
         loaded = datasets.load_dataset(source.id, source.config, split=source.split)
     except Exception as error:  # whatever the network, the hub or the cache has to say

@@ -16,8 +16,8 @@ from agentcho.config import Way
 from agentcho.errors import LeakageError
 from agentcho.flow.views import After
 from agentcho.games.replayer import replay
-from agentcho.lab.measure import controls, measure
 from agentcho.lab.measure.arms import SWAPS, Bench, in_sight, original, shown
+from agentcho.lab.measure.controls import controls
 from agentcho.lab.measure.decisions import Question, question
 from agentcho.lab.measure.differential import flips
 from agentcho.lab.measure.play import (
@@ -33,6 +33,7 @@ from agentcho.lab.measure.play import (
 )
 from agentcho.lab.measure.stage import Stage
 from agentcho.lab.measure.swap import fitted, lengthened, swapped
+from agentcho.lab.measure.whole import measure
 from agentcho.records.trace import TraceMessage, Workflow
 
 from .talks import talk, talks

@@ -163,7 +163,8 @@ class Stage(Scenario):
 
     async def _fail(self, agent: Player, act: Act) -> Message | None:
         """A call that comes to nothing, or to what it says where it ends before that."""
-        to, asked, mine = "everyone" if act.to is None else act.to, {"header": act.header}, agent.name == self._reader
+        to, mine = "everyone" if act.to is None else act.to, agent.name == self._reader
+        asked: dict[str, Any] = {"header": act.header}
         if act.trouble == "refused":
             return await agent.say(to, **asked, max_tokens=-1)
         if act.trouble == "left":
@@ -175,7 +176,7 @@ class Stage(Scenario):
             return None
         if act.trouble == "cancelled":
             with anyio.CancelScope() as scope:
-                await agent.say(to, **asked, on_token=lambda text: scope.cancel())
+                await agent.say(to, **asked | {"on_token": lambda text: scope.cancel()})
             if mine:
                 self.note("cancelled", scope.cancelled_caught)
             return None

@@ -1,0 +1,40 @@
+"""Libraries that a game does without, and what to install where one of them is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from typing import Literal
+
+from agentcho.errors.base import AgentchoError
+
+Extra = Literal["datasets", "lab", "math", "tune"]
+LIBRARIES: Mapping[Extra, Mapping[str, str]] = {
+    "datasets": {"datasets": "datasets"},
+    "lab": {"matplotlib": "matplotlib", "scipy": "scipy", "sklearn": "scikit-learn"},
+    "math": {"math_verify": "math-verify"},
+    "tune": {"peft": "peft"},
+}
+"""What each extra of the package is there for: the modules, and what their libraries are called where one installs
+them."""
+
+
+class ExtraMissing(AgentchoError, ImportError):
+    """A library that only some users need is not installed."""
+
+    def __init__(self, libraries: Sequence[str], extras: Sequence[Extra], what: str) -> None:
+        needed = f"{', '.join(libraries)} {'is' if len(libraries) == 1 else 'are'} needed {what}"
+        super().__init__(f"{needed}: pip install 'agentcho[{','.join(extras)}]'")
+
+
+def require(what: str, *extras: Extra) -> None:
+    """`ExtraMissing` where a library of these extras is not installed; nothing is imported. `what` ends the sentence
+    "… is needed", such as "to train adapters"."""
+    lacking = {extra: [name for module, name in LIBRARIES[extra].items() if not _there(module)] for extra in extras}
+    short = [extra for extra, names in lacking.items() if names]
+    if short:
+        raise ExtraMissing([name for extra in short for name in lacking[extra]], short, what)
+
+
+def _there(module: str) -> bool:
+    return find_spec(module) is not None
