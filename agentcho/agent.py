@@ -18,7 +18,7 @@ from pydantic.errors import PydanticUserError
 from agentcho.calls.call import SamplingOptions, Unconstrained
 from agentcho.calls.schema import closed
 from agentcho.calls.values import kind, listed, text
-from agentcho.errors import AgentchoError, AnswerInvalid, BadSampling, ChoiceLost, NameFixed
+from agentcho.errors import AgentchoError, AnswerInvalid, BadSampling, ScenarioError
 from agentcho.flow.views import View
 from agentcho.message import Audience, Message, Metadata
 
@@ -88,9 +88,12 @@ class Agent:
 
     @name.setter
     def name(self, name: str) -> None:
-        """`NameFixed`: it has a seat."""
+        """`ScenarioError`: it has a seat."""
         if self._game is not None and (seat := self._game.seat(self)) is not None:
-            raise NameFixed(seat, name)
+            raise ScenarioError(
+                f"{seat} cannot be called {name!r}: who speaks is known by the seat in the game, from when it is cast. "
+                "Cast another agent under that name"
+            )
         self._name = name
 
     def __getstate__(self) -> dict[str, Any]:
@@ -151,7 +154,9 @@ class Agent:
             return said[message.text]
         alike = (choice for whole, choice in said.items() if self._playing.spelt(whole) == message.text)
         if (found := next(alike, None)) is None:
-            raise ChoiceLost(self.name)
+            raise AnswerInvalid(
+                f"{self.name} was made to say what is none of its choices; force words that are one of them, or none"
+            )
         return found
 
     async def ask(
@@ -187,7 +192,10 @@ class Agent:
             return model.model_validate_json(message.text)
         except ValidationError as error:
             fields = [".".join(map(str, e["loc"])) or "(whole)" for e in error.errors()]
-            raise AnswerInvalid(model.__name__, fields) from error
+            raise AnswerInvalid(
+                f"the answer fits the JSON schema of {model.__name__} and fails its own validators at: "
+                f"{', '.join(fields)}. Put the rule into the schema (enum, ge, le, pattern), or ask again"
+            ) from error
 
     @asynccontextmanager
     async def stream(

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Literal, NamedTuple
 
-from agentcho.errors import AudienceError, BadName
+from agentcho.errors import AudienceError
 from agentcho.names import EVERYBODY, exact, name
 
 Kind = Literal["prefill", "decode"]
@@ -79,7 +79,7 @@ def _members(names: Audience | Iterable[str] | str) -> Iterable[str] | None:
     if isinstance(names, str):
         return None if exact(names) == EVERYBODY else (names,)
     if not isinstance(names, Iterable):
-        raise BadName(names, "give 'everyone', a name, or several")
+        raise AudienceError(f"{names!r} cannot name agents: give 'everyone', a name, or several")
     given = tuple(islice(names, MANY + 1))
     if len(given) > MANY:
         raise AudienceError(f"an audience of more than {MANY} names", ())

@@ -12,7 +12,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator
 
-from agentcho.errors import BadName
+from agentcho.errors import AudienceError
 
 EVERYBODY = "everyone"
 SCENARIO = "scenario"
@@ -23,21 +23,21 @@ CAST = re.compile(r"[a-z][a-z0-9_-]*")
 
 
 def exact(word: object) -> str:
-    """A word as nothing but its characters. `BadName`: it is no text."""
+    """A word as nothing but its characters. `AudienceError`: it is no text."""
     if not isinstance(word, str):
-        raise BadName(word, f"it is of type {type(word).__name__}, and a name is text")
+        raise _unfit(word, f"it is of type {type(word).__name__}, and a name is text")
     return str.__str__(word)
 
 
 def name(word: object) -> str:
-    """A name that an agent may have, wherever it comes from. `BadName`: it is none."""
+    """A name that an agent may have, wherever it comes from. `AudienceError`: it is none."""
     said = exact(word)
     if not said.strip() or said != said.strip():
-        raise BadName(said, "it is empty, or begins or ends with a space")
+        raise _unfit(said, "it is empty, or begins or ends with a space")
     if BLANK.search(said) or any(unicodedata.category(char) in UNSEEN for char in said):
-        raise BadName(said, "it has control characters, or others that cannot be seen")
+        raise _unfit(said, "it has control characters, or others that cannot be seen")
     if unicodedata.normalize("NFKC", said).casefold() in {SCENARIO, EVERYBODY}:
-        raise BadName(said, "that word stands for something else")
+        raise _unfit(said, "that word stands for something else")
     return said
 
 
@@ -45,7 +45,7 @@ def cast_name(word: object) -> str:
     """A name that an agent may have in a live game: shorter to write, and the beginning of its messages' ids."""
     said = name(word)
     if not CAST.fullmatch(said):
-        raise BadName(said, "it takes a lower-case letter, then lower-case letters, digits, - and _")
+        raise _unfit(said, "it takes a lower-case letter, then lower-case letters, digits, - and _")
     return said
 
 
@@ -55,3 +55,7 @@ def called(cls: str) -> str:
 
 
 AgentName = Annotated[str, AfterValidator(name)]
+
+
+def _unfit(word: object, why: str) -> AudienceError:
+    return AudienceError(f"{word!r} cannot name an agent: {why}")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from agentcho.errors import BadOption
+from agentcho.errors import ConfigError
 from agentcho.message import Metadata
 from agentcho.names import called
 from agentcho.tasks import Problem, Task
@@ -57,7 +57,7 @@ class Scenario:
         try:
             self.options = self.Options(**options)
         except ValidationError as error:
-            raise BadOption(self.name, _what(error), self._choices()) from error
+            raise ConfigError(f"{self.name}: {_what(error)}. Its options: {', '.join(self._choices())}") from error
 
     async def play(self, game: Game) -> Outcome:
         """Cast the agents, let them act, and say what came of it."""

@@ -13,7 +13,7 @@ from threading import Event
 
 import pytest
 
-from agentcho.errors import CannotWrite, OutUnusable, RecordInUse
+from agentcho.errors import CannotWrite, RecordInUse
 from agentcho.records import writer
 from agentcho.records.disk import check_file, check_folder, replace
 from agentcho.records.transcript import Lines, read_lines
@@ -86,12 +86,12 @@ def test_where_results_can_go_is_known_without_a_trace(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
     (tmp_path / "file").write_text("mine")
     for wrong, why in ((tmp_path / "file", "it is a file"), (tmp_path / "file" / "deep" / "er", "file is a file")):
-        with pytest.raises(OutUnusable, match=why):
+        with pytest.raises(CannotWrite, match=why):
             check_folder(wrong)
-    with pytest.raises(OutUnusable, match="it is a folder"):
+    with pytest.raises(CannotWrite, match="it is a folder"):
         check_file(tmp_path)
     (tmp_path / "nowhere").symlink_to(tmp_path / "gone")
-    with pytest.raises(OutUnusable):
+    with pytest.raises(CannotWrite):
         check_folder(tmp_path / "nowhere" / "x")
     assert (tmp_path / "file").read_text() == "mine"
 
@@ -100,7 +100,7 @@ def test_where_results_can_go_is_known_without_a_trace(tmp_path: Path) -> None:
 def test_a_folder_that_takes_no_files_is_refused(folder: str) -> None:
     if not Path(folder).is_dir():
         pytest.skip("this system has no such folder")
-    with pytest.raises(OutUnusable):
+    with pytest.raises(CannotWrite):
         check_folder(Path(folder) / "runs")
 
 

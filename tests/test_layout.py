@@ -17,7 +17,8 @@ from tests.ratchets import source
 PACKAGE = Path(agentcho.__file__).parent
 ROOT = PACKAGE.parent
 LAYERS = (
-    ("errors", "call_site", "progress"),
+    ("errors", "progress"),
+    ("extras",),
     ("names",),
     ("message",),
     ("calls", "tasks"),

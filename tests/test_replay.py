@@ -11,7 +11,7 @@ import pytest
 
 from agentcho import After, Agent, Engine, Game, Metadata, Read, Scenario, View, replay
 from agentcho.config import RunConfig
-from agentcho.errors import BadTrace, LeakageError
+from agentcho.errors import LeakageError, RecordBroken
 from agentcho.games.runtime import play
 from agentcho.records.record import find
 from agentcho.records.trace import Workflow
@@ -122,12 +122,12 @@ def test_tokens_win_where_the_tokenizer_is_the_engines() -> None:
         assert replay(line, engine, leakage="audit", logits=False)["a0"].entry.message.text == text
     for wrong in (tokens[:-1], tokens[1:], (*tokens[:-3], *tokens[-2:])[:3]):
         line["messages"][2] |= {"tokens": list(wrong), "tokenizer": "fake"}
-        with pytest.raises(BadTrace, match="message a0"):
+        with pytest.raises(RecordBroken, match="message a0"):
             replay(line, engine, leakage="audit", logits=False)
 
 
 def test_a_bad_trace_never_reaches_the_engine() -> None:
-    with pytest.raises(BadTrace, match="parents must stand earlier"):
+    with pytest.raises(RecordBroken, match="parents must stand earlier"):
         replay(trace(decode("x", "y")), FakeEngine())
 
 

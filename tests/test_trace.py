@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agentcho.errors import BadTrace, RecordNotFound
+from agentcho.errors import RecordBroken, RecordNotFound
 from agentcho.records.trace import read_traces, workflow, write_traces
 
 
@@ -57,14 +57,14 @@ def test_a_workflow_goes_round(tmp_path: Path) -> None:
 def test_a_message_that_does_not_fit_is_refused(number: int, change: dict[str, Any], fault: str) -> None:
     line = talk()
     line["messages"][number] |= change
-    with pytest.raises(BadTrace, match=fault) as refused:
+    with pytest.raises(RecordBroken, match=fault) as refused:
         workflow(line)
     assert "SECRET" not in str(refused.value)
 
 
 @pytest.mark.parametrize("change", [{"format": "agentcho-trace/2"}, {"agents": ["ada", "ada"]}, {"extra": 1}])
 def test_a_workflow_that_is_none_is_refused(change: dict[str, Any]) -> None:
-    with pytest.raises(BadTrace, match="agentcho-trace/1"):
+    with pytest.raises(RecordBroken, match="agentcho-trace/1"):
         workflow(talk() | change)
 
 
@@ -72,7 +72,7 @@ def test_a_file_names_its_line(tmp_path: Path) -> None:
     path = tmp_path / "traces.jsonl"
     for bad in ("{", "[1]", json.dumps(talk() | {"agents": []})):
         path.write_text(json.dumps(talk()) + "\n" + bad + "\n")
-        with pytest.raises(BadTrace, match=r"traces\.jsonl:2"):
+        with pytest.raises(RecordBroken, match=r"traces\.jsonl:2"):
             read_traces(path)
     with pytest.raises(RecordNotFound):
         read_traces(tmp_path / "none.jsonl")

@@ -11,18 +11,20 @@ from pydantic import ValidationError
 
 from agentcho.audit.conclusion import concluded
 from agentcho.audit.report import AuditReport
-from agentcho.errors import BadReport
+from agentcho.errors import RecordBroken
+
+REPORT = "give a file that `agentcho audit --json` wrote (agentcho-audit/1)"
 
 
 def read_report(path: Path) -> AuditReport:
-    """An audit's JSON. `BadReport` where the file is none."""
+    """An audit's JSON. `RecordBroken` where the file is none."""
     try:
         return AuditReport.model_validate_json(path.read_bytes())
     except OSError as error:
-        raise BadReport(path, f"cannot be read ({error.strerror})") from None
+        raise RecordBroken(path, f"cannot be read ({error.strerror})", REPORT) from None
     except ValidationError as error:
         first = error.errors(include_input=False, include_url=False)[0]
-        raise BadReport(path, f"{'.'.join(map(str, first['loc']))} {first['msg']}".strip()) from None
+        raise RecordBroken(path, f"{'.'.join(map(str, first['loc']))} {first['msg']}".strip(), REPORT) from None
 
 
 def against(report: AuditReport, earlier: AuditReport) -> AuditReport:

@@ -18,7 +18,7 @@ from agentcho.audit.symbolic import SymbolicEngine
 from agentcho.audit.verdict import Reading, Share
 from agentcho.config import Leakage, Mode, RepairBy, RunConfig
 from agentcho.engine.layout import frame
-from agentcho.errors import LabelMissing, LeakageError
+from agentcho.errors import LeakageError
 from agentcho.flow.labels import EncodingRecord
 from agentcho.games.replayer import replay
 from agentcho.names import SCENARIO
@@ -38,7 +38,7 @@ def audit_traces(
     deterministic: bool = False, key: bytes | None = None, repair: str | None = None,
 ) -> AuditReport:  # fmt: skip
     """Audit every workflow of a file of `agentcho-trace/1`, as `mode`, `leakage` and `repair` (such as "first-k:4")
-    would play it; a game is a line, numbered from 0. `BadTrace`, `RecordNotFound`: the file is none."""
+    would play it; a game is a line, numbered from 0. `RecordBroken`, `RecordNotFound`: the file is none."""
     key = key or new_key()
     traces = read_traces(path)
     way = RunConfig(mode=mode, leakage=leakage, deterministic=deterministic, repair=repair).way
@@ -105,7 +105,7 @@ def _refused(game: int, trace: Workflow, refusal: LeakageError, place: Place, ke
     messages = {message.id: message for message in trace.messages}
     path, reader = refusal.path, refusal.reader
     said = tuple(_said(message, key, reveal) for message in trace.messages)
-    if isinstance(refusal, LabelMissing) or not path:
+    if not path:
         edge = _edge(game, reader, "", ()).model_copy(update={"verdict": "unlabelled"})
         return Refused(Reading(edge, SCENARIO, place=place, fault=str(refusal), refused=True), said)
     call = next((m.id for m in trace.messages if m.author == reader and path[0] in m.parents), "")

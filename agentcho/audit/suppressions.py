@@ -25,7 +25,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from agentcho.audit.conclusion import concluded
 from agentcho.audit.report import AuditReport, Finding
-from agentcho.errors import BadSuppression
+from agentcho.errors import ConfigError
 
 Said = Annotated[str, Field(min_length=1)]
 RuleId = Literal["AC001", "AC002", "AC003", "AC004", "AC005", "AC006", "AC007", "AC008", "AC009", "AC010"]
@@ -66,14 +66,14 @@ class Suppression(BaseModel):
 
 
 def read_suppressions(path: Path) -> tuple[Suppression, ...]:
-    """The entries of a file. `BadSuppression` names the file, the entry and the fault."""
+    """The entries of a file. `ConfigError` names the file, the entry and the fault."""
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise BadSuppression(path, None, f"cannot be read ({error})") from None
+        raise _bad(path, None, f"cannot be read ({error})") from None
     entries = document.pop("suppress", [])
     if document or not isinstance(entries, list):
-        raise BadSuppression(path, None, f"holds {', '.join(document) or 'suppress, which is no list'}")
+        raise _bad(path, None, f"holds {', '.join(document) or 'suppress, which is no list'}")
     return tuple(_suppression(path, number, entry) for number, entry in enumerate(entries, start=1))
 
 
@@ -83,7 +83,7 @@ def _suppression(path: Path, number: int, entry: Any) -> Suppression:
     except ValidationError as error:
         first = error.errors(include_input=False, include_url=False)[0]
         what = f"{'.'.join(map(str, first['loc']))} {first['msg'].removeprefix('Value error, ')}"
-        raise BadSuppression(path, number, what.strip()) from None
+        raise _bad(path, number, what.strip()) from None
 
 
 def suppress(report: AuditReport, suppressions: Sequence[Suppression], today: date) -> AuditReport:
@@ -108,3 +108,11 @@ def _idle(report: AuditReport, suppressions: Sequence[Suppression], today: date)
             yield f"suppression {number} of {each.owner} covers no finding: take it out"
         elif each.expires < today:
             yield f"suppression {number} of {each.owner} expired on {each.expires} and covers nothing any more"
+
+
+def _bad(path: Path, entry: int | None, what: str) -> ConfigError:
+    where = str(path) if entry is None else f"{path}: suppression {entry}"
+    return ConfigError(
+        f"{where}: {what}; each [[suppress]] needs owner, reason and expires, and either a fingerprint or a rule with "
+        "its reader, secret_of and carrier"
+    )

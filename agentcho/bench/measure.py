@@ -40,14 +40,14 @@ def measure(subject: str, arms: Mapping[str, Timed], repeats: int, tell: Tell) -
             arm.warm()
             taken[name] = []
         except ArmUnavailable as error:
-            reasons[name] = error.reason
+            reasons[name] = str(error)
     for number in range(repeats):
         for place, name in enumerate(turns(list(taken), number)):
             tell(f"runs ({subject}: {name})", (number + 1) * len(arms) + place, of)
             try:
                 taken[name].append(arms[name].take())
             except ArmUnavailable as error:
-                reasons[name] = error.reason
+                reasons[name] = str(error)
                 del taken[name]
     return [Figures(subject=subject, arm=name, values=_columns(taken.get(name, [])), unavailable=reasons.get(name))
             for name in arms]  # fmt: skip

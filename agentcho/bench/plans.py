@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from agentcho.bench.recorded import KINDS, recorded
 from agentcho.bench.targets import UNNAMED
-from agentcho.errors import BadArm
+from agentcho.errors import ConfigError
 from agentcho.records.trace import Workflow, workflow
 
 BRANCHES, VOTERS = (2, 4, 8, 16), (1, 8)
@@ -31,10 +31,10 @@ class Subject(NamedTuple):
 
 
 def paper(names: Sequence[str], seed: int, scale: float) -> list[Subject]:
-    """The scenarios at the paper's sizes. `BadArm`: a name that there is not."""
+    """The scenarios at the paper's sizes. `ConfigError`: a name that there is not."""
     for name in names:
         if name not in KINDS:
-            raise BadArm("workflow", name, KINDS)
+            raise ConfigError(f"no workflow {name!r}; give one of {', '.join(KINDS)}")
     subjects = [(_subject(name, recorded(name, seed, scale)), name) for name in names]
     return [each for subject, name in subjects for each in (subject, *_unnamed(subject, name, seed, scale))]
 

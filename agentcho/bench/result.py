@@ -118,4 +118,4 @@ def read_result(file: Path) -> Result:
     try:
         return Result.model_validate_json(file.read_bytes())
     except ValidationError:
-        raise RecordBroken(file, 1, "is no result of `agentcho bench` (agentcho-bench/1)") from None
+        raise RecordBroken(f"{file}:1", "is no result of `agentcho bench` (agentcho-bench/1)") from None

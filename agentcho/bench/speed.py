@@ -16,7 +16,7 @@ from agentcho.bench.plans import Subject
 from agentcho.bench.result import Figures, Result, Target
 from agentcho.bench.targets import BASELINE, CONTINUOUS
 from agentcho.display.sheet import Sheet, plain
-from agentcho.errors import BadArm
+from agentcho.errors import ConfigError
 from agentcho.progress import Tell, part
 from agentcho.records.trace import Workflow
 
@@ -24,11 +24,11 @@ from agentcho.records.trace import Workflow
 def workflows(
     engine: Any, subjects: Sequence[Subject], named: Sequence[str], repeats: int, stepwise: bool, tell: Tell
 ) -> list[Figures]:
-    """Every subject in all named arms, which take turns. `BadArm`: a name that there is not."""
+    """Every subject in all named arms, which take turns. `ConfigError`: a name that there is not."""
     known = arms()
     for name in named:
         if name not in known:
-            raise BadArm("arm", name, known)
+            raise ConfigError(f"no arm {name!r}; give one of {', '.join(known)}")
     found: list[Figures] = []
     each = runs_of(named, repeats)
     for number, subject in enumerate(subjects):

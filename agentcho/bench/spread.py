@@ -8,7 +8,7 @@ from statistics import median
 import numpy as np
 from pydantic import BaseModel, ConfigDict
 
-from agentcho.errors import require
+from agentcho.extras import require
 
 FEW = 5
 """With fewer repeats than this an interval is the least and the largest of them."""

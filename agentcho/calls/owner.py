@@ -15,7 +15,7 @@ from functools import wraps
 from types import TracebackType
 from typing import Any, Concatenate, NamedTuple, ParamSpec, Protocol, TypeVar
 
-from agentcho.call_site import whence
+from agentcho.calls.call_site import whence
 from agentcho.errors import EngineBusy
 
 P = ParamSpec("P")

@@ -9,7 +9,7 @@ from collections.abc import Coroutine, Iterator
 from types import FrameType
 from typing import Any, NamedTuple
 
-from agentcho.call_site import line_of, outside
+from agentcho.calls.call_site import line_of, outside
 
 
 class Wait(NamedTuple):

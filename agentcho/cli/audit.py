@@ -30,7 +30,8 @@ from agentcho.display.audit import show
 from agentcho.display.progress import Progress
 from agentcho.display.safe import visible
 from agentcho.engine.adapter import find_adapter
-from agentcho.errors import AdapterNotFound, AgentchoError, RecordNotFound, ScenarioNotFound, require
+from agentcho.errors import AdapterError, AgentchoError, RecordNotFound, ScenarioNotFound
+from agentcho.extras import require
 from agentcho.games import library
 from agentcho.games.discovery import find as on_shelf
 from agentcho.games.discovery import from_anywhere
@@ -197,7 +198,7 @@ def _of_run(asked: Asked, told: Progress) -> AuditReport:
         and config.adapter is not None
         and find_adapter(config.adapter).digest != run.info.engine.get("adapter")
     ):
-        raise AdapterNotFound(Path(config.adapter), "it is not the one that this run was played with any more")
+        raise AdapterError(Path(config.adapter), "it is not the one that this run was played with any more")
     return _measured(report, run, _engine(config, told.tell), config, told.tell) if asked.measure else report
 
 

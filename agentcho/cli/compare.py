@@ -98,7 +98,7 @@ def _folder(out: Path | None) -> Iterator[Path]:
 
 
 def _check_files(asked: Asked) -> None:
-    """`OutUnusable` or `RecordInUse`, before a model is loaded."""
+    """`CannotWrite` or `RecordInUse`, before a model is loaded."""
     if asked.out is not None:
         check_folder(asked.out)
         writer.check(asked.out / writer.NAME)

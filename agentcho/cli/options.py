@@ -13,7 +13,7 @@ import typer
 from pydantic import BaseModel, ValidationError
 
 from agentcho.config import RunConfig
-from agentcho.errors import BadOption, OptionsClash
+from agentcho.errors import ConfigError
 from agentcho.scenario import Scenario
 
 Checked = TypeVar("Checked", bound=BaseModel)
@@ -38,7 +38,7 @@ def run_config(**options: Any) -> RunConfig:
 
 
 def checked(kind: type[Checked], /, **options: Any) -> Checked:
-    """Options as what they are options of; a usage error names the first that does not fit, `OptionsClash` those that
+    """Options as what they are options of; a usage error names the first that does not fit, `ConfigError` those that
     contradict each other."""
     try:
         return kind(**options)
@@ -46,18 +46,18 @@ def checked(kind: type[Checked], /, **options: Any) -> Checked:
         first = error.errors(include_url=False)[0]
         where = " ".join(str(part).replace("_", "-") for part in first["loc"])
         if not where:
-            raise OptionsClash(first["msg"].removeprefix("Value error, ")) from None
+            raise ConfigError(first["msg"].removeprefix("Value error, ")) from None
         raise typer.BadParameter(first["msg"], param_hint=f"--{where.replace('limits ', 'limit ')}") from None
 
 
 def configured(scenario: type[Scenario], given: Mapping[str, Any]) -> Scenario:
     """The scenario with its options. A word that does not fit as it stands is read as JSON (`3`, `true`, `null`).
 
-    `BadOption` names the option and lists those there are.
+    `ConfigError` names the option and lists those there are.
     """
     try:
         return scenario(**given)
-    except BadOption as error:
+    except ConfigError as error:
         read = {key: _json(value) if isinstance(value, str) else value for key, value in given.items()}
         if not isinstance(error.__cause__, ValidationError) or read == given:
             raise

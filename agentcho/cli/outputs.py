@@ -17,7 +17,7 @@ import typer
 from pydantic import BaseModel
 
 from agentcho.audit.report import AuditReport, FailOn
-from agentcho.errors import require
+from agentcho.extras import require
 
 STDOUT = Path("-")
 UNREAD = 141

@@ -21,11 +21,11 @@ from agentcho.config import RunConfig
 from agentcho.display import Kind, Screen, heading, screen
 from agentcho.display.progress import Progress, progress
 from agentcho.display.safe import visible
-from agentcho.errors import ReaderGone, ResumeOther
+from agentcho.errors import ReaderGone
 from agentcho.events import Event, Sink
 from agentcho.games import library
 from agentcho.games.discovery import from_anywhere, path_of
-from agentcho.games.resume import Changed
+from agentcho.games.resume import Changed, otherwise
 from agentcho.games.runtime import Care, Played, play, resume
 from agentcho.records.record import SavedRun, find
 from agentcho.scenario import Scenario
@@ -101,7 +101,7 @@ def _named(saved: SavedRun) -> str:
     """What a recorded run played: a name, or a file that is still there."""
     asked = saved.info.asked or saved.info.scenario
     if (file := path_of(asked)) is not None and not file.is_file():
-        raise ResumeOther(saved.info.id, [f"the file {asked}, which is not there any more,"])
+        raise otherwise(saved.info.id, [f"the file {asked}, which is not there any more,"])
     return asked
 
 

@@ -16,7 +16,7 @@ import typer
 
 from agentcho.cli.outputs import drawable, writable
 from agentcho.display.progress import progress
-from agentcho.errors import require
+from agentcho.extras import require
 from agentcho.progress import Tell
 
 if TYPE_CHECKING:

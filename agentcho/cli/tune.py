@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agentcho.config import RunConfig
 from agentcho.display.progress import Progress, progress
-from agentcho.errors import TracesUnfit, require
+from agentcho.errors import TuneError
+from agentcho.extras import require
 from agentcho.games import library, runtime
 from agentcho.lab.tune.recipe import Recipe
 from agentcho.progress import Tell
@@ -41,7 +42,7 @@ def tune(asked: Asked) -> int:
     require("to train adapters", "tune", "lab")
     name = library.scenario(asked.scenario).name
     if not asked.traces.is_file():
-        raise TracesUnfit(str(asked.traces), "there is no such file; write it with `agentcho trace`")
+        raise TuneError(str(asked.traces), "there is no such file; write it with `agentcho trace`")
     check_folder(asked.out)
     with writing(asked.out):
         asked.out.mkdir(parents=True, exist_ok=True)

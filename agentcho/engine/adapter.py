@@ -15,7 +15,8 @@ from typing import Any, Literal, NamedTuple
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from agentcho.config import Leakage, Mode
-from agentcho.errors import AdapterNotFound, AdapterOther, require
+from agentcho.errors import AdapterError
+from agentcho.extras import require
 
 WEIGHTS, CONFIG, TRAINED = "adapter_model.safetensors", "adapter_config.json", "agentcho.json"
 
@@ -59,22 +60,23 @@ class Adapter(NamedTuple):
         return self.path.resolve().name
 
     def check_base(self, base: dict[str, str]) -> None:
-        """`AdapterOther` where it was trained on other weights than those of this fingerprint."""
+        """`AdapterError` where it was trained on other weights than those of this fingerprint."""
         if self.trained is not None and self.trained.base["weights"] != base["weights"]:
-            raise AdapterOther(self.path, self.trained.base["model"], base["model"])
+            theirs, ours = self.trained.base["model"], base["model"]
+            raise AdapterError(self.path, f"it was trained on other weights ({theirs}) than those loaded ({ours})")
 
 
 def find_adapter(folder: str | Path) -> Adapter:
-    """What lies in a folder, its weights unread. `AdapterNotFound` says what is missing or broken; `ExtraMissing`: peft
+    """What lies in a folder, its weights unread. `AdapterError` says what is missing or broken; `ExtraMissing`: peft
     is not installed."""
     require("to use adapters", "tune")
     path = Path(folder)
     if not path.is_dir():
-        raise AdapterNotFound(path, "there is no such folder")
+        raise AdapterError(path, "there is no such folder")
     hasher = hashlib.blake2b(digest_size=16)
     for name in (CONFIG, WEIGHTS):
         if not (path / name).is_file():
-            raise AdapterNotFound(path, f"it has no {name}")
+            raise AdapterError(path, f"it has no {name}")
         hasher.update((path / name).read_bytes())
     return Adapter(path, hasher.hexdigest(), _trained(path))
 
@@ -86,4 +88,4 @@ def _trained(path: Path) -> Trained | None:
         return Trained.model_validate_json((path / TRAINED).read_bytes())
     except ValidationError as error:
         place = ".".join(map(str, error.errors(include_input=False, include_url=False)[0]["loc"]))
-        raise AdapterNotFound(path, f"its {TRAINED} is broken at {place or 'the beginning'}") from None
+        raise AdapterError(path, f"its {TRAINED} is broken at {place or 'the beginning'}") from None

@@ -14,7 +14,8 @@ from typing import Any
 from torch import Tensor, nn
 
 from agentcho.engine.adapter import Adapter
-from agentcho.errors import AdapterNotFound, BadRecipe, require
+from agentcho.errors import AdapterError, ConfigError
+from agentcho.extras import require
 
 TRAINING = "in_training"
 KEPT = (True, False, "gaussian")
@@ -46,7 +47,7 @@ class Adapters:
         self._used: str | None = None
 
     def load(self, adapter: Adapter) -> None:
-        """Read an adapter's weights, under its digest as name. `AdapterNotFound`: they do not fit the network."""
+        """Read an adapter's weights, under its digest as name. `AdapterError`: they do not fit the network."""
         peft = _peft()
         if self._wrapped is not None and adapter.digest in self._wrapped.peft_config:
             return
@@ -58,9 +59,9 @@ class Adapters:
                     self._wrapped = peft.PeftModel(self._network, config, adapter.digest)
                 loaded = self._wrapped.load_adapter(str(adapter.path), adapter.digest, is_trainable=False)
         except (ValueError, RuntimeError, OSError, KeyError, TypeError) as error:
-            raise AdapterNotFound(adapter.path, f"it does not fit this model ({_line(error)})") from error
+            raise AdapterError(adapter.path, f"it does not fit this model ({_line(error)})") from error
         if lacking := [*loaded.unexpected_keys, *(k for k in loaded.missing_keys if adapter.digest in k)]:
-            raise AdapterNotFound(adapter.path, f"it does not fit this model (its weights lack or add {lacking[0]})")
+            raise AdapterError(adapter.path, f"it does not fit this model (its weights lack or add {lacking[0]})")
         self._network.train(False)
         self._used = adapter.digest
         self.use(None)
@@ -68,7 +69,7 @@ class Adapters:
     @staticmethod
     def _check(config: Any, path: Path) -> None:
         if config.is_prompt_learning:
-            raise AdapterNotFound(path, "it puts tokens before the prompt, which shared encodings do not have")
+            raise AdapterError(path, "it puts tokens before the prompt, which shared encodings do not have")
 
     def use(self, name: str | None) -> None:
         """Let forwards go through an adapter, or through the base alone."""
@@ -91,7 +92,7 @@ class Adapters:
 
     def begin(self, config: Mapping[str, Any]) -> None:
         """Put a fresh adapter on the network, by the fields of a peft configuration; its weights alone are trained.
-        `BadRecipe`: it is none, or none for this network."""
+        `ConfigError`: it is none, or none for this network."""
         peft = _peft()
         try:
             made = peft.get_peft_config({"task_type": "CAUSAL_LM", **config})
@@ -100,7 +101,7 @@ class Adapters:
             with _quiet():
                 self._put(peft, made)
         except (ValueError, KeyError, TypeError) as error:
-            raise BadRecipe(f"the peft configuration cannot be used here: {_line(error)}") from error
+            raise ConfigError(f"the peft configuration cannot be used here: {_line(error)}") from error
         self._used = TRAINING
 
     def _put(self, peft: Any, config: Any) -> None:

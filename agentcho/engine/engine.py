@@ -123,7 +123,7 @@ class Engine(Direct):
         before its weights are read. `tell` hears of megabytes downloaded, weights read, matrices packed and proofs
         made, in the thread that does it. Safetensors only, no remote code.
         Raises: `ModelNotFound`, `BadPlacement`, `UnsupportedModel` (the gate's cause), `FramingError`,
-        `AdapterNotFound`, `AdapterOther`, `PlainMarkers`.
+        `AdapterError`.
 
         Loading runs in a thread of its own that ends with it: torch keeps a pool of compute threads for each
         thread that ever called it, and a second pool halves the speed of the one that steps the engine.
@@ -173,13 +173,13 @@ class Engine(Direct):
     @owned
     def adapted(self, adapter: str | Path | None) -> Engine:
         """An engine of its own on the same network, through an adapter, or None: the base alone. Both can be used in
-        turn. Raises `AdapterNotFound`, `AdapterOther`."""
+        turn. Raises `AdapterError`, `AdapterError`."""
         model = self._model.adapted(None if adapter is None else find_adapter(adapter))
         return Engine(model, self.framing, self.proofs, *self._room, self.context)
 
     @owned
     def trained(self, config: Mapping[str, Any]) -> Engine:
-        """An engine of its own on the same network, through a fresh adapter that is to be trained. `BadRecipe`."""
+        """An engine of its own on the same network, through a fresh adapter that is to be trained. `ConfigError`."""
         return Engine(self._model.trained(config), self.framing, self.proofs, *self._room, self.context)
 
     @property

@@ -195,7 +195,7 @@ class Model:
         return other
 
     def trained(self, config: Mapping[str, Any]) -> Model:
-        """The same network through a fresh adapter, by the fields of a peft configuration. `BadRecipe`: it is none."""
+        """The same network through a fresh adapter, by the fields of a peft configuration. `ConfigError`."""
         self._weights = self.weights
         other = copy.copy(self)
         self.adapters.begin(config)

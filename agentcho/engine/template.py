@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from agentcho.errors import FramingError, RequestError, SpecialTokenInText
+from agentcho.errors import FramingError, RequestError
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -243,7 +243,7 @@ class ContentTokenizer:
         self._bare = _without_added_tokens(backend)
 
     def encode(self, text: str) -> list[int]:
-        """The ids of `text` as plain characters. `SpecialTokenInText` where the vocabulary makes that impossible."""
+        """The ids of `text` as plain characters. `RequestError` where the vocabulary makes that impossible."""
         ids, left = list[int](), [text]
         while left:
             part = left.pop()
@@ -259,7 +259,11 @@ class ContentTokenizer:
         """A text cut inside what makes a special token of it."""
         start, stop = span
         if stop - start < 2:
-            raise SpecialTokenInText(str(self._whole.id_to_token(id)))
+            token = str(self._whole.id_to_token(id))
+            raise RequestError(
+                f"the tokenizer can only encode part of this text as its special token {token!r}, which would forge "
+                "framing; remove that part of the text"
+            )
         return text[: start + 1], text[start + 1 :]
 
     def decode(self, ids: Sequence[int]) -> str:
@@ -277,7 +281,7 @@ class ContentTokenizer:
         """Whether `ids` are the ones that `text` encodes to: they say nothing that it does not."""
         try:
             return self.encode(text) == list(ids)
-        except SpecialTokenInText:
+        except RequestError:
             return False
 
     def stream(self) -> TextStream:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from agentcho.config import Markers, Way
-from agentcho.errors import PlainMarkers
+from agentcho.errors import UnsupportedModel
 
 
 def asked_of(way: Way, markers: Markers) -> Markers:
@@ -19,7 +19,15 @@ def asked_of(way: Way, markers: Markers) -> Markers:
 
 
 def check_markers(plain: Sequence[tuple[str, str]], markers: Markers, model: str | None = None) -> None:
-    """`PlainMarkers` where roles are given between whose messages nothing stands but what a text can spell, unless that
-    is accepted."""
-    if plain and markers == "refuse":
-        raise PlainMarkers(plain, model)
+    """`UnsupportedModel` where roles are given between whose messages nothing stands but what a text can spell, unless
+    that is accepted."""
+    if not plain or markers == "accept":
+        return
+    between = ", ".join(f"{one} and {other}" for one, other in plain)
+    raise UnsupportedModel(
+        model or "this model",
+        f"nothing but what a text can spell stands in its chat template between messages of {between}: what one agent "
+        "says can pass for what another said, and enforce and deny presume that it cannot",
+        "Use a model whose template has special tokens there, or say --plain-markers accept "
+        "(plain_markers='accept'), of which audits will warn",
+    )

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from agentcho.calls.call import EncodingId
-from agentcho.errors import LabelMissing, LeakageError
+from agentcho.errors import LeakageError
 from agentcho.message import Audience
 
 
@@ -39,11 +39,11 @@ class Check:
         self._labels, self._own, self._clearance = labels, own, clearance
 
     def admit(self, id: EncodingId, context: Sequence[EncodingId]) -> None:
-        """Check and label. `LabelMissing`: something of the context has no label here; unknown is not clean."""
+        """Check and label. `LeakageError`: something of the context has no label here; unknown is not clean."""
         first: dict[Audience, str] = {self._own.audience: self._own.message}
         for parent in context:
             if parent not in self._labels:
-                raise LabelMissing(str(self._clearance), parent)
+                raise LeakageError(str(self._clearance), (), parent)
             for mark in self._labels[parent]:
                 first[mark.audience] = min(mark.message, first.get(mark.audience, mark.message))
         for message, audience in sorted(((m, a) for a, m in first.items()), key=lambda pair: pair[0]):

@@ -12,7 +12,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from agentcho.errors import AlreadyThere, ScenarioBroken, ScenarioNotFound
+from agentcho.errors import ScenarioBroken, ScenarioError, ScenarioNotFound
 from agentcho.names import called
 
 Shelf = Literal["scenarios", "agents"]
@@ -189,10 +189,10 @@ def place(found: Found) -> Path:
 
 
 def copy(found: Found, folder: Path) -> Path:
-    """Copy the file of a scenario or agent into `folder`, made when missing. `AlreadyThere`: never overwrites."""
+    """Copy the file of a scenario or agent into `folder`, made when missing. `ScenarioError`: never overwrites."""
     target = folder / found.path.name
     if target.exists():
-        raise AlreadyThere(target)
+        raise ScenarioError(f"{target} exists already; move it away, or copy to another folder")
     folder.mkdir(parents=True, exist_ok=True)
     target.write_bytes(found.path.read_bytes())
     return target

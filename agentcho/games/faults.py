@@ -13,7 +13,7 @@ from pathlib import Path
 from types import FrameType
 from typing import NamedTuple
 
-from agentcho.call_site import shown_path
+from agentcho.calls.call_site import shown_path
 from agentcho.errors import AgentchoError
 
 FILE = "agentcho_file_"

@@ -15,9 +15,9 @@ from typing import Any, Protocol, TypeVar, overload
 from pydantic import BaseModel
 
 from agentcho.agent import Agent, Names, Wish
-from agentcho.call_site import whence
 from agentcho.calls import values
 from agentcho.calls.call import Encoded, Sampling, SamplingOptions, Turn
+from agentcho.calls.call_site import whence
 from agentcho.calls.checks import role_of
 from agentcho.choreography.choreographer import Choreographer
 from agentcho.choreography.ticket import Heard as Dropped
@@ -25,13 +25,13 @@ from agentcho.choreography.ticket import Piece, Request, Result
 from agentcho.config import RunConfig, Way
 from agentcho.errors import (
     AudienceError,
-    BadOutcome,
     BadSampling,
     ContextOverflow,
     LeakageError,
     LimitReached,
     RequestError,
-    TasksSpent,
+    ScenarioError,
+    TaskError,
 )
 from agentcho.events import Began, Event, Heard, Joined, Over, Sink, Token
 from agentcho.flow.denial import Denial
@@ -109,9 +109,10 @@ class Game:
 
     def draw(self, count: int = 1) -> tuple[Any, ...]:
         """The game's next `count` tasks: game i of a run with n tasks a game has those from i * n on, in every mode
-        and for every seed. `TasksSpent`: more than the scenario says that it `draws`."""
+        and for every seed. `TaskError`: more than the scenario says that it `draws`."""
         if count > len(self._tasks):
-            raise TasksSpent(count, len(self._tasks))
+            what = f"{count} are drawn and {len(self._tasks)} are left; let `draws` of the scenario say how many"
+            raise TaskError("of this game", None, what)
         drawn, self._tasks = self._tasks[:count], self._tasks[count:]
         return tuple(drawn)
 
@@ -376,8 +377,8 @@ class Game:
     # -- the whole ---------------------------------------------------------------------------------------
 
     async def play(self, scenario: Playable) -> Over:
-        """Play a scenario to its end, or to a limit, which is an outcome too. Gives up all encodings. `PlainMarkers`,
-        with nothing played: see `check_markers`."""
+        """Play a scenario to its end, or to a limit, which is an outcome too. Gives up all encodings.
+        `UnsupportedModel`, with nothing played: see `check_markers`."""
         check_markers(self._frames.framing.plain, asked_of(self.way, self.config.plain_markers))
         try:
             return await self._choreographer.turns.run(self._play(scenario))
@@ -394,11 +395,13 @@ class Game:
             with self._meter.deadline(None):
                 playing = scenario.play(self)
                 if not isawaitable(playing):
-                    raise BadOutcome(_called(scenario), playing, awaited=False)
+                    raise ScenarioError(
+                        f"play of {_called(scenario)} is no coroutine; write `async def play(self, game)`"
+                    )
                 outcome = await playing
                 self._recorded.end()
             if not isinstance(outcome, BaseModel):
-                raise BadOutcome(_called(scenario), outcome)
+                raise ScenarioError(f"play of {_called(scenario)} {_no_outcome(outcome)}")
         except (LimitReached, ExceptionGroup) as error:
             limit = only_limit(error)
             if limit is None:
@@ -414,6 +417,14 @@ class Game:
 
 def _called(scenario: Playable) -> str:
     return getattr(scenario, "name", type(scenario).__name__)
+
+
+def _no_outcome(returned: object) -> str:
+    what = "None" if returned is None else f"a {type(returned).__name__}"
+    return (
+        f"returned {what}; let it return its Outcome, as in `return self.Outcome(...)`, with what came of the game as "
+        "fields of a nested `class Outcome(agentcho.Scenario.Outcome)`"
+    )
 
 
 def _points(score: Any) -> dict[str, float]:

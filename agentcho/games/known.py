@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from agentcho.calls.call import Encoded, EnginePort
 from agentcho.config import Way
 from agentcho.engine.layout import frame
-from agentcho.errors import BadTrace, LeakageError
+from agentcho.errors import TRACE, LeakageError, RecordBroken
 from agentcho.flow.denial import Denial
 from agentcho.flow.placing import places_of
 from agentcho.flow.resolver import Utterance
@@ -59,7 +59,7 @@ class Words:
         framed = frame(self._engine.framing, message.role, message.name)
         content = framed.inside(message.tokens, closed=message.ended is None)
         if content is None:
-            raise BadTrace(f"message {message.id}", "its tokens do not stand in this engine's framing")
+            raise RecordBroken(f"message {message.id}", "its tokens do not stand in this engine's framing", TRACE)
         return content
 
     def forced(self, decode: TraceMessage) -> tuple[int, ...]:
@@ -70,5 +70,5 @@ class Words:
             return tuple(encode(decode.text))
         header = tuple(encode(decode.header or ""))
         if content[: len(header)] != header:
-            raise BadTrace(f"message {decode.id}", "its tokens do not begin with its header's")
+            raise RecordBroken(f"message {decode.id}", "its tokens do not begin with its header's", TRACE)
         return content[len(header) :]

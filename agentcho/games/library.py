@@ -18,7 +18,7 @@ from pathlib import Path
 from types import ModuleType
 
 from agentcho.agent import Agent
-from agentcho.call_site import shown_path
+from agentcho.calls.call_site import shown_path
 from agentcho.errors import AgentchoError, ScenarioBroken
 from agentcho.games.discovery import Found, find
 from agentcho.games.faults import FILE, words

@@ -61,7 +61,7 @@ class Recorded:
         )
 
     def _depart(self, id: str, how: str) -> None:
-        self._departed = self._departed or ResumeMismatch(self._game, id, how)
+        self._departed = self._departed or ResumeMismatch.departs(self._game, id, how)
         raise self._departed
 
 

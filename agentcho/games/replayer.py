@@ -80,7 +80,7 @@ def replay(
     where it was made, and passes over the trace's offsets; `repair` encodes some tokens of it anew. `leakage` says
     nothing in baseline mode but that "audit" records direct leaks; otherwise they are refused before anything is
     computed.
-    Raises `BadTrace`, `LeakageError`, and what the engine says of a call.
+    Raises `RecordBroken`, `LeakageError`, and what the engine says of a call.
     """
     way = Way(mode, leakage, shadow, deterministic, in_place, repair)
     return blocking(_Replay(workflow(workflow_), engine, way, logits, stride).play)

@@ -5,11 +5,11 @@ Does not know: how games are played.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from agentcho.config import RunConfig
-from agentcho.errors import ResumeOther
+from agentcho.errors import ResumeMismatch
 from agentcho.records.record import SavedRun
 from agentcho.records.transcript import Entry
 
@@ -24,11 +24,11 @@ def check_asked(
     run: SavedRun, scenario: str, options: Mapping[str, Any], config: RunConfig, tasks: str | None,
     sources: Mapping[str, str], changed: Changed = "refuse",
 ) -> None:  # fmt: skip
-    """`ResumeOther`, before a model is loaded, where a run was played otherwise than is asked for now. A scenario's own
-    options may be secret: they are named alone."""
+    """`ResumeMismatch`, before a model is loaded, where a run was played otherwise than is asked for now.
+    A scenario's own options may be secret: they are named alone."""
     info = run.info
     if info.scenario != scenario:
-        raise ResumeOther(info.id, [f"the scenario ({info.scenario}, not {scenario})"])
+        raise otherwise(info.id, [f"the scenario ({info.scenario}, not {scenario})"])
     named = sorted({*options, *info.options})
     found = [f"option {name}" for name in named if options.get(name) != info.options.get(name)]
     found += [
@@ -41,11 +41,11 @@ def check_asked(
     if changed == "refuse":
         found += [f"the source ({what})" for what in _sources(info.sources, sources)]
     if found:
-        raise ResumeOther(info.id, found)
+        raise otherwise(info.id, found)
 
 
 def check_engine(run: SavedRun, fingerprint: Mapping[str, str]) -> None:
-    """`ResumeOther` where a run was played on another model, or one loaded otherwise."""
+    """`ResumeMismatch` where a run was played on another model, or one loaded otherwise."""
     before = run.info.engine
     found = [
         f"the model's {name} ({_short(before.get(name))}, not {_short(fingerprint.get(name))})"
@@ -53,7 +53,16 @@ def check_engine(run: SavedRun, fingerprint: Mapping[str, str]) -> None:
         if before.get(name) != fingerprint.get(name)
     ]
     if found:
-        raise ResumeOther(run.info.id, found)
+        raise otherwise(run.info.id, found)
+
+
+def otherwise(run: str, changed: Sequence[str]) -> ResumeMismatch:
+    """A run is to go on that was played otherwise."""
+    ask = "; --changed accept goes on with the source as it is" if any("source" in each for each in changed) else ""
+    return ResumeMismatch(
+        f"{run} was played otherwise: {'; '.join(changed)} differ. Leave those options out, or begin a run of its "
+        f"own without --resume{ask}"
+    )
 
 
 def as_taken(run: SavedRun, config: RunConfig) -> RunConfig:

@@ -10,7 +10,7 @@ from typing import Any
 
 from agentcho.agent import Agent
 from agentcho.calls.values import kind, text, whole
-from agentcho.errors import AudienceError, NotCast, RequestError
+from agentcho.errors import AudienceError, RequestError, ScenarioError
 from agentcho.message import Metadata
 from agentcho.names import SCENARIO, cast_name
 
@@ -65,10 +65,12 @@ class Cast:
         return self._seats.get(id(agent))
 
     def seated(self, agent: Agent) -> str:
-        """The name of its seat. `NotCast`: it has none here."""
+        """The name of its seat. `ScenarioError`: it has none here."""
         seat = self.seat(agent)
         if seat is None:
-            raise NotCast(agent._name)
+            raise ScenarioError(
+                f"{agent._name} has no seat in this game; game.cast(...) gives it one, and an agent has one at most"
+            )
         return seat
 
     # -- open system prompts -----------------------------------------------------------------------------

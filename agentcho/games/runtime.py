@@ -25,16 +25,7 @@ from agentcho.choreography import log as journal
 from agentcho.choreography.choreographer import Choreographer
 from agentcho.choreography.quiescence import ends_all
 from agentcho.config import RunConfig
-from agentcho.errors import (
-    CallFailed,
-    EngineFailed,
-    GamesFailed,
-    GraphsDiffer,
-    Overloaded,
-    RunStopped,
-    TasksTooFew,
-    TasksUnwanted,
-)
+from agentcho.errors import CallFailed, EngineFailed, GamesFailed, GraphsDiffer, Overloaded, RunStopped, TaskError
 from agentcho.events import Encoded, Ended, Event, Heard, Joined, Over, Sink, Token
 from agentcho.flow.markers import asked_of, check_markers
 from agentcho.games import library
@@ -251,8 +242,8 @@ def resume(
     """Play what a recorded run lacks: games that are not over, or that an error ended, each begun anew with the words
     that it said before. `config` and `at_once` default to the run's own.
 
-    `ResumeOther` where it was played otherwise, `RecordInUse` where somebody writes it; a game that departs from what
-    it said ends by `ResumeMismatch`. Everything else as in `play`.
+    `ResumeMismatch` where it was played otherwise, `RecordInUse` where somebody writes it; a game that departs from
+    what it said ends by `ResumeMismatch`. Everything else as in `play`.
     """
     config, used = config or saved.info.config, library.sources(type(scenario))
     tasks = tasks_of(scenario, config)
@@ -321,21 +312,29 @@ def _in_a_loop() -> bool:
 def tasks_of(scenario: Scenario, config: RunConfig) -> TaskSet | None:
     """The tasks that a run's games draw from; None where the scenario takes none. Needs no model.
 
-    `BadTasks` (and its kin) where they cannot be read, are none of its kind, or are too few for all games;
+    `TaskError` where they cannot be read, are none of its kind, or are too few for all games;
     `ExtraMissing` where their answers are checked by a library that is not there.
     """
     spec = config.tasks or scenario.tasks
     if spec is None:
         return None
     if scenario.tasks is None:
-        raise TasksUnwanted(scenario.name)
+        what = f"{scenario.name} takes no tasks; leave --tasks out, or set `tasks` in the scenario"
+        raise TaskError(spec, None, what)
     tasks = task_set(spec, scenario.kind, config.seed)
     needed = config.games * scenario.draws()
     if tasks.size is not None and tasks.size < needed:
-        raise TasksTooFew(tasks.name, tasks.size, config.games, scenario.draws())
+        raise _too_few(tasks, config.games, scenario.draws())
     if any(isinstance(task, Problem) and task.check == "math" for task in map(tasks.__getitem__, range(needed))):
         require_verifier()
     return tasks
+
+
+def _too_few(tasks: TaskSet, games: int, each: int) -> TaskError:
+    size = tasks.size or 0
+    drawn = f"{games} games draw {each} each, {games * each} in all"
+    most = f"play at most {size // max(1, each)} games, or give more tasks"
+    return TaskError(tasks.name, None, f"the set has {size} tasks, and {drawn}; {most}")
 
 
 def drawn(tasks: TaskSet, index: int, count: int) -> tuple[Task, ...]:

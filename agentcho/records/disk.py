@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from agentcho.errors import CannotWrite, OutUnusable
+from agentcho.errors import CannotWrite
 
 
 @contextmanager
@@ -20,7 +20,7 @@ def writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise CannotWrite(path, error) from error
+        raise CannotWrite(path, error.strerror or str(error)) from error
 
 
 def replace(path: Path, content: str | bytes) -> None:
@@ -35,25 +35,25 @@ def replace(path: Path, content: str | bytes) -> None:
 
 
 def check_folder(folder: Path) -> None:
-    """`OutUnusable` unless a folder is there, or can be made, and takes files. Leaves nothing behind."""
+    """`CannotWrite` unless a folder is there, or can be made, and takes files. Leaves nothing behind."""
     there = next(each for each in (folder, *folder.absolute().parents) if each.exists() or each.is_symlink())
     if not there.is_dir():
-        raise OutUnusable(folder, "it is a file" if there == folder else f"{there} is a file")
+        raise CannotWrite(folder, "it is a file" if there == folder else f"{there} is a file", begun=False)
     try:
         with tempfile.TemporaryFile(dir=there) as file:
             file.write(b"\n")
     except OSError as error:
-        raise OutUnusable(folder, error.strerror or str(error)) from None
+        raise CannotWrite(folder, error.strerror or str(error), begun=False) from None
 
 
 def check_file(file: Path) -> None:
-    """`OutUnusable` unless a file is there, or can be made with its folders, and can be written. Leaves nothing
+    """`CannotWrite` unless a file is there, or can be made with its folders, and can be written. Leaves nothing
     behind."""
     if file.is_dir():
-        raise OutUnusable(file, "it is a folder")
+        raise CannotWrite(file, "it is a folder", begun=False)
     check_folder(file.parent)
     if file.exists():
         try:
             file.open("ab").close()
         except OSError as error:
-            raise OutUnusable(file, error.strerror or str(error)) from None
+            raise CannotWrite(file, error.strerror or str(error), begun=False) from None

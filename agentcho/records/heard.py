@@ -76,7 +76,9 @@ def died(path: Path, entries: Sequence[Entry]) -> list[Entry]:
                 _ = begun[key]
                 pieces.setdefault(key, []).append(line)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise RecordBroken(path, number, f"not a piece of a message ({type(error).__name__}: {error})") from None
+            raise RecordBroken(
+                f"{path}:{number}", f"not a piece of a message ({type(error).__name__}: {error})"
+            ) from None
     return _without_doubles([_so_far(entry, pieces.get(key, [])) for key, entry in begun.items()], entries)
 
 

@@ -238,7 +238,7 @@ class SavedRun:
         except ValidationError as error:
             first = error.errors(include_input=False, include_url=False)[0]
             place = ".".join(map(str, first["loc"]))
-            raise RecordBroken(file, 1, f"{place} {first['msg']}".strip()) from None
+            raise RecordBroken(f"{file}:1", f"{place} {first['msg']}".strip()) from None
 
     @property
     def status(self) -> str:
@@ -280,7 +280,7 @@ class SavedRun:
                 check(GameLine, line)
                 found[line["game"]] = Finished(**line)
             except (TypeError, ValueError) as error:
-                raise RecordBroken(file, number, f"not the line of a game ({error})") from None
+                raise RecordBroken(f"{file}:{number}", f"not the line of a game ({error})") from None
         return found
 
     def export(self, only: Container[int] | None = None) -> list[Workflow]:

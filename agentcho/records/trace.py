@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from agentcho.errors import BadTrace, RecordNotFound
+from agentcho.errors import TRACE, RecordBroken, RecordNotFound
 from agentcho.message import Audience, Kind, Message, Role, audience
 from agentcho.names import AgentName, exact
 from agentcho.records.disk import replace
@@ -126,7 +126,7 @@ def _check_place(message: TraceMessage, cast: set[str], seen: set[str]) -> None:
 
 
 def workflow(given: Mapping[str, Any] | Workflow, where: str = "trace") -> Workflow:
-    """Check a workflow. `BadTrace` names the place and the fault, and quotes no text."""
+    """Check a workflow. `RecordBroken` names the place and the fault, and quotes no text."""
     if isinstance(given, Workflow):
         return given
     try:
@@ -135,14 +135,14 @@ def workflow(given: Mapping[str, Any] | Workflow, where: str = "trace") -> Workf
         raise _bad(where, error) from None
 
 
-def _bad(where: str, error: ValidationError) -> BadTrace:
+def _bad(where: str, error: ValidationError) -> RecordBroken:
     first = error.errors(include_input=False, include_url=False)[0]
     place = ".".join(str(part) for part in first["loc"])
-    return BadTrace(f"{where} {place}".strip(), first["msg"].removeprefix("Value error, "))
+    return RecordBroken(f"{where} {place}".strip(), first["msg"].removeprefix("Value error, "), TRACE)
 
 
 def read_traces(path: Path) -> list[Workflow]:
-    """Every workflow of a file. `BadTrace` where a line is none, `RecordNotFound` where there is no file."""
+    """Every workflow of a file. `RecordBroken` where a line is none, `RecordNotFound` where there is no file."""
     if not path.is_file():
         raise RecordNotFound(path.name, path.parent)
     lines = enumerate(path.read_bytes().splitlines(), start=1)
@@ -153,9 +153,9 @@ def _object(raw: bytes, where: str) -> dict[str, Any]:
     try:
         line = json.loads(raw)
     except (ValueError, RecursionError):
-        raise BadTrace(where, "not a JSON line") from None
+        raise RecordBroken(where, "not a JSON line", TRACE) from None
     if not isinstance(line, dict):
-        raise BadTrace(where, "not a JSON object")
+        raise RecordBroken(where, "not a JSON object", TRACE)
     return line
 
 

@@ -273,9 +273,9 @@ def read_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         try:
             line = json.loads(raw)
         except (ValueError, RecursionError):
-            raise RecordBroken(path, number, "not a JSON line") from None
+            raise RecordBroken(f"{path}:{number}", "not a JSON line") from None
         if not isinstance(line, dict):
-            raise RecordBroken(path, number, "not a JSON object")
+            raise RecordBroken(f"{path}:{number}", "not a JSON object")
         yield number, line
 
 
@@ -292,7 +292,7 @@ def read_transcript(path: Path) -> list[Entry]:
                 carry(entries, Encodings.from_json(line, known))
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             what = f"not a message line ({type(error).__name__}: {error})"
-            raise RecordBroken(path, number, what) from None
+            raise RecordBroken(f"{path}:{number}", what) from None
     return entries
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from functools import partial
 
-from agentcho.errors import require
+from agentcho.extras import require
 
 
 def require_verifier() -> None:

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from agentcho.errors import BadTasks, require
+from agentcho.errors import TaskError
+from agentcho.extras import require
 
 Fields = dict[str, Any]
 
@@ -25,17 +26,17 @@ class Row(NamedTuple):
 def of_file(path: Path) -> list[Row]:
     """The rows of a `.jsonl` file, or of a `.json` file that holds a list, or an object whose "Data" is one.
 
-    `BadTasks` names file and line of what is broken; an empty file is one.
+    `TaskError` names file and line of what is broken; an empty file is one.
     """
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
-        raise BadTasks(str(path), None, f"cannot be read: {error.strerror}") from None
+        raise TaskError(str(path), None, f"cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:
-        raise BadTasks(str(path), None, f"is not UTF-8 text: byte {error.start}") from None
+        raise TaskError(str(path), None, f"is not UTF-8 text: byte {error.start}") from None
     rows = list(_listed(path, text) if path.suffix == ".json" else _lines(path, text))
     if not rows:
-        raise BadTasks(str(path), None, "is empty; give at least one task")
+        raise TaskError(str(path), None, "is empty; give at least one task")
     return rows
 
 
@@ -50,7 +51,7 @@ def _listed(path: Path, text: str) -> Iterator[Row]:
     if isinstance(found, dict):
         found = found.get("Data")
     if not isinstance(found, list):
-        raise BadTasks(str(path), None, "holds neither a list nor an object with a list under 'Data'")
+        raise TaskError(str(path), None, "holds neither a list nor an object with a list under 'Data'")
     for number, fields in enumerate(found, 1):
         yield Row(number, _fields(path, number, fields))
 
@@ -60,12 +61,12 @@ def _json(path: Path, line: int | None, text: str) -> Any:
         return json.loads(text)
     except ValueError as error:
         at = line if line is not None else getattr(error, "lineno", None)
-        raise BadTasks(str(path), at, f"is no JSON: {getattr(error, 'msg', error)}") from None
+        raise TaskError(str(path), at, f"is no JSON: {getattr(error, 'msg', error)}") from None
 
 
 def _fields(path: Path, line: int, found: Any) -> Fields:
     if not isinstance(found, dict):
-        raise BadTasks(str(path), line, f"is {type(found).__name__}, and no object with fields")
+        raise TaskError(str(path), line, f"is {type(found).__name__}, and no object with fields")
     return found
 
 
@@ -80,7 +81,7 @@ class Hosted(NamedTuple):
 def of_dataset(source: Hosted) -> list[Row]:
     """The rows of a dataset, by the `datasets` library, which runs no code of the dataset's own.
 
-    `ExtraMissing` without that library; `BadTasks` where the dataset cannot be had.
+    `ExtraMissing` without that library; `TaskError` where the dataset cannot be had.
     """
     require("to read tasks from the Hugging Face hub", "datasets")
     import datasets
@@ -89,8 +90,8 @@ def of_dataset(source: Hosted) -> list[Row]:
         loaded = datasets.load_dataset(source.id, source.config, split=source.split)
     except Exception as error:  # whatever the network, the hub or the cache has to say
         why = " ".join(str(error).split())[:200]
-        raise BadTasks(source.id, None, f"cannot be loaded ({type(error).__name__}: {why})") from None
+        raise TaskError(source.id, None, f"cannot be loaded ({type(error).__name__}: {why})") from None
     rows = [Row(number, dict(fields)) for number, fields in enumerate(loaded, 1)]
     if not rows:
-        raise BadTasks(source.id, None, f"has no rows in its split {source.split!r}")
+        raise TaskError(source.id, None, f"has no rows in its split {source.split!r}")
     return rows

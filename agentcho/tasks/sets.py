@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from pydantic import ValidationError
 
-from agentcho.errors import BadTasks
+from agentcho.errors import TaskError
 from agentcho.tasks.arithmetic import draw_problem
 from agentcho.tasks.concepts import draw_concepts
 from agentcho.tasks.facts import draw_fact
@@ -64,7 +64,7 @@ def task_set(spec: str, kind: type[Task], seed: int = 0) -> TaskSet:
     a published format, as `gsm8k` (from the Hugging Face hub), `gsm8k:test.jsonl`, or `gsm8k:someone/theirs`, where
     `@SPLIT` names another split. `seed` is a generator's.
 
-    `BadTasks`: there is no such set, its tasks are of another kind, or a file is broken, with the line.
+    `TaskError`: there is no such set, its tasks are of another kind, or a file is broken, with the line.
     """
     name, _, rest = spec.partition(":")
     if (generator := generators().get(name)) is not None:
@@ -76,12 +76,12 @@ def task_set(spec: str, kind: type[Task], seed: int = 0) -> TaskSet:
     if Path(spec).suffix in {".json", ".jsonl"}:
         return _listed(spec, kind, own(kind), of_file(Path(spec)), spec)
     known = ", ".join((*generators(), *formats()))
-    raise BadTasks(spec, None, f"is no .jsonl or .json file, and none of {known}")
+    raise TaskError(spec, None, f"is no .jsonl or .json file, and none of {known}")
 
 
 def _check_kind(spec: str, found: type[Task], wanted: type[Task]) -> None:
     if found is not wanted:
-        raise BadTasks(spec, None, f"its tasks are of the kind {found.__name__}, and {wanted.__name__} is wanted")
+        raise TaskError(spec, None, f"its tasks are of the kind {found.__name__}, and {wanted.__name__} is wanted")
 
 
 def _rows(rest: str, published: Format) -> tuple[list[Row], str]:
@@ -102,7 +102,7 @@ def _listed(spec: str, kind: type[Task], read: Read, rows: list[Row], source: st
     for row in rows:
         task = _read(source, read, row)
         if tasks.setdefault(task.id, task) != task:
-            raise BadTasks(source, row.place, f"has the id {task.id!r}, as another task has in {places[task.id]}")
+            raise TaskError(source, row.place, f"has the id {task.id!r}, as another task has in {places[task.id]}")
         places.setdefault(task.id, row.place)
     listed = tuple(tasks.values())
     lines = "\n".join(task.model_dump_json() for task in listed)
@@ -113,11 +113,11 @@ def _read(source: str, read: Read, row: Row) -> Task:
     try:
         return read(row.fields, str(row.place))
     except Unfit as error:
-        raise BadTasks(source, row.place, str(error)) from None
+        raise TaskError(source, row.place, str(error)) from None
     except ValidationError as error:
         first = error.errors(include_input=False, include_url=False)[0]
         where = ".".join(map(str, first["loc"]))
-        raise BadTasks(source, row.place, f"{where}: {first['msg']}") from None
+        raise TaskError(source, row.place, f"{where}: {first['msg']}") from None
 
 
 def _options(spec: str, generator: Generator, given: str) -> dict[str, int]:
@@ -126,10 +126,10 @@ def _options(spec: str, generator: Generator, given: str) -> dict[str, int]:
     key, _, value = given.partition("=")
     if key != generator.option or not value.isdecimal():
         wanted = f"{generator.option}=NUMBER" if generator.option else "none"
-        raise BadTasks(spec, None, f"{given!r} is no option of it; its options: {wanted}")
+        raise TaskError(spec, None, f"{given!r} is no option of it; its options: {wanted}")
     low, high = generator.bounds
     if not low <= int(value) <= high:
-        raise BadTasks(spec, None, f"{key} is a number from {low} to {high}")
+        raise TaskError(spec, None, f"{key} is a number from {low} to {high}")
     return {key: int(value)}
 
 

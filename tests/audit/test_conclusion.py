@@ -11,7 +11,7 @@ import pytest
 
 from agentcho.audit import AuditReport, against, measured, read_suppressions, suppress
 from agentcho.audit.report import Control, FailOn, Finding
-from agentcho.errors import BadSuppression
+from agentcho.errors import ConfigError
 
 from .transcripts import Talk, audited, chain
 
@@ -149,7 +149,7 @@ def test_a_suppression_without_names_matches_a_finding_without_names(tmp_path: P
 def test_a_suppression_that_says_too_little_is_refused_by_its_number(
     tmp_path: Path, entry: dict[str, Any], what: str
 ) -> None:
-    with pytest.raises(BadSuppression, match=rf"suppressions\.toml.*{what}"):
+    with pytest.raises(ConfigError, match=rf"suppressions\.toml.*{what}"):
         read_suppressions(written(tmp_path, ENTRY | BOB, entry))
 
 
@@ -157,7 +157,7 @@ def test_a_file_that_is_no_list_of_suppressions_is_refused(tmp_path: Path) -> No
     for text, what in (("[[supress]]\n", "holds supress"), ("suppress = 1\n", "no list"), ("= 1", "cannot be read")):
         file = tmp_path / "bad.toml"
         file.write_text(text)
-        with pytest.raises(BadSuppression, match=rf"bad\.toml.*{what}"):
+        with pytest.raises(ConfigError, match=rf"bad\.toml.*{what}"):
             read_suppressions(file)
-    with pytest.raises(BadSuppression, match="cannot be read"):
+    with pytest.raises(ConfigError, match="cannot be read"):
         read_suppressions(tmp_path / "none.toml")

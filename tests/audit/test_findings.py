@@ -11,7 +11,7 @@ from agentcho.audit import RULES, AuditReport, read_report
 from agentcho.audit.report import Finding, Place
 from agentcho.audit.rules import fingerprint
 from agentcho.audit.subject import LIMITS
-from agentcho.errors import BadReport
+from agentcho.errors import RecordBroken
 from agentcho.flow.views import Act, After
 
 from .transcripts import Talk, audited, chain
@@ -281,9 +281,9 @@ def test_a_report_is_its_json(tmp_path: Path) -> None:
     assert read_report(file) == report
     for text, what in (("{}", "subject"), ("nonsense", "JSON"), ('{"format": "agentcho-audit/2"}', "format")):
         file.write_text(text)
-        with pytest.raises(BadReport, match=what):
+        with pytest.raises(RecordBroken, match=what):
             read_report(file)
-    with pytest.raises(BadReport, match=r"none\.json.*cannot be read"):
+    with pytest.raises(RecordBroken, match=r"none\.json.*cannot be read"):
         read_report(tmp_path / "none.json")
 
 

@@ -13,7 +13,7 @@ from agentcho.bench.plans import agents, branches, paper, shortened, traced
 from agentcho.bench.played import Call, Played
 from agentcho.bench.recorded import KINDS, RAGGED, WORDS_A_TOKEN, _Words, recorded
 from agentcho.bench.workflows import crowd
-from agentcho.errors import BadArm
+from agentcho.errors import ConfigError
 from agentcho.records.trace import Workflow, workflow
 from agentcho.testing import FakeEngine
 
@@ -33,7 +33,7 @@ def test_the_paper_is_played_at_its_sizes() -> None:
         "multi-qa": {"ann": 1},
         "branch-solve-merge": {"dan": 1, "eva": 1, "finn": 1, "gus": 1},
     }
-    with pytest.raises(BadArm, match="no workflow 'chess'; give one of prisoners-dilemma"):
+    with pytest.raises(ConfigError, match="no workflow 'chess'; give one of prisoners-dilemma"):
         paper(["chess"], 1, 1)
 
 

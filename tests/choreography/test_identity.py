@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from agentcho import After, Agent, Game, Message, Read, RunConfig, View
-from agentcho.errors import AudienceError, NameFixed, NotCast, RequestError
+from agentcho.errors import AudienceError, RequestError, ScenarioError
 from agentcho.message import EVERYONE, Audience
 from agentcho.testing import FakeEngine, play
 
@@ -49,7 +49,7 @@ class Twin(Eve):
 
 
 def rename(eve: Agent) -> None:
-    with pytest.raises(NameFixed, match="eve cannot be called 'alice'"):
+    with pytest.raises(ScenarioError, match="eve cannot be called 'alice'"):
         eve.name = "alice"
 
 
@@ -59,7 +59,7 @@ def through_its_dict(eve: Agent) -> None:
 
 def past_its_own_rules(eve: Agent) -> None:
     object.__setattr__(eve, "_name", "alice")
-    with pytest.raises(NameFixed):
+    with pytest.raises(ScenarioError):
         object.__setattr__(eve, "name", "alice")
 
 
@@ -107,7 +107,7 @@ def test_a_copy_has_no_seat(again: Callable[[Agent], Agent]) -> None:
         assert (other.name, other.brief, getattr(other, "mood", None)) == ("eve", None, "good")
         other._game = eve._game
         for act in (other.say, lambda: other.tell("x"), lambda: other.release(_message("eve.0"))):
-            with pytest.raises(NotCast, match="eve has no seat in this game"):
+            with pytest.raises(ScenarioError, match="eve has no seat in this game"):
                 await act()
         with pytest.raises(AudienceError, match="named 'eve' has joined"):
             game.cast(other)
@@ -132,7 +132,7 @@ def test_an_agent_sits_once() -> None:
         with pytest.raises(AudienceError, match="sits in a game already, as 'eve'"):
             game.cast(sitting[0])
         sitting[0]._game = game
-        with pytest.raises(NotCast):
+        with pytest.raises(ScenarioError):
             await sitting[0].say()
         assert list(game.agents) == []
 

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from agentcho import Agent, Decode, Game, Scenario
 from agentcho.calls.schema import closed
-from agentcho.errors import BadOutcome
+from agentcho.errors import ScenarioError
 from agentcho.testing import FakeEngine, play
 
 
@@ -84,6 +84,6 @@ def test_a_play_that_returns_no_outcome_is_told_what_to_return(returned: Any, wh
             return returned
 
     plays: Callable[[], object] = lambda: play(Careless())  # noqa: E731
-    with pytest.raises(BadOutcome, match=rf"play of careless returned {what}; .*return self\.Outcome") as told:
+    with pytest.raises(ScenarioError, match=rf"play of careless returned {what}; .*return self\.Outcome") as told:
         plays()
     assert "SECRET" not in str(told.value)

@@ -9,7 +9,7 @@ from pydantic import BaseModel, field_validator
 
 from agentcho import Choreographer, Game, Metadata, View
 from agentcho.backends.words import Words
-from agentcho.errors import AgentchoError, AnswerInvalid, AudienceError, BadSampling, ChoiceLost, SamplingFailed
+from agentcho.errors import AgentchoError, AnswerInvalid, AudienceError, BadSampling, SamplingFailed
 from agentcho.events import Began, Ended, Event, Heard, Joined, Over, Token
 from agentcho.message import audience
 from agentcho.testing import FakeEngine
@@ -120,7 +120,7 @@ def test_forced_words_that_are_no_choice_are_told() -> None:
     engine = FakeEngine()
 
     async def script(game: Game) -> None:
-        with pytest.raises(ChoiceLost, match="alice was made to say"):
+        with pytest.raises(AnswerInvalid, match="alice was made to say"):
             await game.cast(Talker, "alice").choose(["yes", "no"])
 
     async def work() -> None:

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import pytest
 
-from agentcho.errors import AgentchoError, ExtraMissing, require
-from agentcho.errors.extras import LIBRARIES
+from agentcho.errors import AgentchoError, ExtraMissing
+from agentcho.extras import LIBRARIES, require
 
 ROOT = Path(__file__).parent.parent.parent
 WITHOUT = f"""

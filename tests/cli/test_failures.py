@@ -287,4 +287,4 @@ def test_a_play_that_is_no_coroutine_is_told_what_to_be(agentcho: Command, here:
         "import agentcho\n\n\nclass Odd(agentcho.Scenario):\n    def play(self, game):\n        return self.Outcome()\n"
     )
     ran = agentcho("run", "odd.py", "--model", "fake")
-    assert (ran.code, "BadOutcome: play of odd is no coroutine; write `async def play" in ran.err) == (1, True)
+    assert (ran.code, "ScenarioError: play of odd is no coroutine; write `async def play" in ran.err) == (1, True)

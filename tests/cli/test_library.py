@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from agentcho import Agent
-from agentcho.errors import AlreadyThere, ScenarioBroken, ScenarioNotFound
+from agentcho.errors import ScenarioBroken, ScenarioError, ScenarioNotFound
 from agentcho.games import discovery as shelf
 from agentcho.games import library
 
@@ -137,7 +137,7 @@ def test_copying_never_overwrites_and_the_copy_comes_first(agentcho: Command, he
     assert "exists already" in ran.err
     assert agentcho("cp", "moderator", "elsewhere").out == "elsewhere/moderator.py\n"
     assert "known: " in agentcho("cp", "nobody").err
-    with pytest.raises(AlreadyThere):
+    with pytest.raises(ScenarioError):
         shelf.copy(shelf.find("agents", "moderator"), here / "elsewhere")
 
 

@@ -64,9 +64,9 @@ WRONG = {
     ),
     "no such device": Wrong(errors.BadPlacement, "device", words=("--device", "nothing")),
     "no such dtype": Wrong(errors.BadPlacement, "dtype", words=("--dtype", "int3")),
-    "no adapter": Wrong(errors.AdapterNotFound, "there is no such folder", words=("--adapter", "no"), alone=True),
+    "no adapter": Wrong(errors.AdapterError, "there is no such folder", words=("--adapter", "no"), alone=True),
     "an adapter of another base": Wrong(
-        errors.AdapterOther, "trained on other", other(llama_family(), seed=2), ("--adapter", str(ADAPTER)), True
+        errors.AdapterError, "trained on other", other(llama_family(), seed=2), ("--adapter", str(ADAPTER)), True
     ),
 }  # fmt: skip
 

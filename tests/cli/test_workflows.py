@@ -12,7 +12,7 @@ from agentcho import replay
 from agentcho.audit import audit_run, audit_traces
 from agentcho.calls.call import Decode, Receipt
 from agentcho.config import Leakage, RunConfig
-from agentcho.errors import TasksSpent, TasksTooFew, TasksUnwanted
+from agentcho.errors import TaskError
 from agentcho.events import Ended, Event
 from agentcho.games import library
 from agentcho.games.runtime import Played, play
@@ -276,11 +276,11 @@ class Greedy(Scenario):
 
 def test_a_game_draws_no_more_than_it_says() -> None:
     played = play(Greedy(), RunConfig(), engine=FakeEngine())
-    assert isinstance(played.error, TasksSpent)
+    assert isinstance(played.error, TaskError)
 
 
 def test_tasks_for_a_scenario_that_takes_none_are_refused() -> None:
-    with pytest.raises(TasksUnwanted, match="takes no tasks"):
+    with pytest.raises(TaskError, match="takes no tasks"):
         play(library.scenario("prisoners-dilemma")(), RunConfig(tasks="facts"), engine=FakeEngine())
 
 
@@ -289,6 +289,6 @@ def test_too_few_tasks_are_refused_before_anything_is_played(monkeypatch: pytest
     few.size = 3
     monkeypatch.setattr("agentcho.games.runtime.task_set", lambda *asked: few)
     engine = FakeEngine()
-    with pytest.raises(TasksTooFew, match="2 games draw 2 each, 4 in all"):
+    with pytest.raises(TaskError, match="2 games draw 2 each, 4 in all"):
         play(library.scenario("multi-qa")(), RunConfig(games=2), engine=engine)
     assert engine.steps == 0

@@ -8,7 +8,7 @@ import pytest
 
 from agentcho.calls.call import Most
 from agentcho.config import RunConfig
-from agentcho.errors import AdapterNotFound, BadColumn
+from agentcho.errors import AdapterError, ConfigError
 from agentcho.lab.compare.columns import columns
 from agentcho.lab.compare.playing import folder_of
 
@@ -48,7 +48,7 @@ def test_columns_are_read_and_written_alike() -> None:
     ],
 )
 def test_what_is_no_column_is_refused(text: str, told: str) -> None:
-    with pytest.raises(BadColumn, match=told):
+    with pytest.raises(ConfigError, match=told):
         columns(text)
 
 
@@ -75,16 +75,16 @@ def test_an_adapter_is_a_folder_and_goes_by_its_name_and_digest(adapters: list[s
     assert len(set(folders)) == 2
     default = columns(f"baseline,choreographed:audit,choreographed:enforce@{two}", None, one)
     assert [column.adapter for column in default] == [None, one, two]
-    with pytest.raises(BadColumn, match="stands twice"):
+    with pytest.raises(ConfigError, match="stands twice"):
         columns(f"choreographed@{one},choreographed@{other}")
-    with pytest.raises(AdapterNotFound, match="there is no such folder"):
+    with pytest.raises(AdapterError, match="there is no such folder"):
         columns("choreographed@nowhere")
 
 
 def test_repairs_are_added_to_what_can_be_repaired() -> None:
     found = columns("baseline,choreographed:audit,choreographed:enforce:in-place", "first-k:4, full")
     assert [column.name for column in found[3:]] == ["choreographed:audit+first-k:4", "choreographed:audit+full"]
-    with pytest.raises(BadColumn, match="no column could be repaired"):
+    with pytest.raises(ConfigError, match="no column could be repaired"):
         columns("baseline", "full")
-    with pytest.raises(BadColumn, match="'some' is none of"):
+    with pytest.raises(ConfigError, match="'some' is none of"):
         columns("choreographed", "some")

@@ -13,7 +13,7 @@ from agentcho import Agent, Game, Scenario
 from agentcho.calls.call import Decode
 from agentcho.config import RunConfig
 from agentcho.display.compared import text
-from agentcho.errors import ComparisonOther, GamesFailed, RecordBroken
+from agentcho.errors import GamesFailed, RecordBroken, ResumeMismatch
 from agentcho.games import library
 from agentcho.lab.compare.columns import Column, columns
 from agentcho.lab.compare.compare import Effort, claim, compare, read_comparison, requested
@@ -103,11 +103,11 @@ def test_more_games_and_columns_use_what_is_there(tmp_path: Path) -> None:
 
 def test_a_folder_is_of_one_comparison(tmp_path: Path) -> None:
     run(tmp_path, games=1)
-    with pytest.raises(ComparisonOther, match=r"digest, seed differ"):
+    with pytest.raises(ResumeMismatch, match=r"digest, seed differ"):
         run(tmp_path, games=1, seed=7)
-    with pytest.raises(ComparisonOther, match="options differ"):
+    with pytest.raises(ResumeMismatch, match="options differ"):
         run(tmp_path, library.scenario("multi-qa")(layout="serial"), games=1)
-    with pytest.raises(ComparisonOther, match="the first column differ"):
+    with pytest.raises(ResumeMismatch, match="the first column differ"):
         run(tmp_path, games=1, by=THREE[1:])
     (tmp_path / "request.json").write_text("{}")
     with pytest.raises(RecordBroken, match="is no request of a comparison"):

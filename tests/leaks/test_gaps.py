@@ -8,7 +8,7 @@ import pytest
 
 from agentcho import Agent, Game, RunConfig
 from agentcho.calls.call import ContextEntry, Receipt
-from agentcho.errors import LabelMissing
+from agentcho.errors import LeakageError
 from agentcho.flow.labels import EncodingRecord, Ledger
 from agentcho.flow.monitor import Monitor
 from agentcho.flow.views import After, Read, View
@@ -67,7 +67,7 @@ def test_a_label_of_one_game_vouches_for_nothing_in_another() -> None:
     first, second = Monitor(), Monitor()
     first.guard("said", EVERYONE, EVERYONE).admit(1, ())
     first.guard("next", EVERYONE, EVERYONE).admit(2, (1,))
-    with pytest.raises(LabelMissing):
+    with pytest.raises(LeakageError):
         second.guard("next", EVERYONE, EVERYONE).admit(2, (1,))
 
 

@@ -10,7 +10,7 @@ import pytest
 from agentcho import Agent, Game, RunConfig
 from agentcho.backends.words import FIRST_WORD, FakeFraming
 from agentcho.config import Leakage, Mode
-from agentcho.errors import PlainMarkers
+from agentcho.errors import UnsupportedModel
 from agentcho.flow.markers import asked_of
 from agentcho.games.runtime import load_engine
 from agentcho.testing import FakeEngine
@@ -42,7 +42,7 @@ def plain() -> FakeEngine:
 @pytest.mark.parametrize("leakage", ["enforce", "deny"])
 def test_a_game_that_claims_something_is_refused_before_anything_is_said(leakage: Leakage) -> None:
     engine = plain()
-    with pytest.raises(PlainMarkers, match=r"user and assistant.*--plain-markers accept"):
+    with pytest.raises(UnsupportedModel, match=r"user and assistant.*--plain-markers accept"):
         played(engine, "choreographed", leakage)
     assert engine.steps == 0
     assert played(engine, "choreographed", leakage, plain_markers="accept").entries
@@ -58,7 +58,7 @@ def test_a_model_is_refused_before_its_weights_are_read(tmp_path: Path) -> None:
     Family("llama", "Llama", style="plain").save(tmp_path)
     for weights in tmp_path.glob("*.safetensors"):
         weights.unlink()
-    with pytest.raises(PlainMarkers, match=str(tmp_path)):
+    with pytest.raises(UnsupportedModel, match=str(tmp_path)):
         load_engine(RunConfig(model=str(tmp_path), device="cpu"))
 
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from agentcho import Decode, Engine, Prefill
 from agentcho.calls.call import Call, Shadow
-from agentcho.errors import BadParent, LabelMissing, LeakageError
+from agentcho.errors import BadParent, LeakageError
 from agentcho.flow.monitor import Monitor
 from agentcho.message import EVERYONE, Audience
 from agentcho.testing import FakeEngine
@@ -35,16 +35,16 @@ def test_a_label_is_all_that_was_gathered_and_is_checked_whole() -> None:
 def test_what_has_no_label_is_refused_even_where_all_else_is_clean() -> None:
     monitor = Monitor()
     monitor.guard("said", EVERYONE, EVERYONE).admit(1, [])
-    with pytest.raises(LabelMissing, match="encoding 7"):
+    with pytest.raises(LeakageError, match="encoding 7"):
         monitor.guard("answer", EVERYONE, BOB).admit(2, [1, 7])
-    with pytest.raises(LabelMissing):
+    with pytest.raises(LeakageError):
         monitor.guard("answer", EVERYONE, BOB).admit(3, [2])  # what was refused has no label either
 
 
 def test_a_game_knows_no_labels_of_another() -> None:
     one, other = Monitor(), Monitor()
     one.guard("said", EVERYONE, EVERYONE).admit(1, [])
-    with pytest.raises(LabelMissing):
+    with pytest.raises(LeakageError):
         other.guard("answer", EVERYONE, BOB).admit(2, [1])
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from agentcho import Agent, Game
-from agentcho.call_site import whence
+from agentcho.calls.call_site import whence
 from agentcho.testing import play
 
 BACKENDS = ["asyncio", "trio"]

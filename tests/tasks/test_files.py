@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from agentcho.errors import BadTasks, ExtraMissing
+from agentcho.errors import ExtraMissing, TaskError
 from agentcho.tasks import Concepts, Problem, Task, TaskSet, task_set
 
 OWN = {"question": "How many legs has a fly?", "answer": "6", "check": "number"}
@@ -113,7 +113,7 @@ def test_a_dataset_in_a_folder(tmp_path: Path, name: str, rows: list[dict[str, A
         jsonl(folder / f"{split}.jsonl", *rows)
     assert all_of(task_set(f"{name}:{folder}", Problem)) == tasks
     assert all_of(task_set(f"{name}:{folder}@train", Problem)) == tasks
-    with pytest.raises(BadTasks, match="cannot be loaded"):
+    with pytest.raises(TaskError, match="cannot be loaded"):
         task_set(f"{name}:{folder}@nowhere", Problem)
 
 
@@ -136,7 +136,7 @@ def test_the_published_id_keeps_its_configuration(monkeypatch: pytest.MonkeyPatc
     ("words", "told"), [(["Dog", "run", "dog"], "'dog' is there twice"), (["-"], "'-' is no word")]
 )
 def test_words_are_words_and_different(tmp_path: Path, words: list[str], told: str) -> None:
-    with pytest.raises(BadTasks, match=rf"t\.jsonl:1: words: .*{told}"):
+    with pytest.raises(TaskError, match=rf"t\.jsonl:1: words: .*{told}"):
         task_set(jsonl(tmp_path / "t.jsonl", {"words": words}), Concepts)
 
 
@@ -170,22 +170,22 @@ BROKEN: list[tuple[str, list[Any], str]] = [
 @pytest.mark.parametrize(("prefix", "rows", "told"), BROKEN)
 def test_what_is_broken_is_named_with_file_and_line(tmp_path: Path, prefix: str, rows: list[Any], told: str) -> None:
     path = jsonl(tmp_path / "t.jsonl", *rows)
-    with pytest.raises(BadTasks, match=told):
+    with pytest.raises(TaskError, match=told):
         task_set(f"{prefix}{path}", Problem)
 
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
-    with pytest.raises(BadTasks, match=r"none\.jsonl: cannot be read: No such file"):
+    with pytest.raises(TaskError, match=r"none\.jsonl: cannot be read: No such file"):
         task_set(str(tmp_path / "none.jsonl"), Problem)
     (tmp_path / "bytes.jsonl").write_bytes(b'{"question": "\xff"}')
-    with pytest.raises(BadTasks, match="is not UTF-8 text: byte 14"):
+    with pytest.raises(TaskError, match="is not UTF-8 text: byte 14"):
         task_set(str(tmp_path / "bytes.jsonl"), Problem)
     (tmp_path / "odd.json").write_text('{"rows": 3}')
-    with pytest.raises(BadTasks, match="holds neither a list nor"):
+    with pytest.raises(TaskError, match="holds neither a list nor"):
         task_set(str(tmp_path / "odd.json"), Problem)
     (tmp_path / "torn.json").write_text('[{"question": "?"},\n{"quest')
-    with pytest.raises(BadTasks, match=r"torn\.json:2: is no JSON"):
+    with pytest.raises(TaskError, match=r"torn\.json:2: is no JSON"):
         task_set(str(tmp_path / "torn.json"), Problem)
     assert jsonl(tmp_path / "c.jsonl", {"concepts": []})
-    with pytest.raises(BadTasks, match="has neither 'concepts' nor 'concept_set'"):
+    with pytest.raises(TaskError, match="has neither 'concepts' nor 'concept_set'"):
         task_set(f"commongen:{tmp_path / 'c.jsonl'}", Concepts)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentcho.errors import BadTasks
+from agentcho.errors import TaskError
 from agentcho.tasks import Concepts, Problem, Task, task_set
 from agentcho.tasks.arithmetic import draw_story
 from agentcho.tasks.concepts import nouns
@@ -96,7 +96,7 @@ def test_there_are_many_facts_and_each_is_asked_for_in_several_ways() -> None:
     ],
 )
 def test_what_is_no_set_is_refused(spec: str, told: str) -> None:
-    with pytest.raises(BadTasks, match=told):
+    with pytest.raises(TaskError, match=told):
         task_set(spec, Problem)
 
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from agentcho.engine import Engine
 from agentcho.engine.adapter import find_adapter
-from agentcho.errors import AdapterNotFound, AdapterOther, ExtraMissing
+from agentcho.errors import AdapterError, ExtraMissing
 
 from ..engine.families import llama_family
 from .flows import scored, talk
@@ -89,13 +89,13 @@ def test_the_digest_is_part_of_fingerprint_and_keys(folder: Path, tmp_path: Path
 def test_what_is_no_adapter_is_refused(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = Engine.load(folder, device="cpu", dtype="float32")
     before = said(engine)
-    with pytest.raises(AdapterNotFound, match="there is no such folder"):
+    with pytest.raises(AdapterError, match="there is no such folder"):
         engine.adapted(tmp_path / "nowhere")
     adapter = drawn(folder, tmp_path / "a", 0)
     for name in ("adapter_model.safetensors", "adapter_config.json"):
         broken = shutil.copytree(adapter, tmp_path / f"no {name}")
         (broken / name).unlink()
-        with pytest.raises(AdapterNotFound, match=f"it has no {name}"):
+        with pytest.raises(AdapterError, match=f"it has no {name}"):
             engine.adapted(broken)
     config = json.loads((adapter / "adapter_config.json").read_text())
     prompts = {"peft_type": "PROMPT_TUNING", "task_type": "CAUSAL_LM", "num_virtual_tokens": 4}
@@ -104,12 +104,12 @@ def test_what_is_no_adapter_is_refused(folder: Path, tmp_path: Path, monkeypatch
         (prompts, "tokens before the prompt"), ({}, "does not fit this model"),
     ):  # fmt: skip
         (adapter / "adapter_config.json").write_text(json.dumps(changed))
-        with pytest.raises(AdapterNotFound, match=told):
+        with pytest.raises(AdapterError, match=told):
             Engine.load(folder, device="cpu", dtype="float32", adapter=adapter)
     assert torch.equal(said(engine), before)
     (adapter / "adapter_config.json").write_text(json.dumps(config))
     (adapter / "agentcho.json").write_text('{"format": "agentcho-adapter/1"}')
-    with pytest.raises(AdapterNotFound, match=r"its agentcho\.json is broken at scenario"):
+    with pytest.raises(AdapterError, match=r"its agentcho\.json is broken at scenario"):
         engine.adapted(adapter)
     monkeypatch.setitem(sys.modules, "peft", None)
     (adapter / "agentcho.json").unlink()
@@ -125,5 +125,5 @@ def test_an_adapter_of_another_base_is_refused(folder: Path, tmp_path: Path) -> 
         "seconds": 1.0, "machine": {},
     }  # fmt: skip
     (adapter / "agentcho.json").write_text(json.dumps(trained))
-    with pytest.raises(AdapterOther, match=r"trained on other weights \(other\)"):
+    with pytest.raises(AdapterError, match=r"trained on other weights \(other\)"):
         Engine.load(folder, device="cpu", dtype="float32", adapter=adapter)

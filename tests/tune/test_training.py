@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 from agentcho.engine import Engine
 from agentcho.engine.adapter import find_adapter
 from agentcho.engine.encoding import Segment
-from agentcho.errors import BadRecipe, LossNotFinite, TracesUnfit, TrainingOther
+from agentcho.errors import ConfigError, ResumeMismatch, TuneError
 from agentcho.lab.tune.lessons import batches, lessons, packed, steps_of
 from agentcho.lab.tune.losses import loss
 from agentcho.lab.tune.recipe import Recipe, read_peft
@@ -135,7 +135,7 @@ def test_broken_off_it_goes_on_to_the_same_end(folder: Path, file: Path, tmp_pat
 
 def test_a_loss_that_is_no_number_stops_it_and_the_best_stays(engine: Engine, file: Path, tmp_path: Path) -> None:
     wild = QUICK.model_copy(update={"rate": 1e30})
-    with pytest.raises(LossNotFinite, match=r"the loss of step \d+ is not finite; the best adapter"):
+    with pytest.raises(TuneError, match=r"step \d+: its loss is not finite; the best adapter"):
         training(engine, file, tmp_path / "out", wild).train()
     kept = find_adapter(tmp_path / "out").trained
     assert kept is not None
@@ -150,14 +150,14 @@ def test_a_folder_of_another_training_is_left_alone(engine: Engine, file: Path, 
     with pytest.raises(Stopped):
         training(engine, file, tmp_path / "out", tell=stopping(6)).train()
     kept = sorted(path.name for path in (tmp_path / "out").iterdir())
-    with pytest.raises(TrainingOther, match="recipe differ"):
+    with pytest.raises(ResumeMismatch, match="recipe differ"):
         training(engine, file, tmp_path / "out", QUICK.model_copy(update={"rank": 8}))
     write_traces(file, [said(number) for number in range(19)])
-    with pytest.raises(TrainingOther, match="traces differ"):
+    with pytest.raises(ResumeMismatch, match="traces differ"):
         training(engine, file, tmp_path / "out")
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == kept
     training(engine, file, tmp_path / "done").train()
-    with pytest.raises(TrainingOther, match="it is done"):
+    with pytest.raises(ResumeMismatch, match="it is done"):
         training(engine, file, tmp_path / "done")
 
 
@@ -174,7 +174,7 @@ def test_traces_that_do_not_fit_are_refused_with_their_line(engine: Engine, tmp_
         ([said(0)], r"t\.jsonl: has 1 traces; at least 2 are needed"),
     ):
         write_traces(file, flows)
-        with pytest.raises(TracesUnfit, match=told):
+        with pytest.raises(TuneError, match=told):
             lessons(file, "talk", engine, Recipe(leakage="enforce"))
 
 
@@ -190,7 +190,7 @@ def test_traces_that_do_not_fit_are_refused_with_their_line(engine: Engine, tmp_
 def test_an_adapter_of_another_kind_is_refused(
     engine: Engine, file: Path, tmp_path: Path, config: dict[str, object], told: str
 ) -> None:
-    with pytest.raises(BadRecipe, match=told):
+    with pytest.raises(ConfigError, match=told):
         training(engine, file, tmp_path / "out", QUICK.model_copy(update={"peft": config}))
 
 
@@ -203,7 +203,7 @@ def test_any_other_peft_configuration_may_come_from_a_file(engine: Engine, file:
     assert json.loads((tmp_path / "out" / "adapter_config.json").read_text())["peft_type"] == "IA3"
     for text in ("[]", "{", '{"r": 3}'):
         (tmp_path / "peft.json").write_text(text)
-        with pytest.raises(BadRecipe, match=r"peft\.json: "):
+        with pytest.raises(ConfigError, match=r"peft\.json: "):
             read_peft(tmp_path / "peft.json")
 
 

@@ -3,6 +3,6 @@
 `ExtraMissing` where the libraries of `agentcho[lab]` are not installed.
 """
 
-from agentcho.errors import require
+from agentcho.extras import require
 
 require("to compare and to measure", "lab")

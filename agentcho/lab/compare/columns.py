@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict
 
 from agentcho.config import Leakage, Mode, RunConfig, parsed_repair
 from agentcho.engine.adapter import find_adapter
-from agentcho.errors import BadColumn
+from agentcho.errors import ConfigError
 
 IN_PLACE = "in-place"
 
@@ -52,14 +52,14 @@ def columns(text: str, repairs: str | None = None, adapter: str | None = None) -
     """Columns from their names, with commas between; each choreographed one once more with each of `repairs`.
     `adapter` is for those choreographed ones that name none.
 
-    `BadColumn`: one is none, or stands twice. `AdapterNotFound`: a folder holds none.
+    `ConfigError`: one is none, or stands twice. `AdapterError`: a folder holds none.
     """
     found = _named(text)
     if adapter is not None:
         found = [_adapted(column, adapter) for column in found]
     plain = [column for column in found if column.mode == "choreographed" and not column.in_place and not column.repair]
     if repairs is not None and not plain:
-        raise BadColumn(text, "no column could be repaired: give a choreographed one, not in-place")
+        raise _bad(text, "no column could be repaired: give a choreographed one, not in-place")
     for column in plain:
         for repair in repairs.split(",") if repairs else ():
             found.append(
@@ -73,7 +73,7 @@ def _named(text: str) -> list[Column]:
     for name in text.split(","):
         column = _column(name.strip())
         if column.name in {other.name for other in found}:
-            raise BadColumn(name.strip(), "stands twice (an adapter goes by its folder's own name)")
+            raise _bad(name.strip(), "stands twice (an adapter goes by its folder's own name)")
         found.append(column)
     return found
 
@@ -96,21 +96,21 @@ def _way(name: str, written: str) -> Column:
     way, plus, repair = written.partition("+")
     mode, *rest = way.split(":")
     if mode not in get_args(Mode):
-        raise BadColumn(name, f"{mode!r} is no mode; there are {' and '.join(get_args(Mode))}")
+        raise _bad(name, f"{mode!r} is no mode; there are {' and '.join(get_args(Mode))}")
     known: dict[Literal["leakage", "in_place"], object] = {}
     for word in rest:
         if mode == "baseline":
-            raise BadColumn(name, "baseline stands alone: it encodes every prompt anew, at its own positions")
+            raise _bad(name, "baseline stands alone: it encodes every prompt anew, at its own positions")
         if word in get_args(Leakage):
             known["leakage"] = word
         elif word == IN_PLACE:
             known["in_place"] = True
         else:
-            raise BadColumn(name, f"{word!r} is none of {', '.join((*get_args(Leakage), IN_PLACE))}")
+            raise _bad(name, f"{word!r} is none of {', '.join((*get_args(Leakage), IN_PLACE))}")
     if len(known) < len(rest):
-        raise BadColumn(name, "says one thing twice")
+        raise _bad(name, "says one thing twice")
     if plus and (mode == "baseline" or known.get("in_place")):
-        raise BadColumn(name, "a repair goes with a choreographed column alone, and not in-place")
+        raise _bad(name, "a repair goes with a choreographed column alone, and not in-place")
     return Column.model_validate({"mode": mode} | known | ({"repair": _repair(name, repair)} if plus else {}))
 
 
@@ -118,5 +118,9 @@ def _repair(name: str, text: str) -> str:
     try:
         parsed_repair(text)
     except ValueError as error:
-        raise BadColumn(name, str(error)) from None
+        raise _bad(name, str(error)) from None
     return text
+
+
+def _bad(name: str, what: str) -> ConfigError:
+    return ConfigError(f"column {name!r}: {what}. Columns are such as baseline or choreographed:enforce:in-place")

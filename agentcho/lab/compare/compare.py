@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol, cast
 
 from agentcho.calls.call import EnginePort
 from agentcho.config import RunConfig
-from agentcho.errors import ComparisonOther, RecordBroken
+from agentcho.errors import RecordBroken, ResumeMismatch
 from agentcho.events import Counting
 from agentcho.games.game import Forced
 from agentcho.games.runtime import meet, tasks_of
@@ -46,7 +46,7 @@ class Effort(NamedTuple):
 
 
 def requested(scenario: Scenario, config: RunConfig, columns: tuple[Column, ...], model: dict[str, str]) -> Request:
-    """What is asked for, whole. `BadTasks` and its kin where the tasks are wrong."""
+    """What is asked for, whole. `TaskError` and its kin where the tasks are wrong."""
     tasks = tasks_of(scenario, config)
     return Request(
         scenario=scenario.name, options=scenario.options.model_dump(mode="json"), tasks=config.tasks or scenario.tasks,
@@ -56,7 +56,7 @@ def requested(scenario: Scenario, config: RunConfig, columns: tuple[Column, ...]
 
 
 def claim(folder: Path, request: Request) -> None:
-    """Make a folder this comparison's own. `ComparisonOther`: it holds another one's games.
+    """Make a folder this comparison's own. `ResumeMismatch`: it holds another one's games.
 
     More games, and more columns, of the same comparison may be asked for: what is there is used.
     """
@@ -67,12 +67,12 @@ def claim(folder: Path, request: Request) -> None:
         try:
             earlier = Request.model_validate_json(file.read_bytes())
         except ValueError:
-            raise RecordBroken(file, 1, "is no request of a comparison") from None
+            raise RecordBroken(f"{file}:1", "is no request of a comparison") from None
         changed = [name for name in Request.model_fields if getattr(earlier, name) != getattr(request, name)]
         if other := [name for name in changed if name not in {"games", "columns"}]:
-            raise ComparisonOther(folder, other)
+            raise ResumeMismatch.holds(folder, "the games of another comparison", other)
         if "columns" in changed and earlier.columns[0] != request.columns[0]:
-            raise ComparisonOther(folder, ["the first column"])
+            raise ResumeMismatch.holds(folder, "the games of another comparison", ["the first column"])
     replace(file, request.model_dump_json(indent=1) + "\n")
 
 
@@ -157,4 +157,4 @@ def read_comparison(file: Path) -> Comparison:
     try:
         return Comparison.model_validate(json.loads(file.read_bytes()))
     except ValueError:
-        raise RecordBroken(file, 1, "is no comparison of this version") from None
+        raise RecordBroken(f"{file}:1", "is no comparison of this version") from None

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from agentcho.errors import AudienceError, BadTrace
+from agentcho.errors import AudienceError, RecordBroken
 from agentcho.lab.measure.play import Play, of_workflow
 from agentcho.lab.prove.kept import NOT_IN_IT, WORDLESS, Secret, changed, secrets
 from agentcho.lab.prove.playing import Played, Unplayable, played
@@ -86,7 +86,7 @@ class _Work:
         for secret in wanted:
             try:
                 self.compared += self._compare(game, secret, audit, enforce)
-            except (Unplayable, BadTrace) as reason:
+            except (Unplayable, RecordBroken) as reason:
                 self._skip(game, secret, str(reason))
 
     def _compare(self, game: int, secret: Secret, audit: Played, enforce: Played) -> list[Compared]:

@@ -21,7 +21,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from agentcho.engine.adapter import CONFIG, TRAINED, WEIGHTS, Trained
-from agentcho.errors import TrainingOther
+from agentcho.errors import ResumeMismatch
 from agentcho.records.disk import replace, writing
 from agentcho.records.transcript import Lines, read_lines
 
@@ -29,7 +29,7 @@ PREFIX = "base_model.model."
 
 
 class Folder:
-    """One training's own. `TrainingOther`: it holds another, or one that is done."""
+    """One training's own. `ResumeMismatch`: it holds another, or one that is done."""
 
     def __init__(self, path: Path, request: Mapping[str, Any]) -> None:
         self.path, self._going, self._gone = path, path / "going", path / "gone"
@@ -45,9 +45,9 @@ class Folder:
             earlier = json.loads(file.read_bytes())
             asked = json.loads(json.dumps(request))
             if changed := sorted(name for name in {*earlier, *asked} if earlier.get(name) != asked.get(name)):
-                raise TrainingOther(self.path, changed)
+                raise ResumeMismatch.holds(self.path, "another training", changed)
         elif (self.path / WEIGHTS).exists():
-            raise TrainingOther(self.path, ["it is done"])
+            raise ResumeMismatch.holds(self.path, "another training", ["it is done"])
 
     def write_best(self, state: Mapping[str, Tensor], config: Mapping[str, Any], trained: Trained) -> None:
         """Replace the adapter by a better one."""

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from agentcho.errors import AgentchoError, ContextOverflow, LeakageError, TracesUnfit
+from agentcho.errors import AgentchoError, ContextOverflow, LeakageError, TuneError
 from agentcho.lab.tune.recipe import Recipe
 from agentcho.lab.tune.unfolding import Framed, Unfolded, unfold
 from agentcho.records.trace import read_traces
@@ -33,7 +33,7 @@ class Lessons(NamedTuple):
 
 
 def lessons(file: Path, scenario: str, engine: Framed, recipe: Recipe) -> Lessons:
-    """All traces of a file, none left out. `TracesUnfit` names the line of one that is of another scenario, too long
+    """All traces of a file, none left out. `TuneError` names the line of one that is of another scenario, too long
     for the model, or says nothing, before anything is trained."""
     traces = read_traces(file)
     places = [n for n, raw in enumerate(file.read_bytes().splitlines(), start=1) if raw.strip()]
@@ -41,18 +41,18 @@ def lessons(file: Path, scenario: str, engine: Framed, recipe: Recipe) -> Lesson
     for place, trace in zip(places, traces, strict=True):
         where = f"{file}:{place}"
         if trace.workflow != scenario:
-            raise TracesUnfit(where, f"is a trace of {trace.workflow}, not of {scenario}")
+            raise TuneError(where, f"is a trace of {trace.workflow}, not of {scenario}")
         try:
             found.append(unfold(trace, engine, recipe.mode, recipe.leakage))
         except ContextOverflow as error:
             what = f"needs {error.needed} positions and the model has {error.limit}; leave it out, or trace again with "
-            raise TracesUnfit(where, what + "a lower --max-tokens") from None
+            raise TuneError(where, what + "a lower --max-tokens") from None
         except (LeakageError, AgentchoError) as error:
-            raise TracesUnfit(where, str(error)) from None
+            raise TuneError(where, str(error)) from None
         if not found[-1].targets:
-            raise TracesUnfit(where, "nobody says anything in it; leave it out")
+            raise TuneError(where, "nobody says anything in it; leave it out")
     if len(found) < 2:
-        raise TracesUnfit(str(file), f"has {len(found)} traces; at least 2 are needed, one to choose the best by")
+        raise TuneError(str(file), f"has {len(found)} traces; at least 2 are needed, one to choose the best by")
     return _split(found, recipe, hashlib.sha256(file.read_bytes()).hexdigest())
 
 

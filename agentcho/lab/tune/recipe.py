@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from agentcho.config import Leakage, Mode
-from agentcho.errors import BadRecipe
+from agentcho.errors import ConfigError
 
 Share = Annotated[float, Field(ge=0, lt=1)]
 
@@ -65,11 +65,11 @@ class Recipe(BaseModel):
 
 
 def read_peft(file: Path) -> dict[str, Any]:
-    """The fields of a peft configuration. `BadRecipe`: the file has none."""
+    """The fields of a peft configuration. `ConfigError`: the file has none."""
     try:
         found = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise BadRecipe(f"{file}: no peft configuration can be read ({' '.join(str(error).split())})") from None
+        raise ConfigError(f"{file}: no peft configuration can be read ({' '.join(str(error).split())})") from None
     if not isinstance(found, dict) or "peft_type" not in found:
-        raise BadRecipe(f"{file}: a peft configuration is a JSON object with a peft_type, such as LORA")
+        raise ConfigError(f"{file}: a peft configuration is a JSON object with a peft_type, such as LORA")
     return found

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from agentcho.calls.call import EnginePort
 from agentcho.config import RunConfig
-from agentcho.errors import RecordBroken, TracesOther, TracesUnfit
+from agentcho.errors import RecordBroken, ResumeMismatch, TuneError
 from agentcho.events import Counting, Encoded, Ended, Event, Over, Sink
 from agentcho.games.game import Forced
 from agentcho.games.runtime import Part, play, tasks_of
@@ -52,7 +52,7 @@ def sample(
     order. With `finals`, what is said is not sampled: each game, of one step, ends on what the workflow of its number
     ended on (the paper's distilled baseline).
 
-    Raises `TracesOther` where the file was sampled otherwise, and `GamesFailed` where errors ended games.
+    Raises `ResumeMismatch` where the file was sampled otherwise, and `GamesFailed` where errors ended games.
     """
     asked = asked_for(scenario, config, engine)
     with Lines(file) as lines:
@@ -60,13 +60,13 @@ def sample(
         left = tuple(number for number in numbers if number not in there)
         forced = {} if finals is None else _final_words(finals, engine, asked)
         if missing := [number for number in left if finals is not None and number not in forced]:
-            raise TracesUnfit("--final-of", f"has no workflow of game {missing[0]}")
+            raise TuneError("--final-of", f"has no workflow of game {missing[0]}")
         counting = Counting(tell, len(numbers), len(numbers) - len(left))
         ear = _Ear(scenario.name, asked, engine, lines, counting)
         part = Part(left, lambda number: forced.get(number, {}))
         played = play(scenario, config, engine=engine, sink=ear, at_once=at_once, part=part) if left else None
     if played is not None:
-        if isinstance(played.error, TracesUnfit):
+        if isinstance(played.error, TuneError):
             raise played.error
         played.check(len(left))
     found = sorted(read_traces(file), key=lambda each: int(each.meta["game"]))
@@ -75,14 +75,14 @@ def sample(
 
 
 def _there(file: Path, asked: Mapping[str, Any]) -> set[int]:
-    """The games that a file has. `TracesOther`: of another sampling."""
+    """The games that a file has. `ResumeMismatch`: of another sampling."""
     found = set[int]()
     for number, line in read_lines(file):
         meta = workflow(line, f"{file}:{number}").meta
         if not isinstance(meta.get("game"), int):
-            raise RecordBroken(file, number, "is a trace that `agentcho trace` did not write")
+            raise RecordBroken(f"{file}:{number}", "is a trace that `agentcho trace` did not write")
         if changed := [name for name in SAME if meta.get(name) != asked[name]]:
-            raise TracesOther(file, changed)
+            raise ResumeMismatch.holds(file, "other traces", changed)
         found.add(meta["game"])
     return found
 
@@ -116,7 +116,7 @@ class _Ear:
 
 
 class _Final(Mapping[str, tuple[int, ...]]):
-    """Words for the one thing that a game says. `TracesUnfit`: it says another."""
+    """Words for the one thing that a game says. `TuneError`: it says another."""
 
     def __init__(self, words: tuple[int, ...], scenario: str) -> None:
         self._words, self._scenario, self._said = words, scenario, set[str]()
@@ -124,9 +124,7 @@ class _Final(Mapping[str, tuple[int, ...]]):
     def __getitem__(self, id: str) -> tuple[int, ...]:
         self._said.add(id)
         if len(self._said) > 1:
-            raise TracesUnfit(
-                "--final-of", f"goes with a scenario of one step, and {self._scenario} says several things"
-            )
+            raise TuneError("--final-of", f"goes with a scenario of one step, and {self._scenario} says several things")
         return self._words
 
     def __iter__(self) -> Any:
@@ -141,7 +139,7 @@ def _final_words(finals: Iterable[Workflow], engine: EnginePort, asked: Mapping[
     found: dict[int, Forced] = {}
     for each in finals:
         if changed := [name for name in ("tasks", "digest", "seed") if each.meta.get(name) != asked[name]]:
-            raise TracesUnfit("--final-of", f"its games are of other tasks: {', '.join(changed)} differ")
+            raise TuneError("--final-of", f"its games are of other tasks: {', '.join(changed)} differ")
         words = tuple(engine.framing.content.encode(_final(each)))
         found[int(each.meta["game"])] = _Final(words, asked["scenario"])
     return found

@@ -21,7 +21,7 @@ from torch import nn
 from agentcho.engine import Engine
 from agentcho.engine.adapter import Trained
 from agentcho.engine.adapters import attention_linears
-from agentcho.errors import LossNotFinite
+from agentcho.errors import TuneError
 from agentcho.lab.tune.folder import Folder
 from agentcho.lab.tune.lessons import Lessons, batches, packed, steps_of
 from agentcho.lab.tune.losses import loss, mean_loss, words
@@ -87,7 +87,7 @@ class Training:
         self.speed: Speed | None = None
 
     def train(self) -> Trained:
-        """Go on to the end. `LossNotFinite` stops it; the best adapter until then stays."""
+        """Go on to the end. `TuneError` stops it; the best adapter until then stays."""
         self._resume()
         began = saved = perf_counter()
         epoch = -(-len(self._lessons.train) // self._recipe.batch)
@@ -123,7 +123,7 @@ class Training:
             total += value.item()
         norm = nn.utils.clip_grad_norm_(self._weights, recipe.clip)
         if not math.isfinite(total) or not math.isfinite(float(norm)):
-            raise LossNotFinite(step + 1, self._folder.path)
+            raise self._not_finite(step + 1)
         for group in self._optimizer.param_groups:
             group["lr"] = self._peak * recipe.pace(step, self._steps)
         self._optimizer.step()
@@ -146,10 +146,14 @@ class Training:
         if count.step == 0:
             count.before = found
         if not math.isfinite(found):
-            raise LossNotFinite(count.step, self._folder.path)
+            raise self._not_finite(count.step)
         if found < count.best:
             count.best, count.best_step = found, count.step
             self._folder.write_best(self.engine.adapters.state(), self.engine.adapters.config(), self._trained())
+
+    def _not_finite(self, step: int) -> TuneError:
+        kept = f"the best adapter until then is in {self._folder.path}"
+        return TuneError(f"step {step}", f"its loss is not finite; {kept}. Train with a lower --rate, or in float32")
 
     def _trained(self) -> Trained:
         count = self._count

@@ -64,7 +64,7 @@ class Framed(Protocol):
 def unfold(workflow: Workflow, engine: Framed, mode: Mode, leakage: Leakage) -> Unfolded:
     """All that a play of this workflow by `mode` and `leakage` would feed, and every word that agents say.
 
-    Raises what replay raises, before anything is computed: `BadTrace`, `LeakageError`, `ContextOverflow`.
+    Raises what replay raises, before anything is computed: `RecordBroken`, `LeakageError`, `ContextOverflow`.
     """
     paper = Paper(engine)
     try:

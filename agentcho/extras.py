@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from importlib.util import find_spec
 from typing import Literal
 
-from agentcho.errors.base import AgentchoError
+from agentcho.errors import ExtraMissing
 
 Extra = Literal["datasets", "lab", "math", "tune"]
 LIBRARIES: Mapping[Extra, Mapping[str, str]] = {
@@ -17,14 +17,6 @@ LIBRARIES: Mapping[Extra, Mapping[str, str]] = {
 }
 """What each extra of the package is there for: the modules, and what their libraries are called where one installs
 them."""
-
-
-class ExtraMissing(AgentchoError, ImportError):
-    """A library that only some users need is not installed."""
-
-    def __init__(self, libraries: Sequence[str], extras: Sequence[Extra], what: str) -> None:
-        needed = f"{', '.join(libraries)} {'is' if len(libraries) == 1 else 'are'} needed {what}"
-        super().__init__(f"{needed}: pip install 'agentcho[{','.join(extras)}]'")
 
 
 def require(what: str, *extras: Extra) -> None:

@@ -1,0 +1,451 @@
+"""Every error agentcho raises on purpose, as one tree; each says what is wrong, where, and what to do.
+
+AgentchoError
+├── ModelError                 a model, or an adapter, cannot be used
+│   ├── ModelNotFound
+│   ├── ModelBroken            a file of it is missing or damaged, or does not fit the others
+│   ├── BadPlacement           no such device here, no such dtype, or too few positions
+│   ├── UnsupportedModel       its keys cannot be reused, or its role markers anybody can write
+│   ├── FramingError           no framing could be derived from the chat template
+│   └── AdapterError           a folder that holds no adapter for this model
+├── RequestError               one call is wrong; nothing was computed for it (also a ValueError)
+│   ├── UnknownEncoding
+│   ├── BadParent
+│   ├── BadOffsets
+│   ├── BadSampling
+│   └── ContextOverflow
+├── SamplingFailed             a row could not choose a token
+├── CallFailed                 a forward failed for this call alone
+├── CallbackFailed             what a call brought with it raised
+├── StoreFull                  more at once than the store can hold
+├── StoreDamaged               an integrity check found stored keys, labels or counts changed
+├── EngineFailed               a device failed; all calls under way are gone, the store is whole
+├── GraphsDiffer               a captured step is not the step
+├── Overloaded                 more requests at once than are taken
+├── EngineClosed               the choreographer has ended, or the engine was closed
+├── EngineBusy                 somebody else has the engine
+├── AudienceError              a name that names nobody, or nothing, or cannot (also a ValueError)
+├── LeakageError               a call would read what its caller may not, or what nothing is known of
+├── ConfigError                options that contradict each other or that there are not (also a ValueError)
+├── ExtraMissing               a library that only some need is not installed
+├── TuneError                  an adapter cannot be trained, or no further (also a ValueError)
+├── LimitReached               a limit on tokens, messages or time ended a game
+├── GamesFailed                errors ended games of a run
+├── RunStopped                 the code of a game ended more than its own game
+├── AnswerInvalid              a constrained answer is not what was asked for
+├── ScenarioError              a scenario, or what it does, cannot be worked with
+│   ├── ScenarioNotFound
+│   ├── ScenarioBroken         its file does not parse, does not import, or defines none
+│   └── TaskError              tasks that there are not, too few, or broken, with the file and line
+└── RecordError                a run, a trace or a report cannot be used
+    ├── RecordNotFound
+    ├── RecordBroken           a file, and the line in it
+    ├── RecordInUse            somebody else is writing
+    ├── CannotWrite            the system refused a write
+    ├── ReaderGone             whoever read the output has closed it
+    └── ResumeMismatch         what is there was made otherwise than what is asked for
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+SHORT = 60  # letters of a value
+SHOWN = 20
+"""Failed games that an error tells one by one."""
+TRACE = "the format is agentcho-trace/1"
+
+
+class AgentchoError(Exception):
+    """Base of all errors raised on purpose. `code` is what a command that it ends exits with: 2, for it was asked for
+    something that cannot be, or 1, for it was begun and something failed."""
+
+    code: int = 2
+
+
+def shown(value: object) -> str:
+    """A value in an error's words: short, whatever it is."""
+    try:
+        words = repr(value)
+    except Exception:  # a number too long to be written, a class of somebody's own
+        return f"a value of type {type(value).__name__} that cannot be shown"
+    return words if len(words) <= SHORT else f"{words[:SHORT]}…"
+
+
+class ModelError(AgentchoError):
+    """A model cannot be used."""
+
+
+class ModelNotFound(ModelError):
+    """Neither a folder, nor the understudy, nor a model that the local hub cache or the hub can give."""
+
+    def __init__(self, model: str, reason: str) -> None:
+        super().__init__(
+            f"no model {model!r}: {reason}. Give 'understudy', a folder with config.json and *.safetensors, "
+            "or a Hugging Face id that is downloaded or can be reached"
+        )
+        self.model = model
+
+
+class ModelBroken(ModelError):
+    """A file of a model is missing, damaged, or does not fit the others."""
+
+    def __init__(self, model: str, file: Path, reason: str, remedy: str = "Download or copy the model again") -> None:
+        super().__init__(f"{model} cannot be read: {file}: {reason}. {remedy}")
+        self.model, self.file, self.reason, self.remedy = model, file, reason, remedy
+
+
+class BadPlacement(ModelError, ValueError):
+    """A device that this machine has not, a dtype that models are not run in, or too few positions or tokens."""
+
+    def __init__(self, what: str, choices: str) -> None:
+        super().__init__(f"{what}; give {choices}")
+
+
+class UnsupportedModel(ModelError):
+    """The model was loaded far enough to see that reuse of its keys would be wrong."""
+
+    def __init__(self, model: str, cause: str, remedy: str) -> None:
+        super().__init__(f"{model} cannot share encodings: {cause}. {remedy}")
+        self.model, self.cause, self.remedy = model, cause, remedy
+
+
+class FramingError(ModelError):
+    """The chat template is missing, or does not frame messages one by one."""
+
+    def __init__(self, model: str, cause: str) -> None:
+        super().__init__(
+            f"no framing for {model}: {cause}. Use an instruction-tuned model whose tokenizer carries a chat "
+            "template, or put a chat_template.jinja beside its tokenizer"
+        )
+
+
+class AdapterError(ModelError):
+    """A folder without an adapter, or with one that does not fit the model that is loaded."""
+
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(
+            f"no adapter for this model in {path}: {reason}. Give a folder with adapter_config.json and "
+            "adapter_model.safetensors, as `agentcho tune` or peft writes it, trained on this model"
+        )
+        self.path = path
+
+
+class RequestError(AgentchoError, ValueError):
+    """One call is wrong. Nothing was computed for it, and nothing else is affected."""
+
+
+class UnknownEncoding(RequestError):
+    """An id that this engine never gave out, or whose encoding was released."""
+
+    def __init__(self, encoding: object, released: bool = False, foreign: bool = False) -> None:
+        why = "was released" if released else "is another engine's" if foreign else "is unknown to this engine"
+        super().__init__(f"encoding {shown(encoding)} {why}; pass ids returned by prefill or decode and still held")
+
+
+class BadParent(RequestError):
+    """A parent that is no id, does not stand earlier in its list, or is a decode still running."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"{what}; a parent is the id of a finished call, or a Prefill earlier in the same list")
+
+
+class BadOffsets(RequestError):
+    """Offsets that do not fit their parents or are not positions."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"{what}; offsets are absolute positions >= 0 of first framing tokens, one per parent")
+
+
+class BadSampling(RequestError):
+    """Sampling options that contradict each other or cannot be met."""
+
+    def __init__(self, what: str, remedy: str) -> None:
+        super().__init__(f"{what}; {remedy}")
+        self.what, self.remedy = what, remedy
+
+
+class ContextOverflow(RequestError):
+    """A call would reach past the model's context. Nothing is ever truncated."""
+
+    def __init__(self, needed: int, limit: int) -> None:
+        super().__init__(
+            f"the call needs positions up to {needed}, the model has {limit}: read fewer messages, place them "
+            "closer together, or lower max_tokens"
+        )
+        self.needed, self.limit = needed, limit
+
+
+class SamplingFailed(AgentchoError):
+    """No token could be chosen for one row. Its batch goes on."""
+
+    def __init__(self, cause: str) -> None:
+        super().__init__(f"sampling failed for this call alone: {cause}")
+
+
+class CallFailed(AgentchoError):
+    """The forward failed for one call, alone or with what it made for itself. Its batch goes on without it."""
+
+    def __init__(self, cause: BaseException) -> None:
+        super().__init__(
+            f"the model's forward failed for this call alone ({type(cause).__name__}: {cause}); read fewer messages or "
+            "lower max_tokens where memory was short, else report it"
+        )
+        self.__cause__ = cause
+
+
+class CallbackFailed(AgentchoError):
+    """What a call brought with it, a guard or a function that hears of it, raised. That call is dropped."""
+
+    def __init__(self, what: str, cause: BaseException) -> None:
+        super().__init__(f"{what} of this call raised {type(cause).__name__}, so it was dropped; mend that function")
+        self.__cause__ = cause
+
+
+class StoreFull(AgentchoError):
+    """A call needs more in the store at once than there can be."""
+
+    def __init__(self, needed: int, room: int) -> None:
+        super().__init__(
+            f"room is needed for {needed} tokens at once, the context included, and the store has room for {room}; "
+            f"lower max_tokens, read fewer messages in one call, or load the engine with store_tokens={needed} or more"
+        )
+        self.needed, self.room = needed, room
+
+
+class StoreDamaged(AgentchoError):
+    """Stored keys, their labels or their counts are not what they were: nothing computed from them can be trusted."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"the store is damaged: {what}. Load the engine anew; if it comes again, report it")
+
+
+class EngineFailed(AgentchoError):
+    """A device failed, or the engine itself. Every call under way is dropped; stored encodings are untouched."""
+
+    def __init__(self, cause: BaseException) -> None:
+        super().__init__(f"the model's forward failed ({type(cause).__name__}: {cause}); the calls in it were dropped")
+
+
+class GraphsDiffer(AgentchoError):
+    """A captured step was found to give other logits than the step itself, before any of its words were used."""
+
+    def __init__(self, gap: float) -> None:
+        super().__init__(
+            f"a captured CUDA graph gave logits that are off by {gap:.2g} of the largest; this engine uses no graphs "
+            "from now on. Run it again, and report it"
+        )
+
+
+class Overloaded(AgentchoError):
+    """More requests at once than a choreographer takes. Nothing of this one was begun."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(
+            f"{limit} requests are under way, and no more are taken at once. Wait for some to end, play fewer games "
+            "at once, or raise max_requests."
+        )
+
+
+class EngineClosed(AgentchoError):
+    """The choreographer ended while the request waited, or before it was made; or the engine was closed."""
+
+    def __init__(self, what: str = "the choreographer has shut down; open a new one to go on") -> None:
+        super().__init__(what)
+
+
+class EngineBusy(AgentchoError):
+    """A second choreographer, thread or direct call on a network that somebody has. Nothing of it was begun."""
+
+    def __init__(self, first: str) -> None:
+        super().__init__(
+            f"the engine is in use by {first}. One network has one owner: wait until that has ended, play all games on "
+            "one choreographer, or load another engine"
+        )
+        self.first = first
+
+
+class AudienceError(AgentchoError, ValueError):
+    """A name that names nobody in the cast, two agents at once, or no message that a view could name; or a word that
+    cannot name an agent at all. `names` are what there is to name (None: nothing is listed), and `are` says so."""
+
+    def __init__(self, what: str, names: Iterable[str] | None = None, are: str = "the cast is") -> None:
+        there = [] if names is None else [f"{are}: {', '.join(sorted(names)) or '(empty)'}. Names are exact"]
+        super().__init__("; ".join([what, *there]))
+
+
+class LeakageError(AgentchoError):
+    """A read was refused before any tensor was touched.
+
+    `path` leads from the message that was to be read to the one that its encoding carries; one id: read directly; none:
+    an encoding was to be read of which nothing is known, and unknown is never clean.
+    """
+
+    def __init__(self, reader: str, path: Sequence[str], encoding: int | None = None) -> None:
+        if not path:
+            what = f"encoding {encoding}: nothing is known of what it was made from"
+            remedy = "Encode its message again in this game"
+        elif len(path) == 1:
+            what = f"message {path[0]}: not in its audience"
+            remedy = f"Leave it out of {reader}'s view, or release the same words as a new message to a wider audience"
+        else:
+            what = f"message {path[0]} through its author's encoding, which carries {path[-1]} ({' <- '.join(path)})"
+            remedy = "Use leakage=enforce, which encodes it again for its audience, or mode=baseline"
+        super().__init__(f"{reader} may not read {what}. {remedy}")
+        self.reader, self.path = reader, tuple(path)
+
+
+class ConfigError(AgentchoError, ValueError):
+    """Options that contradict each other, or of which there is none by that name: what was asked for cannot be."""
+
+
+class ArmUnavailable(AgentchoError):
+    """An arm of a benchmark that this machine, or this version of its library, does not run."""
+
+
+class ExtraMissing(AgentchoError, ImportError):
+    """Libraries that only some users need are not installed."""
+
+    def __init__(self, libraries: Sequence[str], extras: Sequence[str], what: str) -> None:
+        needed = f"{', '.join(libraries)} {'is' if len(libraries) == 1 else 'are'} needed {what}"
+        super().__init__(f"{needed}: pip install 'agentcho[{','.join(extras)}]'")
+
+
+class TuneError(AgentchoError, ValueError):
+    """An adapter cannot be trained on these traces, or no further."""
+
+    def __init__(self, where: str, what: str) -> None:
+        super().__init__(f"{where}: {what}")
+
+
+class LimitReached(AgentchoError):
+    """A limit ended a game. `Game` records it as an outcome; it is no failure."""
+
+    def __init__(self, limit: str, who: str, value: float) -> None:
+        super().__init__(f"{who} reached the limit of {value:g} {limit}; raise it in the limits to go on longer")
+        self.limit, self.who, self.value = limit, who, value
+
+
+class GamesFailed(AgentchoError):
+    """Errors ended games of a run; the others are whole. `failed` says of each game what, and where."""
+
+    code = 1
+
+    def __init__(self, failed: Mapping[int, str], of: int, record: Path | None = None) -> None:
+        games = [f"game {game}: {' '.join(what.split())}" for game, what in sorted(failed.items())]
+        games[SHOWN:] = [f"… and {len(games) - SHOWN} more"] if len(games) > SHOWN else []
+        head = [] if of == 1 else [f"{len(failed)} of {of} games ended by an error"]
+        where = [] if record is None else [f"tracebacks: {record / 'outcomes.jsonl'}"]
+        self.lines = (*head, *(games if head else [each.partition(": ")[2] for each in games]), *where)
+        super().__init__("; ".join(self.lines))
+
+
+class RunStopped(AgentchoError):
+    """The code of a game ended more than its own game; `how` says by what."""
+
+    code = 1
+
+    def __init__(self, how: str) -> None:
+        super().__init__(
+            f"the code of a game stopped the whole run: {how}. Let it raise in `play`, which ends that game alone; "
+            "what was over is kept, and --resume goes on"
+        )
+
+
+class AnswerInvalid(AgentchoError):
+    """What was said is not what was asked for, though its form is."""
+
+
+class ScenarioError(AgentchoError):
+    """A scenario cannot be found, read or set up, or does what no scenario may."""
+
+
+class ScenarioNotFound(ScenarioError):
+    """No path and no scenario or agent of that name."""
+
+    def __init__(self, name: str, known: Iterable[str]) -> None:
+        super().__init__(f"no {name!r} here; known: {', '.join(sorted(known))}. Give one of these or a .py file")
+
+
+class ScenarioBroken(ScenarioError):
+    """A scenario's file does not parse, does not import, or defines no scenario."""
+
+    def __init__(self, path: Path, line: int | None, what: str) -> None:
+        where = f"{path}:{line}" if line else str(path)
+        super().__init__(f"{where}: {what}")
+
+
+class TaskError(ScenarioError, ValueError):
+    """Tasks that cannot be read, or not be played; `line` counts from 1, None: the whole set."""
+
+    def __init__(self, source: str, line: int | None, what: str) -> None:
+        where = f"{source}:{line}" if line else source
+        super().__init__(f"tasks {where}: {what}")
+
+
+class RecordError(AgentchoError):
+    """A run, a trace or a report cannot be used."""
+
+
+class RecordNotFound(RecordError):
+    """No run of that id or path."""
+
+    def __init__(self, run: str, folder: Path) -> None:
+        super().__init__(f"no run {run!r} in {folder}; `agentcho ls --runs` lists them")
+
+
+class RecordBroken(RecordError, ValueError):
+    """A file is damaged somewhere else than in its last line, or is not what it is given for."""
+
+    def __init__(self, where: object, what: str, remedy: str = "restore the file or delete that line") -> None:
+        super().__init__(f"{where}: {what}; {remedy}")
+
+
+class RecordInUse(RecordError):
+    """Somebody else is writing: two writers would lose each other's lines."""
+
+    def __init__(self, what: Path, pid: int, host: str, since: str) -> None:
+        super().__init__(
+            f"{what} is being written by process {pid} on {host}, since {since}; wait for it to end, or stop it"
+        )
+        self.pid, self.host, self.since = pid, host, since
+
+
+class CannotWrite(RecordError):
+    """The system refuses a write: before anything was begun, or later, when what was finished before is whole."""
+
+    def __init__(self, path: Path, reason: str, begun: bool = True) -> None:
+        kept = "What was finished before is kept; the same command, or --resume, goes on from there"
+        refused = f"nothing can be written to {path}: {reason}; give another --out"
+        super().__init__(f"cannot write {path}: {reason}. {kept}" if begun else refused)
+        self.path, self.code = path, 1 if begun else 2
+
+
+class ReaderGone(RecordError):
+    """Whoever read standard output has closed it; `kept` says what there is all the same."""
+
+    code = 1
+
+    def __init__(self, kept: str) -> None:
+        super().__init__(f"whoever read the output has gone; {kept}")
+
+
+class ResumeMismatch(RecordError):
+    """What is there was made otherwise than what is asked for, or a game begun again departs from its record."""
+
+    @classmethod
+    def holds(cls, where: Path, what: str, changed: Sequence[str]) -> ResumeMismatch:
+        """A folder or file with what was asked for otherwise."""
+        asked = "Give another --out, or ask as before"
+        return cls(f"{where} holds {what}: {', '.join(changed)} differ. {asked}")
+
+    @classmethod
+    def departs(cls, game: int, message: str, how: str) -> ResumeMismatch:
+        """A game that says another thing than it had said; `how` quotes nobody."""
+        error = cls(
+            f"game {game} departs from its record: {message} {how}. Its code, or what it draws on, is not what it was; "
+            "undo that, or play the run anew"
+        )
+        error.code = 1
+        return error
