@@ -51,9 +51,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-SHORT = 60  # letters of a value
-SHOWN = 20
-"""Failed games that an error tells one by one."""
+SHORT = 60
+SHOWN = 20  # failed games that an error tells one by one
 TRACE = "the format is agentcho-trace/1"
 
 

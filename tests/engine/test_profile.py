@@ -119,9 +119,9 @@ def test_what_runs_beside_it_changes_no_bit(fresh: Callable[[], Engine]) -> None
         engine = fresh()
         (told,) = run(engine, Prefill("the quick brown fox jumps over a lazy dog and sleeps " * 9))
         own = Decode(parents=[told], forced=words(engine))
-        others = [Decode(name, [told], forced=words(engine)) for name in ("a", "so it", "and then")]
-        calls: list[Call] = [Prefill("beside it"), *others][:beside]
-        return numbers(engine, run(engine, own, *calls, exact=exact)[0])
+        spoken = (Decode(name, [told], forced=words(engine)) for name in ("a", "so it", "and then"))
+        others: list[Call] = [Prefill("beside it"), *spoken]
+        return numbers(engine, run(engine, own, *others[:beside], exact=exact)[0])
 
     alone = said(0, exact=True)
     assert torch.equal(said(4, exact=True), alone)
