@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import anyio
 import pytest
 
 from agentcho import Choreographer, Game, Prefill, View, replay
-from agentcho.calls.call import First
+from agentcho.calls.call import ANY_TURN, Call, EncodingId, First, Turn
 from agentcho.choreography.prefetch import MOST
 from agentcho.choreography.ticket import Request, Result
 from agentcho.config import Leakage, Way
@@ -42,6 +42,33 @@ def test_it_joins_a_step_to_which_nobody_brings_anything(play: Play) -> None:
     play(work)
     assert [made[0].made[0].id in batch for batch in engine.batches] == [False, True] + [False] * (engine.steps - 2)
     assert made[0].made[0].words.text == "rules"
+
+
+def test_it_waits_where_somebody_brings_something_and_is_nobodys_turn(play: Play) -> None:
+    """Those who wait go first: in the choice of the step, and in the line of the engine."""
+    turns = list[bool]()
+
+    class Noting(FakeEngine):
+        def submit(self, calls: Sequence[Call], turn: Turn = ANY_TURN) -> tuple[EncodingId, ...]:
+            turns.append(turn.ahead)
+            return super().submit(calls, turn)
+
+    engine, made = Noting(lambda call, prompt: "word " * 6), list[Result]()
+
+    async def work() -> None:
+        async with Choreographer(engine) as c:
+            c.offer(c, lambda: Request((Prefill("rules"),), on_done=made.append))
+            heard = anyio.Event()
+
+            async def later() -> None:
+                await heard.wait()
+                await c.run(speech(2))
+
+            await c.turns.together(c.run(speech(6)._replace(on_token=lambda text: heard.set())), later())
+
+    play(work)
+    assert [made[0].made[0].id in batch for batch in engine.batches[:4]] == [False, False, True, False]
+    assert turns == [False, False, True]
 
 
 def test_nobody_makes_it_while_nobody_speaks(play: Play) -> None:

@@ -139,6 +139,24 @@ def test_moves_of_a_round_are_unseen_until_it_closes_and_come_out_in_order(play:
     }  # fmt: skip
 
 
+def test_a_game_has_raced_where_who_ends_first_decided_an_order(play: Play) -> None:
+    """Moves of a round have places of their own, and so have not; messages side by side in one place have."""
+
+    async def script(game: Game) -> list[bool]:
+        a, b = game.cast(Talker, "alice"), game.cast(Talker, "bob")
+        await a.say()
+        await game.together(a.say(), b.say())
+        before = game.raced
+        async with anyio.create_task_group() as group:
+            group.start_soon(a.say)
+            group.start_soon(b.say)
+        return [before, game.raced]
+
+    _, [over] = game(play, script)
+    assert over.outcome == {"value": [False, True]}
+    assert over.raced
+
+
 def test_a_round_within_a_round_comes_out_with_the_outer_one(play: Play) -> None:
     async def script(game: Game) -> None:
         a, b, c = (game.cast(Talker, name) for name in ("alice", "bob", "carol"))

@@ -167,3 +167,37 @@ def test_max_tokens_of_a_call_is_never_raised_by_what_is_left(play: Play) -> Non
 
     game(play, script, FakeEngine(reply), limits=Limits(agent_tokens=14))
     assert asked == [12, 2, 9]
+
+
+def test_what_an_agent_may_still_say_does_not_depend_on_what_others_have_said(play: Play) -> None:
+    """It would tell how much they say in secret."""
+    asked: list[tuple[str | None, int]] = []
+
+    def reply(call: Decode, prompt: str) -> str:
+        asked.append((call.name, call.sampling.max_tokens))
+        return "a b c"
+
+    async def script(game: Game) -> None:
+        a, b = game.cast(Talker, "alice"), game.cast(Talker, "bob")
+        await a.say()
+        await b.think()
+        await a.say()
+
+    game(play, script, FakeEngine(reply), limits=Limits(agent_tokens=14))
+    assert asked == [("alice", 12), ("bob", 12), ("alice", 11)]
+
+
+def test_an_agents_time_goes_on_between_its_turns(clock: Clock) -> None:
+    """Two messages of six steps, of which neither takes as long as the limit."""
+    engine = Interrupted(4)
+    for step in (2, 8):
+        engine.during[step] = lambda: clock.jump(40)
+
+    async def script(game: Game) -> None:
+        a = game.cast(Talker, "alice")
+        for _ in range(2):
+            await a.say()
+
+    entries, [over] = game(clock.run, script, engine, limits=Limits(agent_seconds=60))
+    assert over.ended == "limit: alice 60 seconds"
+    assert len(spoken(entries)) == 1

@@ -118,6 +118,22 @@ def test_what_two_need_at_the_same_time_is_counted_once(play: Play, mode: Mode) 
     assert sum(entry.usage.encoded for entry in entries) == fed[0]
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_of_what_was_read_all_was_fed_for_the_line_or_is_reused(play: Play, mode: Mode) -> None:
+    """That which another request made at the same time is reused too: it was fed once."""
+
+    async def script(game: Game) -> None:
+        await game.announce("what both of them read at once")
+        a, b = game.cast(Talker, "alice"), game.cast(Talker, "bob")
+        await game.together(a.say(), b.say())
+
+    entries, _ = game(play, script, mode=mode)
+    for entry in (each for each in entries if each.message.kind == "decode"):
+        own = own_records(entries)[entry.message.id].receipt
+        read = sum(piece.length for piece in own.context)
+        assert entry.usage.encoded + entry.usage.reused == read + len(entry.message.tokens)
+
+
 # -- cones -------------------------------------------------------------------------------------------------
 
 NAMES = ("alice", "bob", "carol")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from agentcho import Agent, Engine, Game, RunConfig, Scenario
+from agentcho import Agent, Engine, Game, Read, RunConfig, Scenario, View
 from agentcho.audit.verdict import Judge
 from agentcho.calls.call import First, Most
 from agentcho.config import Way, parsed_repair
@@ -98,6 +98,26 @@ def test_what_was_read_by_repair_alone_is_exported_where_its_author_asked_for_it
     questions = [message for message in trace.messages if message.id.startswith("scenario.")]
     assert questions
     assert all(message.offsets is None and message.parents == () for message in questions)
+
+
+class Elsewhere(Scenario):
+    """Bob reads what Alice said over nothing: where it stands by default, and then elsewhere."""
+
+    name = "elsewhere"
+
+    async def play(self, game: Game) -> Any:
+        alice, bob = game.cast(Talker, "alice"), game.cast(Talker, "bob")
+        said = await alice.say()
+        for at in (None, 40, 50, 40):
+            await bob.say(view=View((Read(said.id, at),)))
+        return self.Outcome()
+
+
+@pytest.mark.parametrize("repair", REPAIRS)
+def test_a_message_that_stands_elsewhere_is_another_one_to_repair(repair: str) -> None:
+    entries = played(Elsewhere(), repair=repair)
+    made = [record.receipt.start for entry in entries for record in entry.made if record.recipe == "repaired"]
+    assert made == [40, 50]
 
 
 def test_a_record_keeps_its_base() -> None:

@@ -9,7 +9,9 @@ import anyio
 import anyio.lowlevel
 import pytest
 
+from agentcho.calls.call import Prefill
 from agentcho.choreography.quiescence import Turn, Turns
+from agentcho.choreography.ticket import Request, Ticket
 
 from .stage import Play
 
@@ -127,6 +129,18 @@ def test_who_is_woken_counts_from_then_and_not_from_when_the_loop_gets_to_it(pla
         event.set()
 
     play(work)
+
+
+@pytest.mark.parametrize("abandoned", [False, True])
+def test_who_is_served_counts_as_awake_from_then_unless_it_went_its_way(play: Play, abandoned: bool) -> None:
+    async def work() -> bool:
+        turn = Turn(Turns())
+        ticket = Ticket(Request((Prefill("x"),)), turn)
+        ticket.abandoned = abandoned
+        ticket.finish(None, LookupError())
+        return turn.awake
+
+    assert play(work) != abandoned
 
 
 def test_the_last_child_wakes_its_parent_before_it_rests(play: Play) -> None:

@@ -7,7 +7,7 @@ import anyio
 import pytest
 from pydantic import BaseModel, field_validator
 
-from agentcho import Choreographer, Game, Metadata, View
+from agentcho import Choreographer, Decode, Game, Metadata, View
 from agentcho.backends.words import Words
 from agentcho.errors import AgentchoError, AnswerInvalid, AudienceError, BadSampling, SamplingFailed
 from agentcho.events import Began, Ended, Event, Heard, Joined, Over, Token
@@ -92,6 +92,29 @@ class Composed(Words):
 
     def encode(self, text: str) -> list[int]:
         return super().encode(unicodedata.normalize("NFC", text))
+
+
+def test_a_call_that_is_refused_is_no_turn(play: Play) -> None:
+    """What is said after it has the coins that it has without."""
+
+    def seeds(refused: bool) -> list[int | None]:
+        found: list[int | None] = []
+
+        def reply(call: Decode, prompt: str) -> str:
+            found.append(call.sampling.seed)
+            return "so"
+
+        async def script(game: Game) -> None:
+            a = game.cast(Talker, "alice")
+            if refused:
+                with pytest.raises(BadSampling):
+                    await a.say(temperature=-1)
+            await a.say()
+
+        game(play, script, FakeEngine(reply))
+        return found
+
+    assert seeds(True) == seeds(False)
 
 
 def test_a_choice_is_known_however_the_tokenizer_writes_it(play: Play) -> None:

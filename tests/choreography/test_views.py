@@ -70,6 +70,25 @@ def test_views_and_policies_see_metadata_and_never_words(play: Play) -> None:
     assert spoken(entries)[0].parents == ("scenario.0", "alice.0")
 
 
+def test_a_view_is_told_of_no_parent_that_a_messages_readers_may_not_read(play: Play) -> None:
+    """It could choose by what another has thought in secret."""
+    told: list[tuple[str, ...]] = []
+
+    def look(readable: Sequence[Metadata]) -> View:
+        told.append(next(m.parents for m in readable if m.id == "alice.1"))
+        return View.of(readable)
+
+    async def script(game: Game) -> None:
+        a, b = game.cast(Talker, "alice"), game.cast(Talker, "bob")
+        await a.think()
+        await a.say()
+        for agent in (b, a):
+            await agent.say(view=look)
+
+    game(play, script)
+    assert told == [(), ("alice.0",)]
+
+
 def test_a_policy_can_only_narrow_what_its_audience_may_read(play: Play) -> None:
     def policy(agent: str, messages: Sequence[Metadata]) -> Sequence[Metadata]:
         return [m for m in messages if m.author != "bob"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from agentcho.agent import Agent
 from agentcho.choreography.choreographer import Choreographer
+from agentcho.choreography.waits import Wait, wait_of
 from agentcho.games.game import Game
 from agentcho.scenario import Scenario
 from agentcho.testing import FakeEngine
@@ -126,3 +128,20 @@ def test_who_waits_can_be_asked_at_any_time(backend: str) -> None:
             scenario.one.set()
 
     anyio.run(work, backend=backend)
+
+
+async def lingers() -> None:
+    """What a player's own code calls."""
+    await asyncio.sleep(0)
+
+
+async def stays() -> None:
+    """And what calls that."""
+    await lingers()
+
+
+def test_it_is_the_innermost_line_of_the_players_code_that_is_told() -> None:
+    work = stays()
+    work.send(None)
+    assert wait_of(work) == Wait((), line(lingers, 2), "sleep")
+    work.close()

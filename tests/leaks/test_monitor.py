@@ -9,9 +9,12 @@ from torch import Tensor
 
 from agentcho import Decode, Engine, Prefill
 from agentcho.calls.call import Call, Shadow
+from agentcho.config import Leakage, Mode, Way
 from agentcho.errors import BadParent, LeakageError
 from agentcho.flow.monitor import Monitor
-from agentcho.message import EVERYONE, Audience
+from agentcho.flow.resolver import Resolver, Utterance
+from agentcho.flow.views import ReadSet
+from agentcho.message import EVERYONE, Audience, Metadata
 from agentcho.testing import FakeEngine
 
 from .contract import Asked, Bench, Shut, secret, speech
@@ -134,3 +137,14 @@ def test_the_fake_feeds_nothing_of_a_call_that_is_refused() -> None:
     bench.run(Prefill("x", (hidden,), guard=Shut()))
     assert bench.steps[-1].encoded == 0
     bench.clear()
+
+
+@pytest.mark.parametrize("mode", ["choreographed", "baseline"])
+@pytest.mark.parametrize("leakage", ["enforce", "deny", "audit"])
+def test_every_call_of_a_game_has_a_guard_but_under_audit(mode: Mode, leakage: Leakage) -> None:
+    """In baseline too: what stands in the prompt of a caller is its own only as far as that is right."""
+    resolver = Resolver(Way(mode, leakage))
+    metadata = Metadata("alice.0", "decode", "assistant", "alice", EVERYONE, ())
+    utterance = resolver.utterances["alice.0"] = Utterance(metadata, "", "alice", ReadSet("alice", (), None, ()))
+    calls = resolver.speak(utterance).calls
+    assert [call.guard is not None for call in calls] == [leakage != "audit"] * len(calls)

@@ -7,6 +7,7 @@ Does not know: how they are applied and run.
 from __future__ import annotations
 
 from .engine import ENGINE
+from .games import GAMES
 from .mutant import Mutant
 
 NUMERIC = "tests/leaks/numeric/test_noninterference.py"
@@ -467,4 +468,4 @@ ENFORCEMENT = (
     ),
 )  # fmt: skip
 
-MUTANTS = (*ENFORCEMENT, *ENGINE)
+MUTANTS = (*ENFORCEMENT, *ENGINE, *GAMES)
