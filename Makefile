@@ -10,7 +10,7 @@ PYTEST := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --
 OURS := --arm baseline --arm choreographed:audit --arm choreographed:enforce
 
 .PHONY: demo test test-plain test-slow lint docs pages understudy bench bench-games bench-leakage bench-speed bench-gpu mutants
-.PHONY: nightly wheel clean
+.PHONY: nightly dist clean
 
 demo: .venv/.installed            ## play the prisoner's dilemma on the embedded model
 	$(BIN)/agentcho run prisoners-dilemma
@@ -73,8 +73,10 @@ nightly: .venv/.tools             ## what is longer than CI allows: thousands of
 	$(BIN)/python -m tests.leaks.interference.nightly
 	$(BIN)/python -m agentcho.audit.card docs/results docs/leakage.md
 
-wheel: .venv/.tools
-	$(BIN)/python -m build --wheel --outdir dist .
+dist: .venv/.tools                ## what would be published: the source distribution, and the wheel made from it
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist .
+	$(BIN)/python -m twine check --strict dist/*
 
 clean:                            ## everything but runs
 	rm -rf .venv dist docs/_build .mypy_cache .ruff_cache .pytest_cache

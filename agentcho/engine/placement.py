@@ -18,6 +18,8 @@ SMALL = 64 << 20
 """Bytes of weights in float32 up to which a CPU keeps to float32."""
 SPARE = 1 << 30
 """Bytes that forwards take beside the weights, at least."""
+KINDS = ("cpu", "cuda", "meta")
+"""Where models run; on "meta" they have shapes and no numbers."""
 DeviceMap = str | Mapping[str, str | int | torch.device]
 """Which modules go where: "auto", "balanced", "sequential", or devices by the names of modules, as transformers takes
 it."""
@@ -38,7 +40,8 @@ class Place(NamedTuple):
 
 
 def device_of(name: str) -> torch.device:
-    """The device of that name; "auto": CUDA if there is one. `BadPlacement`: it is not here."""
+    """The device of that name; "auto": CUDA if there is one. `BadPlacement`: it is not here, or of another kind, as
+    Apple's MPS, which nobody has tried."""
     cuda = torch.cuda.is_available()
     if name == "auto":
         return torch.device("cuda" if cuda else "cpu")
@@ -46,6 +49,9 @@ def device_of(name: str) -> torch.device:
         device = torch.device(name)
     except RuntimeError as error:
         raise BadPlacement(f"unknown device {name!r}", "auto, cpu, cuda or cuda:N") from error
+    if device.type not in KINDS:
+        what = f"device {name!r} is of a kind that agentcho has never been run on"
+        raise BadPlacement(what, "auto, cpu, cuda or cuda:N")
     if device.type == "cuda" and not (cuda and (device.index or 0) < torch.cuda.device_count()):
         raise BadPlacement(f"no device {name!r} on this machine", "auto or cpu")
     return device

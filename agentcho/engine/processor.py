@@ -15,8 +15,10 @@ def capability() -> str:
 
 
 def reorders_bfloat16() -> bool:
-    """Whether oneDNN says that it reads bfloat16 weights in an order of its own: on x86 it needs AVX-512."""
-    return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+    """Whether oneDNN says that it reads bfloat16 weights in an order of its own: on x86 it needs AVX-512. Some builds
+    of torch, as on macOS, are without oneDNN."""
+    there: bool = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
+    return there and bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
 
 
 def has_bfloat16() -> bool:

@@ -17,6 +17,7 @@ from agentcho.engine import placement
 from agentcho.engine.gate import check_config
 from agentcho.engine.model import Model, find
 from agentcho.engine.placement import SMALL, Place, device_of, dtype_of, hardware, settle
+from agentcho.engine.processor import reorders_bfloat16
 from agentcho.engine.shapes import SHAPES
 from agentcho.engine.store import LayerShape, default_tokens
 from agentcho.errors import BadPlacement
@@ -47,6 +48,18 @@ def test_a_device_has_a_name_and_auto_is_cuda_where_there_is_one() -> None:
     for wrong in ("cuda:2", "gpu"):
         with pytest.raises(BadPlacement, match=wrong):
             device_of(wrong)
+
+
+@pytest.mark.parametrize("name", ["mps", "xpu:0", "vulkan"])
+def test_a_kind_of_device_that_was_never_tried_is_refused_in_a_sentence(name: str) -> None:
+    with pytest.raises(BadPlacement, match=f"device '{name}' is of a kind .* never been run on; give auto, cpu, cuda"):
+        device_of(name)
+
+
+def test_a_torch_without_onednn_has_no_kernels_for_bfloat16(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: False)
+    monkeypatch.setattr(torch.ops, "mkldnn", None)
+    assert not reorders_bfloat16()
 
 
 def test_auto_numbers_are_the_checkpoints_own_on_cuda_and_bfloat16_where_there_is_none() -> None:

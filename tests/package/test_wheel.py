@@ -1,4 +1,4 @@
-"""The wheel: what is in it, and that it works away from the checkout."""
+"""The wheel and the source distribution: what is in them, and that the wheel works away from the checkout."""
 
 from __future__ import annotations
 
@@ -6,23 +6,17 @@ import os
 import re
 import subprocess
 import sys
+import tarfile
+import tomllib
+from email import message_from_bytes
 from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parent.parent.parent
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("wheel")
-    words = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(out), str(ROOT)]
-    subprocess.run(words, check=True, capture_output=True)
-    (built,) = out.glob("*.whl")
-    return built
 
 
 def test_it_carries_the_library_inside_the_package_and_nothing_else(wheel: Path) -> None:
@@ -57,3 +51,32 @@ def test_it_lists_and_plays_from_outside_the_checkout(wheel: Path, tmp_path: Pat
     assert re.search(r"prisoners-dilemma +shipped ", command("ls"))
     assert "outcome" in command("run", "prisoners-dilemma", "--model", "fake", "--max-tokens", "8")
     assert command("cp", "debater").strip() == "agents/debater.py"
+
+
+def test_it_says_what_it_is(wheel: Path) -> None:
+    (named,) = (name for name in ZipFile(wheel).namelist() if name.endswith(".dist-info/METADATA"))
+    told = message_from_bytes(ZipFile(wheel).read(named))
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert (told["Name"], told["Version"]) == ("agentcho", project["version"])
+    assert (told["License-Expression"], told["License-File"]) == ("Apache-2.0", "LICENSE")
+    assert {f"Programming Language :: Python :: 3.{minor}" for minor in (11, 12, 13)} <= set(
+        told.get_all("Classifier", [])
+    )
+    assert told["Description-Content-Type"] == "text/markdown"
+    assert "# agentcho" in told.get_payload()
+
+
+def test_from_the_source_distribution_all_can_be_made_and_tested(sdist: Path) -> None:
+    with tarfile.open(sdist) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    kept = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\n")
+    assert {name for name in kept if name and not name.startswith((".ci/", "."))} <= names
+    assert not any(name.startswith((".venv", "runs/", ".git/", ".ci/")) for name in names)
+    assert sdist.stat().st_size < 40e6
+
+
+def test_what_is_published_reads_as_it_should(dist: Path) -> None:
+    files = sorted(map(str, dist.iterdir()))
+    ran = subprocess.run([sys.executable, "-m", "twine", "check", "--strict", *files], capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stdout
+    assert ran.stdout.count("PASSED") == 2
