@@ -9,7 +9,7 @@ import pytest
 
 from agentcho import Choreographer, Game, Prefill, View, replay
 from agentcho.calls.call import ANY_TURN, Call, EncodingId, First, Turn
-from agentcho.choreography.prefetch import MOST
+from agentcho.choreography.prefetch import MOST, Ahead
 from agentcho.choreography.ticket import Request, Result
 from agentcho.config import Leakage, Way
 from agentcho.errors import AgentchoError, BadOffsets
@@ -174,6 +174,16 @@ def test_an_owner_that_is_gone_leaves_nothing(play: Play, steps: int) -> None:
 
     play(work)
     nothing_left(engine)
+
+
+def test_of_two_owners_one_that_is_gone_takes_its_own_along_and_nothing_else() -> None:
+    ahead, owners = Ahead(), (object(), object())
+    for owner in owners:
+        ahead.offer(owner, lambda: Request((Prefill("rules"),)))
+    one, other = ahead.take()
+    assert ahead.forget(owners[0]) == [one]
+    assert ahead.forget(owners[0]) == []
+    assert ahead.forget(owners[1]) == [other]
 
 
 def utterance(author: str | None, audience: Audience) -> Utterance:

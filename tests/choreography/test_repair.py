@@ -101,15 +101,16 @@ def test_what_was_read_by_repair_alone_is_exported_where_its_author_asked_for_it
 
 
 class Elsewhere(Scenario):
-    """Bob reads what Alice said over nothing: where it stands by default, and then elsewhere."""
+    """Bob reads what Alice said over nothing: where it stands by default, then elsewhere, then something after it."""
 
     name = "elsewhere"
 
     async def play(self, game: Game) -> Any:
         alice, bob = game.cast(Talker, "alice"), game.cast(Talker, "bob")
-        said = await alice.say()
+        one, other = [await alice.say(view=View(())) for _ in range(2)]
         for at in (None, 40, 50, 40):
-            await bob.say(view=View((Read(said.id, at),)))
+            await bob.say(view=View((Read(one.id, at),)))
+        await bob.say(view=View((Read(one.id, 60), Read(other.id, 90))))
         return self.Outcome()
 
 
@@ -117,7 +118,7 @@ class Elsewhere(Scenario):
 def test_a_message_that_stands_elsewhere_is_another_one_to_repair(repair: str) -> None:
     entries = played(Elsewhere(), repair=repair)
     made = [record.receipt.start for entry in entries for record in entry.made if record.recipe == "repaired"]
-    assert made == [40, 50]
+    assert made == [40, 50, 60, 90]
 
 
 def test_a_record_keeps_its_base() -> None:

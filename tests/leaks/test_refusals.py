@@ -124,6 +124,23 @@ def test_what_is_read_in_place_and_does_not_fit_is_refused_to_its_author_with_no
     assert rehearsed(script, in_place=True).over.outcome == {"value": ["alice.0", "alice.1", "bob.0", "alice.2"]}
 
 
+def test_what_its_readers_have_one_after_another_has_to_fit_wherever_its_author_placed_it() -> None:
+    """Over messages side by side it is short for its author; others read it over the same in a row."""
+
+    async def script(game: Game) -> list[str]:
+        alice, bob = game.cast(Talker, "alice"), game.cast(Talker, "bob")
+        for _ in range(2):
+            await alice.tell("word " * 40, view=View(()))
+        beside = View((Read("alice.0", 1), Read("alice.1", 1)), 1)
+        with pytest.raises(ContextOverflow):
+            await alice.tell("word " * 40, view=beside)
+        await alice.tell("word", view=beside)
+        await bob.say(view=View.of(["alice.2"]))
+        return [m.id for m in game.said]
+
+    assert rehearsed(script).over.outcome == {"value": ["alice.0", "alice.1", "alice.2", "bob.0"]}
+
+
 def test_in_place_what_a_message_reaches_is_known_before_it_is_encoded() -> None:
     """Over messages side by side, of others, and of its own: as far as its encodings are found to reach."""
 

@@ -154,6 +154,14 @@ LOOP = (
         (f"{AHEAD}::test_few_go_at_a_time_and_the_others_later",),
     ),
     Mutant(
+        "a game that is over takes what others offered along",
+        "what was under way for them would not be dropped when they end, and be held for good",
+        "agentcho/choreography/prefetch.py",
+        "self._taken = [(other, ticket) for other, ticket in self._taken if other is not owner]",
+        "self._taken = []",
+        (f"{AHEAD}::test_of_two_owners_one_that_is_gone_takes_its_own_along_and_nothing_else",),
+    ),
+    Mutant(
         "the outermost line that waits",
         "who waits would be told of by a line that says nothing, as of where its game was begun",
         "agentcho/choreography/waits.py",
@@ -235,6 +243,22 @@ READ = (
         "alone = not before and places[place] is None and not self._made_over(utterance)",
         "alone = not before and not self._made_over(utterance)",
         (f"{REPAIR}::test_a_message_that_stands_elsewhere_is_another_one_to_repair",),
+    ),
+    Mutant(
+        "a repair where what follows it stands",
+        "a message in the midst of a view would be repaired for the place of another, or not at all",
+        "agentcho/flow/resolver.py",
+        "before, places[: place + 1], missing)",
+        "before, places[: place + 2], missing)",
+        (f"{REPAIR}::test_a_message_that_stands_elsewhere_is_another_one_to_repair",),
+    ),
+    Mutant(
+        "what does not fit for its readers is found out by them",
+        "its author placed what it had read side by side; others read it over the same in a row, which is longer",
+        "agentcho/flow/resolver.py",
+        "return max(alone, *ends, alone + sum(public))",
+        "return max(alone, *ends)",
+        ("tests/leaks/test_refusals.py",),
     ),
     Mutant(
         "repair one's own words",
