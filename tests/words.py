@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from agentcho.calls.call import Sampling
-from agentcho.engine.coins import coin
-from agentcho.engine.sampler import _kept
+from agentcho.engine.sampler import _kept, _options, uniform
+from agentcho.engine.sequence import Draw
 from agentcho.games.replayer import replay
 from agentcho.games.runtime import game_seed
 from agentcho.games.seeds import coin_seed
@@ -76,9 +76,10 @@ def _chosen(row: Tensor, sampling: Sampling, nth: int, move: float) -> int:
     if sampling.temperature == 0:
         return int(row.argmax())
     probs, order = (row / sampling.temperature).softmax(-1).sort(descending=True, stable=True)
-    kept = torch.where(_kept(probs[None], [sampling])[0], probs, 0.0).double()
+    options = _options([Draw(sampling, nth)], probs.device)
+    kept = torch.where(_kept(probs[None], options)[0], probs, 0.0).double()
     reach = kept.cumsum(-1)
-    at = min(max(coin(sampling.seed, nth) + move, 0.0), 1.0) * float(reach[-1])
+    at = min(max(uniform(sampling.seed, nth) + move, 0.0), 1.0) * float(reach[-1])
     place = min(
         int(torch.searchsorted(reach, torch.tensor(at, dtype=reach.dtype), right=True)), int((kept > 0).sum()) - 1
     )

@@ -67,7 +67,7 @@ def _alone(play: Arm, engine: Any, workflow: Workflow, stepwise: bool) -> Played
 
 def _generate(engine: Any, workflow: Workflow, stepwise: bool) -> Played:
     """All calls that can be made are one batch; the next ones are looked for when it has ended."""
-    from agentcho.engine.generating import Forced, Generating, stock_attention
+    from agentcho.bench.peers.generate import Forced, Generating, stock_attention
 
     said, needs, calls = prompts(workflow, engine.framing), awaited(workflow), dict[str, Call]()
     stop = engine.framing.closing("assistant")[0]
@@ -84,8 +84,8 @@ def _generate(engine: Any, workflow: Workflow, stepwise: bool) -> Played:
 
 def _continuous(engine: Any, workflow: Workflow, stepwise: bool) -> Played:
     """Each call is handed over when all that it reads has been said."""
-    from agentcho.engine.continuous import Continuous
-    from agentcho.engine.generating import Forced, stock_attention
+    from agentcho.bench.peers.continuous import Continuous
+    from agentcho.bench.peers.generate import Forced, stock_attention
 
     said, needs, calls = prompts(workflow, engine.framing), awaited(workflow), dict[str, Call]()
     stop = engine.framing.closing("assistant")[0]

@@ -32,7 +32,7 @@ def gpu(engine: Any, subjects: Sequence[Subject], context: int, repeats: int, se
 def _steps(engine: Any, context: int, repeats: int, seed: int, tell: Tell) -> list[Figures]:
     """Of each number of rows, with the machine's rate taken in the same repeat ("bytes" a second). A warm-up comes
     before."""
-    from agentcho.engine.rates import rates, streamed
+    from agentcho.bench.rates import rates, streamed
 
     told, size = tokens_of(engine, context, seed), streamed(engine.network)
     ours = {rows: OurRows(engine, told, Kind(rows), (repeats + 1) * STEPS) for rows in ROWS}

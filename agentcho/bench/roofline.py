@@ -37,7 +37,7 @@ def roofline(engine: Any, context: int, repeats: int, seed: int, tell: Tell) -> 
 
 
 def _roofline(engine: Any, context: int, repeats: int, seed: int, tell: Tell) -> list[Figures]:
-    from agentcho.engine.rates import rates, work
+    from agentcho.bench.rates import rates, work
 
     told = tokens_of(engine, context, seed)
     rows = {kind: OurRows(engine, told, kind, (repeats + 1) * STEPS) for kind in KINDS}

@@ -45,8 +45,7 @@ def step(engine: Any, context: int, repeats: int, seed: int, tell: Tell = unhear
 
 
 def _steps(engine: Any, context: int, repeats: int, seed: int, tell: Tell) -> list[Figures]:
-    from agentcho.engine.decoding import StockRows
-    from agentcho.engine.generating import stock_attention
+    from agentcho.bench.peers.generate import StockRows, stock_attention
 
     told = tokens_of(engine, context, seed)
     ours = {kind: OurRows(engine, told, kind, (repeats + 1) * STEPS) for kind in KINDS}

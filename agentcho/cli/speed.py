@@ -228,7 +228,7 @@ def _finish(
     from agentcho.bench.result import Result
     from agentcho.bench.speed import table
     from agentcho.bench.targets import with_targets
-    from agentcho.engine.placement import hardware
+    from agentcho.engine.device import hardware
     from agentcho.records.environment import machine, versions
 
     there = machine() | hardware(engine.network.device) | versions()

@@ -1,158 +1,396 @@
 """One forward: packed segments, what each attends to, and where its keys go.
 
-A segment is new tokens over a context of pieces: stored encodings, or other segments of the same forward. The
-batch lays the tokens out as one row, and answers the model's attention layer by layer: it gathers and turns
-the pieces, attends, and writes new keys to their block or lane. The gather is all a segment sees: what is not
-in its pieces is absent, not masked. Does not know: calls, agents, sampling.
+A segment is new tokens over a context of pieces: stored encodings, or other segments of the same forward. The batch
+lays the tokens out as one row, and answers the model's attention layer by layer: it gathers and turns the pieces,
+attends, and writes new keys to their pages or slot. The gather is all a segment sees: what is not in its pieces is
+absent, not masked. Single tokens of running rows that are in one pool attend in one operation; where they stand is told
+by a tensor, so that a captured forward serves other steps of the same shape. Does not know: calls, agents, sampling.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import accumulate
+from operator import attrgetter
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from agentcho.engine.abreast import Abreast, Rank, abreast
+from agentcho.engine import flex
 from agentcho.engine.attention import Locality, Scoring, attend, attend_both, causal, causal_at
-from agentcho.engine.encoding import Segment
-from agentcho.engine.gather import Gather, Made, Source
-from agentcho.engine.rope import Rotation
-from agentcho.engine.scratch import Scratch
-from agentcho.engine.store import Store
+from agentcho.engine.encoding import Piece, Segment, Storage
+from agentcho.engine.gather import Gather, Gathered, Source
+from agentcho.engine.pages import PagePool
+from agentcho.engine.rope import Rotation, Workspace
+from agentcho.engine.slots import SlotPool
 
 LENT = 1 << 14
-"""Tokens of contexts without lanes that are kept through a layer for others to copy."""
+"""Tokens of contexts without slots that are kept through a layer for others to copy."""
+Made = dict[Storage, list[tuple[Tensor, Tensor]]]
+"""Keys and values `[heads, tokens, dim]` a layer, where they were encoded, of what earlier forwards made."""
+
+
+class Layers:
+    """What forwards go over: a pool of pages, and the rotation of each layer's keys. Token ids and logits are on
+    `device`, each layer where the pool has its pages; `others` are the devices of layers that are elsewhere."""
+
+    def __init__(self, pages: PagePool, rotations: Sequence[Rotation], device: torch.device) -> None:
+        self.pages, self.rotations, self.device = pages, rotations, device
+        self.others = set(pages.devices) - {device}
+
+
+class _Columns(NamedTuple):
+    """Of each token of a forward: its id and position; of a running row's single token also the index of its slot and
+    the tokens that this has already."""
+
+    ids: list[int]
+    positions: list[int]
+    slots: list[int]
+    ends: list[int]
 
 
 class Batch:
-    """The packed tokens of one forward and their attention. Use for one forward, then `commit`."""
+    """The packed tokens of one forward and their attention. Use for one forward, then `commit`.
 
-    def __init__(self, segments: Sequence[Segment], store: Store, rotations: Sequence[Rotation], device: torch.device):
-        self._store, self._rotations, self._device, self._scratch = store, rotations, device, Scratch()
-        self._spans = [s for s in segments if not s.single]
-        rows = abreast([s for s in segments if s.single])
-        self.segments = self._spans + [s for group in rows for s in group.segments]
-        self._lay_out()
-        self._ranks = [self._rank(group) for group in rows]
-        made = Made()
-        lengths = accumulate(sum(piece.storage.length for piece in s.pieces) for s in self._spans)
-        lending = [s.lane is not None or length <= LENT for s, length in zip(self._spans, lengths, strict=True)]
-        self._contexts = [_Context(s, device, made, lend) for s, lend in zip(self._spans, lending, strict=True)]
+    `segments` are in the order of their tokens and of their rows of logits. With `grad` nothing is stored and gradients
+    are kept: the storage of every piece names its segment, and this stands earlier in `segments`, or the storage in
+    `made`, to which the forward adds its own. A `table` `[4, tokens]` takes the place of the columns of ids, positions,
+    slots and ends, where there are rows with single tokens alone.
+    """
 
-    def _lay_out(self) -> None:
-        ids: list[int] = []
-        positions: list[int] = []
-        wanted: list[int] = []
-        for segment in self.segments:
-            segment.first = len(ids)
-            wanted += [segment.first + i for i in segment.wanted]
-            ids += segment.ids
-            positions += segment.positions
-        self.ids = torch.tensor([ids], device=self._device)
-        self.positions = torch.tensor([positions], device=self._device)
-        self.wanted = torch.tensor(wanted, device=self._device, dtype=torch.long)
-
-    def _rank(self, rows: Abreast) -> Rank:
-        rows.touch()
-        return Rank(rows.bucket, torch.tensor(rows.places, device=self._device), rows.segments[0].first, rows.width)
+    def __init__(
+        self,
+        segments: Sequence[Segment],
+        layers: Layers,
+        grad: bool = False,
+        made: Made | None = None,
+        table: Tensor | None = None,
+    ) -> None:
+        spans, pools = split(segments)
+        columns, wanted = _Columns([], [], [], []), list[int]()
+        for segment in spans:
+            _lay_out(segment, columns, wanted)
+        self.segments, groups = [*spans], list[DecodeGroup]()
+        for pool, rows in pools.items():
+            groups.append(DecodeGroup(pool, rows, columns, wanted))
+            self.segments += groups[-1].segments
+        all_wanted = table is not None or len(wanted) == len(columns.ids)
+        there = torch.tensor(columns, device=layers.device) if table is None else table
+        self.ids, self.positions = there[:1], there[1:2]
+        self.wanted = (
+            torch.arange(len(columns.ids), device=layers.device)
+            if all_wanted
+            else torch.tensor(wanted, device=layers.device, dtype=torch.long)
+        )
+        self._devices = layers.pages.devices
+        part = _GradPart if grad else _Part
+        forward = _Forward(spans, groups, layers, table is not None, made)
+        self._parts = {layers.device: part(forward, there)}
+        for device in layers.others:
+            self._parts[device] = part(forward, there.to(device))
 
     def attend(
         self, layer: int, queries: Tensor, keys: Tensor, values: Tensor, locality: Locality, scoring: Scoring
     ) -> Tensor:
         """Attention of one layer: packed `[1, heads, tokens, dim]` in, `[1, tokens, heads, value_dim]` out."""
-        parts = []
-        source = Source(self._store, layer, keys[0], values[0], {}, self._scratch)
-        for segment, context in zip(self._spans, self._contexts, strict=True):
-            k, v = self._keys_of(segment, context, source)
-            mask, asked = context.mask(locality), queries[:, :, segment.span()]
-            if segment.shared is None:
-                parts.append(attend(asked, k[None], v[None], mask, scoring))
-            else:
-                parts.append(attend_both(asked, segment.shared.get(layer), (k[None], v[None]), mask, scoring.scale))
-        parts += [rank.attend(layer, queries, keys, values, locality, scoring) for rank in self._ranks]
-        return torch.cat(parts, dim=2).transpose(1, 2).contiguous()
-
-    def _keys_of(self, segment: Segment, context: _Context, source: Source) -> tuple[Tensor, Tensor]:
-        """All keys and values `[heads, length, dim]` that a segment attends to, but what it shares; its own last."""
-        own_k, own_v = self._own(segment, context, source)
-        if segment.shared is not None:
-            return self._beside(segment, context, source)
-        if segment.storage is not None:
-            self._store.write(segment.storage.block, source.layer, own_k, own_v, segment.done)
-        before, own = context.gather.length, own_k.shape[1]
-        if segment.lane is not None:
-            k, v = segment.lane.room(source.layer, before + own)
-        elif before:
-            k, v = (x.new_empty(x.shape[0], before + own, x.shape[2]) for x in (own_k, own_v))
-        else:
-            return own_k, own_v
-        context.gather.write(source, self._rotations[source.layer], k, v)
-        k[:, before:], v[:, before:] = own_k, own_v
-        return (k, v) if segment.lane is None else segment.lane.get(source.layer, 0, segment.lane.length + before + own)
-
-    def _beside(self, segment: Segment, context: _Context, source: Source) -> tuple[Tensor, Tensor]:
-        """The same of a row over a shared context, which the first of its rows gathers: all tokens of its own lane."""
-        assert segment.shared is not None
-        assert segment.lane is not None
-        if context.gather.length:
-            context.gather.write(source, self._rotations[source.layer], *segment.shared.get(source.layer))
-        k, v = segment.lane.room(source.layer, len(segment.ids))
-        k[:], v[:] = source.keys[:, segment.span()], source.values[:, segment.span()]
-        return segment.lane.get(source.layer, 0, segment.lane.length + len(segment.ids))
-
-    def _own(self, segment: Segment, context: _Context, source: Source) -> tuple[Tensor, Tensor]:
-        """The keys and values of the segment's message: new ones, among those of its base where it has one."""
-        new_k, new_v = source.keys[:, segment.span()], source.values[:, segment.span()]
-        if context.base is None:
-            return new_k, new_v
-        length = context.base.length
-        k, v = (x.new_empty(x.shape[0], length, x.shape[2]) for x in (new_k, new_v))
-        context.base.write(source, self._rotations[source.layer], k, v)
-        return k.index_copy_(1, context.places, new_k), v.index_copy_(1, context.places, new_v)
+        return self._parts[self._devices[layer]].attend(layer, queries, keys, values, locality, scoring)
 
     def commit(self) -> None:
-        """After a forward that went well: lanes have grown, and what it made is stored."""
+        """After a forward that went well: slots have grown, and what it made is stored."""
         for segment in self.segments:
-            if segment.lane is not None:
-                gathered = 0 if segment.shared else sum(piece.storage.length for piece in segment.pieces)
-                segment.lane.length += gathered + len(segment.ids)
-        for segment in self.segments:
+            if segment.slot is not None:
+                segment.slot.length += len(segment.ids) + (segment.gathered if segment.pieces else 0)
             if segment.storage is not None:
                 written = segment.storage.length if segment.last else segment.done + len(segment.ids)
                 segment.storage.segment, segment.storage.written = None, written
 
 
-class _Context:
-    """What one span attends to: how its keys are gathered, their logical positions, and its masks, made once a forward
-    and locality. `base` and `places` are of a message that is repaired."""
+def split(segments: Sequence[Segment]) -> tuple[list[Segment], dict[SlotPool, list[Segment]]]:
+    """Segments that attend each by itself; and single tokens of running rows, which attend together with the others of
+    their pool."""
+    spans, pools = list[Segment](), dict[SlotPool, list[Segment]]()
+    for segment in segments:
+        if segment.slot is None or segment.pieces or segment.storage is not None or len(segment.ids) != 1:
+            spans.append(segment)
+        else:
+            pools.setdefault(segment.slot.pool, []).append(segment)
+    return spans, pools
 
-    def __init__(self, segment: Segment, device: torch.device, made: Made, lend: bool) -> None:
-        own = torch.tensor(segment.positions, device=device)
-        self.gather = Gather(segment.pieces, device, segment.written, made, lend)
-        self.base = None if segment.base is None else Gather([segment.base], device)
-        self.places = torch.tensor(segment.places, device=device)
-        whole = [own] if self.base is None else self.base.positions()
+
+def _lay_out(segment: Segment, columns: _Columns, wanted: list[int]) -> None:
+    """Add its tokens to the columns of its forward."""
+    first, count = len(columns.ids), len(segment.ids)
+    segment.first = first
+    wanted += [first + i for i in segment.wanted]
+    for column, added in zip(columns, (segment.ids, segment.positions, [0] * count, [0] * count), strict=True):
+        column.extend(added)
+
+
+class DecodeGroup:
+    """Single tokens of running rows of one pool, in the order of their slots, added to the columns of their forward:
+    `first` is where they begin, and `width` the tokens of the longest slot, with its new one."""
+
+    def __init__(self, pool: SlotPool, segments: list[Segment], columns: _Columns, wanted: list[int]) -> None:
+        self.pool, self.first, self.width = pool, len(columns.ids), 0
+        self.segments = sorted(segments, key=attrgetter("slot.index"))
+        for row, segment in enumerate(self.segments, self.first):
+            slot, segment.first = segment.slot, row
+            assert slot is not None
+            slot.touched = slot.length + 1  # the forward is about to write it
+            self.width = max(self.width, slot.touched)
+            columns.ids.append(segment.ids[0])
+            columns.positions.append(segment.position)
+            columns.slots.append(slot.index)
+            columns.ends.append(slot.length)
+            if segment.wanted:
+                wanted.append(row)
+
+    def reach(self, fixed: bool) -> int:
+        """How many tokens of each slot are read; where that is `fixed`, one number serves several steps."""
+        return flex.rounded(self.width, self.pool.capacity) if fixed else self.width
+
+
+def grouped(pools: dict[SlotPool, list[Segment]]) -> tuple[list[DecodeGroup], list[list[int]]]:
+    """Running rows alone, as a batch lays them out, and their columns."""
+    columns, wanted = _Columns([], [], [], []), list[int]()
+    return [DecodeGroup(pool, rows, columns, wanted) for pool, rows in pools.items()], [*columns]
+
+
+class _Forward(NamedTuple):
+    """What the parts of a batch are made of. `fixed`: another step of the same shape may be computed by it."""
+
+    spans: list[Segment]
+    groups: list[DecodeGroup]
+    layers: Layers
+    fixed: bool
+    made: Made | None
+
+
+class _Part:
+    """The attention of a batch on one device, where `table` holds its columns."""
+
+    def __init__(self, forward: _Forward, table: Tensor) -> None:
+        self._layers, self._spans = forward.layers, forward.spans
+        self._rows = list[DecodeAttention]()
+        for group in forward.groups:
+            self._rows.append(DecodeAttention(group, table, forward.fixed))
+        if self._spans:
+            self._begin_spans(table.device)
+
+    def _begin_spans(self, device: torch.device) -> None:
+        gathered, self._workspace = Gathered(), Workspace()
+        lengths = accumulate(sum(piece.storage.length for piece in s.pieces) for s in self._spans)
+        lending = [s.slot is not None or length <= LENT for s, length in zip(self._spans, lengths, strict=True)]
+        pairs = zip(self._spans, lending, strict=True)
+        self._contexts = [_Context(segment, device, gathered, lend) for segment, lend in pairs]
+
+    def attend(
+        self, layer: int, queries: Tensor, keys: Tensor, values: Tensor, locality: Locality, scoring: Scoring
+    ) -> Tensor:
+        """See `Batch.attend`."""
+        parts = list[Tensor]()
+        if self._spans:
+            rotation = self._layers.rotations[layer]
+            source = Source(self._layers.pages, layer, rotation, keys[0], values[0], {}, self._workspace)
+            for context in self._contexts:
+                parts.append(context.attend(source, queries, locality, scoring))
+        for rows in self._rows:
+            parts.append(rows.attend(layer, queries, keys, values, locality, scoring))
+        return parts[0].contiguous() if len(parts) == 1 else torch.cat(parts, dim=1)
+
+
+class DecodeAttention:
+    """The attention of a group's rows in one forward. Where each row reads its own blocks alone, all rows of the pool
+    are handed over, whose number seldom changes."""
+
+    def __init__(self, group: DecodeGroup, table: Tensor, fixed: bool) -> None:
+        pool = self._pool = group.pool
+        self._span = slice(group.first, group.first + len(group.segments))
+        _, self._at, self._rows, self._ends = table[:, self._span]
+        self._blocks = bool(pool.kernels) and table.device in pool.kernels and flex.has_kernels(table.device)
+        self._width = group.reach(True) if fixed or self._blocks else group.width
+        self._count = len(pool.positions) if self._blocks else len(pool.slots)
+        self._all = self._count == len(group.segments)
+        home = pool.positions.device
+        pool.positions[self._rows.to(home), self._ends.to(home)] = self._at.to(home)
+        self._seen: dict[Locality, Tensor] = {}
+        self._seen_blocks: dict[Locality, flex.Seen] = {}
+
+    def attend(
+        self, layer: int, queries: Tensor, keys: Tensor, values: Tensor, locality: Locality, scoring: Scoring
+    ) -> Tensor:
+        """Append this step's keys, attend: packed `[1, heads, tokens, dim]` in, `[1, rows, heads, value_dim]` out."""
+        pool, asked = self._pool, queries[0, :, self._span].transpose(0, 1).unsqueeze(2)
+        pool.keys[layer][self._rows, :, self._ends] = keys[0, :, self._span].transpose(0, 1)
+        pool.values[layer][self._rows, :, self._ends] = values[0, :, self._span].transpose(0, 1)
+        k, v = pool.keys[layer][: self._count, :, : self._width], pool.values[layer][: self._count, :, : self._width]
+        if locality not in self._seen:
+            self._seen[locality] = self._visible(locality)
+        if not self._all:  # zeros where a slot has no query in this forward: keys need no copy
+            spread = asked.new_zeros(self._count, *asked.shape[1:])
+            spread[self._rows] = asked
+            asked = spread
+        if pool.shared is not None:
+            out = attend_both(asked, pool.shared.get(layer), (k, v), self._seen[locality], scoring.scale)
+        elif self._blocks:
+            out = self._attend_blocks(asked, k, v, locality, scoring)
+        else:
+            out = attend(asked, k, v, self._seen[locality], scoring)
+        own: Tensor = out if self._all else out[self._rows]
+        return own.squeeze(2).unsqueeze(0)
+
+    def _attend_blocks(self, queries: Tensor, keys: Tensor, values: Tensor, locality: Locality, how: Scoring) -> Tensor:
+        if locality not in self._seen_blocks:
+            self._seen_blocks[locality] = flex.Seen(self._seen[locality])
+        return flex.attend_blocks(queries, keys, values, self._seen_blocks[locality], how)
+
+    def _visible(self, locality: Locality) -> Tensor:
+        """Bool `[slots, 1, 1, width]`; a slot with no query sees its first, zero key alone."""
+        at, ends = self._at, self._ends
+        if not self._all:
+            at, ends = at.new_zeros(self._count), at.new_zeros(self._count)
+            at[self._rows], ends[self._rows] = self._at, self._ends
+        places = torch.arange(self._width, device=ends.device)
+        mask: Tensor = places <= ends.unsqueeze(1)
+        if locality.kind != "full":
+            positions = self._pool.positions[: self._count, : self._width].to(at.device)
+            local = locality.visible(at.unsqueeze(1), positions)
+            assert local is not None
+            mask = mask & (local.squeeze(1) | (places == ends.unsqueeze(1)))  # itself it always sees
+        return mask[:, None, None, :]
+
+
+class _Context:
+    """What one segment attends to by itself: how its keys are gathered, their logical positions, and its masks, made
+    once a forward and locality. `_base` and `_places` are of a message that is repaired."""
+
+    def __init__(self, segment: Segment, device: torch.device, gathered: Gathered, lend: bool) -> None:
+        self._segment, self._queries = segment, torch.tensor(segment.positions, device=device)
+        self._gather = Gather(segment.pieces, device, segment.written, gathered, lend)
+        self._base = None if segment.base is None else Gather([segment.base], device)
+        self._places = torch.tensor(segment.places, device=device)
+        whole = [self._queries] if self._base is None else self._base.positions()
         self._length = len(whole[0])
-        before = self.gather.positions()
-        if segment.shared is not None and before:
-            segment.shared.lane.place(0, torch.cat(before))
-        new = torch.cat([*(before if segment.shared is None else ()), *whole])
-        if segment.lane is not None:
-            filled = segment.lane.length
-            segment.lane.place(filled, new)
-            new = segment.lane.positions(filled + len(new)).to(device)
-        self._queries, self._keys = own, new
+        before, slot, shared = self._gather.positions(), segment.slot, segment.shared
+        if shared is not None and before:
+            shared.slot.place(0, torch.cat(before))
+        new = torch.cat([*(before if shared is None else ()), *whole])
+        if slot is not None:
+            filled = slot.length
+            slot.place(filled, new)
+            new = slot.positions(filled + len(new)).to(device)
+        self._keys = new
         self._masks: dict[Locality, Tensor | None] = {}
 
-    def mask(self, locality: Locality) -> Tensor | None:
-        """Bool `[own, keys]`, or None where all is seen."""
+    def attend(self, source: Source, queries: Tensor, locality: Locality, scoring: Scoring) -> Tensor:
+        """See `Batch.attend`; of its own tokens."""
+        segment = self._segment
         if locality not in self._masks:
-            self._masks[locality] = self._causal(locality)
-        return self._masks[locality]
+            self._masks[locality] = self._mask(locality)
+        k, v = self._keys_and_values(source)
+        mask, asked = self._masks[locality], queries[:, :, segment.span()]
+        if segment.shared is None:
+            out = attend(asked, k[None], v[None], mask, scoring)
+        else:
+            out = attend_both(asked, segment.shared.get(source.layer), (k[None], v[None]), mask, scoring.scale)
+        return out.transpose(1, 2)
 
-    def _causal(self, locality: Locality) -> Tensor | None:
-        if self.base is not None:
-            return causal_at(self._queries, self._keys, self.places, self._length, locality)
+    def _mask(self, locality: Locality) -> Tensor | None:
+        """Bool `[own, keys]`, or None where all is seen."""
+        if self._base is not None:
+            return causal_at(self._queries, self._keys, self._places, self._length, locality)
         return causal(self._queries, self._keys, len(self._queries), locality)
+
+    def _keys_and_values(self, source: Source) -> tuple[Tensor, Tensor]:
+        """All keys and values `[heads, length, dim]` that it attends to, but what it shares; its own last."""
+        segment, (own_k, own_v) = self._segment, self._own(source)
+        if segment.shared is not None:
+            return self._beside(source)
+        if segment.storage is not None:
+            source.pages.write(segment.storage.block, source.layer, own_k, own_v, segment.done)
+        before, own = self._gather.length, own_k.shape[1]
+        if segment.slot is not None:
+            k, v = segment.slot.room(source.layer, before + own)
+        elif before:
+            k, v = (x.new_empty(x.shape[0], before + own, x.shape[2]) for x in (own_k, own_v))
+        else:
+            return own_k, own_v
+        self._gather.write(source, k, v)
+        k[:, before:], v[:, before:] = own_k, own_v
+        return (k, v) if segment.slot is None else segment.slot.get(source.layer, 0, segment.slot.length + before + own)
+
+    def _beside(self, source: Source) -> tuple[Tensor, Tensor]:
+        """The same of a row over a shared context, which the first of its rows gathers: all tokens of its own slot."""
+        shared, slot, span = self._segment.shared, self._segment.slot, self._segment.span()
+        assert shared is not None
+        assert slot is not None
+        if self._gather.length:
+            self._gather.write(source, *shared.get(source.layer))
+        k, v = slot.room(source.layer, len(self._segment.ids))
+        k[:], v[:] = source.keys[:, span], source.values[:, span]
+        return slot.get(source.layer, 0, slot.length + len(self._segment.ids))
+
+    def _own(self, source: Source) -> tuple[Tensor, Tensor]:
+        """The keys and values of the segment's message: new ones, among those of its base where it has one."""
+        span = self._segment.span()
+        new_k, new_v = source.keys[:, span], source.values[:, span]
+        if self._base is None:
+            return new_k, new_v
+        k, v = (x.new_empty(x.shape[0], self._base.length, x.shape[2]) for x in (new_k, new_v))
+        self._base.write(source, k, v)
+        return k.index_copy_(1, self._places, new_k), v.index_copy_(1, self._places, new_v)
+
+
+class _GradPart:
+    """The attention of a batch on one device, with gradients: keys and values stay in the autograd graph, so that what
+    a message is worth to its readers reaches the words it was made from. A segment sees what a `_Part` would gather."""
+
+    def __init__(self, forward: _Forward, table: Tensor) -> None:
+        self._segments, self._layers, self._made = forward.spans, forward.layers, forward.made
+        self._lengths = [len(segment.ids) for segment in self._segments]
+        self._places = [_places(segment, table.device) for segment in self._segments]
+        self._masks: dict[Locality, list[Tensor | None]] = {}
+
+    def attend(
+        self, layer: int, queries: Tensor, keys: Tensor, values: Tensor, locality: Locality, scoring: Scoring
+    ) -> Tensor:
+        """See `Batch.attend`."""
+        asked = queries.split(self._lengths, dim=2)  # type: ignore[no-untyped-call]
+        own_k, own_v = (each[0].split(self._lengths, dim=1) for each in (keys, values))  # type: ignore[no-untyped-call]
+        own = {s.storage: pair for s, *pair in zip(self._segments, own_k, own_v, strict=True) if s.storage is not None}
+        if self._made is not None:
+            for storage, (k, v) in own.items():
+                if len(made := self._made.setdefault(storage, [])) == layer:
+                    made.append((k, v))
+        if locality not in self._masks:
+            pairs = zip(self._places, self._lengths, strict=True)
+            self._masks[locality] = [causal(places[-count:], places, count, locality) for places, count in pairs]
+        turned, parts = dict[tuple[Storage, int], Tensor](), list[Tensor]()
+        for number, segment in enumerate(self._segments):
+            pieces = [self._gather(piece, layer, own, turned) for piece in segment.pieces]
+            k = torch.cat([*(k for k, _ in pieces), own_k[number]], dim=1)[None]
+            v = torch.cat([*(v for _, v in pieces), own_v[number]], dim=1)[None]
+            parts.append(attend(asked[number], k, v, self._masks[locality][number], scoring))
+        return torch.cat(parts, dim=2).transpose(1, 2).contiguous()
+
+    def _gather(
+        self, piece: Piece, layer: int, own: dict[Storage, list[Tensor]], turned: dict[tuple[Storage, int], Tensor]
+    ) -> tuple[Tensor, Tensor]:
+        """Keys, turned to where the piece stands, and values; what several readers have at one place is turned once."""
+        if piece.storage in own:
+            k, v = own[piece.storage]
+        else:
+            assert self._made is not None
+            k, v = self._made[piece.storage][layer]
+        known = (piece.storage, piece.shift)
+        if known not in turned:
+            turned[known] = self._layers.rotations[layer].turn(k, piece.shift)
+        return turned[known], v
+
+
+def _places(segment: Segment, device: torch.device) -> Tensor:
+    """Logical positions of all that a segment attends to, its own tokens last."""
+    spans = [(piece.offset, piece.storage.length) for piece in segment.pieces]
+    spans.append((segment.position, len(segment.ids)))
+    return torch.cat([torch.arange(start, start + length, device=device) for start, length in spans])

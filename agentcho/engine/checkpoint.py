@@ -1,5 +1,5 @@
-"""The files of a model, looked at before its weights are read, and after the library failed on them: which is at
-fault, why, and what to do. Does not know: networks.
+"""The files of a model: how far their download is; looked at before weights are read, and after the library failed on
+them: which is at fault, why, and what to do. Does not know: networks.
 """
 
 from __future__ import annotations
@@ -16,17 +16,29 @@ from huggingface_hub.errors import (
     RepositoryNotFoundError,
     StrictDataclassError,
 )
+from huggingface_hub.utils.tqdm import tqdm
 from safetensors import SafetensorError, safe_open
 from transformers.utils.hub import cached_file
 
 from agentcho.errors import ModelBroken, ModelError, ModelNotFound
+from agentcho.progress import Tell, unheard
 
 INDEX = "model.safetensors.index.json"
 PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt")
 Unreadable = (
-    ArithmeticError, AssertionError, AttributeError, ImportError, LookupError, MemoryError, OSError, RuntimeError,
-    SafetensorError, StrictDataclassError, TypeError, ValueError,
-)  # fmt: skip
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    ImportError,
+    LookupError,
+    MemoryError,
+    OSError,
+    RuntimeError,
+    SafetensorError,
+    StrictDataclassError,
+    TypeError,
+    ValueError,
+)
 """What the library raises where a model's files are not what they should be."""
 
 
@@ -110,3 +122,24 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
 
 def _line(error: BaseException) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+def heard(tell: Tell) -> dict[str, Any]:
+    """The option of the library by which `tell` hears of megabytes; none where nobody listens."""
+    return {} if tell is unheard else {"tqdm_class": _bars(tell)}
+
+
+def _bars(tell: Tell) -> type[tqdm]:
+    class Told(tqdm):
+        """A bar that is not drawn. Of bytes that are written to disk it tells, and of nothing else."""
+
+        def __init__(self, *args: Any, **options: Any) -> None:
+            self._tells = options.get("unit") == "B" and not str(options.get("name")).endswith(".transfer")
+            super().__init__(*args, **(options | {"disable": True}))  # type: ignore[no-untyped-call]
+
+        def update(self, n: float | None = 1) -> None:
+            self.n += n or 0
+            if self._tells and self.total:
+                tell("MB downloaded", int(self.n) >> 20, int(self.total) >> 20)
+
+    return Told

@@ -10,7 +10,7 @@ from agentcho.engine.encoding import Encoding, Storage
 from agentcho.engine.sequence import Sequence
 
 if TYPE_CHECKING:
-    from agentcho.engine.lanes import Lanes, Shared
+    from agentcho.engine.slots import SharedContext, Slots
 
 
 class Debug(NamedTuple):
@@ -21,8 +21,8 @@ class Debug(NamedTuple):
     rows: tuple[Sequence, ...]
     deferred: tuple[Sequence, ...]
     calls: tuple[Sequence, ...]
-    slots: Lanes
-    shared: tuple[Shared, ...]
+    slots: Slots
+    shared: tuple[SharedContext, ...]
     encodings: Mapping[EncodingId, Encoding]
 
     def entry(self, id: EncodingId) -> Storage:

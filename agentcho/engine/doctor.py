@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from agentcho.engine.attention import Locality
+from agentcho.engine.device import DeviceMap
 from agentcho.engine.engine import Engine
 from agentcho.engine.gate import LayerProof
-from agentcho.engine.packing import kernels
-from agentcho.engine.placement import DeviceMap
+from agentcho.engine.prepack import kernels
 from agentcho.engine.template import ROLES
 from agentcho.progress import Tell, unheard
 

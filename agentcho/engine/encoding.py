@@ -15,8 +15,8 @@ from agentcho.calls.call import ContextEntry, Encoded, EncodingId, First, Most, 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from agentcho.engine.lanes import Lane, Shared
-    from agentcho.engine.store import Block, Copy
+    from agentcho.engine.pages import Copy, Pages
+    from agentcho.engine.slots import SharedContext, Slot
 
 
 @dataclass(eq=False)
@@ -33,7 +33,7 @@ class Storage:
     position: int
     length: int
     recipe: Recipe | None = field(default=None, repr=False)
-    pages: Block | None = field(default=None, repr=False)
+    pages: Pages | None = field(default=None, repr=False)
     host: Copy | None = field(default=None, repr=False)
     written: int = 0
     segment: Segment | None = field(default=None, repr=False)
@@ -51,7 +51,7 @@ class Storage:
         return self.ready or (self.segment is not None and self.segment.last)
 
     @property
-    def block(self) -> Block:
+    def block(self) -> Pages:
         """Its pages; it must be in the store."""
         assert self.pages is not None
         return self.pages
@@ -99,7 +99,7 @@ class Piece(NamedTuple):
 class Segment:
     """New tokens `ids` at `position`, over `pieces`.
 
-    With a `lane`, pieces are gathered into it and own keys appended; where it has a shared context, they are gathered
+    With a `slot`, pieces are gathered into it and own keys appended; where it has a shared context, they are gathered
     there. Own keys go to `storage`'s block, if there is one. `wanted` are the own token indices whose next-token logits
     are asked for. With a `base`, `ids` are those tokens of a message that are encoded anew, at its indices `places`;
     the others are the base's. The first `done` tokens of the message were encoded before, and are in `storage` already.
@@ -108,7 +108,7 @@ class Segment:
     ids: Sequence[int]
     position: int
     pieces: Sequence[Piece] = ()
-    lane: Lane | None = None
+    slot: Slot | None = None
     storage: Storage | None = None
     wanted: Sequence[int] = ()
     base: Piece | None = None
@@ -117,19 +117,19 @@ class Segment:
     first: int = field(default=0, init=False)
 
     @property
-    def shared(self) -> Shared | None:
+    def shared(self) -> SharedContext | None:
         """What it attends to along with other rows."""
-        return None if self.lane is None else self.lane.shared
+        return None if self.slot is None else self.slot.pool.shared
 
     @property
-    def single(self) -> bool:
-        """One token of a running row: it can attend together with the others of its bucket."""
-        return self.lane is not None and self.storage is None and not self.pieces and len(self.ids) == 1
+    def gathered(self) -> int:
+        """Tokens that are gathered into its own slot."""
+        return 0 if self.shared is not None else sum(piece.storage.length for piece in self.pieces)
 
     @property
     def written(self) -> tuple[Piece, int] | None:
-        """What is to be gathered of its own message, where that is not in its lane, and how many tokens that is."""
-        if self.storage is None or not self.done or self.lane is not None:
+        """What is to be gathered of its own message, where that is not in its slot, and how many tokens that is."""
+        if self.storage is None or not self.done or self.slot is not None:
             return None
         return Piece(None, self.storage, self.storage.position), self.done
 

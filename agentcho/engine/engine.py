@@ -23,35 +23,33 @@ from agentcho.calls.owner import Owner, owned
 from agentcho.calls.values import numbers, text
 from agentcho.config import Markers
 from agentcho.engine.adapter import find_adapter
-from agentcho.engine.adapters import Adapters
 from agentcho.engine.admission import Admission
 from agentcho.engine.assembly import Assembly
+from agentcho.engine.batch import Batch, Made
 from agentcho.engine.blame import Blame
 from agentcho.engine.budget import budget_of
 from agentcho.engine.constraint import Grammars
 from agentcho.engine.debug import Debug
+from agentcho.engine.device import DeviceMap, Place, synchronize
 from agentcho.engine.direct import Direct
 from agentcho.engine.encoding import Context, Encoding, Piece, Recipe, Segment, Storage
 from agentcho.engine.flex import has_kernels
-from agentcho.engine.forwards import Forwards
-from agentcho.engine.gate import LayerProof
+from agentcho.engine.gate import LayerProof, can_share
 from agentcho.engine.integrity import Integrity
-from agentcho.engine.lanes import IDLE, Lanes
 from agentcho.engine.layout import Rules, check_fits, encoded
 from agentcho.engine.loading import load
+from agentcho.engine.lora import Adapters
 from agentcho.engine.model import Model
-from agentcho.engine.placement import DeviceMap, Place, settle
+from agentcho.engine.pages import PagePool
 from agentcho.engine.plan import Plan
+from agentcho.engine.runner import TorchRunner
 from agentcho.engine.sampler import choose
 from agentcho.engine.scheduler import Scheduler
-from agentcho.engine.seats import Seats, can_share
 from agentcho.engine.sequence import Sequence as Admitted
-from agentcho.engine.spread import whole_of
-from agentcho.engine.store import Store
+from agentcho.engine.slots import IDLE, Slots
 from agentcho.engine.template import Framing
 from agentcho.engine.tiers import Fullness, Tiers
 from agentcho.engine.trial import Ran, Trial
-from agentcho.engine.whole import Made
 from agentcho.errors import (
     BadParent,
     ContextOverflow,
@@ -74,26 +72,24 @@ class Engine(Direct):
         shapes = [proof.shape for proof in proofs]
         self._model, self.framing, self.proofs, self.context = model, framing, proofs, context
         self._room = store_tokens, host_tokens
-        self.store = Store(shapes, store_tokens, model.device, model.dtype)
+        self.store = PagePool(shapes, store_tokens, model.device, model.dtype)
         tiers = self._tiers = Tiers(self.store, host_tokens)
-        self._lanes = Lanes(shapes, model.device, model.dtype, idle=int(IDLE * store_tokens))
-        self._rotations = [proof.rotation for proof in proofs]
-        self._forwards = Forwards(model, self.store, self._lanes, self._rotations)
+        idle, may_share = int(IDLE * store_tokens), can_share(proofs)
+        self._slots = Slots(shapes, model.device, model.dtype, idle=idle, may_share=may_share)
+        self._runner = TorchRunner(model, self.store, self._slots, [proof.rotation for proof in proofs])
         self._encodings: dict[EncodingId, Encoding] = {}
         self._waiting: dict[EncodingId, Storage] = {}
         self._untold: list[EncodingId] = []
         self._waits_for = [device for device in model.devices if device.type == "cuda"]
         self._ids = Ids()
         self._fingerprint: dict[str, str] | None = None
-        self._assembly = Assembly(tiers, self._forwards.make)
+        self._assembly = Assembly(tiers, self._runner.make)
         self._blame = Blame(model.devices)
-        self._trial = Trial(self._forwards, self._blame)
+        self._trial = Trial(self._runner, self._blame)
         self._banned = self._unsayable()
-        self._seats = Seats(self._lanes, can_share(proofs))
         self._scheduler = Scheduler(
             self._assembly,
-            self._lanes,
-            self._seats,
+            self._slots,
             budget_of(model.packed, model.device),
             self._finished,
             self._blame,
@@ -218,8 +214,8 @@ class Engine(Direct):
     @property
     def debug(self) -> Debug:
         """What it is in the midst of, between steps."""
-        calls, late, shared = self._scheduler.calls, tuple(self._scheduler.deferred), self._seats.shared
-        return Debug(self._scheduler.rows, late, calls, self._lanes, shared, self._encodings)
+        calls, late, shared = self._scheduler.calls, tuple(self._scheduler.deferred), tuple(self._slots.shared.values())
+        return Debug(self._scheduler.rows, late, calls, self._slots, shared, self._encodings)
 
     @property
     def fullness(self) -> Fullness:
@@ -259,14 +255,14 @@ class Engine(Direct):
         segment = Segment(own, placed.context.start, placed.context.pieces, wanted=range(first, len(own)))
         self._scheduler.deferred.hasten(placed.context.pieces, self._assembly.first)
         with self._assembly.gathering(p.storage for p in placed.context.pieces):
-            return self._forwards.run([segment])[1].log_softmax(-1).cpu()
+            return self._runner.run([segment])[1].log_softmax(-1).cpu()
 
     @owned
     def differentiable(self, segments: Sequence[Segment], made: Made | None = None) -> Tensor:
         """Logits `[wanted rows, vocab]`, float32, of segments that attend to each other, in one forward that keeps its
-        gradients. Stores nothing; see `Whole`."""
-        whole = whole_of(segments, self._rotations, self.store.devices, self._model.device, made)
-        return self._model.differentiable(whole.ids, whole.positions, whole.wanted, whole)
+        gradients. Stores nothing; see `Batch`."""
+        batch = Batch(segments, self._runner.layers, grad=True, made=made)
+        return self._model.differentiable(batch.ids, batch.positions, batch.wanted, batch)
 
     def message(self, id: EncodingId) -> Encoded:
         """The words of a finished encoding: `.role .name .header .text .tokens .sampled`."""
@@ -319,7 +315,7 @@ class Engine(Direct):
             judged = self._trial.judge(plan) if plan.judged else 0
             result = self._scheduler.process(plan, *self._forward(plan))
             if self._waits_for:  # forced tokens are said without a look at what was computed
-                settle(*self._waits_for)
+                synchronize(*self._waits_for)
             for failure in result.failed:
                 self._waiting.pop(failure.id, None)
             encoded = result.encoded + judged + self._assembly.fed - before
@@ -340,7 +336,7 @@ class Engine(Direct):
         unjudged = bool(plan.judged) and any(call in plan.judged for call, _ in plan.failed)
         if not plan.exact and not unjudged:
             try:
-                order, rows = self._forwards.step(plan.segments)
+                order, rows = self._runner.step(plan.segments)
                 return order, list(rows)
             except Exception as error:
                 self._trial.again(error, len(plan.segments))

@@ -3,7 +3,7 @@ and several of a GPU's processors share a long row.
 
 Each number of rows has kernels of its own, compiled when they are first needed: torch shares out the keys of a row only
 where it knows how many rows there are. They are compared with plain attention then; a device where they cannot be
-compiled, or weigh otherwise, is left for that. Does not know: lanes, where keys come from.
+compiled, or weigh otherwise, is left for that. Does not know: slots, where keys come from.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from agentcho.engine.attention import Scoring, attend
 BLOCK = 128
 """Keys that are read or left together."""
 WIDTH = 2 * BLOCK
-"""A multiple of this many tokens of a lane is handed over, or all of it."""
+"""A multiple of this many tokens of a slot is handed over, or all of it."""
 LOOKS = ((1, 1), (2, 2), (4, 8))
-"""Over how many blocks kernels are tried, and for how many there is room. One block of a longer lane would be another
+"""Over how many blocks kernels are tried, and for how many there is room. One block of a longer slot would be another
 kernel."""
 _refused = set[torch.device]()
 _numbers = count()
@@ -38,7 +38,7 @@ def has_kernels(device: torch.device) -> bool:
 
 
 def rounded(width: int, capacity: int) -> int:
-    """How many tokens of lanes with room for `capacity` are handed over where `width` are needed."""
+    """How many tokens of slots with room for `capacity` are handed over where `width` are needed."""
     return min(capacity, -(-width // WIDTH) * WIDTH)
 
 
@@ -63,9 +63,13 @@ def _blocks(seen: Tensor, queries: int) -> BlockMask:
     number = visible.sum(-1, dtype=torch.int32)[:, None]
     order = visible.to(torch.int8).argsort(dim=-1, descending=True, stable=True).to(torch.int32)[:, None]
     return BlockMask.from_kv_blocks(
-        number, order, BLOCK_SIZE=(BLOCK, BLOCK), seq_lengths=(queries, length), compute_q_blocks=False,
+        number,
+        order,
+        BLOCK_SIZE=(BLOCK, BLOCK),
+        seq_lengths=(queries, length),
+        compute_q_blocks=False,
         mask_mod=lambda row, head, query, key: seen[row, 0, key],
-    )  # fmt: skip
+    )
 
 
 def attend_blocks(queries: Tensor, keys: Tensor, values: Tensor, seen: Seen, scoring: Scoring) -> Tensor:
@@ -141,7 +145,7 @@ def _compiled(kernel: Callable[..., Any]) -> Callable[..., Any]:
 
 @cache
 def _works(kind: _Kind) -> bool:
-    """Whether a kernel can be had, and weighs as plain attention does, over all of a lane's blocks or some: torch
+    """Whether a kernel can be had, and weighs as plain attention does, over all of a slot's blocks or some: torch
     compiles for one block, for the first number beyond, and then for all."""
     try:
         gaps = [_gap(kind, *blocks) for blocks in LOOKS]
@@ -166,7 +170,7 @@ def _failed(error: Exception) -> str:
 
 
 def _gap(kind: _Kind, blocks: int, capacity: int) -> float:
-    """How far the kernel is from plain attention, as a share of the largest value, over so many blocks of lanes that
+    """How far the kernel is from plain attention, as a share of the largest value, over so many blocks of slots that
     have room for `capacity`. Some keys are not seen; of several blocks the first row sees none of the first one or the
     third, and the last row few of all."""
     dice, length = torch.Generator(kind.device).manual_seed(0), blocks * BLOCK
@@ -174,7 +178,7 @@ def _gap(kind: _Kind, blocks: int, capacity: int) -> float:
     def drawn(*shape: int) -> Tensor:
         return torch.randn(shape, generator=dice, device=kind.device, dtype=kind.dtype)
 
-    with torch.inference_mode(False):  # as lanes are
+    with torch.inference_mode(False):  # as slots are
         keys, values = (drawn(kind.rows, kind.heads, capacity * BLOCK, dim) for dim in (kind.dim, kind.value_dim))
     mask = torch.rand(kind.rows, 1, 1, length, generator=dice, device=kind.device) < 1 / 2
     if kind.rows > 1:

@@ -14,13 +14,12 @@ import torch
 from torch import Tensor
 
 from agentcho.engine.attention import Locality, Scoring, attend, causal, is_plain
-from agentcho.engine.batch import Batch
+from agentcho.engine.batch import Batch, Layers
 from agentcho.engine.encoding import Piece, Segment, Storage
 from agentcho.engine.model import Model, Source
-from agentcho.engine.packing import packed
+from agentcho.engine.pages import LayerShape, PagePool
+from agentcho.engine.prepack import packed
 from agentcho.engine.rope import Rotation, candidates, infer
-from agentcho.engine.spread import batch_of
-from agentcho.engine.store import LayerShape, Store
 from agentcho.errors import UnsupportedModel
 
 PROBE = 16
@@ -42,6 +41,12 @@ class LayerProof(NamedTuple):
     packed_error: float
     neighbour_error: float
     plain: bool
+
+
+def can_share(proofs: Sequence[LayerProof]) -> bool:
+    """Whether rows may share contexts: every layer weighs all keys by a plain softmax, so that two parts of them can be
+    weighed apart, and torch tells how much each part weighs, which it does on a CPU."""
+    return all(proof.plain and proof.shape.device is not None and proof.shape.device.type == "cpu" for proof in proofs)
 
 
 class _Recorder:
@@ -73,8 +78,18 @@ def check_config(source: Source, context: int | None) -> None:
 
 OTHER = "Use a model with rotary positions on attention layers, such as Llama, Qwen, Mistral, Gemma, OLMo or Granite."
 LEARNED = {"gpt2", "opt", "gpt_bigcode", "gpt_neo", "xglm", "biogpt", "openai-gpt", "ctrl"}
-RECURRENT = ("ssm_state_size", "state_size", "mamba_d_state", "mamba_d_ssm", "linear_num_key_heads", "lru_width",
-             "conv_L_cache", "attn_layer_indices", "wkv_version", "attention_hidden_size")  # fmt: skip
+RECURRENT = (
+    "ssm_state_size",
+    "state_size",
+    "mamba_d_state",
+    "mamba_d_ssm",
+    "linear_num_key_heads",
+    "lru_width",
+    "conv_L_cache",
+    "attn_layer_indices",
+    "wkv_version",
+    "attention_hidden_size",
+)
 
 
 def _config_causes(config: Any, context: int | None) -> Iterator[tuple[str, str]]:
@@ -220,23 +235,29 @@ class Gate:
     def _packed(self, shapes: list[LayerShape], rotations: list[Rotation], neighbour: bool) -> list[Tensor]:
         """Hidden states of the probe's second half over its first, which was stored at another position."""
         model = self._model
-        store = Store(shapes, 4 * PROBE, model.device, model.dtype)
+        store = PagePool(shapes, 4 * PROBE, model.device, model.dtype)
         first = Storage(b"", 5, PROBE, pages=store.allocate(PROBE))
         first.segment = Segment(self._ids[:PROBE], 5, storage=first)
-        batch = batch_of([first.segment], store, rotations, model.device)
+        layers = Layers(store, rotations, model.device)
+        batch = Batch([first.segment], layers)
         self._run(batch)
         batch.commit()
         second = Segment(self._ids[PROBE:], PROBE, [Piece(0, first, 0)])
         beside = [Segment(self._neighbour, 3)] if neighbour else []
-        batch = batch_of([*beside, second], store, rotations, model.device)
+        batch = Batch([*beside, second], layers)
         return [hidden[0, second.span()].float() for hidden in self._run(batch)]
 
     def _run(self, batch: Batch) -> Sequence[Tensor]:
         with packed():
             out = self._model.network(
-                input_ids=batch.ids, position_ids=batch.positions, use_cache=False, past_key_values=None,
-                output_hidden_states=True, attending=batch, chunks=self._model.chunks,
-            )  # fmt: skip
+                input_ids=batch.ids,
+                position_ids=batch.positions,
+                use_cache=False,
+                past_key_values=None,
+                output_hidden_states=True,
+                attending=batch,
+                chunks=self._model.chunks,
+            )
         hidden: Sequence[Tensor] = out.hidden_states[1:]
         return hidden
 

@@ -15,24 +15,24 @@ import torch
 from torch import Tensor
 
 from agentcho.engine.encoding import Piece, Storage
-from agentcho.engine.rope import Angles, Rotation
-from agentcho.engine.scratch import Scratch
-from agentcho.engine.store import Store
+from agentcho.engine.pages import PagePool
+from agentcho.engine.rope import Angles, Rotation, Workspace
 
 AT_ONCE = 1 << 20
 """Numbers that are turned at once: what is between stays in the processor's cache."""
 
 
 class Source(NamedTuple):
-    """The tensors of one layer that keys come from: the store's, those of this forward `[heads, tokens, dim]`, and what
-    was `gathered` already for others, `[heads, length, dim]`. `scratch` is of the whole forward."""
+    """The tensors of one layer that keys come from: those in pages, those of this forward `[heads, tokens, dim]`, and
+    what was `gathered` already for others, `[heads, length, dim]`. `workspace` is of the whole forward."""
 
-    store: Store
+    pages: PagePool
     layer: int
+    rotation: Rotation
     keys: Tensor
     values: Tensor
     gathered: dict[Gather, tuple[Tensor, Tensor]]
-    scratch: Scratch
+    workspace: Workspace
 
 
 class _Part(NamedTuple):
@@ -53,7 +53,7 @@ class _Part(NamedTuple):
 
     @property
     def stored(self) -> bool:
-        """Whether it is read from the store; if not, from this forward's own tensors."""
+        """Whether it is read from pages; if not, from this forward's own tensors."""
         maker = self.piece.storage.segment
         return maker is None or maker.base is not None or maker.done > 0  # where partly stored, wholly by then
 
@@ -73,7 +73,7 @@ class _Copied(NamedTuple):
     other: Gather
     start: int
 
-    def write(self, source: Source, rotation: Rotation, keys: Tensor, values: Tensor) -> None:
+    def write(self, source: Source, keys: Tensor, values: Tensor) -> None:
         there = slice(self.start, self.start + self.span.stop - self.span.start)
         other_keys, other_values = source.gathered[self.other]
         keys[:, self.span], values[:, self.span] = other_keys[:, there], other_values[:, there]
@@ -90,20 +90,21 @@ class _Read:
         self._shifts = torch.cat(shifts) if parts[0].piece.shift else None
         self._angles: dict[Rotation, Angles] = {}
 
-    def write(self, source: Source, rotation: Rotation, keys: Tensor, values: Tensor) -> None:
+    def write(self, source: Source, keys: Tensor, values: Tensor) -> None:
         k, v = self._where_encoded(source)
         values[:, self._span] = v
+        rotation = source.rotation
         if self._shifts is None or rotation.form == "none":
             keys[:, self._span] = k
             return
         if rotation not in self._angles:
             self._angles[rotation] = rotation.angles(self._shifts, self._device)
-        _turn(rotation, self._angles[rotation], k, keys[:, self._span], source.scratch)
+        _turn(source, self._angles[rotation], k, keys[:, self._span])
 
     def _where_encoded(self, source: Source) -> tuple[Tensor, Tensor]:
         """Its keys and values, `[heads, tokens, dim]`."""
         if self._stored:
-            return source.store.gather(self._rows, source.layer, source.scratch)
+            return source.pages.gather(self._rows, source.layer, source.workspace)
         return source.keys[:, self._rows], source.values[:, self._rows]
 
 
@@ -113,9 +114,13 @@ class Gather:
     new is added where this one can `lend`."""
 
     def __init__(
-        self, pieces: Sequence[Piece], device: torch.device, written: tuple[Piece, int] | None = None,
-        made: Made | None = None, lend: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        pieces: Sequence[Piece],
+        device: torch.device,
+        written: tuple[Piece, int] | None = None,
+        made: Gathered | None = None,
+        lend: bool = False,
+    ) -> None:
         self._parts = [_Part(piece, piece.storage.length) for piece in pieces]
         if written is not None:
             self._parts.append(_Part(*written))
@@ -128,17 +133,17 @@ class Gather:
         spans = ((part.piece.offset, part.piece.offset + part.length) for part in self._parts)
         return [torch.arange(*span, device=self._device) for span in spans]
 
-    def write(self, source: Source, rotation: Rotation, keys: Tensor, values: Tensor) -> None:
+    def write(self, source: Source, keys: Tensor, values: Tensor) -> None:
         """Copy one layer's into `keys` and `values` `[heads, length, dim]`, keys turned to where this context has
         them."""
         for run in self._runs:
-            run.write(source, rotation, keys, values)
+            run.write(source, keys, values)
         if self._copied:
             source.gathered[self] = keys, values
 
-    def _in_runs(self, made: Made, lend: bool) -> Iterator[_Copied | _Read]:
+    def _in_runs(self, made: Gathered, lend: bool) -> Iterator[_Copied | _Read]:
         """The parts in order, neighbours of one kind together: copied from one gather, or read alike."""
-        kinds, starts = list[tuple[_Kind, _Part]](), Made()
+        kinds, starts = list[tuple[_Kind, _Part]](), Gathered()
         start = 0
         for part in self._parts:
             other, there = made.get(part.name, (None, 0))
@@ -160,16 +165,17 @@ class Gather:
 
 
 _Name = tuple[Storage, int, int]
-Made = dict[_Name, tuple[Gather, int]]
+Gathered = dict[_Name, tuple[Gather, int]]
 """Where a part is found that was gathered before: in which gather, and from which of its tokens on."""
 _Kind = tuple[Gather, int] | tuple[bool, bool]
 """What copies a part and how much further along it stands there, or whether it is stored, and whether it turns."""
 
 
-def _turn(rotation: Rotation, angles: Angles, keys: Tensor, out: Tensor, scratch: Scratch) -> None:
+def _turn(source: Source, angles: Angles, keys: Tensor, out: Tensor) -> None:
     """Turn `keys` `[heads, tokens, dim]` into `out`, as many tokens at once as stay in the cache."""
     heads, tokens, dim = keys.shape
     most = max(1, AT_ONCE // (heads * dim))
     for start in range(0, tokens, most):
         part = slice(start, start + most)
-        rotation.turn_into(out[:, part], keys[:, part], Angles(angles.cos[part], angles.sin[part]), scratch)
+        some = Angles(angles.cos[part], angles.sin[part])
+        source.rotation.turn_into(out[:, part], keys[:, part], some, source.workspace)

@@ -1,6 +1,6 @@
 """Steps of running rows alone on CUDA, captured once and replayed: Python and launches cost nothing then.
 
-A graph serves every step that has as many rows in the same lanes' tensors. What differs from step to step is written
+A graph serves every step that has as many rows in the same pools' tensors. What differs from step to step is written
 into one small tensor before each replay. The first step of a kind runs as it is, and the second too, and is captured;
 the third runs both ways, and its logits must agree. Does not know: calls, what comes of logits.
 """
@@ -12,17 +12,15 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from agentcho.engine.abreast import Abreast, Rank, abreast
-from agentcho.engine.attention import Locality, Scoring
+from agentcho.engine.batch import Batch, DecodeGroup, Layers, grouped
 from agentcho.engine.encoding import Segment
-from agentcho.engine.flex import rounded
-from agentcho.engine.lanes import Bucket
 from agentcho.engine.model import Model
+from agentcho.engine.slots import SlotPool
 from agentcho.errors import GraphsDiffer
 
 MOST = 16
@@ -38,40 +36,9 @@ Capture = Callable[[Forward], Forward]
 in a tensor that the next replay overwrites."""
 
 
-class _Line(NamedTuple):
-    """Rows of one bucket in a graph, and the tokens up to which their lanes are read."""
-
-    bucket: Bucket
-    rows: int
-    width: int
-
-    @property
-    def kind(self) -> tuple[int, ...]:
-        """Equal where the same graph serves."""
-        bucket = self.bucket
-        return bucket.serial, bucket.keys[0].shape[0], len(bucket.lanes), self.rows, self.width
-
-
-class Steady:
-    """A batch of rows alone. `table` `[4, rows]` has their token ids, and their places as `Rank` takes them."""
-
-    def __init__(self, lines: Sequence[_Line], table: Tensor) -> None:
-        self.ids, self.positions = table[0:1], table[1:2]
-        self.wanted = torch.arange(table.shape[1], device=table.device)
-        self._ranks, first = list[Rank](), 0
-        for bucket, rows, width in lines:
-            self._ranks.append(Rank(bucket, table[1:, first : first + rows], first, width))
-            first += rows
-
-    def attend(
-        self, layer: int, queries: Tensor, keys: Tensor, values: Tensor, locality: Locality, scoring: Scoring
-    ) -> Tensor:
-        """See `Batch.attend`."""
-        parts = [rank.attend(layer, queries, keys, values, locality, scoring) for rank in self._ranks]
-        return torch.cat(parts, dim=2).transpose(1, 2).contiguous()
-
-
 Kind = tuple[tuple[int, ...], ...]
+"""Of each pool: itself, its rows and slots, how many of them feed a token, and how far their slots are read. Equal
+where the same graph serves."""
 
 
 @dataclass(eq=False)
@@ -86,60 +53,54 @@ class _Graph:
 class Graphs:
     """The graphs of one engine. `capture` is CUDA's own but for tests. `broken` says why there are no more."""
 
-    def __init__(self, model: Model, capture: Capture | None = None) -> None:
-        self._model = model
+    def __init__(self, model: Model, layers: Layers, capture: Capture | None = None) -> None:
+        self._model, self._layers = model, layers
         self._capture = _Cuda(model.device) if capture is None else capture
         self._seen: set[Kind] = set()
         self._graphs: OrderedDict[Kind, _Graph] = OrderedDict()
         self.broken: str | None = None
 
-    def run(self, segments: Sequence[Segment]) -> tuple[list[Segment], Tensor]:
+    def run(self, pools: dict[SlotPool, list[Segment]]) -> tuple[list[Segment], Tensor]:
         """One forward of single tokens of running rows; the segments in the order of their rows of logits.
         `GraphsDiffer`: a graph gave other logits than its step; what the step wrote is not to be used."""
-        groups = abreast(segments)
-        lines = [
-            _Line(group.bucket, len(group.segments), rounded(group.width, group.bucket.capacity)) for group in groups
-        ]
+        groups, columns = grouped(pools)
         order = [segment for group in groups for segment in group.segments]
-        for group in groups:
-            group.touch()
-        logits = self._logits(lines, _table(groups))
+        logits = self._logits(tuple(map(_kind, groups)), order, torch.tensor(columns))
         for segment in order:
-            assert segment.lane is not None
-            segment.lane.length += 1
+            assert segment.slot is not None
+            segment.slot.length += 1
         wanted = [place for place, segment in enumerate(order) if segment.wanted]
         return order, logits[torch.tensor(wanted, device=logits.device, dtype=torch.long)]
 
-    def _logits(self, lines: Sequence[_Line], table: Tensor) -> Tensor:
+    def _logits(self, kind: Kind, segments: Sequence[Segment], table: Tensor) -> Tensor:
         """Of every row, `[rows, vocab]`."""
-        kind = tuple(line.kind for line in lines)
         graph = self._graphs.get(kind)
         if graph is not None and graph.proved:
             self._graphs.move_to_end(kind)
             graph.table.copy_(table)
             return graph.run()
         there = table.to(self._model.device)
-        logits = self._forward(lines, there)
+        logits = self._forward(segments, there)
         if graph is not None:
             self._prove(graph, there, logits)
         elif kind in self._seen and self.broken is None:
-            self._keep(kind, lines, there)
+            self._keep(kind, segments, there)
         self._note(kind)
         return logits
 
-    def _forward(self, lines: Sequence[_Line], table: Tensor) -> Tensor:
-        steady = Steady(lines, table)
-        return self._model.forward(steady.ids, steady.positions, steady.wanted, steady)
+    def _forward(self, segments: Sequence[Segment], table: Tensor) -> Tensor:
+        batch = Batch(segments, self._layers, table=table)
+        return self._model.forward(batch.ids, batch.positions, batch.wanted, batch)
 
     def _note(self, kind: Kind) -> None:
         if len(self._seen) == NOTED:
             self._seen.clear()
         self._seen.add(kind)
 
-    def _keep(self, kind: Kind, lines: Sequence[_Line], table: Tensor) -> None:
+    def _keep(self, kind: Kind, segments: Sequence[Segment], table: Tensor) -> None:
         """Capture this step, for the next ones of its kind."""
         try:
-            self._graphs[kind] = _Graph(table, self._capture(partial(self._forward, lines, table)))
+            self._graphs[kind] = _Graph(table, self._capture(partial(self._forward, segments, table)))
         except RuntimeError as error:
             self._break(f"this model's forward cannot be captured ({str(error).splitlines()[0]})")
         while len(self._graphs) > MOST:
@@ -160,10 +121,9 @@ class Graphs:
         warnings.warn(f"steps go without CUDA graphs, and are slower: {why}", stacklevel=2)
 
 
-def _table(groups: Sequence[Abreast]) -> Tensor:
-    """Token ids and places of all rows, on the CPU."""
-    columns = [[[segment.ids[0] for segment in group.segments], *group.places] for group in groups]
-    return torch.cat([torch.tensor(each) for each in columns], dim=1)
+def _kind(group: DecodeGroup) -> tuple[int, ...]:
+    pool = group.pool
+    return pool.serial, len(pool.positions), len(pool.slots), len(group.segments), group.reach(fixed=True)
 
 
 class _Cuda:

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 
 from agentcho.calls.call import EncodingId
 from agentcho.engine.encoding import Encoding, Recipe, Storage
+from agentcho.engine.pages import checksum
 from agentcho.engine.sequence import Sequence as Admitted
-from agentcho.engine.store import checksum
 from agentcho.engine.tiers import Tiers
 from agentcho.errors import StoreDamaged
 
@@ -46,9 +46,10 @@ class Integrity:
     def _pages(self) -> None:
         store = self._tiers.store
         blocks = [storage.pages for storage in self._storages if storage.pages is not None]
-        pages = Counter(page for block in blocks for page in block.pages) + Counter(store.free_pages)
+        pages = Counter(page for block in blocks for page in block.numbers) + Counter(store.free_pages)
         _sound(all(count == 1 for count in pages.values()), "a page is in two places")
         _sound(set(pages) == set(range(store.allocated)), "a page is nowhere, or none of the store's")
+        _sound(store.used == store.allocated - len(store.free_pages), "pages in use do not add up")
         promised = sum(call.reserved for call in self._calls)
         _sound(promised == store.reserved, f"{store.reserved} pages are promised, and running calls have {promised}")
         _sound(store.used + store.reserved <= store.limit, "more pages are used and promised than there are")

@@ -10,11 +10,11 @@ from typing import NamedTuple, get_args
 
 from agentcho.config import Markers
 from agentcho.engine.adapter import Adapter
+from agentcho.engine.device import Place
 from agentcho.engine.gate import PROBE, Gate, LayerProof, check_config
 from agentcho.engine.model import Model, Source, find, read_tokenizer
-from agentcho.engine.packing import pack
-from agentcho.engine.placement import Place
-from agentcho.engine.store import default_host_tokens, default_tokens
+from agentcho.engine.pages import default_host_tokens, default_tokens
+from agentcho.engine.prepack import pack
 from agentcho.engine.template import Framing, derive
 from agentcho.errors import BadPlacement, ModelBroken
 from agentcho.flow.markers import check_markers
@@ -48,7 +48,7 @@ def load(
         check_markers(_framed(source).plain, markers, source.name)
     loaded = Model.load(source, place, tell)
     loaded = loaded if adapter is None else loaded.adapted(adapter, merge)
-    pack(loaded.network, tell=tell)
+    loaded.prepacked = pack(loaded.network, tell=tell) > 0
     return proved(loaded, context, store_tokens, host_tokens, tell)
 
 

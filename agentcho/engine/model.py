@@ -7,6 +7,7 @@ library's is made. Does not know: what a batch holds.
 from __future__ import annotations
 
 import copy
+import hashlib
 import os
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -29,13 +30,11 @@ from transformers.utils import logging as hf_logging
 
 from agentcho.calls.owner import Owner
 from agentcho.engine.adapter import Adapter
-from agentcho.engine.adapters import TRAINING, Adapters
 from agentcho.engine.attention import Locality, Scoring
-from agentcho.engine.checkpoint import Unreadable, check_files, refusal
-from agentcho.engine.digests import tokenizer_digest, weights_digest
-from agentcho.engine.downloads import heard
-from agentcho.engine.packing import packed
-from agentcho.engine.placement import DeviceMap, Place, check_kept, check_room, dtype_of
+from agentcho.engine.checkpoint import Unreadable, check_files, heard, refusal
+from agentcho.engine.device import DeviceMap, Place, check_kept, check_room, dtype_of
+from agentcho.engine.lora import TRAINING, Adapters
+from agentcho.engine.prepack import packed
 from agentcho.engine.shapes import PREFIX, SHAPES
 from agentcho.errors import BadPlacement, FramingError, ModelBroken, ModelError, ModelNotFound, UnsupportedModel
 from agentcho.progress import Tell, counted, unheard
@@ -45,9 +44,10 @@ UNDERSTUDY = "understudy"
 LONGEST, SHORT = 255, 60
 """Letters of a model's name: at most, and of one that is longer shown."""
 TEXT_PART = {
-    r"^model\.language_model\.": "model.", r"^language_model\.model\.": "model.",
+    r"^model\.language_model\.": "model.",
+    r"^language_model\.model\.": "model.",
     r"^language_model\.lm_head\.": "lm_head.",
-}  # fmt: skip
+}
 """Names of weights of a text part within the whole, as the library wrote them over time, and alone."""
 WEIGHTS = "Loading weights"
 """What the library calls its bar over them."""
@@ -139,14 +139,14 @@ class Model:
     """A stock causal language model and its tokenizer, in evaluation mode on one device.
 
     `chunks` maps a layer to its attention chunk where the config alone tells it (llama4). `packed` bounds the
-    tokens of one forward.
+    tokens of one forward. Where it is `prepacked`, forwards go through weights in the kernels' own order.
     """
 
     def __init__(self, source: Source, network: nn.Module, tokenizer: Any) -> None:
         self.source, self.network, self.tokenizer = source, network, tokenizer
         self.adapters, self.owner = Adapters(network), Owner()
         self.adapter: str | None = None
-        self.merged = False
+        self.merged = self.prepacked = False
         self._weights: str | None = None
         self.config: Any = source.config
         first = next(network.parameters())
@@ -217,18 +217,25 @@ class Model:
     @torch.inference_mode()
     def forward(self, ids: Tensor, positions: Tensor, wanted: Tensor, attending: Attending) -> Tensor:
         """Logits `[wanted, vocab]` in float32 for packed ids and positions `[1, tokens]`."""
+        if not self.prepacked:
+            return self.differentiable(ids, positions, wanted, attending)
         with packed():
             return self.differentiable(ids, positions, wanted, attending)
 
     def differentiable(self, ids: Tensor, positions: Tensor, wanted: Tensor, attending: Attending) -> Tensor:
         """The same with gradients."""
-        if not self.merged:
+        if not self.merged and self.adapters.used != self.adapter:
             self.adapters.use(self.adapter)
         keep = wanted.tolist() if self._hooked else wanted  # a tensor would be sent to where the ids are
         out = self.network(
-            input_ids=ids, position_ids=positions, use_cache=False, past_key_values=None, logits_to_keep=keep,
-            attending=attending, chunks=self.chunks,
-        )  # fmt: skip
+            input_ids=ids,
+            position_ids=positions,
+            use_cache=False,
+            past_key_values=None,
+            logits_to_keep=keep,
+            attending=attending,
+            chunks=self.chunks,
+        )
         logits: Tensor = out.logits[0]
         return logits.float()
 
@@ -249,10 +256,30 @@ class Model:
     def fingerprint(self) -> dict[str, str]:
         """Names, versions and a digest of all weights, for run records."""
         return {
-            "model": self.source.name, "model_type": self.config.model_type, "weights": self.weights,
-            "tokenizer": tokenizer_digest(self.tokenizer), "dtype": str(self.dtype).removeprefix("torch."),
-            "device": self.device.type, "torch": torch.__version__, "transformers": transformers.__version__,
-        } | ({} if self.adapter is None else {"adapter": self.adapter})  # fmt: skip
+            "model": self.source.name,
+            "model_type": self.config.model_type,
+            "weights": self.weights,
+            "tokenizer": tokenizer_digest(self.tokenizer),
+            "dtype": str(self.dtype).removeprefix("torch."),
+            "device": self.device.type,
+            "torch": torch.__version__,
+            "transformers": transformers.__version__,
+        } | ({} if self.adapter is None else {"adapter": self.adapter})
+
+
+def weights_digest(network: nn.Module) -> str:
+    """A digest of all weights, by name, kind and content. Reads every one of them."""
+    hasher = hashlib.blake2b(digest_size=16)
+    for name, tensor in sorted(network.state_dict().items()):
+        hasher.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\0".encode())
+        hasher.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().data if tensor.ndim else b"")
+    return hasher.hexdigest()
+
+
+def tokenizer_digest(tokenizer: Any) -> str:
+    """A digest of vocabulary, merges, added tokens and chat template."""
+    framed = tokenizer.backend_tokenizer.to_str() + "\0" + str(tokenizer.chat_template)
+    return hashlib.blake2b(framed.encode(), digest_size=16).hexdigest()
 
 
 def _refusal(source: Source, error: Exception) -> ModelError:
@@ -278,9 +305,16 @@ def _read(source: Source, dtype: torch.dtype, where: torch.device | DeviceMap, t
         placed = where if isinstance(where, str) else dict(where)
     with _quiet(), _heard(tell):
         network, report = _loader().from_pretrained(
-            source.path, dtype=dtype, attn_implementation=ATTENTION, use_safetensors=True,
-            trust_remote_code=False, output_loading_info=True, device_map=placed, **_part(source), **heard(tell),
-        )  # fmt: skip
+            source.path,
+            dtype=dtype,
+            attn_implementation=ATTENTION,
+            use_safetensors=True,
+            trust_remote_code=False,
+            output_loading_info=True,
+            device_map=placed,
+            **_part(source),
+            **heard(tell),
+        )
     _check_whole(source, report)
     check_kept(source.name, getattr(network, "hf_device_map", {}))
     return network  # type: ignore[no-any-return]
@@ -320,9 +354,14 @@ def _check_whole(source: Source, report: Any) -> None:
 
 
 def _answer(
-    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None = None,
-    scaling: float | None = None, **options: Any,
-) -> tuple[Tensor, None]:  # fmt: skip
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None = None,
+    scaling: float | None = None,
+    **options: Any,
+) -> tuple[Tensor, None]:
     """The registered attention function: hands a layer's packed tensors to the batch in use."""
     layer: int = module.layer_idx  # type: ignore[assignment]
     window, chunk = options.get("sliding_window"), options["chunks"].get(layer)

@@ -8,16 +8,30 @@ not know: models. `infer` finds the rotation of a layer by trying the known form
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import math
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
-from agentcho.engine.scratch import Scratch
-
 Form = Literal["none", "half", "interleaved"]
+
+
+class Workspace:
+    """Memory that every layer of a forward writes over, for fresh memory costs its first writer as much again: one
+    tensor of each name, device and type, as long as the longest that was taken."""
+
+    def __init__(self) -> None:
+        self._blocks: dict[tuple[str, torch.device, torch.dtype], Tensor] = {}
+
+    def take(self, name: str, shape: Sequence[int], device: torch.device, dtype: torch.dtype) -> Tensor:
+        """An uninitialised, contiguous tensor, good until the next of its name is taken."""
+        size, kind = math.prod(shape), (name, device, dtype)
+        if kind not in self._blocks or len(self._blocks[kind]) < size:
+            self._blocks[kind] = torch.empty(size, device=device, dtype=dtype)
+        return self._blocks[kind][:size].view(*shape)
 
 
 class Angles(NamedTuple):
@@ -65,12 +79,12 @@ class Rotation:
             each = Angles(torch.stack([cos, cos], -1).flatten(-2), torch.stack([-sin, sin], -1).flatten(-2))
         return Angles(each.cos.to(device, torch.float32), each.sin.to(device, torch.float32))
 
-    def turn_into(self, out: Tensor, keys: Tensor, angles: Angles, scratch: Scratch) -> None:
+    def turn_into(self, out: Tensor, keys: Tensor, angles: Angles, workspace: Workspace) -> None:
         """Write keys `[..., tokens, dim]`, moved, into `out` of the same shape, as `turn` does but for gradients."""
         last = self.first + angles.cos.shape[-1]
         old = keys[..., self.first : last]
-        turned = scratch.take("turned", old.shape, old.device, torch.float32).copy_(old)
-        other = self._swapped(turned, scratch.take("swapped", old.shape, old.device, torch.float32))
+        turned = workspace.take("turned", old.shape, old.device, torch.float32).copy_(old)
+        other = self._swapped(turned, workspace.take("swapped", old.shape, old.device, torch.float32))
         turned.mul_(angles.cos).addcmul_(other, angles.sin)
         out[..., self.first : last] = turned
         if turned.shape != keys.shape:

@@ -1,21 +1,26 @@
-"""Choosing tokens: all rows of a step at once, each by its own options and its own coin.
+"""Choosing tokens: all rows of a step at once, each by its own options and its own random number.
 
-A row's choice depends on its logits, its options and its coin, never on the other rows. Does not know: what a
-token means, when a message ends.
+Random numbers are counter-based: keyed by a call's seed and a token's index, with no state. A row's choice depends on
+its logits, its options and its number, never on the other rows. Does not know: what a token means, when a message ends.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-from agentcho.calls.call import Sampling
-from agentcho.engine.coins import coin
 from agentcho.engine.sequence import Draw
 
 FEW = 256
+
+
+def uniform(seed: int, index: int) -> float:
+    """A random number in [0, 1) for token `index` of the call with this seed; the same on every machine."""
+    digest = hashlib.blake2b(f"{seed}/{index}".encode(), digest_size=8, person=b"agentcho.coin").digest()
+    return (int.from_bytes(digest) >> 11) / 2**53
 
 
 def choose(logits: Tensor, draws: Sequence[Draw], banned: Tensor) -> list[int | None]:
@@ -24,69 +29,71 @@ def choose(logits: Tensor, draws: Sequence[Draw], banned: Tensor) -> list[int | 
     `banned` is bool `[vocab]`: ids that no message may contain. `allowed` of a draw are the ids (int64) a
     constraint leaves it; they win over `banned`. Logits must be finite where allowed: a NaN fails its row.
     """
-    scores = _constrained(logits, draws, banned)
-    ok = ~torch.isnan(scores).any(-1) & torch.isfinite(scores.max(-1).values)
-    scores = torch.where(ok.unsqueeze(1), scores, 0.0)
-    greedy = scores.argmax(-1)
-    if any(d.sampling.temperature > 0 for d in draws):
-        hot = torch.tensor([d.sampling.temperature > 0 for d in draws], device=scores.device)
-        greedy = torch.where(hot, _draw(scores, draws), greedy)
-    return [token if good and token >= 0 else None for token, good in zip(greedy.tolist(), ok.tolist(), strict=True)]
-
-
-def _constrained(logits: Tensor, draws: Sequence[Draw], banned: Tensor) -> Tensor:
-    scores = logits.masked_fill(banned, float("-inf"))
+    scores, hot = logits.masked_fill(banned, float("-inf")), list[bool]()
     for row, draw in enumerate(draws):
+        hot.append(draw.sampling.temperature > 0)
         if draw.allowed is not None:
             scores[row] = float("-inf")
             scores[row, draw.allowed] = logits[row, draw.allowed]
-    return scores
+    good = torch.isfinite(scores.max(-1).values)  # which is no number where one of them is none
+    scores = torch.where(good.unsqueeze(1), scores, 0.0)
+    tokens = _draw(scores, _options(draws, scores.device)) if any(hot) else scores.argmax(-1)
+    if any(hot) and not all(hot):
+        tokens = torch.where(torch.tensor(hot, device=scores.device), tokens, scores.argmax(-1))
+    found: list[int | None] = torch.where(good, tokens, -1).tolist()
+    for row, token in enumerate(found):
+        if token == -1:
+            found[row] = None
+    return found
 
 
-def _draw(scores: Tensor, draws: Sequence[Draw]) -> Tensor:
-    """Inverse transform sampling over the kept tokens, most likely first.
+def _options(draws: Sequence[Draw], device: torch.device) -> Tensor:
+    """`[rows, 5]`, float64: temperature (1 where greedy), top_k, top_p, min_p, and the random number of the token."""
+    rows = list[tuple[float, ...]]()
+    for draw in draws:
+        options = draw.sampling
+        number = uniform(options.seed, draw.nth)
+        rows.append((options.temperature or 1.0, options.top_k, options.top_p, options.min_p, number))
+    return torch.tensor(rows, device=device, dtype=torch.float64)
+
+
+def _draw(scores: Tensor, options: Tensor) -> Tensor:
+    """Inverse transform sampling over the kept tokens, most likely first; -1 where none can be drawn.
 
     Only rows whose kept tokens reach past the `FEW` likeliest are sorted whole; which those are depends on
     each row alone.
     """
-    heat = _column([d.sampling.temperature or 1.0 for d in draws], scores)
-    probs = (scores / heat).softmax(-1)
+    probs = (scores / options[:, :1].to(scores.dtype)).softmax(-1)
     few = probs.topk(min(FEW, probs.shape[-1]))
-    tokens = _pick(few.values, few.indices, draws)
-    rest = [row for row, mass in enumerate(few.values.sum(-1).tolist()) if not _covers(draws[row].sampling, mass)]
-    if rest and probs.shape[-1] > FEW:
-        whole = probs[rest].sort(dim=-1, descending=True, stable=True)
-        tokens[rest] = _pick(whole.values, whole.indices, [draws[row] for row in rest])
+    tokens = _pick(few.values, few.indices, options)
+    if probs.shape[-1] > FEW:
+        _, top_k, top_p, _, _ = options.unbind(1)
+        enough = ((top_k > 0) & (top_k <= FEW)) | (few.values.sum(-1).double() > top_p)
+        rest = (~enough).nonzero().squeeze(1)
+        if len(rest):
+            whole = probs[rest].sort(dim=-1, descending=True, stable=True)
+            tokens[rest] = _pick(whole.values, whole.indices, options[rest])
     return tokens
 
 
-def _covers(sampling: Sampling, mass: float) -> bool:
-    """Whether the likeliest tokens, of that probability in all, hold every token that can be drawn."""
-    return 0 < sampling.top_k <= FEW or mass > sampling.top_p
-
-
-def _pick(probs: Tensor, order: Tensor, draws: Sequence[Draw]) -> Tensor:
-    """One of the sorted tokens `order` a row, by its coin; -1 where none has a probability."""
-    probs = torch.where(_kept(probs, [d.sampling for d in draws]), probs, 0.0).double()
+def _pick(probs: Tensor, order: Tensor, options: Tensor) -> Tensor:
+    """One of the sorted tokens `order` a row, by its random number; -1 where none has a probability."""
+    probs = torch.where(_kept(probs, options), probs, 0.0).double()
     reach = probs.cumsum(-1)
-    coins = _column([coin(d.sampling.seed, d.nth) for d in draws], reach) * reach[:, -1:]
     last = (probs > 0).sum(-1, keepdim=True) - 1
-    place = torch.minimum(torch.searchsorted(reach, coins, right=True), last)
+    place = torch.minimum(torch.searchsorted(reach, options[:, 4:] * reach[:, -1:], right=True), last)
     return torch.where(last < 0, -1, order.gather(-1, place.clamp(min=0))).squeeze(-1)
 
 
-def _kept(probs: Tensor, options: Sequence[Sampling]) -> Tensor:
+def _kept(probs: Tensor, options: Tensor) -> Tensor:
     """Which of the sorted probabilities pass top_k, then top_p over what is left, then min_p."""
+    _, top_k, top_p, min_p, _ = options.unsqueeze(-1).unbind(1)
     rank = torch.arange(probs.shape[-1], device=probs.device)
-    ranked = rank < _column([s.top_k or 1 << 40 for s in options], rank)
+    ranked = (top_k == 0) | (rank < top_k)
     left = torch.where(ranked, probs, 0.0)
-    mass = torch.where(_column([s.top_k for s in options], rank) > 0, left.sum(-1, keepdim=True), 1.0)
-    nucleus = _column([s.top_p if s.top_p < 1 else 2.0 for s in options], probs) * mass
+    mass = torch.where(top_k > 0, left.sum(-1, keepdim=True), 1.0)
+    nucleus = torch.where(top_p < 1, top_p, 2.0).to(probs.dtype) * mass
     keep = ranked & (left.cumsum(-1) - left < nucleus)
-    keep &= probs >= _column([s.min_p for s in options], probs) * probs[:, :1]
+    keep &= probs >= min_p.to(probs.dtype) * probs[:, :1]
     keep[:, 0] = True
     return keep
-
-
-def _column(values: list[float] | list[int], like: Tensor) -> Tensor:
-    return torch.tensor(values, device=like.device, dtype=like.dtype).unsqueeze(1)

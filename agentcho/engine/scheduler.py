@@ -24,8 +24,7 @@ from agentcho.errors import SamplingFailed
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from agentcho.engine.lanes import Lanes
-    from agentcho.engine.seats import Seats
+    from agentcho.engine.slots import Slots
 
 
 class Scheduler:
@@ -34,15 +33,14 @@ class Scheduler:
     def __init__(
         self,
         assembly: Assembly,
-        lanes: Lanes,
-        seats: Seats,
+        slots: Slots,
         budget: Budget,
         finished: Callable[[Encoding], None],
         blame: Blame,
         draw: Callable[[list[Sequence], list[Tensor]], list[int | None]],
     ) -> None:
         self._tiers, self._assembly = assembly.tiers, assembly
-        self._lanes, self._seats, self._budget = lanes, seats, budget
+        self._slots, self._budget = slots, budget
         self._finished, self._blame, self._draw = finished, blame, draw
         self._waiting = Queue()
         self._running: list[Sequence] = []
@@ -91,7 +89,7 @@ class Scheduler:
             take_turns([call for call in self.calls if call.entry is None], exact)
         if waiting:
             starting = [call for call in self._waiting if call.entry is None]
-            self._seats.expect(call.context for call in starting)
+            self._slots.expect(call.context for call in starting)
         for running in self._running:
             if running.leader is None or running.portion:
                 try:
@@ -107,9 +105,6 @@ class Scheduler:
         return plan
 
     def _feed(self, plan: Plan, row: Sequence) -> None:
-        slot, new = row.slot, row.portion or len(row.speech.feed)
-        assert slot is not None
-        self._lanes.ensure(slot, row.before + row.fed + new)
         segment = row.next_segment()
         plan.segments.append(segment)
         plan.sequences.append(row)
@@ -145,7 +140,7 @@ class Scheduler:
     def _afresh(self, call: Sequence) -> None:
         """Forget parts that were encoded beside others: what is alone is encoded at once, or its bits would tell."""
         if call.slot is not None and not call.own.ready:
-            self._lanes.close(call.slot)
+            self._slots.close(call.slot)
             call.slot, call.own.written = None, 0
 
     def _fits(self, call: Sequence) -> bool:
@@ -172,8 +167,8 @@ class Scheduler:
             return True
         self._assembly.begin(call, call.needs)
         call.reserved = self._tiers.reserve(call.longest)
-        call.slot = self._seats.take(call.context, len(call.feed), plan.exact, call.leader is not None)
-        call.before, call.status = 0 if call.slot.shared else call.context.length, Status.RUNNING
+        call.slot = self._slots.take(call.context, len(call.feed), plan.exact, call.leader is not None)
+        call.before, call.status = 0 if call.slot.pool.shared else call.context.length, Status.RUNNING
         self._running.append(call)
         self._feed(plan, call)
         return True
@@ -181,7 +176,7 @@ class Scheduler:
     def _encode(self, plan: Plan, call: Sequence, tokens: int) -> bool:
         entry, made = call.own, call.own.attendable
         if not made and not call.started and tokens < call.remaining:
-            call.slot = self._lanes.open(call.context.length + call.remaining, alone=True)
+            call.slot = self._slots.open(call.context.length + call.remaining, alone=True)
         if not call.placed:
             self._assembly.begin(call, call.needs, None if entry.ready else entry)
         if not made:
@@ -299,7 +294,7 @@ class Scheduler:
         receipt = call.context.receipt._replace(base=base)
         self._finished(Encoding(call.id, call.own, call.words, receipt))
         if call.slot is not None:
-            self._lanes.close(call.slot)
+            self._slots.close(call.slot)
         self._let_go(call)
         return call.id
 
@@ -318,7 +313,7 @@ class Scheduler:
         """Move a row's own keys from its slot to the store."""
         slot, words = row.slot, row.speech.words()
         assert slot is not None
-        feeds = (*row.feeds, len(row.feed)) if slot.bucket.alone else ()
+        feeds = (*row.feeds, len(row.feed)) if slot.pool.kind.alone else ()
         entry = Recipe(words.tokens, row.context, row.call.salt, "stepwise", feeds).storage()
         before = row.before
         self._unreserve(row)
@@ -333,7 +328,7 @@ class Scheduler:
         logits = row.speech.logits if row.leader is None else ()
         self._finished(Encoding(row.id, entry, words, row.context.receipt, logits))
         self._running.remove(row)
-        self._seats.leave(slot)
+        self._slots.close(slot)
         self._let_go(row)
 
     def _defer(self, plan: Plan, failed: list[Failure]) -> list[EncodingId]:
@@ -396,7 +391,7 @@ class Scheduler:
         if call.entry is None:
             assert call.slot is not None
             self._running.remove(call)
-            self._seats.leave(call.slot)
+            self._slots.close(call.slot)
             self._unreserve(call)
             call.slot, call.status = None, Status.WAITING
         elif call.started:
@@ -411,7 +406,7 @@ class Scheduler:
             if call.status is not Status.DEFERRED:
                 self._drop(call)
         self.deferred.put_back()
-        self._seats.clear()
+        self._slots.clear()
         self._making, self._waiting, self._running = [], Queue(), []
 
     def cancel(self, ids: Iterable[EncodingId]) -> None:
@@ -433,7 +428,7 @@ class Scheduler:
             self._tiers.discard(call.own)
         self.deferred.release(call.holds)
         if call.slot is not None:
-            self._seats.leave(call.slot)
+            self._slots.close(call.slot)
         self._unreserve(call)
         call.status = Status.FINISHED
 

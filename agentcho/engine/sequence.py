@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from agentcho.engine.constraint import Constraint
-    from agentcho.engine.lanes import Lane
+    from agentcho.engine.slots import Slot
     from agentcho.engine.template import Framing
 
 STRIDE = 16
@@ -216,7 +216,7 @@ class Sequence:
     generation: Generation | None = None
     leader: Sequence | None = None
     status: Status = Status.WAITING
-    slot: Lane | None = None
+    slot: Slot | None = None
     started: bool = False
     reserved: int = 0
     before: int = 0
@@ -351,7 +351,7 @@ class Sequence:
     def next_segment(self) -> Segment:
         """What a decode or a shadow feeds next. Of all rows over a shared context the first to begin gathers it."""
         assert self.slot is not None
-        generation, shared = self.speech, self.slot.shared
+        generation, shared = self.speech, self.slot.pool.shared
         if self.leader is None:
             feed, wanted = generation.feed, generation.wanted
         else:
@@ -359,7 +359,7 @@ class Sequence:
         pieces = () if self.fed or (shared is not None and shared.claimed) else self.context.pieces
         if shared is not None:
             shared.claimed = True
-        return Segment(feed, self.context.start + self.fed, pieces, lane=self.slot, wanted=wanted)
+        return Segment(feed, self.context.start + self.fed, pieces, slot=self.slot, wanted=wanted)
 
     def advance(self, fed: int) -> None:
         """So many tokens of a decode or a shadow went through a forward."""
@@ -390,7 +390,7 @@ class Sequence:
         done = self.own.written
         ids = self.words.tokens[done : done + most]
         pieces = () if done else self.context.pieces
-        return Segment(ids, self.context.start + done, pieces, lane=self.slot, storage=self.own, done=done)
+        return Segment(ids, self.context.start + done, pieces, slot=self.slot, storage=self.own, done=done)
 
     def _repaired(self) -> Segment:
         """The chosen tokens among those of the base, all at once."""

@@ -12,7 +12,7 @@ from collections.abc import Container, Hashable, Iterable
 from typing import NamedTuple
 
 from agentcho.engine.encoding import Storage
-from agentcho.engine.store import Store, checksum
+from agentcho.engine.pages import PagePool, checksum
 from agentcho.errors import StoreDamaged, StoreFull
 
 
@@ -38,7 +38,7 @@ class Tiers:
     """All storages of one store, and up to `host_limit` tokens of copies. `resident` and `outside` are in order of last
     use, the least recent first. What is in `wanted` is never dropped: it goes to host memory beyond the limit."""
 
-    def __init__(self, store: Store, host_limit: int) -> None:
+    def __init__(self, store: PagePool, host_limit: int) -> None:
         self.store, self._host_limit = store, host_limit
         self.resident: dict[Storage, None] = {}
         self.outside: dict[Storage, None] = {}

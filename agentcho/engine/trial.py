@@ -11,9 +11,9 @@ from torch import Tensor
 
 from agentcho.engine.blame import Blame
 from agentcho.engine.encoding import Segment
-from agentcho.engine.forwards import Forwards
-from agentcho.engine.lanes import Shared
 from agentcho.engine.plan import Plan
+from agentcho.engine.runner import TorchRunner
+from agentcho.engine.slots import SharedContext
 
 Ran = tuple[list[Segment], list[Tensor]]
 log = logging.getLogger(__name__)
@@ -22,19 +22,19 @@ log = logging.getLogger(__name__)
 class Trial:
     """A call whose segment fails by itself is added to the plan's `failed`. Who would have read it does not run."""
 
-    def __init__(self, forwards: Forwards, blame: Blame) -> None:
-        self._forwards, self._blame = forwards, blame
+    def __init__(self, runner: TorchRunner, blame: Blame) -> None:
+        self._runner, self._blame = runner, blame
 
     def judge(self, plan: Plan) -> int:
-        """See `Forwards.judge`."""
+        """See `TorchRunner.select`."""
         try:
-            return self._forwards.judge([[call] for call in plan.judged] if plan.exact else [plan.judged])
+            return self._runner.select([[call] for call in plan.judged] if plan.exact else [plan.judged])
         except Exception as error:
             self.again(error, len(plan.judged))
         fed = 0
         for call in plan.judged:
             try:
-                fed += self._forwards.judge([[call]])
+                fed += self._runner.select([[call]])
             except Exception as error:
                 plan.failed.append((call, self._blame.of(error)))
         return fed
@@ -48,7 +48,7 @@ class Trial:
         """The forwards of a plan one by one, kept, each after those it reads. The shared context of one that fails is
         gathered by the next. The segments are in the order of their rows of logits."""
         order, rows = list[Segment](), list[Tensor]()
-        lost, left = {call for call, _ in plan.failed}, set[Shared]()
+        lost, left = {call for call, _ in plan.failed}, set[SharedContext]()
         for call, segment in zip(plan.sequences, plan.segments, strict=True):
             if segment.shared in left:
                 segment.pieces = call.context.pieces
@@ -56,7 +56,7 @@ class Trial:
                 left |= _gathering(segment)
                 continue
             try:
-                ran = self._forwards.run([segment])
+                ran = self._runner.run([segment])
             except Exception as error:
                 plan.failed.append((call, self._blame.of(error)))
                 left |= _gathering(segment)
@@ -67,6 +67,6 @@ class Trial:
         return order, rows
 
 
-def _gathering(segment: Segment) -> set[Shared]:
+def _gathering(segment: Segment) -> set[SharedContext]:
     """The shared context that it gathers, for itself and others."""
     return {segment.shared} if segment.shared is not None and segment.pieces else set()

@@ -10,13 +10,13 @@ import torch
 
 from agentcho import Engine, replay
 from agentcho.bench.arms import EXACT, GENERATE, OURS, arms
+from agentcho.bench.peers.continuous import PAGE, _Forcing
+from agentcho.bench.peers.generate import Forced, Generating, stock_attention
 from agentcho.bench.played import awaited
 from agentcho.bench.prompts import Prompt, prompts
 from agentcho.bench.targets import AUDIT, CONTINUOUS, ENFORCE, exactly
 from agentcho.calls.call import StepResult
 from agentcho.config import Way
-from agentcho.engine.continuous import PAGE, _Forcing
-from agentcho.engine.generating import Forced, Generating, stock_attention
 from agentcho.flow.resolver import Resolver
 from agentcho.records.trace import Workflow
 

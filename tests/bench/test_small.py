@@ -15,6 +15,7 @@ from agentcho.bench.card import page
 from agentcho.bench.cost import ARMS
 from agentcho.bench.growth import growing, growth, sizes_of
 from agentcho.bench.overhead import requests, share
+from agentcho.bench.rates import Rates, Work, streamed, work
 from agentcho.bench.result import read_result
 from agentcho.bench.roofline import roofline
 from agentcho.bench.stall import ALONE, ROWS, _take, stall
@@ -22,7 +23,6 @@ from agentcho.bench.step import step
 from agentcho.calls.call import StepResult
 from agentcho.cli import main
 from agentcho.display.progress import EVERY
-from agentcho.engine.rates import Rates, Work, streamed, work
 
 
 def quiet(what: str, done: int, of: int) -> None:
@@ -98,7 +98,7 @@ def test_a_forward_needs_its_weights_its_cache_and_its_operations(engine: Engine
 
 
 def test_the_roofline_tells_what_is_reached(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agentcho.engine.rates.STREAMED", 2**25)
+    monkeypatch.setattr("agentcho.bench.rates.STREAMED", 2**25)
     found = {each.subject: each.values for each in roofline(engine, 40, 1, 1, quiet)}
     assert set(found) == {
         "machine",
@@ -139,7 +139,7 @@ def test_the_command_prints_writes_and_draws(
 def test_the_table_of_a_gpu_is_printed_on_a_cpu_too(
     engine: Engine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("agentcho.engine.rates.STREAMED", 2**25)
+    monkeypatch.setattr("agentcho.bench.rates.STREAMED", 2**25)
     json, png = tmp_path / "bench-gpu.json", tmp_path / "g.png"
     few = ("--device", "cpu", "--workflow", "multi-qa", "--scale", "0.05", "--context", "32", "--repeats", "1")
     assert run("gpu", *few, "--json", str(json), "--plot", str(png), monkeypatch=monkeypatch, engine=engine) == 0
@@ -172,7 +172,7 @@ TOLD = {
 def test_every_command_says_how_far_it_is(
     command: str, engine: Engine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("agentcho.engine.rates.STREAMED", 2**25)
+    monkeypatch.setattr("agentcho.bench.rates.STREAMED", 2**25)
     ticks = count(0.0, EVERY)
     monkeypatch.setattr("agentcho.display.progress.monotonic", lambda: next(ticks))
     assert run(command, *TOLD[command], monkeypatch=monkeypatch, engine=engine) == 0

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from agentcho import Engine, Game, RunConfig, Sampling
-from agentcho.engine.coins import coin
+from agentcho.engine.sampler import uniform
 from agentcho.games.runtime import play
 from agentcho.records.record import SavedRun
 from agentcho.testing import FakeEngine
@@ -35,8 +35,8 @@ def played(
 
 def sampling(edge: float, nth: int, **options: object) -> tuple[Sampling, torch.Tensor]:
     """A row of two likely tokens, the edge between which is so far beyond the coin."""
-    seed = next(seed for seed in range(1000) if 0.3 < coin(seed, nth) < 0.7)
-    share = coin(seed, nth) + edge
+    seed = next(seed for seed in range(1000) if 0.3 < uniform(seed, nth) < 0.7)
+    share = uniform(seed, nth) + edge
     row = torch.tensor([share, 1 - share, 1e-9]).log()
     return Sampling(seed=seed, **options), row  # type: ignore[arg-type]
 

@@ -294,6 +294,20 @@ def test_no_room_for_a_row_fails_that_row(engine: Engine, monkeypatch: pytest.Mo
     assert not engine.debug.shared
 
 
+def test_a_row_whose_slot_cannot_grow_fails_alone(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [Decode(header, forced=(50,) * 140) for header in "xy"]
+    plain = engine.message(engine.decode(rows)[1]).tokens
+    guilty, good = engine.submit(rows)
+    engine.step()
+    slots, narrow = engine.debug.slots, next(row for row in engine.debug.rows if row.id == guilty).slot
+    ensure = slots.ensure
+    monkeypatch.setattr(slots, "ensure", lambda slot, tokens: _fail() if slot is narrow else ensure(slot, tokens))
+    [failure] = drain(engine)
+    assert (failure.id, type(failure.error)) == (guilty, CallFailed)
+    assert engine.message(good).tokens == plain
+    assert len(slots) == 0
+
+
 @pytest.mark.parametrize("deterministic", [False, True])
 def test_a_device_that_fails_ends_all(engine: Engine, monkeypatch: pytest.MonkeyPatch, deterministic: bool) -> None:
     kept = engine.prefill("kept")

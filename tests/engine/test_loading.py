@@ -16,7 +16,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer, Gemma3Config, Gemma3ForConditionalGeneration
 
 from agentcho import Engine, Sampling
-from agentcho.engine import downloads
+from agentcho.engine import checkpoint
 from agentcho.engine.checkpoint import INDEX, refusal
 from agentcho.engine.doctor import doctor
 from agentcho.errors import FramingError, ModelBroken, ModelError, ModelNotFound
@@ -110,7 +110,7 @@ def test_loading_tells_of_every_weight_and_of_its_proofs(folder: Path) -> None:
 
 def test_a_download_tells_of_what_is_on_disk(capfd: pytest.CaptureFixture[str]) -> None:
     heard: list[tuple[str, int, int]] = []
-    bars = downloads.heard(lambda *told: heard.append(told))["tqdm_class"]
+    bars = checkpoint.heard(lambda *told: heard.append(told))["tqdm_class"]
     for name, unit in (("http_get", "B"), ("snapshot_download.transfer", "B"), ("snapshot_download", "it")):
         with bars(name=f"huggingface_hub.{name}", unit=unit, total=4 << 20, initial=1 << 20, desc="a file") as bar:
             bar.update(1 << 20)
@@ -118,7 +118,7 @@ def test_a_download_tells_of_what_is_on_disk(capfd: pytest.CaptureFixture[str]) 
             bar.set_postfix_str("1 MB/s")
     assert heard == [("MB downloaded", 2, 4), ("MB downloaded", 4, 4)]
     assert capfd.readouterr() == ("", "")
-    assert downloads.heard(unheard) == {}
+    assert checkpoint.heard(unheard) == {}
 
 
 def test_loading_says_nothing_by_itself(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -12,10 +12,9 @@ from torch import Tensor
 
 from agentcho import Decode, Engine, Prefill, Sampling
 from agentcho.calls.call import Call, EncodingId, First, Most, Repair, Shadow
-from agentcho.engine.blank import ALIGNED, zeros
 from agentcho.engine.encoding import Storage
 from agentcho.engine.model import Model
-from agentcho.engine.store import LayerShape, Store
+from agentcho.engine.pages import ALIGNED, LayerShape, PagePool, zeros
 from agentcho.errors import EngineFailed, LeakageError, StoreDamaged, StoreFull, UnknownEncoding
 
 from .broken import dead
@@ -362,7 +361,7 @@ def test_on_the_way_copies_go_beyond_the_limit_and_no_further(small: Small) -> N
 
 
 def flip(engine: Engine, id: EncodingId) -> None:
-    engine.store._values[2][storage(engine, id).block.slots[1], 0, 0] += 1
+    engine.store._values[2][storage(engine, id).block.rows[1], 0, 0] += 1
 
 
 def copied(engine: Engine, id: EncodingId) -> None:
@@ -377,7 +376,7 @@ def lose(engine: Engine, id: EncodingId) -> None:
 
 
 def double(engine: Engine, id: EncodingId) -> None:
-    engine.store.free_pages.append(storage(engine, id).block.pages[0])
+    engine.store.free_pages.append(storage(engine, id).block.numbers[0])
 
 
 def renamed(engine: Engine, id: EncodingId) -> None:
@@ -488,7 +487,7 @@ def test_memory_that_is_all_zeros_begins_where_torch_has_its_own_begin(rows: int
 
 
 def test_pools_on_a_cpu_stay_where_they_are() -> None:
-    store = Store([LayerShape(2, 4, 6)] * 2, 4096, torch.device("cpu"), torch.float32)
+    store = PagePool([LayerShape(2, 4, 6)] * 2, 4096, torch.device("cpu"), torch.float32)
     places = [pool.data_ptr() for pool in store._keys]
     while store.room:
         store.allocate(64)
@@ -497,7 +496,7 @@ def test_pools_on_a_cpu_stay_where_they_are() -> None:
 
 @pytest.mark.parametrize("limit", [10**13, 10**17, 10**20])
 def test_a_limit_beyond_all_memory_is_none(limit: int) -> None:
-    store = Store([LayerShape(2, 4, 6)] * 2, limit, torch.device("cpu"), torch.float32)
+    store = PagePool([LayerShape(2, 4, 6)] * 2, limit, torch.device("cpu"), torch.float32)
     assert store.allocate(3).length == 3
 
 
@@ -507,8 +506,8 @@ def test_a_store_that_is_not_promised_all_its_memory_grows(monkeypatch: pytest.M
             raise MemoryError
         return torch.zeros(shape, device=device, dtype=dtype)
 
-    monkeypatch.setattr("agentcho.engine.store.zeros", little)
-    store = Store([LayerShape(2, 4, 6)] * 2, 4096, torch.device("cpu"), torch.float32)
+    monkeypatch.setattr("agentcho.engine.pages.zeros", little)
+    store = PagePool([LayerShape(2, 4, 6)] * 2, 4096, torch.device("cpu"), torch.float32)
     written = {}
     for length in (3, 40, 200, 7):
         block = store.allocate(length)

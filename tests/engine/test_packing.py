@@ -11,11 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from agentcho import Decode, Engine, Prefill
-from agentcho.engine import packing
-from agentcho.engine.digests import weights_digest
-from agentcho.engine.packing import Packed, kernels, pack, packed, refusal
-from agentcho.engine.placement import SMALL, dtype_of
-from agentcho.engine.processor import has_bfloat16
+from agentcho.engine import prepack
+from agentcho.engine.device import SMALL, dtype_of, has_bfloat16
+from agentcho.engine.model import weights_digest
+from agentcho.engine.prepack import Packed, kernels, pack, packed, refusal
 from tests.conftest import PLAIN
 
 from .families import llama_family
@@ -34,7 +33,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
             seen.append(tuple(input.shape))
             return kernels._linear_pointwise(input, *rest)  # type: ignore[no-any-return]
 
-    monkeypatch.setattr("agentcho.engine.packing._kernels", Counting)
+    monkeypatch.setattr("agentcho.engine.prepack._kernels", Counting)
     return seen
 
 
@@ -85,7 +84,7 @@ def test_what_does_not_pay_or_does_not_fit_is_left(monkeypatch: pytest.MonkeyPat
     assert not pack(nn.Sequential(nn.Linear(8, 8)))
     assert not pack(nn.Sequential(nn.Linear(8, 8, dtype=torch.float16)), least=0)
     assert not pack(nn.Sequential(nn.Embedding(8, 8)), least=0)
-    monkeypatch.setattr("agentcho.engine.packing.memory_of", lambda device: 4 * 8 * 8 * 4 - 1)
+    monkeypatch.setattr("agentcho.engine.prepack.memory_of", lambda device: 4 * 8 * 8 * 4 - 1)
     assert not pack(nn.Sequential(nn.Linear(8, 8)), least=0)
 
 
@@ -93,7 +92,7 @@ def test_what_does_not_pay_or_does_not_fit_is_left(monkeypatch: pytest.MonkeyPat
 def test_without_kernels_for_a_dtype_its_layers_stay_as_they_are(
     dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(packing, "reorders_bfloat16", lambda: False)
+    monkeypatch.setattr(prepack, "reorders_bfloat16", lambda: False)
     network = nn.Sequential(nn.Linear(8, 8, dtype=dtype))
     there = dtype == torch.float32
     assert bool(pack(network, least=0)) is there
@@ -115,10 +114,10 @@ def test_a_processor_that_promises_too_much_is_found_out(monkeypatch: pytest.Mon
         def _linear_pointwise(self, rows: Tensor, weight: Tensor, *rest: object) -> Tensor:
             return rows @ weight.T + 1
 
-    monkeypatch.setattr(packing, "_kernels", Fails)
+    monkeypatch.setattr(prepack, "_kernels", Fails)
     assert refusal(torch.float32) == "a trial failed: not on this one"
     assert not pack(nn.Sequential(nn.Linear(8, 8)), least=0)
-    monkeypatch.setattr(packing, "_kernels", Errs)
+    monkeypatch.setattr(prepack, "_kernels", Errs)
     assert refusal(torch.float32) == "a trial gave other products"
     assert refusal(torch.float16) == "there are no kernels for float16"
 
@@ -136,7 +135,7 @@ def test_an_engine_says_the_same_through_them(
     llama_family().save(tmp_path)
     rows: list[Tensor] = []
     for least in (1 << 40, 0):
-        monkeypatch.setattr("agentcho.engine.packing.LEAST", least)
+        monkeypatch.setattr("agentcho.engine.prepack.LEAST", least)
         engine = Engine.load(tmp_path, device="cpu", dtype="float32")
         assert bool(counted) == (not least)
         told = engine.prefill([Prefill("What is a fox?")])

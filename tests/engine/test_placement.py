@@ -12,14 +12,13 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from agentcho import Decode, Engine, Prefill
+from agentcho.engine import device
 from agentcho.engine import model as models
-from agentcho.engine import placement
+from agentcho.engine.device import SMALL, Place, device_of, dtype_of, hardware, reorders_bfloat16, synchronize
 from agentcho.engine.gate import check_config
 from agentcho.engine.model import Model, find
-from agentcho.engine.placement import SMALL, Place, device_of, dtype_of, hardware, settle
-from agentcho.engine.processor import reorders_bfloat16
+from agentcho.engine.pages import LayerShape, default_tokens
 from agentcho.engine.shapes import SHAPES
-from agentcho.engine.store import LayerShape, default_tokens
 from agentcho.errors import BadPlacement
 
 from .families import llama_family
@@ -75,7 +74,7 @@ def test_auto_numbers_are_the_checkpoints_own_on_cuda_and_bfloat16_where_there_i
 def test_auto_numbers_on_a_cpu_are_bfloat16_for_large_models_where_it_has_them(
     there: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(placement, "has_bfloat16", lambda: there)
+    monkeypatch.setattr(device, "has_bfloat16", lambda: there)
     assert dtype_of("auto", CPU, weights=SMALL) is torch.float32
     assert dtype_of("auto", CPU, weights=SMALL + 1) is (torch.bfloat16 if there else torch.float32)
     assert dtype_of("auto", META, weights=SMALL + 1) is dtype_of("float32", CPU, weights=SMALL + 1) is torch.float32
@@ -84,11 +83,11 @@ def test_auto_numbers_on_a_cpu_are_bfloat16_for_large_models_where_it_has_them(
 def test_the_numbers_that_were_taken_are_those_of_the_weights_in_float32(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(placement, "has_bfloat16", lambda: True)
+    monkeypatch.setattr(device, "has_bfloat16", lambda: True)
     llama_family().save(tmp_path)
     whole = sum(each.nbytes for each in llama_family().build().parameters())
     for small, taken in ((whole, "float32"), (whole - 1, "bfloat16")):
-        monkeypatch.setattr(placement, "SMALL", small)
+        monkeypatch.setattr(device, "SMALL", small)
         with Engine.load(tmp_path, device="cpu") as engine:
             assert engine.fingerprint["dtype"] == taken
     with Engine.load(tmp_path, device="cpu", dtype="float32") as engine:
@@ -126,9 +125,9 @@ def test_the_device_that_was_asked_for_is_what_the_library_is_told(
     monkeypatch.setattr(
         models, "_loader", lambda: SimpleNamespace(from_pretrained=read, from_config=AutoModelForCausalLM.from_config)
     )
-    for device in ("auto", "cuda:1", "cpu"):
+    for name in ("auto", "cuda:1", "cpu"):
         with pytest.raises(BadPlacement, match="does not fit into the memory of its device"):
-            Model.load(find(tmp_path), Place(device))
+            Model.load(find(tmp_path), Place(name))
     assert told == [({"": CUDA}, "auto"), ({"": torch.device("cuda", 1)}, "auto"), (None, torch.float32)]
 
 
@@ -148,7 +147,8 @@ def test_the_store_has_half_of_what_is_free_on_cuda() -> None:
 
 def test_a_step_waits_for_its_device_whatever_was_asked(llama: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     waited: list[torch.device] = []
-    monkeypatch.setattr("agentcho.engine.engine.settle", lambda *devices: waited.extend(devices))
+    monkeypatch.setattr(llama, "_waits_for", (CPU,))
+    monkeypatch.setattr("agentcho.engine.engine.synchronize", lambda *devices: waited.extend(devices))
     read = llama.prefill([Prefill("words")])
     said = llama.decode([Decode(parents=read, forced=(5, 6))])
     assert waited == [CPU] * 5  # the prefill; opening, two tokens and the closing
@@ -160,8 +160,8 @@ def test_a_gpu_has_a_name_and_is_waited_for_and_a_cpu_is_not(monkeypatch: pytest
     assert (hardware(CPU), hardware(CUDA)) == ({}, {"gpu": "the one at cuda"})
     waited: list[torch.device] = []
     monkeypatch.setattr(torch.cuda, "synchronize", waited.append)
-    settle(CPU)
-    settle(torch.device("cuda", 1))
+    synchronize(CPU)
+    synchronize(torch.device("cuda", 1))
     assert waited == [torch.device("cuda", 1)]
 
 
@@ -169,13 +169,13 @@ def test_a_gpu_has_a_name_and_is_waited_for_and_a_cpu_is_not(monkeypatch: pytest
 def test_a_container_has_what_it_may_use(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str | None, allowed: int | None
 ) -> None:
-    monkeypatch.setattr(placement, "LIMITS", ())
-    whole = placement.memory_of(torch.device("cpu"))
+    monkeypatch.setattr(device, "LIMITS", ())
+    whole = device.memory_of(torch.device("cpu"))
     limit = tmp_path / "memory.max"
     if said is not None:
         limit.write_text(said)
-    monkeypatch.setattr(placement, "LIMITS", (limit,))
-    assert placement.memory_of(torch.device("cpu")) == (allowed or whole)
+    monkeypatch.setattr(device, "LIMITS", (limit,))
+    assert device.memory_of(torch.device("cpu")) == (allowed or whole)
 
 
 @pytest.mark.parametrize("context", [15, 0, -5])

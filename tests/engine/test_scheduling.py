@@ -377,7 +377,7 @@ def test_speakers_do_not_read_what_their_shadows_have(fresh: Fresh) -> None:
     row, shadow = engine.debug.rows
     assert row.slot is not None
     assert shadow.slot is not None
-    assert row.slot.bucket is not shadow.slot.bucket
+    assert row.slot.pool is not shadow.slot.pool
     finish(engine)
 
 

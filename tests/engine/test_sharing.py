@@ -11,10 +11,10 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from agentcho import Decode, Engine, Prefill, Sampling
 from agentcho.calls.call import Call, EncodingId, Shadow
-from agentcho.engine import seats
+from agentcho.engine import slots
 from agentcho.engine.attention import attend_both
-from agentcho.engine.lanes import Shared
-from agentcho.engine.seats import can_share
+from agentcho.engine.gate import can_share
+from agentcho.engine.slots import SharedContext
 from agentcho.errors import EngineFailed
 
 from .broken import dead
@@ -42,7 +42,7 @@ def test_two_parts_are_weighed_as_one(rows: int, heads: int, count: int, dtype: 
 def both(engine: Engines, family: Family) -> tuple[Engine, Engine]:
     """One that shares where it may, and one that never does."""
     sharing, other = engine(family).adapted(None), engine(family).adapted(None)
-    other._scheduler._seats._may_share = False
+    other._slots.may_share = False
     return sharing, other
 
 
@@ -72,7 +72,7 @@ def test_what_rows_say_over_one_context_is_what_each_says_alone(family: Family, 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_rows_that_come_and_go_say_the_same(llama: Engine, seed: int) -> None:
-    shared = set[Shared]()
+    shared = set[SharedContext]()
 
     def talk(engine: Engine) -> list[tuple[int, ...]]:
         dice, said = random.Random(seed), list[EncodingId]()
@@ -101,7 +101,7 @@ def test_rows_that_come_and_go_say_the_same(llama: Engine, seed: int) -> None:
         return [engine.message(id).tokens for id in said]
 
     plain = llama.adapted(None)
-    plain._scheduler._seats._may_share = False
+    plain._slots.may_share = False
     assert talk(llama.adapted(None)) == talk(plain)
     assert shared
 
@@ -116,7 +116,7 @@ def test_contexts_of_equal_sizes_are_not_taken_for_each_other(llama: Engine) -> 
         return [engine.logits(id) for id in engine.decode(calls)]
 
     plain = llama.adapted(None)
-    plain._scheduler._seats._may_share = False
+    plain._slots.may_share = False
     for one, other in zip(said(llama.adapted(None)), said(plain), strict=True):
         assert torch.allclose(one, other, atol=1e-4)
 
@@ -164,7 +164,7 @@ def test_who_cannot_gain_shares_nothing(llama: Engine, monkeypatch: pytest.Monke
     engine = llama.adapted(None)
     told = engine.prefill([Prefill(text) for text in TOLD])
     if how == "short":
-        monkeypatch.setattr(seats, "LEAST", 10_000)
+        monkeypatch.setattr(slots, "LEAST", 10_000)
     engine.submit([Decode(parents=told) for _ in range(1 if how == "alone" else 2)])
     engine.step(deterministic=how == "deterministic")
     assert not engine.debug.shared

@@ -16,11 +16,11 @@ from agentcho import Decode, Engine, Prefill, Sampling
 from agentcho.calls.call import Most, Repair
 from agentcho.cli import main
 from agentcho.engine import flex
+from agentcho.engine.device import Place, check_kept
 from agentcho.engine.graphs import Graphs
 from agentcho.engine.loading import proved
 from agentcho.engine.model import Model, find
-from agentcho.engine.placement import Place, check_kept
-from agentcho.engine.store import LayerShape, default_tokens
+from agentcho.engine.pages import LayerShape, default_tokens
 from agentcho.errors import BadPlacement, ModelError
 from agentcho.lab.tune.unfolding import unfold
 
@@ -75,7 +75,7 @@ def single(folder: Path, waited: list[torch.device]) -> Iterator[Engine]:
     with Pretend():
         put(loaded.network, ONE)
         engine = made(loaded)
-        engine._forwards.graphs = Graphs(engine._model, lambda forward: forward)
+        engine._runner.graphs = Graphs(engine._model, engine._runner.layers, lambda forward: forward)
         yield engine
 
 
@@ -171,7 +171,7 @@ def test_what_is_kept_elsewhere_than_it_is_used_is_refused() -> None:
 @pytest.mark.usefixtures("waited")
 def test_every_device_has_room_for_its_own_layers(monkeypatch: pytest.MonkeyPatch) -> None:
     free = {ONE: 1 << 26, OTHER: 1 << 28}
-    monkeypatch.setattr("agentcho.engine.store.memory_of", free.__getitem__)
+    monkeypatch.setattr("agentcho.engine.pages.memory_of", free.__getitem__)
     a_token = 2 * 8 * 2 * 128 * 2  # bytes of two layers
     shapes = [LayerShape(8, 128, 128, device) for device in LAYERS]
     assert default_tokens(shapes, ONE, torch.bfloat16) == (1 << 25) // a_token

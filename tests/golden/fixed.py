@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 
 from agentcho.audit.rules import fingerprint
-from agentcho.engine.coins import coin
+from agentcho.engine.sampler import uniform
 from agentcho.games.runtime import game_seed
 from agentcho.games.seeds import coin_seed
 from agentcho.tasks import task_set
@@ -22,7 +22,7 @@ def fixed() -> Lines:
     found: dict[str, object] = {f"game_seed {seed} {game}": game_seed(seed, game) for seed, game in ((0, 0), (7, 31))}
     for author, turn in (("", 0), ("alice", 0), ("alice", 11), ("bob/0", 1)):
         found[f"coin_seed {author!r} {turn}"] = coin_seed(7, 3, author, turn)
-    found |= {f"coin {seed} {nth}": coin(seed, nth) for seed, nth in ((0, 0), (0, 1), (1 << 62, 4095))}
+    found |= {f"coin {seed} {nth}": uniform(seed, nth) for seed, nth in ((0, 0), (0, 1), (1 << 62, 4095))}
     for name, generator in generators().items():
         tasks = task_set(name, generator.kind, 5)
         found |= {f"digest of {name}": tasks.digest, f"task 9 of {name}": tasks[9].model_dump(mode="json")}

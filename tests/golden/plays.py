@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from agentcho import RunConfig, canonical_transcript
 from agentcho.calls.call import ANY_TURN, Call, Decode, EncodingId, StepResult, Turn
-from agentcho.engine.coins import coin
+from agentcho.engine.sampler import uniform
 from agentcho.events import Event
 from agentcho.flow.labels import EncodingRecord
 from agentcho.games import library
@@ -180,5 +180,5 @@ def call(engine: Listening, game: int, record: EncodingRecord) -> Options:
     if not isinstance(asked, Decode):
         return line
     sampling = asked.sampling
-    coins = [coin(sampling.seed, nth) for nth in range(2)]
+    coins = [uniform(sampling.seed, nth) for nth in range(2)]
     return line | {"sampling": sampling.model_dump(mode="json", exclude_defaults=True), "coins": coins}

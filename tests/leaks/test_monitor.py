@@ -125,9 +125,9 @@ def test_nothing_is_read_for_a_call_that_is_refused(small: Engine, monkeypatch: 
     blocks = {id: small.debug.entry(id).block for id in (hidden, public)}
     shut: list[Call] = [Prefill("x", (hidden,), guard=Shut()), Decode("y", (hidden,), forced=(), guard=Shut())]
     bench.run(*shut, Prefill("z", (public,)), speech(public, forced=bench.words("fine")))
-    assert {id for id, block in blocks.items() if read & set(block.slots.tolist())} == {public}
+    assert {id for id, block in blocks.items() if read & set(block.rows.tolist())} == {public}
     bench.run(Prefill("x", (hidden,)))
-    assert read >= set(blocks[hidden].slots.tolist())  # the watch would have seen it
+    assert read >= set(blocks[hidden].rows.tolist())  # the watch would have seen it
     bench.clear()
 
 

@@ -16,7 +16,7 @@ GATE = "tests/engine/test_gate.py"
 GATHER = "tests/engine/test_gather.py"
 GRAPHS = "tests/engine/test_graphs.py"
 IN_PLACE = "tests/engine/test_in_place.py"
-LANES = "tests/engine/test_lanes.py"
+SLOTS = "tests/engine/test_slots.py"
 MEMORY = "tests/engine/test_memory.py"
 PACKING = "tests/engine/test_packing.py"
 PLACEMENT = "tests/engine/test_placement.py"
@@ -71,15 +71,15 @@ EXACT = (
     Mutant(
         "an exact row in a tensor of others",
         "the shapes and alignment that a row is computed in would depend on how many rows run beside it",
-        "agentcho/engine/lanes.py",
-        "if fitting and not alone:",
-        "if fitting:",
-        (f"{LANES}::test_a_lane_that_is_to_be_alone_shares_its_tensors_with_no_other",),
+        "agentcho/engine/slots.py",
+        "if fitting is not None and not kind.alone:",
+        "if fitting is not None:",
+        (f"{SLOTS}::test_a_slot_that_is_to_be_alone_shares_its_tensors_with_no_other",),
     ),
     Mutant(
         "share a context between exact rows",
         "a context that is weighed apart, for several rows at once, gives other last bits than one that is not",
-        "agentcho/engine/seats.py",
+        "agentcho/engine/slots.py",
         "None if alone or context.length < LEAST",
         "None if context.length < LEAST",
         (f"{SHARING}::test_who_cannot_gain_shares_nothing",),
@@ -88,14 +88,14 @@ EXACT = (
         "forget how an exact message was fed",
         "a message that was dropped would be made again in one forward, with other last bits, under the same key",
         "agentcho/engine/scheduler.py",
-        "(*row.feeds, len(row.feed)) if slot.bucket.alone else ()",
+        "(*row.feeds, len(row.feed)) if slot.pool.kind.alone else ()",
         "()",
         (PROFILE,),
     ),
     Mutant(
         "zeros that begin anywhere",
         "kernels compute in another order where memory is not aligned: what is made again would have other bits",
-        "agentcho/engine/blank.py",
+        "agentcho/engine/pages.py",
         "start = -raw.ctypes.data % ALIGNED",
         "start = 0",
         (f"{MEMORY}::test_memory_that_is_all_zeros_begins_where_torch_has_its_own_begin",),
@@ -165,18 +165,18 @@ SHARED = (
     Mutant(
         "hand a row out as it was left",
         "numbers of the row before would stand behind a mask, and what is not a number goes through a mask",
-        "agentcho/engine/lanes.py",
-        "            pool[last.index, ..., : last.touched] = 0\n",
+        "agentcho/engine/slots.py",
+        "            tensor[last.index, ..., : last.touched] = 0\n",
         "",
-        (LANES,),
+        (SLOTS,),
     ),
     Mutant(
         "move a row without what it was longer by before",
         "where the last row takes the place of a longer one, the end of that one would stay behind it",
-        "agentcho/engine/lanes.py",
-        "dirty = max(lane.touched, last.touched)",
+        "agentcho/engine/slots.py",
+        "dirty = max(slot.touched, last.touched)",
         "dirty = last.touched",
-        (f"{LANES}::test_of_a_longer_lane_nothing_stays_behind_a_shorter_one_that_takes_its_place",),
+        (f"{SLOTS}::test_of_a_longer_slot_nothing_stays_behind_a_shorter_one_that_takes_its_place",),
     ),
     Mutant(
         "go on with the parts of a call that was cancelled",
@@ -372,7 +372,7 @@ KERNELS = (
     Mutant(
         "read a weight's copy after the weight has changed",
         "training, and an adapter that is merged, would not show in what is said",
-        "agentcho/engine/packing.py",
+        "agentcho/engine/prepack.py",
         "if _use.on and self._state == _state(self.weight):",
         "if _use.on:",
         (f"{PACKING}::test_a_weight_that_was_changed_is_not_read_from_its_copy",),
@@ -381,7 +381,7 @@ KERNELS = (
         "go on before the device has computed",
         "a step of forced tokens looks at no number: a device's failure would come out in another step",
         "agentcho/engine/engine.py",
-        "                settle(*self._waits_for)\n",
+        "                synchronize(*self._waits_for)\n",
         "                pass\n",
         (f"{PLACEMENT}::test_a_step_waits_for_its_device_whatever_was_asked",),
     ),

@@ -171,22 +171,23 @@ ENFORCEMENT = (
         "mask instead of gather",
         "rule 13: all that is stored would be gathered and masked; not a number goes through a mask",
         "agentcho/engine/batch.py",
-        """            mask, asked = context.mask(locality), queries[:, :, segment.span()]
+        """        mask, asked = self._masks[locality], queries[:, :, segment.span()]
 """,
-        """            mask, asked = context.mask(locality), queries[:, :, segment.span()]
-            if segment.storage is not None and segment.pieces:
-                rows = self._store.allocated * self._store.page_tokens
-                all_k, all_v = (p[layer][:rows].transpose(0, 1) for p in (self._store._keys, self._store._values))
-                seen = torch.ones(len(segment.ids), k.shape[1], dtype=torch.bool) if mask is None else mask
-                mask = torch.cat([torch.zeros(len(segment.ids), all_k.shape[1], dtype=torch.bool), seen], dim=1)
-                k, v = torch.cat([all_k, k], dim=1), torch.cat([all_v, v], dim=1)
+        """        mask, asked = self._masks[locality], queries[:, :, segment.span()]
+        if segment.storage is not None and segment.pieces:
+            pages, layer = source.pages, source.layer
+            rows = pages.allocated * pages.page_tokens
+            all_k, all_v = (p[layer][:rows].transpose(0, 1) for p in (pages._keys, pages._values))
+            seen = torch.ones(len(segment.ids), k.shape[1], dtype=torch.bool) if mask is None else mask
+            mask = torch.cat([torch.zeros(len(segment.ids), all_k.shape[1], dtype=torch.bool), seen], dim=1)
+            k, v = torch.cat([all_k, k], dim=1), torch.cat([all_v, v], dim=1)
 """,
         (f"{NUMERIC}::test_not_a_number_in_all_that_is_hidden_reaches_no_reader",),
     ),
     Mutant(
         "share by size",
         "rows would read another's context where theirs are as long",
-        "agentcho/engine/seats.py",
+        "agentcho/engine/slots.py",
         "return tuple((piece.storage, piece.offset) for piece in context.pieces)",
         "return tuple((piece.storage.length, piece.offset) for piece in context.pieces)  # type: ignore[misc]",
         ("tests/engine/test_sharing.py::test_contexts_of_equal_sizes_are_not_taken_for_each_other",),
@@ -453,7 +454,7 @@ ENFORCEMENT = (
     Mutant(
         "another coin",
         "the same seed would draw other tokens than it drew",
-        "agentcho/engine/coins.py",
+        "agentcho/engine/sampler.py",
         'person=b"agentcho.coin"',
         'person=b"agentcho.toss"',
         (f"{GOLDEN}::test_seeds_coins_tasks_and_fingerprints_are_what_they_were",),

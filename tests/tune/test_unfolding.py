@@ -15,7 +15,7 @@ from transformers import PreTrainedModel
 
 from agentcho.config import Leakage, Mode
 from agentcho.engine import Engine
-from agentcho.engine.whole import Made
+from agentcho.engine.batch import Made
 from agentcho.errors import ContextOverflow, LeakageError
 from agentcho.lab.tune.unfolding import Unfolded, unfold
 from agentcho.records.trace import Workflow

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from agentcho.engine import Engine
-from agentcho.engine.whole import Made
+from agentcho.engine.batch import Made
 from agentcho.lab.tune.unfolding import Unfolded
 
 

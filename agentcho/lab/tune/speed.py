@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from agentcho.engine import Engine
-from agentcho.engine.placement import settle
+from agentcho.engine.device import synchronize
 from agentcho.lab.tune.lessons import packed
 from agentcho.lab.tune.losses import loss, loss_by_calls
 from agentcho.lab.tune.unfolding import Unfolded
@@ -41,7 +41,7 @@ def speed(engine: Engine, traces: Sequence[Unfolded], tokens: int, turns: int = 
         for number in (0, 1) if turn % 2 else (1, 0):
             began = perf_counter()
             torch.autograd.grad(torch.stack(arms[number]()).sum(), weights, allow_unused=True)
-            settle(weights[0].device)
+            synchronize(weights[0].device)
             if turn > 0:
                 seconds[number].append(perf_counter() - began)
     whole, calls = seconds

@@ -20,7 +20,7 @@ from torch import nn
 
 from agentcho.engine import Engine
 from agentcho.engine.adapter import Trained
-from agentcho.engine.adapters import attention_linears
+from agentcho.engine.lora import attention_linears
 from agentcho.errors import TuneError
 from agentcho.lab.tune.folder import Folder
 from agentcho.lab.tune.lessons import Lessons, batches, packed, steps_of

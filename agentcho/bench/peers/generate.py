@@ -3,7 +3,7 @@
 The network is the engine's own, with the library's own attention and caches. Calls that can be made at the same time
 are one batch. Of every prompt the longest prefix that any kept cache begins with is reused: cropped where one call is
 made, cropped and padded on the left where several are. What several prompts of a batch begin with is encoded once,
-before. Does not know: messages, workflows.
+before. `StockRows` are plain cached forwards, one token a row. Does not know: messages, workflows.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ import torch
 from torch import Tensor, nn
 from transformers import DynamicCache, GenerationConfig, LogitsProcessor, LogitsProcessorList
 
+from agentcho.bench.peers.prefixes import Ids, Prefix, Prefixes, common, padded, side_by_side
+from agentcho.engine.device import synchronize
 from agentcho.engine.model import ATTENTION
-from agentcho.engine.placement import settle
-from agentcho.engine.prefixes import Ids, Prefix, Prefixes, common, padded, side_by_side
 
 WORTH = 32
 """Tokens that must be saved for a forward of its own: about what one costs that is bound by the weights."""
@@ -56,9 +56,14 @@ def greedy(tokens: int, stop: int) -> GenerationConfig:
     """At most so many tokens, until `stop`."""
     made: Any = GenerationConfig
     config: GenerationConfig = made(
-        max_new_tokens=tokens, do_sample=False, temperature=1.0, top_p=1.0, top_k=50, eos_token_id=stop,
+        max_new_tokens=tokens,
+        do_sample=False,
+        temperature=1.0,
+        top_p=1.0,
+        top_k=50,
+        eos_token_id=stop,
         pad_token_id=max(stop, 0),
-    )  # fmt: skip
+    )
     return config
 
 
@@ -112,9 +117,9 @@ class Generating:
         if not self._stepwise:
             self._feed(calls, cache, mask)
         self.encoded += sum(map(len, fresh)) + sum(len(call.text) for call in calls)
-        self.logits = [torch.stack([step[row] for step in forcing.rows[: len(call.text) + 1]])
-                       for row, call in enumerate(calls if self._keep else ())]  # fmt: skip
-        settle(self._network.device)
+        rows = [[step[row] for step in forcing.rows[: len(call.text) + 1]] for row, call in enumerate(calls)]
+        self.logits = [torch.stack(kept) for kept in rows] if self._keep else []
+        synchronize(self._network.device)
         ended = perf_counter()
         self._remember(calls, cache, mask)
         times = forcing.times
@@ -123,9 +128,12 @@ class Generating:
     def _generate(self, ids: Tensor, mask: Tensor, cache: DynamicCache, forcing: Forcing, tokens: int) -> None:
         config = greedy(tokens, self._stop)
         self._network.generate(
-            ids, attention_mask=mask, past_key_values=cache, generation_config=config,
+            ids,
+            attention_mask=mask,
+            past_key_values=cache,
+            generation_config=config,
             logits_processor=LogitsProcessorList([forcing]),
-        )  # fmt: skip
+        )
 
     def _encode_shared(self, calls: Sequence[Forced]) -> None:
         """Encode once what several prompts begin with, short prefixes first, where that saves more than it costs."""
@@ -152,9 +160,13 @@ class Generating:
         ids, whole = ids.to(mask.device), torch.cat([mask, real.to(mask.device)], 1)
         places = (whole.cumsum(1) - 1)[:, -ids.shape[1] :]
         self._network(
-            input_ids=ids, attention_mask=whole, position_ids=places, past_key_values=cache, use_cache=True,
+            input_ids=ids,
+            attention_mask=whole,
+            position_ids=places,
+            past_key_values=cache,
+            use_cache=True,
             logits_to_keep=1,
-        )  # fmt: skip
+        )
 
     def _remember(self, calls: Sequence[Forced], cache: DynamicCache, mask: Tensor) -> None:
         """Keep every row, without its padding."""
@@ -163,3 +175,36 @@ class Generating:
             said = torch.arange(width, width + len(call.text), device=mask.device)
             columns = None if mask[row].all() else torch.cat([mask[row].nonzero()[:, 0], said])
             self._prefixes.keep(call.view, (*call.prompt, *call.text), cache, row, columns)
+
+
+class StockRows:
+    """Rows that all go on from the same ids, a cached forward a step: what a decode step is held against. Use under
+    `stock_attention`, in one thread with the engine's steps."""
+
+    @torch.inference_mode()
+    def __init__(self, network: Any, ids: tuple[int, ...], rows: int) -> None:
+        self._network, self._place = network, len(ids)
+        self._cache = DynamicCache()
+        network(
+            input_ids=torch.tensor([ids], device=network.device),
+            past_key_values=self._cache,
+            use_cache=True,
+            logits_to_keep=1,
+        )
+        self._cache.batch_repeat_interleave(rows)
+        self._next = torch.full((rows, 1), ids[-1], device=network.device)
+
+    @torch.inference_mode()
+    def step(self) -> float:
+        """Seconds of one forward with its greedy choice. The same token is fed in every row."""
+        began = perf_counter()
+        out = self._network(
+            input_ids=self._next,
+            position_ids=torch.full_like(self._next, self._place),
+            past_key_values=self._cache,
+            use_cache=True,
+            logits_to_keep=1,
+        )
+        out.logits[:, -1].argmax(-1).tolist()
+        self._place += 1
+        return perf_counter() - began

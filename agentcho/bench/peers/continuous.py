@@ -17,7 +17,7 @@ from torch import Tensor
 from transformers import ContinuousBatchingConfig
 from transformers.generation.continuous_batching.cb_logits_processors import ContinuousBatchingLogitsProcessor
 
-from agentcho.engine.generating import Forced, Heard, greedy
+from agentcho.bench.peers.generate import Forced, Heard, greedy
 from agentcho.errors import ArmUnavailable
 
 PAGE = 32
@@ -68,9 +68,12 @@ class Continuous:
     def __init__(self, network: Any, stop: int, tokens: int, calls: int, stepwise: bool = True) -> None:
         self._network, self._stop, self._stepwise = network, stop, stepwise
         self._room = ContinuousBatchingConfig(
-            num_blocks=ceil(tokens / PAGE) + 64, page_size=PAGE, max_batch_tokens=PACKED, allow_block_sharing=True,
+            num_blocks=ceil(tokens / PAGE) + 64,
+            page_size=PAGE,
+            max_batch_tokens=PACKED,
+            allow_block_sharing=True,
             max_requests_per_batch=calls,
-        )  # fmt: skip
+        )
         self._forcing = _Forcing(stop)
         self._first, self._calls = dict[str, float](), dict[str, Forced]()
         self.encoded = 0

@@ -1,15 +1,16 @@
-"""Where a model runs and in which numbers, by name, and whether there is room. Does not know: models."""
+"""Where a model runs and in which numbers, by name, whether there is room, and what the processor can do: asked of
+torch, never timed. Does not know: models."""
 
 from __future__ import annotations
 
 import os
+import platform
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 
-from agentcho.engine.processor import has_bfloat16
 from agentcho.errors import BadPlacement
 
 LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
@@ -98,7 +99,7 @@ def _limit(path: Path) -> int:
         return 1 << 62
 
 
-def settle(*devices: torch.device) -> None:
+def synchronize(*devices: torch.device) -> None:
     """Wait until the devices have done all that was asked of them; a CPU does things at once."""
     for device in devices:
         if device.type == "cuda":
@@ -115,3 +116,31 @@ def check_kept(name: str, placed: Mapping[str, Any]) -> None:
     kinds = {str(where).partition(":")[0] for where in placed.values()}
     if "disk" in kinds or ("cpu" in kinds and len(kinds) > 1):
         raise BadPlacement(f"{name} does not fit into the memory of all GPUs", "more of them, or a smaller model")
+
+
+def capability() -> str:
+    """The widest instructions that torch uses here, as it calls them; less than the processor has where somebody bounds
+    it (`ATEN_CPU_CAPABILITY`)."""
+    return str(torch.backends.cpu.get_cpu_capability())
+
+
+def reorders_bfloat16() -> bool:
+    """Whether oneDNN says that it reads bfloat16 weights in an order of its own: on x86 it needs AVX-512. Some builds
+    of torch, as on macOS, are without oneDNN."""
+    there: bool = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
+    return there and bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+
+
+def has_bfloat16() -> bool:
+    """Whether products of bfloat16 are done in hardware, with kernels that use it: AVX-512 with its BF16 instructions,
+    AMX, or ARM's own."""
+    if platform.machine().lower() not in ("x86_64", "amd64"):
+        return reorders_bfloat16()
+    wide = capability().startswith(("AVX512", "AMX"))
+    return wide and reorders_bfloat16() and (_says("_is_avx512_bf16_supported") or _says("_is_amx_tile_supported"))
+
+
+def _says(probe: str) -> bool:
+    """What torch answers; where it has no such probe, no."""
+    ask: Any = getattr(torch.cpu, probe, None)
+    return ask is not None and bool(ask())

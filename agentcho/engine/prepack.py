@@ -16,8 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from agentcho.engine.placement import memory_of
-from agentcho.engine.processor import capability, reorders_bfloat16
+from agentcho.engine.device import capability, memory_of, reorders_bfloat16
 from agentcho.progress import Tell, counted, unheard
 
 LEAST = 64 << 20

@@ -39,12 +39,12 @@ def _quiet() -> Iterator[None]:
 
 
 class Adapters:
-    """Knows which adapters a network carries and which one its next forward goes through."""
+    """Knows which adapters a network carries, and which one, or None, its next forward goes through: `used`."""
 
     def __init__(self, network: nn.Module) -> None:
         self._network = network
         self._wrapped: Any = None
-        self._used: str | None = None
+        self.used: str | None = None
 
     def load(self, adapter: Adapter) -> None:
         """Read an adapter's weights, under its digest as name. `AdapterError`: they do not fit the network."""
@@ -63,7 +63,7 @@ class Adapters:
         if lacking := [*loaded.unexpected_keys, *(k for k in loaded.missing_keys if adapter.digest in k)]:
             raise AdapterError(adapter.path, f"it does not fit this model (its weights lack or add {lacking[0]})")
         self._network.train(False)
-        self._used = adapter.digest
+        self.used = adapter.digest
         self.use(None)
 
     @staticmethod
@@ -73,20 +73,18 @@ class Adapters:
 
     def use(self, name: str | None) -> None:
         """Let forwards go through an adapter, or through the base alone."""
-        if name == self._used:
-            return
         if name is None:
             self._wrapped.base_model.disable_adapter_layers()
         else:
             self._wrapped.base_model.enable_adapter_layers()
             self._wrapped.set_adapter(name)
-        self._used = name
+        self.used = name
 
     def merge(self, name: str) -> None:
         """Add an adapter to the base's weights for good."""
         self.use(name)
         self._wrapped.merge_and_unload()
-        self._wrapped, self._used = None, None
+        self._wrapped, self.used = None, None
 
     # -- training ----------------------------------------------------------------------------------------
 
@@ -102,7 +100,7 @@ class Adapters:
                 self._put(peft, made)
         except (ValueError, KeyError, TypeError) as error:
             raise ConfigError(f"the peft configuration cannot be used here: {_line(error)}") from error
-        self._used = TRAINING
+        self.used = TRAINING
 
     def _put(self, peft: Any, config: Any) -> None:
         """Add the adapter in training, in place of one that was there."""

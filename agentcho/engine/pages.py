@@ -1,26 +1,44 @@
-"""The paged store: keys and values of encodings on the device, in small pages.
+"""The paged pool: keys and values of encodings on the device, in small pages; and zeros that cost nothing.
 
-A block is the pages of one encoding. It is written once and never changed until it is freed. Does not know:
-messages, positions, whose a block is, what is done when no page is left (`tiers`).
+The pages of one encoding are written once and never changed until they are freed. Does not know: messages, positions,
+whose pages are, what is done when none is left (`tiers`).
 """
 
 from __future__ import annotations
 
+import math
+import sys
 import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+import numpy
 import torch
 from torch import Tensor
 
-from agentcho.engine.blank import zeros
-from agentcho.engine.placement import memory_of
-from agentcho.engine.scratch import Scratch
+from agentcho.engine.device import memory_of
+from agentcho.engine.rope import Workspace
 from agentcho.errors import StoreFull
 
+ALIGNED = 64
+"""Bytes that torch's own tensors begin at a multiple of; kernels may compute in another order where one does not."""
 Copy = tuple[tuple[Tensor, Tensor], ...]
 """Keys and values `[length, heads, dim]` of one encoding, a pair a layer, in host memory."""
+
+
+def zeros(shape: tuple[int, ...], device: torch.device, dtype: torch.dtype) -> Tensor:
+    """A tensor of zeros, which on a CPU costs nothing until it is written: the system hands out memory then, so that a
+    tensor may be as long as it can ever become. `torch.zeros` writes all of it, which takes longer than a step for a
+    long context's keys. `MemoryError`: the system does not promise so much."""
+    if device.type != "cpu":
+        return torch.zeros(shape, device=device, dtype=dtype)
+    size = math.prod(shape) * dtype.itemsize
+    if size > sys.maxsize - ALIGNED:
+        raise MemoryError
+    raw = numpy.zeros(size + ALIGNED, dtype=numpy.uint8)
+    start = -raw.ctypes.data % ALIGNED
+    return torch.from_numpy(raw[start : start + size]).view(dtype).view(shape)
 
 
 class LayerShape(NamedTuple):
@@ -34,26 +52,27 @@ class LayerShape(NamedTuple):
 
 
 @dataclass(eq=False)
-class Block:
-    """The pages of one encoding of `length` tokens. `slots` are its token rows in the pools, in order; `elsewhere` the
-    same on other devices."""
+class Pages:
+    """The pages of one encoding of `length` tokens: their `numbers`, and its token `rows` in the pools, in order;
+    `elsewhere` the same on other devices."""
 
-    pages: list[int]
+    numbers: list[int]
     length: int
-    slots: Tensor
+    rows: Tensor
     elsewhere: dict[torch.device, Tensor] = field(default_factory=dict)
 
     def on(self, device: torch.device) -> Tensor:
-        """The slots on a device, moved there once."""
-        if device == self.slots.device:
-            return self.slots
+        """The rows on a device, moved there once."""
+        if device == self.rows.device:
+            return self.rows
         if device not in self.elsewhere:
-            self.elsewhere[device] = self.slots.to(device)
+            self.elsewhere[device] = self.rows.to(device)
         return self.elsewhere[device]
 
 
-class Store:
-    """Pools of pages, one pair a layer, up to `limit_tokens`.
+class PagePool:
+    """Pools of pages, one pair a layer, up to `limit_tokens`: of those that are `allocated` so many are `used`, and the
+    others free; `reserved` are promised.
 
     On a CPU they are as long as they can become, for what was never written takes no memory there. Elsewhere they grow
     on demand, by a sixteenth at a time."""
@@ -83,15 +102,15 @@ class Store:
 
     @property
     def room(self) -> int:
-        """Pages that are neither in blocks nor promised."""
+        """Pages that are neither in use nor promised."""
         return self.limit - self.used - self.reserved
 
     @property
     def overhead(self) -> float:
-        """What tensors take over the keys and values that are in blocks, as a share of these: 0.1 is a tenth more.
+        """What tensors take over the keys and values that are in pages, as a share of these: 0.1 is a tenth more.
 
-        Counts rows not used in pages, pages not used in pools that have been, and the blocks' slots. An empty store has
-        none.
+        Counts rows not used in pages, pages not used in pools that have been, and the numbers of rows. An empty pool
+        has none.
         """
         raw = self._tokens * token_bytes(self._layers, self._dtype)
         pools = self.allocated * self.page_tokens * token_bytes(self._layers, self._dtype)
@@ -114,61 +133,59 @@ class Store:
         self.reserved -= pages
         assert self.reserved >= 0
 
-    def allocate(self, length: int) -> Block:
-        """A block for `length` tokens, to be written next. `StoreFull` where no room is left."""
+    def allocate(self, length: int) -> Pages:
+        """Pages for `length` tokens, to be written next. `StoreFull` where no room is left."""
         count = self.pages_for(length)
         self.unreserve(self.reserve(length))
         if count > len(self.free_pages):
             self._grow(count - len(self.free_pages))
-        pages = [self.free_pages.pop() for _ in range(count)]
-        self._tokens += length
-        self.used += count
+        numbers = [self.free_pages.pop() for _ in range(count)]
+        self._tokens, self.used = self._tokens + length, self.used + count
         self.high_water = max(self.high_water, self.used)
-        rows = torch.tensor(pages).repeat_interleave(self.page_tokens) * self.page_tokens
+        rows = torch.tensor(numbers).repeat_interleave(self.page_tokens) * self.page_tokens
         rows += torch.arange(self.page_tokens).repeat(count)
-        return Block(pages, length, rows[:length].to(self._device))
+        return Pages(numbers, length, rows[:length].to(self._device))
 
-    def free(self, block: Block) -> None:
-        """Take its pages back; it must not be read again."""
-        self._tokens -= block.length
-        self.free_pages.extend(block.pages)
-        self.used -= len(block.pages)
+    def free(self, pages: Pages) -> None:
+        """Take pages back; they must not be read again."""
+        self._tokens, self.used = self._tokens - pages.length, self.used - len(pages.numbers)
+        self.free_pages.extend(pages.numbers)
 
-    def write(self, block: Block, layer: int, keys: Tensor, values: Tensor, start: int = 0) -> None:
+    def write(self, pages: Pages, layer: int, keys: Tensor, values: Tensor, start: int = 0) -> None:
         """Store keys and values `[heads, n, dim]` of one layer as tokens start … start + n. Once a layer and token."""
-        rows = block.on(keys.device)[start : start + keys.shape[1]]
+        rows = pages.on(keys.device)[start : start + keys.shape[1]]
         self._keys[layer][rows] = keys.transpose(0, 1)
         self._values[layer][rows] = values.transpose(0, 1)
 
-    def write_all(self, block: Block, pairs: Iterable[tuple[Tensor, Tensor]]) -> None:
+    def write_all(self, pages: Pages, pairs: Iterable[tuple[Tensor, Tensor]]) -> None:
         """Store the keys and values of every layer, in order."""
         for layer, (keys, values) in enumerate(pairs):
-            self.write(block, layer, keys, values)
+            self.write(pages, layer, keys, values)
 
-    def read(self, block: Block, layer: int) -> tuple[Tensor, Tensor]:
+    def read(self, pages: Pages, layer: int) -> tuple[Tensor, Tensor]:
         """Copies of keys and values, `[heads, length, dim]`, at the position they were encoded at."""
-        return self.gather(block.on(self.devices[layer]), layer, Scratch())
+        return self.gather(pages.on(self.devices[layer]), layer, Workspace())
 
-    def gather(self, rows: Tensor, layer: int, scratch: Scratch) -> tuple[Tensor, Tensor]:
-        """The same for the slots of any tokens, of several blocks together, in scratch memory."""
-        keys = _selected(self._keys[layer], rows, scratch, "keys")
-        return keys, _selected(self._values[layer], rows, scratch, "values")
+    def gather(self, rows: Tensor, layer: int, workspace: Workspace) -> tuple[Tensor, Tensor]:
+        """The same for the rows of any tokens, of several encodings together, in a workspace's memory."""
+        keys = _selected(self._keys[layer], rows, workspace, "keys")
+        return keys, _selected(self._values[layer], rows, workspace, "values")
 
-    def copy_out(self, block: Block) -> Copy:
+    def copy_out(self, pages: Pages) -> Copy:
         """A copy in host memory, whole when this returns; page-locked where the device is CUDA."""
         return tuple(
-            (self._to_host(keys, block), self._to_host(values, block))
+            (self._to_host(keys, pages), self._to_host(values, pages))
             for keys, values in zip(self._keys, self._values, strict=True)
         )
 
-    def copy_in(self, block: Block, copy: Copy) -> None:
-        """Write a copy into a block of its length."""
+    def copy_in(self, pages: Pages, copy: Copy) -> None:
+        """Write a copy into pages of its length."""
         for layer, ((keys, values), device) in enumerate(zip(copy, self.devices, strict=True)):
-            self._keys[layer][block.on(device)] = keys.to(device)
-            self._values[layer][block.on(device)] = values.to(device)
+            self._keys[layer][pages.on(device)] = keys.to(device)
+            self._values[layer][pages.on(device)] = values.to(device)
 
-    def _to_host(self, pool: Tensor, block: Block) -> Tensor:
-        rows = pool.index_select(0, block.on(pool.device))
+    def _to_host(self, pool: Tensor, pages: Pages) -> Tensor:
+        rows = pool.index_select(0, pages.on(pool.device))
         if pool.device.type != "cuda":
             return rows.cpu()
         return torch.empty(rows.shape, dtype=rows.dtype, pin_memory=True).copy_(rows)
@@ -198,9 +215,9 @@ class Store:
             torch.cuda.empty_cache()
 
 
-def _selected(pool: Tensor, rows: Tensor, scratch: Scratch, name: str) -> Tensor:
+def _selected(pool: Tensor, rows: Tensor, workspace: Workspace, name: str) -> Tensor:
     """Those rows of `[rows, heads, dim]`, as `[heads, rows, dim]`."""
-    out = scratch.take(name, (len(rows), *pool.shape[1:]), pool.device, pool.dtype)
+    out = workspace.take(name, (len(rows), *pool.shape[1:]), pool.device, pool.dtype)
     return torch.index_select(pool, 0, rows, out=out).transpose(0, 1)
 
 

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from agentcho.engine.packing import pack, packed
-from agentcho.engine.placement import settle
+from agentcho.engine.device import synchronize
+from agentcho.engine.prepack import pack, packed
 
 STREAMED = 256 * 2**20
 """Bytes of the weights that stream: far more than any cache holds."""
@@ -86,10 +86,10 @@ def _matrix(like: Tensor, wide: int) -> nn.Linear:
 
 
 def _seconds(work: Callable[[], None], device: torch.device) -> float:
-    settle(device)
+    synchronize(device)
     began = perf_counter()
     work()
-    settle(device)
+    synchronize(device)
     return perf_counter() - began
 
 

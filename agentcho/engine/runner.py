@@ -1,0 +1,150 @@
+"""Runs segments through the model: those of a step, those that choose a repair's tokens, and those that make a storage
+again.
+
+Which tokens of a message a repair encodes anew is CacheBlend's choice (arXiv 2405.16444): those whose values deviate
+most, at an early layer, from fresh ones. Keys and values of the first layer do not depend on a context, so one layer of
+attention over what is reused tells what a fresh encoding has at the second: a forward is run up to there and left. Does
+not know: calls' order, tiers, what comes of logits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+
+import torch
+from torch import Tensor
+
+from agentcho.engine.attention import Locality, Scoring
+from agentcho.engine.batch import Batch, Layers, split
+from agentcho.engine.encoding import Recipe, Segment, Storage
+from agentcho.engine.graphs import Graphs
+from agentcho.engine.model import Model
+from agentcho.engine.pages import PagePool
+from agentcho.engine.rope import Rotation
+from agentcho.engine.sequence import Sequence as Repairing
+from agentcho.engine.slots import Slots
+
+COMPARED = 1
+"""The layer whose values are compared."""
+
+
+class TorchRunner:
+    """One model over one pool of pages and its slots. `rotations` are those of its layers."""
+
+    def __init__(self, model: Model, pages: PagePool, slots: Slots, rotations: Sequence[Rotation]) -> None:
+        self._model, self._pages, self._slots = model, pages, slots
+        self.layers = Layers(pages, rotations, model.device)
+        captured = not self.layers.others and model.device.type == "cuda"
+        self.graphs = Graphs(model, self.layers) if captured else None
+
+    def step(self, segments: Sequence[Segment]) -> tuple[list[Segment], Tensor]:
+        """`run`, by a captured graph where there is one."""
+        self._make_room(segments)
+        if self.graphs is not None:
+            spans, pools = split(segments)
+            if not spans:
+                return self.graphs.run(pools)
+        return self._forward(segments)
+
+    def run(self, segments: Sequence[Segment]) -> tuple[list[Segment], Tensor]:
+        """One forward, kept; the segments in the order of their rows of logits. Same bits for the same segments."""
+        self._make_room(segments)
+        return self._forward(segments)
+
+    def _forward(self, segments: Sequence[Segment]) -> tuple[list[Segment], Tensor]:
+        batch = Batch(segments, self.layers)
+        logits = self._model.forward(batch.ids, batch.positions, batch.wanted, batch)
+        batch.commit()
+        return batch.segments, logits
+
+    def _make_room(self, segments: Sequence[Segment]) -> None:
+        """Slots that are too narrow for what is fed now move to wider pools."""
+        for segment in segments:
+            if (slot := segment.slot) is not None:
+                tokens = slot.length + len(segment.ids) + (segment.gathered if segment.pieces else 0)
+                if tokens > slot.pool.capacity:
+                    self._slots.ensure(slot, tokens)
+
+    def select(self, groups: Sequence[Sequence[Repairing]]) -> int:
+        """Choose the tokens of repairs that go by how their values deviate, in a forward a group; returns the tokens
+        that this fed: all of each message, through a part of the layers, rounded up."""
+        return sum(self._select(group) for group in groups if group)
+
+    def _select(self, calls: Sequence[Repairing]) -> int:
+        layer = min(COMPARED, self._pages.layers - 1)
+        segments = [_whole(call) for call in calls]
+        batch = Batch(segments, self.layers)
+        values = _Values(batch, layer)
+        with suppress(Enough):
+            self._model.forward(batch.ids, batch.positions, batch.wanted, values)
+        assert values.found is not None
+        for call, segment in zip(calls, segments, strict=True):
+            assert call.repair is not None
+            _, kept = self._pages.read(call.repair.base.storage.block, layer)
+            call.choose(most_deviating(values.found[:, segment.span()], kept, call.repair.count))
+        tokens = sum(len(segment.ids) for segment in segments)
+        return -(-tokens * (layer + 1) // self._pages.layers)
+
+    def make(self, storage: Storage) -> int:
+        """Compute a storage into its pages, alone, by its recipe; returns the tokens fed. Its sources are in the store.
+
+        Bit for bit what it was, where it was first made in a forward of its own or in feeds that are known.
+        """
+        assert storage.recipe is not None
+        if storage.recipe.feeds:
+            return self._make_stepwise(storage, storage.recipe)
+        segment = storage.recipe.segment(storage)
+        self.run([segment])
+        return len(segment.ids)
+
+    def _make_stepwise(self, storage: Storage, recipe: Recipe) -> int:
+        """The same forwards that a row of its own went through, in a slot of the same sizes."""
+        context, fed = recipe.context, 0
+        slot = self._slots.open(context.length + 2 * recipe.feeds[0], alone=True)
+        try:
+            for feed in recipe.feeds:
+                ids, pieces = recipe.tokens[fed : fed + feed], () if fed else context.pieces
+                self.run([Segment(ids, context.start + fed, pieces, slot=slot)])
+                fed += feed
+            self._pages.write_all(storage.block, slot.all(context.length, slot.length))
+        finally:
+            self._slots.close(slot)
+        return fed
+
+
+class Enough(Exception):
+    """The layer whose values are compared has been reached."""
+
+
+class _Values:
+    """Answers the attention of a forward up to one layer, and keeps the values `[heads, tokens, dim]` of that."""
+
+    def __init__(self, batch: Batch, layer: int) -> None:
+        self._batch, self._layer = batch, layer
+        self.found: Tensor | None = None
+
+    def attend(
+        self, layer: int, queries: Tensor, keys: Tensor, values: Tensor, locality: Locality, scoring: Scoring
+    ) -> Tensor:
+        """See `Batch.attend`. Raises `Enough` at its layer."""
+        if layer < self._layer:
+            return self._batch.attend(layer, queries, keys, values, locality, scoring)
+        self.found = values[0]
+        raise Enough
+
+
+def most_deviating(fresh: Tensor, kept: Tensor, count: int) -> tuple[int, ...]:
+    """The `count` tokens whose values `[heads, tokens, dim]` differ most from those that are kept, in order. The same
+    tensors, the same choice."""
+    deviation = (fresh.float() - kept.float()).square().sum(dim=(0, 2))
+    order = torch.argsort(deviation, descending=True, stable=True)
+    return tuple(sorted(order[:count].tolist()))
+
+
+def _whole(call: Repairing) -> Segment:
+    """All tokens of the message over what it is judged over; nothing of it is stored."""
+    assert call.words is not None
+    assert call.repair is not None
+    assert call.repair.judged is not None
+    return Segment(call.words.tokens, call.repair.judged.start, call.repair.judged.pieces)

@@ -1,0 +1,266 @@
+"""Slots: where running decodes keep their contexts, gathered once and then appended to.
+
+A slot is one row of a pool; a pool holds rows of like capacity in one tensor a layer, so that all its rows attend in
+one operation. A slot handed out is all zeros: what another row left never stands behind a mask. Rows that begin
+together over the same encodings at the same places share that context: it is gathered once, and read once a step for
+all. Does not know: calls, sampling, where keys are stored in the end.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from itertools import count
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from agentcho.engine import flex
+from agentcho.engine.encoding import Context, Storage
+from agentcho.engine.pages import LayerShape, zeros
+
+_serials = count()
+IDLE = 1 / 4
+"""Of the tokens that may be stored: what pools that no row is in may keep."""
+LEAST = 64
+"""Tokens of a context below which reading it apart takes longer than reading it several times."""
+_Places = tuple[tuple[Storage, int], ...]
+
+
+class Slot:
+    """One row's place. `length` tokens are filled, and nothing beyond `touched` was ever written; `pool` and `index`
+    change when it moves."""
+
+    def __init__(self, pool: SlotPool, index: int) -> None:
+        self.pool, self.index, self.length, self.touched = pool, index, 0, 0
+
+    def room(self, layer: int, tokens: int) -> tuple[Tensor, Tensor]:
+        """Views `[heads, tokens, dim]` of one layer to write the next `tokens` tokens into."""
+        return self.get(layer, self.length, self.length + tokens)
+
+    def get(self, layer: int, start: int, stop: int) -> tuple[Tensor, Tensor]:
+        """Views of keys and values `[heads, stop - start, dim]` of one layer."""
+        pool = self.pool
+        return pool.keys[layer][self.index, :, start:stop], pool.values[layer][self.index, :, start:stop]
+
+    def all(self, start: int, stop: int) -> Iterator[tuple[Tensor, Tensor]]:
+        """The same of every layer, in order."""
+        return (self.get(layer, start, stop) for layer in range(len(self.pool.keys)))
+
+    def place(self, start: int, positions: Tensor) -> None:
+        """Write the logical positions of tokens start … start + n, before their keys and values."""
+        self.touched = max(self.touched, start + len(positions))
+        self.pool.positions[self.index, start : start + len(positions)] = positions
+
+    def positions(self, stop: int) -> Tensor:
+        """Logical positions of the first `stop` tokens."""
+        return self.pool.positions[self.index, :stop]
+
+
+class SharedContext:
+    """A context of `tokens` tokens in a slot of its own, which `rows` attend to before their own tokens. Once one of
+    them gathers it, it is `claimed`."""
+
+    def __init__(self, slot: Slot, tokens: int) -> None:
+        self.slot, self.tokens, self.rows, self.claimed = slot, tokens, 0, False
+
+    def get(self, layer: int) -> tuple[Tensor, Tensor]:
+        """Views of keys and values `[heads, tokens, dim]` of one layer."""
+        return self.slot.get(layer, 0, self.tokens)
+
+
+class Kind(NamedTuple):
+    """Which rows stand in one pool. One that is `alone` has one row for good, so that its shapes and alignment depend
+    on that row only. Rows that do not go at every step are `apart` from those that do, who would read their contexts
+    along with their own. Rows over a `shared` context are among themselves."""
+
+    capacity: int
+    alone: bool = False
+    apart: bool = False
+    shared: SharedContext | None = None
+
+
+class SlotPool:
+    """Rows of one kind: `keys[layer]` and `values[layer]` are `[rows, heads, capacity, dim]`, `positions` `[rows,
+    capacity]`. `kernels` are the devices where rows read their own blocks alone (see `flex`)."""
+
+    def __init__(self, layers: list[LayerShape], kind: Kind, device: torch.device, dtype: torch.dtype) -> None:
+        self.kind, self.capacity, self.shared, self.serial = kind, kind.capacity, kind.shared, next(_serials)
+        self.slots: list[Slot] = []
+        places = [(shape, shape.device or device) for shape in layers]
+        self.keys = [zeros((1, s.heads, kind.capacity, s.key_dim), at, dtype) for s, at in places]
+        self.values = [zeros((1, s.heads, kind.capacity, s.value_dim), at, dtype) for s, at in places]
+        self.positions = torch.zeros(1, kind.capacity, device=device, dtype=torch.long)
+        self.kernels = {at for _, at in places if flex.has_kernels(at)}
+        self._reached = [0]
+
+    @property
+    def tokens(self) -> int:
+        """Tokens that it takes memory for: on a CPU those that were written before their slots were given up, elsewhere
+        all that there is room for."""
+        return sum(self._reached) if self.positions.device.type == "cpu" else self.positions.numel()
+
+    def open(self) -> Slot:
+        """A new slot, all zeros."""
+        if len(self.slots) == len(self.positions):
+            self._widen()
+        slot = Slot(self, len(self.slots))
+        self.slots.append(slot)
+        return slot
+
+    def close(self, slot: Slot) -> None:
+        """Give a slot up. The last one moves into its row, so that rows in use stay the first ones."""
+        last = self.slots.pop()
+        dirty = max(slot.touched, last.touched)
+        for row in (slot.index, last.index):
+            self._reached[row] = max(self._reached[row], dirty)
+        for tensor in self._tensors():
+            if last is not slot:
+                tensor[slot.index, ..., :dirty] = tensor[last.index, ..., :dirty]
+            tensor[last.index, ..., : last.touched] = 0
+        if last is not slot:
+            self.slots[slot.index] = last
+            last.index = slot.index
+
+    def _tensors(self) -> Iterator[Tensor]:
+        """All of them, tokens last."""
+        yield from (tensor.transpose(2, 3) for tensor in (*self.keys, *self.values))
+        yield self.positions
+
+    def _widen(self) -> None:
+        """Four times the rows where they are cheap: a pool that fills up at all tends to fill up at once."""
+        rows = len(self.positions) * (4 if self.positions.numel() < 4096 else 2)
+        dirty = max((slot.touched for slot in self.slots), default=0)
+        self.keys = [_widened(tensor, rows, dirty) for tensor in self.keys]
+        self.values = [_widened(tensor, rows, dirty) for tensor in self.values]
+        wide = self.positions.new_zeros(rows, self.capacity)
+        wide[: len(self.positions)] = self.positions
+        self.positions = wide
+        self._reached = [dirty] * len(self._reached) + [0] * (rows - len(self._reached))
+
+
+def _widened(tensor: Tensor, rows: int, dirty: int) -> Tensor:
+    """More rows, of which the first `dirty` tokens alone were ever written."""
+    wide = zeros((rows, *tensor.shape[1:]), tensor.device, tensor.dtype)
+    wide[: len(tensor), :, :dirty] = tensor[:, :, :dirty]
+    return wide
+
+
+class Slots:
+    """All slots of an engine, in pools of doubling capacity from `smallest` on. Emptied pools are kept for the next of
+    their kind while they come to `idle` tokens at most: fresh memory costs its first writer as much again as what it
+    writes. Rows `may_share` contexts where that is exact and was found to pay (see `gate.can_share`)."""
+
+    def __init__(
+        self,
+        layers: list[LayerShape],
+        device: torch.device,
+        dtype: torch.dtype,
+        smallest: int = 128,
+        idle: int = 0,
+        may_share: bool = False,
+    ) -> None:
+        self._layers, self._device, self._dtype = layers, device, dtype
+        self._smallest, self._idle, self.may_share = smallest, idle, may_share
+        self._pools: list[SlotPool] = []
+        self.shared: dict[_Places, SharedContext] = {}
+        self._expected: Counter[_Places] = Counter()
+
+    def __len__(self) -> int:
+        return sum(len(pool.slots) for pool in self._pools)
+
+    # -- for rows, which may share contexts --------------------------------------------------------------
+
+    def expect(self, contexts: Iterable[Context]) -> None:
+        """Tell of all rows that wait, before any of them takes a slot: who begins alone shares with nobody."""
+        self._expected = Counter(_places(context) for context in contexts) if self.may_share else Counter()
+
+    def take(self, context: Context, feed: int, alone: bool, apart: bool) -> Slot:
+        """A slot for a row that begins with `feed` tokens over that context."""
+        shared = None if alone or context.length < LEAST else self._common(context)
+        if shared is None:
+            return self.open(context.length + 2 * feed, alone, apart)
+        try:
+            slot = self.open(2 * feed, alone, apart, shared)
+        except BaseException:
+            if not shared.rows:
+                self._forget(shared)
+            raise
+        shared.rows += 1
+        return slot
+
+    def _common(self, context: Context) -> SharedContext | None:
+        """A context that others have too, or are going to have."""
+        places = _places(context)
+        if places not in self.shared and self._expected[places] > 1:
+            self.shared[places] = SharedContext(self.open(context.length, alone=True), context.length)
+        return self.shared.get(places)
+
+    def clear(self) -> None:
+        """After all slots were closed, whether their rows had begun or not: no context is shared any more."""
+        for shared in list(self.shared.values()):
+            self._forget(shared)
+
+    def _forget(self, shared: SharedContext) -> None:
+        """Give up a shared context whose rows are all closed."""
+        self.shared = {places: each for places, each in self.shared.items() if each is not shared}
+        self._pools = [pool for pool in self._pools if pool.shared is not shared]
+        self.close(shared.slot)
+
+    # -- for whoever knows how much he needs -------------------------------------------------------------
+
+    def open(self, tokens: int, alone: bool = False, apart: bool = False, shared: SharedContext | None = None) -> Slot:
+        """A slot with room for `tokens` tokens in a pool of such rows; see `Kind`."""
+        return self._pool(Kind(tokens, alone, apart, shared)).open()
+
+    def close(self, slot: Slot) -> None:
+        """Give a slot up; the context that its row shared goes with the last row over it. A pool that is `alone` gives
+        its memory back; one that is emptied, when another is needed and too much is kept."""
+        shared = slot.pool.shared
+        self._vacate(slot)
+        if shared is not None:
+            shared.rows -= 1
+            if not shared.rows:
+                self._forget(shared)
+
+    def _vacate(self, slot: Slot) -> None:
+        slot.pool.close(slot)
+        if slot.pool.kind.alone:
+            self._pools.remove(slot.pool)
+
+    def ensure(self, slot: Slot, tokens: int) -> None:
+        """Make room for `tokens` tokens; the slot moves to a wider pool if its own is too narrow."""
+        if tokens <= slot.pool.capacity:
+            return
+        wide = self._pool(slot.pool.kind._replace(capacity=tokens)).open()
+        for layer, (keys, values) in enumerate(slot.all(0, slot.length)):
+            wide_keys, wide_values = wide.get(layer, 0, slot.length)
+            wide_keys[:], wide_values[:] = keys, values
+        wide.place(0, slot.positions(slot.length))
+        self._vacate(slot)
+        slot.pool, slot.index, slot.touched = wide.pool, wide.index, wide.touched
+        slot.pool.slots[slot.index] = slot
+
+    def _pool(self, needed: Kind) -> SlotPool:
+        """One of the kind with at least that capacity."""
+        capacity = self._smallest
+        while capacity < needed.capacity:
+            capacity *= 2
+        kind = needed._replace(capacity=capacity)
+        fitting = next((pool for pool in self._pools if pool.kind == kind), None)
+        if fitting is not None and not kind.alone:
+            return fitting
+        self._drop_idle()
+        self._pools.append(SlotPool(self._layers, kind, self._device, self._dtype))
+        return self._pools[-1]
+
+    def _drop_idle(self) -> None:
+        """The smallest empty pools go first: to touch as much memory again costs least."""
+        empty = sorted((pool for pool in self._pools if not pool.slots), key=lambda each: each.tokens)
+        while sum(pool.tokens for pool in empty) > self._idle:
+            self._pools.remove(empty.pop(0))
+
+
+def _places(context: Context) -> _Places:
+    return tuple((piece.storage, piece.offset) for piece in context.pieces)
