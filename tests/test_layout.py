@@ -88,6 +88,14 @@ def test_importing_it_imports_no_torch() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
+def test_the_core_of_an_engine_imports_no_torch_and_neither_does_what_stands_on_it_alone() -> None:
+    code = (
+        "import sys, agentcho.engine.core, agentcho.audit.planned, agentcho.lab.tune.unfolding;"
+        "sys.exit(bool({'torch', 'transformers', 'tokenizers', 'llguidance'} & set(sys.modules)))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
 def test_every_public_name_is_there_and_every_other_is_an_error() -> None:
     assert sorted(agentcho.__all__) == sorted(set(agentcho.__all__))
     assert set(agentcho.__all__) <= set(dir(agentcho))

@@ -217,10 +217,10 @@ def test_what_is_gone_through_is_the_same_in_every_steady_step_and_every_time(pl
 
 def test_what_is_gone_through_is_what_one_would_look_for(played: list[Flows]) -> None:
     names = {name: {function.name for function in flow} for name, flow in played[0].named().items()}
-    assert {"Engine.step", "Scheduler.schedule", "Generation.accept", "choose"} <= names["decode step"]
-    assert not names["decode step"] & {"Engine.submit", "Choreographer._deliver", "Generation._end"}
+    assert {"EngineCore.step", "Scheduler.schedule", "Generation.accept", "choose"} <= names["decode step"]
+    assert not names["decode step"] & {"EngineCore.submit", "Choreographer._deliver", "Generation._end"}
     assert "Choreographer._deliver" in names["decode step and all between two"]
-    assert {"Agent.say", "Engine.submit", "Game._decode.<locals>.piece"} <= names["say to its first token"]
+    assert {"Agent.say", "EngineCore.submit", "Game._decode.<locals>.piece"} <= names["say to its first token"]
     assert not names["say to its first token"] & {"Generation._end", "Books.enter"}
     assert {"Generation._end", "Books.enter"} <= names["say to its end"]
 

@@ -43,6 +43,10 @@ class Words:
             raise RequestError(f"token ids {wrong} are special or unknown and cannot be content; leave framing out")
         return given
 
+    def stream(self) -> WordStream:
+        """A fresh decoder of one message."""
+        return WordStream(self)
+
     def _id(self, piece: str) -> int:
         letters = piece.encode()
         if len(letters) <= SHORT:
@@ -53,6 +57,17 @@ class Words:
 
     def _piece(self, id: int) -> str | None:
         return self._long.get(id) or _letters(id)
+
+
+class WordStream:
+    """Words one by one."""
+
+    def __init__(self, words: Words) -> None:
+        self._words = words
+
+    def push(self, id: int) -> str:
+        """The text of one id."""
+        return self._words.decode((id,))
 
 
 @lru_cache(maxsize=1 << 16)
@@ -69,9 +84,10 @@ class FakeFraming:
     """Framing of the fake: `START role name MESSAGE … END`. No word has one of their ids, so no text can spell them."""
 
     plain: tuple[tuple[str, str], ...] = ()
+    stops = frozenset({END})
 
-    def __init__(self) -> None:
-        self.content = Words()
+    def __init__(self, bos: bool = True) -> None:
+        self.content, self.bos = Words(), BOS if bos else None
 
     def opening(self, role: str, name: str | None) -> tuple[int, ...]:
         """Ids before the content."""

@@ -9,13 +9,12 @@ from collections.abc import Callable, Iterable, Mapping
 from math import ceil
 from weakref import WeakValueDictionary
 
-from agentcho.calls.call import Call, Decode, Encoded, EncodingId, First, Most, Prefill, Repair, Sampling, Shadow
+from agentcho.calls.call import Call, Decode, Encoded, EncodingId, First, Most, Prefill, Repair, Shadow
 from agentcho.engine.assembly import Assembly
-from agentcho.engine.constraint import Choices, Constraint, Grammars
+from agentcho.engine.base import Runner, Template
 from agentcho.engine.encoding import Context, Piece, Recipe, Storage
 from agentcho.engine.layout import Layout, Rules, layout
 from agentcho.engine.sequence import Generation, Reuse, Sequence
-from agentcho.engine.template import Framing
 from agentcho.errors import BadParent
 
 Local = Mapping[int, Sequence]
@@ -29,13 +28,13 @@ class Admission:
     def __init__(
         self,
         rules: Rules,
-        framing: Framing,
-        grammars: Grammars,
+        template: Template,
+        runner: Runner,
         assembly: Assembly,
         parent: Callable[[EncodingId], Storage],
         words: Callable[[EncodingId], Encoded],
     ) -> None:
-        self._rules, self._framing, self._grammars = rules, framing, grammars
+        self._rules, self._template, self._runner = rules, template, runner
         self._assembly, self._parent, self._words = assembly, parent, words
         self._shared: WeakValueDictionary[bytes, Storage] = WeakValueDictionary()
 
@@ -75,9 +74,9 @@ class Admission:
         return Sequence(new_id(), call, placed.context, placed.longest, placed.words, entry)
 
     def _decode(self, call: Decode, placed: Layout, new_id: Callable[[], EncodingId]) -> Sequence:
-        constraint = self._constraint(call.sampling, placed.framed.closing[0]) if call.forced is None else None
+        constraint = self._runner.constrain(call.sampling) if call.forced is None else None
         id = new_id()
-        generation = Generation(id, call, placed, self._framing, constraint)
+        generation = Generation(id, call, placed, self._template, constraint)
         return Sequence(id, call, placed.context, placed.longest, generation=generation)
 
     def _shadow(self, call: Shadow, local: Local, new_id: Callable[[], EncodingId]) -> Sequence:
@@ -132,13 +131,6 @@ class Admission:
             return known
         self._shared[storage.key] = storage
         return storage
-
-    def _constraint(self, sampling: Sampling, stop: int) -> Constraint | None:
-        if sampling.choices is not None:
-            return Choices([self._framing.content.encode(c) for c in sampling.choices], stop, sampling.max_tokens)
-        if sampling.json_schema is not None:
-            return self._grammars.json(sampling.json_schema, sampling.max_tokens)
-        return None
 
     def _resolve(self, parent: EncodingId | Prefill | Repair, local: Local) -> tuple[EncodingId, Storage]:
         if isinstance(parent, Prefill | Repair):

@@ -5,9 +5,10 @@ Does not know: which calls wait, in what order.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-import torch
+if TYPE_CHECKING:
+    import torch
 
 DEPTH = 1024
 """A token that attends to so many others costs about twice one that attends to none, as measured on a CPU."""

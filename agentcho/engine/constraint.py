@@ -6,7 +6,7 @@ kept within the tokens left, so that what is said always parses. Does not know: 
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 import llguidance.hf
 import llguidance.numpy
@@ -15,21 +15,25 @@ import torch
 from llguidance import LLMatcher, LLTokenizer
 from torch import Tensor
 
+from agentcho.calls.call import Sampling
+from agentcho.engine.base import Constraint, Template
 from agentcho.errors import BadSampling
 
 
-class Constraint(Protocol):
-    """Follows one row. `allowed` are the ids it may sample now, `done` says that nothing can follow.
+class Constraints:
+    """Makes the constraint of a call, in the words of one template."""
 
-    `take(token, left)` follows a sampled token, `left` tokens from the end of the budget (this one included),
-    and returns the token to be said: another one only where the sampled one could not be ended in time.
-    """
+    def __init__(self, template: Template, tokenizer: Any, vocabulary: int) -> None:
+        self._content, self._stop = template.content, template.closing("assistant")[0]
+        self._grammars = Grammars(tokenizer, vocabulary, self._stop)
 
-    @property
-    def allowed(self) -> Tensor: ...
-    @property
-    def done(self) -> bool: ...
-    def take(self, token: int, left: int) -> int: ...
+    def of(self, sampling: Sampling) -> Constraint | None:
+        """One of its choices, JSON of its schema, or None. `BadSampling`: nothing can be said by it."""
+        if sampling.choices is not None:
+            return Choices([self._content.encode(c) for c in sampling.choices], self._stop, sampling.max_tokens)
+        if sampling.json_schema is not None:
+            return self._grammars.json(sampling.json_schema, sampling.max_tokens)
+        return None
 
 
 class Choices:

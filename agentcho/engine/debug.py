@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
 from agentcho.calls.call import EncodingId
 from agentcho.engine.encoding import Encoding, Storage
 from agentcho.engine.sequence import Sequence
 
-if TYPE_CHECKING:
-    from agentcho.engine.slots import SharedContext, Slots
-
 
 class Debug(NamedTuple):
     """Decodes and shadows that run (`rows`), shadows that are made when they are read (`deferred`), all calls not
-    finished, the `slots` of those that run, contexts that several of them have in common (`shared`), and what ids
-    name."""
+    finished, the `slots` of those that run, and what ids name."""
 
     rows: tuple[Sequence, ...]
     deferred: tuple[Sequence, ...]
     calls: tuple[Sequence, ...]
-    slots: Slots
-    shared: tuple[SharedContext, ...]
+    slots: Any
     encodings: Mapping[EncodingId, Encoding]
+
+    @property
+    def shared(self) -> tuple[Any, ...]:
+        """Contexts that several rows have in common."""
+        return tuple(self.slots.shared.values())
 
     def entry(self, id: EncodingId) -> Storage:
         """The keys and values that a finished id names. KeyError: it names none."""

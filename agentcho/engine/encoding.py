@@ -186,8 +186,9 @@ class Context(NamedTuple):
         for piece in self.pieces:
             hasher.update(piece.storage.key + piece.offset.to_bytes(8))
         hasher.update(b"own" + self.start.to_bytes(8) + len(tokens).to_bytes(8))
+        width = 4 if max(tokens, default=0) < 1 << 32 else 8  # ids of fakes are words
         for numbers in (tokens, feeds):
-            hasher.update(b"".join(number.to_bytes(4) for number in numbers))
+            hasher.update(b"".join(number.to_bytes(width) for number in numbers))
         return hasher.digest()
 
 

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 
 from agentcho.calls.call import EncodingId
 from agentcho.engine.encoding import Encoding, Recipe, Storage
-from agentcho.engine.pages import checksum
 from agentcho.engine.sequence import Sequence as Admitted
 from agentcho.engine.tiers import Tiers
 from agentcho.errors import StoreDamaged
@@ -88,7 +87,7 @@ class Integrity:
         if storage.pages is not None and storage.ready:
             copy = self._tiers.store.copy_out(storage.pages)
         if copy is not None:
-            found = checksum(copy)
+            found = self._tiers.store.checksum(copy)
             storage.digest = found if storage.digest is None else storage.digest
             _sound(storage.digest == found, "keys or values have changed since their checksum was taken")
 

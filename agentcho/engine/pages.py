@@ -178,6 +178,10 @@ class PagePool:
             for keys, values in zip(self._keys, self._values, strict=True)
         )
 
+    def checksum(self, copy: Copy) -> int:
+        """See `checksum`."""
+        return checksum(copy)
+
     def copy_in(self, pages: Pages, copy: Copy) -> None:
         """Write a copy into pages of its length."""
         for layer, ((keys, values), device) in enumerate(zip(copy, self.devices, strict=True)):

@@ -15,25 +15,42 @@ from contextlib import suppress
 import torch
 from torch import Tensor
 
+from agentcho.calls.call import Sampling
 from agentcho.engine.attention import Locality, Scoring
+from agentcho.engine.base import Constraint
 from agentcho.engine.batch import Batch, Layers, split
+from agentcho.engine.budget import budget_of
+from agentcho.engine.constraint import Constraints
+from agentcho.engine.device import synchronize
 from agentcho.engine.encoding import Recipe, Segment, Storage
 from agentcho.engine.graphs import Graphs
 from agentcho.engine.model import Model
 from agentcho.engine.pages import PagePool
 from agentcho.engine.rope import Rotation
+from agentcho.engine.sampler import choose
+from agentcho.engine.sequence import Draw
 from agentcho.engine.sequence import Sequence as Repairing
-from agentcho.engine.slots import Slots
+from agentcho.engine.slots import Slot, Slots
+from agentcho.engine.template import Framing
 
 COMPARED = 1
 """The layer whose values are compared."""
 
 
 class TorchRunner:
-    """One model over one pool of pages and its slots. `rotations` are those of its layers."""
+    """One model over one pool of pages and its slots. `rotations` are those of its layers. See `base.Runner`."""
 
-    def __init__(self, model: Model, pages: PagePool, slots: Slots, rotations: Sequence[Rotation]) -> None:
-        self._model, self._pages, self._slots = model, pages, slots
+    def __init__(
+        self, model: Model, pages: PagePool, slots: Slots, rotations: Sequence[Rotation], template: Framing
+    ) -> None:
+        self._model, self.pages, self.slots = model, pages, slots
+        self.origin, self.vocabulary, self.owner = model.origin, model.vocabulary, model.owner
+        self.budget = budget_of(model.packed, model.device)
+        self._constraints = Constraints(template, model.tokenizer, model.vocabulary)
+        self._banned = torch.zeros(model.vocabulary, dtype=torch.bool, device=model.device)
+        self._banned[template.unsayable(model.vocabulary, len(model.tokenizer))] = True
+        self._devices = [device for device in model.devices if device.type == "cuda"]
+        self.asynchronous = bool(self._devices)
         self.layers = Layers(pages, rotations, model.device)
         captured = not self.layers.others and model.device.type == "cuda"
         self.graphs = Graphs(model, self.layers) if captured else None
@@ -64,7 +81,7 @@ class TorchRunner:
             if (slot := segment.slot) is not None:
                 tokens = slot.length + len(segment.ids) + (segment.gathered if segment.pieces else 0)
                 if tokens > slot.pool.capacity:
-                    self._slots.ensure(slot, tokens)
+                    self.slots.ensure(slot, tokens)
 
     def select(self, groups: Sequence[Sequence[Repairing]]) -> int:
         """Choose the tokens of repairs that go by how their values deviate, in a forward a group; returns the tokens
@@ -72,7 +89,7 @@ class TorchRunner:
         return sum(self._select(group) for group in groups if group)
 
     def _select(self, calls: Sequence[Repairing]) -> int:
-        layer = min(COMPARED, self._pages.layers - 1)
+        layer = min(COMPARED, self.pages.layers - 1)
         segments = [_whole(call) for call in calls]
         batch = Batch(segments, self.layers)
         values = _Values(batch, layer)
@@ -81,10 +98,38 @@ class TorchRunner:
         assert values.found is not None
         for call, segment in zip(calls, segments, strict=True):
             assert call.repair is not None
-            _, kept = self._pages.read(call.repair.base.storage.block, layer)
+            _, kept = self.pages.read(call.repair.base.storage.block, layer)
             call.choose(most_deviating(values.found[:, segment.span()], kept, call.repair.count))
         tokens = sum(len(segment.ids) for segment in segments)
-        return -(-tokens * (layer + 1) // self._pages.layers)
+        return -(-tokens * (layer + 1) // self.pages.layers)
+
+    def sample(self, rows: Sequence[Tensor], draws: Sequence[Draw]) -> list[int | None]:
+        """One token for each row of logits `[vocab]`; None where it has none that can be drawn."""
+        return choose(torch.stack(list(rows)), draws, self._banned)
+
+    def keep(self, rows: Sequence[Tensor]) -> list[Tensor]:
+        """These rows on the CPU."""
+        return [row.cpu() for row in rows]
+
+    def constrain(self, sampling: Sampling) -> Constraint | None:
+        """See `Constraints.of`."""
+        free = sampling.choices is None and sampling.json_schema is None
+        return None if free else self._constraints.of(sampling)
+
+    def store(self, slot: Slot, start: int, storage: Storage) -> None:
+        """Move a row's own keys, from token `start` of its slot on, into the pages of a storage."""
+        self.pages.write_all(storage.block, slot.all(start, start + storage.length))
+
+    def synchronize(self) -> None:
+        """Wait until the devices have done all that was asked of them; a CPU does things at once."""
+        synchronize(*self._devices)
+
+    def probe(self) -> None:
+        """Something trivial on each device; memory that nobody has any more is let go first."""
+        for device in self._model.devices:
+            if device.type == "cuda":
+                torch.cuda.empty_cache()
+            assert torch.ones(2, device=device).sum().item() == 2
 
     def make(self, storage: Storage) -> int:
         """Compute a storage into its pages, alone, by its recipe; returns the tokens fed. Its sources are in the store.
@@ -101,15 +146,15 @@ class TorchRunner:
     def _make_stepwise(self, storage: Storage, recipe: Recipe) -> int:
         """The same forwards that a row of its own went through, in a slot of the same sizes."""
         context, fed = recipe.context, 0
-        slot = self._slots.open(context.length + 2 * recipe.feeds[0], alone=True)
+        slot = self.slots.open(context.length + 2 * recipe.feeds[0], alone=True)
         try:
             for feed in recipe.feeds:
                 ids, pieces = recipe.tokens[fed : fed + feed], () if fed else context.pieces
                 self.run([Segment(ids, context.start + fed, pieces, slot=slot)])
                 fed += feed
-            self._pages.write_all(storage.block, slot.all(context.length, slot.length))
+            self.pages.write_all(storage.block, slot.all(context.length, slot.length))
         finally:
-            self._slots.close(slot)
+            self.slots.close(slot)
         return fed
 
 

@@ -8,23 +8,19 @@ how a forward computes.
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Sequence as Listed
 
 from agentcho.calls.call import Begun, EncodingId, Failure, Spoken, StepResult, Turn
 from agentcho.engine.assembly import Assembly
+from agentcho.engine.base import Row, Runner
 from agentcho.engine.blame import Blame
-from agentcho.engine.budget import Budget, Rush
+from agentcho.engine.budget import Rush
 from agentcho.engine.deferred import Deferred
 from agentcho.engine.encoding import Encoding, Recipe, Segment
 from agentcho.engine.plan import Plan
 from agentcho.engine.queue import Queue, Waiting
 from agentcho.engine.sequence import Sequence, Status, take_turns
 from agentcho.errors import SamplingFailed
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from agentcho.engine.slots import Slots
 
 
 class Scheduler:
@@ -33,15 +29,13 @@ class Scheduler:
     def __init__(
         self,
         assembly: Assembly,
-        slots: Slots,
-        budget: Budget,
+        runner: Runner,
         finished: Callable[[Encoding], None],
         blame: Blame,
-        draw: Callable[[list[Sequence], list[Tensor]], list[int | None]],
     ) -> None:
         self._tiers, self._assembly = assembly.tiers, assembly
-        self._slots, self._budget = slots, budget
-        self._finished, self._blame, self._draw = finished, blame, draw
+        self._runner, self._slots, self._budget = runner, runner.slots, runner.budget
+        self._finished, self._blame = finished, blame
         self._waiting = Queue()
         self._running: list[Sequence] = []
         self._making: list[Sequence] = []
@@ -193,7 +187,7 @@ class Scheduler:
 
     # -- what comes of it --------------------------------------------------------------------------------
 
-    def process(self, plan: Plan, order: list[Segment], logits: list[Tensor]) -> StepResult:
+    def process(self, plan: Plan, order: list[Segment], logits: Listed[Row]) -> StepResult:
         """Turn logits (rows `[vocab]` in `order`'s wanted order) into tokens, ends and failures. Rows that began have
         their contexts in slots now, and need them in the store no more."""
         failed, finished = list[Failure](), list[EncodingId]()
@@ -220,28 +214,28 @@ class Scheduler:
         spoken, begun = self._say(asking, tokens, failed)
         return StepResult(tuple(spoken), tuple(finished), tuple(failed), fed, begun=tuple(begun))
 
-    def _asking(self, plan: Plan, order: list[Segment], logits: list[Tensor]) -> tuple[list[Sequence], list[Tensor]]:
+    def _asking(self, plan: Plan, order: list[Segment], logits: Listed[Row]) -> tuple[list[Sequence], list[Row]]:
         """The decodes that asked for rows, in the order of these, and the last row of each; where they are wanted, all
         are kept."""
         of = dict[int, Sequence]()
         for row, segment in plan.rows:
             of[id(segment)] = row
         asking, begin = list[Sequence](), 0
-        last: list[Tensor] = []
+        last: list[Row] = []
         for segment in order:
             if segment.wanted:
                 row, end = of[id(segment)], begin + len(segment.wanted)
                 if row.speech.call.logits:
-                    row.speech.logits += [line.cpu() for line in logits[begin:end]]
+                    row.speech.logits += self._runner.keep(logits[begin:end])
                 asking.append(row)
                 last.append(logits[end - 1])
                 begin = end
         return asking, last
 
-    def _choose(self, asking: list[Sequence], rows: list[Tensor], exact: bool) -> list[int | None]:
+    def _choose(self, asking: list[Sequence], rows: list[Row], exact: bool) -> list[int | None]:
         """The next token of each; None where none can be drawn, or the message has ended."""
         tokens, free, drawing = list[int | None](), list[int](), list[Sequence]()
-        lines: list[Tensor] = []
+        lines: list[Row] = []
         for place, row in enumerate(asking):
             speech = row.speech
             forced = speech.call.forced is not None
@@ -257,6 +251,16 @@ class Scheduler:
             for place, token in zip(free[begin:end], drawn, strict=True):
                 tokens[place] = token
         return tokens
+
+    def _draw(self, asking: list[Sequence], rows: list[Row]) -> list[int | None]:
+        """A token for each of these decodes, from its row; None where it has none, or cannot be drawn by itself."""
+        try:
+            return self._runner.sample(rows, [row.speech.draw() for row in asking])
+        except BaseException as error:  # a grammar's library may panic, which is no `Exception`
+            self._blame.of(error)
+            if len(asking) == 1:
+                return [None]
+            return [self._draw([row], [line])[0] for row, line in zip(asking, rows, strict=True)]
 
     def _say(
         self, asking: list[Sequence], tokens: list[int | None], failed: list[Failure]
@@ -315,12 +319,11 @@ class Scheduler:
         assert slot is not None
         feeds = (*row.feeds, len(row.feed)) if slot.pool.kind.alone else ()
         entry = Recipe(words.tokens, row.context, row.call.salt, "stepwise", feeds).storage()
-        before = row.before
         self._unreserve(row)
         self._tiers.hold([entry])
         try:
             self._tiers.allocate(entry)
-            self._tiers.store.write_all(entry.block, slot.all(before, before + entry.length))
+            self._runner.store(slot, row.before, entry)
         except BaseException:
             self._tiers.release([entry])
             raise

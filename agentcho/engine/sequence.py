@@ -9,19 +9,16 @@ from collections.abc import Container
 from collections.abc import Sequence as Listed
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agentcho.calls.call import Begun, Call, Decode, Encoded, EncodingId, Sampling, Spoken, Stopped
 from agentcho.calls.checks import asked
+from agentcho.engine.base import Constraint, Row, Template
 from agentcho.engine.encoding import Context, Piece, Segment, Storage
 from agentcho.engine.layout import Framed, Layout, decoded
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
-    from agentcho.engine.constraint import Constraint
     from agentcho.engine.slots import Slot
-    from agentcho.engine.template import Framing
 
 STRIDE = 16
 """Tokens that a shadow feeds at a time: it reads its context once for all of them."""
@@ -44,7 +41,7 @@ class Draw(NamedTuple):
 
     sampling: Sampling
     nth: int
-    allowed: Tensor | None = None
+    allowed: Any = None
 
 
 class Generation:
@@ -54,7 +51,7 @@ class Generation:
     """
 
     def __init__(
-        self, id: EncodingId, call: Decode, placed: Layout, template: Framing, constraint: Constraint | None
+        self, id: EncodingId, call: Decode, placed: Layout, template: Template, constraint: Constraint | None
     ) -> None:
         self.id, self.call, self.receipt = id, call, placed.context.receipt
         self._framed, self._closing = placed.framed, placed.framed.closing
@@ -62,7 +59,7 @@ class Generation:
         self._constraint, self._until, self._last = constraint, call.sampling.stop, call.last
         self.feed: tuple[int, ...] = placed.framed.begun
         self.sampled: list[int] = []
-        self.logits: list[Tensor] = []
+        self.logits: list[Row] = []
         self.stopped: Stopped | None = None
         self._text, self._shown = "", 0
 
@@ -109,7 +106,9 @@ class Generation:
         if token in self._stops:
             self._end("stop", ())
             return self._tail()
-        self._say((token,))
+        self.feed = (token,)
+        self.sampled.append(token)
+        self._text += self._stream.push(token)
         if self._until and self._cut() is not None:
             self._end("stop_string", (token,))
         elif self._constraint is not None and self._constraint.done:

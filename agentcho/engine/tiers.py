@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Container, Hashable, Iterable
 from typing import NamedTuple
 
+from agentcho.engine.base import Pool
 from agentcho.engine.encoding import Storage
-from agentcho.engine.pages import PagePool, checksum
 from agentcho.errors import StoreDamaged, StoreFull
 
 
@@ -38,7 +38,7 @@ class Tiers:
     """All storages of one store, and up to `host_limit` tokens of copies. `resident` and `outside` are in order of last
     use, the least recent first. What is in `wanted` is never dropped: it goes to host memory beyond the limit."""
 
-    def __init__(self, store: PagePool, host_limit: int) -> None:
+    def __init__(self, store: Pool, host_limit: int) -> None:
         self.store, self._host_limit = store, host_limit
         self.resident: dict[Storage, None] = {}
         self.outside: dict[Storage, None] = {}
@@ -132,7 +132,7 @@ class Tiers:
         `StoreDamaged`: a copy is not what it was."""
         for storage in storages:
             if storage.host is not None:
-                if checksum(storage.host) != storage.digest:
+                if self.store.checksum(storage.host) != storage.digest:
                     self.drop(storage)  # who reads it next makes it again
                     raise StoreDamaged("a copy in host memory has changed")
                 self.allocate(storage)
@@ -147,7 +147,7 @@ class Tiers:
         self.evicted += 1
         if storage in self.wanted or self._room_outside(storage.length):
             copy = self.store.copy_out(storage.block)
-            digest = checksum(copy)
+            digest = self.store.checksum(copy)
             if storage.digest not in (None, digest):
                 raise StoreDamaged("keys or values in the store have changed")
             storage.host, storage.digest = copy, digest

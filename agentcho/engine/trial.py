@@ -6,27 +6,27 @@ Does not know: how it was planned, what comes of it.
 from __future__ import annotations
 
 import logging
+from typing import TYPE_CHECKING
 
-from torch import Tensor
-
+from agentcho.engine.base import Ran, Row, Runner
 from agentcho.engine.blame import Blame
 from agentcho.engine.encoding import Segment
 from agentcho.engine.plan import Plan
-from agentcho.engine.runner import TorchRunner
-from agentcho.engine.slots import SharedContext
 
-Ran = tuple[list[Segment], list[Tensor]]
+if TYPE_CHECKING:
+    from agentcho.engine.slots import SharedContext
+
 log = logging.getLogger(__name__)
 
 
 class Trial:
     """A call whose segment fails by itself is added to the plan's `failed`. Who would have read it does not run."""
 
-    def __init__(self, runner: TorchRunner, blame: Blame) -> None:
+    def __init__(self, runner: Runner, blame: Blame) -> None:
         self._runner, self._blame = runner, blame
 
     def judge(self, plan: Plan) -> int:
-        """See `TorchRunner.select`."""
+        """See `Runner.select`."""
         try:
             return self._runner.select([[call] for call in plan.judged] if plan.exact else [plan.judged])
         except Exception as error:
@@ -47,8 +47,9 @@ class Trial:
     def apart(self, plan: Plan) -> Ran:
         """The forwards of a plan one by one, kept, each after those it reads. The shared context of one that fails is
         gathered by the next. The segments are in the order of their rows of logits."""
-        order, rows = list[Segment](), list[Tensor]()
-        lost, left = {call for call, _ in plan.failed}, set[SharedContext]()
+        order, rows = list[Segment](), list[Row]()
+        lost = {call for call, _ in plan.failed}
+        left: set[SharedContext] = set()
         for call, segment in zip(plan.sequences, plan.segments, strict=True):
             if segment.shared in left:
                 segment.pieces = call.context.pieces

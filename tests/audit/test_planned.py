@@ -133,14 +133,12 @@ def test_an_empty_file_is_inconclusive_and_blank_lines_count(tmp_path: Path) -> 
 
 
 def test_a_cone_that_is_not_what_reached_the_encoding_is_unlabelled(monkeypatch: pytest.MonkeyPatch) -> None:
-    gather = SymbolicEngine._gather
+    influence = SymbolicEngine.influence
 
-    def more(engine: SymbolicEngine, symbol: Any) -> None:
-        gather(engine, symbol)
-        if symbol.id == 3:
-            symbol.influence = engine._influences[3] = symbol.influence | {(9, 9)}
+    def more(engine: SymbolicEngine, id: int) -> Any:
+        return influence(engine, id) | ({(9, 9)} if id == 3 else set())
 
-    monkeypatch.setattr(SymbolicEngine, "_gather", more)
+    monkeypatch.setattr(SymbolicEngine, "influence", more)
     edges = [reading.edge for reading in Judge(0, plan(whispers(), "choreographed", "audit").entries).readings()]
     assert [edge.verdict for edge in edges if edge.reader == "carol"] == ["unlabelled"]
 

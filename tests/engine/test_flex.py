@@ -85,7 +85,7 @@ def test_blocks_are_those_with_a_key_that_is_seen_and_no_others() -> None:
 @pytest.mark.parametrize("kind", [each for each in families() if each.name in KINDS], ids=lambda each: each.name)
 def test_rows_say_the_same_words(kind: Family, engine: Engines, monkeypatch: pytest.MonkeyPatch) -> None:
     rows, plain = engine(kind).adapted(None), engine(kind).adapted(None)
-    rows._slots.may_share = False
+    rows.debug.slots.may_share = False
     with warnings.catch_warnings(action="error"):
         said = [each.tokens for each in talk(rows, 0)]
     monkeypatch.setattr("agentcho.engine.flex.has_kernels", lambda device: False)
@@ -111,7 +111,7 @@ def test_captured_steps_read_blocks_too(llama: Engine, monkeypatch: pytest.Monke
     traced = Traced()
     captured._runner.graphs = Graphs(captured._model, captured._runner.layers, traced)
     for each in (captured, plain):
-        each._slots.may_share = False
+        each.debug.slots.may_share = False
     assert [each.tokens for each in talk(captured, 1)] == [each.tokens for each in talk(plain, 1)]
     assert traced.replayed > traced.captured > 0
 
@@ -152,7 +152,7 @@ def test_an_engine_that_is_too_small_for_a_warm_up_loads_without(monkeypatch: py
 def test_rows_are_handed_over_with_their_bucket(llama: Engine, uncompiled: list[Tensor]) -> None:
     """However many of them go: each other number would be another kernel."""
     engine = llama.adapted(None)
-    engine._slots.may_share = False
+    engine.debug.slots.may_share = False
     uncompiled.clear()
     list(talk(engine, 2))
     assert {len(queries) for queries in uncompiled} <= {1, 4, 16}

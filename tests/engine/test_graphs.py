@@ -67,7 +67,7 @@ def talk(engine: Engine, seed: int) -> Iterator[Encoded]:
 def test_captured_steps_say_the_same_words(kind: Family, engine: Engines) -> None:
     plain, other = engine(kind).adapted(None), engine(kind).adapted(None)
     traced = Traced()
-    other._runner.graphs, other._slots.may_share = Graphs(other._model, other._runner.layers, traced), False
+    other._runner.graphs, other.debug.slots.may_share = Graphs(other._model, other._runner.layers, traced), False
     assert [each.tokens for each in talk(other, 0)] == [each.tokens for each in talk(plain, 0)]
     assert traced.replayed > traced.captured > 0
 

@@ -147,8 +147,9 @@ def test_the_store_has_half_of_what_is_free_on_cuda() -> None:
 
 def test_a_step_waits_for_its_device_whatever_was_asked(llama: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     waited: list[torch.device] = []
-    monkeypatch.setattr(llama, "_waits_for", (CPU,))
-    monkeypatch.setattr("agentcho.engine.engine.synchronize", lambda *devices: waited.extend(devices))
+    monkeypatch.setattr(llama._runner, "asynchronous", True)
+    monkeypatch.setattr(llama._runner, "_devices", (CPU,))
+    monkeypatch.setattr("agentcho.engine.runner.synchronize", lambda *devices: waited.extend(devices))
     read = llama.prefill([Prefill("words")])
     said = llama.decode([Decode(parents=read, forced=(5, 6))])
     assert waited == [CPU] * 5  # the prefill; opening, two tokens and the closing

@@ -42,7 +42,7 @@ def test_two_parts_are_weighed_as_one(rows: int, heads: int, count: int, dtype: 
 def both(engine: Engines, family: Family) -> tuple[Engine, Engine]:
     """One that shares where it may, and one that never does."""
     sharing, other = engine(family).adapted(None), engine(family).adapted(None)
-    other._slots.may_share = False
+    other.debug.slots.may_share = False
     return sharing, other
 
 
@@ -101,7 +101,7 @@ def test_rows_that_come_and_go_say_the_same(llama: Engine, seed: int) -> None:
         return [engine.message(id).tokens for id in said]
 
     plain = llama.adapted(None)
-    plain._slots.may_share = False
+    plain.debug.slots.may_share = False
     assert talk(llama.adapted(None)) == talk(plain)
     assert shared
 
@@ -116,7 +116,7 @@ def test_contexts_of_equal_sizes_are_not_taken_for_each_other(llama: Engine) -> 
         return [engine.logits(id) for id in engine.decode(calls)]
 
     plain = llama.adapted(None)
-    plain._slots.may_share = False
+    plain.debug.slots.may_share = False
     for one, other in zip(said(llama.adapted(None)), said(plain), strict=True):
         assert torch.allclose(one, other, atol=1e-4)
 
@@ -146,7 +146,7 @@ def test_nothing_is_shared_any_more_after_a_step_that_failed(llama: Engine, monk
         opened.append(args)
         if len(opened) == 3:  # the context, the first row, the second
             raise MemoryError
-        return open(*args, **options)  # type: ignore[arg-type]
+        return open(*args, **options)
 
     monkeypatch.setattr(engine.debug.slots, "open", full)
     dead(monkeypatch)

@@ -80,7 +80,7 @@ def test_nothing_is_streamed_that_the_message_does_not_hold_in_the_end(
     for it."""
     tokens = llama.framing.content.encode(said)[:cut]
     script = iter(tokens)
-    monkeypatch.setattr("agentcho.engine.engine.choose", lambda *_: [next(script)])
+    monkeypatch.setattr("agentcho.engine.runner.choose", lambda *_: [next(script)])
     [id] = llama.submit([Decode(sampling=Sampling(max_tokens=len(tokens), stop=stops))])
     pieces = [text for _, text in drain(llama)]
     assert len(pieces) > 3

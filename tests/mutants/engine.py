@@ -31,7 +31,7 @@ EXACT = (
     Mutant(
         "all calls of an exact step in one forward",
         "in the deterministic profile the last bits of a message would depend on what is computed beside it",
-        "agentcho/engine/engine.py",
+        "agentcho/engine/core.py",
         "if not plan.exact and not unjudged:",
         "if not unjudged:",
         (f"{PROFILE}::test_what_runs_beside_it_changes_no_bit",),
@@ -198,8 +198,8 @@ SHARED = (
         "read a damaged copy",
         "keys that changed in host memory would come back and be read as if they were sound",
         "agentcho/engine/tiers.py",
-        "if checksum(storage.host) != storage.digest:",
-        "if checksum(storage.host) != checksum(storage.host):",
+        "if self.store.checksum(storage.host) != storage.digest:",
+        "if storage.digest is None:",
         (f"{MEMORY}::test_what_was_damaged_outside_does_not_come_back_but_is_made_again",),
     ),
     Mutant(
@@ -216,7 +216,7 @@ FAILURES = (
     Mutant(
         "keep what was finished in a step that failed",
         "nobody hears of it, so that nobody would ever release it",
-        "agentcho/engine/engine.py",
+        "agentcho/engine/core.py",
         "self.release(self._untold)  # finished",
         "pass  # finished",
         (f"{STEPS}::test_what_finished_in_a_step_that_failed_later_is_given_up",),
@@ -224,7 +224,7 @@ FAILURES = (
     Mutant(
         "Ctrl-C leaves calls half made",
         "an interrupt in a step would leave rows of which nobody knows how far they came",
-        "agentcho/engine/engine.py",
+        "agentcho/engine/core.py",
         "        except BaseException as error:\n            self._scheduler.drop_all()",
         "        except Exception as error:\n            self._scheduler.drop_all()",
         (f"{BLAME}::test_an_interrupt_drops_all_as_before",),
@@ -380,8 +380,8 @@ KERNELS = (
     Mutant(
         "go on before the device has computed",
         "a step of forced tokens looks at no number: a device's failure would come out in another step",
-        "agentcho/engine/engine.py",
-        "                synchronize(*self._waits_for)\n",
+        "agentcho/engine/core.py",
+        "                self._runner.synchronize()\n",
         "                pass\n",
         (f"{PLACEMENT}::test_a_step_waits_for_its_device_whatever_was_asked",),
     ),
