@@ -52,6 +52,26 @@ def test_what_would_end_a_task_or_the_process_ends_the_request_alone(
     assert nothing_left(engine)
 
 
+def test_all_who_share_a_flush_that_fails_fail_with_it_and_nobody_else(play: Play) -> None:
+    """What none of them has on record, none of them hears."""
+    engine, flush, heard = talker(6), raising(OSError), list[str]()
+
+    async def shares(c: Choreographer) -> None:
+        with pytest.raises(CallbackFailed, match="flush of this call raised OSError"):
+            await c.run(speech(3)._replace(flush=flush, on_token=heard.append))
+
+    async def other(c: Choreographer) -> None:
+        c.release([made.id for made in (await c.run(speech(6))).made])
+
+    async def work() -> None:
+        async with Choreographer(engine) as c:
+            await c.turns.together(shares(c), other(c), shares(c))
+
+    play(work)
+    assert not heard
+    assert nothing_left(engine)
+
+
 @pytest.mark.parametrize("error", ENDS)
 def test_what_is_told_of_a_message_that_failed_ends_nothing_either(play: Play, error: type[BaseException]) -> None:
     def dropped(heard: Heard) -> None:

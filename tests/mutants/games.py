@@ -15,6 +15,7 @@ FIXES = "tests/choreography/test_fixes.py"
 GAME = "tests/choreography/test_game.py"
 LEFTOVERS = "tests/choreography/test_leftovers.py"
 LIMITS = "tests/choreography/test_limits.py"
+LISTENERS = "tests/choreography/test_listeners.py"
 MODES = "tests/choreography/test_modes.py"
 MONITOR = "tests/leaks/test_monitor.py"
 REPAIR = "tests/choreography/test_repair.py"
@@ -70,6 +71,14 @@ LOOP = (
         'if done is None or self._listens(ticket, "on_done", partial(done, result)):',
         'ticket.finish(result, None)\n        if done and self._listens(ticket, "on_done", partial(done, result)):',
         (f"{LEFTOVERS}::test_a_callback_that_raises_fails_its_request_alone",),
+    ),
+    Mutant(
+        "what is not on record fails the first who would hear it",
+        "others who share the record that could not be written would hear words of which it knows nothing",
+        "agentcho/choreography/choreographer.py",
+        "            for ticket in tickets[1:]:\n",
+        "            for ticket in tickets[:0]:\n",
+        (f"{LISTENERS}::test_all_who_share_a_flush_that_fails_fail_with_it_and_nobody_else",),
     ),
     Mutant(
         "a shutdown cancels a step under way",
