@@ -151,7 +151,8 @@ class Engine(EngineCore):
         Row i is what token i was to be chosen from; the last row is for the first closing token. `tokens`, if
         given, win over the text. Stores nothing. Raises as `decode` does.
         """
-        (call,), _ = checked([Decode(header, parents, offsets, new_offset, name=name)], ANY_TURN, self._bounds)
+        asked = Decode(header, parents, offsets, new_offset, name=name, forced=())  # how long it is comes below
+        (call,), _ = checked([asked], ANY_TURN, self._bounds)
         assert isinstance(call, Decode)
         placed = self._admission.layout(call)
         ids = self.framing.content.encode(text(continuation, "the text")) if tokens is None else tokens
