@@ -54,19 +54,30 @@ class Playing(Protocol):
 
 
 class Agent:
-    """One participant of a game. Its verbs are coroutines, `stream` an async context, and may run side by side.
+    """One participant of a game: subclass it, or give its attributes by name. It is cast by `Game.cast` or
+    `agentcho.run`, and speaks by its verbs, which are coroutines (`stream` is an async context) and may run side by
+    side.
 
-    `role` is shown in transcripts. `system` is its system prompt, or None: private to it, unless `open_system` says
-    that it is no secret. Then the scenario puts it into the talk, for everyone, and once for all such agents with the
-    same words, so that it is encoded once; views of agents that have another one are not shown it. `audience` is who
-    may read what it says where `say` names nobody: "everyone", or exact names; by default nobody but itself.
-    `priority`: where not all that waits fits into a step, what agents of a higher one say goes first. Keyword
-    arguments become attributes.
+    Attributes, of the class or of one agent:
 
-    Every verb takes `prompt` (a private user message put before it), `header` (the beginning of the message,
-    not part of its text), `view` (a view, or a function of what it may read; default: its own), and the options of
-    `Sampling` by name (max_tokens, temperature, stop, …): those of `SamplingOptions`, and where a verb itself says what
-    can be said, as `choose` and `answer` do, those of `Unconstrained`.
+    - `role` is shown in transcripts.
+    - `system` is its system prompt, or None. Only the agent itself may read it.
+    - `open_system` says that the system prompt is no secret. Then the scenario puts it into the talk, for everyone,
+      once for all such agents with the same words, so that it is encoded once. Agents with another system prompt are
+      not shown it in their views.
+    - `audience` is who may read what the agent says where `say` names nobody: "everyone", or exact names. By default
+      nobody but itself.
+    - `priority`: where not all calls that wait fit into a step, those of agents with a higher priority go first.
+
+    Every verb takes `prompt` (a private user message put before what is said), `header` (the beginning of the
+    message, which is no part of its text), `view` (a `View`, or a function from the readable messages to one; by
+    default the agent's own), and the options of `Sampling` by name (max_tokens, temperature, stop, …): those of
+    `SamplingOptions`, and where a verb itself says what can be said, as `choose` and `answer` do, those of
+    `Unconstrained`.
+
+    Every verb raises `AgentchoError` before the agent is cast, `LeakageError` where the view names what the agent may
+    not read (but under `leakage="audit"`), `ContextOverflow` where what it reads does not fit the model's context, and
+    `AudienceError` for a name that nobody has.
     """
 
     role: str = "agent"
@@ -83,7 +94,7 @@ class Agent:
 
     @property
     def name(self) -> str:
-        """What it is called; once it is cast, the name of its seat, by which alone the game knows it."""
+        """The agent's name. Once it is cast this is fixed: to set it raises `ScenarioError`."""
         return (self._game and self._game.seat(self)) or self._name
 
     @name.setter
@@ -102,24 +113,26 @@ class Agent:
 
     @property
     def brief(self) -> str | None:
-        """The id of its system prompt, for views; None: it has none, or is in no game yet."""
+        """The message id of its system prompt, for views. None: it has no system prompt, or is in no game yet."""
         return None if self._game is None else self._game.brief(self)
 
     def view(self, readable: Sequence[Metadata]) -> View:
-        """What it reads at a call, of the messages it may read, in the order they were said.
+        """What the agent reads at a call. `readable` is the metadata of all messages that it may read, in the order in
+        which they were said; words are not shown.
 
-        Override to leave out, reorder or place messages. Default: its system prompt, then all others.
+        Override it to leave out, reorder or place messages. By default: its system prompt, then all others in order.
         """
         own = [m for m in readable if m.id == self.brief or (m.role == "system" and m.author == self.name)]
         return View.of([*own, *(m for m in readable if m not in own)])
 
     async def run(self) -> None:
-        """What it does when it is started by itself; see `agentcho.run`."""
+        """What the agent does in a game of agents without a scenario, as `agentcho.run(agent, …)` plays it. Override
+        it; by default it does nothing."""
 
     async def think(
         self, prompt: str | None = None, *, header: str = "", view: Wish = None, **options: Unpack[SamplingOptions]
     ) -> Message:
-        """Say something to itself alone."""
+        """Say something that only the agent itself may read. Returns the finished message."""
         return await self._speak((), prompt, header, view, **options)
 
     async def say(
@@ -131,7 +144,8 @@ class Agent:
         view: Wish = None,
         **options: Unpack[SamplingOptions],
     ) -> Message:
-        """Say something to an audience (the default one where `to` is None); it can always read itself."""
+        """Say something to an audience: "everyone", a name, several names, or an `Audience`. None stands for the
+        agent's own `audience`. The agent itself may always read it. Returns the finished message."""
         return await self._speak(self.audience if to is None else to, prompt, header, view, **options)
 
     async def choose(
@@ -146,7 +160,11 @@ class Agent:
         view: Wish = None,
         **options: Unpack[Unconstrained],
     ) -> str:
-        """Say exactly one of `choices`, between `opening` and `closing`, and return it. Private by default."""
+        """Say exactly one of `choices`, between `opening` and `closing`, and return that choice. Only the agent itself
+        may read it, unless `to` names others. Sampling is constrained to the choices, so nothing else can be said.
+
+        Raises `BadSampling` for a choice without letters, and `AnswerInvalid` where the model's tokenizer gives back
+        other letters than a choice has."""
         given = listed(choices, "the choices", most=1 << 16)
         said: dict[str, str] = {f"{opening}{text(choice, 'a choice')}{closing}": choice for choice in given}
         message = await self._speak(to, prompt, header, view, choices=tuple(said), **options)
@@ -171,7 +189,8 @@ class Agent:
         view: Wish = None,
         **options: Unpack[Unconstrained],
     ) -> str:
-        """Put a private question to it and return its choice."""
+        """Ask the agent a private question, and return which of `choices` it says. The same as `choose` with the prompt
+        first."""
         return await self.choose(choices, prompt, to, opening, closing, header=header, view=view, **options)
 
     async def answer(
@@ -184,9 +203,12 @@ class Agent:
         view: Wish = None,
         **options: Unpack[Unconstrained],
     ) -> M:
-        """Say JSON of a pydantic model and return it parsed. It always fits the model's JSON schema, and has no keys
-        that the model has not, unless the model, or one in it, says that it allows them (`extra="allow"`);
-        `AnswerInvalid` where the model's own validators refuse it all the same."""
+        """Say JSON of a pydantic model, and return it as an instance of that model. Sampling is constrained to the
+        model's JSON schema, without keys that the model does not have, unless it allows them (`extra="allow"`). Only
+        the agent itself may read it, unless `to` names others.
+
+        Raises `BadSampling` for a model without a JSON schema, and `AnswerInvalid` where the JSON fits the schema, and
+        the model's own validators refuse it."""
         message = await self._speak(to, prompt, header, view, json_schema=closed(_schema(model)), **options)
         try:
             return model.model_validate_json(message.text)
@@ -207,10 +229,15 @@ class Agent:
         view: Wish = None,
         **options: Unpack[SamplingOptions],
     ) -> AsyncIterator[Pieces]:
-        """Say something and read its text as it comes: `async with a.stream() as pieces: async for text in pieces`.
+        """Say something, and read its text piece by piece as it is sampled::
 
-        Leaving the context waits for the end; then `pieces.message` is the message. Leaving it with an error
-        gives the message up: nobody reads it, and what was heard of it is on record.
+            async with agent.stream(to="everyone") as pieces:
+                async for text in pieces:
+                    print(text, end="")
+            print(pieces.message.text)
+
+        Leaving the context waits for the end of the message; then `pieces.message` is the finished message. An error in
+        the body gives the message up: nobody can read it, and the record keeps what was sampled of it.
         """
         send, receive = anyio.create_memory_object_stream[str](inf)
         pieces = Pieces(receive)
@@ -235,13 +262,15 @@ class Agent:
             raise pieces.error
 
     async def tell(self, text: str, to: Names | None = None, role: str = "assistant", view: Wish = None) -> str:
-        """Put a message of known text into the talk as its own; returns its id. Encoded when first read."""
+        """Put a message of known text into the talk, as the agent's own, and return its id. Nothing is sampled; the
+        text is encoded when somebody first reads it."""
         return await self._playing.tell(self, text, self.audience if to is None else to, role, view)
 
     async def release(self, message: Message, to: Names | None = None, view: Wish = None) -> str:
-        """Put the tokens of a message of its own before another audience, as a new message; returns its id. `view`
-        is what the new message is encoded over. An audience is never widened: who could not read `message` reads
-        this one, which an audit lists as a release."""
+        """Put the tokens of one of the agent's own messages before another audience, as a new message, and return its
+        id. `view` is what the new message is encoded over. Audits list it as a release.
+
+        Raises `AudienceError` where `message` is not a finished message of this agent."""
         return await self._playing.release(self, message, self.audience if to is None else to, view)
 
     async def _speak(
@@ -263,7 +292,7 @@ class Agent:
 
 
 class Pieces:
-    """The text of a message as it comes. `message` is set at its end."""
+    """The text of a message, piece by piece, as an async iterator. `message` is the finished message, at its end."""
 
     def __init__(self, receive: anyio.abc.ObjectReceiveStream[str]) -> None:
         self._receive = receive

@@ -22,15 +22,14 @@ MANY = 1 << 17
 
 @dataclass(frozen=True, slots=True)
 class Audience:
-    """The agents that may read a message. `members=None` is everyone: a top element, not a roster.
-
-    Agents that join later belong to everyone. Only everyone covers everyone, whatever the roster is.
+    """The agents that may read a message, by name. `members=None` means everyone, agents that join later included: it
+    is more than the list of all names, and only everyone covers everyone.
     """
 
     members: frozenset[str] | None
 
     def includes(self, agent: str) -> bool:
-        """Whether `agent` may read."""
+        """Whether the agent of that name may read the message."""
         return self.members is None or agent in self.members
 
     def covers(self, other: Audience) -> bool:
@@ -40,7 +39,7 @@ class Audience:
         return other.members is not None and other.members <= self.members
 
     def both(self, *others: Audience) -> Audience:
-        """Those who are readers here and of all `others`."""
+        """The audience of those who are in this audience and in all `others`."""
         known = [each.members for each in (self, *others) if each.members is not None]
         return Audience(frozenset.intersection(*known)) if known else self
 
@@ -53,6 +52,7 @@ class Audience:
 
 
 EVERYONE = Audience(None)
+"""The audience of all agents, those that join later included."""
 
 
 def audience(names: Audience | Iterable[str] | str, cast: Iterable[str] | None = None) -> Audience:

@@ -20,17 +20,20 @@ if TYPE_CHECKING:
 
 
 class Judged(NamedTuple):
-    """What a judge may compare across ways of playing: a text, and the task that it was written for."""
+    """What a judge compares across ways of playing: the text, and the task that it was written for."""
 
     task: str
     text: str
 
 
 class Scenario:
-    """Subclass it: set `name`, nest `Options` and `Outcome`, write `play` and `score`.
+    """A game's rules. Subclass it: set `name`, nest `Options` and `Outcome`, write `play` and `score`.
 
-    The first line of the docstring is what `agentcho ls` shows. `tasks` is the set that its games draw from where the
-    run names none (see `agentcho.task_set`; None: it needs no tasks), `kind` what they are.
+    The first line of the docstring is what `agentcho ls` shows. `tasks` names the task set that games draw from where
+    the run names none (see `task_set`; None: the scenario needs no tasks), and `kind` is the class of these tasks,
+    `Problem` or `Concepts`. `options` has the values of `Options`.
+
+    Raises `ConfigError` for options that the model does not have, or that its validators refuse.
     """
 
     name: ClassVar[str]
@@ -38,12 +41,12 @@ class Scenario:
     kind: ClassVar[type[Task]] = Problem
 
     class Options(BaseModel):
-        """Typed options, set with `--set key=value`."""
+        """Typed options, a pydantic model; on the command line `--set key=value` sets one."""
 
         model_config = ConfigDict(frozen=True, extra="forbid")
 
     class Outcome(BaseModel):
-        """What came of a game."""
+        """What came of a game, a pydantic model: recorded as JSON, and shown by `agentcho show`."""
 
         model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -60,23 +63,26 @@ class Scenario:
             raise ConfigError(f"{self.name}: {_what(error)}. Its options: {', '.join(self._choices())}") from error
 
     async def play(self, game: Game) -> Outcome:
-        """Cast the agents, let them act, and say what came of it."""
+        """Play one game: cast the agents, let them act, and return the outcome. An error raised here ends this game
+        alone."""
         raise NotImplementedError
 
     def draws(self) -> int:
-        """How many tasks a game draws."""
+        """How many tasks a game draws. Override it where that is not one."""
         return 1
 
     def paired(self, message: Metadata) -> bool:
-        """Whether a comparison forces the words of this message to be the same in all columns."""
+        """Whether `agentcho compare` forces this message to have the same words in all columns, those of the first.
+        By default none."""
         return False
 
     def judged(self, outcome: Any) -> Judged | None:
-        """What of a game a judge compares with the same game of another column; None: nothing."""
+        """The text that `agentcho compare --judge` compares with that of the same game in another column. None: there
+        is nothing to judge."""
         return None
 
     def score(self, outcome: Any) -> dict[str, float]:
-        """Numbers to compare games by."""
+        """Numbers to compare games by, by name. Those that are always 0 or 1 are treated as shares."""
         return {}
 
     def _choices(self) -> list[str]:

@@ -72,10 +72,10 @@ def setup(app: Sphinx) -> None:
 
 
 def short_signature(_: Sphinx, what: str, __: str, value: Any, ___: Any, signature: str | None, returns: Any) -> Any:
-    """The fields of a pydantic model are listed under it: its signature would say the same, unreadably. A default that
-    is an object without a form of its own is three dots."""
-    if what == "class" and _is_model(value):
-        return "(**fields)", None
+    """The fields of a pydantic model are listed under it: its signature would say the same, unreadably. Nobody
+    makes an engine or a game by its constructor. A default that is an object without a form of its own is `...`."""
+    if what == "class" and (_is_model(value) or value in (agentcho.Engine, agentcho.Game)):
+        return "(**fields)" if _is_model(value) else "", None
     return signature and (re.sub(r"<[^<>]*>", "...", signature), returns)
 
 

@@ -22,6 +22,7 @@ from agentcho.tasks.formats import formats
 from agentcho.tasks.sets import TaskSet, generators
 from agentcho.tasks.task import Problem
 from agentcho.testing import FakeEngine
+from tools import scenario_pages
 
 DOCS = Path(__file__).parents[1] / "docs"
 TUNING = DOCS / "how-to" / "tune.md"
@@ -61,6 +62,34 @@ def test_every_workflow_has_a_page_with_its_name_and_its_options() -> None:
     assert {page.stem for page in SCENARIOS} == shipped
     for page in SCENARIOS:
         assert page.read_text().startswith(f"# {page.stem}: ")
+
+
+def parts_of(page: Path) -> dict[str, str]:
+    return dict(re.findall(r"<!-- (\w+) -->\n\n(.*?)\n\n<!-- end of \1 -->", page.read_text(), re.DOTALL))
+
+
+@pytest.mark.parametrize("page", SCENARIOS, ids=lambda page: page.stem)
+def test_a_scenarios_page_has_its_options_and_a_game_of_each_way(page: Path) -> None:
+    made = parts_of(page)
+    assert made["options"] == scenario_pages.options(page.stem), "run python -m tools.scenario_pages"
+    assert "\n\noutcome\n" in made["transcript"]
+    assert all(f"`--leakage {way}`" in made["audit"] for way in ("audit", "enforce"))
+    assert max(map(len, made["transcript"].splitlines()[2:])) <= scenario_pages.WIDTH
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["direct", "prisoners-dilemma"])
+def test_what_a_scenarios_page_tells_of_a_game_is_so(name: str) -> None:
+    """Who says what to whom, and what audits find; the words are those of one machine."""
+    made = parts_of(DOCS / "scenarios" / f"{name}.md")
+    for part, text in scenario_pages.parts(name, games=True):
+        assert [_head(line) for line in text.splitlines()] == [_head(line) for line in made[part].splitlines()], part
+
+
+def _head(line: str) -> str:
+    """Of a line of a transcript who speaks to whom; of a verdict all; of other lines the first word."""
+    speaks = re.match(r"[\w-]+ (\([\w ]+\)|→ \w+)", line)
+    return line if line.startswith(("CLEAN", "LEAKS")) else speaks[0] if speaks else line.strip().split(" ")[0]
 
 
 def test_the_page_on_tasks_names_every_set_and_its_example_is_one(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ import typer
 
 import agentcho
 import agentcho.testing
+from agentcho import errors
 from agentcho.cli import main
 from agentcho.cli.app import app
 from agentcho.engine import Engine
@@ -32,6 +33,8 @@ LOADS = "agentcho.games.runtime.load_engine"
 PLAYED = {"run", "audit", "show", "ls", "cp"}
 """What is over in a moment on the fake engine."""
 REAL = "on the embedded model"
+SHOWN = {"quickstart", "read-a-report"}
+"""Pages whose texts are what their commands print, on the fake engine too."""
 TRAINED = DOCS / "how-to" / "tune.md"
 FOREIGN = {"agentleak.five-models.jsonl", "games.jsonl", "my-scenario.py"}
 """Files of the reader's own, which pages name and the tests do not have."""
@@ -131,12 +134,16 @@ def runnable(*languages: str) -> list[Path]:
 def test_what_the_fake_can_play_works(
     page: Path, there: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    heard: set[str] = set()
     for block in blocks(page):
         if block.language == "python" and "Engine.load" not in block.text:
             execute(block, page, there)
         for line in lines(block) if block.language == "console" else ():
             if line.words[0] in PLAYED and not line.real and not FOREIGN & set(line.words):
                 called(line, monkeypatch, capsys)
+                heard |= {text.strip() for text in capsys.readouterr().out.splitlines()}
+        if block.language == "text" and page.stem in SHOWN:
+            assert {text.strip() for text in block.text.splitlines()} <= heard | {""}
 
 
 @pytest.fixture(scope="module")
@@ -182,6 +189,12 @@ def test_data_can_be_read_and_what_is_installed_and_made_is_there() -> None:
                 assert re.search(rf"^{target}:", makefile, re.MULTILINE), f"{page}: make {target}"
         for extra in re.findall(r"pip install [^`\n]*\[(\w+)\]", page.read_text()):
             assert extra in project["optional-dependencies"], f"{page}: {extra}"
+
+
+def test_errors_that_pages_name_are_there() -> None:
+    for page in PAGES:
+        for name in re.findall(r"^\| `([A-Z]\w+)` \|", page.read_text(), re.MULTILINE):
+            assert hasattr(errors, name), f"{page.name}: {name}"
 
 
 def test_the_reference_has_every_public_name_once() -> None:

@@ -39,13 +39,18 @@ Choice = Annotated[str, Field(min_length=1)]
 
 
 class Sampling(BaseModel):
-    """How one call chooses its tokens. Frozen, checked on construction: `BadSampling`.
+    """How one call chooses its tokens. Frozen.
 
-    `max_tokens` counts sampled tokens, a sampled stop token included. `temperature` 0 is greedy. `top_k` 0,
-    `top_p` 1 and `min_p` 0 are off; they apply after the temperature, in that order. A text that contains one
-    of `stop` (at most 64 of 256 letters) ends there. `seed` (64 bits) keys the call's own coins: token i uses coin
-    (seed, i), whoever shares the batch. `choices` (exact continuations, closed at once) and `json_schema` constrain
-    what can be sampled.
+    - `max_tokens` counts sampled tokens, a sampled stop token included.
+    - `temperature` 0 takes the likeliest token. `top_k` 0, `top_p` 1 and `min_p` 0 are off; they apply after the
+      temperature, in this order.
+    - `stop`: a text that contains one of these strings (at most 64, of at most 256 letters) ends there; the string
+      is no part of the text.
+    - `seed` (64 bits) keys the call's own random numbers: token i uses number (seed, i), whoever shares the batch.
+    - `choices` are the only texts that can be sampled, each closed at once. `json_schema` constrains what is sampled
+      to JSON of that schema.
+
+    Raises `BadSampling` on construction, for a value that is out of its bounds.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
@@ -120,13 +125,17 @@ class Guard(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Prefill:
-    """A message of known text, to be encoded once over `parents` (ids, or Prefills earlier in the same list).
+    """A message of known text, to be encoded over its parents.
 
-    `offsets` are the absolute positions of the parents' first framing tokens (None, or a None inside: right
-    after the preceding parent; the first right after BOS), or "made": each where it was made, so that no key is
-    turned. `new_offset` is the message's own (None: right after the last parent; with "made", the rightmost).
-    `tokens`, where given, are the content's ids and win over `text`. Equal calls share stored keys only where their
-    `salt` is the same. `guard` is asked before anything is gathered.
+    - `parents` are the encodings that it attends to, in prompt order: ids, or calls earlier in the same list.
+    - `offsets` are positions, in tokens, of the parents' first framing tokens. None, or a None inside: right after the
+      preceding parent, the first right after BOS. "made": each where it was made, so that no key is turned.
+    - `new_offset` is the position of the message's own first framing token. None: right after the last parent, with
+      "made" right after the rightmost.
+    - `role` is "system", "user" or "assistant"; `name` is framed where the chat template can.
+    - `tokens`, where given, are the token ids of the content, and win over `text`.
+    - Equal calls share stored keys and values only where their `salt` is the same. `guard` is asked before anything is
+      gathered.
     """
 
     text: str
@@ -142,12 +151,15 @@ class Prefill:
 
 @dataclass(frozen=True, eq=False)
 class Decode:
-    """A message to be generated: the assistant's framing, `header`, then sampled tokens, then the closing.
+    """A message to be sampled: the assistant's framing, `header`, then sampled tokens, then the closing.
 
-    Parents, offsets, salt and guard as in `Prefill`. `forced` are content ids that take the place of the sampled
-    ones, fed one a step as sampling would feed them; with a `stride` as many a step after the first, where nobody
-    needs them one by one. `logits` keeps the row each token was chosen from. `most` ends a text after so many sampled
-    tokens, a choice or JSON aside; what the call is checked for, and has room for, is what its sampling allows.
+    - `parents`, `offsets`, `new_offset`, `name`, `salt` and `guard` as in `Prefill`.
+    - `sampling` says how tokens are chosen; see `Sampling`.
+    - `forced` are content ids that take the place of the sampled ones, fed one a step as sampling would feed them. With
+      a `stride` above 1 as many are fed a step after the first.
+    - `logits` keeps the row of logits that each token was chosen from, for `Engine.logits`.
+    - `most` ends a text after so many sampled tokens, unless it is a choice or JSON. What the call is checked for, and
+      has room for, is what its sampling allows.
     """
 
     header: str = ""
@@ -189,25 +201,26 @@ class Shadow:
 
 
 class First(NamedTuple):
-    """The first `tokens` tokens of a message, framing included; more than it has: all of them."""
+    """For `Repair`: the first `tokens` tokens of a message, framing included; all of them where it has fewer."""
 
     tokens: int
 
 
 class Most(NamedTuple):
-    """The `share` (above 0, at most 1) of a message's tokens whose values deviate most, at an early layer, from those
-    of the message encoded anew (CacheBlend, arXiv 2405.16444). At least one token."""
+    """For `Repair`: the `share` (above 0, at most 1) of a message's tokens whose values deviate most, at an early
+    layer, from those of the message encoded anew (CacheBlend, arXiv 2405.16444). At least one token."""
 
     share: float
 
 
 @dataclass(frozen=True, eq=False)
 class Repair:
-    """An encoding between reuse and re-encoding: `of` read over other parents, with some of its tokens encoded anew.
+    """An encoding between reusing and encoding anew: the message of `of`, over other parents, with some of its tokens
+    encoded again.
 
-    The tokens that `choose` says are encoded over the parents and the message's own earlier tokens, repaired or not;
-    the others keep the keys and values that `of` has, moved to where they stand now. `of` is an id, or a call earlier
-    in the same list. Everything else as in `Prefill`.
+    The tokens that `choose` selects are encoded over the parents and the message's own earlier tokens, whether these
+    are encoded again or not. The other tokens keep the keys and values that they have in `of`, moved to where they
+    stand now. `of` is an encoding's id, or a call that stands earlier in the same list. The rest is as in `Prefill`.
     """
 
     of: EncodingId | Prefill | Repair

@@ -106,11 +106,13 @@ class EngineCore(Direct):
         Integrity(self._tiers, self._encodings, (*self._scheduler.calls, *self._scheduler.deferred)).check()
 
     def message(self, id: EncodingId) -> Encoded:
-        """The words of a finished encoding: `.role .name .header .text .tokens .sampled`."""
+        """The words of a finished encoding: `.role`, `.name`, `.header`, `.text`, `.tokens` (all ids fed, without BOS)
+        and `.sampled`, the (start, stop) of sampled tokens within them. Raises `UnknownEncoding`."""
         return self._encoding(id).words
 
     def receipt(self, id: EncodingId) -> Receipt:
-        """What it really attended to: `.context .start .bos`."""
+        """What an encoding really attended to: `.context`, as (encoding id, position, length) of each parent in tokens,
+        `.start`, the position of its own first token, and `.bos`, whether BOS stood before."""
         return self._encoding(id).receipt
 
     # -- step by step ------------------------------------------------------------------------------------

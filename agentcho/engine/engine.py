@@ -44,7 +44,9 @@ from agentcho.progress import Tell, unheard
 
 
 class Engine(EngineCore):
-    """One loaded model with its store of encodings, from `Engine.load`. As a context manager it closes itself."""
+    """A loaded model with its store of encodings, made by `Engine.load`. As a context manager it closes itself.
+
+    Synchronous, and for one thread and one owner at a time: another is refused with `EngineBusy`."""
 
     framing: Framing
     store: PagePool
@@ -75,18 +77,23 @@ class Engine(EngineCore):
         store_tokens: int | None = None, host_tokens: int | None = None, device_map: DeviceMap | None = None,
         plain_markers: Markers = "accept", tell: Tell = unheard,
     ) -> Engine:  # fmt: skip
-        """Load the understudy, a folder, or a Hugging Face id, and prove that it can share encodings.
+        """Load a model, and prove on its weights that encodings can be shared. Safetensors only, no remote code.
 
-        `device` and `dtype` "auto": CUDA in the checkpoint's dtype if there is one, else the CPU in float32 (bfloat16
-        where that is more than 64 MiB and the processor has it); `fingerprint["dtype"]` says which was taken.
-        `device_map`, in place of a device: "auto" spreads the layers over all GPUs; or what else transformers takes.
-        `adapter` is a folder that peft wrote, to go through in each forward, or with `merge` to add to the weights.
-        `context` lowers the number of positions used; `store_tokens` bounds the store (default: 4 GiB on a
-        CPU, half of the free memory on CUDA), `host_tokens` what leaves it for host memory (default: 4 GiB; 0: it is
-        dropped and made again). `plain_markers` "refuse": no model whose role markers a text can spell, which is known
-        before its weights are read. `tell` hears of megabytes downloaded, weights read, matrices packed and proofs
-        made, in the thread that does it. Safetensors only, no remote code.
-        Raises: `ModelNotFound`, `BadPlacement`, `UnsupportedModel` (the gate's cause), `FramingError`,
+        - `model` is "understudy", a folder, or a Hugging Face id.
+        - `device` "auto": CUDA if there is one, else the CPU. `device_map`, in place of a device: "auto" spreads the
+          layers over all GPUs; or what else transformers takes.
+        - `dtype` "auto": on CUDA that of the checkpoint; on a CPU float32, or bfloat16 where that is more than 64 MiB
+          of weights and the processor has it. `fingerprint["dtype"]` says which was taken.
+        - `adapter` is a folder that peft wrote: each forward goes through it, or with `merge` it is added to the
+          weights.
+        - `context` lowers the number of positions used. `store_tokens` bounds the store, in tokens (by default 4 GiB of
+          a CPU's memory, half of the free memory on CUDA), `host_tokens` what leaves it for host memory (by default
+          4 GiB; 0: what leaves is dropped, and made again).
+        - `plain_markers` "refuse" takes no model in whose chat template a text can spell what stands between messages.
+        - `tell` hears of megabytes downloaded, weights read, matrices packed and proofs made, in the thread that does
+          it.
+
+        Raises `ModelNotFound`, `BadPlacement`, `UnsupportedModel` (with the gate's cause), `FramingError`,
         `AdapterError`.
 
         Loading runs in a thread of its own that ends with it: torch keeps a pool of compute threads for each

@@ -17,7 +17,8 @@ from agentcho.message import Audience, Metadata
 
 
 class After(NamedTuple):
-    """The position right after message `id` of the same view, plus `plus` (> 0 leaves a gap, < 0 overlaps)."""
+    """A place in a view: right after the last token of message `id` of the same view, and `plus` positions further
+    (above 0 it leaves a gap, below 0 it overlaps)."""
 
     id: str
     plus: int = 0
@@ -29,22 +30,25 @@ before it in the view, where messages side by side have ended; None, right after
 
 
 class Read(NamedTuple):
-    """One message of a view. `at` None: right after the preceding one."""
+    """One message of a view, by its id, and where its first token is placed: `at` is an absolute position, `After`
+    another message of the view, "rightmost" (after the rightmost token of all that stands before it in the view), or
+    None: right after the preceding message."""
 
     id: str
     at: Place = None
 
 
 class View(NamedTuple):
-    """What one call reads, in prompt order; `new_at` places the new message (None: right after the last)."""
+    """What one call reads, in the order of its prompt. `new_at` places the new message, as `Read.at` does one that is
+    read; None: right after the last."""
 
     reads: tuple[Read, ...]
     new_at: Place = None
 
     @classmethod
     def of(cls, messages: Iterable[Metadata | str | None], new_at: Place = None) -> View:
-        """A view of these messages in this order, each right after the one before. None, the `brief` of an agent
-        without a system prompt, is left out."""
+        """A view of these messages, by id or metadata, in this order, each right after the one before. None is left
+        out: it is the `brief` of an agent without a system prompt."""
         return cls(tuple(Read(m if isinstance(m, str) else m.id) for m in messages if m is not None), new_at)
 
 

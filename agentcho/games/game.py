@@ -66,13 +66,16 @@ class Playable(Protocol):
 
 
 class Game:
-    """One game. Made by the runtime; scenarios get it in `play`.
+    """One game. The runtime makes it, and a scenario gets it in `play`.
 
-    `random` choices of a scenario should come from `seed`. `sink` gets events as they happen. `find_agent`
-    turns a name into an agent class, for `cast`; `tasks` are what it may `draw`; `forced` are words put into mouths;
-    `attempt` is the number of times that it was begun, `recorded` what is known of the times before; `way` how its
-    agents read: as given, else as `config` says, else as the choreographer was opened. `flush` is called once a step,
-    when the sink has heard all that was said in it and nobody else has.
+    For scenarios: `index` is the number of the game in its run, from 0; `seed` is what random choices of the scenario
+    should be made from; `agents` has those that were cast, by name; `config` is the run's configuration.
+
+    For who makes one: `sink` gets events as they happen. `find_agent` turns a name into an agent class, for `cast`.
+    `tasks` are what the game may `draw`. `forced` gives the words of messages that are not to be sampled. `attempt` is
+    the number of times that the game was begun, `recorded` what is known of the times before. `way` is how its agents
+    read: as given, else as `config` says, else as the choreographer was opened. `flush` is called once a step, when the
+    sink has heard all that was said in it, and nobody else has.
     """
 
     def __init__(
@@ -108,8 +111,8 @@ class Game:
         return self._floor.raced
 
     def draw(self, count: int = 1) -> tuple[Any, ...]:
-        """The game's next `count` tasks: game i of a run with n tasks a game has those from i * n on, in every mode
-        and for every seed. `TaskError`: more than the scenario says that it `draws`."""
+        """The game's next `count` tasks. Game i of a run with n tasks a game has those from i * n on, in every mode and
+        for every seed of sampling. Raises `TaskError` for more tasks than the scenario's `draws` says."""
         if count > len(self._tasks):
             what = f"{count} are drawn and {len(self._tasks)} are left; let `draws` of the scenario say how many"
             raise TaskError("of this game", None, what)
@@ -123,9 +126,10 @@ class Game:
     @overload
     def cast(self, agent: type[A] | A, name: str | None = None, **attributes: Any) -> A: ...
     def cast(self, agent: str | type[Agent] | Agent, name: str | None = None, **attributes: Any) -> Any:
-        """Let an agent join: a class, the name of one in the library, or an instance. `attributes` become those of an
-        agent made here. Names are never reused. One whose system prompt cannot be, as no context holds it, is refused
-        with nobody seated."""
+        """Let an agent join, and return it. `agent` is a class, an instance, or the name of an agent in the library, as
+        `agentcho ls` has it. `name` is what it is called in this game; `attributes` are given to an agent that is made
+        here. Raises `AudienceError` for a name that was used before or cannot be one, and `ContextOverflow` for
+        a system prompt that does not fit the model's context: then nobody joins."""
         player, seat = self._cast.meet(agent, name, attributes)
         if player.system is not None:
             self._known(SCENARIO, "system", EVERYONE, player.system, UNREAD)
@@ -141,7 +145,7 @@ class Game:
         return self._cast.seat(agent)
 
     def brief(self, agent: Agent) -> str | None:
-        """The id of its system prompt; None: it has none."""
+        """The message id of an agent's system prompt. None: it has none."""
         return self._cast.own(self.seat(agent))
 
     def _put_brief(self, seat: str, words: str, open_to_all: bool) -> str:
@@ -159,20 +163,21 @@ class Game:
 
     @property
     def said(self) -> Said:
-        """Metadata of all messages that are out, in order."""
+        """The metadata of all messages that are out, in the order in which they came out: a sequence."""
         return self._floor.visible()
 
     def message(self, id: str) -> Message:
-        """A message with its words, from the moment that it is out. KeyError: there is none of that id, or it is not
-        finished."""
+        """The message of that id, with its words, once it is out. Raises `KeyError` where there is none,
+        or it has not ended."""
         message = self._resolver.utterances[id].message
         if message is None:
             raise KeyError(id)
         return self._ears.lend(message)
 
     async def announce(self, text: str, to: Names = "everyone", role: Role = "user") -> str:
-        """A message of the scenario itself; returns its id. Encoded when first read. `ContextOverflow`: no context
-        holds it."""
+        """Put a message of the scenario itself into the talk, and return its id. It is encoded when it is first read.
+        Raises `ContextOverflow` for a text that does not fit the model's context, and `AudienceError` for a name that
+        nobody has."""
         return self._put(SCENARIO, role, audience(to, self.agents), text, UNREAD)
 
     async def tell(
@@ -247,15 +252,18 @@ class Game:
         return Act(whence(), asked, self._ears.acted_on(to, audiences))
 
     def swap_out(self) -> None:
-        """Make room for other games while this one waits, say for a person. What it reads next comes back."""
+        """Make room for other games while this one waits, for a person, say. What its agents read next comes back by
+        itself."""
         self._choreographer.swap_out(self._books.held)
 
     async def play_agents(self, *agents: Agent) -> None:
-        """Start agents by themselves (`Agent.run`), side by side; each hears the others as they speak."""
+        """Run agents side by side, each by its own `run`. Each can read what the others said as soon as it is out."""
         await self._choreographer.turns.together(*(agent.run() for agent in agents))
 
     async def together(self, *moves: Coroutine[Any, Any, Any]) -> list[Any]:
-        """A simultaneous round: all act on what was said before it; their moves come out at its end, in order."""
+        """A simultaneous round of moves, such as `ann.say()`: all act on what was said before the round, and what they
+        say comes out at its end, in the order of the arguments. Returns what the moves return, in the same order.
+        Raises what a move raises; then the other moves are cancelled."""
         return await self._floor.together(*moves)
 
     # -- one turn ----------------------------------------------------------------------------------------
