@@ -50,28 +50,28 @@ bench-leakage: .venv/.installed   ## what enforcing costs
 	$(BIN)/agentcho bench leakage
 
 bench-speed: .venv/.tools         ## what docs/speed.md is made from, most of it on the shape of 0.6B parameters
-	$(BIN)/agentcho bench cost --json docs/results/bench-cost.json
-	$(BIN)/agentcho bench step --shape qwen3-0.6b --json docs/results/bench-step.json
-	$(BIN)/agentcho bench growth --shape qwen3-0.6b --json docs/results/bench-growth.json
-	$(BIN)/agentcho bench stall --shape qwen3-0.6b --json docs/results/bench-stall.json
-	$(BIN)/agentcho bench overhead --shape qwen3-0.6b --json docs/results/bench-overhead.json
-	$(BIN)/agentcho bench roofline --shape qwen3-0.6b --json docs/results/bench-roofline.json
+	$(BIN)/python -m tools.bench cost --json docs/results/bench-cost.json
+	$(BIN)/python -m tools.bench step --shape qwen3-0.6b --json docs/results/bench-step.json
+	$(BIN)/python -m tools.bench growth --shape qwen3-0.6b --json docs/results/bench-growth.json
+	$(BIN)/python -m tools.bench stall --shape qwen3-0.6b --json docs/results/bench-stall.json
+	$(BIN)/python -m tools.bench overhead --shape qwen3-0.6b --json docs/results/bench-overhead.json
+	$(BIN)/python -m tools.bench roofline --shape qwen3-0.6b --json docs/results/bench-roofline.json
 	$(BIN)/agentcho bench workflows --shape qwen3-0.6b --first --json docs/results/bench-first.json
 	$(BIN)/agentcho bench workflows --shape qwen3-0.6b --scale 0.1 --json docs/results/bench-whole.json
 	$(BIN)/agentcho bench workflows --shape qwen3-0.6b --sweep agents --scale 0.1 $(OURS) --json docs/results/bench-agents.json
 	$(BIN)/agentcho bench workflows --shape qwen3-0.6b --sweep branches --scale 0.1 $(OURS) --json docs/results/bench-branches.json
-	$(BIN)/python -m agentcho.bench.card docs/results docs/speed.md README.md
+	$(BIN)/python -m tools.pages.speed docs/results docs/speed.md README.md
 
 bench-gpu: .venv/.tools           ## one GPU, on the shape of Llama-3.1-8B: its table, and its part of docs/speed.md
-	$(BIN)/agentcho bench gpu --json docs/results/bench-gpu.json
-	$(BIN)/python -m agentcho.bench.card docs/results docs/speed.md README.md
+	$(BIN)/python -m tools.bench gpu --json docs/results/bench-gpu.json
+	$(BIN)/python -m tools.pages.speed docs/results docs/speed.md README.md
 
 mutants: .venv/.tools             ## break the code on purpose, and see that the tests notice
 	$(BIN)/python -m tests.mutants.run
 
 nightly: .venv/.tools             ## what is longer than CI allows: thousands of workflows that a reader must not tell apart
 	$(BIN)/python -m tests.leaks.interference.nightly
-	$(BIN)/python -m agentcho.audit.card docs/results docs/leakage.md
+	$(BIN)/python -m tools.pages.leakage docs/results docs/leakage.md
 
 dist: .venv/.tools                ## what would be published: the source distribution, and the wheel made from it
 	rm -rf dist

@@ -25,7 +25,13 @@ PLAYED = ("agentcho/understudy/weights", "agentcho/tasks", "scenarios", "agents"
 MEASURED: dict[str, tuple[str, tuple[str, ...]]] = {
     "bench-": (
         "speed.md",
-        (*CORE, "agentcho/bench", "agentcho/choreography/prefetch.py", "agentcho/choreography/quiescence.py"),
+        (
+            *CORE,
+            "agentcho/lab/bench",
+            "tools/bench",
+            "agentcho/choreography/prefetch.py",
+            "agentcho/choreography/quiescence.py",
+        ),
     ),
     "compare-": ("comparisons.md", (*CORE, *PLAYED, "agentcho/lab/compare")),
     "adapter-": ("comparisons.md", (*CORE, *PLAYED, "agentcho/lab/tune")),

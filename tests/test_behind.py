@@ -40,7 +40,7 @@ def result(folder: Path, name: str, commit: str | None) -> None:
 
 def test_commits_are_counted_and_those_that_touch_what_was_measured(repository: Path) -> None:
     first = commit(repository, "agentcho/engine/a.py")
-    for file in ("docs/x.md", "agentcho/engine/b.py", "agentcho/bench/c.py", "agentcho/display/d.py"):
+    for file in ("docs/x.md", "agentcho/engine/b.py", "agentcho/lab/bench/c.py", "agentcho/display/d.py"):
         commit(repository, file)
     result(repository, "bench-step.json", first)
     result(repository, "compare-debate.json", git(repository, "rev-parse", "HEAD"))

@@ -12,9 +12,9 @@ from safetensors import safe_open
 
 from agentcho.audit import audit_run, read_report
 from agentcho.audit.planned import plan
-from agentcho.bench.result import read_result
 from agentcho.engine.adapter import WEIGHTS, find_adapter
 from agentcho.flow.views import After
+from agentcho.lab.bench.result import read_result
 from agentcho.lab.compare.compare import read_comparison
 from agentcho.lab.compare.playing import collected
 from agentcho.records.record import SavedRun

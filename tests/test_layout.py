@@ -35,7 +35,6 @@ LAYERS = (
     ("audit",),
     ("lab",),
     ("display",),
-    ("bench",),
     ("cli",),
 )
 
@@ -72,7 +71,7 @@ def test_what_is_counted_of_the_source_is_what_is_committed() -> None:
 def test_libraries_stay_in_their_place(path: Path) -> None:
     mine = unit(path)
     tops = {name.split(".")[0] for name in imports(path)}
-    assert mine in {"engine", "lab", "bench"} or not tops & {"torch", "transformers", "llguidance", "tokenizers"}
+    assert mine in {"engine", "lab"} or not tops & {"torch", "transformers", "llguidance", "tokenizers"}
     assert mine == "display" or "rich" not in tops
     assert mine in {"cli"} or "typer" not in tops
     assert mine in {"agent"} or rank(mine) > rank("engine") or "anyio" not in tops

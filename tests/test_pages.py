@@ -11,11 +11,11 @@ from statistics import median
 
 import pytest
 
-from agentcho.bench.result import read_result
 from agentcho.cli import main
 from agentcho.engine import Engine
 from agentcho.engine.adapter import Trained
 from agentcho.games.discovery import Found, listing
+from agentcho.lab.bench.result import read_result
 from agentcho.lab.compare.compare import read_comparison
 from agentcho.tasks import task_set
 from agentcho.tasks.formats import formats

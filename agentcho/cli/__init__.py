@@ -20,13 +20,19 @@ def main() -> None:
     that was begun. Ctrl-C: 130; SIGTERM and SIGHUP end it in the same way, as 143 and 129.
     """
     from agentcho.cli.app import app
+
+    run(app())
+
+
+def run(command: Callable[..., object]) -> None:
+    """Any typer application, in the same way."""
     from agentcho.cli.signals import Ends
 
     _open()
     out = sys.stdout
     _tolerate(out, sys.stderr)
     with Ends() as ends:
-        code = ends.code(_ended(app()))
+        code = ends.code(_ended(command))
     sys.exit(_printed(out, code))
 
 

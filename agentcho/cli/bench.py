@@ -8,9 +8,10 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from agentcho.cli import speed
 from agentcho.cli.options import run_config
@@ -18,17 +19,26 @@ from agentcho.display.progress import progress
 
 ADAPTER = "A folder that `agentcho tune` or peft wrote, for the model."
 Adapter = Annotated[str | None, typer.Option(metavar="DIR", help=ADAPTER, show_default=False)]
+MOVED = ("cost", "step", "growth", "stall", "overhead", "roofline", "gpu")
+"""Benchmarks that are for a checkout alone."""
 SHAPE, UNDERSTUDY = "shape:qwen3-0.6b", "understudy"
+
+
+class Benchmarks(TyperGroup):
+    """A group that says where benchmarks are that it had before."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """See `click.Group.resolve_command`."""
+        if args and args[0] in MOVED:
+            ctx.fail(f"in a checkout of the project `python -m tools.bench {args[0]}` measures this now")
+        return super().resolve_command(ctx, args)
 
 
 def bench() -> typer.Typer:
     """The commands under `agentcho bench`."""
-    group = typer.Typer(help="Measure this machine.", rich_markup_mode=None, no_args_is_help=True)
+    group = typer.Typer(cls=Benchmarks, help="Measure this machine.", rich_markup_mode=None, no_args_is_help=True)
     group.callback()(lambda: None)
-    group.command()(games)
-    group.command()(leakage)
-    alone = (speed.step, speed.overhead, speed.growth, speed.stall, speed.roofline)
-    for command in (speed.workflows, speed.cost, *alone, speed.gpu):
+    for command in (games, leakage, speed.workflows):
         group.command()(command)
     return group
 
@@ -42,14 +52,15 @@ def games(
     adapter: Adapter = None,
 ) -> None:
     """Games side by side against the same games one after another."""
-    from agentcho.bench.games import compare
+    from agentcho.display import bench as tables
     from agentcho.games import library
+    from agentcho.lab.bench.games import compare
 
     config = run_config(model=model, games=games, max_tokens=max_tokens, seed=seed, adapter=adapter)
     chosen = library.scenario(scenario)()
     with progress("bench games", sys.stderr) as told:
         found = compare(chosen, config, told.tell)
-    typer.echo(found.table())
+    typer.echo(tables.games(found))
 
 
 def leakage(
@@ -68,9 +79,10 @@ def leakage(
     adapter: Adapter = None,
 ) -> None:
     """What enforcing costs: audit, enforce and baseline on the same words, arms taking turns."""
-    from agentcho.bench.leakage import LeakageBench, figures, measure
-    from agentcho.bench.workflows import dilemma, open_talk
+    from agentcho.display import bench as tables
     from agentcho.engine import Engine
+    from agentcho.lab.bench.leakage import LeakageBench, figures, measure
+    from agentcho.lab.bench.workflows import dilemma, open_talk
     from agentcho.records.trace import read_traces
 
     played = [dilemma(seed)] if traces is None else read_traces(traces)[:limit]
@@ -82,6 +94,6 @@ def leakage(
             spoken = [open_talk(seed, agents=4, rounds=1, words=16)]
             label = f"{name}, {engine.fingerprint['dtype']}, {engine.fingerprint['device']}"
             found.append(measure(label, engine, [*played, open_talk(seed)], spoken, repeats, told.tell))
-        typer.echo(f"\n{found[-1].table()}\n")
+        typer.echo(f"\n{tables.leakage(found[-1])}\n")
     if json_ is not None:
         json_.write_text(json.dumps(figures(found, seed), indent=1) + "\n")

@@ -72,5 +72,5 @@ class Room:
 
 def budget_of(packed: int, device: torch.device) -> Budget:
     """A model's budget. A step streams all weights once; beside it go as many tokens as take less than that to compute,
-    so that no step takes more than twice what it takes alone (`agentcho bench stall` measures it)."""
+    so that no step takes more than twice what it takes alone (`python -m tools.bench stall` measures it)."""
     return Budget(packed, 512 if device.type == "cuda" else 16)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from agentcho.audit.card import AUDITS, page
+from tools.pages.leakage import AUDITS, page
 
 ROOT = Path(__file__).parents[2]
 

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from agentcho import Engine
-from agentcho.bench.result import Figures, Result
-from agentcho.bench.targets import with_targets
+from agentcho.lab.bench.result import Figures, Result
 from agentcho.records.trace import Workflow, workflow
+from tools.bench.targets import with_targets
 
 from ..engine.families import llama_family
 
@@ -49,7 +49,7 @@ def tree() -> Workflow:
 @pytest.fixture(autouse=True)
 def once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is played again because it was short."""
-    monkeypatch.setattr("agentcho.bench.measure.STEADY", 0.0)
+    monkeypatch.setattr("agentcho.lab.bench.measure.STEADY", 0.0)
 
 
 Values = Mapping[tuple[str, str], Mapping[str, Sequence[float]]]

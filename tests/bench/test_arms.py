@@ -9,15 +9,14 @@ import pytest
 import torch
 
 from agentcho import Engine, replay
-from agentcho.bench.arms import EXACT, GENERATE, OURS, arms
-from agentcho.bench.peers.continuous import PAGE, _Forcing
-from agentcho.bench.peers.generate import Forced, Generating, stock_attention
-from agentcho.bench.played import awaited
-from agentcho.bench.prompts import Prompt, prompts
-from agentcho.bench.targets import AUDIT, CONTINUOUS, ENFORCE, exactly
 from agentcho.calls.call import StepResult
 from agentcho.config import Way
 from agentcho.flow.resolver import Resolver
+from agentcho.lab.bench.arms import AUDIT, CONTINUOUS, ENFORCE, EXACT, GENERATE, OURS, arms, exactly
+from agentcho.lab.bench.peers.continuous import PAGE, _Forcing
+from agentcho.lab.bench.peers.generate import Forced, Generating, stock_attention
+from agentcho.lab.bench.played import awaited
+from agentcho.lab.bench.prompts import Prompt, prompts
 from agentcho.records.trace import Workflow
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from agentcho.bench.card import BEGIN, END, page, with_sentence
-from agentcho.bench.cost import ARMS, rows, sentence
-from agentcho.bench.result import Result
-from agentcho.bench.speed import table
+from agentcho.lab.bench.result import Result
+from tools.bench.cost import ARMS, rows, sentence
+from tools.bench.tables import table
+from tools.pages.speed import BEGIN, END, page, with_sentence
 
 from .conftest import Values, result
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from agentcho.bench.leakage import ARMS, FirstToken, Throughput, measure
-from agentcho.bench.workflows import dilemma, open_talk
+from agentcho.display.bench import leakage
+from agentcho.lab.bench.leakage import ARMS, FirstToken, Throughput, measure
+from agentcho.lab.bench.workflows import dilemma, open_talk
 from agentcho.testing import FakeEngine
 
 
@@ -19,7 +20,7 @@ def test_all_arms_are_timed_on_the_same_words() -> None:
     assert len(throughput.plain) == len(throughput.shadowed) == 2
     assert min(*throughput.plain, *throughput.shadowed, *first.seconds["audit"]) > 0
     assert first.encoded["audit"] < first.encoded["enforce"] < first.encoded["baseline"]
-    assert "enforce/audit" in found.table()
+    assert "enforce/audit" in leakage(found)
     assert set(found.to_json()["first_token_seconds"]["open-talk-1"]) == set(ARMS)
 
 

@@ -9,11 +9,11 @@ from random import Random
 import pytest
 
 from agentcho import replay
-from agentcho.bench.plans import agents, branches, paper, shortened, traced
-from agentcho.bench.played import Call, Played
-from agentcho.bench.recorded import KINDS, RAGGED, WORDS_A_TOKEN, _Words, recorded
-from agentcho.bench.workflows import crowd
 from agentcho.errors import ConfigError
+from agentcho.lab.bench.plans import agents, branches, paper, shortened, traced
+from agentcho.lab.bench.played import Call, Played
+from agentcho.lab.bench.recorded import KINDS, RAGGED, WORDS_A_TOKEN, _Words, recorded
+from agentcho.lab.bench.workflows import crowd
 from agentcho.records.trace import Workflow, workflow
 from agentcho.testing import FakeEngine
 

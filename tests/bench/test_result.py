@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from matplotlib.figure import Figure
 
-from agentcho.bench.card import page
-from agentcho.bench.measure import Timed, measure, steady, turns
-from agentcho.bench.plots import plot
-from agentcho.bench.result import Result, Target, read_result
-from agentcho.bench.speed import table
-from agentcho.bench.spread import spread
 from agentcho.errors import ArmUnavailable, RecordBroken, RecordNotFound
+from agentcho.lab.bench.measure import Timed, measure, steady, turns
+from agentcho.lab.bench.plots import plot
+from agentcho.lab.bench.result import Result, Target, read_result
+from agentcho.lab.bench.spread import spread
+from tools.bench.tables import table
+from tools.pages.speed import page
 
 from .conftest import Values, result
 
@@ -76,11 +76,11 @@ def test_what_is_short_is_done_again_and_its_medians_count(monkeypatch: pytest.M
         clock[0] += 1.5
         return {"x": next(values)}
 
-    monkeypatch.setattr("agentcho.bench.measure.perf_counter", lambda: clock[0])
-    monkeypatch.setattr("agentcho.bench.measure.STEADY", 4.0)
+    monkeypatch.setattr("agentcho.lab.bench.measure.perf_counter", lambda: clock[0])
+    monkeypatch.setattr("agentcho.lab.bench.measure.STEADY", 4.0)
     assert steady(take)() == {"x": 2.0}
     assert clock == [4.5]
-    monkeypatch.setattr("agentcho.bench.measure.STEADY", 0.0)
+    monkeypatch.setattr("agentcho.lab.bench.measure.STEADY", 0.0)
     assert steady(take)() == {"x": 9.0}
 
 
@@ -182,7 +182,7 @@ def test_the_committed_page_is_what_the_results_give(tmp_path: Path) -> None:
 def test_every_committed_result_says_where_it_was_found(file: Path) -> None:
     found: Result = read_result(file)
     assert found.machine["commit"] != "none"
-    assert found.command.startswith("agentcho bench ")
+    assert found.command.startswith(("agentcho bench ", "python -m tools.bench "))
     assert "/" not in found.command
 
 

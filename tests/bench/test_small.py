@@ -10,19 +10,21 @@ from pathlib import Path
 import pytest
 import torch
 
-from agentcho import Engine
-from agentcho.bench.card import page
-from agentcho.bench.cost import ARMS
-from agentcho.bench.growth import growing, growth, sizes_of
-from agentcho.bench.overhead import requests, share
-from agentcho.bench.rates import Rates, Work, streamed, work
-from agentcho.bench.result import read_result
-from agentcho.bench.roofline import roofline
-from agentcho.bench.stall import ALONE, ROWS, _take, stall
-from agentcho.bench.step import step
+from agentcho import Engine, cli
 from agentcho.calls.call import StepResult
 from agentcho.cli import main
+from agentcho.cli.bench import MOVED
 from agentcho.display.progress import EVERY
+from agentcho.lab.bench.result import read_result
+from tools.bench.__main__ import app
+from tools.bench.cost import ARMS
+from tools.bench.growth import growing, growth, sizes_of
+from tools.bench.overhead import requests, share
+from tools.bench.rates import Rates, Work, streamed, work
+from tools.bench.roofline import roofline
+from tools.bench.stall import ALONE, ROWS, _take, stall
+from tools.bench.step import step
+from tools.pages.speed import page
 
 
 def quiet(what: str, done: int, of: int) -> None:
@@ -98,7 +100,7 @@ def test_a_forward_needs_its_weights_its_cache_and_its_operations(engine: Engine
 
 
 def test_the_roofline_tells_what_is_reached(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agentcho.bench.rates.STREAMED", 2**25)
+    monkeypatch.setattr("tools.bench.rates.STREAMED", 2**25)
     found = {each.subject: each.values for each in roofline(engine, 40, 1, 1, quiet)}
     assert set(found) == {
         "machine",
@@ -113,10 +115,12 @@ def test_the_roofline_tells_what_is_reached(engine: Engine, monkeypatch: pytest.
 
 
 def run(*words: str, monkeypatch: pytest.MonkeyPatch, engine: Engine) -> int:
+    """`agentcho bench` for workflows, and `python -m tools.bench` for all else."""
     monkeypatch.setattr(Engine, "load", classmethod(lambda cls, *args, **options: engine))
-    monkeypatch.setattr(sys, "argv", ["agentcho", "bench", *words])
+    shipped = words[0] == "workflows"
+    monkeypatch.setattr(sys, "argv", ["agentcho", "bench", *words] if shipped else ["tools.bench", *words])
     with pytest.raises(SystemExit) as end:
-        main()
+        main() if shipped else cli.run(app())
     return int(end.value.code or 0)
 
 
@@ -127,7 +131,8 @@ def test_the_command_prints_writes_and_draws(
     words = ("--workflow", "multi-qa", "--scale", "0.05", "--repeats", "1", "--json", str(json), "--plot", str(png))
     assert run("workflows", *words, monkeypatch=monkeypatch, engine=engine) == 0
     told = capsys.readouterr()
-    assert "end to end, the least of all" in told.out
+    assert "multi-qa" in told.out
+    assert "generate_batch" in told.out
     found = read_result(json)
     assert found.arms == ("choreographed:audit", "choreographed:enforce", "baseline", "generate", "generate_batch")
     assert found.command == (
@@ -139,7 +144,7 @@ def test_the_command_prints_writes_and_draws(
 def test_the_table_of_a_gpu_is_printed_on_a_cpu_too(
     engine: Engine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("agentcho.bench.rates.STREAMED", 2**25)
+    monkeypatch.setattr("tools.bench.rates.STREAMED", 2**25)
     json, png = tmp_path / "bench-gpu.json", tmp_path / "g.png"
     few = ("--device", "cpu", "--workflow", "multi-qa", "--scale", "0.05", "--context", "32", "--repeats", "1")
     assert run("gpu", *few, "--json", str(json), "--plot", str(png), monkeypatch=monkeypatch, engine=engine) == 0
@@ -172,7 +177,7 @@ TOLD = {
 def test_every_command_says_how_far_it_is(
     command: str, engine: Engine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("agentcho.bench.rates.STREAMED", 2**25)
+    monkeypatch.setattr("tools.bench.rates.STREAMED", 2**25)
     ticks = count(0.0, EVERY)
     monkeypatch.setattr("agentcho.display.progress.monotonic", lambda: next(ticks))
     assert run(command, *TOLD[command], monkeypatch=monkeypatch, engine=engine) == 0
@@ -183,9 +188,9 @@ def test_every_command_says_how_far_it_is(
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_the_table_of_a_gpu_asks_for_one(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(sys, "argv", ["agentcho", "bench", "gpu", "--workflow", "multi-qa"])
+    monkeypatch.setattr(sys, "argv", ["tools.bench", "gpu", "--workflow", "multi-qa"])
     with pytest.raises(SystemExit, match="2"):
-        main()
+        cli.run(app())
     assert "no device 'cuda' on this machine; give auto or cpu" in capsys.readouterr().err
 
 
@@ -197,6 +202,7 @@ def test_what_safety_costs_is_measured_in_four_arms_and_stands_on_the_page(
     assert run("cost", *few, monkeypatch=monkeypatch, engine=engine) == 0
     assert "deterministic ÷ fast, enforce" in capsys.readouterr().out
     found = read_result(json)
+    assert found.command.startswith("python -m tools.bench cost --workflow multi-qa ")
     assert (found.bench, found.arms, found.subjects) == ("cost", ARMS, ("multi-qa",))
     assert found.machine["commit"]
     assert "| multi-qa | first token |" in page(tmp_path)
@@ -229,19 +235,30 @@ def test_a_file_that_cannot_be_written_is_refused_before_anything_is_loaded(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(Engine, "load", classmethod(lambda cls, *args, **options: pytest.fail("a model was loaded")))
-    monkeypatch.setattr(sys, "argv", ["agentcho", "bench", "step", option, str(tmp_path / name)])
+    monkeypatch.setattr(sys, "argv", ["tools.bench", "step", option, str(tmp_path / name)])
+    with pytest.raises(SystemExit, match="2"):
+        cli.run(app())
+    assert why in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", MOVED)
+def test_the_package_says_where_benchmarks_of_its_makers_are(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["agentcho", "bench", name, "--repeats", "1"])
     with pytest.raises(SystemExit, match="2"):
         main()
-    assert why in capsys.readouterr().err
+    assert f"`python -m tools.bench {name}` measures this now" in " ".join(capsys.readouterr().err.split())
+    assert name in {command.callback.__name__ for command in app().registered_commands if command.callback}
 
 
 @pytest.mark.parametrize("words", [("--sweep", "agents"), ("--sweep", "branches")])
 def test_sweeps_are_played(
     words: tuple[str, ...], engine: Engine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("agentcho.bench.plans.AGENTS", (2, 3))
-    monkeypatch.setattr("agentcho.bench.plans.BRANCHES", (1, 2))
-    monkeypatch.setattr("agentcho.bench.plans.VOTERS", (1,))
+    monkeypatch.setattr("agentcho.lab.bench.plans.AGENTS", (2, 3))
+    monkeypatch.setattr("agentcho.lab.bench.plans.BRANCHES", (1, 2))
+    monkeypatch.setattr("agentcho.lab.bench.plans.VOTERS", (1,))
     json = tmp_path / "r.json"
     arms = ("--arm", "baseline", "--arm", "choreographed:enforce", "--first")
     more = ("--scale", "0.03", "--repeats", "1", "--json", str(json))

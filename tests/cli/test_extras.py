@@ -62,8 +62,8 @@ REFUSED = {
     ("compare", "debate", "-n", "2", *FAKE): "lab",
     ("audit", "played.jsonl", "--measure"): "lab",
     ("tune", "debate", "--traces", "sampled.jsonl", "--out", "tuned"): "lab",
-    ("bench", "step"): "lab",
-    ("bench", "step", "--repeats", "1", "--plot", "step.png"): "lab",
+    ("bench", "workflows", "--repeats", "5"): "lab",
+    ("bench", "workflows", "--repeats", "1", "--plot", "whole.png"): "lab",
 }
 MODEL = [
     ("run", "prisoners-dilemma", "--max-tokens", "16"),

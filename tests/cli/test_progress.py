@@ -316,7 +316,7 @@ def test_a_library_call_says_nothing(capsys: pytest.CaptureFixture[str]) -> None
 def test_the_benchmarks_of_games_and_leakage_say_how_far_they_are(
     agentcho: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agentcho.bench.games.load_engine", lambda config, tell=None: FakeEngine())
+    monkeypatch.setattr("agentcho.lab.bench.games.load_engine", lambda config, tell=None: FakeEngine())
     assert "bench games: 5 of 5 games, " in agentcho("bench", "games", "--games", "2").err
     monkeypatch.setattr(package.Engine, "load", classmethod(lambda cls, *args, **options: FakeEngine()))
     ran = agentcho("bench", "leakage", "--model", "fake", "--repeats", "1")

@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 
 import agentcho
-from agentcho.bench.games import compare
 from agentcho.calls.call import Decode
 from agentcho.config import RunConfig
+from agentcho.display.bench import games
 from agentcho.errors import AudienceError
 from agentcho.games import library
+from agentcho.lab.bench.games import compare
 from agentcho.records.record import find
 from agentcho.testing import FakeEngine
 
@@ -78,8 +79,8 @@ def test_ctrl_c_comes_out_after_the_record_is_closed(tmp_path: Path) -> None:
 
 
 def test_the_benchmark_plays_the_same_games_both_ways(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agentcho.bench.games.load_engine", lambda config, tell=None: FakeEngine())
+    monkeypatch.setattr("agentcho.lab.bench.games.load_engine", lambda config, tell=None: FakeEngine())
     compared = compare(library.scenario("prisoners-dilemma")(), RunConfig(games=4))
     assert compared.same == 4
     assert compared.together_steps * 2 < compared.apart_steps
-    assert "4 of 4 outcomes the same" in compared.table()
+    assert "4 of 4 outcomes the same" in games(compared)

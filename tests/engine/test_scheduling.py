@@ -8,12 +8,12 @@ import pytest
 import torch
 
 from agentcho import Decode, Engine, Prefill, Sampling, replay
-from agentcho.bench.recorded import recorded
 from agentcho.calls.call import First, Most, Repair, Shadow, Turn
 from agentcho.engine.budget import DEPTH, Budget, Rush
 from agentcho.engine.encoding import Context, Storage
 from agentcho.engine.queue import Queue
 from agentcho.engine.sequence import Sequence
+from agentcho.lab.bench.recorded import recorded
 
 LONG = Sampling(max_tokens=40, temperature=0)
 WORDS = "it was said in the open " * 4

@@ -8,8 +8,8 @@ import pytest
 
 from agentcho.engine.adapter import Trained
 from agentcho.games.discovery import Found, listing
-from agentcho.lab.compare.card import PAPER, page
 from agentcho.lab.compare.compare import read_comparison
+from tools.pages.comparisons import PAPER, page
 
 ROOT = Path(__file__).parents[2]
 RESULTS = sorted((ROOT / "docs/results").glob("compare-*.json"))

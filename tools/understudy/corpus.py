@@ -19,13 +19,27 @@ from .thoughts import thoughts
 from .views import Sample
 
 WRITERS = {
-    "dilemma": dilemma, "debate": debate, "discussion": discussion, "thoughts": thoughts, "questions": questions,
-    "merging": merging, "chat": chat, "sums": arithmetic, "recall": memory,
-}  # fmt: skip
+    "dilemma": dilemma,
+    "debate": debate,
+    "discussion": discussion,
+    "thoughts": thoughts,
+    "questions": questions,
+    "merging": merging,
+    "chat": chat,
+    "sums": arithmetic,
+    "recall": memory,
+}
 MIXTURE = {
-    "dilemma": 0.12, "debate": 0.06, "discussion": 0.08, "thoughts": 0.25, "questions": 0.13, "merging": 0.09,
-    "chat": 0.12, "sums": 0.10, "recall": 0.05,
-}  # fmt: skip
+    "dilemma": 0.12,
+    "debate": 0.06,
+    "discussion": 0.08,
+    "thoughts": 0.25,
+    "questions": 0.13,
+    "merging": 0.09,
+    "chat": 0.12,
+    "sums": 0.10,
+    "recall": 0.05,
+}
 FIRST = {"questions": 0.12, "merging": 0.08, "chat": 0.25, "sums": 0.20, "recall": 0.35}
 SCHOOL = 14_000
 

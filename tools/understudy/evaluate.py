@@ -107,9 +107,12 @@ def votes(player: Player, count: int, seed: int) -> Scores:
     blind = sum(sum(each.right) / len(each.right) for each in asked)
     low, high = binomtest(right, count).proportion_ci(method="exact")
     return {
-        "votes": count, "for a right solution": right, "by chance": round(blind),
-        "at least": round(100 * low, 1), "at most": round(100 * high, 1),
-    }  # fmt: skip
+        "votes": count,
+        "for a right solution": right,
+        "by chance": round(blind),
+        "at least": round(100 * low, 1),
+        "at most": round(100 * high, 1),
+    }
 
 
 KEYS = {"who": "{me}", "greet": "{other}", "when": " {n}.", "owner": "{other}", "where": "{side} the {spot}"}

@@ -1,0 +1,88 @@
+"""What a benchmark took, as tables of text: workflows arm by arm, games both ways, what enforcing costs.
+
+Does not know: how anything was measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from statistics import median
+
+from agentcho.display.sheet import Sheet, plain
+from agentcho.lab.bench.arms import BASELINE
+from agentcho.lab.bench.games import Comparison
+from agentcho.lab.bench.leakage import ARMS, LeakageBench, Middle
+from agentcho.lab.bench.result import Result
+
+
+def workflows(result: Result) -> Iterator[Sheet]:
+    """A table a subject, a row an arm."""
+    label = f"{result.model}, {result.dtype}"
+    for subject in result.subjects:
+        rows = tuple(row(result, subject, arm) for arm in result.arms)
+        heads = ("", "first token", "baseline/it", "end to end", "baseline/it", "waiting", "tokens")
+        yield Sheet(f"{label}: {subject}", heads if result.stepwise else (*heads[:3], heads[-1]), rows)
+
+
+def row(result: Result, subject: str, arm: str) -> tuple[str, ...]:
+    """One arm: seconds to a first token and of the whole, both beside the baseline's, the share of time in which a call
+    waits for its first token, and the tokens fed."""
+    if not result.has(subject, arm):
+        return (arm, result.why_not(subject, arm), *[""] * (5 if result.stepwise else 2))
+    found = [*against(result, subject, arm, "ttft", BASELINE)]
+    if result.stepwise:
+        waiting = f"{result.spread(subject, arm, 'prefill').middle:.0%}"
+        found += (*against(result, subject, arm, "seconds", BASELINE), waiting)
+    return (arm, *found, f"{result.spread(subject, arm, 'encoded').middle:.0f}")
+
+
+def against(result: Result, subject: str, arm: str, what: str, *others: str) -> tuple[str, ...]:
+    """Seconds, and the ratios of others to them."""
+    ratios = (
+        result.ratio([subject], other, arm, what).shown() if result.has(subject, other) else "" for other in others
+    )
+    return (f"{result.spread(subject, arm, what).shown(3)} s", *ratios)
+
+
+def games(found: Comparison) -> str:
+    """Both ways, and their ratio."""
+    ways = {
+        "at once": (found.together, found.together_steps),
+        "one after another": (found.apart, found.apart_steps),
+    }
+    rows = tuple(
+        (way, f"{seconds:.1f} s", str(steps), f"{seconds / found.games:.2f} s")
+        for way, (seconds, steps) in ways.items()
+    )
+    table = plain(Sheet(f"{found.games} games", ("", "time", "steps", "a game"), rows))
+    ratio = f"ratio {found.together / found.apart:.3f}"
+    return f"{table}\n  {ratio}; {found.same} of {found.games} outcomes the same"
+
+
+def leakage(found: LeakageBench) -> str:
+    """First tokens and throughput, a table each."""
+    times = Sheet(
+        f"{found.model}: mean time to first token",
+        ("", *ARMS, "enforce/audit", "baseline/enforce", "encoded"),
+        tuple(_first_tokens(found)),
+    )
+    speeds = Sheet(
+        f"{found.model}: tokens a second while speaking",
+        ("", "no shadow", "shadow", "ratio"),
+        tuple(
+            (each.workflow, f"{median(each.plain):.1f}", f"{median(each.shadowed):.1f}", _shown(each.ratio))
+            for each in found.throughput
+        ),
+    )
+    return f"{plain(times)}\n\n{plain(speeds)}"
+
+
+def _first_tokens(found: LeakageBench) -> Iterator[tuple[str, ...]]:
+    for each in found.first:
+        seconds = (f"{1000 * median(each.seconds[arm]):.0f} ms" for arm in ARMS)
+        ratios = (_shown(each.ratio("enforce", "audit")), _shown(each.ratio("baseline", "enforce")))
+        yield (each.workflow, *seconds, *ratios, "/".join(str(each.encoded[arm]) for arm in ARMS))
+
+
+def _shown(middle: Middle) -> str:
+    return f"{middle[0]:.2f} ({middle[1]:.2f}-{middle[2]:.2f})"

@@ -1,0 +1,117 @@
+"""The arms of a benchmark: each plays one workflow with every text forced, on the same weights.
+
+Three are the engine's own ways, of which two can be had in the deterministic profile too. Two are the library's:
+`generate` with the best reuse that a careful user would write, call by call or batch by batch, and continuous batching
+with prefix sharing, every call handed over when it can be made. Does not know: what is played, repeats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from time import perf_counter
+from typing import Any
+
+from agentcho.calls.call import EnginePort
+from agentcho.games.replayer import replay
+from agentcho.lab.bench.played import Call, Played, awaited
+from agentcho.lab.bench.prompts import Prompt, prompts
+from agentcho.records.trace import Workflow
+
+AUDIT, ENFORCE, BASELINE = "choreographed:audit", "choreographed:enforce", "baseline"
+GENERATE, CONTINUOUS = "generate", "generate_batch"
+Arm = Callable[[Any, Workflow, bool], Played]
+"""`(engine, workflow, stepwise)`; not stepwise: a text is fed `STRIDE` tokens a step after its first, or at once where
+the arm is stock."""
+OURS: dict[str, Mapping[str, Any]] = {
+    AUDIT: {"leakage": "audit"},
+    ENFORCE: {"leakage": "enforce"},
+    BASELINE: {"mode": "baseline", "leakage": "audit"},
+}
+
+
+def exactly(arm: str) -> str:
+    """What a choreographed arm goes by in the deterministic profile."""
+    return f"{arm}:deterministic"
+
+
+EXACT: dict[str, Mapping[str, Any]] = {
+    exactly(name): {**OURS[name], "deterministic": True} for name in (AUDIT, ENFORCE)
+}
+"""Timed where they are asked for."""
+STRIDE = 16
+"""Tokens of a text a step where first tokens alone are timed: in a tenth of the time, what happens beside speakers
+still does."""
+ROOM = 1 << 15
+"""Tokens that continuous batching keeps at most: about what fits the engine's own store."""
+USUAL = (*OURS, GENERATE, CONTINUOUS)
+"""What is timed where no arm is named."""
+
+
+def arms() -> dict[str, Arm]:
+    """All arms by name."""
+    ours = {name: partial(_replayed, options) for name, options in (OURS | EXACT).items()}
+    return {**ours, GENERATE: partial(_alone, _generate), CONTINUOUS: partial(_alone, _continuous)}
+
+
+def _replayed(options: Mapping[str, Any], engine: EnginePort, workflow: Workflow, stepwise: bool) -> Played:
+    replayed = replay(workflow, engine, logits=False, stride=1 if stepwise else STRIDE, **options)
+    needs, calls = awaited(workflow), dict[str, Call]()
+    for id, needed in needs.items():  # parents stand before children
+        ready = max((calls[other].ended for other in needed), default=0.0)
+        said = replayed[id]
+        calls[id] = Call(ready, ready + said.ttft, ready + said.seconds)
+    return Played(calls, replayed.encoded)
+
+
+def _alone(play: Arm, engine: Any, workflow: Workflow, stepwise: bool) -> Played:
+    """In a thread that ends with it, as the engine's steps do: a second pool of compute threads halves the speed of the
+    first."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(play, engine, workflow, stepwise).result()
+
+
+def _generate(engine: Any, workflow: Workflow, stepwise: bool) -> Played:
+    """All calls that can be made are one batch; the next ones are looked for when it has ended."""
+    from agentcho.lab.bench.peers.generate import Forced, Generating, stock_attention
+
+    said, needs, calls = prompts(workflow, engine.framing), awaited(workflow), dict[str, Call]()
+    stop = engine.framing.closing("assistant")[0]
+    with stock_attention(engine.network):
+        stock, began = Generating(engine.network, stop, stepwise), perf_counter()
+        while len(calls) < len(said):
+            batch = [said[id] for id, needed in needs.items() if id not in calls and needed <= calls.keys()]
+            heard = stock.batch([Forced(call.author, call.prompt, call.text) for call in batch])
+            ready = {call.id: _ready(needs[call.id], calls) for call in batch}
+            for call, (first, ended) in zip(batch, heard, strict=True):
+                calls[call.id] = Call(ready[call.id], first - began, ended - began)
+    return Played(calls, stock.encoded)
+
+
+def _continuous(engine: Any, workflow: Workflow, stepwise: bool) -> Played:
+    """Each call is handed over when all that it reads has been said."""
+    from agentcho.lab.bench.peers.continuous import Continuous
+    from agentcho.lab.bench.peers.generate import Forced, stock_attention
+
+    said, needs, calls = prompts(workflow, engine.framing), awaited(workflow), dict[str, Call]()
+    stop = engine.framing.closing("assistant")[0]
+    room, network = _room(said), engine.network
+    with stock_attention(network), Continuous(network, stop, room, len(said), stepwise) as stock:
+        began, given = perf_counter(), set[str]()
+        while len(calls) < len(said):
+            for id in [id for id in said if id not in given and needs[id] <= calls.keys()]:
+                given.add(id)
+                stock.submit(id, Forced(said[id].author, said[id].prompt, said[id].text))
+            id, (first, ended) = stock.next()
+            calls[id] = Call(_ready(needs[id], calls), first - began, ended - began)
+    return Played(calls, stock.encoded)
+
+
+def _ready(needed: frozenset[str], calls: Mapping[str, Call]) -> float:
+    return max((calls[other].ended for other in needed), default=0.0)
+
+
+def _room(said: Mapping[str, Prompt]) -> int:
+    """Tokens of all calls, as if nothing were shared; at most `ROOM`, beyond which pages are used again."""
+    return min(ROOM, sum(len(call.prompt) + len(call.text) + 64 for call in said.values()))

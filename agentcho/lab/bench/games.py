@@ -1,0 +1,45 @@
+"""The same games side by side on one engine, and one after another.
+
+Does not know: what is played.
+"""
+
+from __future__ import annotations
+
+from time import perf_counter
+from typing import NamedTuple
+
+from agentcho.config import RunConfig
+from agentcho.events import Counting
+from agentcho.games.runtime import Played, load_engine, play
+from agentcho.progress import Tell, unheard
+from agentcho.scenario import Scenario
+
+
+class Comparison(NamedTuple):
+    """Seconds and engine steps of both ways, loading aside; `same`: games whose outcomes agree."""
+
+    games: int
+    together: float
+    together_steps: int
+    apart: float
+    apart_steps: int
+    same: int
+
+
+def compare(scenario: Scenario, config: RunConfig, tell: Tell = unheard) -> Comparison:
+    """Play `config.games` games both ways on one loaded engine, after a game to warm up. Nothing is claimed of them."""
+    config = config.model_copy(update={"plain_markers": "accept"})
+    engine = load_engine(config, tell)
+    counting = Counting(tell, 2 * config.games + 1)
+    play(scenario, config.model_copy(update={"games": 1}), engine=engine, sink=counting)
+    begin = perf_counter()
+    together = play(scenario, config, engine=engine, sink=counting)
+    middle = perf_counter()
+    apart = play(scenario, config, engine=engine, sink=counting, at_once=1)
+    end = perf_counter()
+    same = _same(together, apart)
+    return Comparison(config.games, middle - begin, together.steps, end - middle, apart.steps, same)
+
+
+def _same(one: Played, other: Played) -> int:
+    return sum(a.outcome == b.outcome for a, b in zip(one.games, other.games, strict=True))

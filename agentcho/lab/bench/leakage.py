@@ -1,0 +1,131 @@
+"""What enforcement costs: the same texts forced under audit, enforce and baseline, side by side in one run.
+
+Arms take turns, after a warm-up; figures are medians over repeats, ratios are made within a repeat. First tokens
+are timed with each text fed at once after its first token, throughput one token a step. Does not know: what the
+workflows say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from statistics import median
+from typing import Any, NamedTuple
+
+from agentcho.calls.call import EnginePort
+from agentcho.games.replayer import Replayed, replay
+from agentcho.lab.bench.measure import turns
+from agentcho.progress import Tell
+from agentcho.records.environment import machine, versions
+from agentcho.records.trace import Workflow
+
+Arm = dict[str, Any]
+Middle = tuple[float, float, float]
+"""Median, least and largest over the repeats."""
+AT_ONCE = 1 << 20
+"""A stride that no text reaches."""
+ARMS: dict[str, Arm] = {
+    "audit": {"leakage": "audit"},
+    "enforce": {"leakage": "enforce", "shadow": "auto"},
+    "baseline": {"mode": "baseline"},
+}
+
+
+class FirstToken(NamedTuple):
+    """Mean seconds to a first token over all messages spoken, one figure a repeat and arm."""
+
+    workflow: str
+    seconds: dict[str, list[float]]
+    encoded: dict[str, int]
+
+    def ratio(self, arm: str, to: str) -> Middle:
+        """Of one arm's time to another's."""
+        return _spread([a / b for a, b in zip(self.seconds[arm], self.seconds[to], strict=True)])
+
+
+class Throughput(NamedTuple):
+    """Tokens a second while a message is spoken, first tokens aside, one figure a repeat."""
+
+    workflow: str
+    plain: list[float]
+    shadowed: list[float]
+
+    @property
+    def ratio(self) -> Middle:
+        """Of the speed with shadow rows to that without."""
+        return _spread([s / p for s, p in zip(self.shadowed, self.plain, strict=True)])
+
+
+class LeakageBench(NamedTuple):
+    """All figures of one model."""
+
+    model: str
+    first: tuple[FirstToken, ...]
+    throughput: tuple[Throughput, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """The figures themselves."""
+        return {
+            "model": self.model,
+            "first_token_seconds": {each.workflow: each.seconds for each in self.first},
+            "encoded_tokens": {each.workflow: each.encoded for each in self.first},
+            "tokens_a_second": {t.workflow: {"plain": t.plain, "shadow": t.shadowed} for t in self.throughput},
+        }
+
+
+def figures(found: Sequence[LeakageBench], seed: int) -> dict[str, Any]:
+    """What a result file holds: where it was found, and the figures."""
+    where = machine() | versions()
+    return {"format": "agentcho-bench-leakage/1", "machine": where, "seed": seed, "found": [f.to_json() for f in found]}
+
+
+def measure(
+    name: str, engine: EnginePort, timed: Sequence[Workflow], spoken: Sequence[Workflow], repeats: int, tell: Tell
+) -> LeakageBench:
+    """Time first tokens on `timed`, throughput on `spoken`; `tell` hears of the repeats of both, warm-ups included."""
+    first, throughput = [], []
+    each = repeats + 1
+    of = each * (len(timed) + len(spoken))
+    for number, workflow in enumerate(timed):
+        told = _repeats(tell, f"{name}: first tokens of {workflow.id}", each * number, of)
+        first.append(_first_token(engine, workflow, repeats, told))
+    for number, workflow in enumerate(spoken, len(timed)):
+        told = _repeats(tell, f"{name}: tokens a second in {workflow.id}", each * number, of)
+        throughput.append(_throughput(engine, workflow, repeats, told))
+    return LeakageBench(name, tuple(first), tuple(throughput))
+
+
+def _repeats(tell: Tell, what: str, before: int, of: int) -> Callable[[int], None]:
+    return lambda done: tell(f"repeats ({what})", before + done, of)
+
+
+def _first_token(engine: EnginePort, workflow: Workflow, repeats: int, told: Callable[[int], None]) -> FirstToken:
+    found = FirstToken(workflow.id, {arm: [] for arm in ARMS}, {})
+    for number in range(repeats + 1):
+        told(number)
+        for arm in turns(list(ARMS), number):
+            replayed = replay(workflow, engine, logits=False, stride=AT_ONCE, **ARMS[arm])
+            found.encoded[arm] = replayed.encoded
+            if number > 0:
+                found.seconds[arm].append(sum(said.ttft for said in replayed.values()) / len(replayed))
+    return found
+
+
+def _throughput(engine: EnginePort, workflow: Workflow, repeats: int, told: Callable[[int], None]) -> Throughput:
+    speeds: dict[str, list[float]] = {"never": [], "always": []}
+    for number in range(repeats + 1):
+        told(number)
+        for shadow in turns(list(speeds), number):
+            replayed = replay(workflow, engine, leakage="enforce", logits=False, shadow=shadow)  # type: ignore[arg-type]
+            if number > 0:
+                speeds[shadow].append(_speed(replayed))
+    return Throughput(workflow.id, speeds["never"], speeds["always"])
+
+
+def _speed(replayed: Replayed) -> float:
+    lengths = (said.entry.message.sampled or (0, 0) for said in replayed.values())
+    tokens = sum(stop - start - 1 for start, stop in lengths)
+    return tokens / sum(said.seconds - said.ttft for said in replayed.values())
+
+
+def _spread(ratios: Sequence[float]) -> Middle:
+    return median(ratios), min(ratios), max(ratios)

@@ -1,0 +1,82 @@
+"""Arms in turns: a warm-up of each, then repeats in an order that changes from one to the next.
+
+Does not know: what arms do, what comes of the figures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from statistics import median
+from time import perf_counter
+from typing import NamedTuple, TypeVar
+
+from agentcho.errors import ArmUnavailable
+from agentcho.lab.bench.result import Figures
+from agentcho.progress import Tell
+
+Take = Callable[[], Mapping[str, float]]
+"""Does the thing once, and tells what it took, by what was measured."""
+STEADY = 4.0
+"""Seconds: what is over sooner is done again until they have passed, for one short run says little."""
+T = TypeVar("T")
+
+
+class Timed(NamedTuple):
+    """One arm: how it is warmed up, and how it is measured."""
+
+    warm: Take
+    take: Take
+
+
+def measure(subject: str, arms: Mapping[str, Timed], repeats: int, tell: Tell) -> list[Figures]:
+    """All arms on one subject, `repeats` times each. An arm that is not available is told of, and left out. `tell`
+    hears of runs, `runs_of` them."""
+    taken: dict[str, list[Mapping[str, float]]] = {}
+    reasons: dict[str, str] = {}
+    of = runs_of(arms, repeats)
+    for number, (name, arm) in enumerate(arms.items()):
+        tell(f"runs ({subject}: warming up {name})", number, of)
+        try:
+            arm.warm()
+            taken[name] = []
+        except ArmUnavailable as error:
+            reasons[name] = str(error)
+    for number in range(repeats):
+        for place, name in enumerate(turns(list(taken), number)):
+            tell(f"runs ({subject}: {name})", (number + 1) * len(arms) + place, of)
+            try:
+                taken[name].append(arms[name].take())
+            except ArmUnavailable as error:
+                reasons[name] = str(error)
+                del taken[name]
+    return [
+        Figures(subject=subject, arm=name, values=_columns(taken.get(name, [])), unavailable=reasons.get(name))
+        for name in arms
+    ]
+
+
+def runs_of(arms: Collection[str], repeats: int) -> int:
+    """Of all arms on one subject, warm-ups included."""
+    return len(arms) * (repeats + 1)
+
+
+def steady(take: Take) -> Take:
+    """Does the thing as often as `STEADY` says, at least once, and tells the medians."""
+
+    def again() -> Mapping[str, float]:
+        began, taken = perf_counter(), [take()]
+        while perf_counter() - began < STEADY:
+            taken.append(take())
+        return {what: median(column) for what, column in _columns(taken).items()}
+
+    return again
+
+
+def turns(names: Sequence[T], number: int) -> list[T]:
+    """The names in an order that changes from repeat to repeat."""
+    first = number % len(names) if names else 0
+    return [*names[first:], *names[:first]]
+
+
+def _columns(taken: Sequence[Mapping[str, float]]) -> dict[str, tuple[float, ...]]:
+    return {what: tuple(one[what] for one in taken) for what in (taken[0] if taken else ())}

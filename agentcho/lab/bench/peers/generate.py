@@ -1,0 +1,210 @@
+"""Stock `generate` with the best reuse of caches that a careful user would write: what the engine is held against.
+
+The network is the engine's own, with the library's own attention and caches. Calls that can be made at the same time
+are one batch. Of every prompt the longest prefix that any kept cache begins with is reused: cropped where one call is
+made, cropped and padded on the left where several are. What several prompts of a batch begin with is encoded once,
+before. `StockRows` are plain cached forwards, one token a row. Does not know: messages, workflows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import pairwise
+from time import perf_counter
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from transformers import DynamicCache, GenerationConfig, LogitsProcessor, LogitsProcessorList
+
+from agentcho.engine.device import synchronize
+from agentcho.engine.model import ATTENTION
+from agentcho.lab.bench.peers.prefixes import Ids, Prefix, Prefixes, common, padded, side_by_side
+
+WORTH = 32
+"""Tokens that must be saved for a forward of its own: about what one costs that is bound by the weights."""
+
+
+class Forced(NamedTuple):
+    """One call: ids of its prompt, and of the text that it is made to say, at least one of each. Of a `view` the
+    newest cache is kept."""
+
+    view: str
+    prompt: Ids
+    text: Ids
+
+
+class Heard(NamedTuple):
+    """When a call had its first token, and when it ended: readings of `perf_counter`."""
+
+    first: float
+    ended: float
+
+
+@contextmanager
+def stock_attention(network: nn.Module) -> Iterator[None]:
+    """The network with torch's scaled dot-product attention as the library calls it; put back at the end."""
+    network.set_attn_implementation("sdpa")  # type: ignore[operator]
+    try:
+        yield
+    finally:
+        network.set_attn_implementation(ATTENTION)  # type: ignore[operator]
+
+
+def greedy(tokens: int, stop: int) -> GenerationConfig:
+    """At most so many tokens, until `stop`."""
+    made: Any = GenerationConfig
+    config: GenerationConfig = made(
+        max_new_tokens=tokens,
+        do_sample=False,
+        temperature=1.0,
+        top_p=1.0,
+        top_k=50,
+        eos_token_id=stop,
+        pad_token_id=max(stop, 0),
+    )
+    return config
+
+
+class Forcing(LogitsProcessor):
+    """Makes each row say its text, then `stop`. Notes when each step chose, and with `keep` what from, in float32."""
+
+    def __init__(self, texts: Sequence[Ids], stop: int, keep: bool) -> None:
+        self._texts, self._stop, self._keep = texts, stop, keep
+        self.times: list[float] = []
+        self.rows: list[Tensor] = []
+
+    def __call__(self, input_ids: torch.LongTensor, scores: torch.FloatTensor) -> torch.FloatTensor:
+        step = len(self.times)
+        scores[0, 0].item()  # wait for a device that runs ahead
+        if self._keep:
+            self.rows.append(scores.detach().float().clone())
+        chosen = [text[step] if step < len(text) else self._stop for text in self._texts]
+        only = torch.full_like(scores, float("-inf"))
+        only[torch.arange(len(chosen)), torch.tensor(chosen)] = 0
+        self.times.append(perf_counter())
+        return only  # type: ignore[return-value]
+
+
+class Generating:
+    """Calls of `generate`, a batch at a time. Use under `stock_attention`.
+
+    `encoded` counts the tokens that rows needed to have fed, padding aside. With `keep`, `logits` holds the rows
+    `[tokens + 1, vocab]` of each call of the last batch. `stepwise` False feeds texts at once after their first token.
+    """
+
+    def __init__(self, network: Any, stop: int, stepwise: bool = True, keep: bool = False) -> None:
+        self._network, self._stop, self._stepwise, self._keep = network, stop, stepwise, keep
+        self._prefixes = Prefixes()
+        self._shared = 0
+        self.encoded = 0
+        self.logits: list[Tensor] = []
+
+    @torch.inference_mode()
+    def batch(self, calls: Sequence[Forced]) -> list[Heard]:
+        """Make these calls side by side."""
+        if len(calls) > 1:
+            self._encode_shared(calls)
+        found = [self._prefixes.longest(call.prompt) for call in calls]
+        past = max(prefix.length for prefix in found)
+        kept = [prefix.ids[: prefix.length] for prefix in found]
+        fresh = [call.prompt[prefix.length :] for call, prefix in zip(calls, found, strict=True)]
+        parts = padded(kept, past, self._stop, True), padded(fresh, max(map(len, fresh)), self._stop, True)
+        ids, mask = (torch.cat([one, other], 1).to(self._network.device) for one, other in zip(*parts, strict=True))
+        cache, forcing = side_by_side(found), Forcing([call.text for call in calls], self._stop, self._keep)
+        self._generate(ids, mask, cache, forcing, max(len(call.text) for call in calls) + 1 if self._stepwise else 1)
+        if not self._stepwise:
+            self._feed(calls, cache, mask)
+        self.encoded += sum(map(len, fresh)) + sum(len(call.text) for call in calls)
+        rows = [[step[row] for step in forcing.rows[: len(call.text) + 1]] for row, call in enumerate(calls)]
+        self.logits = [torch.stack(kept) for kept in rows] if self._keep else []
+        synchronize(self._network.device)
+        ended = perf_counter()
+        self._remember(calls, cache, mask)
+        times = forcing.times
+        return [Heard(times[0], times[len(call.text)] if self._stepwise else ended) for call in calls]
+
+    def _generate(self, ids: Tensor, mask: Tensor, cache: DynamicCache, forcing: Forcing, tokens: int) -> None:
+        config = greedy(tokens, self._stop)
+        self._network.generate(
+            ids,
+            attention_mask=mask,
+            past_key_values=cache,
+            generation_config=config,
+            logits_processor=LogitsProcessorList([forcing]),
+        )
+
+    def _encode_shared(self, calls: Sequence[Forced]) -> None:
+        """Encode once what several prompts begin with, short prefixes first, where that saves more than it costs."""
+        prompts = sorted(call.prompt for call in calls)
+        pairs = ((one, min(common(pair), min(map(len, pair)) - 1)) for pair in pairwise(prompts) for one in pair[:1])
+        for shared in sorted({one[:length] for one, length in pairs if length > 0}, key=len):
+            sharers = sum(prompt[: len(shared)] == shared for prompt in prompts)
+            kept = self._prefixes.longest((*shared, -1))
+            if (sharers - 1) * (len(shared) - kept.length) >= WORTH:
+                self._encode(shared, kept)
+
+    def _encode(self, shared: Ids, kept: Prefix) -> None:
+        """Encode these ids after what is kept of them, and keep them."""
+        cache, fresh = side_by_side([kept]), shared[kept.length :]
+        ids = torch.tensor([fresh], device=self._network.device)
+        self._network(input_ids=ids, past_key_values=cache, use_cache=True, logits_to_keep=1)
+        self.encoded += len(fresh)
+        self._shared += 1
+        self._prefixes.keep(f"shared {self._shared}", shared, cache, 0, None)
+
+    def _feed(self, calls: Sequence[Forced], cache: DynamicCache, mask: Tensor) -> None:
+        """Feed all texts at once, after their first tokens were chosen."""
+        ids, real = padded([call.text for call in calls], max(len(call.text) for call in calls), self._stop, False)
+        ids, whole = ids.to(mask.device), torch.cat([mask, real.to(mask.device)], 1)
+        places = (whole.cumsum(1) - 1)[:, -ids.shape[1] :]
+        self._network(
+            input_ids=ids,
+            attention_mask=whole,
+            position_ids=places,
+            past_key_values=cache,
+            use_cache=True,
+            logits_to_keep=1,
+        )
+
+    def _remember(self, calls: Sequence[Forced], cache: DynamicCache, mask: Tensor) -> None:
+        """Keep every row, without its padding."""
+        width = mask.shape[1]
+        for row, call in enumerate(calls):
+            said = torch.arange(width, width + len(call.text), device=mask.device)
+            columns = None if mask[row].all() else torch.cat([mask[row].nonzero()[:, 0], said])
+            self._prefixes.keep(call.view, (*call.prompt, *call.text), cache, row, columns)
+
+
+class StockRows:
+    """Rows that all go on from the same ids, a cached forward a step: what a decode step is held against. Use under
+    `stock_attention`, in one thread with the engine's steps."""
+
+    @torch.inference_mode()
+    def __init__(self, network: Any, ids: tuple[int, ...], rows: int) -> None:
+        self._network, self._place = network, len(ids)
+        self._cache = DynamicCache()
+        network(
+            input_ids=torch.tensor([ids], device=network.device),
+            past_key_values=self._cache,
+            use_cache=True,
+            logits_to_keep=1,
+        )
+        self._cache.batch_repeat_interleave(rows)
+        self._next = torch.full((rows, 1), ids[-1], device=network.device)
+
+    @torch.inference_mode()
+    def step(self) -> float:
+        """Seconds of one forward with its greedy choice. The same token is fed in every row."""
+        began = perf_counter()
+        out = self._network(
+            input_ids=self._next,
+            position_ids=torch.full_like(self._next, self._place),
+            past_key_values=self._cache,
+            use_cache=True,
+            logits_to_keep=1,
+        )
+        out.logits[:, -1].argmax(-1).tolist()
+        self._place += 1
+        return perf_counter() - began

@@ -1,0 +1,87 @@
+"""What is played in a benchmark of workflows: the paper's six, two sweeps, or games of a trace file.
+
+Does not know: engines, arms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from agentcho.errors import ConfigError
+from agentcho.lab.bench.recorded import KINDS, recorded
+from agentcho.records.trace import Workflow, workflow
+
+BRANCHES, VOTERS = (2, 4, 8, 16), (1, 8)
+"""The paper's Figure 4: branches by voters of a tree of thoughts."""
+DEBATE = "parallel-debate"
+AGENTS = (2, 4, 8, 16)
+"""Of a parallel debate: what the baseline encodes grows with their square."""
+UNNAMED = ", unnamed"
+"""How a subject's name ends where no prompt opens with its agent's name."""
+WARM = 0.05
+"""The share of its words that a workflow is warmed up with."""
+
+
+class Subject(NamedTuple):
+    """A workflow by the name that figures go by, and a short one of the same shape to warm up with."""
+
+    name: str
+    workflow: Workflow
+    warm: Workflow
+
+
+def paper(names: Sequence[str], seed: int, scale: float) -> list[Subject]:
+    """The scenarios at the paper's sizes. `ConfigError`: a name that there is not."""
+    for name in names:
+        if name not in KINDS:
+            raise ConfigError(f"no workflow {name!r}; give one of {', '.join(KINDS)}")
+    subjects = [(_subject(name, recorded(name, seed, scale)), name) for name in names]
+    return [each for subject, name in subjects for each in (subject, *_unnamed(subject, name, seed, scale))]
+
+
+def branches(seed: int, scale: float) -> list[Subject]:
+    """Trees of thoughts."""
+    sizes = [{"branches": wide, "voters": votes} for votes in VOTERS for wide in BRANCHES]
+    return [_swept("tree-of-thoughts", seed, scale, options) for options in sizes]
+
+
+def agents(seed: int, scale: float) -> list[Subject]:
+    """Parallel debates of three rounds: solvers that are told their names first, and solvers that are not."""
+    named = [({"agents": count}, _swept(DEBATE, seed, scale, {"agents": count})) for count in AGENTS]
+    return [each for how, subject in named for each in (subject, *_unnamed(subject, DEBATE, seed, scale, **how))]
+
+
+def _unnamed(subject: Subject, name: str, seed: int, scale: float, **options: Any) -> list[Subject]:
+    """The same where agents of a role have one system prompt for all, if names are what parts them: then a baseline
+    that keeps prefixes does not encode the question anew for each."""
+    if name != DEBATE:
+        return []
+    return [_subject(subject.name + UNNAMED, recorded(name, seed, scale, named=False, **options))]
+
+
+def traced(workflows: Iterable[Workflow], scale: float) -> list[Subject]:
+    """Workflows of a trace file, each with so much of its words."""
+    whole = (each if scale == 1 else shortened(each, scale) for each in workflows)
+    return [_subject(f"trace {each.workflow} {each.id}", each) for each in whole]
+
+
+def _swept(name: str, seed: int, scale: float, options: dict[str, Any]) -> Subject:
+    return _subject(
+        ", ".join(f"{count} {what}" for what, count in options.items()), recorded(name, seed, scale, **options)
+    )
+
+
+def _subject(name: str, whole: Workflow) -> Subject:
+    return Subject(name, whole, shortened(whole, WARM))
+
+
+def shortened(whole: Workflow, share: float) -> Workflow:
+    """The same messages with the first words of each text: at least one, where it has one; without positions."""
+    lines = []
+    for message in whole.messages:
+        words = message.text.split(" ")
+        dropped = {"offsets", "new_offset", "tokens", "tokenizer"}
+        line = {key: value for key, value in message.to_json().items() if key not in dropped}
+        lines.append(line | {"text": " ".join(words[: max(1, round(share * len(words)))])})
+    return workflow({**whole.to_json(), "messages": lines})

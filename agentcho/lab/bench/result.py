@@ -1,0 +1,133 @@
+"""What a benchmark found, as a versioned format: `agentcho-bench/1`, one JSON file a run of `agentcho bench`.
+
+Figures are kept as they were taken, one a repeat, so that ratios are made within a repeat. Does not know: how anything
+is measured, which targets there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from agentcho.errors import RecordBroken, RecordNotFound
+from agentcho.lab.bench.spread import Spread, spread
+
+Kind = Literal["workflows", "step", "overhead", "growth", "stall", "roofline", "gpu", "cost"]
+
+
+class Figures(BaseModel):
+    """Of one arm on one subject: by what was measured, one value a repeat. `unavailable`: why there are none."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    subject: str
+    arm: str
+    values: dict[str, tuple[float, ...]]
+    unavailable: str | None = None
+
+
+class Target(BaseModel):
+    """What was asked for, beside what was reached. `bound` is the least, or with `most` the largest that will do."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    what: str
+    bound: float
+    most: bool = False
+    reached: Spread
+    note: str = ""
+
+    @property
+    def met(self) -> bool:
+        """Whether the median will do."""
+        return self.reached.middle <= self.bound if self.most else self.reached.middle >= self.bound
+
+    @property
+    def verdict(self) -> str:
+        """ "met", or by how much of the bound it was missed."""
+        short = abs(self.reached.middle / self.bound - 1)
+        return "met" if self.met else f"missed by {f'{short:.0%}' if short >= 0.01 else 'less than 1%'}"
+
+
+class Result(BaseModel):
+    """One run. `scale` is that of the texts' usual lengths, `stepwise` whether texts were fed token by token (False:
+    first tokens alone were timed), `sweep` what was swept, if anything."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    format: Literal["agentcho-bench/1"] = "agentcho-bench/1"
+    bench: Kind
+    model: str
+    dtype: str
+    device: str
+    seed: int
+    repeats: int
+    scale: float = 1.0
+    stepwise: bool = True
+    sweep: Literal["branches", "agents"] | None = None
+    command: str
+    machine: dict[str, str]
+    figures: tuple[Figures, ...]
+    targets: tuple[Target, ...] = ()
+
+    @property
+    def subjects(self) -> tuple[str, ...]:
+        """In the order in which they were measured."""
+        return tuple(dict.fromkeys(each.subject for each in self.figures))
+
+    @property
+    def arms(self) -> tuple[str, ...]:
+        """In the order in which they were named."""
+        return tuple(dict.fromkeys(each.arm for each in self.figures))
+
+    def values(self, subject: str, arm: str, what: str) -> tuple[float, ...]:
+        """One value a repeat; none where the arm was not there."""
+        found = (f.values.get(what, ()) for f in self.figures if f.subject == subject and f.arm == arm)
+        return next(found, ())
+
+    def has(self, subject: str, *arms: str) -> bool:
+        """Whether all these arms were measured on the subject."""
+        return all(any(f.subject == subject and f.arm == arm and f.values for f in self.figures) for arm in arms)
+
+    def spread(self, subject: str, arm: str, what: str) -> Spread:
+        """Median and interval over the repeats."""
+        return spread(self.values(subject, arm, what), self.seed)
+
+    def ratio(self, subjects: Iterable[str], arm: str, to: str, what: str) -> Spread:
+        """One arm's sum over subjects to another's, made within each repeat."""
+        named = list(subjects)
+        above, below = self._sums(named, arm, what), self._sums(named, to, what)
+        return spread([a / b for a, b in zip(above, below, strict=True)], self.seed)
+
+    def _sums(self, subjects: list[str], arm: str, what: str) -> list[float]:
+        columns = (self.values(subject, arm, what) for subject in subjects)
+        return [sum(repeat) for repeat in zip(*columns, strict=True)]
+
+    @property
+    def halves(self) -> tuple[Result, Result]:
+        """A result of a GPU as that of its workflows, and that of the rest."""
+        flows = tuple(each for each in self.figures if "ttft" in each.values or each.unavailable is not None)
+        rest = tuple(each for each in self.figures if each not in flows)
+        return self.model_copy(update={"figures": flows}), self.model_copy(update={"figures": rest})
+
+    def why_not(self, subject: str, arm: str) -> str:
+        """Why there are no figures of an arm."""
+        found = (f.unavailable for f in self.figures if f.subject == subject and f.arm == arm)
+        return f"not available here: {next(found, 'not measured')}"
+
+    def chosen(self, *arms: str) -> list[str]:
+        """The subjects that have all these arms."""
+        return [subject for subject in self.subjects if self.has(subject, *arms)]
+
+
+def read_result(file: Path) -> Result:
+    """A result from its file. `RecordNotFound`, `RecordBroken`."""
+    if not file.is_file():
+        raise RecordNotFound(file.name, file.parent)
+    try:
+        return Result.model_validate_json(file.read_bytes())
+    except ValidationError:
+        raise RecordBroken(f"{file}:1", "is no result of `agentcho bench` (agentcho-bench/1)") from None

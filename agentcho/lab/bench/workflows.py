@@ -1,0 +1,102 @@
+"""Workflows to time, of random words: what a step takes does not depend on what is said.
+
+Sizes are those of dilemma games that a model of 8B parameters played, in its tokens; a word here is about three of
+the understudy's. Does not know: engines.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+from agentcho.records.trace import Workflow, workflow
+
+SYLLABLES = ("ba", "de", "fi", "go", "lu", "ma", "ne", "po", "ri", "sa", "te", "vo")
+RULES, ASKED, PLAN, TALK = 85, 10, 140, 65
+
+
+def words_of(count: int, seed: int) -> str:
+    """So many random words of two syllables."""
+    dice = random.Random(seed)
+    return " ".join("".join(dice.choices(SYLLABLES, k=2)) for _ in range(count))
+
+
+def line(id: str, author: str, parents: Sequence[str], text: str, **more: Any) -> dict[str, Any]:
+    """A message of a trace that is known and for everyone, if `more` does not say otherwise."""
+    known = {"kind": "prefill", "role": "system", "audience": "everyone"}
+    return {"id": id, **known, "author": author, "parents": [*parents], "text": text, **more}
+
+
+def spoken(id: str, author: str, parents: Sequence[str], text: str, **more: Any) -> dict[str, Any]:
+    """One that is said, under a header."""
+    return line(id, author, parents, text, **{"kind": "decode", "role": "assistant", "header": "To all: "} | more)
+
+
+def whole(name: str, id: object, agents: Sequence[str], lines: Sequence[dict[str, Any]]) -> Workflow:
+    """The workflow of these messages."""
+    head = {"format": "agentcho-trace/1", "workflow": name, "id": f"{name}-{id}", "agents": [*agents]}
+    return workflow(head | {"messages": [*lines]})
+
+
+class _Talk:
+    """A workflow being written; each message stands after what its author may read."""
+
+    def __init__(self, agents: list[str], seed: int) -> None:
+        self._dice = random.Random(seed)
+        self._agents = agents
+        self.messages: list[dict[str, Any]] = []
+        for agent in agents:
+            self.say(agent, RULES, role="system", private=True)
+
+    def say(self, agent: str, words: int, role: str = "assistant", private: bool = False) -> None:
+        """One message of so many words; an assistant's is spoken, any other is known."""
+        text = " ".join("".join(self._dice.choices(SYLLABLES, k=2)) for _ in range(words))
+        audience: Any = [agent] if private else "everyone"
+        parents = [m["id"] for m in self.messages if m["audience"] == "everyone" or agent in m["audience"]]
+        made = spoken if role == "assistant" else line
+        self.messages.append(made(f"m{len(self.messages)}", agent, parents, text, role=role, audience=audience))
+
+    def done(self, name: str, seed: int) -> Workflow:
+        """The whole."""
+        return whole(name, seed, self._agents, self.messages)
+
+
+def dilemma(seed: int) -> Workflow:
+    """Two agents: private rules, a private plan each, two rounds of open talk, a private decision each."""
+    talk = _Talk(["alice", "bob"], seed)
+    for agent in ("alice", "bob"):
+        talk.say(agent, ASKED, role="user", private=True)
+        talk.say(agent, PLAN, private=True)
+    for agent in ("alice", "bob") * 2:
+        talk.say(agent, TALK)
+    for agent in ("alice", "bob"):
+        talk.say(agent, ASKED, role="user", private=True)
+        talk.say(agent, 2, private=True)
+    return talk.done("dilemma", seed)
+
+
+def open_talk(seed: int, agents: int = 8, rounds: int = 2, words: int = TALK) -> Workflow:
+    """Agents with private rules who speak in the open, one after another."""
+    names = [f"agent{number}" for number in range(agents)]
+    talk = _Talk(names, seed)
+    for _ in range(rounds):
+        for name in names:
+            talk.say(name, words)
+    return talk.done("open-talk", seed)
+
+
+def crowd(seed: int, agents: int, rounds: int, words: int) -> Workflow:
+    """Agents with private rules who speak at the same time, round by round; each reads itself and three others."""
+    names, dice = [f"agent{number}" for number in range(agents)], random.Random(seed)
+
+    def said() -> str:
+        return words_of(words, dice.randrange(1 << 30))
+
+    lines = [line(f"{name}.0", name, [], said(), audience=[name]) for name in names]
+    for turn in range(1, rounds + 1):
+        for place, name in enumerate(names):
+            near = dict.fromkeys(names[(place + step) % agents] for step in range(4)) if turn > 1 else {}
+            parents = [f"{name}.0", *(f"{other}.{turn - 1}" for other in near)]
+            lines.append(spoken(f"{name}.{turn}", name, parents, said()))
+    return whole("crowd", seed, names, lines)

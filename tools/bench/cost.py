@@ -1,0 +1,64 @@
+"""What enforcing costs, and what the deterministic profile costs beside the fast one: one table, and one sentence.
+
+Does not know: engines, how arms take turns, files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from agentcho.lab.bench.arms import AUDIT, ENFORCE, exactly
+from agentcho.lab.bench.result import Result
+
+PLAYED = ("debate", "tree-of-thoughts", "prisoners-dilemma")
+"""Workflows that are timed where none is named: few speakers, many at once, many private words."""
+ARMS = (AUDIT, ENFORCE, exactly(AUDIT), exactly(ENFORCE))
+MEASURED = {"ttft": "first token", "seconds": "end to end"}
+
+
+class Ratio(NamedTuple):
+    """One arm's time to another's."""
+
+    arm: str
+    to: str
+
+
+ENFORCED, ENFORCED_EXACTLY = Ratio(ENFORCE, AUDIT), Ratio(exactly(ENFORCE), exactly(AUDIT))
+EXACT_AUDIT, EXACT_ENFORCE = Ratio(exactly(AUDIT), AUDIT), Ratio(exactly(ENFORCE), ENFORCE)
+RATIOS = {
+    "enforce ÷ audit": ENFORCED,
+    "both deterministic": ENFORCED_EXACTLY,
+    "deterministic ÷ fast, audit": EXACT_AUDIT,
+    "deterministic ÷ fast, enforce": EXACT_ENFORCE,
+}
+HEADS = ("audit", *RATIOS)
+"""The columns after workflow and measure: seconds of the fastest arm, and ratios to it and to others."""
+
+
+def rows(result: Result) -> Iterator[tuple[str, ...]]:
+    """Of each workflow its first tokens and the whole, with intervals over the repeats."""
+    for subject in result.subjects:
+        for measured, name in MEASURED.items():
+            seconds = f"{result.spread(subject, AUDIT, measured).shown(3)} s"
+            ratios = (result.ratio([subject], *ratio, measured).shown() for ratio in RATIOS.values())
+            yield (subject if measured == "ttft" else "", name, seconds, *ratios)
+
+
+def sentence(result: Result) -> str:
+    """What a reader of the README is told, of whole workflows."""
+    machine = "a CPU" if result.device == "cpu" else "a GPU"
+    model = f"{result.model.removeprefix('shape:')} in {result.dtype}"
+    enforced, exact = _range(result, ENFORCED), _range(result, EXACT_ENFORCE)
+    return (
+        f"Measured on {machine} with {model}, {len(result.subjects)} workflows from beginning to end: enforcing took "
+        f"{enforced} times as long as `audit`, and `--deterministic` took {exact} times as long as the fast profile "
+        "under `enforce` ([docs/speed.md](docs/speed.md))."
+    )
+
+
+def _range(result: Result, ratio: Ratio) -> str:
+    """The least and the most of the workflows' medians."""
+    middles = [result.ratio([subject], *ratio, "seconds").middle for subject in result.subjects]
+    low, high = f"{min(middles):.2f}", f"{max(middles):.2f}"
+    return low if low == high else f"{low} to {high}"

@@ -1,0 +1,49 @@
+"""The table of one GPU: the paper's workflows against the library's continuous batching, and a decode step against the
+time that its weights take to stream.
+
+Runs on a CPU too, where its targets say little. Does not know: how any of them is played.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from statistics import median
+from typing import Any
+
+from agentcho.lab.bench.arms import AUDIT, BASELINE, CONTINUOUS, ENFORCE
+from agentcho.lab.bench.plans import Subject
+from agentcho.lab.bench.result import Figures
+from agentcho.lab.bench.speed import workflows
+from agentcho.progress import Tell
+from tools.bench.step import ROWS, STEPS, Kind, OurRows, tokens_of
+from tools.bench.targets import WEIGHTS, step_of
+
+ARMS = (AUDIT, ENFORCE, BASELINE, CONTINUOUS)
+
+
+def gpu(engine: Any, subjects: Sequence[Subject], context: int, repeats: int, seed: int, tell: Tell) -> list[Figures]:
+    """Figures of decode steps, arms "agentcho" and `WEIGHTS`, in "seconds", and of all subjects in `ARMS`, token by
+    token. The steps come first: they are over in seconds."""
+    with ThreadPoolExecutor(1) as thread:
+        steps = thread.submit(_steps, engine, context, repeats, seed, tell).result()
+    return [*steps, *workflows(engine, subjects, ARMS, repeats, True, tell)]
+
+
+def _steps(engine: Any, context: int, repeats: int, seed: int, tell: Tell) -> list[Figures]:
+    """Of each number of rows, with the machine's rate taken in the same repeat ("bytes" a second). A warm-up comes
+    before."""
+    from tools.bench.rates import rates, streamed
+
+    told, size = tokens_of(engine, context, seed), streamed(engine.network)
+    ours = {rows: OurRows(engine, told, Kind(rows), (repeats + 1) * STEPS) for rows in ROWS}
+    taken: dict[int, list[float]] = {rows: [] for rows in ROWS}
+    able: list[float] = []
+    for number in range(repeats + 1):
+        tell("repeats (decode steps)", number, repeats + 1)
+        able.append(rates(engine.network).bytes)
+        for rows in ROWS:
+            taken[rows].append(median(ours[rows].step() for _ in range(STEPS)))
+    alone = {"seconds": tuple(size / bytes for bytes in able[1:]), "bytes": tuple(able[1:])}
+    kept = [(step_of(rows), {"agentcho": {"seconds": tuple(taken[rows][1:])}, WEIGHTS: alone}) for rows in ROWS]
+    return [Figures(subject=name, arm=arm, values=values) for name, arms in kept for arm, values in arms.items()]

@@ -1,0 +1,75 @@
+"""How the time to a first token grows with what is read: one reader after another, each of twice as many messages.
+
+Does not know: engines' ways.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from agentcho.games.replayer import replay
+from agentcho.lab.bench.arms import BASELINE, OURS
+from agentcho.lab.bench.measure import Timed, measure
+from agentcho.lab.bench.recorded import WORDS_A_TOKEN
+from agentcho.lab.bench.result import Figures
+from agentcho.lab.bench.workflows import line, spoken, whole, words_of
+from agentcho.progress import Tell
+from agentcho.records.trace import Workflow
+
+MESSAGE = 256
+"""Tokens of each message that is read."""
+SIZES = (1024, 2048, 4096, 8192)
+"""Tokens read in all, in a model that has so many positions."""
+READER = 64
+"""Positions left for a reader's rules and what it says."""
+
+
+def sizes_of(positions: int) -> tuple[int, ...]:
+    """Those of `SIZES` that a model of so many positions can read; the least of them in any case."""
+    return tuple(size for size in SIZES if size <= max(SIZES[0], positions - READER))
+
+
+def growth(
+    engine: Any, sizes: Sequence[int], arms: Sequence[str], repeats: int, seed: int, tell: Tell
+) -> list[Figures]:
+    """Figures of each size ("1024 tokens"), by arm: "ttft" in seconds. Sizes grow, in steps of 256 tokens. Warm-ups are
+    of all sizes, but for the baseline, which would take minutes: memory that was never touched is slow at first."""
+    whole, small = growing(sizes, seed), growing([MESSAGE], seed)
+    timed = {
+        arm: Timed(*(partial(_take, engine, told, OURS[arm]) for told in (small if arm == BASELINE else whole, whole)))
+        for arm in arms
+    }
+    found = measure(f"{sizes[0]} to {sizes[-1]} tokens", timed, repeats, tell)
+    return [
+        Figures(subject=f"{size} tokens", arm=each.arm, values={"ttft": each.values[str(size)]})
+        for size in sizes
+        for each in found
+    ]
+
+
+def _take(engine: Any, whole: Workflow, options: Mapping[str, Any]) -> dict[str, float]:
+    played = replay(whole, engine, logits=False, stride=MESSAGE, **options)
+    return {id.removeprefix("reader "): said.ttft for id, said in played.items() if id.startswith("reader ")}
+
+
+def growing(sizes: Sequence[int], seed: int) -> Workflow:
+    """One teller, and of every size a reader who reads all that was told until then; the next words are told when it
+    has spoken, so that a reader is always alone."""
+    dice, told, last = random.Random(seed), list[str](), list[str]()
+    lines: list[dict[str, Any]] = []
+
+    def text(tokens: int) -> str:
+        return words_of(round(tokens * WORDS_A_TOKEN), dice.randrange(1 << 30))
+
+    for size in sizes:
+        while len(told) * MESSAGE < size:
+            told.append(f"told {len(told)}")
+            lines.append(spoken(told[-1], "teller", last, text(MESSAGE - 8), header=""))
+        reader = f"reader {size}"
+        rules = line(f"{reader}'s rules", reader, [], text(16), audience=[reader])
+        lines += [rules, spoken(reader, reader, [rules["id"], *told], text(6), header="")]
+        last = [reader]
+    return whole("growth", sizes[-1], ["teller", *(f"reader {size}" for size in sizes)], lines)

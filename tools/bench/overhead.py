@@ -1,0 +1,85 @@
+"""What the choreographer itself costs: its share of wall time beside a model, and requests a second on a fake engine.
+
+Does not know: models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from time import perf_counter
+from typing import Any
+
+from agentcho.calls.call import Decode, StepResult
+from agentcho.choreography.choreographer import Choreographer
+from agentcho.choreography.ticket import Request
+from agentcho.games.replayer import replay
+from agentcho.games.runtime import blocking
+from agentcho.lab.bench.measure import Timed, measure
+from agentcho.lab.bench.result import Figures
+from agentcho.lab.bench.workflows import crowd
+from agentcho.progress import Tell
+from agentcho.records.trace import Workflow
+from agentcho.testing import FakeEngine
+
+NAME = "choreographer"
+
+
+class Watched:
+    """An engine whose steps are timed: `seconds` in all."""
+
+    def __init__(self, engine: Any) -> None:
+        self._engine, self.seconds = engine, 0.0
+
+    def step(self, deterministic: bool = False) -> StepResult:
+        """See `EnginePort.step`."""
+        began = perf_counter()
+        try:
+            result: StepResult = self._engine.step(deterministic)
+            return result
+        finally:
+            self.seconds += perf_counter() - began
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
+
+
+def share(engine: Any, agents: int, repeats: int, seed: int, tell: Tell) -> list[Figures]:
+    """Of wall time, what passes outside the engine's steps, while so many agents talk in two simultaneous rounds."""
+    whole, small = crowd(seed, agents, 2, 8), crowd(seed, 2, 1, 2)
+    timed = Timed(lambda: _share(engine, small), lambda: _share(engine, whole))
+    return measure(f"{agents} agents", {NAME: timed}, repeats, tell)
+
+
+def _share(engine: Any, whole: Workflow) -> Mapping[str, float]:
+    watched = Watched(engine)
+    seconds = replay(whole, watched, leakage="audit", logits=False).seconds
+    return {"share": 1 - watched.seconds / seconds, "seconds": seconds, "steps": watched.seconds}
+
+
+def requests(agents: int, each: int, repeats: int, tell: Tell) -> list[Figures]:
+    """Requests a second of so many agents on a fake engine, with the fake's own time and without it; `each` requests of
+    one word an agent, one after another."""
+    timed = Timed(lambda: _requests(agents, 1), lambda: _requests(agents, each))
+    return measure(f"{agents} agents, fake engine", {NAME: timed}, repeats, tell)
+
+
+def _requests(agents: int, each: int) -> Mapping[str, float]:
+    fake = FakeEngine()
+    watched, word = Watched(fake), tuple(fake.framing.content.encode("yes"))
+    seconds = blocking(_talk, watched, word, agents, each)
+    count = agents * each
+    return {"requests a second": count / seconds, "without the engine": count / (seconds - watched.seconds)}
+
+
+async def _talk(engine: Any, word: tuple[int, ...], agents: int, each: int) -> float:
+    """Seconds of the whole."""
+    async with Choreographer(engine, leakage="audit") as choreographer:
+
+        async def agent(number: int) -> None:
+            for _ in range(each):
+                result = await choreographer.run(Request((Decode(forced=word),), (number,)))
+                choreographer.release([result.made[0].id])
+
+        began = perf_counter()
+        await choreographer.turns.run(choreographer.turns.together(*(agent(number) for number in range(agents))))
+        return perf_counter() - began

@@ -1,0 +1,113 @@
+"""One decode step, one row and eight, against a stock cached forward over a context of the same length.
+
+Eight rows read the same message, and eight messages of their own. All take turns step by step, in one thread. Does not
+know: choreographers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from statistics import median
+from time import perf_counter
+from typing import Any, NamedTuple
+
+from agentcho.calls.call import Decode, Prefill
+from agentcho.lab.bench.result import Figures
+from agentcho.lab.bench.workflows import words_of
+from agentcho.progress import Tell, unheard
+
+ROWS = (1, 8)
+STEPS = 8
+"""Steps whose median is one repeat."""
+
+
+class Kind(NamedTuple):
+    """So many rows; `apart`: each reads a message of its own."""
+
+    rows: int
+    apart: bool = False
+
+    @property
+    def name(self) -> str:
+        """As figures are called."""
+        return f"{self.rows} row{'s' if self.rows > 1 else ''}{' apart' if self.apart else ''}"
+
+
+KINDS = (*map(Kind, ROWS), Kind(ROWS[-1], apart=True))
+
+
+def step(engine: Any, context: int, repeats: int, seed: int, tell: Tell = unheard) -> list[Figures]:
+    """Figures of `KINDS`, arms "agentcho" and "stock", in "seconds" a step; a warm-up comes before. To stock rows it is
+    all one what they read."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(_steps, engine, context, repeats, seed, tell).result()
+
+
+def _steps(engine: Any, context: int, repeats: int, seed: int, tell: Tell) -> list[Figures]:
+    from agentcho.lab.bench.peers.generate import StockRows, stock_attention
+
+    told = tokens_of(engine, context, seed)
+    ours = {kind: OurRows(engine, told, kind, (repeats + 1) * STEPS) for kind in KINDS}
+    with stock_attention(engine.network):
+        stock = {kind: StockRows(engine.network, ours[kind].context, kind.rows) for kind in KINDS if not kind.apart}
+
+    def take_ours() -> dict[tuple[str, str], float]:
+        return {("agentcho", kind.name): rows.step() for kind, rows in ours.items()}
+
+    def take_stock() -> dict[tuple[str, str], float]:
+        with stock_attention(engine.network):
+            return {("stock", kind.name): rows.step() for kind, rows in stock.items()}
+
+    found: list[dict[tuple[str, str], float]] = []
+    for number in range(repeats + 1):
+        tell("repeats", number, repeats + 1)
+        found.append(_repeat(number, take_ours, take_stock))
+    del found[0]
+    return [
+        Figures(subject=name, arm=arm, values={"seconds": tuple(one[arm, name] for one in found)})
+        for name in (kind.name for kind in KINDS)
+        for arm in ("agentcho", "stock")
+        if (arm, name) in found[0]
+    ]
+
+
+Takes = Callable[[], Mapping[tuple[str, str], float]]
+
+
+def _repeat(number: int, *both: Takes) -> dict[tuple[str, str], float]:
+    """The median of a few steps each; who begins changes."""
+    found: dict[tuple[str, str], list[float]] = {}
+    for turn in range(STEPS):
+        for take in both if (number + turn) % 2 == 0 else reversed(both):
+            for what, seconds in take().items():
+                found.setdefault(what, []).append(seconds)
+    return {what: median(seconds) for what, seconds in found.items()}
+
+
+def tokens_of(engine: Any, count: int, seed: int) -> tuple[int, ...]:
+    """So many content ids of random words."""
+    return tuple(engine.framing.content.encode(words_of(count, seed))[:count])
+
+
+class OurRows:
+    """Rows that decode forced words over messages of known tokens, on an engine of their own. `context` are the ids of
+    what the first of them attends to, its own first ones included. At most `steps` steps."""
+
+    def __init__(self, engine: Any, told: tuple[int, ...], kind: Kind, steps: int) -> None:
+        self._engine = engine.adapted(None)
+        messages = [Prefill("", tokens=told[k:] + told[:k]) for k in range(kind.rows if kind.apart else 1)]
+        read = self._engine.prefill(messages)
+        forced = tuple(told[place % len(told)] for place in range(steps + 2))
+        self._engine.submit([Decode(parents=[read[k % len(read)]], forced=forced) for k in range(kind.rows)])
+        self._engine.step()
+        framing = self._engine.framing
+        start = () if framing.bos is None else (framing.bos,)
+        words = self._engine.message(read[0]).tokens
+        self.context: tuple[int, ...] = (*start, *words, *framing.opening("assistant", None))
+
+    def step(self) -> float:
+        """Seconds of one step of the engine."""
+        began = perf_counter()
+        self._engine.step()
+        return perf_counter() - began

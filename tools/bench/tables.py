@@ -1,0 +1,87 @@
+"""What a benchmark found, as text: every kind of result, and the targets beside it.
+
+Does not know: how anything was measured, what is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from agentcho.display import bench
+from agentcho.display.sheet import Sheet, plain
+from agentcho.lab.bench.arms import BASELINE, CONTINUOUS
+from agentcho.lab.bench.result import Figures, Result, Target
+from tools.bench import cost
+
+
+def table(result: Result) -> str:
+    """All figures, each measure with its interval, then the targets."""
+    kinds = {"workflows": bench.workflows, "gpu": _gpu, "cost": _cost}
+    sheets = kinds.get(result.bench, _plain)(result)
+    return "\n\n".join(plain(sheet) for sheet in (*sheets, *_targets(result)))
+
+
+def _gpu(result: Result) -> Iterator[Sheet]:
+    flows, rest = result.halves
+    rows = tuple(
+        ("" if place else subject, *beside(flows, subject, arm))
+        for subject in flows.subjects
+        for place, arm in enumerate(flows.arms)
+    )
+    where = result.machine.get("gpu", result.device)
+    ratios = ("baseline/it", f"{CONTINUOUS}/it")
+    heads = ("", "", "first token", *ratios, "end to end", *ratios, "tokens")
+    yield Sheet(f"{result.model}, {result.dtype}, {where}", heads, rows, words=2)
+    yield from _plain(rest)
+
+
+def _cost(result: Result) -> Iterator[Sheet]:
+    yield Sheet(f"{result.model}, {result.dtype}", ("", "", *cost.HEADS), tuple(cost.rows(result)), words=2)
+
+
+def beside(result: Result, subject: str, arm: str) -> tuple[str, ...]:
+    """One arm: seconds to a first token and of the whole, each beside the baseline's and continuous batching's, and the
+    tokens fed."""
+    if not result.has(subject, arm):
+        return (arm, result.why_not(subject, arm), *[""] * 6)
+    both = (bench.against(result, subject, arm, what, BASELINE, CONTINUOUS) for what in ("ttft", "seconds"))
+    return (arm, *(word for words in both for word in words), f"{result.spread(subject, arm, 'encoded').middle:.0f}")
+
+
+def _plain(result: Result) -> Iterator[Sheet]:
+    rows = tuple(
+        (each.subject, each.arm, what, shown(result, each, what)) for each in result.figures for what in each.values
+    )
+    yield Sheet(f"{result.model}, {result.dtype}", ("", "", "", "median and interval"), rows, words=3)
+
+
+def shown(result: Result, each: Figures, what: str) -> str:
+    """One figure in a unit that reads well."""
+    found = result.spread(each.subject, each.arm, what)
+    if what in ("seconds", "ttft", "least", "steps", "p95", "median", "prefill"):
+        return f"{found.shown(1, 1000)} ms"
+    if what in ("share", "reached"):
+        return f"{found.shown(1, 100)}%"
+    for size, name in ((1e9, "G"), (1e6, "M")):
+        if found.middle >= size / 10:
+            return f"{found.shown(2, 1 / size)} {name}"
+    return found.shown(0)
+
+
+def _targets(result: Result) -> Iterator[Sheet]:
+    rows = tuple(
+        (each.what, asked(each), each.reached.shown(digits(each.bound)), each.verdict, each.note)
+        for each in result.targets
+    )
+    if rows:
+        yield Sheet("targets", ("", "asked", "reached", "", ""), rows)
+
+
+def asked(target: Target) -> str:
+    """The bound as a condition."""
+    return f"{'≤' if target.most else '≥'} {target.bound:g}"
+
+
+def digits(bound: float) -> int:
+    """How many digits behind the point tell such a number apart from its bound."""
+    return 0 if bound >= 100 else 4 if bound < 0.1 else 2

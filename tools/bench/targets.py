@@ -1,0 +1,178 @@
+"""What the project set itself, beside what a run reached. A target that a run says nothing about is left out: most are
+of the shape of 0.6B parameters in bfloat16.
+
+Does not know: how anything was measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from agentcho.lab.bench.arms import AUDIT, BASELINE, CONTINUOUS, ENFORCE, GENERATE
+from agentcho.lab.bench.plans import UNNAMED
+from agentcho.lab.bench.result import Result, Target
+from agentcho.lab.bench.spread import Spread, spread
+
+STOCK = (GENERATE, CONTINUOUS)
+WEIGHTS = "weights alone"
+TRACE = "trace "
+FIRST = {"debate": 3.0, "tree-of-thoughts": 3.2, "parallel-debate": 9.0, f"{TRACE}prisoners-dilemma": 1.5}
+"""First tokens, baseline over choreographed."""
+SHAPE, DTYPE = "shape:qwen3-0.6b", "bfloat16"
+OF_ENFORCE, NEVER_BELOW, SOMEWHERE, STOCK_LEAST = 0.85, 1.0, 2.2, 1.0
+STEP, ROWS, OWN_SHARE, REQUESTS, GROWTH, STALL = 1.15, 1.3, 0.03, 5000.0, 4.0, 2.0
+STREAMED, FASTER = 1.4, 1.0
+"""On a GPU: a decode step over the time to stream its weights, and continuous batching over each way of ours."""
+
+
+def step_of(rows: int) -> str:
+    """What a decode step goes by in a result of a GPU."""
+    return f"a decode step, {rows} row{'s' if rows > 1 else ''}"
+
+
+def with_targets(result: Result) -> Result:
+    """The result, with the targets that it speaks to."""
+    found = {
+        "workflows": _workflows,
+        "step": _step,
+        "overhead": _overhead,
+        "growth": _growth,
+        "stall": _stall,
+        "roofline": _nothing,
+        "gpu": _gpu,
+        "cost": _nothing,
+    }[result.bench](result)
+    return result.model_copy(update={"targets": tuple(found)})
+
+
+def _workflows(result: Result) -> Iterator[Target]:
+    if result.sweep is None and not result.stepwise and _aimed_at(result):
+        yield from _first(result)
+    if result.stepwise:
+        yield from _whole(result)
+    for stock in STOCK:
+        yield from _stock(result, stock, "ttft")
+        if result.stepwise:
+            yield from _stock(result, stock, "seconds")
+
+
+def _aimed_at(result: Result) -> bool:
+    """Whether it is of the model that most targets are of."""
+    return (result.model, result.dtype) == (SHAPE, DTYPE)
+
+
+def _first(result: Result) -> Iterator[Target]:
+    for name, least in FIRST.items():
+        for arm, bound in ((AUDIT, least), (ENFORCE, OF_ENFORCE * least)):
+            subjects = [s for s in result.chosen(BASELINE, arm) if s.removesuffix(UNNAMED) == name or _game_of(s, name)]
+            parts = [[s for s in subjects if s.endswith(UNNAMED) == unnamed] for unnamed in (False, True)]
+            found = [(result.ratio(part, BASELINE, arm, "ttft"), part[0]) for part in parts if part]
+            if found:
+                reached, lesser = min(found, key=lambda each: each[0].middle)
+                note = lesser if len(found) > 1 else ""
+                yield Target(what=f"first token, {name}: baseline ÷ {arm}", bound=bound, reached=reached, note=note)
+
+
+def _game_of(subject: str, name: str) -> bool:
+    """Whether it is one of several games of a trace file."""
+    return subject.startswith(f"{name} ")
+
+
+def _whole(result: Result) -> Iterator[Target]:
+    for arm in (AUDIT, ENFORCE):
+        subjects = result.chosen(BASELINE, arm)
+        found = {subject: result.ratio([subject], BASELINE, arm, "seconds") for subject in subjects}
+        if not found:
+            continue
+        yield _least(result, BASELINE, arm, "seconds", NEVER_BELOW)
+        if result.sweep is not None:
+            most = max(_lesser(found), key=lambda subject: found[subject].middle)
+            what = f"end to end, somewhere in a sweep: baseline ÷ {arm}"
+            yield Target(what=what, bound=SOMEWHERE, reached=found[most], note=most)
+
+
+def _lesser(found: Mapping[str, Spread]) -> list[str]:
+    """Of subjects that differ by what their prompts open with, the one where less is gained."""
+    least: dict[str, str] = {}
+    for subject in sorted(found, key=lambda each: found[each].middle):
+        least.setdefault(subject.removesuffix(UNNAMED), subject)
+    return list(least.values())
+
+
+def _stock(result: Result, stock: str, measured: str) -> Iterator[Target]:
+    subjects = result.chosen(BASELINE, stock)
+    if subjects:
+        whole = result.ratio(subjects, stock, BASELINE, measured)
+        yield Target(what=f"{_name(measured)}, all together: {stock} ÷ baseline", bound=STOCK_LEAST, reached=whole)
+        yield _least(result, stock, BASELINE, measured, STOCK_LEAST)
+
+
+def _name(measured: str) -> str:
+    return "first token" if measured == "ttft" else "end to end"
+
+
+def _least(result: Result, arm: str, to: str, measured: str, bound: float) -> Target:
+    """The worst of all subjects that have both."""
+    found = {subject: result.ratio([subject], arm, to, measured) for subject in result.chosen(arm, to)}
+    least = min(found, key=lambda subject: found[subject].middle)
+    what = f"{_name(measured)}, the least of all: {arm} ÷ {to}"
+    return Target(what=what, bound=bound, reached=found[least], note=least)
+
+
+def _gpu(result: Result) -> Iterator[Target]:
+    if result.has(step_of(1), "agentcho", WEIGHTS):
+        reached = result.ratio([step_of(1)], "agentcho", WEIGHTS, "seconds")
+        yield Target(what=f"{step_of(1)} ÷ streaming the weights", bound=STREAMED, most=True, reached=reached)
+    yield from _first(result)
+    yield from _whole(result)
+    for ours in (AUDIT, ENFORCE, BASELINE):
+        if result.chosen(CONTINUOUS, ours):
+            yield from (_least(result, CONTINUOUS, ours, measured, FASTER) for measured in ("ttft", "seconds"))
+
+
+def _step(result: Result) -> Iterator[Target]:
+    if _aimed_at(result) and result.has("1 row", "agentcho", "stock"):
+        reached = result.ratio(["1 row"], "agentcho", "stock", "seconds")
+        yield Target(
+            what="a decode step, 1 row: agentcho ÷ stock cached forward", bound=STEP, most=True, reached=reached
+        )
+    for rows, what in (("8 rows", "8 rows over one message"), ("8 rows apart", "8 rows over a message each")):
+        if _aimed_at(result) and result.has("1 row", "agentcho") and result.has(rows, "agentcho"):
+            pairs = zip(*(result.values(subject, "agentcho", "seconds") for subject in (rows, "1 row")), strict=True)
+            reached = spread([many / one for many, one in pairs], result.seed)
+            yield Target(what=f"a decode step: {what} ÷ 1 row", bound=ROWS, most=True, reached=reached)
+
+
+def _overhead(result: Result) -> Iterator[Target]:
+    for subject in result.subjects:
+        if _aimed_at(result) and (shares := result.values(subject, "choreographer", "share")):
+            what = f"the choreographer's own share of wall time, {subject}"
+            yield Target(what=what, bound=OWN_SHARE, most=True, reached=spread(shares, result.seed))
+        if rates := result.values(subject, "choreographer", "requests a second"):
+            yield Target(what=f"requests a second, {subject}", bound=REQUESTS, reached=spread(rates, result.seed))
+
+
+def _growth(result: Result) -> Iterator[Target]:
+    for arm in result.arms:
+        if arm != BASELINE and len(result.subjects) > 1 and _aimed_at(result):
+            reached = growth(result, arm)
+            ends = f"{result.subjects[0]} to {result.subjects[-1]}"
+            note = f"baseline: {growth(result, BASELINE).shown()}" if BASELINE in result.arms else ""
+            what = f"growth of the first token's time, {ends}: {arm}"
+            yield Target(what=what, bound=GROWTH, most=True, reached=reached, note=note)
+
+
+def growth(result: Result, arm: str) -> Spread:
+    """The last subject's time to a first token over the first one's, within a repeat."""
+    ends = (result.values(subject, arm, "ttft") for subject in (result.subjects[-1], result.subjects[0]))
+    return spread([long / short for long, short in zip(*ends, strict=True)], result.seed)
+
+
+def _stall(result: Result) -> Iterator[Target]:
+    alone, beside = result.arms
+    reached = result.ratio(result.subjects, beside, alone, "p95")
+    yield Target(what=f"95% of times between tokens, {beside} ÷ undisturbed", bound=STALL, most=True, reached=reached)
+
+
+def _nothing(result: Result) -> Iterator[Target]:
+    return iter(())

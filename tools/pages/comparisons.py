@@ -1,0 +1,126 @@
+"""The page of comparisons, from result files: `python -m tools.pages.comparisons docs/results docs/comparisons.md`.
+
+Does not know: how a result was found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+from agentcho.engine.adapter import Trained
+from agentcho.lab.compare.compare import read_comparison
+from agentcho.lab.compare.comparison import Comparison, Metric
+from tools.pages.render import render, write
+
+PAPER = {
+    "multi-qa": "both answers right in 56.4% of games; 0.4% with reuse, serial and parallel alike; 49.3% after tuning "
+    "(Table 1).",
+    "branch-solve-merge": "81.0% of the words covered; 65.1% with reuse, serial, and 63.0%, parallel; 81.6% after "
+    "tuning (Table 2).",
+    "prisoners-dilemma": "cooperation in three settings 78.3%, 87.7%, 72.8%; with reuse 63.9%, 78.2%, 46.7% (Table 3).",
+    "debate": "39.0% right; 24.8% with reuse (MADiter, Table 4).",
+    "tree-of-thoughts": "39.6% right; 30.2% with reuse; 41.4% after tuning (Table 4).",
+    "parallel-debate": "64.6% right; 52.4% with reuse (MADpar, Table 4).",
+    "direct": "18.8% right (Table 4).",
+}
+
+
+def page(results: Path) -> str:
+    """The text of the page, from the files `compare-*.json` in `results`."""
+    return render(
+        "comparisons",
+        comparisons=list(_comparisons(results)),
+        mean=_mean,
+        difference=_difference,
+        p=_p,
+        kl=_kl,
+        agree=_agree,
+        encoded=_encoded,
+        ratio=_ratio,
+        timed=_timed,
+        recovered=_recovered,
+        trained=_trained(results),
+    )
+
+
+def _comparisons(results: Path) -> Iterator[tuple[Comparison, str | None]]:
+    """In the order of the paper's tables; several of one workflow by the names of their files."""
+    found = [read_comparison(file) for file in sorted(results.glob("compare-*.json"))]
+    order = list(PAPER)
+    for each in sorted(found, key=lambda one: order.index(one.request.scenario)):
+        yield each, PAPER.get(each.request.scenario)
+
+
+def _trained(results: Path) -> list[Trained]:
+    """The adapters of the columns, as their own files tell, from `adapter-*.json`."""
+    return [Trained.model_validate_json(file.read_bytes()) for file in sorted(results.glob("adapter-*.json"))]
+
+
+def _recovered(found: Comparison) -> Iterator[str]:
+    """Of every column with an adapter: the share of what the same way of reading lost without it, in the first metric
+    that is a share, where that is more than 5 points."""
+    shares = (metric for metric in found.metrics if all(0 <= mean.value <= 1 for mean in metric.means.values()))
+    metric, first = next(shares, found.metrics[0]), found.names[0]
+    for column in (each for each in found.request.columns if each.adapter is not None and each.mode != "baseline"):
+        plain = column.model_copy(update={"adapter": None, "digest": None}).name
+        if plain not in found.names:
+            continue
+        lost = metric.means[first].value - metric.means[plain].value
+        back = metric.means[column.name].value - metric.means[plain].value
+        if lost > 0.05:
+            yield f"`{column.name}` brings back {back / lost:.0%} of what `{plain}` lost in {metric.name}"
+        else:
+            yield f"`{plain}` lost less than 5 points in {metric.name}; `{column.name}` changes that by {back:+.3f}"
+
+
+def _value(metric: Metric, value: float, sign: Literal["", "+"] = "") -> str:
+    return f"{100 * value:{sign}.1f}%" if metric.binary else f"{value:{sign}.3f}"
+
+
+def _mean(metric: Metric, name: str) -> str:
+    mean = metric.means[name]
+    return f"{_value(metric, mean.value)} ({_value(metric, mean.span.low)} to {_value(metric, mean.span.high)})"
+
+
+def _difference(metric: Metric, name: str) -> str:
+    found = metric.differences.get(name)
+    if found is None:
+        return ""
+    low, high = (_value(metric, bound, "+") for bound in (found.span.low, found.span.high))
+    return f"{_value(metric, found.value, '+')} ({low} to {high})"
+
+
+def _p(metric: Metric, name: str) -> str:
+    found = metric.differences.get(name)
+    return "" if found is None else "<0.001" if found.holm < 0.001 else f"{found.holm:.3f}"
+
+
+def _kl(found: Comparison, name: str) -> str:
+    held = found.fidelity[name]
+    return f"{held.kl:.4f} ({held.span.low:.4f} to {held.span.high:.4f})"
+
+
+def _agree(found: Comparison, name: str) -> str:
+    return f"{100 * found.fidelity[name].agree:.1f}%"
+
+
+def _encoded(found: Comparison, name: str) -> str:
+    return str(sum(found.costs[name].encoded)) if name in found.costs else ""
+
+
+def _ratio(found: Comparison, name: str, what: Literal["ttft_ratio", "seconds_ratio"]) -> str:
+    cost = found.costs.get(name)
+    if cost is None:
+        return ""
+    middle, low, high = cost.ttft_ratio if what == "ttft_ratio" else cost.seconds_ratio
+    return f"{middle:.2f} ({low:.2f} to {high:.2f})"
+
+
+def _timed(found: Comparison) -> int:
+    return len(found.costs[found.names[0]].seconds) if found.costs else 0
+
+
+if __name__ == "__main__":
+    write(page, "comparisons")

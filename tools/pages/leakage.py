@@ -1,0 +1,140 @@
+"""The page on leaks, from result files: `python -m tools.pages.leakage docs/results docs/leakage.md`.
+
+Does not know: how a result was found.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any, NamedTuple
+
+from agentcho.audit.measurement import Effect, Probe
+from agentcho.audit.report import AuditReport
+from agentcho.audit.rules import RULES
+from tools.pages.render import render, write
+
+COMMAND = "agentcho audit prisoners-dilemma --measure --games 60 --seed 1"
+AUDITS = (
+    ("leakage-audit.json", "The prisoner's dilemma under audit", f"{COMMAND} --leakage audit"),
+    ("leakage-enforce.json", "The same under enforce", f"{COMMAND} --leakage enforce --deterministic"),
+)
+TUNED = tuple(
+    (f"leakage-training-{leakage}.json", f"leakage-training-{leakage}-tuned.json") for leakage in ("audit", "enforce")
+)
+"""Audits of a model, and of the same one trained to say what the baseline says."""
+ARMS = ("reuse", "enforce", "plain")
+BENCHES = ("leakage-bench.json", "leakage-bench-words.json")
+
+
+def page(results: Path) -> str:
+    """The text of the page, from the files in `results`. What has no result file yet is left out."""
+    benches = [found for file in BENCHES if (found := _read(results / file))]
+    mutants = _read(results / "mutants.json")
+    return render(
+        "leakage",
+        audits=list(_audits(results)),
+        tuned=list(_tuned(results)),
+        rules=RULES.values(),
+        benches=benches,
+        mutants=mutants and mutants["mutants"],
+        broken_at=mutants and mutants["commit"],
+        interference=_read(results / "interference.json"),
+        number=_number,
+        percent=_percent,
+        best=_best,
+        ms=_milliseconds,
+        ratio=_ratio,
+        median=median,
+    )
+
+
+def _audits(results: Path) -> Iterator[tuple[str, str, AuditReport]]:
+    for file, title, command in AUDITS:
+        if (results / file).is_file():
+            yield title, command, AuditReport.model_validate_json((results / file).read_bytes())
+
+
+class Compared(NamedTuple):
+    """One effect or probe before training and after."""
+
+    leakage: str
+    what: str
+    before: str
+    after: str
+
+
+def _tuned(results: Path) -> Iterator[Compared]:
+    """What audits of the trained model found, beside those of the untrained one. Same-length swaps, and the best layer
+    of each probe."""
+    for files in TUNED:
+        if not all((results / file).is_file() for file in files):
+            continue
+        before, after = (AuditReport.model_validate_json((results / file).read_bytes()) for file in files)
+        leakage = "enforce" if before.subject.leakage == "enforce" else "audit"
+        yield Compared(leakage, "conclusion", *map(_concluded, (before, after)))
+        assert before.measurement is not None
+        assert after.measurement is not None
+        later = {(e.reader, e.owner, e.swap, e.arm): e for e in after.measurement.effects}
+        for e in before.measurement.effects:
+            if e.carried and e.swap == "same-length" and e.arm in ARMS and (e.reader, e.owner, e.swap, e.arm) in later:
+                pair = (e, later[e.reader, e.owner, e.swap, e.arm])
+                yield Compared(leakage, f"{e.reader}, secret of {e.owner}, {e.arm}", *map(_effect, pair))
+        probes = {(p.owner, p.source): p for p in _best(after.measurement.probes)}
+        for p in _best(before.measurement.probes):
+            if (p.owner, p.source) in probes:
+                pair_ = (p, probes[p.owner, p.source])
+                yield Compared(leakage, f"probe: secret of {p.owner}, {p.source}", *map(_probe, pair_))
+
+
+def _concluded(report: AuditReport) -> str:
+    """The conclusion, and how many leaks were found; of an inconclusive one how many controls did not fire."""
+    errors = sum(finding.level == "error" for finding in report.findings)
+    silent = sum(not control.fired for control in report.controls)
+    why = f", {silent} of {len(report.controls)} controls did not fire" if report.conclusion == "inconclusive" else ""
+    return f"{report.conclusion}: {errors} leaks{why}"
+
+
+def _effect(effect: Effect) -> str:
+    """Mean total variation with its interval, and the largest."""
+    low, high = _number(effect.tv_interval.low), _number(effect.tv_interval.high)
+    return f"{_number(effect.tv_mean)} ({low} to {high}), at most {_number(effect.tv_max)}"
+
+
+def _probe(probe: Probe) -> str:
+    """Accuracy with its interval."""
+    return f"{_percent(probe.accuracy)} ({_percent(probe.interval.low)} to {_percent(probe.interval.high)})"
+
+
+def _read(file: Path) -> Any:
+    return json.loads(file.read_bytes()) if file.is_file() else None
+
+
+def _number(value: float) -> str:
+    return "0" if value == 0 else f"{value:.2g}" if abs(value) < 10 else f"{value:.0f}"
+
+
+def _percent(value: float) -> str:
+    return f"{100 * value:.0f}%"
+
+
+def _milliseconds(seconds: Sequence[float]) -> str:
+    return f"{1000 * median(seconds):.0f} ms"
+
+
+def _ratio(these: Sequence[float], those: Sequence[float]) -> str:
+    """Median, least and largest of the ratios within a repeat."""
+    ratios = [a / b for a, b in zip(these, those, strict=True)]
+    return f"{median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
+
+
+def _best(probes: Sequence[Probe]) -> list[Probe]:
+    """The most accurate layer of each owner and source: the worst case."""
+    kinds = dict.fromkeys((p.owner, p.source) for p in probes)
+    return [max((p for p in probes if (p.owner, p.source) == kind), key=lambda p: p.accuracy) for kind in kinds]
+
+
+if __name__ == "__main__":
+    write(page, "leaks")

@@ -1,0 +1,31 @@
+"""What the pages that are made from result files have in common. Does not know: any of them."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, StrictUndefined
+
+
+def render(name: str, **values: Any) -> str:
+    """A page from its template beside this file; there a line that ends in \\ goes on in the next one."""
+    template = (Path(__file__).parent / f"{name}.md.jinja").read_text().replace("\\\n", "")
+    environment = Environment(undefined=StrictUndefined, keep_trailing_newline=True)  # a page of ours, not HTML
+    return environment.from_string(template).render(**values)
+
+
+def arguments(what: str) -> argparse.ArgumentParser:
+    """Of a program that writes the page on `what`: the folder of results, and the page."""
+    parser = argparse.ArgumentParser(description=f"Write the page on {what} from its result files.")
+    parser.add_argument("results", type=Path)
+    parser.add_argument("page", type=Path)
+    return parser
+
+
+def write(page: Callable[[Path], str], what: str) -> None:
+    """The program itself."""
+    given = arguments(what).parse_args()
+    given.page.write_text(page(given.results))

@@ -1,0 +1,138 @@
+"""The page on speed, its pictures and the README's sentence on what safety costs, from result files:
+`python -m tools.pages.speed docs/results docs/speed.md README.md`.
+
+Does not know: how a result was found.
+"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from agentcho.display.bench import row
+from agentcho.lab.bench.arms import AUDIT, BASELINE, ENFORCE
+from agentcho.lab.bench.plans import UNNAMED
+from agentcho.lab.bench.plots import plot
+from agentcho.lab.bench.result import Kind, Result, read_result
+from agentcho.lab.bench.spread import Spread
+from tools.bench import PROGRAM, cost
+from tools.bench.tables import asked, beside, digits, shown
+from tools.bench.targets import with_targets
+from tools.pages.render import arguments, render
+
+DRAWN: tuple[Kind, ...] = ("workflows", "growth")
+"""What has a picture."""
+ORDER: tuple[Kind, ...] = ("workflows", "cost", "step", "growth", "stall", "overhead", "roofline", "gpu")
+
+BEGIN, END = "<!-- cost -->", "<!-- end of cost -->"
+"""What a sentence of the README stands between."""
+
+
+def page(results: Path) -> str:
+    """The text of the page, from the files `bench-*.json` in `results`."""
+    read = _read(results)
+    names = {id(result): name for name, result in read.items()}
+    found = sorted(read.values(), key=lambda result: ORDER.index(result.bench))
+    return render(
+        "speed",
+        results=found,
+        of=lambda kind: [result for result in found if result.bench == kind],
+        title=_title,
+        row=row,
+        cost=cost,
+        asked=asked,
+        digits=digits,
+        shown=shown,
+        ms=_ms,
+        beside=beside,
+        debates=list(_debates(found)),
+        picture=lambda result: names[id(result)],
+    )
+
+
+def _read(results: Path) -> dict[str, Result]:
+    """The results by the names of their files, with today's targets, and with the commands that find them today."""
+    return {file.stem: _today(read_result(file)) for file in sorted(results.glob("bench-*.json"))}
+
+
+def _today(result: Result) -> Result:
+    command = result.command if result.bench == "workflows" else result.command.replace("agentcho bench", PROGRAM, 1)
+    return with_targets(result).model_copy(update={"command": command})
+
+
+def draw(results: Path, folder: Path) -> None:
+    """The pictures of the page, one a result."""
+    folder.mkdir(exist_ok=True)
+    for name, result in _read(results).items():
+        if result.bench in DRAWN:
+            plot(result, folder / f"{name}.png")
+
+
+def with_sentence(readme: str, results: Path) -> str:
+    """The README with what its sentence says now between its two marks; with nothing where nothing was measured."""
+    told = [cost.sentence(result) for result in _read(results).values() if result.bench == "cost"]
+    lines = textwrap.wrap(" ".join(told), 118, break_long_words=False, break_on_hyphens=False)
+    return re.sub(f"{BEGIN}\n.*?{END}", lambda old: "\n".join([BEGIN, *lines, END]), readme, flags=re.DOTALL)
+
+
+class Debate(NamedTuple):
+    """A debate in which no two prompts share a beginning, and one in which all do: what each gains over a baseline."""
+
+    subject: str
+    measured: str
+    arm: str
+    named: Spread
+    unnamed: Spread
+
+
+def _debates(results: Iterable[Result]) -> Iterator[Debate]:
+    """Of every result that has a debate both ways the last: of a sweep the one of most agents."""
+    for result in (each for each in results if each.bench == "workflows"):
+        for arm in (AUDIT, ENFORCE):
+            there = result.chosen(BASELINE, arm)
+            if both := [subject for subject in there if subject + UNNAMED in there]:
+                yield from _both_ways(result, both[-1], arm)
+
+
+def _both_ways(result: Result, subject: str, arm: str) -> Iterator[Debate]:
+    kinds = {"seconds": "end to end", "ttft": "first token"} if result.stepwise else {"ttft": "first token alone"}
+    for kind, measured in kinds.items():
+        named, unnamed = (result.ratio([one], BASELINE, arm, kind) for one in (subject, subject + UNNAMED))
+        yield Debate(subject, measured, arm, named, unnamed)
+
+
+def _title(result: Result) -> str:
+    """What was played in a result of workflows."""
+    if result.sweep == "branches":
+        what = "Trees of thoughts, branches by voters"
+    elif result.sweep == "agents":
+        what = "Parallel debates of three rounds"
+    elif result.subjects and result.subjects[0].startswith("trace "):
+        what = "Recorded traces"
+    else:
+        what = "The paper's workflows"
+    how = "token by token" if result.stepwise else "first tokens"
+    return f"{what}: {how}, {result.model.removeprefix('shape:')}, {result.dtype}"
+
+
+def _ms(result: Result, subject: str, arm: str, what: str) -> str:
+    values = result.values(subject, arm, what)
+    return f"{result.spread(subject, arm, what).shown(1, 1000)} ms" if values else ""
+
+
+def main() -> None:
+    """Write the page."""
+    parser = arguments("speed")
+    parser.add_argument("readme", type=Path, nargs="?", help="whose sentence on what safety costs is written anew")
+    given = parser.parse_args()
+    given.page.write_text(page(given.results))
+    if given.readme is not None:
+        given.readme.write_text(with_sentence(given.readme.read_text(), given.results))
+    draw(given.results, given.page.parent / given.page.stem)
+
+
+if __name__ == "__main__":
+    main()
