@@ -4,14 +4,25 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterator
+from functools import cache
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from agentcho import Engine
+
+    from .engines import Engines
 
 PLAIN = "AGENTCHO_TEST_PLAIN_PROCESSOR"
 """Set: torch answers that the processor has nothing for bfloat16."""
 
 
 def pytest_configure() -> None:
-    """Ctrl-C works even where the run was started in the background, which ignores it."""
+    """Ctrl-C works even where the run was started in the background, which ignores it; and torch has one thread."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # tiny matrices: threads would only get in each other's way
     if os.environ.get(PLAIN):
         _answer_no()
 
@@ -20,3 +31,32 @@ def _answer_no() -> None:
     import torch
 
     setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: False)  # noqa: B010
+
+
+@pytest.fixture(scope="session")
+def engines() -> Iterator[Engines]:
+    """Every network that tests need, loaded once; call it for an engine of one's own on one."""
+    from .engines import Engines  # torch, for those that take it
+
+    registry = Engines()
+    yield registry
+    registry.close()
+
+
+@pytest.fixture(scope="session")
+def one_command_line() -> Iterator[None]:
+    """Typer puts the command line together once, and not for each command that is tried."""
+    import typer.main
+
+    from agentcho.cli import app
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(app, "app", cache(app.app))
+        patch.setattr(typer.main, "get_command", cache(typer.main.get_command))
+        yield
+
+
+@pytest.fixture
+def llama(engines: Engines) -> Engine:
+    """A small llama in the Llama-3 style, with BOS, and an empty store."""
+    return engines()

@@ -12,7 +12,6 @@ from statistics import median
 import pytest
 
 from agentcho.cli import main
-from agentcho.engine import Engine
 from agentcho.engine.adapter import Trained
 from agentcho.games.discovery import Found, listing
 from agentcho.lab.bench.result import read_result
@@ -24,6 +23,9 @@ from agentcho.tasks.task import Problem
 from agentcho.testing import FakeEngine
 from tools import scenario_pages
 
+from .engines import Engines
+
+pytestmark = pytest.mark.usefixtures("one_command_line")
 DOCS = Path(__file__).parents[1] / "docs"
 TUNING = DOCS / "how-to" / "tune.md"
 OWN = DOCS / "how-to" / "write-a-scenario.md"
@@ -35,11 +37,12 @@ def blocks(page: Path, language: str) -> list[str]:
     return [text for found, text in re.findall(r"```(\w+)\n(.*?)```", page.read_text(), re.DOTALL) if found == language]
 
 
+@pytest.mark.slow
 def test_every_command_of_the_page_on_training_works_on_few_games(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    engines: Engines, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    engine = Engine.load("understudy", device="cpu")
+    engine = engines.understudy()
     commands = [line.strip() for block in blocks(TUNING, "console") for line in block.splitlines() if line.strip()]
     assert len(commands) == 6
     for line in (command.removeprefix("$ ") for command in commands):

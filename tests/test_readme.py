@@ -19,8 +19,9 @@ from agentcho.progress import unheard
 from agentcho.testing import FakeEngine
 from agentcho.understudy import weights_path
 
-from .engine.families import llama_family
+from .engines import Engines
 
+pytestmark = pytest.mark.usefixtures("one_command_line")
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
 
@@ -35,13 +36,9 @@ def commands() -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def engine(tmp_path_factory: pytest.TempPathFactory) -> Engine:
+def engine(engines: Engines) -> Engine:
     """The understudy, or a small model of its make where its weights are not there."""
-    if (weights_path() / "model.safetensors").is_file():
-        return Engine.load("understudy", device="cpu")
-    folder = tmp_path_factory.mktemp("llama")
-    llama_family().save(folder)
-    return Engine.load(folder, device="cpu", dtype="float32")
+    return engines.understudy() if (weights_path() / "model.safetensors").is_file() else engines()
 
 
 def test_there_is_something_to_test() -> None:
@@ -60,13 +57,16 @@ def test_python_blocks_run(
     assert capsys.readouterr().out.strip()
 
 
+@pytest.mark.parametrize("trained", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_commands_run_in_order(
-    engine: Engine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    trained: bool, engine: Engine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(Engine, "load", classmethod(lambda cls, *args, **options: engine))
     for line in commands():
-        trains = line.startswith("agentcho tune ") or "@" in line
+        trains = line.startswith(("agentcho tune ", "agentcho bench ")) or "@" in line
+        if trains and not trained:
+            continue
         monkeypatch.setattr(
             "agentcho.games.runtime.load_engine",
             lambda config, tell=None, real=trains: engine if real else FakeEngine(),

@@ -17,7 +17,7 @@ from agentcho.records.record import find
 from agentcho.records.trace import Workflow
 from agentcho.testing import FakeEngine
 
-from .engine.families import llama_family
+from .engines import Engines
 
 Message = dict[str, Any]
 
@@ -173,10 +173,8 @@ class Talk(Scenario):
 
 
 @pytest.fixture(scope="module")
-def engine(tmp_path_factory: pytest.TempPathFactory) -> Engine:
-    folder = tmp_path_factory.mktemp("llama")
-    llama_family().save(folder)
-    return Engine.load(folder, device="cpu", dtype="float32")
+def engine(engines: Engines) -> Engine:
+    return engines()
 
 
 @pytest.fixture(scope="module", params=["choreographed", "baseline"])

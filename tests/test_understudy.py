@@ -15,6 +15,8 @@ from tools.understudy.tokens import Framer
 from tools.understudy.views import Sample
 from tools.understudy.wordings import rules
 
+from .engines import Engines
+
 ROOT = Path(__file__).parents[1]
 
 
@@ -102,5 +104,5 @@ def test_the_card_is_made_from_its_result_file() -> None:
 
 
 @pytest.fixture(scope="module")
-def understudy() -> Engine:
-    return Engine.load("understudy", device="cpu", store_tokens=4096)
+def understudy(engines: Engines) -> Engine:
+    return engines.understudy(store_tokens=4096)

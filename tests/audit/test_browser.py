@@ -15,6 +15,7 @@ from . import sample
 from .browser import Opened, opened, pictured
 from .test_html import evil
 
+pytestmark = pytest.mark.browser
 NARROW = "--window-size=500,900"
 CLICKS = """<script>
 const seen = [];

@@ -69,7 +69,7 @@ class Oracle:
         return found
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(talks())
 def test_cones_and_verdicts_are_those_of_a_slow_oracle(talk: Talk) -> None:
     oracle, cones = Oracle(talk), Cones(talk.entries)
@@ -86,7 +86,7 @@ def test_cones_and_verdicts_are_those_of_a_slow_oracle(talk: Talk) -> None:
             assert edge.hops == (oracle.distance(edge.encoding, secrets) if secrets else 0)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(talks(), st.data())
 def test_a_line_that_is_taken_out_never_makes_a_leak_clean(talk: Talk, data: st.DataObject) -> None:
     leaking = {(e.reader, e.call, e.encoding) for r in talk.readings() for e in [r.edge] if e.verdict != "clean"}

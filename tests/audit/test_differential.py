@@ -61,6 +61,11 @@ def arms(measured: Measurement, pair: Pair, swap: Swap) -> dict[Arm, Effect]:
     return {e.arm: e for e in measured.effects if (e.reader, e.owner, e.swap) == (*pair, swap)}
 
 
+def silent(measured: Measurement) -> set[str]:
+    """The controls that did not fire."""
+    return {control.name.split(" (")[0] for control in controls(measured) if not control.fired}
+
+
 # -- what moves and what does not ------------------------------------------------------------------------
 
 
@@ -90,13 +95,13 @@ def test_what_is_the_same_twice_is_the_same_to_the_bit_and_a_swap_is_not(five: E
 
 def test_an_agent_that_reads_nothing_of_a_secret_shows_zero_through_reuse(five: Engine) -> None:
     """Bob's secret is said after everything that Alice reads; nothing that she reads stands on it."""
-    quiet = [game.model_copy(update={"messages": _with_late_secret(game)}) for game in talks(8)]
+    quiet = [game.model_copy(update={"messages": _with_late_secret(game)}) for game in talks(3)]
     found = measure(quiet, five, parts={"differential"})
     reuse = [e for e in found.effects if (e.reader, e.owner, e.arm) == ("alice", "bob", "reuse")]
     assert [e.tv_max for e in reuse] == [0.0, 0.0]
     assert not any(e.carried for e in reuse)
     assert all(e.rows > 0 for e in reuse)
-    assert all(control.fired for control in controls(found))
+    assert silent(found) == {"enough games"}
 
 
 def _with_late_secret(game: Workflow) -> tuple[TraceMessage, ...]:
@@ -105,43 +110,31 @@ def _with_late_secret(game: Workflow) -> tuple[TraceMessage, ...]:
     return tuple(m.model_copy(update=told) if m.id == "bob-rules" else m for m in game.messages)
 
 
-def test_everything_that_was_encoded_is_given_up(five: Engine) -> None:
-    before = five.fullness
-    measure(talks(4, direct=True), five)
-    assert five.fullness[:2] == before[:2]
-    assert five.idle
-
-
 def test_the_fast_profile_has_noise_far_below_the_effect(five: Engine) -> None:
-    found = measure(talks(8), five, deterministic=False, parts={"differential"})
+    found = measure(talks(3), five, deterministic=False, parts={"differential"})
     assert not found.deterministic
     effects = arms(found, BOB, "same-length")
     assert effects["floor"].tv_max < effects["reuse"].tv_max / 100
     assert found.noise == max(e.tv_max for e in found.effects if e.arm == "floor")
-    assert all(control.fired for control in controls(found))
+    assert silent(found) == {"enough games"}
 
 
-def test_the_same_seed_measures_the_same(five: Engine) -> None:
-    one, two = (measure(talks(4), five, parts={"differential"}, seed=3) for _ in range(2))
-    assert one == two
-
-
-def test_a_transcript_is_measured_as_its_trace_is(five: Engine) -> None:
-    games = talks(3)
+def test_the_same_games_measure_the_same_as_traces_and_as_transcripts(five: Engine) -> None:
+    games = talks(2)
     entries = [replay(game, five, leakage="audit").entries for game in games]
-    one, two = (measure(given, five, parts={"differential"}) for given in (games, entries))
+    one, two = (measure(given, five, parts={"differential"}, seed=3) for given in (games, entries))
     assert one.effects == two.effects
     line = of_entries(entries[0]).by_id["hello"]
     assert line.headed == len(five.framing.content.encode("To Bob: "))
 
 
 def test_a_direct_reading_is_measured_and_enforcement_of_it_is_not(five: Engine) -> None:
-    found = measure(talks(8, direct=True), five, parts={"differential"})
+    found = measure(talks(3, direct=True), five, parts={"differential"})
     effects = arms(found, BOB, "same-length")
     assert effects["reuse"].tv_max > 0
     assert "enforce" not in effects
     assert any("enforcement refuses" in note for note in found.notes)
-    assert not all(control.fired for control in controls(found))
+    assert silent(found) > {"enough games"}
 
 
 @pytest.mark.parametrize("way", [AUDIT, ENFORCE])
@@ -164,11 +157,12 @@ def test_a_score_of_a_direct_reading_is_refused_under_enforcement(five: Engine, 
         stage.rows("reply")
 
 
-def test_progress_ends_at_all(five: Engine) -> None:
-    heard: list[tuple[int, int]] = []
+def test_progress_ends_at_all_and_everything_that_was_encoded_is_given_up(five: Engine) -> None:
+    heard, before = list[tuple[int, int]](), five.fullness
     measure(talks(4), five, progress=lambda done, all_: heard.append((done, all_)))
     assert [done for done, _ in heard] == sorted(done for done, _ in heard)
     assert heard[-1] == (12, 12), "four games, and four for the probe of each of two owners"
+    assert (five.fullness[:2], five.idle) == (before[:2], True)
 
 
 # -- what is compared ------------------------------------------------------------------------------------
@@ -351,7 +345,7 @@ def hand_made(games: int = 8, deterministic: bool = True, carried: bool = True, 
 
 
 @pytest.mark.parametrize(
-    ("given", "silent"),
+    ("given", "told"),
     [
         ({}, set()),
         ({"games": 7}, {"enough games"}),
@@ -365,9 +359,8 @@ def hand_made(games: int = 8, deterministic: bool = True, carried: bool = True, 
         ({"enforce": 0.1, "deterministic": False}, {"enforce"}),
     ],
 )  # fmt: skip
-def test_a_control_fails_where_it_should(given: dict[str, float], silent: set[str]) -> None:
-    found = controls(hand_made(**given))  # type: ignore[arg-type]
-    assert {control.name.split(" (")[0] for control in found if not control.fired} == silent
+def test_a_control_fails_where_it_should(given: dict[str, float], told: set[str]) -> None:
+    assert silent(hand_made(**given)) == told  # type: ignore[arg-type]
 
 
 def test_controls_fire_on_logits_whatever_the_decisions_were(measured: Measurement) -> None:

@@ -5,18 +5,30 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 
 from agentcho.audit.drawing import BOX_HEIGHT, BOX_WIDTH, Drawing, draw
-from agentcho.audit.html import html
+from agentcho.audit.html import html as made
 from agentcho.audit.measurement import Measurement
 from agentcho.audit.plots import effect_plot, pairs
 from agentcho.audit.report import AuditReport, Edge, Said
 
 from . import sample
+
+
+@cache
+def _drawn(report: str) -> str:
+    return made(AuditReport.model_validate_json(report))
+
+
+def html(report: AuditReport) -> str:
+    """The page of a report, drawn once."""
+    return _drawn(report.model_dump_json())
+
 
 VOID = {"meta", "link", "br", "input", "hr", "img"}
 SECTIONS = [
@@ -235,5 +247,5 @@ def test_nothing_but_zeros_can_be_plotted() -> None:
 
 
 def test_the_parts_of_the_page_ship_with_the_package() -> None:
-    page = Path(html.__code__.co_filename).parent / "page"
+    page = Path(made.__code__.co_filename).parent / "page"
     assert {path.name for path in page.iterdir()} >= {"report.html.jinja", "style.css", "script.js", "graph.svg.jinja"}

@@ -159,6 +159,7 @@ def test_what_is_looked_into_is_the_last_public_message_with_secrets_behind_it()
 # -- on a model ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_encodings_of_the_author_tell_and_those_of_the_audience_do_not(five: Engine) -> None:
     """Even a random model carries its context along; its first layer sees nothing but the words."""
     games = [talk(n) for n in range(31)]

@@ -6,22 +6,19 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
-import torch
 
 from agentcho import Engine
 from agentcho.lab.bench.result import Figures, Result
 from agentcho.records.trace import Workflow, workflow
 from tools.bench.targets import with_targets
 
-from ..engine.families import llama_family
+from ..engines import Engines
 
 
 @pytest.fixture(scope="session")
-def engine(tmp_path_factory: pytest.TempPathFactory) -> Engine:
-    folder = tmp_path_factory.mktemp("llama")
-    llama_family().save(folder)
-    torch.set_num_threads(1)
-    return Engine.load(folder, device="cpu", dtype="float32")
+def engine(engines: Engines) -> Engine:
+    """Its network is its own: peers take its attention out for a while."""
+    return engines.own()
 
 
 def line(id: str, author: str, *parents: str, **changes: Any) -> dict[str, Any]:

@@ -99,6 +99,7 @@ def test_a_forward_needs_its_weights_its_cache_and_its_operations(engine: Engine
     assert Work(100, 10).least(Rates(5, 10)) == 20
 
 
+@pytest.mark.slow
 def test_the_roofline_tells_what_is_reached(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tools.bench.rates.STREAMED", 2**25)
     found = {each.subject: each.values for each in roofline(engine, 40, 1, 1, quiet)}
@@ -141,6 +142,7 @@ def test_the_command_prints_writes_and_draws(
     assert png.is_file()
 
 
+@pytest.mark.slow
 def test_the_table_of_a_gpu_is_printed_on_a_cpu_too(
     engine: Engine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -173,7 +175,10 @@ TOLD = {
 }
 
 
-@pytest.mark.parametrize("command", TOLD)
+@pytest.mark.parametrize(
+    "command",
+    ["workflows", "step", *(pytest.param(name, marks=pytest.mark.slow) for name in list(TOLD)[1:] if name != "step")],
+)
 def test_every_command_says_how_far_it_is(
     command: str, engine: Engine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -252,7 +257,9 @@ def test_the_package_says_where_benchmarks_of_its_makers_are(
     assert name in {command.callback.__name__ for command in app().registered_commands if command.callback}
 
 
-@pytest.mark.parametrize("words", [("--sweep", "agents"), ("--sweep", "branches")])
+@pytest.mark.parametrize(
+    "words", [("--sweep", "agents"), pytest.param(("--sweep", "branches"), marks=pytest.mark.slow)]
+)
 def test_sweeps_are_played(
     words: tuple[str, ...], engine: Engine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -10,13 +10,12 @@ import pytest
 import agentcho
 from agentcho.calls.call import StepResult
 from agentcho.config import RunConfig
-from agentcho.engine import Engine
 from agentcho.events import Began, Event, Over
 from agentcho.games.door import FIRST
 from agentcho.games.runtime import play
 from agentcho.records.record import find
 from agentcho.testing import FakeEngine
-from tests.engine.families import llama_family
+from tests.engines import Engines
 
 from .plays import monologue
 from .stage import Scripted
@@ -92,10 +91,8 @@ def test_it_is_the_same_each_time() -> None:
     assert engines[0].batches == engines[1].batches
 
 
-def test_the_real_engine_says_how_much_is_held(tmp_path: Path) -> None:
-    llama_family().save(tmp_path)
-    wide = Engine.load(tmp_path, device="cpu", dtype="float32", store_tokens=4096)
-    narrow = Engine.load(tmp_path, device="cpu", dtype="float32", store_tokens=256, context=256)
+def test_the_real_engine_says_how_much_is_held(engines: Engines) -> None:
+    wide, narrow = engines(store_tokens=4096), engines(store_tokens=256, context=256)
     assert heard(narrow, 24).most < heard(wide, 24).most
 
 

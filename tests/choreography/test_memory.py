@@ -18,6 +18,7 @@ from .test_real import Talk
 
 GAMES = 6
 WAYS: list[tuple[Mode, Leakage]] = [("choreographed", "audit"), ("choreographed", "enforce"), ("baseline", "audit")]
+SLOW = [pytest.param(*way, marks=pytest.mark.slow) for way in WAYS[1:]]
 
 
 def on(tiny: Engine, store: int, host: int) -> Engine:
@@ -62,7 +63,9 @@ def told(
     return sorted(lines, key=lambda line: line[:2])
 
 
-@pytest.mark.parametrize(("mode", "leakage"), WAYS)
+@pytest.mark.parametrize(
+    ("mode", "leakage"), [WAYS[0], *(pytest.param(*way, marks=pytest.mark.slow) for way in WAYS[1:])]
+)
 def test_games_of_four_times_the_store_say_the_same(tiny: Engine, mode: Mode, leakage: Leakage) -> None:
     roomy = on(tiny, 1 << 14, 0)
     expected = told(roomy, mode, leakage)

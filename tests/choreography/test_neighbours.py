@@ -167,7 +167,7 @@ def guilty(bench: Bench) -> Any:
 
 
 def test_hostile_calls_hurt_no_row_beside_them(bench: Bench) -> None:
-    assert through_the_port(bench, 5) >= 5 * SOME
+    assert through_the_port(bench, 1) >= SOME
 
 
 @pytest.mark.slow
@@ -285,17 +285,14 @@ def played(bench: Bench, wanted: list[str]) -> tuple[dict[int, Any], list[str]]:
     return canonical_transcript(stand.entries), done
 
 
-WANTED = st.lists(st.sampled_from(GAME), min_size=4 * SOME, max_size=4 * SOME)
-
-
-def through_the_choreographer(bench: Bench, examples: int) -> int:
+def through_the_choreographer(bench: Bench, examples: int, length: int = 4 * SOME) -> int:
     """How many attempts there were, none of which hurt."""
     alone, _ = played(bench, [])
     tried = [0]
 
     @seed(6)
     @settings(max_examples=examples, deadline=None, database=None, suppress_health_check=list(HealthCheck))
-    @given(WANTED)
+    @given(st.lists(st.sampled_from(GAME), min_size=length, max_size=length))
     def attempt(wanted: list[str]) -> None:
         transcript, done = played(bench, wanted)
         assert transcript == alone
@@ -307,7 +304,7 @@ def through_the_choreographer(bench: Bench, examples: int) -> int:
 
 
 def test_a_hostile_game_hurts_no_game_beside_it(bench: Bench) -> None:
-    assert through_the_choreographer(bench, 2) >= 100
+    assert through_the_choreographer(bench, 1, SOME) >= SOME
 
 
 @pytest.mark.slow
@@ -317,6 +314,7 @@ def test_thousands_of_hostile_acts_hurt_no_game_beside_them(bench: Bench) -> Non
     assert tried >= 2500
 
 
+@pytest.mark.slow
 def test_every_act_is_one_that_is_tried(tmp_path: Path) -> None:
     """Each by itself, at least once."""
     bench = Bench(fake(True))

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -31,6 +32,14 @@ class Chain(agentcho.Scenario):
         return self.Outcome()
 '''
 
+IGNORING = "signal.signal(signal.SIGINT, signal.SIG_IGN)"
+"""As in the background of a script."""
+
+
+def slow(*case: object) -> Any:
+    """For the slow suite: each is a process of its own."""
+    return pytest.param(*case, marks=pytest.mark.slow)
+
 
 def ran(*words: str, before: str = "pass", **options: object) -> subprocess.CompletedProcess[str]:
     heard = f"import signal; signal.signal(signal.SIGHUP, signal.SIG_DFL); {before}"
@@ -48,8 +57,10 @@ def last() -> SavedRun:
     return find("last", Path("runs"))
 
 
-@pytest.mark.parametrize("before", ["pass", "signal.signal(signal.SIGINT, signal.SIG_IGN)"], ids=["", "background"])
-@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
+@pytest.mark.parametrize(
+    ("name", "before"),
+    [("SIGTERM", "pass"), ("SIGHUP", IGNORING), *(slow(*each) for each in (("SIGHUP", "pass"), ("SIGTERM", IGNORING)))],
+)
 def test_a_signal_ends_a_run_as_ctrl_c_does(here: Path, name: str, before: str) -> None:
     path = chain(here, f"os.kill(os.getpid(), signal.{name})")
     ended = ran("run", path, "--model", "fake", "--games", "3", "--at-once", "1", before=before)
@@ -72,6 +83,7 @@ def test_a_library_call_leaves_signals_alone(here: Path) -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
+@pytest.mark.slow
 def test_nohup_stays(here: Path) -> None:
     path = chain(here, "os.kill(os.getpid(), signal.SIGHUP)")
     code = f"import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN); {MAIN}"
@@ -122,6 +134,7 @@ def test_where_nothing_can_be_written_it_is_said_before_a_model_is_loaded(
 HELD = f"""
 import sys
 from pathlib import Path
+from typing import Any
 from agentcho.records.writer import Writer
 held = Writer(Path(sys.argv.pop(1)))
 {MAIN}
@@ -131,9 +144,9 @@ held = Writer(Path(sys.argv.pop(1)))
 @pytest.mark.parametrize(
     ("claim", "words"),
     [
-        ("c/writer.json", ("compare", "multi-qa", "--model", "fake", "-n", "1", "--out", "c")),
+        slow("c/writer.json", ("compare", "multi-qa", "--model", "fake", "-n", "1", "--out", "c")),
         (".t.jsonl.writer.json", ("trace", "multi-qa", "--model", "fake", "-n", "1", "--out", "t.jsonl")),
-        ("a/writer.json", ("tune", "multi-qa", "--traces", "x.jsonl", "--out", "a")),
+        slow("a/writer.json", ("tune", "multi-qa", "--traces", "x.jsonl", "--out", "a")),
     ],
 )
 def test_a_second_writer_is_refused_and_told_of_the_first(here: Path, claim: str, words: tuple[str, ...]) -> None:
@@ -165,6 +178,7 @@ def test_a_disk_that_fills_up_is_one_line_and_what_was_over_stays(
     assert all((run.path / name).read_bytes().endswith(b"\n") for name in ("transcript.jsonl", "outcomes.jsonl"))
 
 
+@pytest.mark.slow
 def test_a_full_standard_output_is_one_line(here: Path) -> None:
     if not Path("/dev/full").exists():
         pytest.skip("this system has no full device")
@@ -201,6 +215,7 @@ def test_a_reader_that_reads_no_further_is_no_failure_to_tell_of(agentcho: Comma
     assert (running.returncode, told) == (141, "")
 
 
+@pytest.mark.slow
 def test_streams_that_are_closed_or_full_are_no_traceback(agentcho: Command, here: Path) -> None:
     agentcho(*PLAY)
     words = [sys.executable, "-c", MAIN, "audit", "last"]

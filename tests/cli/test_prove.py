@@ -14,18 +14,16 @@ from agentcho.flow.resolver import Resolver
 from agentcho.lab.prove import Proof
 from agentcho.records.trace import write_traces
 from tests.audit.talks import talks
-from tests.engine.families import llama_family
+from tests.engines import Engines
 from tests.killed import Written
 
 from .conftest import Command, one_line
 
 
 @pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory) -> Engine:
+def small(engines: Engines) -> Engine:
     """A random Llama; `agentcho.games.runtime` loads no other."""
-    folder = tmp_path_factory.mktemp("small")
-    llama_family().save(folder)
-    return Engine.load(folder, device="cpu", dtype="float32", store_tokens=1 << 14)
+    return engines(store_tokens=1 << 14)
 
 
 @pytest.fixture

@@ -124,6 +124,7 @@ def test_numbers_out_of_bounds_are_usage_errors(agentcho: Command) -> None:
         assert option in ran.err
 
 
+@pytest.mark.slow
 def test_from_traces_to_an_adapter_that_everything_takes(
     agentcho: Command, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,70 +1,21 @@
-"""Models are built once a session and saved as folders, as a user has them; the family table is printed."""
+"""Engine and oracle side by side, for every family; the family table is printed."""
 
 from collections.abc import Callable, Iterator
 
 import pytest
-import torch
-from transformers import PreTrainedModel
 
-from agentcho import Engine
-
-from .families import Family, families, llama_family
+from ..engines import Engines
+from .families import SOME, Family, each
 from .stage import Stage
 
-Models = Callable[[Family], PreTrainedModel]
-Engines = Callable[[Family], Engine]
 Table = dict[str, dict[str, float]]
 TABLE = pytest.StashKey[Table]()
 
 
-@pytest.fixture(scope="session", autouse=True)
-def one_thread() -> Iterator[None]:
-    """Tiny matrices: threads would only get in each other's way."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
-@pytest.fixture(scope="session")
-def stock() -> Models:
-    """The stock model of a family, built once."""
-    built: dict[str, PreTrainedModel] = {}
-
-    def get(family: Family) -> PreTrainedModel:
-        if family.name not in built:
-            built[family.name] = family.build()
-        return built[family.name]
-
-    return get
-
-
-@pytest.fixture(scope="session")
-def engine(tmp_path_factory: pytest.TempPathFactory) -> Engines:
-    """The engine of a family, loaded once from the folder that the family saves."""
-    loaded: dict[tuple[str, str], Engine] = {}
-
-    def get(family: Family) -> Engine:
-        key = (family.name, family.style)
-        if key not in loaded:
-            folder = tmp_path_factory.mktemp("model")
-            family.save(folder)
-            loaded[key] = Engine.load(str(folder), device="cpu", dtype="float32")
-        return loaded[key]
-
-    return get
-
-
 @pytest.fixture
-def llama(engine: Engines) -> Engine:
-    """The engine of a small llama in the Llama-3 style, with BOS."""
-    return engine(llama_family())
-
-
-@pytest.fixture
-def stage(family: Family, engine: Engines, stock: Models) -> Iterator[Stage]:
+def stage(family: Family, engines: Engines) -> Iterator[Stage]:
     """Engine and oracle of the family side by side; what was encoded is given up at the end."""
-    stage = Stage(family, engine(family), stock(family))
+    stage = Stage(family, engines(family), engines.stock(family))
     yield stage
     stage.close()
 
@@ -77,9 +28,10 @@ def record(pytestconfig: pytest.Config) -> Callable[[str, str, float], None]:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Every test that takes ``family`` runs for all of them."""
-    if "family" in metafunc.fixturenames:
-        metafunc.parametrize("family", families(), ids=lambda family: family.name.replace(" ", "-"))
+    """A test that takes ``family`` and does not say of which runs for all of them, quickly for some."""
+    named = (mark.args[0] for mark in metafunc.definition.iter_markers("parametrize"))
+    if "family" in metafunc.fixturenames and not any("family" in names for names in named):
+        metafunc.parametrize("family", each(*SOME))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 import transformers
 from transformers import PreTrainedModel
@@ -16,6 +17,8 @@ from transformers import PreTrainedModel
 from .templates import tokenizer
 
 CONTEXT = 4096
+SOME = ("llama", "gemma2", "llama4_text", "gpt_oss", "gpt_neox", "cohere2")
+"""Of each kind of attention one: plain, windows and soft caps, chunks, sinks, partial rotary, none."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,22 @@ class Family:
 def families() -> tuple[Family, ...]:
     """The families that must work."""
     return _llamas() + _windowed() + _partial() + _mixed() + _gemmas() + _scaled()
+
+
+def each(*quick: str) -> list[Any]:
+    """Every family as a parameter of a test; those not named are for the slow suite."""
+    return [cell(family, quick=family.name in quick) for family in families()]
+
+
+def named(*names: str, quick: str) -> list[Any]:
+    """Those families as parameters of a test, all but one for the slow suite."""
+    return [cell(family, quick=family.name == quick) for family in families() if family.name in names]
+
+
+def cell(*values: Any, quick: bool) -> Any:
+    """A cell of a matrix, which the slow suite alone has where it is not quick."""
+    names = (getattr(value, "name", None) or getattr(value, "__name__", None) or str(value) for value in values)
+    return pytest.param(*values, id="-".join(names).replace(" ", "-"), marks=() if quick else pytest.mark.slow)
 
 
 def llama_family() -> Family:

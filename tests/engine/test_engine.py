@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,11 +11,11 @@ from agentcho import Decode, Engine, Prefill, Sampling
 from agentcho.calls.call import EncodingId
 from agentcho.errors import RequestError, UnknownEncoding
 
-from .families import Family, llama_family
+from ..engines import Engines
+from .families import Family
 from .stage import text_of
 from .templates import styles, tokenizer
 
-Engines = Callable[[Family], Engine]
 CLOSING = styles()["llama3"].closing
 GREEDY = Sampling(temperature=0, max_tokens=12)
 
@@ -95,8 +94,8 @@ def test_max_tokens_ends_with_the_full_closing(llama: Engine) -> None:
     assert said.header == "To Bob: "
 
 
-def test_a_sampled_stop_token_is_the_first_of_the_closing(engine: Engines) -> None:
-    chat = engine(Family("qwen3", "Qwen3", {"head_dim": 32}, style="chatml"))
+def test_a_sampled_stop_token_is_the_first_of_the_closing(engines: Engines) -> None:
+    chat = engines(Family("qwen3", "Qwen3", {"head_dim": 32}, style="chatml"))
     ids = chat.decode([Decode(sampling=Sampling(max_tokens=60, seed=seed)) for seed in range(24)])
     ended = [id for id in ids if chat.message(id).stopped == "stop"]
     assert ended
@@ -148,10 +147,8 @@ def test_all_that_was_said_is_fed_and_the_closing_after_it(llama: Engine, option
 # What stays
 
 
-def test_bfloat16_is_near_float32(tmp_path_factory: pytest.TempPathFactory, llama: Engine) -> None:
-    folder = tmp_path_factory.mktemp("half")
-    llama_family().save(folder)
-    half = Engine.load(str(folder), device="cpu", dtype="bfloat16")
+def test_bfloat16_is_near_float32(engines: Engines, llama: Engine) -> None:
+    half = engines(dtype="bfloat16")
     tables = []
     for engine in (llama, half):
         a = engine.prefill("something said before")

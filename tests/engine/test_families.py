@@ -7,18 +7,16 @@ from collections.abc import Callable, Iterator
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from transformers import PreTrainedModel
 
-from agentcho import Decode, Engine, Prefill, Sampling
+from agentcho import Decode, Prefill, Sampling
 
-from .families import Family, families
+from ..engines import Engines
+from .families import Family, cell, families, named
 from .stage import Stage
 
 TOLERANCE = 1e-4
 Gaps = Iterator[float]
 Record = Callable[[str, str, float], None]
-Engines = Callable[[Family], Engine]
-Models = Callable[[Family], PreTrainedModel]
 Graph = list[tuple[list[tuple[int, int | None]], int | None]]
 
 
@@ -117,9 +115,11 @@ def decoded(stage: Stage) -> Gaps:
 
 
 CASES = (linear, branched, two_offsets, with_gap, overlap, reorder, five_hops, whole_graph, decoded)
+QUICK = (two_offsets, whole_graph, decoded)
+CELLS = [cell(one, case, quick=one.name == "llama" or case in QUICK) for one in families() for case in CASES]
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
+@pytest.mark.parametrize(("family", "case"), CELLS)
 def test_family(family: Family, case: Callable[[Stage], Gaps], stage: Stage, record: Record) -> None:
     worst = max(case(stage))
     record(family.name, case.__name__, worst)
@@ -136,13 +136,12 @@ def graphs(draw: st.DrawFn) -> Graph:
     return [(draw(parents), draw(PLACE)) for parents in read]
 
 
-@pytest.mark.parametrize("name", ["gemma2", "llama4_text", "gpt_oss", "exaone4"])
+@pytest.mark.parametrize("family", named("gemma2", "llama4_text", "gpt_oss", "exaone4", quick="llama4_text"))
 @settings(max_examples=8, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(graph=graphs(), cut=st.integers(0, 4))
-def test_any_graph(engine: Engines, stock: Models, name: str, graph: Graph, cut: int) -> None:
+def test_any_graph(engines: Engines, family: Family, graph: Graph, cut: int) -> None:
     """Random graphs, a part of them made beforehand."""
-    family = next(family for family in families() if family.name == name)
-    stage, calls, ids = Stage(family, engine(family), stock(family)), list[Prefill](), list[int]()
+    stage, calls, ids = Stage(family, engines(family), engines.stock(family)), list[Prefill](), list[int]()
     for i, (parents, start) in enumerate(graph):
         if i == cut and calls:
             ids, calls = stage.prefill(*calls), []

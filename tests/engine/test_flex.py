@@ -20,8 +20,8 @@ from agentcho.engine.flex import BLOCK, Seen, attend_blocks
 from agentcho.engine.graphs import Graphs
 from agentcho.errors import StoreFull
 
-from .conftest import Engines
-from .families import Family, families
+from ..engines import Engines
+from .families import Family
 from .test_graphs import KINDS, Traced, talk
 
 SCORINGS = {
@@ -82,9 +82,9 @@ def test_blocks_are_those_with_a_key_that_is_seen_and_no_others() -> None:
     assert [order[:count].tolist() for order, count in counted] == [[0], [1, 3], [0, 1, 2, 3]]
 
 
-@pytest.mark.parametrize("kind", [each for each in families() if each.name in KINDS], ids=lambda each: each.name)
-def test_rows_say_the_same_words(kind: Family, engine: Engines, monkeypatch: pytest.MonkeyPatch) -> None:
-    rows, plain = engine(kind).adapted(None), engine(kind).adapted(None)
+@pytest.mark.parametrize("kind", KINDS)
+def test_rows_say_the_same_words(kind: Family, engines: Engines, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows, plain = engines(kind), engines(kind)
     rows.debug.slots.may_share = False
     with warnings.catch_warnings(action="error"):
         said = [each.tokens for each in talk(rows, 0)]

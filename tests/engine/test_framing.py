@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from agentcho import Decode, Engine, Prefill, Sampling
 from agentcho.errors import FramingError, RequestError
 
+from ..engines import Engines
 from .families import Family
 from .templates import Style, styles, tokenizer
 
-Engines = Callable[[Family], Engine]
 Load = Callable[[str], Engine]
 ROLES = ("system", "user", "assistant")
 FRAMED = [name for name, style in styles().items() if style.template]
@@ -33,9 +33,9 @@ SPOKEN = st.lists(st.sampled_from(FORGERIES) | st.text(max_size=8), max_size=6).
 
 
 @pytest.fixture
-def load(engine: Engines) -> Load:
+def load(engines: Engines) -> Load:
     """The engine of a small llama in a chat style."""
-    return lambda style: engine(Family("llama", "Llama", style=style))
+    return lambda style: engines(Family("llama", "Llama", style=style))
 
 
 def parts(engine: Engine, id: int) -> tuple[str, str, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,9 +10,8 @@ import torch
 from agentcho import Engine, Prefill
 from agentcho.engine import batch, gather
 
+from ..engines import Engines
 from .families import Family
-
-Engines = Callable[[Family], Engine]
 
 
 @pytest.fixture
@@ -48,8 +46,8 @@ def readers(a: int, b: int, salt: str) -> list[Prefill]:
     ]  # fmt: skip
 
 
-def test_what_is_copied_is_what_would_be_gathered(family: Family, engine: Engines, copied: list[int]) -> None:
-    loaded = engine(family)
+def test_what_is_copied_is_what_would_be_gathered(family: Family, engines: Engines, copied: list[int]) -> None:
+    loaded = engines(family)
     a, b = loaded.prefill([Prefill("the first of two messages"), Prefill("and the second")])
     together = list(loaded.prefill(readers(a, b, "together")))
     assert copied
@@ -64,6 +62,7 @@ def test_what_is_copied_is_what_would_be_gathered(family: Family, engine: Engine
 
 def test_a_context_that_is_equal_is_copied_whole(llama: Engine, copied: list[int]) -> None:
     a, b = llama.prefill([Prefill("the first of two messages"), Prefill("and the second")])
+    copied.clear()
     llama.prefill([Prefill("one", [a, b], salt="x"), Prefill("two", [a, b], salt="x")])
     whole = 1 + sum(len(llama.message(id).tokens) for id in (a, b))
     assert copied == [whole] * llama.store.layers

@@ -8,10 +8,12 @@ import torch
 from agentcho import Decode, Engine, Prefill
 from agentcho.errors import BadOffsets
 
+from ..engines import Engines
+
 
 @pytest.fixture(scope="module")
-def engine() -> Engine:
-    return Engine.load("understudy", device="cpu", store_tokens=4096)
+def engine(engines: Engines) -> Engine:
+    return engines.understudy(store_tokens=4096)
 
 
 def ends(engine: Engine, ids: list[int]) -> list[int]:

@@ -191,6 +191,7 @@ def test_what_the_hub_says_is_said_with_the_way_out() -> None:
     assert "hf download org/model" in of(LocalEntryNotFoundError("not here"))
 
 
+@pytest.mark.slow
 def test_an_id_that_is_nowhere_is_said_offline_in_one_line(tmp_path: Path) -> None:
     code = "from agentcho.cli import main; main()"
     env = {"HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path), "PATH": "", "PYTHONPATH": ":".join(sys.path)}

@@ -1,22 +1,20 @@
 """The oracle against plain stock forwards: it must be right, and notice what it is there for."""
 
-from collections.abc import Callable
-
 import pytest
 import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from ..engines import Engines
 from .families import Family, families
 from .oracle import Message, Oracle
 
-Models = Callable[[Family], PreTrainedModel]
 A, B, C = tuple(range(40, 53)), tuple(range(70, 81)), tuple(range(100, 117))
 
 
 @pytest.mark.parametrize("bos", [None, 9], ids=["bare", "bos"])
-def test_a_line_is_one_stock_forward(family: Family, stock: Models, bos: int | None) -> None:
-    model = stock(family)
+def test_a_line_is_one_stock_forward(family: Family, engines: Engines, bos: int | None) -> None:
+    model = engines.stock(family)
     first = 0 if bos is None else 1
     oracle, line = _line(model, family, bos, first)
     ids = torch.tensor([[*([] if bos is None else [bos]), *A, *B, *C]])
@@ -26,13 +24,13 @@ def test_a_line_is_one_stock_forward(family: Family, stock: Models, bos: int | N
     assert _gap(ours, whole) < 1e-5
 
 
-def test_a_shifted_line_says_the_same(family: Family, stock: Models) -> None:
-    near, far = (_line(stock(family), family, None, start) for start in (0, 96))
+def test_a_shifted_line_says_the_same(family: Family, engines: Engines) -> None:
+    near, far = (_line(engines.stock(family), family, None, start) for start in (0, 96))
     assert max(_gap(near[0].logits(i), far[0].logits(i)) for i in near[1]) < 2e-5
 
 
-def test_a_parent_one_place_off_shows(family: Family, stock: Models) -> None:
-    right, wrong = (Oracle(stock(family), family.layers) for _ in range(2))
+def test_a_parent_one_place_off_shows(family: Family, engines: Engines) -> None:
+    right, wrong = (Oracle(engines.stock(family), family.layers) for _ in range(2))
     for oracle, at in ((right, 0), (wrong, 1)):
         oracle.add(Message(A, 0))
         oracle.add(Message(B, len(A), ((0, at),)))

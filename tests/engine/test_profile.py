@@ -15,14 +15,13 @@ from torch import Tensor
 from agentcho import Decode, Engine, Prefill, Sampling
 from agentcho.calls.call import Call, EncodingId, Most, Repair
 
-from .conftest import Engines
-from .families import families
+from ..engines import Engines
 
 
 @pytest.fixture
-def fresh(engine: Engines) -> Callable[[], Engine]:
+def fresh(engines: Engines) -> Callable[[], Engine]:
     """A new engine on the same weights, with nothing stored."""
-    return lambda: engine(families()[0]).adapted(None)
+    return engines
 
 
 def run(engine: Engine, *calls: Call, exact: bool = True) -> tuple[EncodingId, ...]:

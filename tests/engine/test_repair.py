@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import pytest
 import torch
@@ -15,12 +15,11 @@ from agentcho import Engine, Prefill
 from agentcho.calls.call import First, Most, Repair
 from agentcho.errors import BadParent, ContextOverflow, LeakageError, RequestError, UnknownEncoding
 
+from ..engines import Engines
 from .families import Family, llama_family
 from .oracle import Message, Oracle
 
 Places = list[tuple[int, int]]
-Engines = Callable[[Family], Engine]
-Models = Callable[[Family], PreTrainedModel]
 ALL = First(10_000)
 TEXTS = ("be brief", "who is it that asks", "me and you", "well, so be it then")
 
@@ -80,8 +79,8 @@ class Spelled:
 
 
 @pytest.fixture
-def spelled(family: Family, engine: Engines, stock: Models) -> Spelled:
-    return Spelled(family, engine(family), stock(family))
+def spelled(family: Family, engines: Engines) -> Spelled:
+    return Spelled(family, engines(family), engines.stock(family))
 
 
 def test_some_tokens_anew_and_the_others_kept(spelled: Spelled) -> None:
@@ -103,14 +102,23 @@ def test_some_tokens_anew_and_the_others_kept(spelled: Spelled) -> None:
 
 
 @pytest.fixture(scope="module")
-def llama_spelled(engine: Engines, stock: Models) -> Spelled:
-    return Spelled(llama_family(), engine(llama_family()), stock(llama_family()))
+def llama_spelled(engines: Engines) -> Spelled:
+    return Spelled(llama_family(), engines(llama_family()), engines.stock(llama_family()))
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
-@given(data=st.data())
-def test_random_repairs(llama_spelled: Spelled, data: st.DataObject) -> None:
+@pytest.mark.parametrize("examples", [5, pytest.param(25, marks=pytest.mark.slow)])
+def test_random_repairs(llama_spelled: Spelled, examples: int) -> None:
     """Any first tokens of any message over any others, anywhere, and repairs of repairs."""
+
+    @settings(max_examples=examples, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+    @given(data=st.data())
+    def repairs(data: st.DataObject) -> None:
+        repaired_at_random(llama_spelled, data)
+
+    repairs()
+
+
+def repaired_at_random(llama_spelled: Spelled, data: st.DataObject) -> None:
     engine, known = llama_spelled.engine, list[int]()
     for text in TEXTS:
         parents = data.draw(st.lists(st.sampled_from(known), unique=True, max_size=2)) if known else []

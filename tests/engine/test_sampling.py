@@ -14,12 +14,12 @@ from transformers import PreTrainedModel
 from agentcho import Decode, Engine, Sampling
 from agentcho.errors import BadSampling
 
-from .families import Family, llama_family
+from ..engines import Engines
+from .families import llama_family
 from .oracle import Message, Oracle
 from .stage import text_of
 from .templates import styles
 
-Models = Callable[[Family], PreTrainedModel]
 CLOSING = styles()["llama3"].closing
 
 
@@ -43,9 +43,9 @@ class Reference:
 
 
 @pytest.fixture
-def reference(stock: Models, llama: Engine) -> Reference:
+def reference(engines: Engines, llama: Engine) -> Reference:
     """The slow reference of the small llama."""
-    return Reference(stock(llama_family()), llama)
+    return Reference(engines.stock(llama_family()), llama)
 
 
 def decode(engine: Engine, sampling: Sampling, count: int) -> list[int]:

@@ -17,8 +17,8 @@ from agentcho.engine.gate import can_share
 from agentcho.engine.slots import SharedContext
 from agentcho.errors import EngineFailed
 
+from ..engines import Engines
 from .broken import dead
-from .conftest import Engines
 from .families import Family
 
 TOLD = ("the quick brown fox jumps over a lazy dog and sleeps for days " * 3, "what does it dream of at night? " * 3)
@@ -39,9 +39,9 @@ def test_two_parts_are_weighed_as_one(rows: int, heads: int, count: int, dtype: 
 
 
 @pytest.fixture
-def both(engine: Engines, family: Family) -> tuple[Engine, Engine]:
+def both(engines: Engines, family: Family) -> tuple[Engine, Engine]:
     """One that shares where it may, and one that never does."""
-    sharing, other = engine(family).adapted(None), engine(family).adapted(None)
+    sharing, other = engines(family), engines(family)
     other.debug.slots.may_share = False
     return sharing, other
 

@@ -25,7 +25,7 @@ from agentcho.errors import BadPlacement, ModelError
 from agentcho.lab.tune.unfolding import unfold
 
 from ..tune.flows import talk
-from .families import Family, families
+from .families import Family, cell, families
 from .pretend import Mixed, Pretend, put
 
 ONE, OTHER = torch.device("cuda", 0), torch.device("cuda", 1)
@@ -38,7 +38,7 @@ KINDS = [family for family in families() if family.name in ("llama", "qwen3 slid
 GREEDY = Sampling(temperature=0, max_tokens=6)
 
 
-@pytest.fixture(params=KINDS, ids=lambda family: family.name)
+@pytest.fixture(params=[cell(one, quick=one.name in ("llama", "llama4_text")) for one in KINDS])
 def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     family: Family = request.param
     family.save(tmp_path)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,11 +13,10 @@ from agentcho.engine.budget import Budget
 from agentcho.engine.model import Model
 from agentcho.errors import BadParent, EngineFailed, RequestError, SamplingFailed, StoreFull, UnknownEncoding
 
+from ..engines import Engines
 from .broken import dead
-from .families import Family, llama_family
 from .templates import tokenizer
 
-Engines = Callable[[Family], Engine]
 POISON = "§"
 
 
@@ -188,15 +186,12 @@ def test_a_device_that_fails_drops_all_calls_and_nothing_else(llama: Engine, mon
 
 
 @pytest.fixture
-def poisoned(tmp_path: Path) -> Engine:
+def poisoned(engines: Engines) -> Engine:
     """A llama that answers NaN to one character, and to whoever reads it."""
-    model = llama_family().build()
-    llama_family().save(tmp_path)
+    engine: Engine = engines.own()
     [*_, last] = tokenizer("llama3")(POISON, add_special_tokens=False)["input_ids"]
     with torch.no_grad():
-        model.get_parameter("model.embed_tokens.weight")[last] = float("nan")
-    engine = Engine.load(str(tmp_path), device="cpu", dtype="float32")
-    engine._model.network.load_state_dict(model.state_dict())
+        engine._model.network.get_parameter("model.embed_tokens.weight")[last] = float("nan")
     return engine
 
 
@@ -241,9 +236,8 @@ def test_pages_of_a_poisoned_message_poison_nobody_after_it(poisoned: Engine) ->
     assert torch.equal(before, poisoned.score("so", parents=[fine]))
 
 
-def test_a_full_store_refuses_and_goes_on(tmp_path: Path) -> None:
-    llama_family().save(tmp_path)
-    engine = Engine.load(str(tmp_path), device="cpu", dtype="float32", store_tokens=128)
+def test_a_full_store_refuses_and_goes_on(engines: Engines) -> None:
+    engine = engines(store_tokens=128)
     first = engine.prefill("x" * 30)
     used = engine.fullness.used
     for call in (Prefill("y" * 200), Decode(sampling=Sampling(max_tokens=200))):

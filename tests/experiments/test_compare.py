@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from agentcho import Agent, Game, Scenario
@@ -18,6 +19,7 @@ from agentcho.games import library
 from agentcho.lab.compare.columns import Column, columns
 from agentcho.lab.compare.compare import Effort, claim, compare, read_comparison, requested
 from agentcho.lab.compare.comparison import Comparison
+from agentcho.lab.compare.fidelity import apart
 from agentcho.lab.compare.files import write
 from agentcho.lab.compare.judge import Pair, prefer
 from agentcho.lab.compare.playing import collected, folder_of
@@ -226,3 +228,12 @@ def test_a_comparison_asks_a_judge_about_what_its_scenario_offers(tmp_path: Path
     assert found.judge == judge.fingerprint
     assert "texts preferred by fake to those of baseline" in text(found)
     assert sum(row["metric"] == "preferred by the judge" for row in found.rows()) == 2
+
+
+def test_distances_are_worked_out_row_by_row() -> None:
+    one = np.log(np.array([[0.5, 0.5], [0.9, 0.1]], dtype=np.float32))
+    other = np.log(np.array([[0.5, 0.5], [0.2, 0.8]], dtype=np.float32))
+    held = apart(one, other)
+    assert held.kl[0] == 0
+    assert held.kl[1] == pytest.approx(0.9 * np.log(0.9 / 0.2) + 0.1 * np.log(0.1 / 0.8), abs=1e-6)
+    assert list(held.same) == [True, False]

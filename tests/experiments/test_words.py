@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from agentcho import Engine
@@ -15,7 +14,9 @@ from agentcho.lab.compare.compare import Effort, compare
 from agentcho.lab.compare.comparison import Comparison
 from agentcho.lab.compare.fidelity import Arm, apart, rows
 from agentcho.lab.compare.playing import collected, folder_of
+from tests.engines import Engines
 
+pytestmark = pytest.mark.slow
 FOUR = columns("baseline,choreographed:audit,choreographed:enforce,choreographed:audit:in-place")
 
 
@@ -25,8 +26,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def engine() -> Engine:
-    return Engine.load("understudy", device="cpu")
+def engine(engines: Engines) -> Engine:
+    return engines.understudy()
 
 
 @pytest.fixture(scope="module")
@@ -71,12 +72,3 @@ def test_texts_of_a_baseline_run_stand_side_by_side_when_they_are_forced(
     )
     arm = Arm(Way("choreographed", "audit"), engine)
     assert apart(rows(workflow, arm), rows(serial, arm)).kl.max() > 0
-
-
-def test_distances_are_worked_out_row_by_row() -> None:
-    one = np.log(np.array([[0.5, 0.5], [0.9, 0.1]], dtype=np.float32))
-    other = np.log(np.array([[0.5, 0.5], [0.2, 0.8]], dtype=np.float32))
-    held = apart(one, other)
-    assert held.kl[0] == 0
-    assert held.kl[1] == pytest.approx(0.9 * np.log(0.9 / 0.2) + 0.1 * np.log(0.1 / 0.8), abs=1e-6)
-    assert list(held.same) == [True, False]

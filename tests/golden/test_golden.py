@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
-import torch
 
 from agentcho import Engine
 from agentcho.games.discovery import read as sources
 from agentcho.games.discovery import shipped
 
+from ..engines import Engines
 from . import plays, understudy
 from .files import HERE, difference, digest, last, names, read
 from .fixed import fixed
@@ -56,12 +56,8 @@ def test_each_call_has_its_seed_its_class_and_its_key(name: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def engine() -> Iterator[Engine]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    with understudy.load() as engine:
-        yield engine
-    torch.set_num_threads(before)
+def engine(engines: Engines) -> Engine:
+    return engines.understudy(store_tokens=1 << 14)
 
 
 def seed_of(game: str) -> int:

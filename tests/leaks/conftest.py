@@ -3,33 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-import torch
 
 from agentcho import Engine
 from agentcho.testing import FakeEngine
-from tests.engine.families import llama_family
+from tests.engines import Engines
 
 from .contract import Bench
 
 
-@pytest.fixture(scope="session", autouse=True)
-def one_thread() -> Iterator[None]:
-    """Tiny matrices: threads would only get in each other's way."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 @pytest.fixture(scope="session")
-def small(tmp_path_factory: pytest.TempPathFactory) -> Engine:
+def small(engines: Engines) -> Engine:
     """A tiny random Llama, with BOS."""
-    folder: Path = tmp_path_factory.mktemp("small")
-    llama_family().save(folder)
-    return Engine.load(folder, device="cpu", dtype="float32", store_tokens=1 << 14)
+    return engines(store_tokens=1 << 14)
 
 
 @pytest.fixture(params=["fake", "real"])

@@ -15,6 +15,7 @@ from agentcho.errors import BadOffsets, ContextOverflow, LimitReached, StoreFull
 from agentcho.testing import FakeEngine
 from agentcho.testing.rehearsal import Rehearsal, Script, play
 
+from ..engines import Engines
 from .interference.engines import Models
 from .interference.play import play as played
 from .interference.workflows import Act
@@ -32,8 +33,8 @@ class Talker(Agent):
 
 
 @pytest.fixture(scope="module")
-def models(tmp_path_factory: pytest.TempPathFactory) -> Models:
-    return Models(tmp_path_factory.mktemp("models"))
+def models(engines: Engines) -> Models:
+    return Models(engines)
 
 
 def rehearsed(script: Script, context: int = CONTEXT, in_place: bool = False, **limits: int) -> Rehearsal:

@@ -195,8 +195,8 @@ def _explore(examples: int, steps: int, same: bool) -> None:
 
 
 def test_random_workflows() -> None:
-    """Some hundred of them, of thirty acts each."""
-    _explore(300, 30, same=True)
+    """Some dozens of them, of thirty acts each."""
+    _explore(80, 30, same=True)
 
 
 @pytest.mark.slow

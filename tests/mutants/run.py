@@ -28,7 +28,7 @@ from .table import MUTANTS
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "docs" / "results" / "mutants.json"
 COPIED = ("agentcho", "agents", "scenarios", "tests", "docs", "README.md", "pyproject.toml")
-OPTIONS = ("-x", "-q", "-p", "no:cacheprovider", "--hypothesis-seed=0", "-m", "not slow")
+OPTIONS = ("-x", "-q", "-p", "no:cacheprovider", "--hypothesis-seed=0")
 SECONDS = 900
 
 

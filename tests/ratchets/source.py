@@ -10,6 +10,7 @@ import io
 import re
 import tokenize
 from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from tokenize import COMMENT, DEDENT, ENDMARKER, INDENT, NEWLINE, NL
 
@@ -52,7 +53,7 @@ def kept_lines(source: str) -> int:
     return sum(token.type == COMMENT and KEPT.search(token.string) is not None for token in _tokens(source))
 
 
-def upward(source: str, parts: Sequence[str], layers: Layers) -> list[str]:
+def upward(source: str, parts: tuple[str, ...], layers: Layers) -> list[str]:
     """What a file imports of its top package that is not in a layer below its own; `parts` is its path. The top package
     itself is above all, and may import all."""
     top, mine = parts[0], parts[1].removesuffix(".py")
@@ -62,8 +63,13 @@ def upward(source: str, parts: Sequence[str], layers: Layers) -> list[str]:
     return [".".join(name) for name in others if levels.get("".join(name[1:2]), len(layers)) >= levels[mine]]
 
 
-def imports(source: str, package: Sequence[str] = ()) -> Iterator[str]:
+@cache
+def imports(source: str, package: tuple[str, ...] = ()) -> tuple[str, ...]:
     """Dotted names that a file in `package` imports, inside of functions too, but not under TYPE_CHECKING."""
+    return tuple(_imports(source, package))
+
+
+def _imports(source: str, package: tuple[str, ...]) -> Iterator[str]:
     pending: list[ast.AST] = [ast.parse(source)]
     while pending:
         node = pending.pop()

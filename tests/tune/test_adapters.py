@@ -17,17 +17,17 @@ from agentcho.engine.adapter import find_adapter
 from agentcho.errors import AdapterError, ExtraMissing
 
 from ..engine.families import llama_family
+from ..engines import Engines
 from .flows import scored, talk
 
 
-@pytest.fixture(scope="session")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    base = tmp_path_factory.mktemp("base")
-    llama_family().save(base)
-    return base
+@pytest.fixture
+def base(engines: Engines) -> Engine:
+    """One whose network is its own: adapters stay on it."""
+    return engines.own()
 
 
-def drawn(folder: Path, to: Path, seed: int, rank: int = 4) -> Path:
+def drawn(to: Path, seed: int, rank: int = 4) -> Path:
     """An adapter with random weights, as peft itself writes one."""
     config = LoraConfig(r=rank, target_modules=["q_proj", "k_proj", "v_proj", "o_proj"], init_lora_weights=False)
     model = llama_family().build()
@@ -40,9 +40,8 @@ def said(engine: Engine) -> Tensor:
     return scored(talk(), engine, "choreographed", "enforce")[0]
 
 
-def test_hot_and_merged_say_the_same_and_the_base_is_as_before(folder: Path, tmp_path: Path) -> None:
-    one, two = (drawn(folder, tmp_path / name, seed) for seed, name in enumerate(("one", "two")))
-    base = Engine.load(folder, device="cpu", dtype="float32")
+def test_hot_and_merged_say_the_same_and_the_base_is_as_before(base: Engine, engines: Engines, tmp_path: Path) -> None:
+    one, two = (drawn(tmp_path / name, seed) for seed, name in enumerate(("one", "two")))
     plain = said(base)
     first, second = base.adapted(one), base.adapted(two)
     hot = said(first)
@@ -51,17 +50,17 @@ def test_hot_and_merged_say_the_same_and_the_base_is_as_before(folder: Path, tmp
     assert torch.equal(said(first), hot)
     assert torch.equal(said(second.adapted(None)), plain)
     assert float((hot - plain).abs().max()) > 1e-2
-    merged = Engine.load(folder, device="cpu", dtype="float32", adapter=one, merge=True)
+    merged = Engine.load(engines.folder(), device="cpu", dtype="float32", adapter=one, merge=True)
     assert float((said(merged) - hot).abs().max()) < 1e-4
-    alone = Engine.load(folder, device="cpu", dtype="float32", adapter=one)
+    alone = Engine.load(engines.folder(), device="cpu", dtype="float32", adapter=one)
     assert torch.equal(said(alone), hot)
 
 
-def test_what_peft_itself_says_is_what_the_engine_says(folder: Path, tmp_path: Path) -> None:
+def test_what_peft_itself_says_is_what_the_engine_says(engines: Engines, tmp_path: Path) -> None:
     from peft import PeftModel
 
-    adapter = drawn(folder, tmp_path / "one", 3)
-    engine = Engine.load(folder, device="cpu", dtype="float32", adapter=adapter)
+    adapter = drawn(tmp_path / "one", 3)
+    engine = Engine.load(engines.folder(), device="cpu", dtype="float32", adapter=adapter)
     stock = PeftModel.from_pretrained(llama_family().build(), str(adapter)).eval()
     ids = engine.prefill("so it is")
     tokens = engine.message(ids).tokens
@@ -74,10 +73,9 @@ def test_what_peft_itself_says_is_what_the_engine_says(folder: Path, tmp_path: P
     assert float((own - theirs).abs().max()) < 1e-4
 
 
-def test_the_digest_is_part_of_fingerprint_and_keys(folder: Path, tmp_path: Path) -> None:
-    one, two = (find_adapter(drawn(folder, tmp_path / name, seed)) for seed, name in enumerate(("one", "two")))
+def test_the_digest_is_part_of_fingerprint_and_keys(base: Engine, tmp_path: Path) -> None:
+    one, two = (find_adapter(drawn(tmp_path / name, seed)) for seed, name in enumerate(("one", "two")))
     assert one.digest != two.digest
-    base = Engine.load(folder, device="cpu", dtype="float32")
     engines = [base, base.adapted(one.path), base.adapted(two.path)]
     prints = [engine.fingerprint for engine in engines]
     assert [each.get("adapter") for each in prints] == [None, one.digest, two.digest]
@@ -86,17 +84,18 @@ def test_the_digest_is_part_of_fingerprint_and_keys(folder: Path, tmp_path: Path
     assert len(keys) == 3
 
 
-def test_what_is_no_adapter_is_refused(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    engine = Engine.load(folder, device="cpu", dtype="float32")
-    before = said(engine)
+def test_what_is_no_adapter_is_refused(
+    base: Engine, engines: Engines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = said(base)
     with pytest.raises(AdapterError, match="there is no such folder"):
-        engine.adapted(tmp_path / "nowhere")
-    adapter = drawn(folder, tmp_path / "a", 0)
+        base.adapted(tmp_path / "nowhere")
+    adapter = drawn(tmp_path / "a", 0)
     for name in ("adapter_model.safetensors", "adapter_config.json"):
         broken = shutil.copytree(adapter, tmp_path / f"no {name}")
         (broken / name).unlink()
         with pytest.raises(AdapterError, match=f"it has no {name}"):
-            engine.adapted(broken)
+            base.adapted(broken)
     config = json.loads((adapter / "adapter_config.json").read_text())
     prompts = {"peft_type": "PROMPT_TUNING", "task_type": "CAUSAL_LM", "num_virtual_tokens": 4}
     for changed, told in (
@@ -105,20 +104,20 @@ def test_what_is_no_adapter_is_refused(folder: Path, tmp_path: Path, monkeypatch
     ):  # fmt: skip
         (adapter / "adapter_config.json").write_text(json.dumps(changed))
         with pytest.raises(AdapterError, match=told):
-            Engine.load(folder, device="cpu", dtype="float32", adapter=adapter)
-    assert torch.equal(said(engine), before)
+            Engine.load(engines.folder(), device="cpu", dtype="float32", adapter=adapter)
+    assert torch.equal(said(base), before)
     (adapter / "adapter_config.json").write_text(json.dumps(config))
     (adapter / "agentcho.json").write_text('{"format": "agentcho-adapter/1"}')
     with pytest.raises(AdapterError, match=r"its agentcho\.json is broken at scenario"):
-        engine.adapted(adapter)
+        base.adapted(adapter)
     monkeypatch.setitem(sys.modules, "peft", None)
     (adapter / "agentcho.json").unlink()
     with pytest.raises(ExtraMissing, match=r"pip install 'agentcho\[tune\]'"):
-        Engine.load(folder, device="cpu", dtype="float32", adapter=adapter)
+        Engine.load(engines.folder(), device="cpu", dtype="float32", adapter=adapter)
 
 
-def test_an_adapter_of_another_base_is_refused(folder: Path, tmp_path: Path) -> None:
-    adapter = drawn(folder, tmp_path / "a", 0)
+def test_an_adapter_of_another_base_is_refused(engines: Engines, tmp_path: Path) -> None:
+    adapter = drawn(tmp_path / "a", 0)
     trained = {
         "scenario": "talk", "mode": "choreographed", "leakage": "audit", "base": {"model": "other", "weights": "0"},
         "recipe": {}, "traces": "", "train": 1, "dev": 1, "before": 1.0, "best": 0.5, "step": 1, "tokens": 1,
@@ -126,4 +125,4 @@ def test_an_adapter_of_another_base_is_refused(folder: Path, tmp_path: Path) -> 
     }  # fmt: skip
     (adapter / "agentcho.json").write_text(json.dumps(trained))
     with pytest.raises(AdapterError, match=r"trained on other weights \(other\)"):
-        Engine.load(folder, device="cpu", dtype="float32", adapter=adapter)
+        Engine.load(engines.folder(), device="cpu", dtype="float32", adapter=adapter)

@@ -25,6 +25,7 @@ from agentcho.lab.tune.unfolding import Unfolded, unfold
 from agentcho.records.trace import Workflow, write_traces
 
 from ..engine.families import llama_family
+from ..engines import Engines
 from .flows import decode, prefill, trace
 
 QUICK = Recipe(rank=4, alpha=8, epochs=3, batch=4, rate=0.01, dev=0.2, dropout=0.1)
@@ -34,17 +35,10 @@ class Stopped(Exception):
     """Whoever listens has pulled the plug."""
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    base = tmp_path_factory.mktemp("base")
-    llama_family().save(base)
-    return base
-
-
 @pytest.fixture
-def engine(folder: Path) -> Engine:
+def engine(engines: Engines) -> Engine:
     """One of its own: an adapter is put on its network."""
-    return Engine.load(folder, device="cpu", dtype="float32")
+    return engines.own()
 
 
 def said(number: int, **more: str) -> Workflow:
@@ -85,8 +79,8 @@ def test_it_learns_and_the_engine_says_so(engine: Engine, file: Path, tmp_path: 
     assert trained.step > 0
 
 
-def test_it_learns_in_half_precision(folder: Path, file: Path, tmp_path: Path) -> None:
-    engine = Engine.load(folder, device="cpu", dtype="bfloat16")
+def test_it_learns_in_half_precision(engines: Engines, file: Path, tmp_path: Path) -> None:
+    engine = engines.own(dtype="bfloat16")
     trained = training(engine, file, tmp_path / "out").train()
     assert trained.best < 0.7 * trained.before
     weights = load_file(tmp_path / "out" / "adapter_model.safetensors")
@@ -115,15 +109,12 @@ def stopping(at: int) -> Callable[[Progress], None]:
     return tell
 
 
-@pytest.mark.parametrize("at", [1, 4, 6, 9])
-def test_broken_off_it_goes_on_to_the_same_end(folder: Path, file: Path, tmp_path: Path, at: int) -> None:
-    def fresh() -> Engine:
-        return Engine.load(folder, device="cpu", dtype="float32")
-
-    whole = training(fresh(), file, tmp_path / "whole").train()
+@pytest.mark.parametrize("at", [6, *(pytest.param(at, marks=pytest.mark.slow) for at in (1, 4, 9))])
+def test_broken_off_it_goes_on_to_the_same_end(engines: Engines, file: Path, tmp_path: Path, at: int) -> None:
+    whole = training(engines.own(), file, tmp_path / "whole").train()
     with pytest.raises(Stopped):
-        training(fresh(), file, tmp_path / "parts", tell=stopping(at)).train()
-    parts = training(fresh(), file, tmp_path / "parts").train()
+        training(engines.own(), file, tmp_path / "parts", tell=stopping(at)).train()
+    parts = training(engines.own(), file, tmp_path / "parts").train()
     assert parts.model_dump(exclude={"seconds"}) == whole.model_dump(exclude={"seconds"})
     one, other = (load_file(tmp_path / name / "adapter_model.safetensors") for name in ("whole", "parts"))
     assert one.keys() == other.keys()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,7 +10,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn.functional import cross_entropy
-from transformers import PreTrainedModel
 
 from agentcho.config import Leakage, Mode
 from agentcho.engine import Engine
@@ -20,16 +18,15 @@ from agentcho.errors import ContextOverflow, LeakageError
 from agentcho.lab.tune.unfolding import Unfolded, unfold
 from agentcho.records.trace import Workflow
 
-from ..engine.families import Family, families, llama_family
+from ..engine.families import Family, each, named
 from ..engine.oracle import Message, Oracle
 from ..engine.templates import styles, tokenizer
+from ..engines import Engines
 from .flows import decode, prefill, scored, talk, trace
 
 WAYS: list[tuple[Mode, Leakage]] = [
     ("choreographed", "audit"), ("choreographed", "enforce"), ("baseline", "audit"),
 ]  # fmt: skip
-Engines = Callable[[Family], Engine]
-Models = Callable[[Family], PreTrainedModel]
 
 
 def losses(engine: Engine, unfolded: Unfolded) -> Tensor:
@@ -52,11 +49,11 @@ def apart(found: dict[str, Tensor], wanted: dict[str, Tensor]) -> float:
 
 
 @pytest.mark.parametrize("way", WAYS, ids=":".join)
-@pytest.mark.parametrize("family", families(), ids=lambda family: family.name)
+@pytest.mark.parametrize("family", each("llama", "llama4_text", "gpt_oss"))
 def test_the_loss_is_the_sum_of_the_engines_own_scores(
-    family: Family, way: tuple[Mode, Leakage], engine: Engines
+    family: Family, way: tuple[Mode, Leakage], engines: Engines
 ) -> None:
-    loaded = engine(family)
+    loaded = engines(family)
     wanted, _ = scored(talk(), loaded, *way)
     with torch.no_grad():
         found = losses(loaded, unfold(talk(), loaded, *way))
@@ -66,12 +63,11 @@ def test_the_loss_is_the_sum_of_the_engines_own_scores(
 
 
 @pytest.mark.parametrize("way", WAYS, ids=":".join)
-@pytest.mark.parametrize("name", ["llama", "qwen3", "gemma3_text", "gpt_neox"])
+@pytest.mark.parametrize("family", named("llama", "qwen3", "gemma3_text", "gpt_neox", quick="gemma3_text"))
 def test_gradients_are_those_of_a_stock_model_that_makes_one_message_after_another(
-    name: str, way: tuple[Mode, Leakage], engine: Engines, stock: Models
+    family: Family, way: tuple[Mode, Leakage], engines: Engines
 ) -> None:
-    family = next(each for each in families() if each.name == name)
-    loaded, model = engine(family), stock(family)
+    loaded, model = engines(family), engines.stock(family)
     _, replayed = scored(talk(), loaded, *way)
     bos = tokenizer(family.style).bos_token_id if styles()[family.style].begins else None
     oracle, index, total = Oracle(model, family.layers, bos, gradients=True), dict[int, int](), torch.zeros(())
@@ -91,8 +87,8 @@ def test_gradients_are_those_of_a_stock_model_that_makes_one_message_after_anoth
 
 
 @pytest.mark.parametrize("way", WAYS, ids=":".join)
-def test_call_by_call_is_the_same(way: tuple[Mode, Leakage], engine: Engines) -> None:
-    loaded = engine(llama_family())
+def test_call_by_call_is_the_same(way: tuple[Mode, Leakage], engines: Engines) -> None:
+    loaded = engines()
     unfolded, made, rows = unfold(talk(), loaded, *way), Made(), list[Tensor]()
     for segment in unfolded.segments:
         found = loaded.differentiable([segment], made)
@@ -103,8 +99,8 @@ def test_call_by_call_is_the_same(way: tuple[Mode, Leakage], engine: Engines) ->
     assert apart(gradients(loaded.network, quick), gradients(loaded.network, slow)) < 1e-4
 
 
-def test_what_nobody_needs_is_left_out_and_what_is_equal_stands_once(engine: Engines) -> None:
-    loaded = engine(llama_family())
+def test_what_nobody_needs_is_left_out_and_what_is_equal_stands_once(engines: Engines) -> None:
+    loaded = engines()
     words = [loaded.tokenizer.decode(s.ids) for s in unfold(talk(), loaded, "choreographed", "audit").segments]
     assert [("the words of pa" in each, "the words of idle" in each) for each in words].count((True, False)) == 1
     assert not any("idle" in each for each in words)
@@ -115,8 +111,8 @@ def test_what_nobody_needs_is_left_out_and_what_is_equal_stands_once(engine: Eng
     assert len(unfold(twice, loaded, "choreographed", "audit").segments) == 1 + 1 + 2
 
 
-def test_what_inference_refuses_is_refused(engine: Engines) -> None:
-    loaded = engine(llama_family())
+def test_what_inference_refuses_is_refused(engines: Engines) -> None:
+    loaded = engines()
     eavesdrop = trace(prefill("p", "alice", ["alice"]), decode("b", "bob", "everyone", "p"))
     with pytest.raises(LeakageError):
         unfold(eavesdrop, loaded, "choreographed", "enforce")
@@ -142,12 +138,12 @@ def workflows(draw: st.DrawFn) -> Workflow:
     return trace(*messages)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(flow=workflows(), way=st.sampled_from(WAYS))
 def test_any_workflow_is_scored_as_the_engine_scores_it(
-    engine: Engines, flow: Workflow, way: tuple[Mode, Leakage]
+    engines: Engines, flow: Workflow, way: tuple[Mode, Leakage]
 ) -> None:
-    loaded = engine(llama_family())
+    loaded = engines()
     unfolded = unfold(flow, loaded, *way)
     if not unfolded.targets:
         assert unfolded.segments == ()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
@@ -17,6 +17,7 @@ from peft import LoraConfig, get_peft_model
 from agentcho import Engine
 from agentcho.testing import FakeEngine
 from tests.engine.families import Layer, llama_family
+from tests.engines import Engines
 from tests.leaks.sets import Sets
 
 from .pairs import Room
@@ -38,35 +39,34 @@ def fake(room: Room) -> FakeEngine:
 
 
 class Models:
-    """One engine a room, of one model, loaded when first asked for and kept in `folder`."""
+    """One engine a room, of one network, made when first asked for."""
 
     ROOMS: tuple[Room, ...] = ("roomy", "short", "tight", "adapted")
 
-    def __init__(self, folder: Path) -> None:
-        self._folder, self._engines = folder, dict[Room, Engine]()
+    def __init__(self, engines: Engines) -> None:
+        self._all, self._engines = engines, dict[Room, Engine]()
         self._family = replace(llama_family(), layers=(Layer(),) * LAYERS)
-        self._family.save(folder / "base")
 
     def __call__(self, room: Room) -> Engine:
         """Nothing that a play left may be in it."""
         if room not in self._engines:
-            self._engines[room] = self._load(room)
+            self._engines[room] = self._made(room)
         engine = self._engines[room]
         assert engine.idle
         assert not engine.rows
         return engine
 
-    def _load(self, room: Room) -> Engine:
-        options: dict[Room, dict[str, Any]] = {
-            "roomy": {}, "short": {"context": 130}, "tight": {"store_tokens": 220, "host_tokens": 40},
-        }  # fmt: skip
-        adapter = self._adapter() if room == "adapted" else None
-        return Engine.load(
-            self._folder / "base", device="cpu", dtype="float32", adapter=adapter, **options.get(room, {})
-        )
+    def _made(self, room: Room) -> Engine:
+        if room == "adapted":
+            return self._adapted()
+        tight = {"store_tokens": 220, "host_tokens": 40}
+        options: dict[Room, dict[str, Any]] = {"short": {"context": 130}, "tight": tight}
+        return self._all(self._family, **options.get(room, {}))
 
-    def _adapter(self) -> Path:
+    def _adapted(self) -> Engine:
+        """Its network is its own: the adapter stays on it."""
         config = LoraConfig(r=4, target_modules=["q_proj", "k_proj", "v_proj", "o_proj"], init_lora_weights=False)
         torch.manual_seed(5)
-        get_peft_model(self._family.build(), config).save_pretrained(str(self._folder / "adapter"))
-        return self._folder / "adapter"
+        with TemporaryDirectory() as folder:
+            get_peft_model(self._family.build(), config).save_pretrained(folder)
+            return self._all.own(self._family).adapted(folder)

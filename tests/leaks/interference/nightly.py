@@ -16,7 +16,6 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from itertools import count
 from multiprocessing import get_context
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import NamedTuple
 
@@ -24,6 +23,7 @@ import torch
 
 from agentcho.records.environment import machine, versions
 
+from ...engines import Engines
 from .engines import Models, fake, sets
 from .pairs import Result, Room, compared
 
@@ -55,8 +55,9 @@ def done(share: Share) -> Done:
     torch.set_num_threads(1)
     began, seeds = perf_counter(), count(share.seed)
     if share.engine == "model":
-        with TemporaryDirectory() as folder:
-            result = compared(share.pairs, seeds, Models(Path(folder)), Models.ROOMS, exact=True)
+        engines = Engines()
+        result = compared(share.pairs, seeds, Models(engines), Models.ROOMS, exact=True)
+        engines.close()
     else:
         result = compared(share.pairs, seeds, sets if share.engine == "sets" else fake, ROOMS)
     return Done(share, result, perf_counter() - began)

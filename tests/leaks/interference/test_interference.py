@@ -1,7 +1,7 @@
 """What a reader may not read changes nothing that its own code can see, whatever is played and however.
 
-Here are some hundred pairs on sets and the fake, and twelve on a tiny model, bit by bit; `make nightly` plays
-thousands.
+Here are some dozens of pairs on sets and the fake (hundreds in the slow suite), and twelve on a tiny model, bit by
+bit; `make nightly` plays thousands.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from agentcho import RunConfig
 from agentcho.testing import FakeEngine
 from tests.leaks.sets import Sets
 
+from ...engines import Engines
 from ..looks import Look
 from .engines import Models, fake, sets
 from .pairs import Case, Room, Verdict, compared, judged
@@ -26,33 +27,35 @@ from .workflows import CHANGES, Act, Change, changed, hidden
 OVERFLOWS = pytest.mark.xfail(
     not hasattr(FakeEngine, "frame"), reason="what an author's own encoding cannot bear fails others than the author"
 )
-QUICK = 300
+MANY = pytest.mark.parametrize("many", [60, pytest.param(300, marks=pytest.mark.slow)])
 BITWISE = 12
 ENGINES: dict[str, Callable[[Room], Sets | FakeEngine]] = {"sets": sets, "fake": fake}
 
 
 @pytest.fixture(scope="module")
-def models(tmp_path_factory: pytest.TempPathFactory) -> Models:
+def models(engines: Engines) -> Models:
     """Engines of a tiny model, loaded as they are asked for."""
-    return Models(tmp_path_factory.mktemp("models"))
+    return Models(engines)
 
 
+@MANY
 @pytest.mark.parametrize("engine", ENGINES.values(), ids=ENGINES)
-def test_no_reader_can_tell_in_hundreds_of_workflows(engine: Callable[[Room], Any]) -> None:
-    result = compared(QUICK, count(1_000_000), engine, ("roomy",))
+def test_no_reader_can_tell_in_many_workflows(engine: Callable[[Room], Any], many: int) -> None:
+    result = compared(many, count(1_000_000), engine, ("roomy",))
     assert result.told == ()
-    assert result.compared == QUICK
-    assert result.entries > 5 * QUICK
+    assert result.compared == many
+    assert result.entries > 5 * many
     assert not result.parted
 
 
+@MANY
 @OVERFLOWS
 @pytest.mark.parametrize("engine", ENGINES.values(), ids=ENGINES)
-def test_nor_where_calls_overflow(engine: Callable[[Room], Any]) -> None:
-    result = compared(QUICK // 3, count(1_000_000), engine, ("short",))
+def test_nor_where_calls_overflow(engine: Callable[[Room], Any], many: int) -> None:
+    result = compared(many // 3, count(1_000_000), engine, ("short",))
     assert result.told == ()
-    assert result.compared == QUICK // 3
-    assert result.parted <= QUICK / 10
+    assert result.compared == many // 3
+    assert result.parted <= many / 10
 
 
 def test_no_reader_can_tell_by_a_bit_in_a_dozen(models: Models) -> None:
@@ -64,7 +67,7 @@ def test_no_reader_can_tell_by_a_bit_in_a_dozen(models: Models) -> None:
 @pytest.mark.parametrize("change", CHANGES)
 def test_with_nothing_enforced_the_same_pairs_tell(change: Change) -> None:
     """Else the comparison would be blind."""
-    result = compared(60, count(3_000_000), sets, ("roomy",), leakage="audit", most=1000)
+    result = compared(40, count(3_000_000), sets, ("roomy",), leakage="audit", most=1000)
     assert sum(change in told for told in result.told) >= 5
 
 
@@ -73,7 +76,7 @@ def test_with_nothing_enforced_bits_tell(models: Models) -> None:
 
 
 def test_what_is_drawn_covers_all_ways_of_playing() -> None:
-    covered = compared(QUICK, count(5_000_000), sets, ("roomy", "short")).covered
+    covered = compared(150, count(5_000_000), sets, ("roomy", "short")).covered
     kinds = Counter(what.split(" ")[0] for what in covered)
     assert kinds["repair"] == 4
     assert kinds["choreographed"] + kinds["baseline"] == 4

@@ -12,10 +12,10 @@ import pytest
 
 from agentcho import Engine, Game
 from agentcho.records.transcript import own_records
-from tests.engine.conftest import Models
 from tests.engine.families import Family
 from tests.engine.oracle import Oracle
 from tests.engine.stage import gap
+from tests.engines import Engines
 
 from .definition import Definition
 from .script import Act, chain, same_length, workflow
@@ -45,12 +45,12 @@ PROFILES = {
 
 @pytest.mark.parametrize("profile", PROFILES.values(), ids=PROFILES)
 def test_an_enforced_call_equals_one_encoded_from_nothing_under_the_same_view(
-    deep_family: Family, deep_engine: Engine, stock: Models, profile: Profile
+    deep_family: Family, deep_engine: Engine, engines: Engines, profile: Profile
 ) -> None:
     acts, reader = workflow(30, steps=5), "bob"
     played = play(deep_engine, acts, reader, profile=profile)
     bos = deep_engine.framing.bos
-    oracle = Oracle(stock(deep_family), deep_family.layers, bos)
+    oracle = Oracle(engines.stock(deep_family), deep_family.layers, bos)
     definition = Definition(oracle, played.entries, 0 if bos is None else 1)
     own = [entry for entry in played.entries if entry.message.kind == "decode" and entry.message.author == reader]
     assert len(own) == len(played.double.own) > 0

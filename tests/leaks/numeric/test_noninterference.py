@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -19,6 +20,7 @@ from .stage import AUDIT, BITWISE, FAST, LONG, Played, Profile, differences, mov
 SWAPS: dict[str, Swap] = {"same length": same_length, "other length": other_length, "absent": absent}
 READERS = ("alice", "bob", "carol", "dave")
 SEEDS = range(2)
+SLOW: tuple[dict[str, Any], ...] = ({"turn": LONG}, {"shadow": "never"})
 
 
 def swapped(engine: Engine, acts: tuple[Act, ...], reader: str, swap: Swap, first: Played, profile: Profile) -> Played:
@@ -49,6 +51,7 @@ def test_the_same_workflows_leak_where_nothing_is_enforced(deep_engine: Engine, 
         assert movement(first, swapped(deep_engine, acts, reader, swap, first, AUDIT)) > 1e-6, name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("repair", ["first-k:3", "top-k:0.4", "full"])
 def test_repair_changes_nothing_about_it(deep_engine: Engine, repair: str) -> None:
     profile = replace(BITWISE, repair=repair)
@@ -80,7 +83,9 @@ def test_not_a_number_in_all_that_is_hidden_reaches_no_reader(deep_engine: Engin
     assert differences(first, poisoned) == []
 
 
-@pytest.mark.parametrize("profile", [FAST, replace(FAST, turn=LONG), replace(FAST, shadow="never")])
+@pytest.mark.parametrize(
+    "profile", [FAST, *(pytest.param(replace(FAST, **how), marks=pytest.mark.slow) for how in SLOW)]
+)
 def test_in_the_fast_profile_hidden_words_change_no_word_and_no_number_beyond_rounding(
     deep_engine: Engine, profile: Profile
 ) -> None:

@@ -1,0 +1,69 @@
+"""One registry of engines for a process: each network is built, saved, loaded and proved once, and every test takes a
+view of it, with a store of its own.
+
+What changes a network (an adapter that is trained, weights that are overwritten) and what tests loading itself loads
+from `folder`, or takes `own`. Does not know: what is tested.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from tempfile import mkdtemp
+
+from transformers import PreTrainedModel
+
+from agentcho import Engine
+
+from .engine.families import Family, llama_family
+
+Room = int | None
+
+
+class Engines:
+    """Loaded networks by family, layers, settings and dtype. Call it for a view; `close` removes the folders."""
+
+    def __init__(self) -> None:
+        self._root = Path(mkdtemp(prefix="engines-"))
+        self._folders, self._stock = dict[str, Path](), dict[str, PreTrainedModel]()
+        self._loaded = dict[tuple[str, str], Engine]()
+
+    def __call__(
+        self, family: Family | None = None, dtype: str = "float32", *, store_tokens: Room = None,
+        host_tokens: Room = None, context: Room = None,
+    ) -> Engine:  # fmt: skip
+        """An engine of its own on the network of a family, a small llama if none is named."""
+        folder = self.folder(family)
+        return self._view(str(folder), dtype, store_tokens, host_tokens, context)
+
+    def understudy(self, *, store_tokens: Room = None) -> Engine:
+        """An engine of its own on the embedded model, in float32."""
+        return self._view("understudy", "float32", store_tokens, None, None)
+
+    def own(self, family: Family | None = None, dtype: str = "float32") -> Engine:
+        """One that shares its network with nobody: what is done to it is done to it alone."""
+        return Engine.load(self.folder(family), device="cpu", dtype=dtype)
+
+    def folder(self, family: Family | None = None) -> Path:
+        """Where a family is saved, as a user has a model. Read it, and write nothing into it."""
+        family = family or llama_family()
+        if (key := repr(family)) not in self._folders:
+            self._folders[key] = folder = self._root / str(len(self._folders))
+            self._stock[key] = family.save(folder)
+        return self._folders[key]
+
+    def stock(self, family: Family) -> PreTrainedModel:
+        """The stock model of a family, the one that is saved."""
+        self.folder(family)
+        return self._stock[repr(family)]
+
+    def close(self) -> None:
+        """Remove the folders."""
+        shutil.rmtree(self._root)
+
+    def _view(self, model: str, dtype: str, store: Room, host: Room, context: Room) -> Engine:
+        if (model, dtype) not in self._loaded:
+            self._loaded[model, dtype] = Engine.load(model, device="cpu", dtype=dtype)
+        base = self._loaded[model, dtype]
+        given = (store, base._room[0]), (host, base._room[1]), (context, base.context)
+        return Engine(base._model.adapted(None), base.framing, base.proofs, *(b if a is None else a for a, b in given))
