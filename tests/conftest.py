@@ -57,6 +57,8 @@ def one_command_line() -> Iterator[None]:
 
 
 @pytest.fixture
-def llama(engines: Engines) -> Engine:
-    """A small llama in the Llama-3 style, with BOS, and an empty store."""
-    return engines()
+def llama(engines: Engines) -> Iterator[Engine]:
+    """A small llama in the Llama-3 style, with BOS, and an empty store, which is given back at once: who waits for the
+    collector holds hundreds of megabytes."""
+    with engines() as engine:
+        yield engine

@@ -95,7 +95,7 @@ def test_an_enforcement_that_leaks_ends_with_one(
 def test_a_scenario_is_played_and_then_proved_and_its_record_can_be_proved_again(
     agentcho: Command, loaded: Engine
 ) -> None:
-    words = ("-n", "2", "--max-tokens", "12", "--display", "plain")
+    words = ("-n", "2", "--max-tokens", "4", "--display", "plain")
     ran = agentcho("prove", "prisoners-dilemma", *words, "--json", "p.json")
     assert ran.code == 0, ran.out + ran.err
     again = agentcho("prove", "last", "--json", "q.json")

@@ -105,6 +105,7 @@ def by_hand(queries: Tensor, keys: Tensor, values: Tensor, blocks: BlockMask) ->
     return (scores.softmax(-1) @ values[:, :, None]).flatten(1, 2), scores.logsumexp(-1).flatten(1, 2)
 
 
+@pytest.mark.slow
 def test_captured_steps_read_blocks_too(llama: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(flex, "_compiled", lambda _: by_hand)
     captured, plain = llama.adapted(None), llama.adapted(None)
@@ -158,6 +159,7 @@ def test_rows_are_handed_over_with_their_bucket(llama: Engine, uncompiled: list[
     assert {len(queries) for queries in uncompiled} <= {1, 4, 16}
 
 
+@pytest.mark.slow
 def test_a_kernel_knows_its_number_of_rows_and_serves_any_length(monkeypatch: pytest.MonkeyPatch) -> None:
     """With a number of rows left open torch would take its kernel that does not share a row's keys out."""
     compiled = list[tuple[object, object]]()

@@ -16,10 +16,9 @@ from agentcho.calls.call import Encoded, EncodingId, Shadow
 from agentcho.engine.graphs import Capture, Forward, Graphs
 
 from ..engines import Engines
-from .families import Family, cell, families
+from .families import Family, named
 
-QUICK, SLOW = ("llama", "llama4_text"), ("gemma2", "gpt_oss", "gpt_neox")
-KINDS = [cell(one, quick=one.name in QUICK) for one in families() if one.name in QUICK + SLOW]
+KINDS = named("llama", "gemma2", "gpt_oss", "llama4_text", "gpt_neox", quick="llama")
 """Windows, caps, sinks, chunks, experts, and keys that turn in part."""
 WORDS = "the quick brown fox jumps over a lazy dog and sleeps for days"
 

@@ -21,6 +21,7 @@ from .sets import Sets
 from .stage import Talk
 
 CHANGES: tuple[Change, ...] = get_args(Change)
+SCRIPTS = pytest.mark.parametrize("seeds", [range(50), pytest.param(range(50, 250), marks=pytest.mark.slow)], ids=len)
 
 
 def heard(lines: dict[int, Line], way: Way) -> dict[int, object]:
@@ -43,16 +44,20 @@ def differ(seeds: range, change: Change, way: Way) -> int:
     return told
 
 
+@SCRIPTS
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize(("shadow", "deterministic"), [("auto", False), ("never", False), ("auto", True)])
-def test_what_is_hidden_makes_no_difference(change: Change, shadow: Shadowing, deterministic: bool) -> None:
-    assert differ(range(250), change, Way("choreographed", "enforce", shadow, deterministic)) == 0
+def test_what_is_hidden_makes_no_difference(
+    change: Change, shadow: Shadowing, deterministic: bool, seeds: range
+) -> None:
+    assert differ(seeds, change, Way("choreographed", "enforce", shadow, deterministic)) == 0
 
 
+@SCRIPTS
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("repair", [First(2), Most(0.5), "full"])
-def test_nor_where_readers_repair_what_they_read(change: Change, repair: RepairBy) -> None:
-    assert differ(range(250), change, Way("choreographed", "enforce", repair=repair)) == 0
+def test_nor_where_readers_repair_what_they_read(change: Change, repair: RepairBy, seeds: range) -> None:
+    assert differ(seeds, change, Way("choreographed", "enforce", repair=repair)) == 0
 
 
 @pytest.mark.slow

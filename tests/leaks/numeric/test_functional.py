@@ -114,7 +114,10 @@ class Forgetful(Script):
         await super()._do(game, act)
 
 
-@pytest.mark.parametrize("profile", PROFILES.values(), ids=PROFILES)
+@pytest.mark.parametrize(
+    "profile",
+    [pytest.param(how, id=name, marks=pytest.mark.slow if name == "shadows" else ()) for name, how in PROFILES.items()],
+)
 def test_encodings_that_are_made_again_are_those_made_first(
     llama_of: Callable[[int], Engine], profile: Profile
 ) -> None:
