@@ -9,7 +9,7 @@ PYTEST := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --
 
 OURS := --arm baseline --arm choreographed:audit --arm choreographed:enforce
 
-.PHONY: demo test test-coverage test-doors test-plain test-slow lint docs pages understudy bench bench-games bench-leakage bench-speed bench-gpu mutants
+.PHONY: demo test test-doors test-plain test-slow lint docs pages understudy bench bench-games bench-leakage bench-speed bench-gpu mutants
 .PHONY: nightly dist clean
 
 demo: .venv/.installed            ## play the prisoner's dilemma on the embedded model
@@ -18,12 +18,9 @@ demo: .venv/.installed            ## play the prisoner's dilemma on the embedded
 # Tests that need more than Python. They and the slow ones are left out where no -m is given: see pyproject.toml.
 DOORS := browser or server or clients or cluster
 
-test: lint                        ## ruff, mypy and the quick tests
-	$(PYTEST) --dist loadfile
-
-test-coverage: .venv/.tools       ## the quick tests, and which branches of the package they take
-	$(PYTEST) --dist loadfile --cov=agentcho --cov-branch --cov-report=
-	@$(BIN)/coverage report --sort=cover | grep -v '100%' | head -n 22; $(BIN)/coverage report --format=total
+test: lint                        ## ruff, mypy and the quick tests; COVER=1: and which branches of the package they take
+	$(PYTEST) --dist loadfile $(if $(COVER),--cov=agentcho --cov-branch --cov-report=)
+	@$(if $(COVER),$(BIN)/coverage report --sort=cover | grep -v '100%' | head -n 22; $(BIN)/coverage report --format=total)
 
 test-doors: .venv/.tools          ## the tests that need a browser, a server, real clients, or a cluster
 	$(PYTEST) --dist loadfile -m "($(DOORS)) and not slow"

@@ -125,7 +125,7 @@ class AdapterError(ModelError):
 
     def __init__(self, path: Path, reason: str) -> None:
         super().__init__(
-            f"no adapter for this model in {path}: {reason}. Give a folder with adapter_config.json and "
+            f"no adapter in {path}: {reason}. Give a folder with adapter_config.json and "
             "adapter_model.safetensors, as `agentcho tune` or peft writes it, trained on this model"
         )
         self.path = path

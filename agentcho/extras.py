@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from importlib.util import find_spec
 from typing import Literal
@@ -29,4 +30,4 @@ def require(what: str, *extras: Extra) -> None:
 
 
 def _there(module: str) -> bool:
-    return find_spec(module) is not None
+    return sys.modules.get(module) is not None or find_spec(module) is not None
