@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from agentcho.errors import AgentchoError
     from agentcho.flow.views import After, Read, View
     from agentcho.games.game import Game
-    from agentcho.games.replayer import replay
+    from agentcho.games.replay import replay
     from agentcho.message import EVERYONE, Audience, Message, Metadata
     from agentcho.records.canonical import canonical_transcript
     from agentcho.scenario import Judged, Scenario
@@ -68,7 +68,7 @@ HOMES = {
     "errors": ["AgentchoError"],
     "flow.views": ["After", "Read", "View"],
     "games.game": ["Game"],
-    "games.replayer": ["replay"],
+    "games.replay": ["replay"],
     "message": ["EVERYONE", "Audience", "Message", "Metadata"],
     "records.canonical": ["canonical_transcript"],
     "scenario": ["Judged", "Scenario"],

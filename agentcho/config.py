@@ -19,10 +19,10 @@ Shadowing = Literal["auto", "always", "never"]
 RepairBy = First | Most | Literal["full"]
 
 
-class Way(NamedTuple):
-    """How calls find what they read: see `Resolver`. `in_place`: what is reused stays at the positions at which it was
-    made (no repositioning; the paper's footnote 5); places that a view asks for are passed over. `repair`: which tokens
-    of what is reused each caller encodes anew, in its own prompt."""
+class ReusePolicy(NamedTuple):
+    """Through which encodings calls read messages: see `Resolver`. `in_place`: what is reused stays at the positions at
+    which it was made (no repositioning; the paper's footnote 5); places that a view asks for are passed over. `repair`:
+    which tokens of what is reused each caller encodes anew, in its own prompt."""
 
     mode: Mode = "choreographed"
     leakage: Leakage = "enforce"
@@ -121,15 +121,15 @@ class RunConfig(BaseModel):
         return self
 
     @property
-    def way(self) -> Way:
+    def reuse(self) -> ReusePolicy:
         """Mode, leakage, shadows, profile, positions and repair together."""
         repair = None if self.repair is None else parsed_repair(self.repair)
-        return Way(self.mode, self.leakage, self.shadow, self.deterministic, self.in_place, repair)
+        return ReusePolicy(self.mode, self.leakage, self.shadow, self.deterministic, self.in_place, repair)
 
     @property
-    def says_way(self) -> bool:
-        """Whether any part of the way was given, and not left to the default."""
-        return not self.model_fields_set.isdisjoint(Way._fields)
+    def says_reuse(self) -> bool:
+        """Whether any part of the reuse policy was given, and not left to the default."""
+        return not self.model_fields_set.isdisjoint(ReusePolicy._fields)
 
     @property
     def sampling(self) -> Sampling:

@@ -19,7 +19,7 @@ CORE = (
     "agentcho/engine",
     "agentcho/flow/resolver.py",
     "agentcho/choreography/choreographer.py",
-    "agentcho/games/replayer.py",
+    "agentcho/games/replay.py",
 )
 PLAYED = ("agentcho/understudy/weights", "agentcho/tasks", "scenarios", "agents")
 MEASURED: dict[str, tuple[str, tuple[str, ...]]] = {

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from agentcho.records.files import Lines
 from agentcho.records.record import SavedRun
-from agentcho.records.transcript import Lines
 
 FILES = ("transcript.jsonl", "heard.jsonl", "outcomes.jsonl")
 

@@ -15,8 +15,7 @@ import pytest
 
 from agentcho.errors import CannotWrite, RecordInUse
 from agentcho.records import writer
-from agentcho.records.disk import check_file, check_folder, replace
-from agentcho.records.transcript import Lines, read_lines
+from agentcho.records.files import Lines, check_file, check_folder, read_lines, replace_whole
 from agentcho.records.writer import Writer, alive, beside, check, read
 
 FULL = Path("/dev/full")
@@ -73,10 +72,10 @@ def replace_at(path: Path) -> None:
 
 def test_a_file_is_replaced_whole_or_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "a.json"
-    replace(path, "old")
+    replace_whole(path, "old")
     monkeypatch.setattr("os.fsync", lambda file: Disk(0)(file, b"x"))
     with pytest.raises(CannotWrite):
-        replace(path, "new")
+        replace_whole(path, "new")
     assert path.read_text() == "old"
 
 

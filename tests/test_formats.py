@@ -51,7 +51,7 @@ def test_what_a_line_can_hold_is_still_there() -> None:
     entries = {entry.message.id: entry for entry in saved("placed").games()[0]}
     placed = next(e for e in entries.values() if e.message.id == "bob.0")
     assert (placed.act.places[0], placed.act.places[1]) == (40, After("scenario.0", 3))
-    assert any(entry.act.acted_on for entry in entries.values())
+    assert any(entry.act.tainted_by for entry in entries.values())
     assert any(entry.act.choices == ("yes.", "no.") for entry in entries.values())
     assert {entry.act.where for entry in entries.values()} >= {"odd.py:24"}
     bases = [record.receipt.base for entry in saved("repaired").entries() for record in entry.made]

@@ -14,7 +14,7 @@ from agentcho.audit import AuditReport, audit_run
 from agentcho.audit.planned import audit_traces
 from agentcho.config import Leakage
 from agentcho.display.saved import Replay
-from agentcho.games.replayer import replay
+from agentcho.games.replay import replay
 from agentcho.games.runtime import play, resume
 from agentcho.lab.compare.playing import collected
 from agentcho.records.canonical import canonical_transcript

@@ -12,8 +12,9 @@ from agentcho.config import RunConfig
 from agentcho.errors import CannotWrite, RecordBroken, RecordNotFound
 from agentcho.flow.labels import EncodingRecord
 from agentcho.message import EVERYONE, Audience, Message
+from agentcho.records.files import Lines
 from agentcho.records.record import Finished, RunRecord, SavedRun, find, runs
-from agentcho.records.transcript import Entry, Lines, Usage, read_transcript
+from agentcho.records.transcript import Entry, Usage, read_transcript
 
 
 def entry(number: int, game: int = 0, author: str = "alice") -> Entry:

@@ -17,8 +17,8 @@ from agentcho.audit import audit_run
 from agentcho.errors import RecordBroken
 from agentcho.events import Event
 from agentcho.games.runtime import play
-from agentcho.records.export import exported
 from agentcho.records.record import Finished, RunRecord, SavedRun
+from agentcho.records.trace import exported
 from agentcho.records.transcript import Encodings, Entry, own_records
 from agentcho.testing import FakeEngine
 from agentcho.testing.rehearsal import heard
@@ -285,7 +285,7 @@ def test_encodings_that_no_line_carries_stand_alone_at_the_end(tmp_path: Path) -
     async def work() -> None:
         async with Choreographer(FakeEngine()) as c:
             game = Game(c, sink=events.append)
-            books = game._books
+            books = game._journal
             await game.play(Scripted(rounds))
             record = books._ledger[1]
             books._unwritten.append((record._replace(id=99), 0))

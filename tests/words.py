@@ -15,7 +15,7 @@ from torch import Tensor
 from agentcho.calls.call import Sampling
 from agentcho.engine.sampler import _kept, _options, uniform
 from agentcho.engine.sequence import Draw
-from agentcho.games.replayer import replay
+from agentcho.games.replay import replay
 from agentcho.games.runtime import game_seed
 from agentcho.games.seeds import coin_seed
 from agentcho.records.record import SavedRun

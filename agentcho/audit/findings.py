@@ -128,9 +128,9 @@ def acts(scenario: str, games: Mapping[int, Sequence[Entry]]) -> list[Finding]:
         for entry in entries:
             place = line_of(entry.act.where)
             file = PurePath(place.file).name if place else ""
-            for owner in sorted({authors.get(id, SCENARIO) for id in entry.act.acted_on}):
+            for owner in sorted({authors.get(id, SCENARIO) for id in entry.act.tainted_by}):
                 who = Who("AC006", None, owner, entry.message.author or SCENARIO, file)
-                secrets = tuple(id for id in entry.act.acted_on if authors.get(id, SCENARIO) == owner)
+                secrets = tuple(id for id in entry.act.tainted_by if authors.get(id, SCENARIO) == owner)
                 shown = Shown(game, (game,), secrets, (entry.message.id, *secrets[:1]), place)
                 evidence.setdefault(who, []).append(shown)
     say = "the code had read private words of {owner} before {carrier} spoke to others: {times} messages"

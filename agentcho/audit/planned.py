@@ -20,7 +20,7 @@ from agentcho.config import Leakage, Mode, RepairBy, RunConfig
 from agentcho.engine.layout import frame
 from agentcho.errors import LeakageError
 from agentcho.flow.labels import EncodingRecord
-from agentcho.games.replayer import replay
+from agentcho.games.replay import replay
 from agentcho.names import SCENARIO
 from agentcho.records.trace import TraceMessage, Workflow, read_traces
 from agentcho.records.transcript import Entry
@@ -41,8 +41,8 @@ def audit_traces(
     would play it; a game is a line, numbered from 0. `RecordBroken`, `RecordNotFound`: the file is none."""
     key = key or new_key()
     traces = read_traces(path)
-    way = RunConfig(mode=mode, leakage=leakage, deterministic=deterministic, repair=repair).way
-    plans = [plan(trace, mode, leakage, deterministic, way.repair) for trace in traces]
+    reuse = RunConfig(mode=mode, leakage=leakage, deterministic=deterministic, repair=repair).reuse
+    plans = [plan(trace, mode, leakage, deterministic, reuse.repair) for trace in traces]
     places = dict(enumerate(_lines(path)))
     refused = {
         game: _refused(game, traces[game], one.refusal, places[game], key, reveal)

@@ -24,11 +24,11 @@ from agentcho.calls.call import EncodingId, EnginePort, FramePort, StepResult
 from agentcho.calls.checks import named
 from agentcho.calls.ids import akin
 from agentcho.choreography import log as journal
-from agentcho.choreography.prefetch import Ahead, Make
+from agentcho.choreography.handle import FinishedCall, Handle, Request, Result, checked_request
+from agentcho.choreography.prefetch import Make, Prefetch
 from agentcho.choreography.quiescence import Turns
-from agentcho.choreography.ticket import Made, Request, Result, Ticket, checked_request
 from agentcho.choreography.waits import Wait, wait_of
-from agentcho.config import Leakage, Mode, RepairBy, Shadowing, Way
+from agentcho.config import Leakage, Mode, RepairBy, ReusePolicy, Shadowing
 from agentcho.errors import (
     AgentchoError,
     CallbackFailed,
@@ -49,23 +49,23 @@ class _Work(NamedTuple):
     cancel: list[EncodingId]
     release: list[EncodingId]
     swap: list[EncodingId]
-    submit: list[Ticket]
+    submit: list[Handle]
     exact: bool
 
 
 class _Step(NamedTuple):
     """What one hop brought back."""
 
-    submitted: list[Ticket]
+    submitted: list[Handle]
     result: StepResult | None
-    made: dict[EncodingId, Made]
-    refused: list[tuple[Ticket, Exception]]
+    made: dict[EncodingId, FinishedCall]
+    refused: list[tuple[Handle, Exception]]
     error: Exception | None
 
 
 class Choreographer:
-    """Runs requests on one engine, as an async context manager. Games of any way share it; `way` is how those that say
-    nothing of their own find what they read. While a request that is to be exact is under way, every step is.
+    """Runs requests on one engine, as an async context manager. Games of any reuse policy share it; `reuse` is the
+    policy of those that give none. While a request that is to be exact is under way, every step is.
 
     `steps` counts engine steps, `encoded` the tokens they fed; `stepped` hears after each what share of the store is
     held. After the context nothing of it is left in the engine: no row, no page. Waiting submitters get
@@ -74,18 +74,26 @@ class Choreographer:
     """
 
     def __init__(
-        self, engine: EnginePort, mode: Mode = "choreographed", leakage: Leakage = "enforce",
-        shadow: Shadowing = "auto", deterministic: bool = False, in_place: bool = False,
-        repair: RepairBy | None = None, *, max_requests: int = 100_000, quiet_after: float = 60.0,
-    ) -> None:  # fmt: skip
+        self,
+        engine: EnginePort,
+        mode: Mode = "choreographed",
+        leakage: Leakage = "enforce",
+        shadow: Shadowing = "auto",
+        deterministic: bool = False,
+        in_place: bool = False,
+        repair: RepairBy | None = None,
+        *,
+        max_requests: int = 100_000,
+        quiet_after: float = 60.0,
+    ) -> None:
         self._max_requests, self._quiet_after = max_requests, quiet_after
-        self._engine, self.way = engine, Way(mode, leakage, shadow, deterministic, in_place, repair)
+        self._engine, self.reuse = engine, ReusePolicy(mode, leakage, shadow, deterministic, in_place, repair)
         self.turns = Turns()
         self.steps = self.encoded = 0
-        self._open: set[Ticket] = set()
-        self._arrived: list[Ticket] = []
-        self._ahead = Ahead()
-        self._flying: dict[EncodingId, Ticket] = {}
+        self._open: set[Handle] = set()
+        self._arrived: list[Handle] = []
+        self._ahead = Prefetch()
+        self._flying: dict[EncodingId, Handle] = {}
         self._held: set[EncodingId] = set()
         self._cancel, self._release, self._swap = list[EncodingId](), list[EncodingId](), list[EncodingId]()
         self._arrivals = 0
@@ -154,22 +162,22 @@ class Choreographer:
             raise EngineBusy(self._engine.owner.words)
         if len(self._open) >= self._max_requests:
             raise Overloaded(self._max_requests)
-        ticket = Ticket(checked_request(request), self.turns.current())
-        self._open.add(ticket)
-        self._arrived.append(ticket)
+        handle = Handle(checked_request(request), self.turns.current())
+        self._open.add(handle)
+        self._arrived.append(handle)
         self._arrivals += 1
         self._work.set()
         try:
-            await ticket.done.wait()
+            await handle.done.wait()
         except BaseException:
-            self._abandon(ticket)
+            self._abandon(handle)
             raise
         finally:
-            self._open.discard(ticket)
-        if ticket.result is None:
-            assert ticket.error is not None
-            raise ticket.error
-        return ticket.result
+            self._open.discard(handle)
+        if handle.result is None:
+            assert handle.error is not None
+            raise handle.error
+        return handle.result
 
     def release(self, ids: Iterable[EncodingId]) -> None:
         """Give encodings up; their pages are freed at the next step, or at the end, after which it is a no-op.
@@ -197,8 +205,8 @@ class Choreographer:
 
     def forget(self, owner: Any) -> None:
         """Drop what an owner offered, under way or not. What it has brought by then is the owner's to release."""
-        for ticket in self._ahead.forget(owner):
-            self._abandon(ticket)
+        for handle in self._ahead.forget(owner):
+            self._abandon(handle)
 
     def waiting(self) -> tuple[Wait, ...]:
         """Who waits for what, of all tasks in its games that do. With no request under way, a wait for each other's
@@ -232,7 +240,7 @@ class Choreographer:
 
     def _take(self) -> _Work:
         swap = [id for id in self._swap if id in self._held]
-        if not self._arrived and any(ticket.first for ticket in self._flying.values()):
+        if not self._arrived and any(handle.first for handle in self._flying.values()):
             self._arrived = self._ahead.take()
         arrived = sorted(self._arrived, key=lambda t: t.place)
         exact = any(map(self._exact, (*self._flying.values(), *arrived)))
@@ -241,9 +249,9 @@ class Choreographer:
             taken.clear()
         return work
 
-    def _exact(self, ticket: Ticket) -> bool:
-        asked = ticket.request.exact
-        return self.way.deterministic if asked is None else asked
+    def _exact(self, handle: Handle) -> bool:
+        asked = handle.request.exact
+        return self.reuse.deterministic if asked is None else asked
 
     def _hop(self, work: _Work) -> _Step:
         """In the thread: everything that one step does with the engine."""
@@ -253,7 +261,7 @@ class Choreographer:
     def _step(self, work: _Work) -> _Step:
         self._engine.cancel(work.cancel)
         self._engine.release(work.release)
-        refused = [(ticket, error) for ticket in work.submit if (error := self._submit(ticket)) is not None]
+        refused = [(handle, error) for handle in work.submit if (error := self._submit(handle)) is not None]
         try:
             if work.swap:
                 self._engine.swap_out(work.swap)
@@ -262,27 +270,27 @@ class Choreographer:
             result = self._engine.step(work.exact)
         except BaseException as error:  # in a thread that no Ctrl-C comes to
             return _Step(work.submit, None, {}, refused, _as_ours(error))
-        made = {id: Made(id, self._engine.message(id), self._engine.receipt(id)) for id in result.finished}
+        made = {id: FinishedCall(id, self._engine.message(id), self._engine.receipt(id)) for id in result.finished}
         return _Step(work.submit, result, made, refused, None)
 
-    def _submit(self, ticket: Ticket) -> Exception | None:
+    def _submit(self, handle: Handle) -> Exception | None:
         try:
-            ticket.ids = self._engine.submit(ticket.request.calls, ticket.request.turn)
+            handle.ids = self._engine.submit(handle.request.calls, handle.request.turn)
         except BaseException as error:
             return _as_ours(error)
         return None
 
     def _deliver(self, step: _Step) -> None:
-        """On the event loop again: the books first, then those whom the step served."""
-        for ticket in step.submitted:
-            self._flying.update(dict.fromkeys(ticket.ids, ticket))
-            if ticket.abandoned:
-                self._give_up(ticket)
-        for ticket, error in step.refused:
-            ticket.finish(None, error)
+        """On the event loop again: the journals first, then those whom the step served."""
+        for handle in step.submitted:
+            self._flying.update(dict.fromkeys(handle.ids, handle))
+            if handle.abandoned:
+                self._give_up(handle)
+        for handle, error in step.refused:
+            handle.finish(None, error)
         if step.error is not None:
-            for ticket in dict.fromkeys(self._flying.values()):
-                self._fail(ticket, step.error)
+            for handle in dict.fromkeys(self._flying.values()):
+                self._fail(handle, step.error)
         if step.result is not None:
             self.steps += 1
             self.encoded += step.result.encoded
@@ -290,80 +298,80 @@ class Choreographer:
             self._deliver_result(step.result, step.made)
             self.stepped(step.result.held)
 
-    def _deliver_result(self, result: StepResult, made: dict[EncodingId, Made]) -> None:
+    def _deliver_result(self, result: StepResult, made: dict[EncodingId, FinishedCall]) -> None:
         self._held.update(result.finished)
         self._tell(result, made)
         for failure in result.failed:
-            if (ticket := self._flying.get(failure.id)) is not None:
-                self._fail(ticket, failure.error)
+            if (handle := self._flying.get(failure.id)) is not None:
+                self._fail(handle, failure.error)
         for id in result.finished:
             self._finish_call(id, made[id])
 
-    def _tell(self, result: StepResult, made: dict[EncodingId, Made]) -> None:
+    def _tell(self, result: StepResult, made: dict[EncodingId, FinishedCall]) -> None:
         """What was said goes on record, all of it, before any of it goes to who listens."""
         begun = {each.id: each for each in result.begun}
         heard = [(self._flying[spoken.id], spoken) for spoken in result.spoken if spoken.id in self._flying]
-        for ticket, spoken in heard:
-            self._listens(ticket, "on_piece", partial(ticket.hear, spoken, begun.pop(spoken.id, None), made))
-        for flush in {id(ticket.request.flush): ticket.request.flush for ticket, _ in heard}.values():
-            self._flush(flush, [ticket for ticket, _ in heard if ticket.request.flush is flush])
-        for ticket, spoken in heard:
-            if ticket.request.on_token and spoken.text and not ticket.done.is_set():
-                self._listens(ticket, "on_token", partial(ticket.request.on_token, spoken.text))
+        for handle, spoken in heard:
+            self._listens(handle, "on_piece", partial(handle.hear, spoken, begun.pop(spoken.id, None), made))
+        for flush in {id(handle.request.flush): handle.request.flush for handle, _ in heard}.values():
+            self._flush(flush, [handle for handle, _ in heard if handle.request.flush is flush])
+        for handle, spoken in heard:
+            if handle.request.on_token and spoken.text and not handle.done.is_set():
+                self._listens(handle, "on_token", partial(handle.request.on_token, spoken.text))
 
-    def _flush(self, flush: Callable[[], None] | None, tickets: list[Ticket]) -> None:
+    def _flush(self, flush: Callable[[], None] | None, handles: list[Handle]) -> None:
         """What was not flushed is not heard: all who share a flush that fails fail with it."""
-        if flush is not None and not self._listens(tickets[0], "flush", flush):
-            for ticket in tickets[1:]:
-                assert tickets[0].error is not None
-                self._fail(ticket, tickets[0].error)
+        if flush is not None and not self._listens(handles[0], "flush", flush):
+            for handle in handles[1:]:
+                assert handles[0].error is not None
+                self._fail(handle, handles[0].error)
 
-    def _finish_call(self, id: EncodingId, made: Made) -> None:
-        ticket = self._flying.pop(id, None)
-        if ticket is None:  # its request failed or was abandoned while the step ran
+    def _finish_call(self, id: EncodingId, made: FinishedCall) -> None:
+        handle = self._flying.pop(id, None)
+        if handle is None:  # its request failed or was abandoned while the step ran
             self.release(self.held([id]))
             return
-        ticket.made[id] = made
-        if len(ticket.made) < len(ticket.ids):
+        handle.made[id] = made
+        if len(handle.made) < len(handle.ids):
             return
         now = perf_counter()
-        first = (ticket.first or now) - ticket.submitted
-        result = Result(tuple(ticket.made[i] for i in ticket.ids), first, now - ticket.submitted)
-        done = ticket.request.on_done
-        if done is None or self._listens(ticket, "on_done", partial(done, result)):
-            ticket.finish(result, None)
+        first = (handle.first or now) - handle.submitted
+        result = Result(tuple(handle.made[i] for i in handle.ids), first, now - handle.submitted)
+        done = handle.request.on_done
+        if done is None or self._listens(handle, "on_done", partial(done, result)):
+            handle.finish(result, None)
 
-    def _listens(self, ticket: Ticket, what: str, hear: Callable[[], None]) -> bool:
+    def _listens(self, handle: Handle, what: str, hear: Callable[[], None]) -> bool:
         """Let who asked hear of something; False: that failed, and the request with it, and nothing else."""
         error = _raised(hear)
         if error is not None:
-            self._fail(ticket, error if isinstance(error, AgentchoError) else CallbackFailed(what, error))
+            self._fail(handle, error if isinstance(error, AgentchoError) else CallbackFailed(what, error))
         return error is None
 
-    def _fail(self, ticket: Ticket, error: Exception) -> None:
-        if not ticket.done.is_set():
-            self._give_up(ticket)
-            _raised(partial(ticket.drop, "failed"))  # it fails already, and is told so
-            ticket.finish(None, error)
+    def _fail(self, handle: Handle, error: Exception) -> None:
+        if not handle.done.is_set():
+            self._give_up(handle)
+            _raised(partial(handle.drop, "failed"))  # it fails already, and is told so
+            handle.finish(None, error)
 
-    def _abandon(self, ticket: Ticket) -> None:
+    def _abandon(self, handle: Handle) -> None:
         """The submitter was cancelled, perhaps while its calls were being submitted, or just as its result came."""
-        ticket.abandoned = True
+        handle.abandoned = True
         self._work.set()
-        if ticket in self._arrived:
-            self._arrived.remove(ticket)
-        elif ticket.result is not None:
-            if ticket.request.on_done is None:
-                self.release(self.held(ticket.ids))
-        elif any(id in self._flying for id in ticket.ids):
-            self._give_up(ticket)
-            ticket.drop("cancelled")
+        if handle in self._arrived:
+            self._arrived.remove(handle)
+        elif handle.result is not None:
+            if handle.request.on_done is None:
+                self.release(self.held(handle.ids))
+        elif any(id in self._flying for id in handle.ids):
+            self._give_up(handle)
+            handle.drop("cancelled")
 
-    def _give_up(self, ticket: Ticket) -> None:
-        for id in ticket.ids:
+    def _give_up(self, handle: Handle) -> None:
+        for id in handle.ids:
             self._flying.pop(id, None)
-        self._cancel.extend(id for id in ticket.ids if id not in ticket.made)
-        self.release(self.held(ticket.made))
+        self._cancel.extend(id for id in handle.ids if id not in handle.made)
+        self.release(self.held(handle.made))
 
     async def _leave_nothing(self) -> None:
         """After the loop has ended: drop and release all, and tell those who still wait."""
@@ -371,10 +379,10 @@ class Choreographer:
         for left in (self._arrived, self._flying, self._cancel, self._release, self._held):
             left.clear()
         await anyio.to_thread.run_sync(self._clear, flying, held, limiter=self._thread)
-        for ticket in self._open:
-            if not ticket.done.is_set():
-                _raised(partial(ticket.drop, "failed"))  # the others are to hear of it too
-                ticket.finish(None, EngineClosed())
+        for handle in self._open:
+            if not handle.done.is_set():
+                _raised(partial(handle.drop, "failed"))  # the others are to hear of it too
+                handle.finish(None, EngineClosed())
 
     def _clear(self, flying: list[EncodingId], held: list[EncodingId]) -> None:
         with self._hopping, self._engine.owner.acting(self, "the end of a choreographer"):

@@ -29,9 +29,15 @@ def hear(event: Event) -> None:
             told = entry.message
             GAME.debug(
                 "game %d: %s ended, %s, %d tokens, %d fed, %d reused, first token %.3f s, %.3f s",
-                told.game, told.id, told.stopped or told.kind, len(told.tokens), entry.usage.encoded,
-                entry.usage.reused, entry.usage.ttft, entry.usage.seconds,
-            )  # fmt: skip
+                told.game,
+                told.id,
+                told.stopped or told.kind,
+                len(told.tokens),
+                entry.usage.encoded,
+                entry.usage.reused,
+                entry.usage.ttft,
+                entry.usage.seconds,
+            )
         case Over(game=game, ended=ended, seconds=seconds):
             why = "at its end" if ended is None else f"early ({ended.partition(':')[0]})"
             GAME.info("game %d over %s, %.1f s", game, why, seconds)
@@ -45,9 +51,13 @@ def failed(game: int, kind: str, where: str | None) -> None:
 def stepped(number: int, result: StepResult) -> None:
     """One step of the engine."""
     ENGINE.debug(
-        "step %d: %d tokens fed, %d sampled, %d done, %d failed", number, result.encoded, len(result.spoken),
-        len(result.finished), len(result.failed),
-    )  # fmt: skip
+        "step %d: %d tokens fed, %d sampled, %d done, %d failed",
+        number,
+        result.encoded,
+        len(result.spoken),
+        len(result.finished),
+        len(result.failed),
+    )
     for failure in result.failed:
         ENGINE.warning("encoding %d failed: %s", failure.id, type(failure.error).__name__)
 

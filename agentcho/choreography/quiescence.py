@@ -18,7 +18,7 @@ import anyio.lowlevel
 T = TypeVar("T")
 
 
-class Turn:
+class TrackedTask:
     """One tracked task. `wake` before it is let go on, so that it counts from then; both calls are idempotent."""
 
     def __init__(self, turns: Turns) -> None:
@@ -55,7 +55,7 @@ class Turns:
         self._awake = 0
         self._stirred = 0
         self._still = anyio.Event()
-        self._by_task: dict[int, Turn] = {}
+        self._by_task: dict[int, TrackedTask] = {}
 
     def count(self, change: int) -> None:
         """Used by `Turn`."""
@@ -69,7 +69,7 @@ class Turns:
         """What the tracked tasks run that wait now, whatever for."""
         return tuple(turn.work for turn in self._by_task.values() if turn.work is not None and not turn.awake)
 
-    def current(self) -> Turn | None:
+    def current(self) -> TrackedTask | None:
         """The turn of the running task; None for a task that is not tracked."""
         return self._by_task.get(anyio.get_current_task().id)
 
@@ -89,11 +89,11 @@ class Turns:
             if quiet == 2:
                 return
 
-    async def run(self, work: Coroutine[Any, Any, T], turn: Turn | None = None) -> T:
+    async def run(self, work: Coroutine[Any, Any, T], turn: TrackedTask | None = None) -> T:
         """Run `work` in the current task, tracked. A task that is tracked already just runs it."""
         if turn is None and self.current() is not None:
             return await work
-        turn = turn or Turn(self)
+        turn = turn or TrackedTask(self)
         task = anyio.get_current_task().id
         self._by_task[task], turn.work = turn, work
         try:
@@ -109,7 +109,7 @@ class Turns:
         results: list[Any] = [None] * len(works)
         left = len(works)
 
-        async def one(place: int, work: Coroutine[Any, Any, Any], turn: Turn) -> None:
+        async def one(place: int, work: Coroutine[Any, Any, Any], turn: TrackedTask) -> None:
             nonlocal left
             try:
                 results[place] = await self.run(self._ending(work, ended), turn)
@@ -125,7 +125,7 @@ class Turns:
             if left == 0 and parent is not None:
                 parent.wake()
 
-        turns = [Turn(self) for _ in works]
+        turns = [TrackedTask(self) for _ in works]
         try:
             async with anyio.create_task_group() as group:
                 for place, (work, turn) in enumerate(zip(works, turns, strict=True)):
@@ -151,7 +151,7 @@ class Turns:
 class _Watched(Awaitable[T]):
     """Awaits a coroutine, and tells its turn at each suspension and resumption."""
 
-    def __init__(self, work: Coroutine[Any, Any, T], turn: Turn) -> None:
+    def __init__(self, work: Coroutine[Any, Any, T], turn: TrackedTask) -> None:
         self._work, self._turn = work, turn
 
     def __await__(self) -> Generator[Any, Any, T]:

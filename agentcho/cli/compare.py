@@ -28,7 +28,7 @@ from agentcho.lab.compare.files import write, write_json
 from agentcho.lab.compare.playing import Interrupted
 from agentcho.progress import Tell
 from agentcho.records import writer
-from agentcho.records.disk import check_file, check_folder, writing
+from agentcho.records.files import check_file, check_folder, writing
 from agentcho.records.writer import Writer
 from agentcho.scenario import Scenario
 
@@ -118,7 +118,7 @@ def _check_judge(judge: str | None, scenario: Scenario) -> None:
 
 def _loading(config: RunConfig, found: Sequence[Column]) -> RunConfig:
     """The options to load a model by: it has to serve every column, those too that claim something of it."""
-    claims = any(asked_of(column.config(config).way, "refuse") == "refuse" for column in found)
+    claims = any(asked_of(column.config(config).reuse, "refuse") == "refuse" for column in found)
     return config.model_copy(update={"leakage": "enforce" if claims else "audit"})
 
 

@@ -15,7 +15,7 @@ from agentcho.config import RunConfig
 from agentcho.display.progress import progress
 from agentcho.display.safe import inline
 from agentcho.games import library, runtime
-from agentcho.records.disk import check_file, writing
+from agentcho.records.files import check_file, writing
 from agentcho.records.trace import read_traces
 from agentcho.records.writer import Writer, beside
 

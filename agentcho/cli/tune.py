@@ -17,7 +17,7 @@ from agentcho.extras import require
 from agentcho.games import library, runtime
 from agentcho.lab.tune.recipe import Recipe
 from agentcho.progress import Tell
-from agentcho.records.disk import check_folder, writing
+from agentcho.records.files import check_folder, writing
 from agentcho.records.writer import NAME, Writer
 
 if TYPE_CHECKING:

@@ -11,7 +11,8 @@ from typing import Self
 from agentcho.display.sheet import Sheet
 from agentcho.display.totals import costs, outcomes
 from agentcho.events import Encoded, Ended, Event, Over
-from agentcho.games.runtime import Played, finished
+from agentcho.games.recording import finished
+from agentcho.games.runtime import Played
 from agentcho.records.record import Finished, SavedRun
 from agentcho.records.transcript import Entry, carry
 

@@ -1,16 +1,22 @@
-"""Cones: which messages could have influenced an encoding, computed from receipts alone.
+"""Cones and labels: which messages could have influenced an encoding, and whether a call may attend to it.
 
-The ledger is told what was *actually attended* and never what was asked for. Does not know: tensors, texts,
-policies. A cone is exact for provenance and over-approximates information.
+The ledger computes cones from receipts alone: from what was *actually attended*, never from what was asked for. A cone
+is exact for provenance and over-approximates information. The monitor keeps the label of every encoding of a game and
+checks it right before any key is gathered. `LeakPaths` finds what a call must not read in the graph of messages, before
+anything is computed. Does not know: tensors, texts, policies.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Set
-from typing import Literal, NamedTuple
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from typing import Literal, NamedTuple, Protocol
 
 from agentcho.calls.call import EncodingId, Receipt
-from agentcho.message import Audience
+from agentcho.config import ReusePolicy
+from agentcho.errors import LeakageError
+from agentcho.flow.views import ReadSet
+from agentcho.message import Audience, Metadata
 
 Recipe = Literal["author", "audience", "baseline", "repaired"]
 
@@ -124,3 +130,110 @@ def readers(cone: Iterable[str], audiences: dict[str, Audience], roster: Iterabl
     """The agents of `roster` that are in the audience of every message of `cone`."""
     members = [audiences[message] for message in cone]
     return frozenset(agent for agent in roster if all(a.includes(agent) for a in members))
+
+
+class Label(NamedTuple):
+    """One message that could have influenced an encoding, the first by its id of all those of its audience."""
+
+    message: str
+    audience: Audience
+
+
+class Monitor:
+    """The labels of one game. Written and read where the engine steps; nowhere else."""
+
+    def __init__(self) -> None:
+        self._labels: dict[EncodingId, frozenset[Label]] = {}
+
+    def guard(self, message: str, audience: Audience, clearance: Audience) -> Guard:
+        """The guard of a call that encodes `message` for `clearance`, all of whom it must be fit for."""
+        return Guard(self._labels, Label(message, audience), clearance)
+
+
+class Guard:
+    """Refuses a context unless everyone in `clearance` may read all that is in its cone. See `request.Guard`."""
+
+    def __init__(self, labels: dict[EncodingId, frozenset[Label]], own: Label, clearance: Audience) -> None:
+        self._labels, self._own, self._clearance = labels, own, clearance
+
+    def admit(self, id: EncodingId, context: Sequence[EncodingId]) -> None:
+        """Check and label. `LeakageError`: something of the context has no label here; unknown is not clean."""
+        first: dict[Audience, str] = {self._own.audience: self._own.message}
+        for parent in context:
+            if parent not in self._labels:
+                raise LeakageError(str(self._clearance), (), parent)
+            for label in self._labels[parent]:
+                first[label.audience] = min(label.message, first.get(label.audience, label.message))
+        for message, audience in sorted(((m, a) for a, m in first.items()), key=lambda pair: pair[0]):
+            if not audience.covers(self._clearance):
+                raise LeakageError(str(self._clearance), (self._own.message, message))
+        self._labels[id] = frozenset(Label(message, audience) for audience, message in first.items())
+
+
+class Known(Protocol):
+    """A message with what its author read."""
+
+    @property
+    def metadata(self) -> Metadata: ...
+
+
+class LeakPaths:
+    """What calls of one game must not read. `said` are its messages by id, none before its parents; it grows."""
+
+    def __init__(self, reuse: ReusePolicy, said: Mapping[str, Known]) -> None:
+        self._reuse, self._said = reuse, said
+        self._readers: dict[str, Audience] = {}
+
+    def leak_path(self, reads: ReadSet) -> tuple[str, ...]:
+        """The path from a message of `reads` to one that the caller may not read; empty: nothing is refused.
+
+        audit records and never refuses. A direct leak is refused in every other case. deny refuses also what the
+        author of a message had read, and the authors of that, on and on: what its encoding carries.
+        """
+        if self._reuse.leakage == "audit" or reads.caller is None:
+            return ()
+        if reads.direct:
+            return (reads.direct[0],)
+        if self._reuse.mode == "baseline" or self._reuse.leakage != "deny":
+            return ()
+        if all(self._readers_of(read.id).includes(reads.caller) for read in reads.reads):
+            return ()
+        return self._path(reads, reads.caller)
+
+    def _readers_of(self, id: str) -> Audience:
+        """Who may read a message and all that is behind it. What lacks its parents' stands on a stack of our own, for a
+        chain of messages may be as long as a game."""
+        waiting = [id]
+        while waiting:
+            here = waiting[-1]
+            if here in self._readers:
+                waiting.pop()
+                continue
+            message = self._said[here].metadata
+            if lacking := [parent for parent in message.parents if parent not in self._readers]:
+                waiting += lacking
+            else:
+                self._readers[here] = message.audience.both(*(self._readers[parent] for parent in message.parents))
+        return self._readers[id]
+
+    def _path(self, reads: ReadSet, caller: str) -> tuple[str, ...]:
+        """Breadth first, so that the shortest is told."""
+        before: dict[str, str | None] = {read.id: None for read in reads.reads}
+        left = deque(before)
+        while left:
+            message = self._said[id := left.popleft()].metadata
+            if not message.audience.includes(caller):
+                return _trail(id, before)
+            fresh = dict.fromkeys(parent for parent in message.parents if parent not in before)
+            before |= dict.fromkeys(fresh, id)
+            left += fresh
+        return ()
+
+
+def _trail(id: str, before: Mapping[str, str | None]) -> tuple[str, ...]:
+    """The path to a message, from where it began."""
+    path, here = [id], before[id]
+    while here is not None:
+        path.append(here)
+        here = before[here]
+    return tuple(reversed(path))

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agentcho.config import Markers, Way
+from agentcho.config import Markers, ReusePolicy
 from agentcho.errors import UnsupportedModel
 
 
-def asked_of(way: Way, markers: Markers) -> Markers:
-    """What such a way of playing asks of a model: a claim about who reads what presumes that one message cannot pass
+def asked_of(reuse: ReusePolicy, markers: Markers) -> Markers:
+    """What such a reuse policy asks of a model: a claim about who reads what presumes that one message cannot pass
     for two."""
-    claims = way.mode == "choreographed" and way.leakage != "audit"
+    claims = reuse.mode == "choreographed" and reuse.leakage != "audit"
     return markers if claims else "accept"
 
 

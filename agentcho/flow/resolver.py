@@ -12,24 +12,68 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
-from agentcho.calls.call import Decode, EncodingId, Guard, Offsets, Prefill, Repair, Shadow
+from agentcho.calls.call import Call, Decode, EncodingId, Guard, Offsets, Prefill, Repair, Shadow
 from agentcho.calls.values import position
-from agentcho.config import Way
-from agentcho.flow.labels import Recipe
-from agentcho.flow.missing import Key, Missing, Parent, Resolved, Speaking
-from agentcho.flow.monitor import Monitor
-from agentcho.flow.placing import count, places_of
-from agentcho.flow.views import Act, Read, ReadSet
+from agentcho.config import ReusePolicy
+from agentcho.flow.labels import Monitor, Recipe
+from agentcho.flow.views import Act, Read, ReadSet, count, places_of
 from agentcho.message import Audience, Message, Metadata
+
+Parent = EncodingId | Prefill | Repair
+Key = tuple[Recipe, tuple[str, ...]]
+"""An encoding before it is made: its recipe and its message, or a path of messages (baseline), or its caller and a
+path of messages with their positions (repaired)."""
+
+
+class Needed(NamedTuple):
+    """An encoding that a call lacks: of which message, by which recipe, at which path (baseline)."""
+
+    message: str
+    recipe: Recipe
+    path: tuple[str, ...]
+    call: Prefill | Repair
+
+    @property
+    def key(self) -> Key:
+        """What names it before it is made."""
+        return self.recipe, self.path or (self.message,)
+
+
+Lacking = dict[Key, Needed]
+
+
+class Context(NamedTuple):
+    """What one call attends to, and where it stands: see `Prefill`."""
+
+    parents: tuple[Parent, ...]
+    offsets: Offsets = None
+    new_offset: int | None = None
+
+
+class Resolved(NamedTuple):
+    """What a call attends to: ids, or calls in `missing` (to be submitted before it, in order), and positions."""
+
+    missing: tuple[Needed, ...]
+    parents: tuple[Parent, ...]
+    offsets: Offsets
+    new_offset: int | None
+
+
+class DecodePlan(NamedTuple):
+    """The calls that say one message: what is missing, the decode, and its shadow, if it has one."""
+
+    missing: tuple[Needed, ...]
+    calls: tuple[Call, ...]
+
 
 EXACT = "exact "
 """Before the classes of the deterministic profile."""
 
 
 @dataclass(eq=False)
-class Utterance:
+class Draft:
     """A message as the game keeps it. `message` is there from the beginning where its words are known, and once they
     are said where they are not; `text` of what is to be said is its header."""
 
@@ -58,9 +102,9 @@ class Resolver:
     In the deterministic profile every audience encoding is made by one recipe, so none by a shadow.
     """
 
-    def __init__(self, way: Way, bos: bool = False) -> None:
-        self.way, self.bos = way, bos
-        self.utterances: dict[str, Utterance] = {}
+    def __init__(self, reuse: ReusePolicy, bos: bool = False) -> None:
+        self.reuse, self.bos = reuse, bos
+        self.drafts: dict[str, Draft] = {}
         self._known: dict[Key, EncodingId] = {}
         self._keys: dict[str, list[Key]] = {}
         self._asked: set[Key] = set()
@@ -70,74 +114,80 @@ class Resolver:
     @property
     def _default(self) -> Offsets:
         """Where messages stand that nobody has placed."""
-        return "made" if self.way.in_place else None
+        return "made" if self.reuse.in_place else None
 
     @property
     def enforcing(self) -> bool:
         """Whether readers other than the author get encodings of their own."""
-        return self.way.mode == "choreographed" and self.way.leakage == "enforce"
+        return self.reuse.mode == "choreographed" and self.reuse.leakage == "enforce"
 
     def resolve(self, reads: ReadSet) -> Resolved:
         """The context of a call with this read set, as its caller sees it."""
-        if self.way.mode == "baseline":
+        if self.reuse.mode == "baseline":
             return self._path(tuple(read.id for read in reads.reads), reads.caller)
-        missing: dict[Key, Missing] = {}
-        parents, offsets, new_offset = self._context(reads, missing)
-        return Resolved(tuple(missing.values()), parents, offsets, new_offset)
+        missing: Lacking = {}
+        context = self._context(reads, missing)
+        return Resolved(tuple(missing.values()), *context)
 
-    def speak(self, utterance: Utterance, **options: Any) -> Speaking:
+    def speak(self, draft: Draft, **options: Any) -> DecodePlan:
         """The calls that let an author say a message; `options` are the decode's."""
-        resolved = self.resolve(utterance.reads)
-        author = utterance.own
+        resolved = self.resolve(draft.reads)
+        author = draft.own
         call = Decode(
-            utterance.text, resolved.parents, resolved.offsets, resolved.new_offset, name=utterance.name,
-            salt=self._salt(author), guard=self._guard(utterance, author), **options,
-        )  # fmt: skip
-        if not self.shadowed(utterance):
-            return Speaking(resolved.missing, (*(lack.call for lack in resolved.missing), call))
+            draft.text,
+            resolved.parents,
+            resolved.offsets,
+            resolved.new_offset,
+            name=draft.name,
+            salt=self._salt(author),
+            guard=self._guard(draft, author),
+            **options,
+        )
+        if not self.shadowed(draft):
+            return DecodePlan(resolved.missing, (*(lack.call for lack in resolved.missing), call))
         lacking = {lack.key: lack for lack in resolved.missing}
-        parents, audience = self._public(utterance, lacking), utterance.metadata.audience
-        guard = self._guard(utterance, audience)
+        parents, audience = self._public(draft, lacking), draft.metadata.audience
+        guard = self._guard(draft, audience)
         shadow = Shadow(call, parents, self._default, salt=self._salt(audience), guard=guard)
-        return Speaking(tuple(lacking.values()), (*(lack.call for lack in lacking.values()), call, shadow))
+        return DecodePlan(tuple(lacking.values()), (*(lack.call for lack in lacking.values()), call, shadow))
 
-    def shadowed(self, utterance: Utterance) -> bool:
+    def shadowed(self, draft: Draft) -> bool:
         """Whether X(m) is made while m is said: by what is public alone. The two differ in their keys, if only in
         the class, wherever someone besides the author may read."""
-        if not self.enforcing or self.way.deterministic or self.way.shadow == "never":
+        if not self.enforcing or self.reuse.deterministic or self.reuse.shadow == "never":
             return False
-        return self.way.shadow == "always" or utterance.metadata.audience != utterance.own
+        return self.reuse.shadow == "always" or draft.metadata.audience != draft.own
 
-    def ahead(self, id: str) -> tuple[Missing, ...]:
+    def ahead(self, id: str) -> tuple[Needed, ...]:
         """What a message that is known lacks before its first reader comes, where that is sure to be asked for: E(m)
         for all under audit, X(m) of what the scenario says, E(m) of what is private. Nothing where a caller's own
         prompt decides, or the profile is the deterministic one."""
-        metadata = self.utterances[id].metadata
+        metadata = self.drafts[id].metadata
         recipe: Recipe = "audience" if self.enforcing and metadata.author is None else "author"
-        if self.way.mode == "baseline" or self.way.deterministic or self.way.repair is not None:
+        if self.reuse.mode == "baseline" or self.reuse.deterministic or self.reuse.repair is not None:
             return ()
-        if self.enforcing and metadata.author is not None and metadata.audience != self.utterances[id].own:
+        if self.enforcing and metadata.author is not None and metadata.audience != self.drafts[id].own:
             return ()
-        lacking: dict[Key, Missing] = {}
+        lacking: dict[Key, Needed] = {}
         if (recipe, (id,)) not in self._asked:
             self._encoding(recipe, id, lacking)
         return tuple(lacking.values())
 
-    def reach(self, utterance: Utterance, length: int) -> int:
+    def reach(self, draft: Draft, length: int) -> int:
         """The positions that it takes to encode a message of `length` tokens for its author, or for its audience, as
-        far as the way says it beforehand. `BadOffsets`: it is placed where nothing can stand."""
+        far as the policy says it beforehand. `BadOffsets`: it is placed where nothing can stand."""
         alone = int(self.bos) + length
-        if self.way.mode == "baseline":
+        if self.reuse.mode == "baseline":
             return alone
-        if self.way.in_place:
+        if self.reuse.in_place:
             recipes: tuple[Recipe, ...] = ("author", "audience") if self.enforcing else ("author",)
-            over = [key for recipe in recipes for key in self._over(recipe, utterance)]
+            over = [key for recipe in recipes for key in self._over(recipe, draft)]
             return max([int(self.bos), *map(self._end, over)]) + length
-        lengths = self._lengths(utterance.reads)
-        places = count(utterance.reads, lengths, int(self.bos))
+        lengths = self._lengths(draft.reads)
+        places = count(draft.reads, lengths, int(self.bos))
         starts = [None if place is None else position(place) for place in places]
         ends = [start + long for start, long in zip(starts, (*lengths, length), strict=True) if start is not None]
-        public = [self._length(id) for id in self._open(utterance)] if self.enforcing else []
+        public = [self._length(id) for id in self._open(draft)] if self.enforcing else []
         return max(alone, *ends, alone + sum(public))
 
     def enter(self, message: str, recipe: Recipe, path: tuple[str, ...], id: EncodingId) -> bool:
@@ -155,71 +205,67 @@ class Resolver:
 
     # -- choreographed -----------------------------------------------------------------------------------
 
-    def _context(self, reads: ReadSet, missing: dict[Key, Missing]) -> tuple[tuple[Parent, ...], Offsets, int | None]:
+    def _context(self, reads: ReadSet, missing: Lacking) -> Context:
         """What a read set is read through, and where it stands."""
         offsets, new_offset = self._positions(reads)
-        if self.way.repair is not None and reads.caller is not None:
+        if self.reuse.repair is not None and reads.caller is not None:
             parents = self._repaired(reads.caller, reads, offsets, missing)
         else:
             parents = tuple(self._through(reads.caller, read, missing) for read in reads.reads)
-        return parents, offsets, new_offset
+        return Context(parents, offsets, new_offset)
 
-    def _repaired(
-        self, caller: str, reads: ReadSet, offsets: Offsets, missing: dict[Key, Missing]
-    ) -> tuple[Parent, ...]:
+    def _repaired(self, caller: str, reads: ReadSet, offsets: Offsets, missing: Lacking) -> tuple[Parent, ...]:
         """The same messages, those of others as they are for this caller: repaired over what stands before them in
         its own prompt. What stands first, and is read through what was made over nothing, needs no repair."""
         places = offsets if isinstance(offsets, tuple) else (None,) * len(reads.reads)
         before: tuple[Parent, ...] = ()
         path: tuple[str, ...] = (caller,)
         for place, read in enumerate(reads.reads):
-            utterance = self.utterances[read.id]
+            draft = self.drafts[read.id]
             path = (*path, f"{read.id}@{places[place]}")
-            alone = not before and places[place] is None and not self._made_over(utterance)
-            if alone or utterance.metadata.author == caller:
+            alone = not before and places[place] is None and not self._made_over(draft)
+            if alone or draft.metadata.author == caller:
                 before += (self._through(caller, read, missing),)
             else:
-                before += (self._repair(read, path, before, places[: place + 1], missing),)
+                offsets_before = places[:place] if any(each is not None for each in places[:place]) else None
+                context = Context(before, offsets_before, places[place])
+                before += (self._repair(read, path, context, missing),)
         return before
 
-    def _made_over(self, utterance: Utterance) -> list[str]:
+    def _made_over(self, draft: Draft) -> list[str]:
         """What the encoding that others than its author read is made over. Under enforce what is hidden counts for
         nothing: a choice by it would tell that it is there."""
-        return self._open(utterance) if self.enforcing else [read.id for read in utterance.reads.reads]
+        return self._open(draft) if self.enforcing else [read.id for read in draft.reads.reads]
 
-    def _repair(
-        self, read: Read, path: tuple[str, ...], before: tuple[Parent, ...], places: tuple[int | None, ...],
-        missing: dict[Key, Missing],
-    ) -> Parent:  # fmt: skip
+    def _repair(self, read: Read, path: tuple[str, ...], context: Context, missing: Lacking) -> Parent:
         """A message as `path[0]` has it there. Re-encoded in full it keeps nothing, so nothing is in its cone but what
         its caller reads; otherwise its base is what it is reused through."""
         key: Key = ("repaired", path)
         if key in self._known:
             return self._known[key]
         if key not in missing:
-            utterance, caller = self.utterances[read.id], Audience(frozenset({path[0]}))
-            offsets = places[:-1] if any(place is not None for place in places[:-1]) else None
+            draft, caller = self.drafts[read.id], Audience(frozenset({path[0]}))
             call: Prefill | Repair
-            if self.way.repair == "full":
-                call = self._prefill(utterance, caller, before, offsets, places[-1])
+            if self.reuse.repair == "full":
+                call = self._prefill(draft, caller, context)
             else:
-                assert self.way.repair is not None
-                base, guard = self._through(path[0], read, missing), self._guard(utterance, caller)
-                call = Repair(base, self.way.repair, before, offsets, places[-1], self._salt(caller), guard)
-            missing[key] = Missing(read.id, "repaired", path, call)
+                assert self.reuse.repair is not None
+                base, guard = self._through(path[0], read, missing), self._guard(draft, caller)
+                call = Repair(base, self.reuse.repair, *context, self._salt(caller), guard)
+            missing[key] = Needed(read.id, "repaired", path, call)
         return missing[key].call
 
-    def _through(self, reader: str | None, read: Read, missing: dict[Key, Missing]) -> Parent:
+    def _through(self, reader: str | None, read: Read, missing: Lacking) -> Parent:
         """What `reader` reads a message through."""
         return self._encoding(self._recipe(reader, read), read.id, missing)
 
     def _recipe(self, reader: str | None, read: Read) -> Recipe:
         """Under enforce it is never the author's encoding of another's message, clean or not: that choice would itself
         tell of what is hidden."""
-        author = self.utterances[read.id].metadata.author
+        author = self.drafts[read.id].metadata.author
         return "audience" if self.enforcing and (author is None or author != reader) else "author"
 
-    def _encoding(self, recipe: Recipe, id: str, missing: dict[Key, Missing]) -> Parent:
+    def _encoding(self, recipe: Recipe, id: str, missing: Lacking) -> Parent:
         """An encoding that is there, or the call that makes it, after the calls for all that it is made over; what
         waits for others stands on a stack of our own, for a chain of messages may be as long as a game."""
         wanted: list[Key] = [(recipe, (id,))]
@@ -232,19 +278,19 @@ class Resolver:
         key: Key = (recipe, (id,))
         return self._known[key] if key in self._known else missing[key].call
 
-    def _ask(self, key: Key, missing: dict[Key, Missing]) -> None:
+    def _ask(self, key: Key, missing: Lacking) -> None:
         """The call of one encoding, everything that it is made over being there or asked for."""
         if key in self._known or key in missing:
             return
         recipe, (id,) = key
         make = self._audience_call if recipe == "audience" else self._author_call
-        missing[key] = Missing(id, recipe, (), make(self.utterances[id], missing))
+        missing[key] = Needed(id, recipe, (), make(self.drafts[id], missing))
         self._asked.add(key)
 
     def _below(self, key: Key) -> list[Key]:
         """Which encodings one is made over, of a message that there is."""
         recipe, (id,) = key
-        return self._over(recipe, self.utterances[id])
+        return self._over(recipe, self.drafts[id])
 
     def _end(self, key: Key) -> int:
         """The position behind an encoding that stays where it is made: right after the rightmost it is made over."""
@@ -258,36 +304,36 @@ class Resolver:
                 self._ends[made] = max([int(self.bos), *(self._ends[e] for e in below)]) + self._length(made[1][0])
         return self._ends[key]
 
-    def _over(self, recipe: Recipe, utterance: Utterance) -> list[Key]:
+    def _over(self, recipe: Recipe, draft: Draft) -> list[Key]:
         """Which encodings of messages, repaired ones left out, one of this message is made over."""
         if recipe == "audience":
-            return [("audience", (id,)) for id in self._open(utterance)]
-        reads, caller = utterance.reads.reads, utterance.reads.caller
-        if self.way.repair == "full" and caller is not None:
-            reads = tuple(read for read in reads if self.utterances[read.id].metadata.author == caller)
+            return [("audience", (id,)) for id in self._open(draft)]
+        reads, caller = draft.reads.reads, draft.reads.caller
+        if self.reuse.repair == "full" and caller is not None:
+            reads = tuple(read for read in reads if self.drafts[read.id].metadata.author == caller)
         return [(self._recipe(caller, read), (read.id,)) for read in reads]
 
-    def _author_call(self, utterance: Utterance, missing: dict[Key, Missing]) -> Prefill:
+    def _author_call(self, draft: Draft, missing: Lacking) -> Prefill:
         """E(m): over what was resolved for its author."""
-        return self._prefill(utterance, utterance.own, *self._context(utterance.reads, missing))
+        return self._prefill(draft, draft.own, self._context(draft.reads, missing))
 
-    def _audience_call(self, utterance: Utterance, missing: dict[Key, Missing]) -> Prefill:
+    def _audience_call(self, draft: Draft, missing: Lacking) -> Prefill:
         """X(m): compact over X of those parents whose audience covers its own."""
-        public = self._public(utterance, missing)
-        return self._prefill(utterance, utterance.metadata.audience, public, self._default, None)
+        public = Context(self._public(draft, missing), self._default)
+        return self._prefill(draft, draft.metadata.audience, public)
 
-    def _public(self, utterance: Utterance, missing: dict[Key, Missing]) -> tuple[Parent, ...]:
-        return tuple(self._encoding("audience", id, missing) for id in self._open(utterance))
+    def _public(self, draft: Draft, missing: Lacking) -> tuple[Parent, ...]:
+        return tuple(self._encoding("audience", id, missing) for id in self._open(draft))
 
-    def _open(self, utterance: Utterance) -> list[str]:
+    def _open(self, draft: Draft) -> list[str]:
         """Those of its parents that all its readers may read."""
-        audience, parents = utterance.metadata.audience, [read.id for read in utterance.reads.reads]
-        return [id for id in parents if self.utterances[id].metadata.audience.covers(audience)]
+        audience, parents = draft.metadata.audience, [read.id for read in draft.reads.reads]
+        return [id for id in parents if self.drafts[id].metadata.audience.covers(audience)]
 
     def _positions(self, reads: ReadSet) -> tuple[Offsets, int | None]:
         """Absolute positions; None where the engine's default says the same."""
         places = places_of(reads)
-        if self.way.in_place:
+        if self.reuse.in_place:
             return "made", None
         if all(place is None for place in places):
             return None, None
@@ -303,7 +349,7 @@ class Resolver:
 
     def _length(self, id: str) -> int:
         """Tokens of a message that is out: known, or said."""
-        message = self.utterances[id].message
+        message = self.drafts[id].message
         assert message is not None
         return len(message.tokens)
 
@@ -313,44 +359,46 @@ class Resolver:
         """The path that names a prompt. In the deterministic profile it marks what the caller generated itself, which
         it alone reads as it was fed then: whether its prompt began as an author's did, and the author's own bits were
         there, would tell another what that author had read in secret."""
-        if not self.way.deterministic:
+        if not self.reuse.deterministic:
             return messages
-        known = (self.utterances[id].metadata for id in messages)
+        known = (self.drafts[id].metadata for id in messages)
         return tuple(f"{m.id} as said" if m.kind == "decode" and m.author == caller else m.id for m in known)
 
     def _path(self, messages: tuple[str, ...], caller: str | None) -> Resolved:
         """Each message over all before it, in the caller's own order; offsets play no part."""
         clearance, path = Audience(frozenset({caller} if caller else ())), self.prompt(messages, caller)
-        missing, parents = list[Missing](), list[Parent]()
+        missing, parents = list[Needed](), list[Parent]()
         for end, id in enumerate(messages, start=1):
             known = self._known.get(("baseline", path[:end]))
             if known is None:
-                call = self._prefill(self.utterances[id], clearance, tuple(parents), None, None)
-                missing.append(Missing(id, "baseline", path[:end], call))
+                call = self._prefill(self.drafts[id], clearance, Context(tuple(parents)))
+                missing.append(Needed(id, "baseline", path[:end], call))
             parents.append(missing[-1].call if known is None else known)
-        return Resolved(tuple(missing), tuple(parents), None, None)
+        return Resolved(tuple(missing), *Context(tuple(parents)))
 
     # -- calls -------------------------------------------------------------------------------------------
 
-    def _prefill(
-        self, utterance: Utterance, clearance: Audience, parents: tuple[Parent, ...], offsets: Offsets,
-        new_offset: int | None,
-    ) -> Prefill:  # fmt: skip
+    def _prefill(self, draft: Draft, clearance: Audience, context: Context) -> Prefill:
         """The call that encodes a message of known words for all of `clearance`."""
         return Prefill(
-            utterance.text, parents, offsets, new_offset, utterance.metadata.role, utterance.name,
-            utterance.content, self._salt(clearance), self._guard(utterance, clearance),
-        )  # fmt: skip
+            draft.text,
+            *context,
+            draft.metadata.role,
+            draft.name,
+            draft.content,
+            self._salt(clearance),
+            self._guard(draft, clearance),
+        )
 
     def _salt(self, clearance: Audience) -> str:
         """The class within which stored keys are shared: who could tell that they were there already. The deterministic
         profile has classes of its own: the last bits of what is made in a forward with others depend on these."""
-        profile = EXACT if self.way.deterministic else ""
-        if self.way.mode == "baseline" or self.way.leakage == "audit":
+        profile = EXACT if self.reuse.deterministic else ""
+        if self.reuse.mode == "baseline" or self.reuse.leakage == "audit":
             return profile
         return profile + json.dumps(clearance.to_json())
 
-    def _guard(self, utterance: Utterance, clearance: Audience) -> Guard | None:
-        if self.way.leakage == "audit":
+    def _guard(self, draft: Draft, clearance: Audience) -> Guard | None:
+        if self.reuse.leakage == "audit":
             return None
-        return self._monitor.guard(utterance.metadata.id, utterance.metadata.audience, clearance)
+        return self._monitor.guard(draft.metadata.id, draft.metadata.audience, clearance)

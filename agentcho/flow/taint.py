@@ -17,7 +17,7 @@ from agentcho.message import Audience, Message
 WORDS = frozenset({"text", "tokens", "content", "sampled", "stopped", "canonical"})
 
 
-class Heard(Message):
+class TrackedMessage(Message):
     """A message that tells when something of it is looked at that its metadata does not say. It equals every message of
     its game and id, so that to compare it is not to look at it."""
 
@@ -39,7 +39,7 @@ class Heard(Message):
         return hash((self.game, self.id))
 
 
-class Ears:
+class TaintTracker:
     """What each task of one game has heard."""
 
     def __init__(self) -> None:
@@ -54,7 +54,7 @@ class Ears:
 
     def lend(self, message: Message) -> Message:
         """The message, so that it tells when it is looked into."""
-        lent = Heard(**{field.name: getattr(message, field.name) for field in fields(Message)})
+        lent = TrackedMessage(**{field.name: getattr(message, field.name) for field in fields(Message)})
         object.__setattr__(lent, "_told", self._teller())
         return lent
 
@@ -68,7 +68,7 @@ class Ears:
         """A round is over: who awaited it may know what its parts do."""
         self.heard.update(*parts)
 
-    def acted_on(self, before: Audience, audiences: Mapping[str, Audience]) -> tuple[str, ...]:
+    def tainted_by(self, before: Audience, audiences: Mapping[str, Audience]) -> tuple[str, ...]:
         """What was heard that not everyone in `before` may read."""
         return tuple(sorted(id for id in self.heard if not audiences[id].covers(before)))
 

@@ -2,18 +2,79 @@
 
 A view is the author's wish; a policy is the scenario's rule. `read_set` turns both into one explicit, frozen
 list that nothing downstream can widen. Both see metadata, never words: the schedule is public, so it must not
-depend on what a model wrote. Does not know: encodings, engines, tokens.
+depend on what a model wrote. `Said` is what is out at one moment, without a copy of any of it; `count` turns the
+places that a view asks for into positions. Does not know: encodings, engines.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Literal, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, islice
+from typing import Literal, NamedTuple, overload
 
 from agentcho.calls.values import kind, listed, position, whole
-from agentcho.errors import AudienceError, RequestError
-from agentcho.flow.said import Line, Said
+from agentcho.errors import AudienceError, BadOffsets, RequestError
 from agentcho.message import Audience, Metadata
+
+
+class Line:
+    """Messages one after the other; `add` is all that ever happens to it."""
+
+    def __init__(self, messages: Iterable[Metadata] = ()) -> None:
+        self.messages: list[Metadata] = []
+        self.places: dict[str, int] = {}
+        for message in messages:
+            self.add(message)
+
+    def add(self, message: Metadata) -> None:
+        """One more, at the end."""
+        self.places[message.id] = len(self.messages)
+        self.messages.append(message)
+
+
+class Said(Sequence[Metadata]):
+    """Some lines, each as far as it had come when this was made. Equals every sequence of the same messages."""
+
+    def __init__(self, *lines: Line, after: Said | None = None) -> None:
+        before: tuple[tuple[Line, int], ...] = () if after is None else after._parts
+        self._parts: tuple[tuple[Line, int], ...] = (*before, *((line, len(line.messages)) for line in lines))
+
+    def find(self, id: str) -> Metadata | None:
+        """The message of that id; None: it is not out."""
+        for line, length in self._parts:
+            place = line.places.get(id)
+            if place is not None and place < length:
+                return line.messages[place]
+        return None
+
+    def __len__(self) -> int:
+        return sum(length for _, length in self._parts)
+
+    def __iter__(self) -> Iterator[Metadata]:
+        return chain.from_iterable(islice(line.messages, length) for line, length in self._parts)
+
+    @overload
+    def __getitem__(self, place: int) -> Metadata: ...
+    @overload
+    def __getitem__(self, place: slice) -> tuple[Metadata, ...]: ...
+    def __getitem__(self, place: int | slice) -> Metadata | tuple[Metadata, ...]:
+        if isinstance(place, slice):
+            return tuple(self)[place]
+        left = range(len(self))[place]
+        for line, length in self._parts:
+            if left < length:
+                return line.messages[left]
+            left -= length
+        raise IndexError(place)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and tuple(self) == tuple(other)
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+    def __repr__(self) -> str:
+        return f"<Said {', '.join(message.id for message in self)}>"
 
 
 class After(NamedTuple):
@@ -63,7 +124,7 @@ class Act(NamedTuple):
 
     where: str | None = None
     places: tuple[Place, ...] = ()
-    acted_on: tuple[str, ...] = ()
+    tainted_by: tuple[str, ...] = ()
     choices: tuple[str, ...] = ()
 
 
@@ -163,3 +224,40 @@ def _placed(place: Place) -> Place:
 def _first(place: Place) -> Place:
     """The place of what nothing stands before: after the rightmost of nothing is where it stands anyway."""
     return None if place == "rightmost" else place
+
+
+def places_of(reads: ReadSet) -> tuple[Place, ...]:
+    """The places asked for, one a message and then the new one's."""
+    return (*(read.at for read in reads.reads), reads.new_at)
+
+
+def count(reads: ReadSet, lengths: Sequence[int | None], first: int) -> list[int | None]:
+    """Positions of all messages and then of the new one, as far as `lengths` (tokens, None: not known) tell;
+    None beyond, which is right after the preceding one. `first` is where the first stands by default.
+
+    `BadOffsets`: one is placed after a message that does not stand before it.
+    """
+    ends: dict[str, int | None] = {}
+    end: int | None = first
+    positions = list[int | None]()
+    for read, length in zip(reads.reads, lengths, strict=True):
+        start = _position(read.at, end, ends)
+        positions.append(start)
+        end = ends[read.id] = None if start is None or length is None else start + length
+    return [*positions, _position(reads.new_at, end, ends)]
+
+
+def _position(place: Place, end: int | None, ends: dict[str, int | None]) -> int | None:
+    match place:
+        case None:
+            return end
+        case int():
+            return place
+        case "rightmost":
+            known = [each for each in ends.values() if each is not None]
+            return end if not ends else max(known) if len(known) == len(ends) else None
+        case After(id, plus):
+            counted = ends.get(id)
+            if counted is None:
+                raise BadOffsets(f"a message is placed after {id!r}, which stands nowhere before it in the view")
+            return counted + plus

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 import anyio
 
 from agentcho.calls.values import whole
-from agentcho.choreography.quiescence import Turn, Turns
+from agentcho.choreography.quiescence import TrackedTask, Turns
 
 FULL = 0.75
 """With this share of the store held nobody more is let in, so that games finish one after another, and not all late."""
@@ -28,7 +28,7 @@ class Door:
 
     def __init__(self, turns: Turns, at_once: int | None) -> None:
         self._turns, self._at_once = turns, None if at_once is None else whole(at_once, "at_once", 1)
-        self._waiting: deque[tuple[anyio.Event, Turn | None]] = deque()
+        self._waiting: deque[tuple[anyio.Event, TrackedTask | None]] = deque()
         self._inside = self.most = self._over = 0
         self._held = self._size = 0.0
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from inspect import isawaitable
 from types import MappingProxyType
-from typing import Any, Protocol, TypeVar, overload
+from typing import Any, TypeVar, overload
 
 from pydantic import BaseModel
 
@@ -20,9 +20,8 @@ from agentcho.calls.call import Encoded, Sampling, SamplingOptions, Turn
 from agentcho.calls.call_site import whence
 from agentcho.calls.checks import role_of
 from agentcho.choreography.choreographer import Choreographer
-from agentcho.choreography.ticket import Heard as Dropped
-from agentcho.choreography.ticket import Piece, Request, Result
-from agentcho.config import RunConfig, Way
+from agentcho.choreography.handle import Piece, Request, Result, Unfinished
+from agentcho.config import ReusePolicy, RunConfig
 from agentcho.errors import (
     AudienceError,
     BadSampling,
@@ -34,18 +33,29 @@ from agentcho.errors import (
     TaskError,
 )
 from agentcho.events import Began, Event, Heard, Joined, Over, Sink, Token
-from agentcho.flow.denial import Denial
+from agentcho.flow.labels import LeakPaths
 from agentcho.flow.markers import asked_of, check_markers
-from agentcho.flow.placing import places_of
-from agentcho.flow.resolver import Utterance
-from agentcho.flow.said import Said
-from agentcho.flow.taint import Ears
-from agentcho.flow.views import Act, Policy, Read, ReadSet, View, audience_policy, granted, read_set, shown
-from agentcho.games.journal import Books
+from agentcho.flow.resolver import Draft
+from agentcho.flow.taint import TaintTracker
+from agentcho.flow.views import (
+    Act,
+    Policy,
+    Read,
+    ReadSet,
+    Said,
+    View,
+    audience_policy,
+    granted,
+    places_of,
+    read_set,
+    shown,
+)
+from agentcho.games.journal import Journal
 from agentcho.games.limits import Meter, only_limit
+from agentcho.games.playable import Playable, called, no_outcome, points
 from agentcho.games.recorded import Recorded
-from agentcho.games.roster import SCENARIO, Cast
-from agentcho.games.rounds import Floor
+from agentcho.games.roster import SCENARIO, Roster
+from agentcho.games.rounds import Rounds
 from agentcho.games.seeds import coin_seed
 from agentcho.message import EVERYONE, Audience, Kind, Message, Metadata, Role, audience
 from agentcho.names import exact
@@ -58,13 +68,6 @@ UNREAD = ReadSet(None, (), None, ())
 A = TypeVar("A", bound=Agent)
 
 
-class Playable(Protocol):
-    """A scenario as a game sees it; see `scenario.Scenario`."""
-
-    async def play(self, game: Game) -> Any: ...
-    def score(self, outcome: Any) -> dict[str, float]: ...
-
-
 class Game:
     """One game. The runtime makes it, and a scenario gets it in `play`.
 
@@ -72,43 +75,49 @@ class Game:
     should be made from; `agents` has those that were cast, by name; `config` is the run's configuration.
 
     For who makes one: `sink` gets events as they happen. `find_agent` turns a name into an agent class, for `cast`.
-    `tasks` are what the game may `draw`. `forced` gives the words of messages that are not to be sampled. `attempt` is
-    the number of times that the game was begun, `recorded` what is known of the times before. `way` is how its agents
-    read: as given, else as `config` says, else as the choreographer was opened. `flush` is called once a step, when the
+    `tasks` are what the game may `draw`. `forced` gives the words of messages that are not to be sampled. `recorded` is
+    what is known of the times that the game was begun before. `reuse` says through which encodings its agents read: as
+    given, else as `config` says, else as the choreographer was opened. `flush` is called once a step, when the
     sink has heard all that was said in it, and nobody else has.
     """
 
     def __init__(
-        self, choreographer: Choreographer, index: int = 0, seed: int = 0, config: RunConfig | None = None,
-        policy: Policy = audience_policy, sink: Sink | None = None,
-        find_agent: Callable[[str], type[Agent]] | None = None, tasks: Sequence[Task] = (),
-        forced: Forced | None = None, attempt: int = 1, recorded: Recorded | None = None, way: Way | None = None,
+        self,
+        choreographer: Choreographer,
+        index: int = 0,
+        seed: int = 0,
+        config: RunConfig | None = None,
+        policy: Policy = audience_policy,
+        sink: Sink | None = None,
+        find_agent: Callable[[str], type[Agent]] | None = None,
+        tasks: Sequence[Task] = (),
+        forced: Forced | None = None,
+        recorded: Recorded | None = None,
+        reuse: ReusePolicy | None = None,
         flush: Callable[[], None] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._choreographer, self.index, self.seed = choreographer, index, seed
         self.config = config or RunConfig()
         self._policy, self._sink = policy, sink or _nobody
-        self._cast = Cast(find_agent)
-        self.agents: Mapping[str, Agent] = MappingProxyType(self._cast.agents)
+        self._roster = Roster(find_agent)
+        self.agents: Mapping[str, Agent] = MappingProxyType(self._roster.agents)
         self._tasks, self._forced = list(tasks), forced or {}
         self._meter = Meter(self.config.limits)
         self._flush = flush
-        self.way = way or (self.config.way if self.config.says_way else choreographer.way)
+        self.reuse = reuse or (self.config.reuse if self.config.says_reuse else choreographer.reuse)
         self._recorded, self._frames = recorded or Recorded(index), choreographer.frames
-        self._books = Books(
-            index, self.way, self._meter, self._sink, attempt, self._recorded, bos=self._frames.bos
-        )  # fmt: skip
-        self._resolver = self._books.resolver
-        self._denial = Denial(self.way, self._resolver.utterances)
-        self._ears = Ears()
-        self._floor = Floor(choreographer.turns, self._ears)
+        self._journal = Journal(index, self.reuse, self._meter, self._sink, self._recorded, bos=self._frames.bos)
+        self._resolver = self._journal.resolver
+        self._leaks = LeakPaths(self.reuse, self._resolver.drafts)
+        self._taint = TaintTracker()
+        self._rounds = Rounds(choreographer.turns, self._taint)
         self._numbers: dict[str, int] = {}
         self._turns: dict[str, int] = {}
 
     @property
     def raced(self) -> bool:
         """Whether the order of its messages depended on which of several decodes ended first."""
-        return self._floor.raced
+        return self._rounds.raced
 
     def draw(self, count: int = 1) -> tuple[Any, ...]:
         """The game's next `count` tasks. Game i of a run with n tasks a game has those from i * n on, in every mode and
@@ -130,33 +139,33 @@ class Game:
         `agentcho ls` has it. `name` is what it is called in this game; `attributes` are given to an agent that is made
         here. Raises `AudienceError` for a name that was used before or cannot be one, and `ContextOverflow` for
         a system prompt that does not fit the model's context: then nobody joins."""
-        player, seat = self._cast.meet(agent, name, attributes)
+        player, seat = self._roster.meet(agent, name, attributes)
         if player.system is not None:
             self._known(SCENARIO, "system", EVERYONE, player.system, UNREAD)
-        self._cast.join(player, seat)
+        self._roster.join(player, seat)
         player._game = self
         self._sink(Joined(self.index, seat, player.role))
         if player.system is not None:
-            self._cast.give(seat, self._put_brief(seat, player.system, player.open_system))
+            self._roster.give(seat, self._put_brief(seat, player.system, player.open_system))
         return player
 
     def seat(self, agent: Agent) -> str | None:
         """The name under which an agent was cast here, and by which it is known whatever it calls itself."""
-        return self._cast.seat(agent)
+        return self._roster.seat(agent)
 
     def brief(self, agent: Agent) -> str | None:
         """The message id of an agent's system prompt. None: it has none."""
-        return self._cast.own(self.seat(agent))
+        return self._roster.own(self.seat(agent))
 
     def _put_brief(self, seat: str, words: str, open_to_all: bool) -> str:
         """An agent's system prompt, private or the scenario's; its id."""
         if not open_to_all:
             private = Audience(frozenset({seat}))
             return self._put(seat, "system", private, words, ReadSet(seat, (), None, ()))
-        there = self._cast.brief(words, self.said)
+        there = self._roster.brief(words, self.said)
         if there is None:
             there = self._put(SCENARIO, "system", EVERYONE, words, UNREAD)
-            self._cast.open(there, words)
+            self._roster.open(there, words)
         return there
 
     # -- what has been said ------------------------------------------------------------------------------
@@ -164,15 +173,15 @@ class Game:
     @property
     def said(self) -> Said:
         """The metadata of all messages that are out, in the order in which they came out: a sequence."""
-        return self._floor.visible()
+        return self._rounds.visible()
 
     def message(self, id: str) -> Message:
         """The message of that id, with its words, once it is out. Raises `KeyError` where there is none,
         or it has not ended."""
-        message = self._resolver.utterances[id].message
+        message = self._resolver.drafts[id].message
         if message is None:
             raise KeyError(id)
-        return self._ears.lend(message)
+        return self._taint.lend(message)
 
     async def announce(self, text: str, to: Names = "everyone", role: Role = "user") -> str:
         """Put a message of the scenario itself into the talk, and return its id. It is encoded when it is first read.
@@ -184,7 +193,7 @@ class Game:
         self, agent: Agent, text: str, to: Names, role: str, view: Wish = None, ids: tuple[int, ...] | None = None
     ) -> str:
         """An agent's message of known text, or known ids; see `Agent.tell`."""
-        seat = self._cast.seated(agent)
+        seat = self._roster.seated(agent)
         spoken_to, reads = self._audience(seat, to), self._reads(seat, agent, view)
         return self._put(seat, role, spoken_to, text, reads, ids)
 
@@ -198,8 +207,8 @@ class Game:
         the message's id, so that nobody has looked at any for it."""
         if not isinstance(message, Message):
             raise RequestError(f"a release of what is {values.kind(message)}; give a Message of the agent's own")
-        seat, id = self._cast.seated(agent), exact(message.id)
-        known = self._resolver.utterances.get(id)
+        seat, id = self._roster.seated(agent), exact(message.id)
+        known = self._resolver.drafts.get(id)
         if known is None or known.message is None or known.metadata.author != seat:
             raise AudienceError(f"{seat} cannot release {id!r}, which is no finished message of its own", self.agents)
         said = known.message
@@ -210,51 +219,51 @@ class Game:
     ) -> str:
         """Publish a message of known text; its encoding is made by the first call that reads it, or before. What could
         not be encoded, or not over what its author read, is refused here, to its author alone, with nothing said."""
-        utterance, words = self._known(author, role, to, text, reads, ids)
-        utterance.act = self._act(to, reads)
-        self._enroll(utterance)
-        self._recorded.meet(utterance)
-        self._books.know(utterance, words)
-        self._floor.publish(utterance.metadata, self._floor.seat)
+        draft, words = self._known(author, role, to, text, reads, ids)
+        draft.act = self._act(to, reads)
+        self._enroll(draft)
+        self._recorded.meet(draft)
+        self._journal.know(draft, words)
+        self._rounds.publish(draft.metadata, self._rounds.seat)
         if not reads.reads:
-            self._choreographer.offer(self._books, partial(self._books.ahead, utterance.metadata.id))
-        return utterance.metadata.id
+            self._choreographer.offer(self._journal, partial(self._journal.ahead, draft.metadata.id))
+        return draft.metadata.id
 
     def _known(
         self, author: str, role: str, to: Audience, text: str, reads: ReadSet, ids: tuple[int, ...] | None = None
-    ) -> tuple[Utterance, Encoded]:
+    ) -> tuple[Draft, Encoded]:
         """A message of known text before it is said, and its words. Raises what is wrong with it."""
         text, known = values.text(text, "the text"), role_of(role)
         metadata = self._metadata(author, "prefill", known, to, reads)
         words = self._frames.frame(known, author if known == "assistant" else None, text, ids)
-        utterance = Utterance(metadata, text, words.name, reads)
-        reach = self._resolver.reach(utterance, len(words.tokens))
+        draft = Draft(metadata, text, words.name, reads)
+        reach = self._resolver.reach(draft, len(words.tokens))
         if reach > self._frames.context:
             raise ContextOverflow(reach, self._frames.context)
-        return utterance, words
+        return draft, words
 
     def _metadata(self, author: str, kind: Kind, role: Any, to: Audience, reads: ReadSet) -> Metadata:
         """That of the author's next message."""
         who, parents = None if author == SCENARIO else author, tuple(read.id for read in reads.reads)
         return Metadata(f"{author}.{self._numbers.get(author, 0)}", kind, role, who, to, parents)
 
-    def _enroll(self, utterance: Utterance) -> None:
+    def _enroll(self, draft: Draft) -> None:
         """Let there be a message of that id."""
-        author = utterance.metadata.author or SCENARIO
+        author = draft.metadata.author or SCENARIO
         self._numbers[author] = self._numbers.get(author, 0) + 1
-        self._resolver.utterances[utterance.metadata.id] = utterance
+        self._resolver.drafts[draft.metadata.id] = draft
 
     def _act(self, to: Audience, reads: ReadSet) -> Act:
         """How a message comes about: which line asked for it, where it is placed, on what it may depend."""
-        audiences = {id: self._resolver.utterances[id].metadata.audience for id in self._ears.heard}
+        audiences = {id: self._resolver.drafts[id].metadata.audience for id in self._taint.heard}
         places = places_of(reads)
         asked = places if any(place is not None for place in places) else ()
-        return Act(whence(), asked, self._ears.acted_on(to, audiences))
+        return Act(whence(), asked, self._taint.tainted_by(to, audiences))
 
     def swap_out(self) -> None:
         """Make room for other games while this one waits, for a person, say. What its agents read next comes back by
         itself."""
-        self._choreographer.swap_out(self._books.held)
+        self._choreographer.swap_out(self._journal.held)
 
     async def play_agents(self, *agents: Agent) -> None:
         """Run agents side by side, each by its own `run`. Each can read what the others said as soon as it is out."""
@@ -264,7 +273,7 @@ class Game:
         """A simultaneous round of moves, such as `ann.say()`: all act on what was said before the round, and what they
         say comes out at its end, in the order of the arguments. Returns what the moves return, in the same order.
         Raises what a move raises; then the other moves are cancelled."""
-        return await self._floor.together(*moves)
+        return await self._rounds.together(*moves)
 
     # -- one turn ----------------------------------------------------------------------------------------
 
@@ -279,7 +288,7 @@ class Game:
         on_token: Callable[[str], None] | None = None,
     ) -> Message:
         """One message of an agent, from its view to the transcript; see `Agent`."""
-        with self._floor.act(self._floor.seat):
+        with self._rounds.act(self._rounds.seat):
             return await self._speak(agent, to, prompt, header, view, sampling, on_token)
 
     async def _speak(
@@ -292,7 +301,7 @@ class Game:
         sampling: SamplingOptions,
         on_token: Callable[[str], None] | None,
     ) -> Message:
-        seat, header = self._cast.seated(agent), values.text(header, "the header")
+        seat, header = self._roster.seated(agent), values.text(header, "the header")
         prompt = None if prompt is None else values.text(prompt, "the prompt")
         self._meter.check(seat)
         spoken_to = self._audience(seat, to)
@@ -304,26 +313,26 @@ class Game:
             reads = reads._replace(reads=(*reads.reads, Read(asked, reads.new_at)), new_at=None)
         act = self._act(spoken_to, reads)._replace(choices=options.choices or ())
         metadata = self._metadata(seat, "decode", "assistant", spoken_to, reads)
-        utterance = Utterance(metadata, header, seat, reads, act=act)
-        self._enroll(utterance)
-        self._recorded.meet(utterance)
-        self._sink(Began(self.index, utterance.metadata.id, seat, "decode", spoken_to, header))
-        await self._decode(utterance, options, on_token)
+        draft = Draft(metadata, header, seat, reads, act=act)
+        self._enroll(draft)
+        self._recorded.meet(draft)
+        self._sink(Began(self.index, draft.metadata.id, seat, "decode", spoken_to, header))
+        await self._decode(draft, options, on_token)
         self._meter.check_after(seat)
-        assert utterance.message is not None
-        return self._ears.lend(utterance.message)
+        assert draft.message is not None
+        return self._taint.lend(draft.message)
 
-    async def _decode(self, utterance: Utterance, sampling: Sampling, on_token: Callable[[str], None] | None) -> None:
-        id = utterance.metadata.id
+    async def _decode(self, draft: Draft, sampling: Sampling, on_token: Callable[[str], None] | None) -> None:
+        id = draft.metadata.id
         forced = self._forced.get(id)
         forced = self._recorded.words(id) if forced is None else forced
         most = self._meter.all_left()  # no part of what is checked: who is refused would learn it
-        speaking = self._resolver.speak(utterance, sampling=sampling, forced=forced, most=most)
-        author, seat = utterance.metadata.author or SCENARIO, self._floor.seat
+        speaking = self._resolver.speak(draft, sampling=sampling, forced=forced, most=most)
+        author, seat = draft.metadata.author or SCENARIO, self._rounds.seat
 
         def piece(said: Piece) -> None:
             if said.opening is not None:
-                self._sink(Heard(self._books.opened(utterance, speaking.missing, said.opening, author)))
+                self._sink(Heard(self._journal.opened(draft, speaking.missing, said.opening, author)))
             self._sink(Token(self.index, id, said.text, said.token))
 
         def hear(listen: Callable[[str], None], text: str) -> None:
@@ -331,16 +340,16 @@ class Game:
             listen(text)
 
         def done(result: Result) -> None:
-            self._books.enter(speaking.missing, utterance, result, author)
-            self._floor.publish(utterance.metadata, seat)
+            self._journal.enter(speaking.missing, draft, result, author)
+            self._rounds.publish(draft.metadata, seat)
 
-        def dropped(said: Dropped) -> None:
-            self._books.dropped(utterance, speaking.missing, said, author)
+        def dropped(said: Unfinished) -> None:
+            self._journal.dropped(draft, speaking.missing, said, author)
 
-        heard = self._ears.heard
+        heard = self._taint.heard
         order, turn = (self.index, author, self._turns[author]), Turn(str(self.index), self.agents[author].priority)
         with self._meter.deadline(author):
-            told, exact = None if on_token is None else partial(hear, on_token), self.way.deterministic
+            told, exact = None if on_token is None else partial(hear, on_token), self.reuse.deterministic
             request = Request(speaking.calls, order, told, done, turn, exact, piece, self._flush, dropped)
             await self._choreographer.run(request)
 
@@ -353,14 +362,14 @@ class Game:
                 f"the view of a call is {values.kind(wish)}; give a View, or a function that returns one"
             )
         if isinstance(wish, View) and self._policy is audience_policy:
-            by_audience = lambda m: m.audience.includes(seat) and self._cast.sees(seat, m.id)  # noqa: E731
+            by_audience = lambda m: m.audience.includes(seat) and self._roster.sees(seat, m.id)  # noqa: E731
             reads = granted(seat, wish, by_audience, said)
         else:
-            for_it = self._cast.shown(seat, said)
+            for_it = self._roster.shown(seat, said)
             allowed = self._policy(seat, for_it)
             view = wish if isinstance(wish, View) else (wish or agent.view)(shown(seat, allowed, for_it))
             reads = read_set(seat, view, allowed, said)
-        if path := self._denial.carried(reads):
+        if path := self._leaks.leak_path(reads):
             raise LeakageError(seat, path)
         return reads
 
@@ -387,14 +396,14 @@ class Game:
     async def play(self, scenario: Playable) -> Over:
         """Play a scenario to its end, or to a limit, which is an outcome too. Gives up all encodings.
         `UnsupportedModel`, with nothing played: see `check_markers`."""
-        check_markers(self._frames.framing.plain, asked_of(self.way, self.config.plain_markers))
+        check_markers(self._frames.framing.plain, asked_of(self.reuse, self.config.plain_markers))
         try:
             return await self._choreographer.turns.run(self._play(scenario))
         finally:
-            self._choreographer.forget(self._books)
-            self._choreographer.release(self._choreographer.held(self._books.held))
-            self._books.held.clear()
-            self._books.close()
+            self._choreographer.forget(self._journal)
+            self._choreographer.release(self._choreographer.held(self._journal.held))
+            self._journal.held.clear()
+            self._journal.close()
 
     async def _play(self, scenario: Playable) -> Over:
         self._meter.start()
@@ -404,46 +413,23 @@ class Game:
                 playing = scenario.play(self)
                 if not isawaitable(playing):
                     raise ScenarioError(
-                        f"play of {_called(scenario)} is no coroutine; write `async def play(self, game)`"
+                        f"play of {called(scenario)} is no coroutine; write `async def play(self, game)`"
                     )
                 outcome = await playing
                 self._recorded.end()
             if not isinstance(outcome, BaseModel):
-                raise ScenarioError(f"play of {_called(scenario)} {_no_outcome(outcome)}")
+                raise ScenarioError(f"play of {called(scenario)} {no_outcome(outcome)}")
         except (LimitReached, ExceptionGroup) as error:
             limit = only_limit(error)
             if limit is None:
                 raise
             ended = f"limit: {limit.who} {limit.value:g} {limit.limit}"
-        self._books.close()
-        score = {} if outcome is None else _points(scenario.score(outcome))
+        self._journal.close()
+        score = {} if outcome is None else points(scenario.score(outcome))
         shown = None if outcome is None else outcome.model_dump(mode="json")
         over = Over(self.index, shown, score, ended, self._meter.elapsed(), raced=self.raced)
         self._sink(over)
         return over
-
-
-def _called(scenario: Playable) -> str:
-    return getattr(scenario, "name", type(scenario).__name__)
-
-
-def _no_outcome(returned: object) -> str:
-    what = "None" if returned is None else f"a {type(returned).__name__}"
-    return (
-        f"returned {what}; let it return its Outcome, as in `return self.Outcome(...)`, with what came of the game as "
-        "fields of a nested `class Outcome(agentcho.Scenario.Outcome)`"
-    )
-
-
-def _points(score: Any) -> dict[str, float]:
-    """A score that can be written down. TypeError, ValueError or `RequestError`, here and not in who writes it: it is
-    none."""
-    if not isinstance(score, Mapping):
-        raise RequestError(
-            f"what score returned is {values.kind(score)}; return a dict of numbers, as {{'points': 1.0}}"
-        )
-    given = {values.text(name, "the name of a score"): value for name, value in score.items()}
-    return {name: value if type(value) in (int, float) else float(value) for name, value in given.items()}
 
 
 def _nobody(event: Event) -> None:

@@ -1,4 +1,4 @@
-"""The books of a game: which encodings there are, their cones, and a line for each message that is whole.
+"""The journal of a game: which encodings there are, their cones, and a line for each message that is whole.
 
 Does not know: how requests are made, what is out and who may read it.
 """
@@ -9,54 +9,57 @@ from collections.abc import Iterator, Sequence
 
 from agentcho.calls.call import Encoded as Words
 from agentcho.calls.call import EncodingId, Turn
-from agentcho.choreography.ticket import Heard, Made, Request, Result
-from agentcho.config import Way
+from agentcho.choreography.handle import FinishedCall, Request, Result, Unfinished
+from agentcho.config import ReusePolicy
 from agentcho.events import Encoded, Ended, Sink
 from agentcho.flow.labels import EncodingRecord, Ledger, Recipe
-from agentcho.flow.missing import Missing
-from agentcho.flow.resolver import Resolver, Utterance
+from agentcho.flow.resolver import Draft, Needed, Resolver
 from agentcho.games.limits import Meter
 from agentcho.games.recorded import Recorded
 from agentcho.message import Message
 from agentcho.records.transcript import Encodings, Ending, Entry, Origin, Usage
 
 
-class Books:
+class Journal:
     """One game's. `held` are the ids of all its encodings, to be released with it."""
 
     def __init__(
-        self, game: int, way: Way, meter: Meter, sink: Sink, attempt: int = 1, recorded: Recorded | None = None, *,
+        self,
+        game: int,
+        reuse: ReusePolicy,
+        meter: Meter,
+        sink: Sink,
+        recorded: Recorded | None = None,
+        *,
         bos: bool = False,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._recorded = recorded or Recorded(game)
-        self._game, self._meter, self._sink, self._attempt = game, meter, sink, attempt
-        self._recipe: Recipe = "baseline" if way.mode == "baseline" else "author"
-        self.resolver = Resolver(way, bos)
+        self._game, self._meter, self._sink, self._attempt = game, meter, sink, self._recorded.attempt
+        self._recipe: Recipe = "baseline" if reuse.mode == "baseline" else "author"
+        self.resolver = Resolver(reuse, bos)
         self._ledger = Ledger()
         self.held: list[int] = []
         self._twins: set[int] = set()
         self._unwritten: list[tuple[EncodingRecord, int]] = []
 
-    def know(self, utterance: Utterance, words: Words) -> None:
+    def know(self, draft: Draft, words: Words) -> None:
         """Take in a message whose words are known: it has its line now, and its encodings when they are made."""
-        utterance.message = self._message(utterance, words)
-        self._write(utterance, None, 0, 0.0, 0.0)
+        draft.message = self._message(draft, words)
+        self._write(draft, None, 0, 0.0, 0.0)
 
-    def enter(
-        self, missing: Sequence[Missing], utterance: Utterance | None, result: Result, caller: str | None
-    ) -> None:
+    def enter(self, missing: Sequence[Needed], draft: Draft | None, result: Result, caller: str | None) -> None:
         """Take in the encodings of a finished request: what it lacked, then its own message, if any, and its shadow.
 
         A message's line has all encodings that were made since the line before, of whatever message.
         """
         for lack, call in zip(missing, result.made, strict=False):
             self._record(lack.message, lack.recipe, lack.path, call, caller)
-        if utterance is not None:
-            self._enter_said(utterance, result.made[len(missing) :], result, caller)
+        if draft is not None:
+            self._enter_said(draft, result.made[len(missing) :], result, caller)
 
     def ahead(self, message: str) -> Request | None:
         """The request that encodes a known message before anybody reads it; None: it is there, or asked for."""
-        missing, metadata = self.resolver.ahead(message), self.resolver.utterances[message].metadata
+        missing, metadata = self.resolver.ahead(message), self.resolver.drafts[message].metadata
         if not missing:
             return None
 
@@ -66,39 +69,46 @@ class Books:
         order, turn = (self._game, message, -1), Turn(str(self._game))
         return Request(tuple(lack.call for lack in missing), order, on_done=done, turn=turn, exact=False)
 
-    def opened(self, utterance: Utterance, missing: Sequence[Missing], heard: Heard, caller: str | None) -> Entry:
+    def opened(self, draft: Draft, missing: Sequence[Needed], heard: Unfinished, caller: str | None) -> Entry:
         """A message of which a first token has come, with all encodings that no line has carried yet."""
-        made = (*(record for record, _ in self._unwritten), *self._over(utterance, missing, heard, caller))
-        return self._unfinished(utterance, heard, made, "died")
+        made = (*(record for record, _ in self._unwritten), *self._over(draft, missing, heard, caller))
+        return self._unfinished(draft, heard, made, "died")
 
-    def dropped(self, utterance: Utterance, missing: Sequence[Missing], heard: Heard, caller: str | None) -> None:
+    def dropped(self, draft: Draft, missing: Sequence[Needed], heard: Unfinished, caller: str | None) -> None:
         """Take in a message whose call was given up: its line, and no encoding that anybody could read."""
-        over = tuple(self._over(utterance, missing, heard, caller))
+        over = tuple(self._over(draft, missing, heard, caller))
         made, encoded = self._take_unwritten()
-        entry = self._unfinished(utterance, heard, (*made, *over), heard.ended)
+        entry = self._unfinished(draft, heard, (*made, *over), heard.ended)
         self._meter.spend(entry.message)
         self._sink(Ended(entry._replace(usage=entry.usage._replace(encoded=entry.usage.encoded + encoded))))
 
     def _over(
-        self, utterance: Utterance, missing: Sequence[Missing], heard: Heard, caller: str | None
+        self, draft: Draft, missing: Sequence[Needed], heard: Unfinished, caller: str | None
     ) -> Iterator[EncodingRecord]:
         """What its call lacked, as far as it was made, and what it was said over itself."""
         for lack, call in zip(missing, heard.made, strict=False):
             if call is not None:
                 yield self._noted(lack.message, lack.recipe, lack.path, call, caller)
-        yield self._noted(utterance.metadata.id, self._recipe, (), heard.own, caller)
+        yield self._noted(draft.metadata.id, self._recipe, (), heard.own, caller)
 
     def _unfinished(
-        self, utterance: Utterance, heard: Heard, made: tuple[EncodingRecord, ...], ended: Ending | None
+        self, draft: Draft, heard: Unfinished, made: tuple[EncodingRecord, ...], ended: Ending | None
     ) -> Entry:
         fresh = {call.id for call in heard.made if call is not None}
         encoded = len(heard.own.words.tokens) + sum(len(call.words.tokens) for call in heard.made if call is not None)
         reused = sum(entry.length for entry in heard.own.receipt.context if entry.id not in fresh)
         usage = Usage(encoded, reused, heard.ttft, heard.seconds)
         return Entry(
-            self._message(utterance, heard.own.words), None, made, utterance.reads.direct, usage, utterance.act,
-            ended=ended, attempt=self._attempt, origin="sampled",
-        )  # fmt: skip
+            self._message(draft, heard.own.words),
+            None,
+            made,
+            draft.reads.direct,
+            usage,
+            draft.act,
+            ended=ended,
+            attempt=self._attempt,
+            origin="sampled",
+        )
 
     def close(self) -> None:
         """The game is over: tell of encodings that no message's line has carried."""
@@ -112,19 +122,21 @@ class Books:
         self._unwritten.clear()
         return made, encoded
 
-    def _enter_said(self, utterance: Utterance, said: Sequence[Made], result: Result, caller: str | None) -> None:
-        id = utterance.metadata.id
-        path = self.resolver.prompt((*(read.id for read in utterance.reads.reads), id), utterance.metadata.author)
-        utterance.message = self._recorded.again(self._message(utterance, said[0].words))
+    def _enter_said(self, draft: Draft, said: Sequence[FinishedCall], result: Result, caller: str | None) -> None:
+        id = draft.metadata.id
+        path = self.resolver.prompt((*(read.id for read in draft.reads.reads), id), draft.metadata.author)
+        draft.message = self._recorded.again(self._message(draft, said[0].words))
         self._record(id, self._recipe, path, said[0], caller)
         for shadow in said[1:]:
             self._record(id, "audience", (), shadow, None)
-        self._meter.count(utterance.message)
+        self._meter.count(draft.message)
         fresh, context = {call.id for call in result.made}, said[0].receipt.context
         reused = sum(read.length for read in context if read.id not in fresh or read.id in self._twins)
-        self._write(utterance, said[0].id, reused, result.ttft, result.seconds)
+        self._write(draft, said[0].id, reused, result.ttft, result.seconds)
 
-    def _record(self, message: str, recipe: Recipe, path: tuple[str, ...], made: Made, caller: str | None) -> None:
+    def _record(
+        self, message: str, recipe: Recipe, path: tuple[str, ...], made: FinishedCall, caller: str | None
+    ) -> None:
         """`caller` is whose prompt a baseline encoding stands in; a repaired one's path begins with its own; an author
         encoding is its author's, an audience's is nobody's. An encoding that another request made at the same time is
         that one's: the engine encodes the two once."""
@@ -135,34 +147,51 @@ class Books:
         self.held.append(made.id)
 
     def _noted(
-        self, message: str, recipe: Recipe, path: tuple[str, ...], made: Made, caller: str | None
+        self, message: str, recipe: Recipe, path: tuple[str, ...], made: FinishedCall, caller: str | None
     ) -> EncodingRecord:
-        author = self.resolver.utterances[message].metadata.author
+        author = self.resolver.drafts[message].metadata.author
         whose = path[0] if recipe == "repaired" else {"baseline": caller, "author": author, "audience": None}[recipe]
         return self._ledger.record(made.id, message, whose, recipe, made.receipt)
 
-    def _message(self, utterance: Utterance, words: Words) -> Message:
-        data, reads = utterance.metadata, utterance.reads
+    def _message(self, draft: Draft, words: Words) -> Message:
+        data, reads = draft.metadata, draft.reads
         places = tuple(read.at if isinstance(read.at, int) else None for read in reads.reads)
         return Message(
-            id=data.id, game=self._game, kind=data.kind, role=data.role, author=data.author, audience=data.audience,
-            parents=data.parents, header=words.header, text=words.text, tokens=words.tokens, content=words.content,
-            sampled=words.sampled, name=words.name, stopped=words.stopped,
+            id=data.id,
+            game=self._game,
+            kind=data.kind,
+            role=data.role,
+            author=data.author,
+            audience=data.audience,
+            parents=data.parents,
+            header=words.header,
+            text=words.text,
+            tokens=words.tokens,
+            content=words.content,
+            sampled=words.sampled,
+            name=words.name,
+            stopped=words.stopped,
             canonical=words.canonical,
             offsets=places if any(place is not None for place in places) else None,
             new_offset=reads.new_at if isinstance(reads.new_at, int) else None,
-        )  # fmt: skip
+        )
 
-    def _write(self, utterance: Utterance, own: EncodingId | None, reused: int, ttft: float, seconds: float) -> None:
+    def _write(self, draft: Draft, own: EncodingId | None, reused: int, ttft: float, seconds: float) -> None:
         """Tell the sink of a message that is whole, and of all that was encoded since the one before. What its own
         request made anew is not reused."""
-        assert utterance.message is not None
+        assert draft.message is not None
         made, encoded = self._take_unwritten()
         usage = Usage(encoded, reused, ttft, seconds)
         entry = Entry(
-            utterance.message, own, made, utterance.reads.direct, usage, utterance.act, attempt=self._attempt,
-            origin=_origin(utterance.message),
-        )  # fmt: skip
+            draft.message,
+            own,
+            made,
+            draft.reads.direct,
+            usage,
+            draft.act,
+            attempt=self._attempt,
+            origin=_origin(draft.message),
+        )
         self._sink(Ended(entry))
 
 

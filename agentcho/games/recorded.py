@@ -10,19 +10,22 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from agentcho.errors import ResumeMismatch
-from agentcho.flow.resolver import Utterance
+from agentcho.flow.resolver import Draft
 from agentcho.message import Message
 from agentcho.records.transcript import Entry
 
 
 class Recorded:
     """One game's lines: what is whole before what is not, and a later attempt before an earlier. Empty: it begins anew.
+    `attempt` is the number of times that the game was begun, this time included.
 
     What was not whole is not forced: the same coins say it again, and the code does with it what it did.
     """
 
     def __init__(self, game: int = 0, entries: Iterable[Entry] = ()) -> None:
         self._game = game
+        entries = list(entries)
+        self.attempt = max((entry.attempt for entry in entries), default=0) + 1
         ordered = sorted(entries, key=lambda entry: (entry.ended is None, entry.attempt))
         self._said = {entry.message.id: entry for entry in ordered}
         self._met = set[str]()
@@ -36,12 +39,12 @@ class Recorded:
         start, stop = entry.message.sampled
         return entry.message.tokens[start : min(stop, entry.message.content[1])]
 
-    def meet(self, utterance: Utterance) -> None:
+    def meet(self, draft: Draft) -> None:
         """A message is about to come. `ResumeMismatch`: it is another than the one recorded under its id."""
-        entry = self._said.get(utterance.metadata.id)
-        if entry is not None and (changed := [name for name, same in _compared(utterance, entry) if not same]):
-            self._depart(utterance.metadata.id, f"differs in {', '.join(changed)}")
-        self._met.add(utterance.metadata.id)
+        entry = self._said.get(draft.metadata.id)
+        if entry is not None and (changed := [name for name, same in _compared(draft, entry) if not same]):
+            self._depart(draft.metadata.id, f"differs in {', '.join(changed)}")
+        self._met.add(draft.metadata.id)
 
     def end(self) -> None:
         """The code is at its end. `ResumeMismatch`: something recorded did not come, or a departure was passed over."""
@@ -65,13 +68,15 @@ class Recorded:
         raise self._departed
 
 
-def _compared(utterance: Utterance, entry: Entry) -> Iterable[tuple[str, bool]]:
+def _compared(draft: Draft, entry: Entry) -> Iterable[tuple[str, bool]]:
     """What decides what a message is, and whether it is the same; what it reads may differ where others raced."""
-    data, said = utterance.metadata, entry.message
+    data, said = draft.metadata, entry.message
     words = said.header + said.text if said.kind == "prefill" else said.header
     return (
-        ("kind", data.kind == said.kind), ("role", data.role == said.role), ("author", data.author == said.author),
+        ("kind", data.kind == said.kind),
+        ("role", data.role == said.role),
+        ("author", data.author == said.author),
         ("audience", data.audience == said.audience),
-        ("header" if said.kind == "decode" else "text", utterance.text == words),
-        ("choices", utterance.act.choices == entry.act.choices),
-    )  # fmt: skip
+        ("header" if said.kind == "decode" else "text", draft.text == words),
+        ("choices", draft.act.choices == entry.act.choices),
+    )

@@ -21,9 +21,14 @@ DTYPES = frozenset({"float32", "bfloat16", "float16"})
 
 
 def check_asked(
-    run: SavedRun, scenario: str, options: Mapping[str, Any], config: RunConfig, tasks: str | None,
-    sources: Mapping[str, str], changed: Changed = "refuse",
-) -> None:  # fmt: skip
+    run: SavedRun,
+    scenario: str,
+    options: Mapping[str, Any],
+    config: RunConfig,
+    tasks: str | None,
+    sources: Mapping[str, str],
+    changed: Changed = "refuse",
+) -> None:
     """`ResumeMismatch`, before a model is loaded, where a run was played otherwise than is asked for now.
     A scenario's own options may be secret: they are named alone."""
     info = run.info
@@ -81,11 +86,6 @@ def recorded(run: SavedRun) -> dict[int, list[Entry]]:
     """What was said in the games that it lacks."""
     said = run.attempts()
     return {number: said.get(number, []) for number in lacking(run)}
-
-
-def begun(entries: list[Entry]) -> int:
-    """How often a game was begun."""
-    return max((entry.attempt for entry in entries), default=0)
 
 
 def _sources(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:

@@ -14,10 +14,10 @@ from agentcho.errors import AudienceError, RequestError, ScenarioError
 from agentcho.message import Metadata
 from agentcho.names import SCENARIO, cast_name
 
-__all__ = ["SCENARIO", "Cast"]
+__all__ = ["SCENARIO", "Roster"]
 
 
-class Cast:
+class Roster:
     """One game's agents by the names of their seats, and their seats by nothing but which object they are: what an
     agent says of itself is not asked again. `find` turns a name of the library into a class (None: there is none)."""
 

@@ -1,4 +1,4 @@
-"""The floor of a game: what is out, in order, and simultaneous rounds in which moves wait for each other.
+"""Rounds of a game: what is out, in order, and simultaneous rounds in which moves wait for each other.
 
 Where several acts are under way whose messages will come out in one place, which of them ends first decides the order:
 that is noted, as `raced`. Each move of a round has a place of its own, so moves do not race.
@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agentcho.choreography.quiescence import Turns
-from agentcho.flow.said import Line, Said
-from agentcho.flow.taint import Ears
+from agentcho.flow.taint import TaintTracker
+from agentcho.flow.views import Line, Said
 from agentcho.message import Metadata
 
 
@@ -30,11 +30,11 @@ class Seat:
     heard: set[str] = field(default_factory=set)
 
 
-class Floor:
+class Rounds:
     """Messages in the order they came out. A task in a round sees what was out before, and its own moves."""
 
-    def __init__(self, turns: Turns, ears: Ears) -> None:
-        self._turns, self._ears = turns, ears
+    def __init__(self, turns: Turns, taint: TaintTracker) -> None:
+        self._turns, self._taint = turns, taint
         self._out = Line()
         self._seat: ContextVar[Seat | None] = ContextVar("seat", default=None)
         self._under_way: Counter[Seat | None] = Counter()
@@ -76,11 +76,11 @@ class Floor:
         finally:
             for move in moves:
                 move.close()
-            self._ears.join([seat.heard for seat in seats])
+            self._taint.join([seat.heard for seat in seats])
             for message in (m for seat in seats for m in seat.moves.messages):
                 self.publish(message, outer)
 
     async def _seated(self, seat: Seat, move: Coroutine[Any, Any, Any]) -> Any:
         self._seat.set(seat)
-        seat.heard = self._ears.part()
+        seat.heard = self._taint.part()
         return await move

@@ -26,17 +26,18 @@ from agentcho.choreography.choreographer import Choreographer
 from agentcho.choreography.quiescence import ends_all
 from agentcho.config import RunConfig
 from agentcho.errors import CallFailed, EngineFailed, GamesFailed, GraphsDiffer, Overloaded, RunStopped, TaskError
-from agentcho.events import Encoded, Ended, Event, Heard, Joined, Over, Sink, Token
+from agentcho.events import Ended, Event, Over, Sink
 from agentcho.flow.markers import asked_of, check_markers
 from agentcho.games import library
 from agentcho.games.door import Door
 from agentcho.games.faults import Fault, fault, told
 from agentcho.games.game import Forced, Game
 from agentcho.games.recorded import Recorded
-from agentcho.games.resume import Changed, as_taken, begun, check_asked, check_engine, lacking, recorded
+from agentcho.games.recording import Told, finished
+from agentcho.games.resume import Changed, as_taken, check_asked, check_engine, lacking, recorded
 from agentcho.progress import Tell, unheard
 from agentcho.records import writer
-from agentcho.records.disk import check_folder
+from agentcho.records.files import check_folder
 from agentcho.records.record import Finished, RunRecord, SavedRun
 from agentcho.records.transcript import Entry
 from agentcho.scenario import Scenario
@@ -106,9 +107,16 @@ class Run:
     """
 
     def __init__(
-        self, scenario: Scenario, config: RunConfig, tasks: TaskSet | None, engine: EnginePort, sink: Told,
-        find_agent: FindAgent, part: Part, care: Care,
-    ) -> None:  # fmt: skip
+        self,
+        scenario: Scenario,
+        config: RunConfig,
+        tasks: TaskSet | None,
+        engine: EnginePort,
+        sink: Told,
+        find_agent: FindAgent,
+        part: Part,
+        care: Care,
+    ) -> None:
         self._part, self._care = part, care
         self._said = {game: [*entries] for game, entries in part.before.items()}
         self._scenario, self._config, self._tasks, self._engine = scenario, config, tasks, engine
@@ -135,7 +143,7 @@ class Run:
             raise RunStopped("it cancelled the task that it runs in")
 
     async def _play(self, numbers: Sequence[int], at_once: int | None) -> None:
-        async with Choreographer(self._engine, *self._config.way) as choreographer:
+        async with Choreographer(self._engine, *self._config.reuse) as choreographer:
             door = Door(choreographer.turns, at_once)
             choreographer.stepped = door.stepped
             games = (self._game(choreographer, index, door) for index in numbers)
@@ -173,10 +181,18 @@ class Run:
         tasks = () if self._tasks is None else drawn(self._tasks, index, self._scenario.draws())
         said = self._said.setdefault(index, [])
         return Game(
-            choreographer, index, seed, self._config, sink=self._tell, find_agent=self._find, tasks=tasks,
-            forced=self._part.forced(index), attempt=begun(said) + 1, recorded=Recorded(index, said),
-            way=self._config.way, flush=self._flush,
-        )  # fmt: skip
+            choreographer,
+            index,
+            seed,
+            self._config,
+            sink=self._tell,
+            find_agent=self._find,
+            tasks=tasks,
+            forced=self._part.forced(index),
+            recorded=Recorded(index, said),
+            reuse=self._config.reuse,
+            flush=self._flush,
+        )
 
     def _give_up(self, index: int, failed: Failed, seconds: float) -> None:
         self.errors[index] = failed
@@ -206,10 +222,19 @@ class Run:
 
 
 def play(
-    scenario: Scenario, config: RunConfig | None = None, *, engine: EnginePort | None = None,
-    sink: Sink | None = None, out: Path | None = None, at_once: int | None = None, find_agent: FindAgent | None = None,
-    part: Part | None = None, care: Care | None = None, asked: str | None = None, tell: Tell = unheard,
-) -> Played:  # fmt: skip
+    scenario: Scenario,
+    config: RunConfig | None = None,
+    *,
+    engine: EnginePort | None = None,
+    sink: Sink | None = None,
+    out: Path | None = None,
+    at_once: int | None = None,
+    find_agent: FindAgent | None = None,
+    part: Part | None = None,
+    care: Care | None = None,
+    asked: str | None = None,
+    tell: Tell = unheard,
+) -> Played:
     """Play `config.games` games of a scenario, or a `part` of them, from a plain thread. Blocks until all are over.
 
     `out` is the folder of runs to record in (None: no record), `asked` how the scenario was named, for the record.
@@ -222,7 +247,7 @@ def play(
     if out is not None:
         check_folder(out)
     engine = engine or load_engine(config, tell)
-    check_markers(engine.framing.plain, asked_of(config.way, config.plain_markers), config.model)
+    check_markers(engine.framing.plain, asked_of(config.reuse, config.plain_markers), config.model)
     run = partial(Run, scenario, config, tasks, engine, find_agent=find_agent or library.agent, care=care or Care())
     if out is None:
         return _play(run(sink=Told(None, sink), part=part or Part()), at_once)
@@ -235,10 +260,18 @@ def play(
 
 
 def resume(
-    saved: SavedRun, scenario: Scenario, config: RunConfig | None = None, *, engine: EnginePort | None = None,
-    sink: Sink | None = None, at_once: int | None = None, find_agent: FindAgent | None = None,
-    care: Care | None = None, changed: Changed = "refuse", tell: Tell = unheard,
-) -> Played:  # fmt: skip
+    saved: SavedRun,
+    scenario: Scenario,
+    config: RunConfig | None = None,
+    *,
+    engine: EnginePort | None = None,
+    sink: Sink | None = None,
+    at_once: int | None = None,
+    find_agent: FindAgent | None = None,
+    care: Care | None = None,
+    changed: Changed = "refuse",
+    tell: Tell = unheard,
+) -> Played:
     """Play what a recorded run lacks: games that are not over, or that an error ended, each begun anew with the words
     that it said before. `config` and `at_once` default to the run's own.
 
@@ -253,7 +286,7 @@ def resume(
     check_folder(saved.path)
     engine = engine or load_engine(as_taken(saved, config), tell)
     check_engine(saved, engine.fingerprint)
-    check_markers(engine.framing.plain, asked_of(config.way, config.plain_markers), config.model)
+    check_markers(engine.framing.plain, asked_of(config.reuse, config.plain_markers), config.model)
     with RunRecord.go_on(saved, used) as record:
         part = Part(lacking(saved), before=recorded(saved))
         meet(engine, chain.from_iterable(part.before.values()))
@@ -357,9 +390,15 @@ def _load(config: RunConfig, tell: Tell) -> EnginePort:
     from agentcho.engine import Engine
 
     return Engine.load(
-        config.model, config.device, config.dtype, config.adapter, merge=config.merge, device_map=config.device_map,
-        plain_markers=asked_of(config.way, config.plain_markers), tell=tell,
-    )  # fmt: skip
+        config.model,
+        config.device,
+        config.dtype,
+        config.adapter,
+        merge=config.merge,
+        device_map=config.device_map,
+        plain_markers=asked_of(config.reuse, config.plain_markers),
+        tell=tell,
+    )
 
 
 def game_seed(seed: int, index: int) -> int:
@@ -368,55 +407,7 @@ def game_seed(seed: int, index: int) -> int:
     return int.from_bytes(digest) >> 1
 
 
-def finished(over: Over) -> Finished:
-    """The line of a game that ended."""
-    whole = (over.game, over.outcome, over.score, over.ended, over.seconds)
-    return Finished(*whole, over.error, over.traceback, over.raced)
-
-
 def _package(scenario: Scenario) -> str:
     """The package that a scenario came in, where that is none of ours."""
     top = type(scenario).__module__.split(".", 1)[0]
     return "" if top in ("agentcho", "__main__") else top
-
-
-class Told:
-    """Where events go: to the record, if there is one, and to who listens; to them, of what is still being said, only
-    once a `flush` has put it on record."""
-
-    def __init__(self, record: RunRecord | None, sink: Sink | None) -> None:
-        self._record, self._sink = record, sink
-        self._waiting: list[Event] = []
-
-    def __call__(self, event: Event) -> None:
-        if self._record is not None:
-            _write(self._record, event)
-        if self._record is not None and isinstance(event, Heard | Token):
-            self._waiting.append(event)
-        elif self._sink is not None:
-            self._sink(event)
-
-    def flush(self) -> None:
-        """Everything that was told is on record when this returns."""
-        waiting, self._waiting = self._waiting, []
-        if self._record is not None:
-            self._record.flush()
-        if self._sink is not None:
-            for event in waiting:
-                self._sink(event)
-
-
-def _write(record: RunRecord, event: Event) -> None:
-    match event:
-        case Joined(agent=agent, role=role):
-            record.joined(agent, role)
-        case Heard(entry=entry):
-            record.begun(entry)
-        case Token(game=game, id=id, text=text, token=token):
-            record.heard(game, id, token, text)
-        case Ended(entry=entry):
-            record.said(entry)
-        case Encoded(encodings=encodings):
-            record.encoded(encodings)
-        case Over():
-            record.over(finished(event))

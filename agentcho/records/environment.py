@@ -28,6 +28,7 @@ def machine() -> dict[str, str]:
     except OSError:
         asked = ""
     return {
-        "machine": f"{platform.machine()}, {os.cpu_count()} cores", "system": platform.system(),
+        "machine": f"{platform.machine()}, {os.cpu_count()} cores",
+        "system": platform.system(),
         "commit": asked or "none",
-    }  # fmt: skip
+    }

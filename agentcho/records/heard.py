@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from agentcho.errors import RecordBroken
+from agentcho.records.files import Lines, read_lines
 from agentcho.records.lines import PieceLine, check
 from agentcho.records.sealed import Seals
-from agentcho.records.transcript import AllSeals, Entry, Lines, read_lines
+from agentcho.records.transcript import AllSeals, Entry
 
 NAME = "heard.jsonl"
 Key = tuple[int, str, int]

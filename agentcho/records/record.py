@@ -28,13 +28,12 @@ from agentcho.config import RunConfig
 from agentcho.errors import CannotWrite, RecordBroken, RecordNotFound
 from agentcho.names import AgentName
 from agentcho.records import heard, writer
-from agentcho.records.disk import replace, writing
 from agentcho.records.environment import versions
-from agentcho.records.export import exported
+from agentcho.records.files import Lines, read_lines, replace_whole, writing
 from agentcho.records.heard import HeardLines, died
 from agentcho.records.lines import GameLine, check
-from agentcho.records.trace import UNFINISHED, Workflow
-from agentcho.records.transcript import AllSeals, Encodings, Entry, Lines, by_attempt, read_lines, read_transcript
+from agentcho.records.trace import UNFINISHED, Workflow, exported
+from agentcho.records.transcript import AllSeals, Encodings, Entry, by_attempt, read_transcript
 from agentcho.records.writer import Who, Writer
 
 NO_FILE, LONGEST = re.compile(r"[^\w.-]+"), 60
@@ -126,18 +125,34 @@ class RunRecord:
 
     @classmethod
     def create(
-        cls, folder: Path, scenario: str, options: dict[str, Any], config: RunConfig, engine: dict[str, str],
-        tasks: str | None = None, at_once: int | None = None, asked: str | None = None,
+        cls,
+        folder: Path,
+        scenario: str,
+        options: dict[str, Any],
+        config: RunConfig,
+        engine: dict[str, str],
+        tasks: str | None = None,
+        at_once: int | None = None,
+        asked: str | None = None,
         sources: dict[str, str] | None = None,
-    ) -> RunRecord:  # fmt: skip
+    ) -> RunRecord:
         """Make `folder`/<id> and begin. The id is the time and the scenario, numbered where that exists."""
         now = datetime.now(UTC)
         path = _new_folder(folder, f"{now:%Y%m%d-%H%M%S}-{NO_FILE.sub('-', scenario)[:LONGEST]}")
         info = RunInfo(
-            id=path.name, scenario=scenario, options=options, config=config, engine=engine,
-            versions=versions(), started=now.isoformat(timespec="seconds"), key=secrets.token_hex(16),
-            tasks=tasks, at_once=at_once, asked=asked, sources=sources or {},
-        )  # fmt: skip
+            id=path.name,
+            scenario=scenario,
+            options=options,
+            config=config,
+            engine=engine,
+            versions=versions(),
+            started=now.isoformat(timespec="seconds"),
+            key=secrets.token_hex(16),
+            tasks=tasks,
+            at_once=at_once,
+            asked=asked,
+            sources=sources or {},
+        )
         return cls(path, info)
 
     @classmethod
@@ -222,7 +237,7 @@ def _new_folder(folder: Path, name: str) -> Path:
 
 def _write_info(path: Path, info: RunInfo) -> None:
     whole = json.dumps(info.model_dump(mode="json"), indent=2, ensure_ascii=False) + "\n"
-    replace(path / "run.json", whole.encode(errors="replace"))
+    replace_whole(path / "run.json", whole.encode(errors="replace"))
 
 
 class SavedRun:

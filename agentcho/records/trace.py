@@ -1,22 +1,26 @@
 """`agentcho-trace/1`: one workflow a JSON line, with every text known, to replay on any engine.
 
-A trace says who wrote what, for whom, over which parents. Does not know: encodings, engines, how a workflow
-was or will be played.
+A trace says who wrote what, for whom, over which parents. `exported` makes one of what a transcript holds: the same
+messages, at the positions at which they were read. Does not know: engines, how a workflow was or will be played.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from agentcho.errors import TRACE, RecordBroken, RecordNotFound
+from agentcho.flow.labels import EncodingRecord
+from agentcho.flow.views import Read, ReadSet, count
 from agentcho.message import Audience, Kind, Message, Role, audience
 from agentcho.names import AgentName, exact
-from agentcho.records.disk import replace
+from agentcho.records.files import replace_whole
+from agentcho.records.transcript import Entry, own_records
 
 UNFINISHED = "unfinished: "
 """Before how its run stands: what `meta` says a game ended by that did not come to its end."""
@@ -161,15 +165,20 @@ def _object(raw: bytes, where: str) -> dict[str, Any]:
 
 def write_traces(path: Path, workflows: Iterable[Workflow]) -> None:
     """Write a file of workflows, one a line; it appears whole or not at all."""
-    replace(path, "".join(json.dumps(each.to_json(), ensure_ascii=False) + "\n" for each in workflows))
+    replace_whole(path, "".join(json.dumps(each.to_json(), ensure_ascii=False) + "\n" for each in workflows))
 
 
 def trace_message(message: Message, tokenizer: str | None, ended: str | None = None) -> TraceMessage:
     """One message of a transcript as a trace has it. `tokenizer` is the digest of the run's tokenizer."""
     fields: dict[str, Any] = {
-        "id": message.id, "kind": message.kind, "role": message.role, "author": message.author,
-        "audience": message.audience.to_json(), "parents": message.parents, "text": message.text,
-    }  # fmt: skip
+        "id": message.id,
+        "kind": message.kind,
+        "role": message.role,
+        "author": message.author,
+        "audience": message.audience.to_json(),
+        "parents": message.parents,
+        "text": message.text,
+    }
     if message.kind == "decode":
         fields["header"] = message.header
     for optional in ("name", "offsets", "new_offset"):
@@ -183,3 +192,56 @@ def trace_message(message: Message, tokenizer: str | None, ended: str | None = N
         return TraceMessage.model_validate(fields)
     except ValidationError as error:
         raise _bad(f"message {message.id}", error) from None
+
+
+def exported(
+    scenario: str, id: str, meta: dict[str, Any], cast: Iterable[str], entries: Sequence[Entry], tokenizer: str | None
+) -> Workflow:
+    """One game as a workflow. `tokenizer` is the digest of the tokenizer that its tokens are of."""
+    lengths, own = {entry.message.id: len(entry.message.tokens) for entry in entries}, own_records(entries)
+    line = {
+        "format": "agentcho-trace/1",
+        "workflow": scenario,
+        "id": id,
+        "meta": meta,
+        "agents": sorted({*cast, *_named(entries)}),
+        "messages": [
+            trace_message(_placed(entry, own.get(entry.message.id), lengths), tokenizer, entry.ended).to_json()
+            for entry in entries
+        ],
+    }
+    return workflow(line, id)
+
+
+def _placed(entry: Entry, made: EncodingRecord | None, lengths: Mapping[str, int]) -> Message:
+    """The message with the positions it was really made over, where they were not simply one after the other; with
+    those that were asked for where its only encodings stand in a prompt of their reader (baseline runs, repairs), and
+    where it has none."""
+    message = entry.message
+    if made is None or made.recipe in ("baseline", "repaired"):
+        return _asked(entry, made is not None and made.receipt.bos, lengths)
+    end, plain = int(made.receipt.bos), True
+    for _, offset, length in made.receipt.context:
+        plain &= offset == end
+        end = offset + length
+    if plain and made.receipt.start == end:
+        return message
+    offsets = tuple(read.offset for read in made.receipt.context)
+    return replace(message, offsets=offsets, new_offset=made.receipt.start)
+
+
+def _asked(entry: Entry, bos: bool, lengths: Mapping[str, int]) -> Message:
+    """The message with the positions that its places come to."""
+    message, places = entry.message, entry.act.places
+    if not any(place is not None for place in places):
+        return message
+    reads = tuple(Read(id, at) for id, at in zip(message.parents, places, strict=False))
+    known = [lengths.get(id) for id in message.parents]
+    read_set = ReadSet(message.author, reads, places[-1], ())
+    *offsets, start = count(read_set, known, int(bos))
+    return replace(message, offsets=tuple(offsets), new_offset=start)
+
+
+def _named(entries: Iterable[Entry]) -> set[str]:
+    names = {e.message.author for e in entries if e.message.author is not None}
+    return names.union(*(e.message.audience.members or () for e in entries))

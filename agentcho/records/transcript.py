@@ -12,13 +12,9 @@ each is whole, of the first attempt, and says nothing of its engine and origin.
 
 from __future__ import annotations
 
-import json
-import os
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Iterable
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Literal, NamedTuple, get_args
 
 from agentcho.calls.call import ContextEntry, Receipt
@@ -27,7 +23,7 @@ from agentcho.flow.labels import EncodingRecord
 from agentcho.flow.views import Act, After
 from agentcho.message import Audience, Message, audience
 from agentcho.names import name
-from agentcho.records.disk import writing
+from agentcho.records.files import read_lines
 from agentcho.records.lines import EncodingsLine, MessageLine, check
 from agentcho.records.sealed import Seals
 
@@ -87,22 +83,39 @@ class Entry(NamedTuple):
         """The line as a JSON object; `from_json` inverts it. What says nothing is left out. `seals` are those of all
         lines before it; without, each cone is written out."""
         more = {
-            "ended": self.ended, "attempt": self.attempt if self.attempt > 1 else None, "engine": self.engine,
+            "ended": self.ended,
+            "attempt": self.attempt if self.attempt > 1 else None,
+            "engine": self.engine,
             "origin": self.origin,
-        }  # fmt: skip
+        }
         return self._line(seals) | {name: value for name, value in more.items() if value is not None}
 
     def _line(self, seals: Seals | None) -> dict[str, Any]:
         m = self.message
         return {
-            "game": m.game, "id": m.id, "kind": m.kind, "role": m.role, "author": m.author,
-            "audience": m.audience.to_json(), "parents": list(m.parents), "header": m.header, "text": m.text,
-            "tokens": list(m.tokens) or None, "content": list(m.content), "sampled": m.sampled and list(m.sampled),
-            "name": m.name, "canonical": m.canonical,
-            "offsets": m.offsets and list(m.offsets), "new_offset": m.new_offset, "stopped": m.stopped,
-            "encoding": self.encoding, "encodings": _lines(self.made, seals),
-            "direct": list(self.direct), "usage": self.usage._asdict(), "act": _act_json(self.act),
-        }  # fmt: skip
+            "game": m.game,
+            "id": m.id,
+            "kind": m.kind,
+            "role": m.role,
+            "author": m.author,
+            "audience": m.audience.to_json(),
+            "parents": list(m.parents),
+            "header": m.header,
+            "text": m.text,
+            "tokens": list(m.tokens) or None,
+            "content": list(m.content),
+            "sampled": m.sampled and list(m.sampled),
+            "name": m.name,
+            "canonical": m.canonical,
+            "offsets": m.offsets and list(m.offsets),
+            "new_offset": m.new_offset,
+            "stopped": m.stopped,
+            "encoding": self.encoding,
+            "encodings": _lines(self.made, seals),
+            "direct": list(self.direct),
+            "usage": self.usage._asdict(),
+            "act": _act_json(self.act),
+        }
 
     @classmethod
     def from_json(cls, line: dict[str, Any], seals: Seals | None = None) -> Entry:
@@ -110,20 +123,37 @@ class Entry(NamedTuple):
         message line."""
         check(MessageLine, line)
         message = Message(
-            id=line["id"], game=line["game"], kind=line["kind"], role=line["role"], author=_who(line["author"]),
+            id=line["id"],
+            game=line["game"],
+            kind=line["kind"],
+            role=line["role"],
+            author=_who(line["author"]),
             audience=audience(line["audience"] if line["audience"] == "everyone" else list(line["audience"])),
-            parents=tuple(line["parents"]), header=line["header"], text=line["text"],
-            tokens=tuple(line.get("tokens") or ()), content=tuple(line["content"]),
-            sampled=line["sampled"] and tuple(line["sampled"]), name=_who(line["name"]),
+            parents=tuple(line["parents"]),
+            header=line["header"],
+            text=line["text"],
+            tokens=tuple(line.get("tokens") or ()),
+            content=tuple(line["content"]),
+            sampled=line["sampled"] and tuple(line["sampled"]),
+            name=_who(line["name"]),
             offsets=line["offsets"] and tuple(line["offsets"]),
-            new_offset=line["new_offset"], stopped=line["stopped"], canonical=line["canonical"],
-        )  # fmt: skip
+            new_offset=line["new_offset"],
+            stopped=line["stopped"],
+            canonical=line["canonical"],
+        )
         usage, act = Usage(**line["usage"]), _act(line["act"])
         return cls(
-            message, line.get("encoding"), _records(line, seals), tuple(line["direct"]), usage, act,
-            _one_of(Ending, line.get("ended")), line.get("attempt", 1), line.get("engine"),
+            message,
+            line.get("encoding"),
+            _records(line, seals),
+            tuple(line["direct"]),
+            usage,
+            act,
+            _one_of(Ending, line.get("ended")),
+            line.get("attempt", 1),
+            line.get("engine"),
             _one_of(Origin, line.get("origin")),
-        )  # fmt: skip
+        )
 
 
 def _who(word: str | None) -> str | None:
@@ -181,102 +211,39 @@ def encoding_line(record: EncodingRecord, seal: str | None = None) -> dict[str, 
     receipt = record.receipt
     cone = {"cone": sorted(record.cone)} if seal is None else {"seal": seal}
     return {
-        "id": record.id, "message": record.message, "caller": record.caller, "recipe": record.recipe,
-        "context": [list(entry) for entry in receipt.context], "start": receipt.start, "bos": receipt.bos,
-        "base": receipt.base, **cone,
-    }  # fmt: skip
+        "id": record.id,
+        "message": record.message,
+        "caller": record.caller,
+        "recipe": record.recipe,
+        "context": [list(entry) for entry in receipt.context],
+        "start": receipt.start,
+        "bos": receipt.bos,
+        "base": receipt.base,
+        **cone,
+    }
 
 
 def _record(line: dict[str, Any]) -> EncodingRecord:
     context = tuple(ContextEntry(*entry) for entry in line["context"])
     return EncodingRecord(
-        line["id"], line["message"], _who(line["caller"]), line["recipe"],
-        Receipt(context, line["start"], line["bos"], line.get("base")), frozenset(line["cone"]),
-    )  # fmt: skip
+        line["id"],
+        line["message"],
+        _who(line["caller"]),
+        line["recipe"],
+        Receipt(context, line["start"], line["bos"], line.get("base")),
+        frozenset(line["cone"]),
+    )
 
 
 def _act_json(act: Act) -> dict[str, Any]:
     places = [list(place) if isinstance(place, After) else place for place in act.places]
-    return act._asdict() | {"places": places, "acted_on": list(act.acted_on), "choices": list(act.choices)}
+    tainted, choices = list(act.tainted_by), list(act.choices)
+    return {"where": act.where, "places": places, "acted_on": tainted, "choices": choices}
 
 
 def _act(line: dict[str, Any]) -> Act:
     places = tuple(After(*place) if isinstance(place, list) else place for place in line["places"])
     return Act(line["where"], places, tuple(line["acted_on"]), tuple(line["choices"]))
-
-
-class Lines:
-    """An append-only file of JSON lines. Each `append` is one write of one whole line, flushed to the kernel.
-
-    Opening cuts a torn last line. Use as a context manager; closing twice is a no-op.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._file = -1
-        with writing(path):
-            if path.exists():
-                _cut_torn_line(path)
-            self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-            self._size = os.fstat(self._file).st_size
-
-    def append(self, line: dict[str, Any]) -> None:
-        """Write one line. Safe against a kill: it is there whole, or torn and ignored by readers. `CannotWrite`: it is
-        not there at all."""
-        self.extend([line])
-
-    def extend(self, lines: Iterable[dict[str, Any]]) -> None:
-        """Write lines at once; of them a kill leaves the first ones."""
-        data = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines).encode(errors="backslashreplace")
-        size = len(data)
-        with writing(self.path):
-            try:
-                while data:
-                    data = data[os.write(self._file, data) :]
-            except OSError:
-                with suppress(OSError):  # a device has no size
-                    os.ftruncate(self._file, self._size)
-                raise
-        self._size += size
-
-    def close(self) -> None:
-        """Flush to the disk and close."""
-        if self._file >= 0:
-            file, self._file = self._file, -1
-            with writing(self.path):
-                try:
-                    os.fsync(file)
-                finally:
-                    os.close(file)
-
-    def __enter__(self) -> Lines:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-
-def _cut_torn_line(path: Path) -> None:
-    data = path.read_bytes()
-    whole = data.rfind(b"\n") + 1
-    if whole < len(data):
-        os.truncate(path, whole)
-
-
-def read_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """(line number, object) of every whole line. A last line without its newline is a kill's and is skipped;
-    any other line that is no JSON object is `RecordBroken`."""
-    data = path.read_bytes()
-    for number, raw in enumerate(data[: data.rfind(b"\n") + 1].splitlines(), start=1):
-        try:
-            line = json.loads(raw)
-        except (ValueError, RecursionError):
-            raise RecordBroken(f"{path}:{number}", "not a JSON line") from None
-        if not isinstance(line, dict):
-            raise RecordBroken(f"{path}:{number}", "not a JSON object")
-        yield number, line
 
 
 def read_transcript(path: Path) -> list[Entry]:

@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import NamedTuple
 
 from agentcho.errors import RecordInUse
-from agentcho.records.disk import writing
+from agentcho.records.files import writing
 
 try:
     import fcntl

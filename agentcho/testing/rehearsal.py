@@ -22,7 +22,8 @@ from agentcho.config import RunConfig
 from agentcho.errors import BadSampling
 from agentcho.events import Encoded, Ended, Event, Over
 from agentcho.flow.views import Policy, audience_policy
-from agentcho.games.game import Game, Playable
+from agentcho.games.game import Game
+from agentcho.games.playable import Playable
 from agentcho.message import Message
 from agentcho.records.transcript import Entry, carry
 
@@ -83,7 +84,7 @@ def play(
 
     async def work() -> Over:
         async with Choreographer(engine) as choreographer:
-            game = Game(choreographer, 0, config.seed, config, policy, events.append, find_agent, way=config.way)
+            game = Game(choreographer, 0, config.seed, config, policy, events.append, find_agent, reuse=config.reuse)
             return await game.play(whole)
 
     over = anyio.run(work, backend=backend)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from agentcho import Engine
-from agentcho.config import Way
+from agentcho.config import ReusePolicy
 from agentcho.lab.measure.ablation import SEEN, Answered, Outcome, Seen, ablations, seeing
 from agentcho.lab.measure.decisions import Question
 from agentcho.lab.measure.play import Pair, Play, of_workflow
@@ -19,7 +19,7 @@ from agentcho.lab.measure.whole import measure
 from .talks import talk, talks
 
 BOB = Pair("bob", "alice")
-AUDIT = Way("choreographed", "audit", "never", True)
+AUDIT = ReusePolicy("choreographed", "audit", "never", True)
 ASKED = Question("decision", 1, (7, 9), ("yes", "no"))
 
 

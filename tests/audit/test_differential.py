@@ -12,10 +12,10 @@ import pytest
 from agentcho import Engine
 from agentcho.audit.measurement import Arm, Effect, Interval, Measurement, Swap
 from agentcho.calls.call import StepResult
-from agentcho.config import Way
+from agentcho.config import ReusePolicy
 from agentcho.errors import LeakageError
 from agentcho.flow.views import After
-from agentcho.games.replayer import replay
+from agentcho.games.replay import replay
 from agentcho.lab.measure.arms import SWAPS, Bench, in_sight, original, shown
 from agentcho.lab.measure.controls import controls
 from agentcho.lab.measure.decisions import Question, question
@@ -40,7 +40,7 @@ from .talks import talk, talks
 
 BOB = Pair("bob", "alice")
 ALICE = Pair("alice", "bob")
-AUDIT = Way("choreographed", "audit", "never", True)
+AUDIT = ReusePolicy("choreographed", "audit", "never", True)
 ENFORCE = AUDIT._replace(leakage="enforce")
 
 
@@ -85,10 +85,10 @@ def test_reuse_moves_logits_and_enforcement_does_not_by_one_bit(measured: Measur
 
 def test_what_is_the_same_twice_is_the_same_to_the_bit_and_a_swap_is_not(five: Engine, plays: Sequence[Play]) -> None:
     other = plays[0].saying(swapped(plays, 0, BOB, "same-length", 0))
-    for way, same in ((AUDIT, False), (ENFORCE, True)):
-        with Stage(five, plays[0], way) as stage:
+    for reuse, same in ((AUDIT, False), (ENFORCE, True)):
+        with Stage(five, plays[0], reuse) as stage:
             before = stage.rows("decision")
-        with Stage(five, other, way) as stage:
+        with Stage(five, other, reuse) as stage:
             after = stage.rows("decision")
         assert np.array_equal(before, after) == same
 
@@ -137,15 +137,15 @@ def test_a_direct_reading_is_measured_and_enforcement_of_it_is_not(five: Engine)
     assert silent(found) > {"enough games"}
 
 
-@pytest.mark.parametrize("way", [AUDIT, ENFORCE])
-def test_places_are_counted_as_in_a_game(five: Engine, plays: Sequence[Play], way: Way) -> None:
+@pytest.mark.parametrize("reuse", [AUDIT, ENFORCE])
+def test_places_are_counted_as_in_a_game(five: Engine, plays: Sequence[Play], reuse: ReusePolicy) -> None:
     def placed(plus: int) -> np.ndarray[Any, Any]:
         places = (None, After("bob-rules"), After("hello", plus))
         lines = (line._replace(places=places) if line.message.id == "reply" else line for line in plays[0].lines)
-        with Stage(five, plays[0]._replace(lines=tuple(lines)), way) as stage:
+        with Stage(five, plays[0]._replace(lines=tuple(lines)), reuse) as stage:
             return stage.rows("reply")
 
-    with Stage(five, plays[0], way) as stage:
+    with Stage(five, plays[0], reuse) as stage:
         plain = stage.rows("reply")
     assert np.array_equal(placed(0), plain)
     assert not np.array_equal(placed(5), plain)

@@ -226,9 +226,9 @@ def test_a_limit_on_the_whole_game_counts_private_words_and_is_a_warning_where_a
 def test_acting_on_hidden_words_is_a_warning_at_its_line() -> None:
     talk = Talk()
     talk.say("alice.0", ["alice"])
-    talk.say("bob.0", "everyone", act=Act("scenarios/talk.py:7", acted_on=("alice.0",)))
-    talk.say("bob.1", "everyone", act=Act("scenarios/talk.py:9", acted_on=("alice.0",)))
-    talk.say("carol.0", "everyone", act=Act("agents/carol.py:3", acted_on=("alice.0",)))
+    talk.say("bob.0", "everyone", act=Act("scenarios/talk.py:7", tainted_by=("alice.0",)))
+    talk.say("bob.1", "everyone", act=Act("scenarios/talk.py:9", tainted_by=("alice.0",)))
+    talk.say("carol.0", "everyone", act=Act("agents/carol.py:3", tainted_by=("alice.0",)))
     bob, carol = found(audited(talk), "AC006")
     assert (bob.level, bob.owner, bob.carrier, bob.edges, bob.secrets) == ("warning", "alice", "bob", 2, ("alice.0",))
     assert (bob.place, carol.place) == (Place(file="scenarios/talk.py", line=7), Place(file="agents/carol.py", line=3))

@@ -10,12 +10,12 @@ import torch
 
 from agentcho import Engine, replay
 from agentcho.calls.call import StepResult
-from agentcho.config import Way
+from agentcho.config import ReusePolicy
 from agentcho.flow.resolver import Resolver
+from agentcho.games.replay import awaited
 from agentcho.lab.bench.arms import AUDIT, CONTINUOUS, ENFORCE, EXACT, GENERATE, OURS, arms, exactly
 from agentcho.lab.bench.peers.continuous import PAGE, _Forcing
 from agentcho.lab.bench.peers.generate import Forced, Generating, stock_attention
-from agentcho.lab.bench.played import awaited
 from agentcho.lab.bench.prompts import Prompt, prompts
 from agentcho.records.trace import Workflow
 
@@ -62,15 +62,15 @@ def test_every_arm_plays_and_feeds_what_it_must(engine: Engine, tree: Workflow, 
 def test_a_deterministic_arm_gives_every_call_a_forward_of_its_own(
     engine: Engine, tree: Workflow, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked, ways, step = set[bool](), set[Way](), engine.step
+    asked, ways, step = set[bool](), set[ReusePolicy](), engine.step
 
     def noted(deterministic: bool = False) -> StepResult:
         asked.add(deterministic)
         return step(deterministic)
 
-    def resolver(way: Way, bos: bool = False) -> Resolver:
-        ways.add(way)
-        return Resolver(way, bos)
+    def resolver(reuse: ReusePolicy, bos: bool = False) -> Resolver:
+        ways.add(reuse)
+        return Resolver(reuse, bos)
 
     monkeypatch.setattr(engine, "step", noted)
     monkeypatch.setattr("agentcho.games.journal.Resolver", resolver)
@@ -78,7 +78,7 @@ def test_a_deterministic_arm_gives_every_call_a_forward_of_its_own(
     assert asked == {False}
     exact = arms()[exactly(name)](engine, tree, True)
     assert asked == {False, True}
-    assert {(way.leakage, way.deterministic) for way in ways} == {(name.split(":")[1], each) for each in asked}
+    assert {(reuse.leakage, reuse.deterministic) for reuse in ways} == {(name.split(":")[1], each) for each in asked}
     assert set(fast.calls) == set(exact.calls)
 
 

@@ -14,7 +14,7 @@ import anyio
 
 from agentcho import Agent, Choreographer, Game, Prefill
 from agentcho.calls.call import EncodingId
-from agentcho.choreography.ticket import Request
+from agentcho.choreography.handle import Request
 from agentcho.flow.views import After, Read, View
 from agentcho.message import Message
 

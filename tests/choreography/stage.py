@@ -13,7 +13,7 @@ from trio.testing import MockClock
 
 from agentcho import Agent, Choreographer, Decode, Game, Limits, Message, Prefill, RunConfig, Sampling, Scenario
 from agentcho.calls.call import StepResult
-from agentcho.choreography.ticket import Request
+from agentcho.choreography.handle import Request
 from agentcho.config import Leakage, Mode
 from agentcho.events import Encoded, Ended, Event, Over
 from agentcho.flow.views import Policy, audience_policy

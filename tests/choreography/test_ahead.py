@@ -9,11 +9,11 @@ import pytest
 
 from agentcho import Choreographer, Game, Prefill, View, replay
 from agentcho.calls.call import ANY_TURN, Call, EncodingId, First, Turn
-from agentcho.choreography.prefetch import MOST, Ahead
-from agentcho.choreography.ticket import Request, Result
-from agentcho.config import Leakage, Way
+from agentcho.choreography.handle import Request, Result
+from agentcho.choreography.prefetch import MOST, Prefetch
+from agentcho.config import Leakage, ReusePolicy
 from agentcho.errors import AgentchoError, BadOffsets
-from agentcho.flow.resolver import Resolver, Utterance
+from agentcho.flow.resolver import Draft, Resolver
 from agentcho.flow.views import After, ReadSet
 from agentcho.message import EVERYONE, Audience, Metadata
 from agentcho.records.transcript import own_records
@@ -177,7 +177,7 @@ def test_an_owner_that_is_gone_leaves_nothing(play: Play, steps: int) -> None:
 
 
 def test_of_two_owners_one_that_is_gone_takes_its_own_along_and_nothing_else() -> None:
-    ahead, owners = Ahead(), (object(), object())
+    ahead, owners = Prefetch(), (object(), object())
     for owner in owners:
         ahead.offer(owner, lambda: Request((Prefill("rules"),)))
     one, other = ahead.take()
@@ -186,29 +186,31 @@ def test_of_two_owners_one_that_is_gone_takes_its_own_along_and_nothing_else() -
     assert ahead.forget(owners[1]) == [other]
 
 
-def utterance(author: str | None, audience: Audience) -> Utterance:
+def draft(author: str | None, audience: Audience) -> Draft:
     metadata = Metadata(f"{author}.0", "prefill", "system", author, audience, ())
-    return Utterance(metadata, "rules", None, ReadSet(author, (), None, ()))
+    return Draft(metadata, "rules", None, ReadSet(author, (), None, ()))
 
 
 @pytest.mark.parametrize(
-    ("way", "author", "audience", "recipe"),
+    ("reuse", "author", "audience", "recipe"),
     [
-        (Way(leakage="audit"), "bob", BOB, "author"),
-        (Way(leakage="audit"), None, EVERYONE, "author"),
-        (Way(leakage="deny"), "bob", EVERYONE, "author"),
-        (Way(leakage="enforce"), "bob", BOB, "author"),
-        (Way(leakage="enforce"), None, EVERYONE, "audience"),
-        (Way(leakage="enforce"), "bob", EVERYONE, None),
-        (Way("baseline"), "bob", BOB, None),
-        (Way(leakage="enforce", deterministic=True), "bob", BOB, None),
-        (Way(repair=First(2)), None, EVERYONE, None),
+        (ReusePolicy(leakage="audit"), "bob", BOB, "author"),
+        (ReusePolicy(leakage="audit"), None, EVERYONE, "author"),
+        (ReusePolicy(leakage="deny"), "bob", EVERYONE, "author"),
+        (ReusePolicy(leakage="enforce"), "bob", BOB, "author"),
+        (ReusePolicy(leakage="enforce"), None, EVERYONE, "audience"),
+        (ReusePolicy(leakage="enforce"), "bob", EVERYONE, None),
+        (ReusePolicy("baseline"), "bob", BOB, None),
+        (ReusePolicy(leakage="enforce", deterministic=True), "bob", BOB, None),
+        (ReusePolicy(repair=First(2)), None, EVERYONE, None),
     ],
 )
-def test_what_is_sure_to_be_asked_for(way: Way, author: str | None, audience: Audience, recipe: str | None) -> None:
-    resolver = Resolver(way)
-    said = resolver.utterances["x"] = utterance(author, audience)
-    resolver.utterances[said.metadata.id] = said
+def test_what_is_sure_to_be_asked_for(
+    reuse: ReusePolicy, author: str | None, audience: Audience, recipe: str | None
+) -> None:
+    resolver = Resolver(reuse)
+    said = resolver.drafts["x"] = draft(author, audience)
+    resolver.drafts[said.metadata.id] = said
     assert [lack.recipe for lack in resolver.ahead(said.metadata.id)] == ([] if recipe is None else [recipe])
     assert resolver.ahead(said.metadata.id) == ()  # it was asked for
 

@@ -17,7 +17,7 @@ from agentcho.config import Leakage, Mode
 from agentcho.engine import Engine
 from agentcho.errors import EngineFailed, SamplingFailed
 from agentcho.events import Ended, Event, Over, Sink, Token
-from agentcho.games.runtime import Told
+from agentcho.games.recording import Told
 from agentcho.message import EVERYONE
 from agentcho.records.record import RunRecord, SavedRun
 from agentcho.records.transcript import Entry

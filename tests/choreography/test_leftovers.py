@@ -8,7 +8,7 @@ import anyio.lowlevel
 import pytest
 
 from agentcho import Choreographer, Decode, Prefill, Sampling
-from agentcho.choreography.ticket import Request, Result
+from agentcho.choreography.handle import Request, Result
 from agentcho.errors import CallbackFailed, EngineClosed, EngineFailed, SamplingFailed, UnknownEncoding
 from agentcho.testing import FakeEngine
 

@@ -12,7 +12,7 @@ import pytest
 from agentcho import Choreographer, Prefill
 from agentcho.calls.call import Decode, Sampling
 from agentcho.choreography.choreographer import _raised
-from agentcho.choreography.ticket import Heard, Request
+from agentcho.choreography.handle import Request, Unfinished
 from agentcho.errors import AgentchoError, CallbackFailed
 from agentcho.testing import FakeEngine
 
@@ -74,7 +74,7 @@ def test_all_who_share_a_flush_that_fails_fail_with_it_and_nobody_else(play: Pla
 
 @pytest.mark.parametrize("error", ENDS)
 def test_what_is_told_of_a_message_that_failed_ends_nothing_either(play: Play, error: type[BaseException]) -> None:
-    def dropped(heard: Heard) -> None:
+    def dropped(heard: Unfinished) -> None:
         told.append(heard.own.words.text)
         raise error
 

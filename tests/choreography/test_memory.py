@@ -99,7 +99,7 @@ def test_a_fake_engine_knows_what_was_swapped_out() -> None:
 
 
 def test_what_is_not_held_is_not_swapped_out(tiny: Engine) -> None:
-    from agentcho.choreography.ticket import Request
+    from agentcho.choreography.handle import Request
 
     engine = on(tiny, 1 << 10, 1 << 10)
 

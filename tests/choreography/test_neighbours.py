@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from agentcho import Agent, Choreographer, Decode, Engine, Game, Prefill, RunConfig, Sampling, canonical_transcript
 from agentcho.calls.call import Call, EncodingId, Turn
-from agentcho.choreography.ticket import Request
+from agentcho.choreography.handle import Request
 from agentcho.errors import AgentchoError, CallFailed
 from agentcho.events import Began, Ended, Event, Token
 from agentcho.records.transcript import Entry

@@ -15,7 +15,7 @@ from agentcho.agent import Agent
 from agentcho.calls.call import Decode, Prefill
 from agentcho.calls.ids import Given
 from agentcho.choreography.choreographer import Choreographer
-from agentcho.choreography.ticket import Request
+from agentcho.choreography.handle import Request
 from agentcho.errors import EngineBusy, EngineClosed, RequestError, UnknownEncoding
 from agentcho.games.game import Game
 from agentcho.testing import FakeEngine, play

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from agentcho import Choreographer, Decode, Engine, Game, Prefill, RunConfig, Sampling, Scenario
 from agentcho.calls.call import ANY_TURN, Call, EncodingId, Shadow, StepResult, Turn
-from agentcho.choreography.ticket import Request
+from agentcho.choreography.handle import Request
 from agentcho.config import Mode
 from agentcho.events import Ended, Event
 from agentcho.message import Message

@@ -9,12 +9,12 @@ import pytest
 from agentcho import Agent, Engine, Game, Read, RunConfig, Scenario, View
 from agentcho.audit.verdict import Judge
 from agentcho.calls.call import First, Most
-from agentcho.config import Way, parsed_repair
+from agentcho.config import ReusePolicy, parsed_repair
 from agentcho.events import Ended, Event
 from agentcho.games import library
 from agentcho.games.runtime import play
 from agentcho.lab.compare.fidelity import Arm, apart, rows
-from agentcho.records.export import exported
+from agentcho.records.trace import exported
 from agentcho.records.transcript import Entry
 from agentcho.testing import FakeEngine
 from tests.engines import Engines
@@ -141,11 +141,11 @@ def test_in_full_it_is_the_baseline_and_some_is_between(engine: Engine) -> None:
             "messages": tuple(m.model_copy(update={"offsets": None, "new_offset": None}) for m in workflow.messages)
         }
     )
-    before = rows(serial, Arm(Way("baseline"), engine))
+    before = rows(serial, Arm(ReusePolicy("baseline"), engine))
 
     def far(repair: str | None) -> float:
-        way = Way("choreographed", "audit", repair=None if repair is None else parsed_repair(repair))
-        return float(apart(before, rows(serial, Arm(way, engine))).kl.mean())
+        reuse = ReusePolicy("choreographed", "audit", repair=None if repair is None else parsed_repair(repair))
+        return float(apart(before, rows(serial, Arm(reuse, engine))).kl.mean())
 
     assert far("full") < 1e-7
     assert far("top-k:1.0") < 1e-7

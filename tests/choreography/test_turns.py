@@ -10,8 +10,8 @@ import anyio.lowlevel
 import pytest
 
 from agentcho.calls.call import Prefill
-from agentcho.choreography.quiescence import Turn, Turns
-from agentcho.choreography.ticket import Request, Ticket
+from agentcho.choreography.handle import Handle, Request
+from agentcho.choreography.quiescence import TrackedTask, Turns
 
 from .stage import Play
 
@@ -24,7 +24,7 @@ async def rounds(count: int) -> None:
 
 def test_only_tasks_of_ours_have_a_turn(play: Play) -> None:
     turns = Turns()
-    found: list[Turn | None] = []
+    found: list[TrackedTask | None] = []
 
     async def look() -> None:
         found.append(turns.current())
@@ -104,14 +104,14 @@ def test_a_task_that_goes_on_is_waited_for_until_it_waits_for_something_else(pla
 def test_who_is_woken_counts_from_then_and_not_from_when_the_loop_gets_to_it(play: Play) -> None:
     turns, woken = Turns(patience=5), list[str]()
 
-    async def sleeper(event: anyio.Event, mine: list[Turn | None]) -> None:
+    async def sleeper(event: anyio.Event, mine: list[TrackedTask | None]) -> None:
         mine.append(turns.current())
         await event.wait()
         woken.append("awake")
         await anyio.sleep_forever()
 
     async def work() -> None:
-        event, mine = anyio.Event(), list[Turn | None]()
+        event, mine = anyio.Event(), list[TrackedTask | None]()
         async with anyio.create_task_group() as group:
             group.start_soon(turns.together, sleeper(event, mine))
             await turns.settle(lambda: 0)
@@ -134,8 +134,8 @@ def test_who_is_woken_counts_from_then_and_not_from_when_the_loop_gets_to_it(pla
 @pytest.mark.parametrize("abandoned", [False, True])
 def test_who_is_served_counts_as_awake_from_then_unless_it_went_its_way(play: Play, abandoned: bool) -> None:
     async def work() -> bool:
-        turn = Turn(Turns())
-        ticket = Ticket(Request((Prefill("x"),)), turn)
+        turn = TrackedTask(Turns())
+        ticket = Handle(Request((Prefill("x"),)), turn)
         ticket.abandoned = abandoned
         ticket.finish(None, LookupError())
         return turn.awake

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from agentcho.calls.call import ANY_TURN, Call, EncodingId, First, StepResult, Turn
 from agentcho.choreography.choreographer import Choreographer
-from agentcho.config import RunConfig, Way
+from agentcho.config import ReusePolicy, RunConfig
 from agentcho.engine import Engine
 from agentcho.events import Ended, Event
 from agentcho.games.game import Game
@@ -22,9 +22,9 @@ from agentcho.testing import FakeEngine
 from tests.choreography.plays import plans_and_talk
 from tests.choreography.test_real import Keeping
 
-FAST = (Way("baseline"), Way("choreographed", "audit"), Way("choreographed", "enforce"))
-EXACT = Way("choreographed", "enforce", deterministic=True)
-REPAIRED = Way("choreographed", "enforce", deterministic=True, repair=First(3))
+FAST = (ReusePolicy("baseline"), ReusePolicy("choreographed", "audit"), ReusePolicy("choreographed", "enforce"))
+EXACT = ReusePolicy("choreographed", "enforce", deterministic=True)
+REPAIRED = ReusePolicy("choreographed", "enforce", deterministic=True, repair=First(3))
 
 
 class Talk(Scenario):
@@ -37,14 +37,14 @@ class Talk(Scenario):
         return self.Outcome()
 
 
-def talk(engine: Any, ways: Sequence[Way | None], default: Way = FAST[1]) -> list[list[Entry]]:
+def talk(engine: Any, ways: Sequence[ReusePolicy | None], default: ReusePolicy = FAST[1]) -> list[list[Entry]]:
     """What is said in games of these ways, side by side."""
     events: list[Event] = []
 
     async def work() -> None:
         async with Choreographer(engine, *default) as c:
             config = RunConfig(max_tokens=12)
-            games = [Game(c, i, 5, config, sink=events.append, way=way) for i, way in enumerate(ways)]
+            games = [Game(c, i, 5, config, sink=events.append, reuse=reuse) for i, reuse in enumerate(ways)]
             await c.turns.together(*(game.play(Talk()) for game in games))
 
     anyio.run(work)
@@ -65,8 +65,8 @@ def how(game: Sequence[Entry]) -> list[object]:
 
 def test_games_of_three_ways_go_side_by_side_as_they_go_alone() -> None:
     together = talk(FakeEngine(), FAST)
-    for number, way in enumerate(FAST):
-        alone = talk(FakeEngine(), [None] * number + [way], way)[number]
+    for number, reuse in enumerate(FAST):
+        alone = talk(FakeEngine(), [None] * number + [reuse], reuse)[number]
         assert how(together[number]) == how(alone)
     assert len({str(how(game)[-1]) for game in together}) == len(FAST)
 
@@ -74,9 +74,9 @@ def test_games_of_three_ways_go_side_by_side_as_they_go_alone() -> None:
 def test_a_game_that_says_nothing_goes_as_the_choreographer_was_opened() -> None:
     async def work() -> None:
         async with Choreographer(FakeEngine(), *FAST[0]) as c:
-            assert Game(c).way == Game(c, config=RunConfig(max_tokens=3)).way == FAST[0]
-            assert Game(c, config=RunConfig(leakage="audit")).way == FAST[1]
-            assert Game(c, config=RunConfig(leakage="audit"), way=EXACT).way == EXACT
+            assert Game(c).reuse == Game(c, config=RunConfig(max_tokens=3)).reuse == FAST[0]
+            assert Game(c, config=RunConfig(leakage="audit")).reuse == FAST[1]
+            assert Game(c, config=RunConfig(leakage="audit"), reuse=EXACT).reuse == EXACT
 
     anyio.run(work)
 
@@ -121,7 +121,7 @@ class Bits(Keeping):
         return result
 
 
-def bits(engine: Engine, ways: Sequence[Way]) -> dict[object, tuple[Tensor, ...]]:
+def bits(engine: Engine, ways: Sequence[ReusePolicy]) -> dict[object, tuple[Tensor, ...]]:
     """Of the first game: the rows that its words were chosen from, and keys and values of all its encodings."""
     keeping, used = Bits(engine), engine.fullness.used
     [game, *_] = talk(keeping, ways)
@@ -135,9 +135,9 @@ def bits(engine: Engine, ways: Sequence[Way]) -> dict[object, tuple[Tensor, ...]
     return found
 
 
-@pytest.mark.parametrize("way", [EXACT, REPAIRED], ids=["exact", "repaired"])
-def test_an_exact_game_has_the_bits_beside_fast_ones_that_it_has_alone(tiny: Engine, way: Way) -> None:
-    alone, beside = bits(tiny, [way]), bits(tiny, [way, *FAST])
+@pytest.mark.parametrize("reuse", [EXACT, REPAIRED], ids=["exact", "repaired"])
+def test_an_exact_game_has_the_bits_beside_fast_ones_that_it_has_alone(tiny: Engine, reuse: ReusePolicy) -> None:
+    alone, beside = bits(tiny, [reuse]), bits(tiny, [reuse, *FAST])
     assert alone.keys() == beside.keys()
     assert any(len(rows[0]) for rows in alone.values())
     for key, tensors in alone.items():

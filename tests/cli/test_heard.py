@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from agentcho.games.replayer import replay
+from agentcho.games.replay import replay
 from agentcho.records.record import find
 from agentcho.records.trace import read_traces, write_traces
 from agentcho.testing import FakeEngine

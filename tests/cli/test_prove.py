@@ -85,7 +85,7 @@ def test_an_enforcement_that_leaks_ends_with_one(
     agentcho: Command, loaded: Engine, traces: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Resolver, "enforcing", property(lambda self: False))
-    monkeypatch.setattr(Resolver, "_guard", lambda self, utterance, clearance: None)
+    monkeypatch.setattr(Resolver, "_guard", lambda self, draft, clearance: None)
     ran = agentcho("prove", traces, "--html", "p.html")
     assert ran.code == 1
     assert ran.out.startswith("BROKEN: under enforce something changed for a reader in 6 of 6: alice of bob and bob of")

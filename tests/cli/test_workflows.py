@@ -16,9 +16,8 @@ from agentcho.errors import TaskError
 from agentcho.events import Ended, Event
 from agentcho.games import library
 from agentcho.games.runtime import Played, play
-from agentcho.records.export import exported
 from agentcho.records.record import find
-from agentcho.records.trace import write_traces
+from agentcho.records.trace import exported, write_traces
 from agentcho.records.transcript import Entry, own_records
 from agentcho.scenario import Scenario
 from agentcho.tasks import Concepts, Problem, task_set

@@ -21,7 +21,7 @@ def test_columns_are_read_and_written_alike() -> None:
     found = columns(text.replace(",", " , "))
     assert ",".join(column.name for column in found) == text
     assert columns("choreographed")[0].name == "choreographed:audit"
-    ways = [column.config(RunConfig(games=3, deterministic=True)).way for column in found]
+    ways = [column.config(RunConfig(games=3, deterministic=True)).reuse for column in found]
     assert [(way.mode, way.leakage, way.in_place) for way in ways] == [
         ("baseline", "audit", False), ("choreographed", "audit", False), ("choreographed", "enforce", False),
         ("choreographed", "audit", True), ("choreographed", "deny", False), ("choreographed", "enforce", False),

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from agentcho import Engine
-from agentcho.config import RunConfig, Way
+from agentcho.config import ReusePolicy, RunConfig
 from agentcho.games import library
 from agentcho.lab.compare.columns import columns
 from agentcho.lab.compare.compare import Effort, compare
@@ -70,5 +70,5 @@ def test_texts_of_a_baseline_run_stand_side_by_side_when_they_are_forced(
             "messages": tuple(m.model_copy(update={"offsets": None, "new_offset": None}) for m in workflow.messages)
         }
     )
-    arm = Arm(Way("choreographed", "audit"), engine)
+    arm = Arm(ReusePolicy("choreographed", "audit"), engine)
     assert apart(rows(workflow, arm), rows(serial, arm)).kl.max() > 0

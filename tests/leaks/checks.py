@@ -28,7 +28,7 @@ class Check:
 
     def _reading(self, reader: str, record: EncodingRecord) -> None:
         """No reader attends to anything outside its view; own messages as their author, others' as all may."""
-        way, words = self._talk.way, self._talk.engine.words(record.id)
+        way, words = self._talk.reuse, self._talk.engine.words(record.id)
         if way.leakage != "audit":
             view = self._world.view(reader)
             assert record.cone <= view
@@ -51,11 +51,11 @@ class Check:
         reached = {
             "audit": self._world.reach, "deny": self._world.reach,
             "enforce": self._world.public if record.recipe == "audience" else self._world.own,
-        }[self._talk.way.leakage]  # fmt: skip
+        }[self._talk.reuse.leakage]  # fmt: skip
         assert self._talk.engine.words(record.id) == self._talk.tokens(record.cone)
         if record.recipe == "repaired":
             return
-        if self._talk.way.repair == "full" and record.recipe == "author":  # over words alone, whoever said them
+        if self._talk.reuse.repair == "full" and record.recipe == "author":  # over words alone, whoever said them
             assert {record.message, *self._world.said[record.message].reads} <= record.cone
             assert record.cone <= reached(record.message) | self._world.view(record.caller or "")
         else:

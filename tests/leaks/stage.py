@@ -10,16 +10,14 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from agentcho.calls.call import Call, EncodingId
-from agentcho.choreography.ticket import Made, Result
-from agentcho.config import Limits, Way
+from agentcho.choreography.handle import FinishedCall, Result
+from agentcho.config import Limits, ReusePolicy
 from agentcho.errors import LeakageError
 from agentcho.events import Encoded, Ended, Event
-from agentcho.flow.denial import Denial
-from agentcho.flow.labels import EncodingRecord
-from agentcho.flow.missing import Missing, Speaking
-from agentcho.flow.resolver import Utterance
+from agentcho.flow.labels import EncodingRecord, LeakPaths
+from agentcho.flow.resolver import DecodePlan, Draft, Needed
 from agentcho.flow.views import Act, Place, Read, ReadSet
-from agentcho.games.journal import Books
+from agentcho.games.journal import Journal
 from agentcho.games.limits import Meter
 from agentcho.message import Audience, Metadata
 from agentcho.records.transcript import Entry
@@ -48,22 +46,22 @@ class Plan(NamedTuple):
 class Speech:
     """A decode that is about to be submitted."""
 
-    utterance: Utterance
-    speaking: Speaking
+    draft: Draft
+    speaking: DecodePlan
     ids: tuple[EncodingId, ...] = ()
 
 
 class Talk:
     """One play. `world` is what was said, `entries` the transcript, `records` all encodings that stand in it."""
 
-    def __init__(self, engine: Sets, way: Way, game: int = 0) -> None:
-        self.engine, self.way, self.game, self.world = engine, way, game, World()
+    def __init__(self, engine: Sets, reuse: ReusePolicy, game: int = 0) -> None:
+        self.engine, self.reuse, self.game, self.world = engine, reuse, game, World()
         self.entries: list[Entry] = []
         self.records: dict[EncodingId, EncodingRecord] = {}
         self.made: dict[EncodingId, str] = {}
-        self._books = Books(game, way, Meter(Limits()), self._hear, bos=engine.bos)
-        self.resolver = self._books.resolver
-        self._denial = Denial(way, self.resolver.utterances)
+        self._journal = Journal(game, reuse, Meter(Limits()), self._hear, bos=engine.bos)
+        self.resolver = self._journal.resolver
+        self._leaks = LeakPaths(reuse, self.resolver.drafts)
         self.out: list[str] = []
         self.plans: dict[str, Plan] = {}
 
@@ -79,34 +77,34 @@ class Talk:
     def put(self, plan: Plan) -> str:
         """A message of known text: encoded when it is first read. `LeakageError`: its author may not read that."""
         reads = self._reads(plan)
-        utterance = self._utterance(plan, reads, "prefill")
-        self._books.know(utterance, self.engine.frame(utterance.metadata.role, utterance.name, plan.text))
-        self.out.append(utterance.metadata.id)
-        return utterance.metadata.id
+        draft = self._draft(plan, reads, "prefill")
+        self._journal.know(draft, self.engine.frame(draft.metadata.role, draft.name, plan.text))
+        self.out.append(draft.metadata.id)
+        return draft.metadata.id
 
     def speak(self, *plans: Plan) -> list[str]:
         """Messages generated in one round: none of them can read another. `LeakageError`: nothing is said at all."""
         reads = [self._reads(plan) for plan in plans]
-        said = [self._utterance(plan, each, "decode") for plan, each in zip(plans, reads, strict=True)]
-        speeches = [self._submit(plan, utterance) for plan, utterance in zip(plans, said, strict=True)]
+        said = [self._draft(plan, each, "decode") for plan, each in zip(plans, reads, strict=True)]
+        speeches = [self._submit(plan, draft) for plan, draft in zip(plans, said, strict=True)]
         self._run()
         for speech in speeches:
-            self._enter(speech.speaking.missing, speech.utterance, speech.ids)
-            self.out.append(speech.utterance.metadata.id)
-        return [utterance.metadata.id for utterance in said]
+            self._enter(speech.speaking.missing, speech.draft, speech.ids)
+            self.out.append(speech.draft.metadata.id)
+        return [draft.metadata.id for draft in said]
 
     def evict(self, id: str) -> int:
         """Give a message's encodings up, twins too; who reads it makes them again. Returns how many were in use."""
         used = self.resolver.forget(id)
-        gone = [held for held in self._books.held if self.made[held] == id]
+        gone = [held for held in self._journal.held if self.made[held] == id]
         assert set(used) <= set(gone)
         self.engine.release(gone)
-        self._books.held[:] = [held for held in self._books.held if held not in gone]
+        self._journal.held[:] = [held for held in self._journal.held if held not in gone]
         return len(used)
 
     def again(self, game: int) -> Talk:
         """A play of its own on the same engine, in which the same was said."""
-        other = Talk(self.engine, self.way, game)
+        other = Talk(self.engine, self.reuse, game)
         for plan in self.plans.values():
             other.speak(plan) if plan.generated else other.put(plan)
         return other
@@ -114,35 +112,35 @@ class Talk:
     def end(self) -> None:
         """Encode what nobody read, and give everything up."""
         encoded = {record.message for record in self.records.values()}
-        self._encode(id for id in self.resolver.utterances if id not in encoded)
-        self._books.close()
-        self.engine.release(self._books.held)
-        self._books.held.clear()
+        self._encode(id for id in self.resolver.drafts if id not in encoded)
+        self._journal.close()
+        self.engine.release(self._journal.held)
+        self._journal.held.clear()
 
     # -- one message -------------------------------------------------------------------------------------
 
     def _reads(self, plan: Plan) -> ReadSet:
         direct = tuple(id for id in plan.ids if plan.author and self.world.direct(plan.author, (id,)))
         reads = ReadSet(plan.author, tuple(Read(id, at) for id, at in plan.reads), plan.at, direct)
-        if path := self._denial.carried(reads):
+        if path := self._leaks.leak_path(reads):
             raise LeakageError(plan.author or "", path)
         return reads
 
-    def _utterance(self, plan: Plan, reads: ReadSet, kind: str) -> Utterance:
+    def _draft(self, plan: Plan, reads: ReadSet, kind: str) -> Draft:
         id = f"{plan.author or 'scenario'}.{len(self.world.said)}"
         self.world.said[id] = Said(id, plan.author, plan.audience, plan.ids)
         self.plans[id] = plan._replace(generated=kind == "decode")
         role = "assistant" if plan.author else "user"
         data = Metadata(id, kind, role, plan.author, Audience(plan.audience), plan.ids)  # type: ignore[arg-type]
         text = plan.text if kind == "prefill" else ""
-        self.resolver.utterances[id] = Utterance(data, text, plan.author, reads, act=Act())
-        return self.resolver.utterances[id]
+        self.resolver.drafts[id] = Draft(data, text, plan.author, reads, act=Act())
+        return self.resolver.drafts[id]
 
-    def _submit(self, plan: Plan, utterance: Utterance) -> Speech:
+    def _submit(self, plan: Plan, draft: Draft) -> Speech:
         words = tuple(self.engine.framing.content.encode(plan.text))
-        speaking = self.resolver.speak(utterance, forced=words)
-        speech = Speech(utterance, speaking)
-        speech.ids = self._take(speaking.calls, [*(m.message for m in speaking.missing), utterance.metadata.id])
+        speaking = self.resolver.speak(draft, forced=words)
+        speech = Speech(draft, speaking)
+        speech.ids = self._take(speaking.calls, [*(m.message for m in speaking.missing), draft.metadata.id])
         return speech
 
     def _take(self, calls: Sequence[Call], messages: list[str]) -> tuple[EncodingId, ...]:
@@ -152,33 +150,33 @@ class Talk:
 
     def _encode(self, ids: Iterable[str]) -> None:
         for id in ids:
-            utterance = self.resolver.utterances[id]
-            reads = utterance.reads._replace(reads=(*utterance.reads.reads, Read(id)))
+            draft = self.resolver.drafts[id]
+            reads = draft.reads._replace(reads=(*draft.reads.reads, Read(id)))
             if missing := self.resolver.resolve(reads).missing:
                 made = self._take([m.call for m in missing], [m.message for m in missing])
                 self._run()
                 self._enter(missing, None, made)
 
     def _run(self) -> None:
-        for failure in self.engine.step(self.way.deterministic).failed:
+        for failure in self.engine.step(self.reuse.deterministic).failed:
             raise AssertionError(f"refused: {failure.error}")
 
-    def _enter(self, missing: Sequence[Missing], utterance: Utterance | None, ids: Sequence[EncodingId]) -> None:
-        made = tuple(Made(id, self.engine.message(id), self.engine.receipt(id)) for id in ids)
-        author = utterance.metadata.author if utterance else None
-        self._books.enter(missing, utterance, Result(made, 0.0, 0.0), author)
+    def _enter(self, missing: Sequence[Needed], draft: Draft | None, ids: Sequence[EncodingId]) -> None:
+        made = tuple(FinishedCall(id, self.engine.message(id), self.engine.receipt(id)) for id in ids)
+        author = draft.metadata.author if draft else None
+        self._journal.enter(missing, draft, Result(made, 0.0, 0.0), author)
 
     # -- what it shows -----------------------------------------------------------------------------------
 
     def tokens(self, ids: Iterable[str]) -> frozenset[tuple[int, ...]]:
         """What is said in these messages, framing included."""
-        said = (self.resolver.utterances[id].message for id in ids)
+        said = (self.resolver.drafts[id].message for id in ids)
         return frozenset(message.tokens for message in said if message is not None)
 
     def storages(self) -> dict[str, set[object]]:
         """What is kept of each message now, equal ones once; what callers have repaired for themselves aside."""
         kept: dict[str, set[object]] = {}
-        for held in (held for held in self._books.held if self._books._ledger[held].recipe != "repaired"):
+        for held in (held for held in self._journal.held if self._journal._ledger[held].recipe != "repaired"):
             kept.setdefault(self.made[held], set()).add(self.engine.storage(held))
         return kept
 

@@ -10,8 +10,8 @@ import pytest
 from agentcho import Agent, Choreographer, Game, Prefill, RunConfig
 from agentcho.agent import Names
 from agentcho.calls.call import Shadow
-from agentcho.config import Leakage, Way
-from agentcho.flow.resolver import Resolver, Utterance
+from agentcho.config import Leakage, ReusePolicy
+from agentcho.flow.resolver import Draft, Resolver
 from agentcho.flow.views import Read, ReadSet
 from agentcho.message import Audience, Metadata
 
@@ -56,12 +56,12 @@ def test_what_differs_in_any_way_is_not_shared(bench: Bench, where: dict[str, ob
 
 def calls_of(leakage: Leakage, audience: frozenset[str] | None, deterministic: bool = False) -> tuple[str, ...]:
     """Classes of what is made for: an own message, another's message of that audience, the answer and its shadow."""
-    resolver = Resolver(Way(leakage=leakage, shadow="always", deterministic=deterministic))
+    resolver = Resolver(ReusePolicy(leakage=leakage, shadow="always", deterministic=deterministic))
     both = (("own", "bob", frozenset({"bob"})), ("other", "alice", audience), ("answer", "bob", None))
     for id, author, readers in both:
         data = Metadata(id, "prefill", "user", author, Audience(readers), ())
-        resolver.utterances[id] = Utterance(data, id, author, ReadSet(author, (), None, ()))
-    answer = resolver.utterances["answer"]
+        resolver.drafts[id] = Draft(data, id, author, ReadSet(author, (), None, ()))
+    answer = resolver.drafts["answer"]
     answer.reads = ReadSet("bob", (Read("own"), Read("other")), None, ())
     calls = resolver.speak(answer).calls
     assert isinstance(calls[-1], Shadow) == (leakage == "enforce" and not deterministic)

@@ -11,15 +11,15 @@ import pytest
 from agentcho import Choreographer, RunConfig, replay
 from agentcho.audit.planned import audit_traces
 from agentcho.cli import app
-from agentcho.config import Way
+from agentcho.config import ReusePolicy
 from agentcho.lab.compare.columns import columns
 from agentcho.lab.tune.recipe import Recipe
 from agentcho.testing import FakeEngine
 
 
 def test_a_run_enforces_unless_it_is_told_otherwise() -> None:
-    assert RunConfig().leakage == RunConfig().way.leakage == Way().leakage == "enforce"
-    assert Choreographer(FakeEngine()).way.leakage == "enforce"
+    assert RunConfig().leakage == RunConfig().reuse.leakage == ReusePolicy().leakage == "enforce"
+    assert Choreographer(FakeEngine()).reuse.leakage == "enforce"
 
 
 @pytest.mark.parametrize(("function", "default"), [(replay, "enforce"), (app.run, "enforce"), (audit_traces, "audit")])

@@ -9,14 +9,14 @@ from typing import NamedTuple, get_args
 import pytest
 
 from agentcho import Agent, Game, RunConfig
-from agentcho.config import Leakage, Mode, Way
+from agentcho.config import Leakage, Mode, ReusePolicy
 from agentcho.errors import LeakageError
-from agentcho.flow.denial import Denial
+from agentcho.flow.labels import LeakPaths
 from agentcho.flow.views import Read, ReadSet, View
 from agentcho.message import Audience, Metadata
 from agentcho.testing import FakeEngine, play
 
-DENY = Way(leakage="deny")
+DENY = ReusePolicy(leakage="deny")
 
 
 class Known(NamedTuple):
@@ -41,11 +41,11 @@ SAID = graph(
 )  # fmt: skip
 
 
-def asked(reads: str, way: Way, caller: str | None = "bob") -> tuple[str, ...]:
+def asked(reads: str, reuse: ReusePolicy, caller: str | None = "bob") -> tuple[str, ...]:
     """What is refused of these reads."""
     ids = reads.split()
     direct = tuple(id for id in ids if caller and not SAID[id].metadata.audience.includes(caller))
-    return Denial(way, SAID).carried(ReadSet(caller, tuple(Read(id) for id in ids), None, direct))
+    return LeakPaths(reuse, SAID).leak_path(ReadSet(caller, tuple(Read(id) for id in ids), None, direct))
 
 
 @pytest.mark.parametrize(
@@ -56,16 +56,16 @@ def asked(reads: str, way: Way, caller: str | None = "bob") -> tuple[str, ...]:
     ],
 )  # fmt: skip
 def test_deny_tells_the_shortest_way_to_what_is_hidden(reads: str, path: str) -> None:
-    assert asked(reads, Way(leakage="deny")) == tuple(path.split())
+    assert asked(reads, ReusePolicy(leakage="deny")) == tuple(path.split())
 
 
 @pytest.mark.parametrize("mode", get_args(Mode))
 @pytest.mark.parametrize("leakage", get_args(Leakage))
 def test_only_deny_looks_further_than_what_is_named(mode: Mode, leakage: Leakage) -> None:
-    way = Way(mode, leakage)
+    reuse = ReusePolicy(mode, leakage)
     further = mode == "choreographed" and leakage == "deny"
-    assert asked("far rules", way) == (("far", "echo", "said", "plan") if further else ())
-    assert asked("rules plan", way) == (() if leakage == "audit" else ("plan",))
+    assert asked("far rules", reuse) == (("far", "echo", "said", "plan") if further else ())
+    assert asked("rules plan", reuse) == (() if leakage == "audit" else ("plan",))
 
 
 class Counted(dict[str, Known]):
@@ -89,11 +89,11 @@ def chained(said: dict[str, Known], length: int) -> Iterator[ReadSet]:
 
 def test_a_message_is_looked_at_once_however_long_the_chain() -> None:
     said, length = Counted(), 10_000
-    denial = Denial(DENY, said)
-    assert not any(denial.carried(reads) for reads in chained(said, length))
+    denial = LeakPaths(DENY, said)
+    assert not any(denial.leak_path(reads) for reads in chained(said, length))
     assert said.looked <= length
     last = (Read(f"m{length - 1}"),)
-    path = denial.carried(ReadSet("bob", last, None, ()))
+    path = denial.leak_path(ReadSet("bob", last, None, ()))
     assert path == tuple(f"m{number}" for number in reversed(range(length)))
     assert said.looked <= 2 * length + 1, "what is refused is walked once"
 
@@ -101,21 +101,21 @@ def test_a_message_is_looked_at_once_however_long_the_chain() -> None:
 def test_what_was_never_asked_about_is_worked_out_once_and_without_recursion() -> None:
     said, length = Counted(), 10_000
     list(chained(said, length))
-    denial, last = Denial(DENY, said), (Read(f"m{length - 1}"),)
+    denial, last = LeakPaths(DENY, said), (Read(f"m{length - 1}"),)
     for _ in range(3):
-        assert denial.carried(ReadSet("alice", last, None, ())) == ()
+        assert denial.leak_path(ReadSet("alice", last, None, ())) == ()
     assert said.looked <= 2 * length
 
 
 @pytest.mark.parametrize("seed", range(60))
 def test_random_graphs_are_refused_where_something_behind_is_hidden(seed: int) -> None:
     draw, said, names = random.Random(seed), dict[str, Known](), ("alice", "bob", "carol")
-    denial = Denial(DENY, said)
+    denial = LeakPaths(DENY, said)
     for number in range(12):
         parents = draw.sample(sorted(said), draw.randint(0, min(3, len(said))))
         for caller in draw.sample(names, 2):
             direct = tuple(id for id in parents if not said[id].metadata.audience.includes(caller))
-            path = denial.carried(ReadSet(caller, tuple(map(Read, parents)), None, direct))
+            path = denial.leak_path(ReadSet(caller, tuple(map(Read, parents)), None, direct))
             assert path == nearest(said, parents, caller)
         few = frozenset(draw.sample(names, draw.randint(1, 2)))
         audience = Audience(few if draw.random() < 0.4 else None)
@@ -126,17 +126,17 @@ def nearest(said: dict[str, Known], parents: Sequence[str], caller: str) -> tupl
     """The first way to what is hidden, of all ways tried in the order of their lengths and then of the prompts."""
     ways: list[tuple[str, ...]] = [(id,) for id in parents]
     while ways:
-        for way in ways:
-            if not said[way[-1]].metadata.audience.includes(caller):
-                return way
-        ways = [(*way, parent) for way in ways for parent in said[way[-1]].metadata.parents]
+        for reuse in ways:
+            if not said[reuse[-1]].metadata.audience.includes(caller):
+                return reuse
+        ways = [(*reuse, parent) for reuse in ways for parent in said[reuse[-1]].metadata.parents]
     return ()
 
 
 def test_who_may_read_it_all_is_never_refused() -> None:
-    for way in (Way(mode, leakage) for mode in get_args(Mode) for leakage in get_args(Leakage)):
-        assert asked(" ".join(id for id in SAID if id != "whisper"), way, "alice") == ()
-        assert asked(" ".join(SAID), way, None) == ()  # the scenario's own
+    for reuse in (ReusePolicy(mode, leakage) for mode in get_args(Mode) for leakage in get_args(Leakage)):
+        assert asked(" ".join(id for id in SAID if id != "whisper"), reuse, "alice") == ()
+        assert asked(" ".join(SAID), reuse, None) == ()  # the scenario's own
 
 
 class Careless(Agent):

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from agentcho import Agent, Game, Message
-from agentcho.flow.taint import WORDS, Ears
+from agentcho.flow.taint import WORDS, TaintTracker
 from agentcho.message import EVERYONE, Audience
 from agentcho.testing import play
 
@@ -29,7 +29,7 @@ def acts(script: Callable[[Game, Talker, Talker], Awaitable[Any]], backend: str 
         await script(game, game.cast(Talker, "alice"), game.cast(Talker, "bob"))
 
     entries = play(whole, backend=backend).entries
-    return {entry.message.id: entry.act.acted_on for entry in entries if entry.act.acted_on}
+    return {entry.message.id: entry.act.tainted_by for entry in entries if entry.act.tainted_by}
 
 
 def message(**changes: Any) -> Message:
@@ -43,29 +43,29 @@ def message(**changes: Any) -> Message:
 
 def test_a_lent_message_equals_the_plain_one_and_hides_nothing() -> None:
     plain = message(sampled=(1, 2), stopped="stop")
-    lent = Ears().lend(plain)
+    lent = TaintTracker().lend(plain)
     assert (lent == plain, plain == lent, lent != message(id="alice.1"), lent != message(game=1)) == (True,) * 4
-    assert len({lent, plain, Ears().lend(plain)}) == 1
+    assert len({lent, plain, TaintTracker().lend(plain)}) == 1
     assert isinstance(lent, Message)
     assert all(getattr(lent, name) == getattr(plain, name) for name in (*WORDS, "id", "author", "metadata"))
 
 
 @pytest.mark.parametrize("name", sorted(WORDS))
 def test_looking_at_what_metadata_do_not_say_is_heard(name: str) -> None:
-    ears = Ears()
+    ears = TaintTracker()
     getattr(ears.lend(message()), name)
     assert ears.heard == {"alice.0"}
 
 
 @pytest.mark.parametrize("name", ["id", "game", "kind", "role", "author", "audience", "parents", "header", "metadata"])
 def test_looking_at_metadata_is_not_heard(name: str) -> None:
-    ears = Ears()
+    ears = TaintTracker()
     getattr(ears.lend(message()), name)
     assert ears.heard == set()
 
 
 def test_to_compare_to_keep_and_to_print_a_message_is_not_to_look_at_it() -> None:
-    ears = Ears()
+    ears = TaintTracker()
     lent = ears.lend(message(text="the secret", header="To Bob: "))
     assert lent == message(text="another")
     assert lent in {lent: 1}
@@ -85,13 +85,13 @@ def test_a_release_is_its_authors_act_and_no_look_of_the_code() -> None:
 
 
 def test_what_was_heard_counts_before_those_who_may_not_read_it() -> None:
-    ears = Ears()
+    ears = TaintTracker()
     for id, readers in (("plan", {"alice"}), ("whisper", {"alice", "bob"})):
         _ = ears.lend(message(id=id, audience=Audience(frozenset(readers)))).text
     audiences = {"plan": Audience(frozenset({"alice"})), "whisper": Audience(frozenset({"alice", "bob"}))}
-    assert ears.acted_on(EVERYONE, audiences) == ("plan", "whisper")
-    assert ears.acted_on(Audience(frozenset({"alice", "bob"})), audiences) == ("plan",)
-    assert ears.acted_on(Audience(frozenset({"alice"})), audiences) == ()
+    assert ears.tainted_by(EVERYONE, audiences) == ("plan", "whisper")
+    assert ears.tainted_by(Audience(frozenset({"alice", "bob"})), audiences) == ("plan",)
+    assert ears.tainted_by(Audience(frozenset({"alice"})), audiences) == ()
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

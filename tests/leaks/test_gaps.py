@@ -9,8 +9,7 @@ import pytest
 from agentcho import Agent, Game, RunConfig
 from agentcho.calls.call import ContextEntry, Receipt
 from agentcho.errors import LeakageError
-from agentcho.flow.labels import EncodingRecord, Ledger
-from agentcho.flow.monitor import Monitor
+from agentcho.flow.labels import EncodingRecord, Ledger, Monitor
 from agentcho.flow.views import After, Read, View
 from agentcho.message import EVERYONE, Audience
 from agentcho.records.transcript import Entry

@@ -9,10 +9,10 @@ from torch import Tensor
 
 from agentcho import Decode, Engine, Prefill
 from agentcho.calls.call import Call, Shadow
-from agentcho.config import Leakage, Mode, Way
+from agentcho.config import Leakage, Mode, ReusePolicy
 from agentcho.errors import BadParent, LeakageError
-from agentcho.flow.monitor import Monitor
-from agentcho.flow.resolver import Resolver, Utterance
+from agentcho.flow.labels import Monitor
+from agentcho.flow.resolver import Draft, Resolver
 from agentcho.flow.views import ReadSet
 from agentcho.message import EVERYONE, Audience, Metadata
 from agentcho.testing import FakeEngine
@@ -143,8 +143,8 @@ def test_the_fake_feeds_nothing_of_a_call_that_is_refused() -> None:
 @pytest.mark.parametrize("leakage", ["enforce", "deny", "audit"])
 def test_every_call_of_a_game_has_a_guard_but_under_audit(mode: Mode, leakage: Leakage) -> None:
     """In baseline too: what stands in the prompt of a caller is its own only as far as that is right."""
-    resolver = Resolver(Way(mode, leakage))
+    resolver = Resolver(ReusePolicy(mode, leakage))
     metadata = Metadata("alice.0", "decode", "assistant", "alice", EVERYONE, ())
-    utterance = resolver.utterances["alice.0"] = Utterance(metadata, "", "alice", ReadSet("alice", (), None, ()))
+    utterance = resolver.drafts["alice.0"] = Draft(metadata, "", "alice", ReadSet("alice", (), None, ()))
     calls = resolver.speak(utterance).calls
     assert [call.guard is not None for call in calls] == [leakage != "audit"] * len(calls)

@@ -155,7 +155,7 @@ def test_in_place_what_a_message_reaches_is_known_before_it_is_encoded() -> None
         await bob.tell("and over that", view=View.of(["alice.4", "bob.0"]))
         await game.together(*(agent.say() for agent in (alice, bob)))
         resolver = game._resolver
-        known = {id: spoken for id, spoken in resolver.utterances.items() if spoken.metadata.kind == "prefill"}
+        known = {id: spoken for id, spoken in resolver.drafts.items() if spoken.metadata.kind == "prefill"}
         return {id: resolver.reach(spoken, len(game.message(id).tokens)) for id, spoken in known.items()}
 
     found = rehearsed(script, 4096, in_place=True)

@@ -14,7 +14,7 @@ from typing import get_args
 import pytest
 
 from agentcho.calls.call import First, Most
-from agentcho.config import RepairBy, Shadowing, Way
+from agentcho.config import RepairBy, ReusePolicy, Shadowing
 
 from .scripts import READER, Change, Line, changed, hidden, perform, script
 from .sets import Sets
@@ -24,23 +24,23 @@ CHANGES: tuple[Change, ...] = get_args(Change)
 SCRIPTS = pytest.mark.parametrize("seeds", [range(50), pytest.param(range(50, 250), marks=pytest.mark.slow)], ids=len)
 
 
-def heard(lines: dict[int, Line], way: Way) -> dict[int, object]:
+def heard(lines: dict[int, Line], reuse: ReusePolicy) -> dict[int, object]:
     """By message that the reader generated: what it was made of and over. (Which of the two encodings of a known text
     was made first is not for the reader to see.)"""
-    talk = Talk(Sets(guarded=False), way)
+    talk = Talk(Sets(guarded=False), reuse)
     ids = perform(talk, lines)
     said = [entry for entry in talk.entries if entry.message.author == READER and entry.message.kind == "decode"]
     own = {entry.message.id: entry.encoding or 0 for entry in said}
     return {number: talk.engine.storage(own[id]).key for number, id in ids.items() if id in own}
 
 
-def differ(seeds: range, change: Change, way: Way) -> int:
+def differ(seeds: range, change: Change, reuse: ReusePolicy) -> int:
     """In how many scripts, of those in which something is hidden, the reader could tell."""
     told = 0
     for seed in seeds:
         lines = script(Random(seed))
         if hidden(lines):
-            told += heard(dict(enumerate(lines)), way) != heard(changed(lines, change), way)
+            told += heard(dict(enumerate(lines)), reuse) != heard(changed(lines, change), reuse)
     return told
 
 
@@ -50,31 +50,31 @@ def differ(seeds: range, change: Change, way: Way) -> int:
 def test_what_is_hidden_makes_no_difference(
     change: Change, shadow: Shadowing, deterministic: bool, seeds: range
 ) -> None:
-    assert differ(seeds, change, Way("choreographed", "enforce", shadow, deterministic)) == 0
+    assert differ(seeds, change, ReusePolicy("choreographed", "enforce", shadow, deterministic)) == 0
 
 
 @SCRIPTS
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("repair", [First(2), Most(0.5), "full"])
 def test_nor_where_readers_repair_what_they_read(change: Change, repair: RepairBy, seeds: range) -> None:
-    assert differ(seeds, change, Way("choreographed", "enforce", repair=repair)) == 0
+    assert differ(seeds, change, ReusePolicy("choreographed", "enforce", repair=repair)) == 0
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("shadow", ["auto", "always", "never"])
 def test_what_is_hidden_makes_no_difference_in_thousands_of_scripts(change: Change, shadow: Shadowing) -> None:
-    assert differ(range(1000, 3000), change, Way("choreographed", "enforce", shadow)) == 0
+    assert differ(range(1000, 3000), change, ReusePolicy("choreographed", "enforce", shadow)) == 0
 
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_the_same_scripts_tell_the_reader_under_audit(change: Change) -> None:
-    assert differ(range(100), change, Way("choreographed", "audit")) > 50
+    assert differ(range(100), change, ReusePolicy("choreographed", "audit")) > 50
 
 
 def test_a_reader_that_is_told_is_told() -> None:
     """What is visible and changed shows: the comparison does not pass for want of something to compare."""
     lines = script(Random(3))
     of_all = {n: line._replace(plan=line.plan._replace(text="other words")) for n, line in enumerate(lines)}
-    way = Way("choreographed", "enforce")
-    assert heard(of_all, way) != heard(dict(enumerate(lines)), way)
+    reuse = ReusePolicy("choreographed", "enforce")
+    assert heard(of_all, reuse) != heard(dict(enumerate(lines)), reuse)

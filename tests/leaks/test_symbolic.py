@@ -24,7 +24,7 @@ from hypothesis.stateful import (
 )
 
 from agentcho.calls.call import First
-from agentcho.config import Way
+from agentcho.config import ReusePolicy
 from agentcho.errors import LeakageError
 from agentcho.flow.labels import Ledger
 from agentcho.flow.views import After
@@ -45,14 +45,14 @@ class Workflow(RuleBasedStateMachine):
         repair=st.sampled_from([None, None, First(2), "full"]),
     )  # fmt: skip
     def begin(self, leakage: Any, shadow: Any, deterministic: bool, guarded: bool, repair: Any) -> None:
-        self.way = Way(
+        self.reuse = ReusePolicy(
             "choreographed", leakage, "auto" if deterministic and shadow == "always" else shadow, deterministic,
             repair=repair,
         )  # fmt: skip
         self.engine = Sets(guarded)
         self.talks, self.checks = list[Talk](), list[Check]()
         self.cast = list(NAMES[:2])
-        self._begin(Talk(self.engine, self.way))
+        self._begin(Talk(self.engine, self.reuse))
 
     def _begin(self, talk: Talk) -> None:
         self.talks.append(talk)
@@ -105,7 +105,7 @@ class Workflow(RuleBasedStateMachine):
     def evict(self, data: st.DataObject) -> None:
         talk = data.draw(st.sampled_from([talk for talk in self.talks if talk.out]))
         used = talk.evict(data.draw(st.sampled_from(talk.out)))
-        assert used <= 2 or talk.way.repair is not None
+        assert used <= 2 or talk.reuse.repair is not None
 
     @precondition(lambda self: len(self.talks) == 1 and self.talks[0].out)
     @rule()
@@ -172,7 +172,7 @@ class Workflow(RuleBasedStateMachine):
         refused = {
             "audit": False, "enforce": talk.world.direct(plan.author, plan.ids),
             "deny": talk.world.carried(plan.author, plan.ids),
-        }[self.way.leakage]  # fmt: skip
+        }[self.reuse.leakage]  # fmt: skip
         if refused:
             before = (len(talk.entries), len(talk.world.said), self.engine.held)
             with pytest.raises(LeakageError):

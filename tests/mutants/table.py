@@ -33,9 +33,9 @@ ENFORCEMENT = (
         "skip one re-encoding",
         "an audience encoding would stand on an author's encoding of its first parent",
         "agentcho/flow/resolver.py",
-        'return tuple(self._encoding("audience", id, missing) for id in self._open(utterance))',
-        'recipes: list[Recipe] = ["author", *["audience"] * len(utterance.reads.reads)]  # type: ignore[list-item]\n'
-        "        pairs = zip(recipes, self._open(utterance), strict=False)\n"
+        'return tuple(self._encoding("audience", id, missing) for id in self._open(draft))',
+        'recipes: list[Recipe] = ["author", *["audience"] * len(draft.reads.reads)]  # type: ignore[list-item]\n'
+        "        pairs = zip(recipes, self._open(draft), strict=False)\n"
         "        return tuple(self._encoding(recipe, id, missing) for recipe, id in pairs)",
         (NUMERIC,),
     ),
@@ -45,8 +45,8 @@ ENFORCEMENT = (
         "agentcho/flow/resolver.py",
         "return self._encoding(self._recipe(reader, read), read.id, missing)",
         """made = self._known.get(("author", (read.id,)), -1)
-        label, wanted = self._monitor._labels.get(made, ()), self.utterances[read.id].metadata.audience
-        if label and all(mark.audience.covers(wanted) for mark in label):
+        label, wanted = self._monitor._labels.get(made, ()), self.drafts[read.id].metadata.audience
+        if label and all(one.audience.covers(wanted) for one in label):
             return made
         return self._encoding(self._recipe(reader, read), read.id, missing)""",
         (f"{NUMERIC}::test_hidden_words_change_no_bit_for_a_reader", GAPS),
@@ -55,8 +55,8 @@ ENFORCEMENT = (
         "repair by what is hidden",
         "whether what stands first is repaired would tell whether its author had read anything in secret",
         "agentcho/flow/resolver.py",
-        "return self._open(utterance) if self.enforcing else [read.id for read in utterance.reads.reads]",
-        "return [read.id for read in utterance.reads.reads]",
+        "return self._open(draft) if self.enforcing else [read.id for read in draft.reads.reads]",
+        "return [read.id for read in draft.reads.reads]",
         (f"{NUMERIC}::test_what_stands_first_is_repaired_or_not_by_what_is_public_of_it",),
     ),
     Mutant(
@@ -105,7 +105,7 @@ ENFORCEMENT = (
         "build on a dirty parent",
         "an audience encoding would attend to what not all of its audience may read",
         "agentcho/flow/resolver.py",
-        "return [id for id in parents if self.utterances[id].metadata.audience.covers(audience)]",
+        "return [id for id in parents if self.drafts[id].metadata.audience.covers(audience)]",
         "return [id for id in parents if audience is not None]",
         (NUMERIC,),
     ),
@@ -113,7 +113,7 @@ ENFORCEMENT = (
         "build on a dirty parent, with no monitor",
         "the same, where nothing refuses it: numbers must show it",
         "agentcho/flow/resolver.py",
-        "return [id for id in parents if self.utterances[id].metadata.audience.covers(audience)]",
+        "return [id for id in parents if self.drafts[id].metadata.audience.covers(audience)]",
         "self._monitor.guard = lambda *_: None  # type: ignore[method-assign, assignment, return-value]\n"
         "        return [id for id in parents if audience is not None]",
         (NUMERIC,),
@@ -154,7 +154,7 @@ ENFORCEMENT = (
         "one class for both profiles",
         "games of the deterministic profile would read what was made in forwards with others",
         "agentcho/flow/resolver.py",
-        'profile = EXACT if self.way.deterministic else ""',
+        'profile = EXACT if self.reuse.deterministic else ""',
         'profile = ""',
         ("tests/leaks/test_classes.py",),
     ),
@@ -162,9 +162,9 @@ ENFORCEMENT = (
         "keep the author's offsets",
         "rule 7: an audience encoding would stand where its author put it, by the length of what it had read",
         "agentcho/flow/resolver.py",
-        "return self._prefill(utterance, utterance.metadata.audience, public, self._default, None)",
-        "new = self._positions(utterance.reads)[1]\n"
-        "        return self._prefill(utterance, utterance.metadata.audience, public, self._default, new)",
+        "return self._prefill(draft, draft.metadata.audience, public)",
+        "new = self._positions(draft.reads)[1]\n"
+        "        return self._prefill(draft, draft.metadata.audience, public._replace(new_offset=new))",
         (GAPS, FUNCTIONAL, NUMERIC),
     ),
     Mutant(
@@ -196,8 +196,8 @@ ENFORCEMENT = (
         "lose the label on save and load",
         "a transcript that was read again would know of no message but an encoding's own",
         "agentcho/records/transcript.py",
-        'Receipt(context, line["start"], line["bos"], line.get("base")), frozenset(line["cone"]),',
-        'Receipt(context, line["start"], line["bos"], line.get("base")), frozenset({line["message"]}),',
+        '        frozenset(line["cone"]),\n',
+        '        frozenset({line["message"]}),\n',
         (GAPS,),
     ),
     Mutant(
@@ -219,11 +219,11 @@ ENFORCEMENT = (
     Mutant(
         "share labels between runs",
         "rule 12: what another game knows of an id would vouch for it here",
-        "agentcho/flow/monitor.py",
+        "agentcho/flow/labels.py",
         """    def __init__(self) -> None:
-        self._labels: dict[EncodingId, frozenset[Mark]] = {}
+        self._labels: dict[EncodingId, frozenset[Label]] = {}
 """,
-        """    _labels: dict[EncodingId, frozenset[Mark]] = {}
+        """    _labels: dict[EncodingId, frozenset[Label]] = {}
 """,
         (GAPS,),
     ),
@@ -233,7 +233,7 @@ ENFORCEMENT = (
         "agentcho/games/journal.py",
         "return self._ledger.record(made.id, message, whose, recipe, made.receipt)",
         "record = self._ledger.record(made.id, message, whose, recipe, made.receipt)\n"
-        "        asked = frozenset({message, *self.resolver.utterances[message].metadata.parents})\n"
+        "        asked = frozenset({message, *self.resolver.drafts[message].metadata.parents})\n"
         "        return record._replace(cone=asked)",
         (GAPS,),
     ),
@@ -241,11 +241,18 @@ ENFORCEMENT = (
         "re-encode from text",
         "rule 5: an audience encoding would hold the ids that the text encodes to, and not those that were said",
         "agentcho/flow/resolver.py",
-        """            utterance.text, parents, offsets, new_offset, utterance.metadata.role, utterance.name,
-            utterance.content,""",
-        """            utterance.text if (said := utterance.message) is None else said.header + said.text,
-            parents, offsets, new_offset, utterance.metadata.role, utterance.name,
-            None,""",
+        """            draft.text,
+            *context,
+            draft.metadata.role,
+            draft.name,
+            draft.content,
+""",
+        """            draft.text if (said := draft.message) is None else said.header + said.text,
+            *context,
+            draft.metadata.role,
+            draft.name,
+            None,
+""",
         (f"{FUNCTIONAL}::test_a_reader_reads_the_ids_that_were_said_and_not_those_of_their_text",),
     ),
     Mutant(
@@ -357,7 +364,7 @@ ENFORCEMENT = (
         "forget what was cancelled",
         "what code heard of a message before it left its stream would be on no line, and the audit said CLEAN",
         "agentcho/choreography/choreographer.py",
-        """            ticket.drop("cancelled")""",
+        """            handle.drop("cancelled")""",
         """            pass""",
         (HEARD,),
     ),
@@ -365,8 +372,8 @@ ENFORCEMENT = (
         "tell before it is written",
         "code would hear words of which a kill leaves no trace",
         "agentcho/choreography/choreographer.py",
-        'if flush is not None and not self._listens(tickets[0], "flush", flush):',
-        "if not tickets:",
+        'if flush is not None and not self._listens(handles[0], "flush", flush):',
+        "if not handles:",
         (HEARD,),
     ),
     Mutant(

@@ -11,7 +11,7 @@ from torch import Tensor
 from agentcho.calls.call import ANY_TURN, Call, Decode, EncodingId, Prefill, StepResult, Turn
 from agentcho.config import Leakage, Mode
 from agentcho.engine import Engine
-from agentcho.games.replayer import Replayed, replay
+from agentcho.games.replay import Replayed, replay
 from agentcho.records.trace import Workflow, workflow
 
 Message = dict[str, Any]

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from agentcho.games.replayer import replay
+from agentcho.games.replay import replay
 from agentcho.lab.bench.arms import BASELINE, OURS
 from agentcho.lab.bench.measure import Timed, measure
 from agentcho.lab.bench.recorded import WORDS_A_TOKEN

@@ -11,8 +11,8 @@ from typing import Any
 
 from agentcho.calls.call import Decode, StepResult
 from agentcho.choreography.choreographer import Choreographer
-from agentcho.choreography.ticket import Request
-from agentcho.games.replayer import replay
+from agentcho.choreography.handle import Request
+from agentcho.games.replay import replay
 from agentcho.games.runtime import blocking
 from agentcho.lab.bench.measure import Timed, measure
 from agentcho.lab.bench.result import Figures

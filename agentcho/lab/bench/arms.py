@@ -14,8 +14,8 @@ from time import perf_counter
 from typing import Any
 
 from agentcho.calls.call import EnginePort
-from agentcho.games.replayer import replay
-from agentcho.lab.bench.played import Call, Played, awaited
+from agentcho.games.replay import awaited, replay
+from agentcho.lab.bench.played import Call, Played
 from agentcho.lab.bench.prompts import Prompt, prompts
 from agentcho.records.trace import Workflow
 
@@ -57,7 +57,7 @@ def arms() -> dict[str, Arm]:
 
 def _replayed(options: Mapping[str, Any], engine: EnginePort, workflow: Workflow, stepwise: bool) -> Played:
     replayed = replay(workflow, engine, logits=False, stride=1 if stepwise else STRIDE, **options)
-    needs, calls = awaited(workflow), dict[str, Call]()
+    needs, calls = _awaited(workflow), dict[str, Call]()
     for id, needed in needs.items():  # parents stand before children
         ready = max((calls[other].ended for other in needed), default=0.0)
         said = replayed[id]
@@ -76,7 +76,7 @@ def _generate(engine: Any, workflow: Workflow, stepwise: bool) -> Played:
     """All calls that can be made are one batch; the next ones are looked for when it has ended."""
     from agentcho.lab.bench.peers.generate import Forced, Generating, stock_attention
 
-    said, needs, calls = prompts(workflow, engine.framing), awaited(workflow), dict[str, Call]()
+    said, needs, calls = prompts(workflow, engine.framing), _awaited(workflow), dict[str, Call]()
     stop = engine.framing.closing("assistant")[0]
     with stock_attention(engine.network):
         stock, began = Generating(engine.network, stop, stepwise), perf_counter()
@@ -94,7 +94,7 @@ def _continuous(engine: Any, workflow: Workflow, stepwise: bool) -> Played:
     from agentcho.lab.bench.peers.continuous import Continuous
     from agentcho.lab.bench.peers.generate import Forced, stock_attention
 
-    said, needs, calls = prompts(workflow, engine.framing), awaited(workflow), dict[str, Call]()
+    said, needs, calls = prompts(workflow, engine.framing), _awaited(workflow), dict[str, Call]()
     stop = engine.framing.closing("assistant")[0]
     room, network = _room(said), engine.network
     with stock_attention(network), Continuous(network, stop, room, len(said), stepwise) as stock:
@@ -106,6 +106,11 @@ def _continuous(engine: Any, workflow: Workflow, stepwise: bool) -> Played:
             id, (first, ended) = stock.next()
             calls[id] = Call(_ready(needs[id], calls), first - began, ended - began)
     return Played(calls, stock.encoded)
+
+
+def _awaited(workflow: Workflow) -> dict[str, frozenset[str]]:
+    needs = awaited(workflow)
+    return {message.id: needs[message.id] for message in workflow.messages if message.kind == "decode"}
 
 
 def _ready(needed: frozenset[str], calls: Mapping[str, Call]) -> float:

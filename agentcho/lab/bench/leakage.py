@@ -12,7 +12,7 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from agentcho.calls.call import EnginePort
-from agentcho.games.replayer import Replayed, replay
+from agentcho.games.replay import Replayed, replay
 from agentcho.lab.bench.measure import turns
 from agentcho.progress import Tell
 from agentcho.records.environment import machine, versions

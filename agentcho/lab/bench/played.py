@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from agentcho.records.trace import Workflow
-
 
 class Call(NamedTuple):
     """Seconds since the workflow began: when all that it reads was said, its first token, its end."""
@@ -47,13 +45,3 @@ class Played(NamedTuple):
     def figures(self) -> dict[str, float]:
         """What is kept of it."""
         return {"ttft": self.ttft, "seconds": self.seconds, "prefill": self.prefill, "encoded": float(self.encoded)}
-
-
-def awaited(workflow: Workflow) -> dict[str, frozenset[str]]:
-    """Of each decode, the decodes that must have ended before it can be made: nearest ones only."""
-    kinds = {message.id: message.kind for message in workflow.messages}
-    needs: dict[str, frozenset[str]] = {}
-    for message in workflow.messages:
-        parents = ({p} if kinds[p] == "decode" else needs[p] for p in message.parents)
-        needs[message.id] = frozenset[str]().union(*parents)
-    return {id: found for id, found in needs.items() if kinds[id] == "decode"}

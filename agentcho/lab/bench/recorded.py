@@ -17,8 +17,7 @@ from agentcho.events import Ended, Event
 from agentcho.games import library
 from agentcho.games.runtime import play
 from agentcho.lab.bench.workflows import SYLLABLES
-from agentcho.records.export import exported
-from agentcho.records.trace import TraceMessage, Workflow, workflow
+from agentcho.records.trace import TraceMessage, Workflow, exported, workflow
 from agentcho.records.transcript import Entry
 from agentcho.testing import FakeEngine
 

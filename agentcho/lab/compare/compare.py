@@ -23,8 +23,8 @@ from agentcho.lab.compare.judge import Pair, prefer
 from agentcho.lab.compare.pairs import metrics
 from agentcho.lab.compare.playing import Games, folder_of, forced_words, over, play_column
 from agentcho.progress import Tell, counted
-from agentcho.records.disk import replace, writing
 from agentcho.records.environment import machine, versions
+from agentcho.records.files import replace_whole, writing
 from agentcho.scenario import Judged, Scenario
 
 
@@ -73,7 +73,7 @@ def claim(folder: Path, request: Request) -> None:
             raise ResumeMismatch.holds(folder, "the games of another comparison", other)
         if "columns" in changed and earlier.columns[0] != request.columns[0]:
             raise ResumeMismatch.holds(folder, "the games of another comparison", ["the first column"])
-    replace(file, request.model_dump_json(indent=1) + "\n")
+    replace_whole(file, request.model_dump_json(indent=1) + "\n")
 
 
 def compare(
@@ -86,7 +86,7 @@ def compare(
     claim(folder, request)
     played: dict[str, Games] = {}
     forced: dict[int, Forced] = {}
-    arms = {column.name: Arm(column.config(config).way, _engine(engine, column)) for column in columns}
+    arms = {column.name: Arm(column.config(config).reuse, _engine(engine, column)) for column in columns}
     there = sum(len(over(folder_of(folder, column), config.games)) for column in columns)
     counting = Counting(tell, config.games * len(columns), there)
     for column in columns:

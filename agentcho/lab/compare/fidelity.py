@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from scipy.special import log_softmax
 
 from agentcho.calls.call import EnginePort
-from agentcho.config import Way
-from agentcho.games.replayer import Replayed, replay
+from agentcho.config import ReusePolicy
+from agentcho.games.replay import Replayed, replayed
 from agentcho.lab.compare.comparison import Fidelity
 from agentcho.lab.compare.pairs import span
 from agentcho.lab.compare.stats import Floats, clustered, distance, pooled_mean
@@ -25,7 +25,7 @@ Rows = NDArray[np.float32]
 class Arm(NamedTuple):
     """A way of reading, and the engine that reads so: the model's own, or one that goes through an adapter."""
 
-    way: Way
+    reuse: ReusePolicy
     engine: EnginePort
 
 
@@ -43,7 +43,7 @@ def fidelity(
     forwards: the baseline against itself, encoded in other batches, shows the noise."""
     found: dict[str, list[Apart]] = {name: [] for name in arms}
     for number, workflow in enumerate(workflows, 1):
-        before = rows(workflow, Arm(Way("baseline", "audit"), engine))
+        before = rows(workflow, Arm(ReusePolicy("baseline", "audit"), engine))
         for name, arm in arms.items():
             found[name].append(apart(before, rows(workflow, arm)))
         tell(number)
@@ -58,11 +58,7 @@ def rows(workflow: Workflow, arm: Arm) -> Rows:
 
 def forced(workflow: Workflow, arm: Arm, logits: bool) -> Replayed:
     """The workflow played one way, every text forced."""
-    way = arm.way
-    return replay(
-        workflow, arm.engine, way.mode, way.leakage, way.deterministic, logits, shadow=way.shadow,
-        in_place=way.in_place, repair=way.repair,
-    )  # fmt: skip
+    return replayed(workflow, arm.engine, arm.reuse, logits)
 
 
 def apart(before: Rows, after: Rows) -> Apart:

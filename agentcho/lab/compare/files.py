@@ -8,7 +8,7 @@ from pathlib import Path
 
 from agentcho.lab.compare.comparison import Comparison
 from agentcho.lab.compare.plot import plot
-from agentcho.records.disk import replace, writing
+from agentcho.records.files import replace_whole, writing
 
 
 def write(found: Comparison, folder: Path) -> tuple[Path, ...]:
@@ -19,7 +19,7 @@ def write(found: Comparison, folder: Path) -> tuple[Path, ...]:
     writer = csv.DictWriter(text, rows[0].keys() if rows else ["column"])
     writer.writeheader()
     writer.writerows(rows)
-    replace(table, text.getvalue())
+    replace_whole(table, text.getvalue())
     write_json(found, whole)
     with writing(picture):
         plot(found, picture)
@@ -28,4 +28,4 @@ def write(found: Comparison, folder: Path) -> tuple[Path, ...]:
 
 def write_json(found: Comparison, file: Path) -> None:
     """The result alone, replaced whole."""
-    replace(file, found.model_dump_json(indent=1) + "\n")
+    replace_whole(file, found.model_dump_json(indent=1) + "\n")

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agentcho.audit.measurement import Arm, Swap
-from agentcho.config import Way
+from agentcho.config import ReusePolicy
 from agentcho.errors import ContextOverflow, LeakageError, StoreFull
 from agentcho.lab.compare.stats import Floats, distance
 from agentcho.lab.measure.decisions import Question
@@ -30,16 +30,16 @@ SWAPS: tuple[Swap, ...] = ("same-length", "other-length")
 class Ways(NamedTuple):
     """The ways of reading that the arms compare."""
 
-    reuse: Way
-    enforce: Way
-    plain: Way
+    reuse: ReusePolicy
+    enforce: ReusePolicy
+    plain: ReusePolicy
 
 
 def ways(deterministic: bool) -> Ways:
     """All in one profile but the ceiling, of which nothing exact is claimed: it is fast. Shadows play no part, for
     every word is known."""
-    reuse = Way("choreographed", "audit", "never", deterministic)
-    return Ways(reuse, reuse._replace(leakage="enforce"), Way("baseline", "audit", "never", False))
+    reuse = ReusePolicy("choreographed", "audit", "never", deterministic)
+    return Ways(reuse, reuse._replace(leakage="enforce"), ReusePolicy("baseline", "audit", "never", False))
 
 
 class Shown(NamedTuple):
@@ -70,11 +70,11 @@ class Bench:
         return bench
 
     def said(
-        self, play: Play, way: Way, decodes: Sequence[Line], first: Sequence[str] = (), apart: bool = False
+        self, play: Play, reuse: ReusePolicy, decodes: Sequence[Line], first: Sequence[str] = (), apart: bool = False
     ) -> Said | None:
         """The rows of these decodes, encoded from nothing; None, and counted: they cannot be."""
         try:
-            with Stage(self.engine, play, way, apart) as stage:
+            with Stage(self.engine, play, reuse, apart) as stage:
                 return {line.message.id: stage.rows(line.message.id, first) for line in decodes}
         except LeakageError:
             self.skipped["enforcement refuses a call of it: it names what its caller may not read"] += 1

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agentcho.audit.measurement import Source
-from agentcho.config import Way
+from agentcho.config import ReusePolicy
 from agentcho.errors import ContextOverflow, LeakageError, StoreFull
 from agentcho.lab.measure.arms import Bench
 from agentcho.lab.measure.kinds import Kinds
@@ -116,8 +116,8 @@ class Looking:
             return None
         return {("text", None): text, **seen}
 
-    def _layers(self, source: Source, way: Way, play: Play, utterance: str) -> dict[Key, Vector]:
-        with Stage(self.bench.engine, play, way) as stage:
+    def _layers(self, source: Source, reuse: ReusePolicy, play: Play, utterance: str) -> dict[Key, Vector]:
+        with Stage(self.bench.engine, play, reuse) as stage:
             layers = stage.cached(utterance, self.pair.reader)
         return {(source, layer): _pooled(keys, values) for layer, (keys, values) in enumerate(layers)}
 

@@ -12,10 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from agentcho.config import Way
+from agentcho.config import ReusePolicy
 from agentcho.errors import LeakageError
-from agentcho.flow.missing import Missing, Resolved
-from agentcho.flow.resolver import Resolver, Utterance
+from agentcho.flow.resolver import Draft, Needed, Resolved, Resolver
 from agentcho.flow.views import Read, ReadSet
 from agentcho.lab.measure.play import Line, MeasuredPort, Play
 from agentcho.message import Message
@@ -28,11 +27,11 @@ class Stage:
     is found so. Raises what the engine says of a call: `LeakageError` where the way refuses, `ContextOverflow`.
     """
 
-    def __init__(self, engine: MeasuredPort, play: Play, way: Way, apart: bool = False) -> None:
-        self._engine, self._way, self._apart = engine, way, apart
+    def __init__(self, engine: MeasuredPort, play: Play, reuse: ReusePolicy, apart: bool = False) -> None:
+        self._engine, self._reuse, self._apart = engine, reuse, apart
         self._lines = play.by_id
-        self._resolver = Resolver(way)
-        self._resolver.utterances.update({line.message.id: _utterance(line) for line in play.lines})
+        self._resolver = Resolver(reuse)
+        self._resolver.drafts.update({line.message.id: _draft(line) for line in play.lines})
         self._resolver.bos = engine.framing.bos is not None
         self._held: list[int] = []
 
@@ -78,7 +77,7 @@ class Stage:
             resolved = self._resolver.resolve(reads)
         return resolved
 
-    def _make(self, missing: tuple[Missing, ...]) -> None:
+    def _make(self, missing: tuple[Needed, ...]) -> None:
         ids = self._engine.submit([lack.call for lack in missing])
         try:
             self._run(set(ids))
@@ -92,7 +91,7 @@ class Stage:
         """Step until all are stored. What is stored when another fails is held as well, to be given up."""
         fault: Exception | None = None
         while left and fault is None:
-            result: Any = self._engine.step(deterministic=self._way.deterministic or self._apart)
+            result: Any = self._engine.step(deterministic=self._reuse.deterministic or self._apart)
             self._held += result.finished
             left -= {*result.finished, *(failure.id for failure in result.failed)}
             fault = next((failure.error for failure in result.failed), None)
@@ -106,7 +105,7 @@ def _ids(resolved: Resolved) -> list[int]:
     return [parent for parent in resolved.parents if isinstance(parent, int)]
 
 
-def _utterance(line: Line) -> Utterance:
+def _draft(line: Line) -> Draft:
     message: Message = line.message
     words = message.header + message.text
-    return Utterance(message.metadata, words, message.name, line.reads, message)
+    return Draft(message.metadata, words, message.name, line.reads, message)

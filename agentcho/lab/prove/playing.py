@@ -14,7 +14,7 @@ import numpy as np
 from agentcho.calls.call import EnginePort
 from agentcho.config import Leakage, Mode
 from agentcho.errors import ContextOverflow, LeakageError, StoreFull
-from agentcho.games.replayer import Replayed, replay
+from agentcho.games.replay import Replayed, replay
 from agentcho.records.trace import Workflow
 
 REFUSED = "enforcement refuses it: a call names what its caller may not read"

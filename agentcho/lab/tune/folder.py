@@ -22,8 +22,7 @@ from torch import Tensor
 
 from agentcho.engine.adapter import CONFIG, TRAINED, WEIGHTS, Trained
 from agentcho.errors import ResumeMismatch
-from agentcho.records.disk import replace, writing
-from agentcho.records.transcript import Lines, read_lines
+from agentcho.records.files import Lines, read_lines, replace_whole, writing
 
 PREFIX = "base_model.model."
 
@@ -37,7 +36,7 @@ class Folder:
         self._check(request)
         with writing(path):
             self._going.mkdir(parents=True, exist_ok=True)
-        replace(self._going / "request.json", json.dumps(request, indent=1) + "\n")
+        replace_whole(self._going / "request.json", json.dumps(request, indent=1) + "\n")
 
     def _check(self, request: Mapping[str, Any]) -> None:
         file = self._going / "request.json"
@@ -53,19 +52,19 @@ class Folder:
         """Replace the adapter by a better one."""
         tensors = {name if name.startswith(PREFIX) else PREFIX + name: each for name, each in state.items()}
         whole = {name: each.contiguous() for name, each in tensors.items()}
-        replace(self.path / WEIGHTS, save(whole, metadata={"format": "pt"}))
-        replace(self.path / CONFIG, json.dumps(dict(config), indent=1, sort_keys=True) + "\n")
+        replace_whole(self.path / WEIGHTS, save(whole, metadata={"format": "pt"}))
+        replace_whole(self.path / CONFIG, json.dumps(dict(config), indent=1, sort_keys=True) + "\n")
         self.write_trained(trained)
 
     def write_trained(self, trained: Trained) -> None:
         """Write what the adapter was trained for."""
-        replace(self.path / TRAINED, trained.model_dump_json(indent=1) + "\n")
+        replace_whole(self.path / TRAINED, trained.model_dump_json(indent=1) + "\n")
 
     def save(self, state: Mapping[str, Any]) -> None:
         """Write what going on needs."""
         whole = io.BytesIO()
         torch.save(dict(state), whole)
-        replace(self._going / "state.pt", whole.getvalue())
+        replace_whole(self._going / "state.pt", whole.getvalue())
 
     def saved(self) -> dict[str, Any] | None:
         """What was written last, if anything was; the log is cut back to it."""
@@ -74,7 +73,7 @@ class Folder:
             return None
         state: dict[str, Any] = torch.load(self._going / "state.pt", weights_only=True)
         kept = [line for line in self.log() if line["step"] <= state["step"]]
-        replace(self.path / "log.jsonl", "".join(json.dumps(line) + "\n" for line in kept))
+        replace_whole(self.path / "log.jsonl", "".join(json.dumps(line) + "\n" for line in kept))
         return state
 
     def tell(self, line: Mapping[str, Any]) -> None:

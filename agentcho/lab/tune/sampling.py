@@ -16,9 +16,9 @@ from agentcho.events import Counting, Encoded, Ended, Event, Over, Sink
 from agentcho.games.game import Forced
 from agentcho.games.runtime import Part, play, tasks_of
 from agentcho.progress import Tell
-from agentcho.records.export import exported
-from agentcho.records.trace import Workflow, read_traces, workflow, write_traces
-from agentcho.records.transcript import Entry, Lines, carry, read_lines
+from agentcho.records.files import Lines, read_lines
+from agentcho.records.trace import Workflow, exported, read_traces, workflow, write_traces
+from agentcho.records.transcript import Entry, carry
 from agentcho.scenario import Scenario
 
 SAME = ("scenario", "options", "tasks", "digest", "seed", "temperature", "top_p", "max_tokens", "model")

@@ -17,7 +17,7 @@ from agentcho.engine.encoding import Segment, Storage
 from agentcho.engine.template import Framing
 from agentcho.engine.virtual import VirtualRunner, VirtualSlot, virtual
 from agentcho.errors import RequestError
-from agentcho.games.replayer import replay
+from agentcho.games.replay import replay
 from agentcho.records.trace import Workflow
 
 STRIDE = 1 << 20

@@ -68,7 +68,7 @@ def play(
 ) -> Played:  # fmt: skip
     """Play a workflow; nothing may be left in the engine."""
     double, events = Double(engine, reader, forced, poison), list[Event]()
-    used, way = engine.fullness.used, profile.config.way
+    used, way = engine.fullness.used, profile.config.reuse
 
     async def work() -> None:
         async with Choreographer(double, *way) as choreographer:

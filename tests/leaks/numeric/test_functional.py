@@ -105,9 +105,9 @@ class Forgetful(Script):
     """Before each act all encodings are given up but the speaker's and bob's own: who reads one has it made again."""
 
     async def _do(self, game: Game, act: Act) -> None:
-        books = game._books
-        for id, utterance in books.resolver.utterances.items():
-            own = utterance.metadata.author in ("bob", act.who)
+        books = game._journal
+        for id, draft in books.resolver.drafts.items():
+            own = draft.metadata.author in ("bob", act.who)
             known = [] if own else books.resolver.forget(id)
             game._choreographer.release(known)
             books.held[:] = [held for held in books.held if held not in known]

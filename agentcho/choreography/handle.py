@@ -11,14 +11,13 @@ from typing import Literal, NamedTuple
 
 import anyio
 
-from agentcho.calls.call import ANY_TURN, Begun, Call, Encoded, EncodingId, Receipt, Spoken
-from agentcho.calls.call import Turn as EngineTurn
+from agentcho.calls.call import ANY_TURN, Begun, Call, Encoded, EncodingId, Receipt, Spoken, Turn
 from agentcho.calls.values import kind, listed, truth, whole
-from agentcho.choreography.quiescence import Turn
+from agentcho.choreography.quiescence import TrackedTask
 from agentcho.errors import RequestError
 
 
-class Made(NamedTuple):
+class FinishedCall(NamedTuple):
     """One finished call: its id, held until `release`, its words and what it attended to."""
 
     id: EncodingId
@@ -30,17 +29,17 @@ class Result(NamedTuple):
     """A finished request: its calls in order; seconds from submission to the decode's first token (none: to the
     end) and to the end of all."""
 
-    made: tuple[Made, ...]
+    made: tuple[FinishedCall, ...]
     ttft: float
     seconds: float
 
 
-class Heard(NamedTuple):
+class Unfinished(NamedTuple):
     """What has left the engine of a decode that is not done: its words so far, what they were said over, and those of
     its request's calls that were made before. `ended` None: it goes on."""
 
-    own: Made
-    made: tuple[Made | None, ...]
+    own: FinishedCall
+    made: tuple[FinishedCall | None, ...]
     ended: Literal["cancelled", "failed"] | None
     ttft: float
     seconds: float
@@ -51,7 +50,7 @@ class Piece(NamedTuple):
 
     token: int | None
     text: str
-    opening: Heard | None = None
+    opening: Unfinished | None = None
 
 
 class Request(NamedTuple):
@@ -70,11 +69,11 @@ class Request(NamedTuple):
     order: tuple[int | str, ...] = ()
     on_token: Callable[[str], None] | None = None
     on_done: Callable[[Result], None] | None = None
-    turn: EngineTurn = ANY_TURN
+    turn: Turn = ANY_TURN
     exact: bool | None = None
     on_piece: Callable[[Piece], None] | None = None
     flush: Callable[[], None] | None = None
-    on_dropped: Callable[[Heard], None] | None = None
+    on_dropped: Callable[[Unfinished], None] | None = None
 
 
 def checked_request(request: object) -> Request:
@@ -95,15 +94,15 @@ def checked_request(request: object) -> Request:
     return request._replace(order=order)
 
 
-class Ticket:
+class Handle:
     """A request under way."""
 
-    def __init__(self, request: Request, turn: Turn | None) -> None:
+    def __init__(self, request: Request, turn: TrackedTask | None) -> None:
         self.request, self.turn = request, turn
         self.place = tuple((isinstance(part, str), part) for part in request.order)
         self.done = anyio.Event()
         self.ids: tuple[EncodingId, ...] = ()
-        self.made: dict[EncodingId, Made] = {}
+        self.made: dict[EncodingId, FinishedCall] = {}
         self.submitted = perf_counter()
         self.first: float | None = None
         self.result: Result | None = None
@@ -113,7 +112,7 @@ class Ticket:
         self._said: list[int] = []
         self._text = ""
 
-    def hear(self, spoken: Spoken, begun: Begun | None, made: Mapping[EncodingId, Made]) -> None:
+    def hear(self, spoken: Spoken, begun: Begun | None, made: Mapping[EncodingId, FinishedCall]) -> None:
         """Take in what the decode said in a step, and tell of it; `made` are the calls that this step has finished."""
         self.first = self.first or perf_counter()
         self._begun = self._begun or begun
@@ -130,17 +129,24 @@ class Ticket:
             self.request.on_dropped(self._heard(self.made, ended))
             self._said.clear()
 
-    def _heard(self, made: Mapping[EncodingId, Made], ended: Literal["cancelled", "failed"] | None) -> Heard:
+    def _heard(
+        self, made: Mapping[EncodingId, FinishedCall], ended: Literal["cancelled", "failed"] | None
+    ) -> Unfinished:
         assert self._begun is not None
         id, words, receipt = self._begun
         tokens, start = (*words.tokens, *self._said), len(words.tokens)
         so_far = words._replace(
-            text=self._text, tokens=tokens, content=(words.content[0], len(tokens)), sampled=(start, len(tokens)),
+            text=self._text,
+            tokens=tokens,
+            content=(words.content[0], len(tokens)),
+            sampled=(start, len(tokens)),
             canonical=not self._said,
-        )  # fmt: skip
+        )
         now, first = perf_counter(), self.first or perf_counter()
         before = tuple(made.get(call) for call in self.ids)
-        return Heard(Made(id, so_far, receipt), before, ended, first - self.submitted, now - self.submitted)
+        return Unfinished(
+            FinishedCall(id, so_far, receipt), before, ended, first - self.submitted, now - self.submitted
+        )
 
     def finish(self, result: Result | None, error: Exception | None) -> None:
         """Wake the submitter; it counts as awake from now, unless it has gone its way already."""

@@ -1,0 +1,47 @@
+"""A scenario as a game sees it, and its score as a record can hold it.
+
+Does not know: games' messages, who plays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+from agentcho.calls import values
+from agentcho.errors import RequestError
+
+if TYPE_CHECKING:
+    from agentcho.games.game import Game
+
+
+class Playable(Protocol):
+    """A scenario as a game sees it; see `scenario.Scenario`."""
+
+    async def play(self, game: Game) -> Any: ...
+    def score(self, outcome: Any) -> dict[str, float]: ...
+
+
+def called(scenario: Playable) -> str:
+    """Its name, or that of its class."""
+    return getattr(scenario, "name", type(scenario).__name__)
+
+
+def no_outcome(returned: object) -> str:
+    """What is wrong with what `play` returned, and what to do."""
+    what = "None" if returned is None else f"a {type(returned).__name__}"
+    return (
+        f"returned {what}; let it return its Outcome, as in `return self.Outcome(...)`, with what came of the game as "
+        "fields of a nested `class Outcome(agentcho.Scenario.Outcome)`"
+    )
+
+
+def points(score: Any) -> dict[str, float]:
+    """A score that can be written down. TypeError, ValueError or `RequestError`, here and not in who writes it: it is
+    none."""
+    if not isinstance(score, Mapping):
+        raise RequestError(
+            f"what score returned is {values.kind(score)}; return a dict of numbers, as {{'points': 1.0}}"
+        )
+    given = {values.text(name, "the name of a score"): value for name, value in score.items()}
+    return {name: value if type(value) in (int, float) else float(value) for name, value in given.items()}

@@ -1,0 +1,136 @@
+"""Files of JSON lines, and files that are written whole or not at all; whether there is room for them.
+
+What the system says of a file that cannot be written is one line. Does not know: what is in a file.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from agentcho.errors import CannotWrite, RecordBroken
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """`CannotWrite` where the system refuses: a full disk, a file that may not be written."""
+    try:
+        yield
+    except OSError as error:
+        raise CannotWrite(path, error.strerror or str(error)) from error
+
+
+def replace_whole(path: Path, content: str | bytes) -> None:
+    """Write a file beside it and let it take its place, once it is with the disk: a reader never sees half of it."""
+    fresh = path.with_name(f"{path.name}.new")
+    with writing(path):
+        with fresh.open("wb") as file:
+            file.write(content.encode() if isinstance(content, str) else content)
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.replace(path)
+
+
+def check_folder(folder: Path) -> None:
+    """`CannotWrite` unless a folder is there, or can be made, and takes files. Leaves nothing behind."""
+    there = next(each for each in (folder, *folder.absolute().parents) if each.exists() or each.is_symlink())
+    if not there.is_dir():
+        raise CannotWrite(folder, "it is a file" if there == folder else f"{there} is a file", begun=False)
+    try:
+        with tempfile.TemporaryFile(dir=there) as file:
+            file.write(b"\n")
+    except OSError as error:
+        raise CannotWrite(folder, error.strerror or str(error), begun=False) from None
+
+
+def check_file(file: Path) -> None:
+    """`CannotWrite` unless a file is there, or can be made with its folders, and can be written. Leaves nothing
+    behind."""
+    if file.is_dir():
+        raise CannotWrite(file, "it is a folder", begun=False)
+    check_folder(file.parent)
+    if file.exists():
+        try:
+            file.open("ab").close()
+        except OSError as error:
+            raise CannotWrite(file, error.strerror or str(error), begun=False) from None
+
+
+class Lines:
+    """An append-only file of JSON lines. Each `append` is one write of one whole line, flushed to the kernel.
+
+    Opening cuts a torn last line. Use as a context manager; closing twice is a no-op.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file = -1
+        with writing(path):
+            if path.exists():
+                _cut_torn_line(path)
+            self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+            self._size = os.fstat(self._file).st_size
+
+    def append(self, line: dict[str, Any]) -> None:
+        """Write one line. Safe against a kill: it is there whole, or torn and ignored by readers. `CannotWrite`: it is
+        not there at all."""
+        self.extend([line])
+
+    def extend(self, lines: Iterable[dict[str, Any]]) -> None:
+        """Write lines at once; of them a kill leaves the first ones."""
+        data = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines).encode(errors="backslashreplace")
+        size = len(data)
+        with writing(self.path):
+            try:
+                while data:
+                    data = data[os.write(self._file, data) :]
+            except OSError:
+                with suppress(OSError):  # a device has no size
+                    os.ftruncate(self._file, self._size)
+                raise
+        self._size += size
+
+    def close(self) -> None:
+        """Flush to the disk and close."""
+        if self._file >= 0:
+            file, self._file = self._file, -1
+            with writing(self.path):
+                try:
+                    os.fsync(file)
+                finally:
+                    os.close(file)
+
+    def __enter__(self) -> Lines:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _cut_torn_line(path: Path) -> None:
+    data = path.read_bytes()
+    whole = data.rfind(b"\n") + 1
+    if whole < len(data):
+        os.truncate(path, whole)
+
+
+def read_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """(line number, object) of every whole line. A last line without its newline is a kill's and is skipped;
+    any other line that is no JSON object is `RecordBroken`."""
+    data = path.read_bytes()
+    for number, raw in enumerate(data[: data.rfind(b"\n") + 1].splitlines(), start=1):
+        try:
+            line = json.loads(raw)
+        except (ValueError, RecursionError):
+            raise RecordBroken(f"{path}:{number}", "not a JSON line") from None
+        if not isinstance(line, dict):
+            raise RecordBroken(f"{path}:{number}", "not a JSON object")
+        yield number, line
