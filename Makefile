@@ -76,7 +76,7 @@ bench-gpu: .venv/.tools           ## one GPU, on the shape of Llama-3.1-8B: its 
 mutants: .venv/.tools             ## break the code on purpose, and see that the tests notice
 	$(BIN)/python -m tests.mutants.run
 
-nightly: .venv/.tools             ## what is longer than CI allows: thousands of workflows that a reader must not tell apart
+nightly: mutants                  ## what is longer than CI allows: all mutants, and thousands of workflows that a reader must not tell apart
 	$(BIN)/python -m tests.leaks.interference.nightly
 	$(BIN)/python -m tools.pages.leakage docs/results docs/leakage.md
 
