@@ -120,7 +120,7 @@ def test_the_fast_profile_has_noise_far_below_the_effect(five: Engine) -> None:
 
 
 def test_the_same_games_measure_the_same_as_traces_and_as_transcripts(five: Engine) -> None:
-    games = talks(2)
+    games = talks(1)
     entries = [replay(game, five, leakage="audit").entries for game in games]
     one, two = (measure(given, five, parts={"differential"}, seed=3) for given in (games, entries))
     assert one.effects == two.effects
@@ -159,9 +159,9 @@ def test_a_score_of_a_direct_reading_is_refused_under_enforcement(five: Engine, 
 
 def test_progress_ends_at_all_and_everything_that_was_encoded_is_given_up(five: Engine) -> None:
     heard, before = list[tuple[int, int]](), five.fullness
-    measure(talks(4), five, progress=lambda done, all_: heard.append((done, all_)))
+    measure(talks(2), five, progress=lambda done, all_: heard.append((done, all_)))
     assert [done for done, _ in heard] == sorted(done for done, _ in heard)
-    assert heard[-1] == (12, 12), "four games, and four for the probe of each of two owners"
+    assert heard[-1] == (6, 6), "two games, and two for the probe of each of two owners"
     assert (five.fullness[:2], five.idle) == (before[:2], True)
 
 

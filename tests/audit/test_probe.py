@@ -44,7 +44,7 @@ def by_source(found: Sequence[Probe]) -> dict[str, Probe]:
 # -- the reader ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("classes", [3, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_signal_is_found_and_proves_bits(classes: int) -> None:
     found = by_source(list(probes("alice", samples(3.0, classes=classes), classes, seed=0)))
     assert found["author"].accuracy > 0.9
@@ -60,7 +60,7 @@ def test_no_signal_is_not_found_and_proves_nothing() -> None:
     assert found["author"].bits == 0.0
 
 
-@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("classes", [3, pytest.param(2, marks=pytest.mark.slow)])
 def test_permuted_labels_and_equal_samples_are_at_chance(classes: int) -> None:
     found = by_source(list(probes("alice", samples(3.0, games=60, classes=classes), classes, seed=0)))
     assert found["author"].control == pytest.approx(1 / classes, abs=0.1)

@@ -36,7 +36,7 @@ def pairs(proof: Proof) -> set[tuple[str, str, str]]:
     return {(one.owner, one.reader, one.conclusion) for one in proof.compared}
 
 
-@pytest.mark.parametrize("swap", SWAPS)
+@pytest.mark.parametrize("swap", [SWAPS[0], *(pytest.param(swap, marks=pytest.mark.slow) for swap in SWAPS[1:])])
 def test_what_is_kept_moves_every_reader_under_audit_and_none_under_enforce(five: Engine, swap: str) -> None:
     used, seen = five.fullness.used, list[tuple[int, int]]()
     proof = prove(talks(2), five, swap=swap, progress=lambda *at: seen.append(at))  # type: ignore[arg-type]

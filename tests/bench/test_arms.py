@@ -35,7 +35,7 @@ def counted(said: dict[str, Prompt]) -> int:
     return first + len(vote.prompt) - known + len(vote.text)
 
 
-@pytest.mark.parametrize("stepwise", [True, False])
+@pytest.mark.parametrize("stepwise", [True, pytest.param(False, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", [*OURS, *EXACT, GENERATE, CONTINUOUS])
 def test_every_arm_plays_and_feeds_what_it_must(engine: Engine, tree: Workflow, name: str, stepwise: bool) -> None:
     played = arms()[name](engine, tree, stepwise)

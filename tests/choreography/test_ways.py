@@ -135,7 +135,9 @@ def bits(engine: Engine, ways: Sequence[ReusePolicy]) -> dict[object, tuple[Tens
     return found
 
 
-@pytest.mark.parametrize("reuse", [EXACT, REPAIRED], ids=["exact", "repaired"])
+@pytest.mark.parametrize(
+    "reuse", [pytest.param(EXACT, id="exact"), pytest.param(REPAIRED, id="repaired", marks=pytest.mark.slow)]
+)
 def test_an_exact_game_has_the_bits_beside_fast_ones_that_it_has_alone(tiny: Engine, reuse: ReusePolicy) -> None:
     alone, beside = bits(tiny, [reuse]), bits(tiny, [reuse, *FAST])
     assert alone.keys() == beside.keys()

@@ -115,7 +115,7 @@ def decoded(stage: Stage) -> Gaps:
 
 
 CASES = (linear, branched, two_offsets, with_gap, overlap, reorder, five_hops, whole_graph, decoded)
-QUICK = (two_offsets, whole_graph, decoded)
+QUICK = (whole_graph, decoded)
 CELLS = [cell(one, case, quick=one.name == "llama" or case in QUICK) for one in families() for case in CASES]
 
 

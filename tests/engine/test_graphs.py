@@ -108,6 +108,7 @@ def test_nothing_is_captured_in_the_deterministic_profile(pair: tuple[Engine, En
     assert not traced.captured
 
 
+@pytest.mark.slow
 def test_those_not_used_for_longest_go(pair: tuple[Engine, Engine], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agentcho.engine.graphs.MOST", 2)
     traced = Traced()

@@ -102,7 +102,9 @@ def same(one: Sequence[Tensor], other: Sequence[Tensor], apart: float = 0) -> bo
     return all(torch.equal(a, b) if apart == 0 else torch.allclose(a, b, atol=apart) for a, b in pairs)
 
 
-@pytest.mark.parametrize("deterministic", [False, True], ids=["fast", "deterministic"])
+@pytest.mark.parametrize(
+    "deterministic", [pytest.param(False, id="fast"), pytest.param(True, id="deterministic", marks=pytest.mark.slow)]
+)
 def test_a_workflow_of_four_times_the_store_says_the_same(small: Small, deterministic: bool) -> None:
     roomy, apart = small(), 0 if deterministic else 1e-4
     ids = play(roomy, deterministic)

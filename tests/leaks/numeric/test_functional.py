@@ -60,7 +60,7 @@ def test_an_enforced_call_equals_one_encoded_from_nothing_under_the_same_view(
         assert gap(ours.log_softmax(-1), definition.chosen_from(entry.message.id)) < 1e-4
 
 
-@pytest.mark.parametrize("seed", [31, 32, 33])
+@pytest.mark.parametrize("seed", [31, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (32, 33))])
 def test_a_reader_attends_to_all_of_its_view_and_to_its_own_words_as_it_spoke_them(
     llama_of: Callable[[int], Engine], seed: int
 ) -> None:

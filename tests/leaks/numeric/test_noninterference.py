@@ -19,7 +19,7 @@ from .stage import AUDIT, BITWISE, FAST, LONG, Played, Profile, differences, mov
 
 SWAPS: dict[str, Swap] = {"same length": same_length, "other length": other_length, "absent": absent}
 READERS = ("alice", "bob", "carol", "dave")
-SEEDS = range(2)
+SEEDS = (0, pytest.param(1, marks=pytest.mark.slow))
 SLOW: tuple[dict[str, Any], ...] = ({"turn": LONG}, {"shadow": "never"})
 
 
@@ -98,7 +98,7 @@ def test_in_the_fast_profile_hidden_words_change_no_word_and_no_number_beyond_ro
     assert differences(first, poisoned, 1e-4) == []
 
 
-@pytest.mark.parametrize("hops", [1, 2, 3])
+@pytest.mark.parametrize("hops", [1, 3, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_secret_reaches_the_last_of_a_chain_through_public_words_alone(
     llama_of: Callable[[int], Engine], hops: int
 ) -> None:
