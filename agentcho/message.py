@@ -7,9 +7,9 @@ again as a new message. Does not know: encodings, engines, how a message came to
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from agentcho.errors import AudienceError
 from agentcho.names import EVERYBODY, exact, name
@@ -97,16 +97,32 @@ class Metadata(NamedTuple):
     parents: tuple[str, ...]
 
 
+class Words(NamedTuple):
+    """What a message says, in text and in token ids.
+
+    `text` is what was said, without the `header` that its author was given, framing, and a stop string. `tokens` are
+    all ids that were fed, framing and closing included, BOS not; within them, `content` is the (start, stop) of header
+    and text, and `sampled` that of what was sampled: (n, n) where nothing was, None for a message of known text.
+    `stopped` says what ended a decode. `canonical`: the content ids are those that header and text encode to; otherwise
+    the ids say more than the text does.
+    """
+
+    header: str
+    text: str
+    tokens: tuple[int, ...]
+    content: tuple[int, int]
+    sampled: tuple[int, int] | None = None
+    stopped: str | None = None
+    canonical: bool = True
+
+
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One finished message.
+    """One message that has ended.
 
-    `tokens` are all ids fed, framing and closing included, BOS not; within them, `content` is the (start, stop)
-    of header and text, `sampled` of what was sampled. `parents` are the ids of the messages its author read, in
-    prompt order; `offsets` and `new_offset` the absolute positions asked for (None: right after the preceding
-    one). `author` is None for messages of the scenario. `stopped` says what ended a decode: "stop",
-    "stop_string", "max_tokens", "forced". `canonical`: the content ids are those that header and text encode to;
-    otherwise the ids say more than the text does.
+    `parents` are the ids of the messages that its author read, in prompt order; `offsets` and `new_offset` the absolute
+    positions that were asked for (None: right after the preceding message). `author` is None for messages of the
+    scenario. `words` are what it says; each part of them can be read from the message itself.
     """
 
     id: str
@@ -116,16 +132,49 @@ class Message:
     author: str | None
     audience: Audience
     parents: tuple[str, ...]
-    header: str
-    text: str
-    tokens: tuple[int, ...]
-    content: tuple[int, int]
-    sampled: tuple[int, int] | None = None
+    words: Words
     name: str | None = None
     offsets: tuple[int | None, ...] | None = None
     new_offset: int | None = None
-    stopped: str | None = None
-    canonical: bool = True
+
+    @property
+    def header(self) -> str:
+        """What its author was given to begin with."""
+        return self.words.header
+
+    @property
+    def text(self) -> str:
+        """What it says after its header."""
+        return self.words.text
+
+    @property
+    def tokens(self) -> tuple[int, ...]:
+        """All ids that were fed: see `Words`."""
+        return self.words.tokens
+
+    @property
+    def content(self) -> tuple[int, int]:
+        """The (start, stop) of header and text within `tokens`."""
+        return self.words.content
+
+    @property
+    def sampled(self) -> tuple[int, int] | None:
+        """The (start, stop) of what was sampled within `tokens`."""
+        return self.words.sampled
+
+    @property
+    def stopped(self) -> str | None:
+        """What ended a decode: "stop", "stop_string", "max_tokens", "forced"."""
+        return self.words.stopped
+
+    @property
+    def canonical(self) -> bool:
+        """Whether the content ids are those that header and text encode to."""
+        return self.words.canonical
+
+    def saying(self, **changes: Any) -> Message:
+        """The same message with other words, by the names of `Words`."""
+        return replace(self, words=self.words._replace(**changes))
 
     def __hash__(self) -> int:
         return hash((self.game, self.id))

@@ -7,9 +7,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from agentcho import Engine
-from agentcho.calls.call import ANY_TURN, Call, Encoded, EncodingId, Receipt, StepResult, Turn
+from agentcho.calls.call import ANY_TURN, Call, EncodingId, Receipt, StepResult, Turn
 from agentcho.calls.owner import Owner
 from agentcho.engine.template import Framing
+from agentcho.message import Words
 
 
 class Around:
@@ -33,13 +34,13 @@ class Around:
     def swap_out(self, ids: Iterable[EncodingId]) -> None:
         self.engine.swap_out(ids)
 
-    def message(self, id: EncodingId) -> Encoded:
+    def message(self, id: EncodingId) -> Words:
         return self.engine.message(id)
 
     def receipt(self, id: EncodingId) -> Receipt:
         return self.engine.receipt(id)
 
-    def frame(self, role: str, name: str | None, text: str, tokens: tuple[int, ...] | None = None) -> Encoded:
+    def frame(self, role: str, name: str | None, text: str, tokens: tuple[int, ...] | None = None) -> Words:
         return self.engine.frame(role, name, text, tokens)
 
     @property

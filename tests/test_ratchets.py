@@ -221,8 +221,8 @@ def test_what_is_gone_through_is_what_one_would_look_for(played: list[Flows]) ->
     assert not names["decode step"] & {"EngineCore.submit", "Choreographer._deliver", "Generation._end"}
     assert "Choreographer._deliver" in names["decode step and all between two"]
     assert {"Agent.say", "EngineCore.submit", "Game._decode.<locals>.piece"} <= names["say to its first token"]
-    assert not names["say to its first token"] & {"Generation._end", "Books.enter"}
-    assert {"Generation._end", "Books.enter"} <= names["say to its end"]
+    assert not names["say to its first token"] & {"Generation._end", "Journal.enter"}
+    assert {"Generation._end", "Journal.enter"} <= names["say to its end"]
 
 
 @pytest.mark.skipif(INLINED, reason="frames of comprehensions are seen up to Python 3.11 alone")

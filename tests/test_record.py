@@ -11,16 +11,17 @@ from agentcho.calls.call import ContextEntry, Receipt
 from agentcho.config import RunConfig
 from agentcho.errors import CannotWrite, RecordBroken, RecordNotFound
 from agentcho.flow.labels import EncodingRecord
-from agentcho.message import EVERYONE, Audience, Message
+from agentcho.message import EVERYONE, Audience
 from agentcho.records.files import Lines
 from agentcho.records.record import Finished, RunRecord, SavedRun, find, runs
 from agentcho.records.transcript import Entry, Usage, read_transcript
+from tests.said import message as said
 
 
 def entry(number: int, game: int = 0, author: str = "alice") -> Entry:
     """A message that reads the one before it."""
     before = (f"{author}.{number - 1}",) if number else ()
-    message = Message(
+    message = said(
         id=f"{author}.{number}", game=game, kind="decode", role="assistant", author=author,
         audience=EVERYONE if number % 2 else Audience(frozenset({author})), parents=before,
         header="To Bob: ", text=f"“naïve”\n{number}", tokens=(1, 2, 3 + number), content=(1, 3),

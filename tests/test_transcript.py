@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -68,7 +67,7 @@ def test_format_1_is_told_from_format_2(tmp_path: Path) -> None:
 
 def test_a_line_says_what_is_out_of_the_common_and_is_read_as_it_was_written() -> None:
     entry = whispers().entries[1]
-    bare = replace(entry.message, tokens=(), content=(0, 0))
+    bare = entry.message.saying(tokens=(), content=(0, 0))
     more = entry._replace(
         message=bare, encoding=None, made=(), ended="failed", attempt=3, engine="other", origin="human"
     )
@@ -127,7 +126,7 @@ def test_encodings_alone_before_any_message_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_message_without_tokens_is_exported_by_its_text() -> None:
-    entries = [entry._replace(message=replace(entry.message, tokens=())) for entry in whispers().entries]
+    entries = [entry._replace(message=entry.message.saying(tokens=())) for entry in whispers().entries]
     trace = exported("talk", "talk-0", {}, (), entries, "t")
     assert {message.tokens for message in trace.messages} == {None}
 
@@ -168,7 +167,7 @@ def test_games_side_by_side_and_one_by_one_have_the_same_transcript(tmp_path: Pa
 def test_what_differs_in_words_or_in_what_was_attended_is_not_the_same() -> None:
     base = canonical_transcript(whispers().entries)
     texts, contexts = whispers(), whispers()
-    texts.change("bob.0", message=replace(texts.entries[3].message, text="other"))
+    texts.change("bob.0", message=texts.entries[3].message.saying(text="other"))
     record = contexts.entries[3].made[0]
     contexts.forge("bob.0", receipt=record.receipt._replace(context=record.receipt.context[:1]))
     for other in (texts, contexts):

@@ -12,12 +12,13 @@ from typing import NamedTuple
 from agentcho.backends.babble import babble, comply
 from agentcho.backends.pages import Page
 from agentcho.backends.speech import Speech, constrained
-from agentcho.backends.words import Words
-from agentcho.calls.call import Call, Decode, Encoded, EncodingId, Prefill, Receipt, Repair, Shadow
+from agentcho.backends.words import Vocabulary
+from agentcho.calls.call import Call, Decode, EncodingId, Prefill, Receipt, Repair, Shadow
 from agentcho.calls.ids import Ids
 from agentcho.engine.encoding import Storage
 from agentcho.engine.layout import Layout, Rules, decoded, layout
 from agentcho.errors import BadParent
+from agentcho.message import Words
 
 Reply = Callable[[Decode, str], str]
 
@@ -31,7 +32,7 @@ class Kept:
     call: Call
     receipt: Receipt
     parents: list[Kept]
-    words: Encoded
+    words: Words
     longest: int
     speech: Speech | None = None
     leader: Kept | None = None
@@ -53,7 +54,12 @@ class Script(NamedTuple):
 
 
 def admit(
-    rules: Rules, script: Script, words: Words, calls: Sequence[Call], ids: Ids, known: Callable[[EncodingId], Kept]
+    rules: Rules,
+    script: Script,
+    words: Vocabulary,
+    calls: Sequence[Call],
+    ids: Ids,
+    known: Callable[[EncodingId], Kept],
 ) -> list[Kept]:
     """All calls of a list under the next of `ids`, or what is wrong with one. `known(id)` gives a call or raises."""
     local: dict[int, Kept] = {}
@@ -115,7 +121,7 @@ def _kept(rules: Rules, id: EncodingId, call: Prefill | Decode, parents: list[Ke
     return Kept(id, call, placed.context.receipt, parents, words, placed.longest)
 
 
-def _speech(script: Script, words: Words, call: Decode, parents: Sequence[Kept]) -> Speech:
+def _speech(script: Script, words: Vocabulary, call: Decode, parents: Sequence[Kept]) -> Speech:
     sampling = call.sampling
     if call.forced is not None:
         return Speech(call, call.forced, words, abrupt=False)

@@ -16,7 +16,6 @@ from agentcho.calls.call import (
     Begun,
     Call,
     Decode,
-    Encoded,
     EncodingId,
     Failure,
     Prefill,
@@ -33,6 +32,7 @@ from agentcho.calls.values import numbers
 from agentcho.engine.encoding import Piece, Storage
 from agentcho.engine.layout import Rules, encoded
 from agentcho.errors import AgentchoError, BadParent, CallFailed, EngineClosed, EngineFailed, UnknownEncoding
+from agentcho.message import Words
 
 
 class FakeEngine:
@@ -101,7 +101,7 @@ class FakeEngine:
         """Whether every context begins after a BOS."""
         return self._rules.bos is not None
 
-    def frame(self, role: str, name: str | None, text: str, tokens: tuple[int, ...] | None = None) -> Encoded:
+    def frame(self, role: str, name: str | None, text: str, tokens: tuple[int, ...] | None = None) -> Words:
         """See `FramePort.frame`."""
         own = None if tokens is None else numbers(tokens, "tokens")
         return encoded(self.framing, role, name, text, own)
@@ -194,7 +194,7 @@ class FakeEngine:
         """See `EnginePort.swap_out`. There is nowhere to go; `swapped` has the ids."""
         self.swapped += [self._finished(id).id for id in named(ids)]
 
-    def message(self, id: EncodingId) -> Encoded:
+    def message(self, id: EncodingId) -> Words:
         """See `EnginePort.message`."""
         return self._finished(id).words
 
@@ -285,7 +285,7 @@ def _begun(kept: Kept) -> Begun:
     return Begun(kept.id, kept.words._replace(tokens=kept.words.tokens[:end], sampled=(end, end)), kept.receipt)
 
 
-def _said(kept: Kept) -> Encoded:
+def _said(kept: Kept) -> Words:
     """The words of a decode that has ended."""
     words, speech = kept.words, kept.speech
     assert speech is not None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agentcho.backends.words import Words
+from agentcho.backends.words import Vocabulary
 from agentcho.calls.call import Decode, EncodingId, Spoken, Stopped
 from agentcho.errors import BadSampling
 
@@ -12,7 +12,7 @@ from agentcho.errors import BadSampling
 class Speech:
     """`said` so far; `stopped` says what ended it. `abrupt`: its last token ends it, no stop token follows."""
 
-    def __init__(self, call: Decode, script: Sequence[int], words: Words, abrupt: bool) -> None:
+    def __init__(self, call: Decode, script: Sequence[int], words: Vocabulary, abrupt: bool) -> None:
         self._call, self._script, self._words, self._abrupt = call, script, words, abrupt
         self.said: list[int] = []
         self.stopped: Stopped | None = None
@@ -68,7 +68,7 @@ def _begun(text: str, stop: str) -> int:
     return next((n for n in range(min(len(stop) - 1, len(text)), 0, -1) if stop.startswith(text[-n:])), 0)
 
 
-def constrained(call: Decode, answer: str, words: Words) -> Speech:
+def constrained(call: Decode, answer: str, words: Vocabulary) -> Speech:
     """Speech that is one of the call's choices, or JSON; refused as the real one refuses."""
     most, choices = call.sampling.max_tokens, call.sampling.choices
     script = words.encode(answer)

@@ -16,7 +16,7 @@ FIRST_WORD = 1 << 8
 """No id of framing is so large."""
 
 
-class Words:
+class Vocabulary:
     """A reversible toy tokenizer: a token is a word with the space before it. The id of a short one is its letters,
     read as a number, so that another process can say it again; that of a long one is a hash, known once encoded."""
 
@@ -62,7 +62,7 @@ class Words:
 class WordStream:
     """Words one by one."""
 
-    def __init__(self, words: Words) -> None:
+    def __init__(self, words: Vocabulary) -> None:
         self._words = words
 
     def push(self, id: int) -> str:
@@ -87,7 +87,7 @@ class FakeFraming:
     stops = frozenset({END})
 
     def __init__(self, bos: bool = True) -> None:
-        self.content, self.bos = Words(), BOS if bos else None
+        self.content, self.bos = Vocabulary(), BOS if bos else None
 
     def opening(self, role: str, name: str | None) -> tuple[int, ...]:
         """Ids before the content."""

@@ -15,6 +15,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from agentcho.calls.owner import Owner
 from agentcho.calls.values import WORD, listed, schema
 from agentcho.errors import BadSampling
+from agentcho.message import Words
 
 EncodingId = int
 Stopped = Literal["stop", "stop_string", "max_tokens", "forced"]
@@ -269,26 +270,6 @@ class Receipt(NamedTuple):
     base: EncodingId | None = None
 
 
-class Encoded(NamedTuple):
-    """The words of one encoding. `tokens`: every id fed, framing and closing included, BOS not.
-
-    `sampled` is the (start, stop) of sampled tokens within `tokens` ((n, n) when none were), None for a prefill.
-    `content` is the (start, stop) of header and text within `tokens`: what lies between opening and closing.
-    `text` leaves out header, framing and a stop string. `stopped` says what ended a decode. `canonical`: the
-    content ids are those that header and text encode to.
-    """
-
-    role: str
-    name: str | None
-    header: str
-    text: str
-    tokens: tuple[int, ...]
-    content: tuple[int, int]
-    sampled: tuple[int, int] | None
-    stopped: Stopped | None
-    canonical: bool = True
-
-
 class Spoken(NamedTuple):
     """The `nth` sampled token of a running decode, from 0; `text` is what it adds to the visible text, if any."""
 
@@ -302,7 +283,7 @@ class Begun(NamedTuple):
     """A decode that has said its first token: its words before, framing and header, and what its row attends to."""
 
     id: EncodingId
-    words: Encoded
+    words: Words
     receipt: Receipt
 
 
@@ -365,7 +346,7 @@ class FramePort(Protocol):
     def context(self) -> int: ...
     @property
     def bos(self) -> bool: ...
-    def frame(self, role: str, name: str | None, text: str, tokens: tuple[int, ...] | None = None) -> Encoded:
+    def frame(self, role: str, name: str | None, text: str, tokens: tuple[int, ...] | None = None) -> Words:
         """The words of a `Prefill` of this text, or of these content ids, without encoding it: all that is known of a
         message before anybody reads it. `RequestError`: nothing could encode that."""
 
@@ -394,7 +375,7 @@ class EnginePort(FramePort, Protocol):
     def cancel(self, ids: Iterable[EncodingId]) -> None: ...
     def release(self, ids: Iterable[EncodingId]) -> None: ...
     def swap_out(self, ids: Iterable[EncodingId]) -> None: ...
-    def message(self, id: EncodingId) -> Encoded: ...
+    def message(self, id: EncodingId) -> Words: ...
     def receipt(self, id: EncodingId) -> Receipt: ...
     @property
     def owner(self) -> Owner:

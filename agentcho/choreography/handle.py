@@ -11,17 +11,18 @@ from typing import Literal, NamedTuple
 
 import anyio
 
-from agentcho.calls.call import ANY_TURN, Begun, Call, Encoded, EncodingId, Receipt, Spoken, Turn
+from agentcho.calls.call import ANY_TURN, Begun, Call, EncodingId, Receipt, Spoken, Turn
 from agentcho.calls.values import kind, listed, truth, whole
 from agentcho.choreography.quiescence import TrackedTask
 from agentcho.errors import RequestError
+from agentcho.message import Words
 
 
 class FinishedCall(NamedTuple):
     """One finished call: its id, held until `release`, its words and what it attended to."""
 
     id: EncodingId
-    words: Encoded
+    words: Words
     receipt: Receipt
 
 

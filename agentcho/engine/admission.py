@@ -9,13 +9,14 @@ from collections.abc import Callable, Iterable, Mapping
 from math import ceil
 from weakref import WeakValueDictionary
 
-from agentcho.calls.call import Call, Decode, Encoded, EncodingId, First, Most, Prefill, Repair, Shadow
+from agentcho.calls.call import Call, Decode, EncodingId, First, Most, Prefill, Repair, Shadow
 from agentcho.engine.assembly import Assembly
 from agentcho.engine.base import Runner, Template
 from agentcho.engine.encoding import Context, Piece, Recipe, Storage
 from agentcho.engine.layout import Layout, Rules, layout
 from agentcho.engine.sequence import Generation, Reuse, Sequence
 from agentcho.errors import BadParent
+from agentcho.message import Words
 
 Local = Mapping[int, Sequence]
 """The calls of the same list that were admitted already, each by the `id()` of the call."""
@@ -32,7 +33,7 @@ class Admission:
         runner: Runner,
         assembly: Assembly,
         parent: Callable[[EncodingId], Storage],
-        words: Callable[[EncodingId], Encoded],
+        words: Callable[[EncodingId], Words],
     ) -> None:
         self._rules, self._template, self._runner = rules, template, runner
         self._assembly, self._parent, self._words = assembly, parent, words

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
-from agentcho.calls.call import ANY_TURN, Call, Encoded, EncodingId, Receipt, StepResult, Turn
+from agentcho.calls.call import ANY_TURN, Call, EncodingId, Receipt, StepResult, Turn
 from agentcho.calls.checks import Bounds, checked, is_id, known_as_id, named, readable
 from agentcho.calls.ids import Ids
 from agentcho.calls.owner import Owner, owned
@@ -28,6 +28,7 @@ from agentcho.engine.scheduler import Scheduler
 from agentcho.engine.tiers import Fullness, Tiers
 from agentcho.engine.trial import Trial
 from agentcho.errors import BadParent, EngineClosed, EngineFailed, RequestError, UnknownEncoding
+from agentcho.message import Words
 
 
 class EngineCore(Direct):
@@ -82,7 +83,7 @@ class EngineCore(Direct):
         """Whether every context begins after a BOS."""
         return self.framing.bos is not None
 
-    def frame(self, role: str, name: str | None, text: str, tokens: tuple[int, ...] | None = None) -> Encoded:
+    def frame(self, role: str, name: str | None, text: str, tokens: tuple[int, ...] | None = None) -> Words:
         """See `FramePort.frame`."""
         if tokens is not None:
             tokens = numbers(tokens, "tokens", self._bounds.vocabulary)
@@ -105,7 +106,7 @@ class EngineCore(Direct):
         steps. It reads all that is stored: for tests, and for whoever doubts a machine."""
         Integrity(self._tiers, self._encodings, (*self._scheduler.calls, *self._scheduler.deferred)).check()
 
-    def message(self, id: EncodingId) -> Encoded:
+    def message(self, id: EncodingId) -> Words:
         """The words of a finished encoding: `.role`, `.name`, `.header`, `.text`, `.tokens` (all ids fed, without BOS)
         and `.sampled`, the (start, stop) of sampled tokens within them. Raises `UnknownEncoding`."""
         return self._encoding(id).words

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from agentcho.calls.call import ContextEntry, Encoded, EncodingId, First, Most, Receipt
+from agentcho.calls.call import ContextEntry, EncodingId, First, Most, Receipt
+from agentcho.message import Words
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -77,7 +78,7 @@ class Encoding:
 
     id: EncodingId
     storage: Storage
-    words: Encoded
+    words: Words
     receipt: Receipt
     logits: Sequence[Tensor] = ()
 

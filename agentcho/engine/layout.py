@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from agentcho.calls.call import Call, Decode, Encoded, EncodingId, FramingPort, Offsets, Prefill, Stopped
+from agentcho.calls.call import Call, Decode, EncodingId, FramingPort, Offsets, Prefill, Stopped
 from agentcho.calls.values import text as plain
 from agentcho.engine.encoding import Context, Piece, Storage
 from agentcho.errors import BadOffsets, ContextOverflow
+from agentcho.message import Words
 
 Ids = tuple[int, ...]
 
@@ -66,7 +67,7 @@ def frame(
 
 def encoded(
     template: FramingPort, role: str, name: str | None, text: str, tokens: Sequence[int] | None = None
-) -> Encoded:
+) -> Words:
     """The words of a `Prefill` of this text, or of these content ids: see `FramePort.frame`. `RequestError`: one of the
     ids cannot be content."""
     said, content = plain(text, "the text"), template.content
@@ -74,14 +75,12 @@ def encoded(
     said = said if tokens is None else content.decode(own)
     framed = frame(template, role, name, content=own)
     canonical = tokens is None or content.spells(own, said)
-    return Encoded(role, name, "", said, framed.tokens, framed.span, None, None, canonical)
+    return Words("", said, framed.tokens, framed.span, canonical=canonical)
 
 
-def decoded(call: Decode, framed: Framed, text: str, stopped: Stopped | None, canonical: bool = True) -> Encoded:
+def decoded(call: Decode, framed: Framed, text: str, stopped: Stopped | None, canonical: bool = True) -> Words:
     """The words of a finished `Decode` that has said `text`, the content of `framed`."""
-    return Encoded(
-        "assistant", call.name, call.header, text, framed.tokens, framed.span, framed.said, stopped, canonical
-    )
+    return Words(call.header, text, framed.tokens, framed.span, framed.said, stopped, canonical)
 
 
 class Rules(NamedTuple):
@@ -102,7 +101,7 @@ class Layout(NamedTuple):
     framed: Framed
     context: Context
     longest: int
-    words: Encoded | None = None
+    words: Words | None = None
 
 
 NOTHING = Framed((), (), (), ())

@@ -11,11 +11,12 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from agentcho.calls.call import Begun, Call, Decode, Encoded, EncodingId, Sampling, Spoken, Stopped
+from agentcho.calls.call import Begun, Call, Decode, EncodingId, Sampling, Spoken, Stopped
 from agentcho.calls.checks import asked
 from agentcho.engine.base import Constraint, Row, Template
 from agentcho.engine.encoding import Context, Piece, Segment, Storage
 from agentcho.engine.layout import Framed, Layout, decoded
+from agentcho.message import Words
 
 if TYPE_CHECKING:
     from agentcho.engine.slots import Slot
@@ -173,7 +174,7 @@ class Generation:
         framed = self._framed._replace(content=(), closing=())
         return Begun(self.id, decoded(self.call, framed, "", None), self.receipt)
 
-    def words(self) -> Encoded:
+    def words(self) -> Words:
         """The finished message."""
         whole, cut = self._content.decode(self.sampled), self._cut()
         text = whole if cut is None else whole[:cut]
@@ -209,7 +210,7 @@ class Sequence:
     call: Call
     context: Context
     longest: int
-    words: Encoded | None = None
+    words: Words | None = None
     entry: Storage | None = None
     repair: Reuse | None = None
     generation: Generation | None = None

@@ -93,7 +93,7 @@ class Draft:
     def content(self) -> tuple[int, ...] | None:
         """The ids of header and text, once they are known."""
         said = self.message
-        return None if said is None else said.tokens[said.content[0] : said.content[1]]
+        return None if said is None else said.words.tokens[slice(*said.words.content)]
 
 
 class Resolver:
@@ -351,7 +351,7 @@ class Resolver:
         """Tokens of a message that is out: known, or said."""
         message = self.drafts[id].message
         assert message is not None
-        return len(message.tokens)
+        return len(message.words.tokens)
 
     # -- baseline ----------------------------------------------------------------------------------------
 

@@ -12,9 +12,10 @@ from contextvars import ContextVar
 from dataclasses import fields
 from typing import Any
 
-from agentcho.message import Audience, Message
+from agentcho.message import Audience, Message, Words
 
-WORDS = frozenset({"text", "tokens", "content", "sampled", "stopped", "canonical"})
+WORDS = frozenset({"words", "text", "tokens", "content", "sampled", "stopped", "canonical"})
+"""What the words of a message are read by. Its header is none of them: the playing code gave it."""
 
 
 class TrackedMessage(Message):
@@ -29,6 +30,12 @@ class TrackedMessage(Message):
             if tell is not None:
                 tell(self.id)
         return object.__getattribute__(self, name)
+
+    @property
+    def header(self) -> str:
+        """What its author was given to begin with: to look at it tells nothing."""
+        words: Words = object.__getattribute__(self, "words")
+        return words.header
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Message):

@@ -16,7 +16,7 @@ from pydantic import BaseModel
 
 from agentcho.agent import Agent, Names, Wish
 from agentcho.calls import values
-from agentcho.calls.call import Encoded, Sampling, SamplingOptions, Turn
+from agentcho.calls.call import Sampling, SamplingOptions, Turn
 from agentcho.calls.call_site import whence
 from agentcho.calls.checks import role_of
 from agentcho.choreography.choreographer import Choreographer
@@ -57,7 +57,7 @@ from agentcho.games.recorded import Recorded
 from agentcho.games.roster import SCENARIO, Roster
 from agentcho.games.rounds import Rounds
 from agentcho.games.seeds import coin_seed
-from agentcho.message import EVERYONE, Audience, Kind, Message, Metadata, Role, audience
+from agentcho.message import EVERYONE, Audience, Kind, Message, Metadata, Role, Words, audience
 from agentcho.names import exact
 from agentcho.tasks import Task
 
@@ -231,12 +231,13 @@ class Game:
 
     def _known(
         self, author: str, role: str, to: Audience, text: str, reads: ReadSet, ids: tuple[int, ...] | None = None
-    ) -> tuple[Draft, Encoded]:
+    ) -> tuple[Draft, Words]:
         """A message of known text before it is said, and its words. Raises what is wrong with it."""
         text, known = values.text(text, "the text"), role_of(role)
         metadata = self._metadata(author, "prefill", known, to, reads)
-        words = self._frames.frame(known, author if known == "assistant" else None, text, ids)
-        draft = Draft(metadata, text, words.name, reads)
+        name = author if known == "assistant" else None
+        words = self._frames.frame(known, name, text, ids)
+        draft = Draft(metadata, text, name, reads)
         reach = self._resolver.reach(draft, len(words.tokens))
         if reach > self._frames.context:
             raise ContextOverflow(reach, self._frames.context)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from agentcho.calls.call import Encoded as Words
 from agentcho.calls.call import EncodingId, Turn
 from agentcho.choreography.handle import FinishedCall, Request, Result, Unfinished
 from agentcho.config import ReusePolicy
@@ -16,7 +15,7 @@ from agentcho.flow.labels import EncodingRecord, Ledger, Recipe
 from agentcho.flow.resolver import Draft, Needed, Resolver
 from agentcho.games.limits import Meter
 from agentcho.games.recorded import Recorded
-from agentcho.message import Message
+from agentcho.message import Message, Words
 from agentcho.records.transcript import Encodings, Ending, Entry, Origin, Usage
 
 
@@ -164,14 +163,8 @@ class Journal:
             author=data.author,
             audience=data.audience,
             parents=data.parents,
-            header=words.header,
-            text=words.text,
-            tokens=words.tokens,
-            content=words.content,
-            sampled=words.sampled,
-            name=words.name,
-            stopped=words.stopped,
-            canonical=words.canonical,
+            words=words,
+            name=draft.name,
             offsets=places if any(place is not None for place in places) else None,
             new_offset=reads.new_at if isinstance(reads.new_at, int) else None,
         )
@@ -198,4 +191,4 @@ class Journal:
 def _origin(message: Message) -> Origin | None:
     if message.kind == "prefill":
         return None
-    return "forced" if message.stopped == "forced" else "sampled"
+    return "forced" if message.words.stopped == "forced" else "sampled"

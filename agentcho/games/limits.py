@@ -52,7 +52,7 @@ class Meter:
 
     def spend(self, message: Message) -> None:
         """A decode has sampled its tokens, finished or not."""
-        start, stop = message.sampled or (0, 0)
+        start, stop = message.words.sampled or (0, 0)
         for who in (message.author or GAME, GAME):
             self._tokens[who] += stop - start
 

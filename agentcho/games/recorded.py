@@ -7,7 +7,6 @@ Does not know: games, where the record lies.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 
 from agentcho.errors import ResumeMismatch
 from agentcho.flow.resolver import Draft
@@ -59,9 +58,8 @@ class Recorded:
         if entry is None or entry.ended is not None or entry.message.tokens != message.tokens:
             return message
         first = entry.message
-        return replace(
-            message, text=first.text, sampled=first.sampled, stopped=first.stopped, canonical=first.canonical
-        )
+        text, sampled, stopped, canonical = first.text, first.sampled, first.stopped, first.canonical
+        return message.saying(text=text, sampled=sampled, stopped=stopped, canonical=canonical)
 
     def _depart(self, id: str, how: str) -> None:
         self._departed = self._departed or ResumeMismatch.departs(self._game, id, how)

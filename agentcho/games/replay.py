@@ -14,7 +14,6 @@ from typing import Any, Protocol, cast
 
 import anyio
 
-from agentcho.calls.call import Encoded as Words
 from agentcho.calls.call import EncodingId, EnginePort, Receipt
 from agentcho.choreography.choreographer import Choreographer
 from agentcho.choreography.handle import Request, Result
@@ -29,7 +28,7 @@ from agentcho.flow.views import Act, Read, ReadSet, places_of
 from agentcho.games.journal import Journal
 from agentcho.games.limits import Meter
 from agentcho.games.runtime import blocking
-from agentcho.message import Metadata
+from agentcho.message import Metadata, Words
 from agentcho.records.trace import TraceMessage, Workflow, workflow
 from agentcho.records.transcript import Entry, carry
 

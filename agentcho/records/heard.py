@@ -10,7 +10,6 @@ time the process died. Does not know: how a run is played, who listens.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -93,9 +92,8 @@ def _so_far(entry: Entry, pieces: Sequence[dict[str, Any]]) -> Entry:
     tokens = (*said.tokens, *(token for piece in pieces for token in piece["tokens"]))
     start, text = len(said.tokens), "".join(piece["text"] for piece in pieces)
     content = (said.content[0], len(tokens))
-    whole = replace(
-        said, tokens=tokens, text=text, content=content, sampled=(start, len(tokens)), canonical=len(tokens) == start
-    )
+    sampled = start, len(tokens)
+    whole = said.saying(tokens=tokens, text=text, content=content, sampled=sampled, canonical=len(tokens) == start)
     return entry._replace(message=whole, ended="died")
 
 

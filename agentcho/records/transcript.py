@@ -21,7 +21,7 @@ from agentcho.calls.call import ContextEntry, Receipt
 from agentcho.errors import RecordBroken
 from agentcho.flow.labels import EncodingRecord
 from agentcho.flow.views import Act, After
-from agentcho.message import Audience, Message, audience
+from agentcho.message import Audience, Message, Words, audience
 from agentcho.names import name
 from agentcho.records.files import read_lines
 from agentcho.records.lines import EncodingsLine, MessageLine, check
@@ -100,16 +100,16 @@ class Entry(NamedTuple):
             "author": m.author,
             "audience": m.audience.to_json(),
             "parents": list(m.parents),
-            "header": m.header,
-            "text": m.text,
-            "tokens": list(m.tokens) or None,
-            "content": list(m.content),
-            "sampled": m.sampled and list(m.sampled),
+            "header": m.words.header,
+            "text": m.words.text,
+            "tokens": list(m.words.tokens) or None,
+            "content": list(m.words.content),
+            "sampled": m.words.sampled and list(m.words.sampled),
             "name": m.name,
-            "canonical": m.canonical,
+            "canonical": m.words.canonical,
             "offsets": m.offsets and list(m.offsets),
             "new_offset": m.new_offset,
-            "stopped": m.stopped,
+            "stopped": m.words.stopped,
             "encoding": self.encoding,
             "encodings": _lines(self.made, seals),
             "direct": list(self.direct),
@@ -130,16 +130,10 @@ class Entry(NamedTuple):
             author=_who(line["author"]),
             audience=audience(line["audience"] if line["audience"] == "everyone" else list(line["audience"])),
             parents=tuple(line["parents"]),
-            header=line["header"],
-            text=line["text"],
-            tokens=tuple(line.get("tokens") or ()),
-            content=tuple(line["content"]),
-            sampled=line["sampled"] and tuple(line["sampled"]),
+            words=_words(line),
             name=_who(line["name"]),
             offsets=line["offsets"] and tuple(line["offsets"]),
             new_offset=line["new_offset"],
-            stopped=line["stopped"],
-            canonical=line["canonical"],
         )
         usage, act = Usage(**line["usage"]), _act(line["act"])
         return cls(
@@ -154,6 +148,13 @@ class Entry(NamedTuple):
             line.get("engine"),
             _one_of(Origin, line.get("origin")),
         )
+
+
+def _words(line: dict[str, Any]) -> Words:
+    start, stop = line["content"]
+    sampled = line["sampled"] and tuple(line["sampled"])
+    tokens = tuple(line.get("tokens") or ())
+    return Words(line["header"], line["text"], tokens, (start, stop), sampled, line["stopped"], line["canonical"])
 
 
 def _who(word: str | None) -> str | None:

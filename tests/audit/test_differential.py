@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -253,7 +252,7 @@ def test_choices_are_guessed_only_where_nearly_each_text_is_one_of_few_words(
 def _answering(play: Play, text: str) -> Play:
     """The game with another text of Bob's decision, its choices unknown."""
     lines = (
-        line._replace(message=replace(line.message, text=text), choices=()) if line.message.id == "decision" else line
+        line._replace(message=line.message.saying(text=text), choices=()) if line.message.id == "decision" else line
         for line in play.lines
     )
     return play._replace(lines=tuple(lines))

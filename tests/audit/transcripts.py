@@ -11,8 +11,9 @@ from agentcho.audit.verdict import Judge, Reading
 from agentcho.calls.call import ContextEntry, Receipt
 from agentcho.flow.labels import EncodingRecord, Ledger, Recipe
 from agentcho.flow.views import Act
-from agentcho.message import Audience, Message, audience
+from agentcho.message import Audience, audience
 from agentcho.records.transcript import Entry, Usage
+from tests.said import message as said
 
 LENGTH = 3
 KEY = b"k" * 32
@@ -39,7 +40,7 @@ class Talk:
         kind = changes.pop("kind", "decode")
         tokens = tuple(100 * self.game + 10 * len(self.entries) + n for n in range(LENGTH))
         fields = {"parents": attended, "header": "", "text": f"the words of {id}", "tokens": tokens, "content": (1, 2)}
-        message = Message(
+        message = said(
             id=id, game=self.game, kind=kind, role="assistant" if kind == "decode" else "user", author=author,
             audience=_audience(to, author), **(fields | changes),
         )  # fmt: skip

@@ -171,7 +171,7 @@ def test_tokens_are_framing_header_and_text(bench: Bench) -> None:
     assert words.tokens == (*opening, *header, *words.tokens[start:stop], *closing)
     assert words.content == (len(opening), stop)
     assert start == len(opening) + len(header)
-    assert (words.role, words.name, words.header) == ("assistant", "bob", "To Bob: ")
+    assert words.header == "To Bob: "
     assert framing.content.decode(words.tokens[start:stop]) == words.text
     assert prefilled.tokens == (
         *framing.opening("system", None), *bench.content("the text"), *framing.closing("system"),

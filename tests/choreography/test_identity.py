@@ -12,7 +12,7 @@ import pytest
 
 from agentcho import After, Agent, Game, Message, Read, RunConfig, View
 from agentcho.errors import AudienceError, RequestError, ScenarioError
-from agentcho.message import EVERYONE, Audience
+from agentcho.message import EVERYONE, Audience, Words
 from agentcho.testing import FakeEngine, play
 
 
@@ -118,7 +118,7 @@ def test_a_copy_has_no_seat(again: Callable[[Agent], Agent]) -> None:
 
 
 def _message(id: str) -> Message:
-    return Message(id, 0, "prefill", "assistant", "eve", EVERYONE, (), "", "x", (1,), (0, 1))
+    return Message(id, 0, "prefill", "assistant", "eve", EVERYONE, (), Words("", "x", (1,), (0, 1)))
 
 
 def test_an_agent_sits_once() -> None:

@@ -8,7 +8,7 @@ import pytest
 from pydantic import BaseModel, field_validator
 
 from agentcho import Choreographer, Decode, Game, Metadata, View
-from agentcho.backends.words import Words
+from agentcho.backends.words import Vocabulary
 from agentcho.errors import AgentchoError, AnswerInvalid, AudienceError, BadSampling, SamplingFailed
 from agentcho.events import Began, Ended, Event, Heard, Joined, Over, Token
 from agentcho.message import audience
@@ -87,7 +87,7 @@ def test_options_of_a_call_are_its_own_and_wrong_ones_are_refused(play: Play) ->
     assert len(spoken(entries)) == 2
 
 
-class Composed(Words):
+class Composed(Vocabulary):
     """A tokenizer that writes letters with their accents as one, as many do."""
 
     def encode(self, text: str) -> list[int]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -62,7 +61,7 @@ def test_games_that_part_are_found_where_they_part(tmp_path: Path) -> None:
     start = (said.sampled or (0, 0))[0]
     tokens = (*said.tokens[: start + 2], 7, *said.tokens[start + 3 :])
     changed = [*entries]
-    changed[place] = entries[place]._replace(message=replace(said, tokens=tokens))
+    changed[place] = entries[place]._replace(message=said.saying(tokens=tokens))
     found = parting(0, entries, changed)
     assert found is not None
     assert (found.message, found.nth, found.tokens[1]) == ("bob.1", 2, 7)

@@ -22,9 +22,10 @@ from agentcho.display.totals import costs, outcomes, share
 from agentcho.events import Began, Ended, Event, Joined, Over, Token
 from agentcho.flow.labels import EncodingRecord
 from agentcho.games.runtime import Played
-from agentcho.message import EVERYONE, Audience, Message
+from agentcho.message import EVERYONE, Audience
 from agentcho.records.record import Finished
 from agentcho.records.transcript import Entry, Usage
+from tests.said import message as said
 
 ALONE = Audience(frozenset({"ada"}))
 
@@ -32,7 +33,7 @@ ALONE = Audience(frozenset({"ada"}))
 def entry(number: int, text: str, audience: Audience = EVERYONE, **changes: Any) -> Entry:
     """A decode of ada's: five tokens, three of them sampled, in half a second."""
     fields: dict[str, Any] = {"kind": "decode", "role": "assistant", "author": "ada", "sampled": (1, 4)} | changes
-    message = Message(
+    message = said(
         id=f"ada.{number}", game=0, audience=audience, parents=(), header="To Ben: ", text=text,
         tokens=(1, 2, 3, 4, 5), content=(1, 4), **fields,
     )  # fmt: skip

@@ -9,10 +9,11 @@ import pytest
 import torch
 
 from agentcho import Decode, Engine, Prefill, Sampling
-from agentcho.calls.call import Call, Encoded, EncodingId, Failure, First, Most, Repair, Shadow
+from agentcho.calls.call import Call, EncodingId, Failure, First, Most, Repair, Shadow
 from agentcho.engine.budget import Budget
 from agentcho.engine.sequence import Generation
 from agentcho.errors import AgentchoError, BadParent, CallFailed, EngineFailed, SamplingFailed
+from agentcho.message import Words
 
 from .broken import dead, failing
 
@@ -49,7 +50,7 @@ def spoilt(ids: list[int]) -> bool:
     return BAD in ids
 
 
-def said(engine: Engine, id: EncodingId) -> tuple[Encoded, torch.Tensor]:
+def said(engine: Engine, id: EncodingId) -> tuple[Words, torch.Tensor]:
     """Words, and what comes after them."""
     return engine.message(id), engine.score("so", parents=[id])
 

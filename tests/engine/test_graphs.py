@@ -12,8 +12,9 @@ from torch import Tensor
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from agentcho import Decode, Engine, Prefill, Sampling
-from agentcho.calls.call import Encoded, EncodingId, Shadow
+from agentcho.calls.call import EncodingId, Shadow
 from agentcho.engine.graphs import Capture, Forward, Graphs
+from agentcho.message import Words
 
 from ..engines import Engines
 from .families import Family, named
@@ -47,7 +48,7 @@ def refused(forward: Forward) -> Forward:
     raise RuntimeError("operation not permitted when stream is capturing\nmore of it")
 
 
-def talk(engine: Engine, seed: int) -> Iterator[Encoded]:
+def talk(engine: Engine, seed: int) -> Iterator[Words]:
     """What rows say that begin and end at any time, some with shadows, over stored messages."""
     dice = random.Random(seed)
     told = engine.prefill([Prefill(" ".join(dice.choices(WORDS.split(), k=dice.randint(1, 9)))) for _ in range(4)])

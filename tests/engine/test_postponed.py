@@ -86,8 +86,9 @@ def again(engine: Engine, id: EncodingId) -> EncodingId:
     """The oracle: the same tokens over the same context at the same places, by a prefill."""
     words, receipt = engine.message(id), engine.receipt(id)
     parents, offsets = [e.id for e in receipt.context], [e.offset for e in receipt.context]
-    tokens = words.tokens[slice(*words.content)]
-    [copy] = engine.submit([Prefill("", parents, offsets, receipt.start, words.role, words.name, tokens)])
+    tokens, opening = words.tokens[slice(*words.content)], words.tokens[: words.content[0]]
+    role = next(role for role in ("user", "assistant") if engine.framing.opening(role, None) == opening)
+    [copy] = engine.submit([Prefill("", parents, offsets, receipt.start, role, None, tokens)])
     finish(engine)
     return copy
 

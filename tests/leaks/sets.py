@@ -18,7 +18,6 @@ from agentcho.calls.call import (
     Call,
     ContextEntry,
     Decode,
-    Encoded,
     EncodingId,
     Failure,
     Prefill,
@@ -32,6 +31,7 @@ from agentcho.calls.call import (
 from agentcho.calls.owner import Owner
 from agentcho.engine.layout import encoded
 from agentcho.errors import BadParent, ContextOverflow, LeakageError
+from agentcho.message import Words
 
 Key = str
 
@@ -50,7 +50,7 @@ class Kept:
     """A finished call."""
 
     store: Store
-    words: Encoded
+    words: Words
     receipt: Receipt
 
 
@@ -80,7 +80,7 @@ class Sets:
         """Finished encodings that are not released."""
         return frozenset(self._kept)
 
-    def frame(self, role: str, name: str | None, text: str, tokens: tuple[int, ...] | None = None) -> Encoded:
+    def frame(self, role: str, name: str | None, text: str, tokens: tuple[int, ...] | None = None) -> Words:
         """See `FramePort.frame`."""
         return encoded(self.framing, role, name, text, tokens)
 
@@ -129,7 +129,7 @@ class Sets:
     def swap_out(self, ids: Iterable[EncodingId]) -> None:
         """See `EnginePort.swap_out`. Sets take no room."""
 
-    def message(self, id: EncodingId) -> Encoded:
+    def message(self, id: EncodingId) -> Words:
         """See `EnginePort.message`."""
         return self._kept[id].words
 
@@ -196,7 +196,7 @@ class Sets:
         end = max((entry.offset + entry.length for entry in entries), default=1) if made else end
         return Receipt(tuple(entries), end if call.new_offset is None else call.new_offset, True)
 
-    def _words(self, call: Call) -> Encoded:
+    def _words(self, call: Call) -> Words:
         framing, content = self.framing, self.framing.content
         if isinstance(call, Shadow):
             return self._followed(call)
@@ -206,19 +206,19 @@ class Sets:
             own = tuple(content.encode(call.text)) if call.tokens is None else call.tokens
             opening, closing = framing.opening(call.role, call.name), framing.closing(call.role)
             span = (len(opening), len(opening) + len(own))
-            return Encoded(
-                call.role, call.name, "", content.decode(own), (*opening, *own, *closing), span, None, None,
+            return Words(
+                "", content.decode(own), (*opening, *own, *closing), span, None, None,
             )  # fmt: skip
         forced = call.forced or ()
         opening, header = framing.opening("assistant", call.name), tuple(content.encode(call.header))
         begin, stop = len(opening) + len(header), len(opening) + len(header) + len(forced)
         tokens = (*opening, *header, *forced, *framing.closing("assistant"))
         text = content.decode(forced)
-        return Encoded(
-            "assistant", call.name, call.header, text, tokens, (len(opening), stop), (begin, stop), "forced",
+        return Words(
+            call.header, text, tokens, (len(opening), stop), (begin, stop), "forced",
         )  # fmt: skip
 
-    def _followed(self, shadow: Shadow) -> Encoded:
+    def _followed(self, shadow: Shadow) -> Words:
         leader = self._ids.get(id(shadow.of))
         if leader is None or leader not in self._kept:
             raise BadParent("a shadow follows a decode that does not stand before it, or that failed")

@@ -11,6 +11,7 @@ from agentcho import Agent, Game, Message
 from agentcho.flow.taint import WORDS, TaintTracker
 from agentcho.message import EVERYONE, Audience
 from agentcho.testing import play
+from tests.said import message as said
 
 BACKENDS = ["asyncio", "trio"]
 Acts = dict[str, tuple[str, ...]]
@@ -38,7 +39,7 @@ def message(**changes: Any) -> Message:
         "id": "alice.0", "game": 0, "kind": "decode", "role": "assistant", "author": "alice", "audience": EVERYONE,
         "parents": (), "header": "", "text": "yes", "tokens": (1, 2, 3), "content": (1, 2),
     }  # fmt: skip
-    return Message(**(given | changes))
+    return said(**(given | changes))
 
 
 def test_a_lent_message_equals_the_plain_one_and_hides_nothing() -> None:

@@ -48,7 +48,7 @@ def same(bench: Bench, leader: EncodingId, shadow: EncodingId) -> None:
     content = words.tokens[slice(*words.content)]
     places: dict[str, Any] = {"offsets": [entry.offset for entry in receipt.context], "new_offset": receipt.start}
     parents = [entry.id for entry in receipt.context]
-    [again] = bench.run(Prefill("", parents, role="assistant", name=words.name, tokens=content, **places))
+    [again] = bench.run(Prefill("", parents, role="assistant", tokens=content, **places))
     assert bench.engine.message(again).tokens == words.tokens
     pairs = zip(bench.engine.cached(shadow), bench.engine.cached(again), strict=True)
     assert all(torch.allclose(a, b, atol=1e-4) for ours, fresh in pairs for a, b in zip(ours, fresh, strict=True))

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol
 from agentcho.calls.call import EnginePort, Offsets
 from agentcho.engine.layout import frame
 from agentcho.flow.views import Place, Read, ReadSet
-from agentcho.message import Message
+from agentcho.message import Message, Words
 from agentcho.records.trace import TraceMessage, Workflow
 from agentcho.records.transcript import Entry
 
@@ -63,7 +63,7 @@ class Line(NamedTuple):
         """The same message with other words: its framing stays."""
         start, stop = self.message.content
         tokens = (*self.message.tokens[:start], *content, *self.message.tokens[stop:])
-        return self._replace(message=replace(self.message, tokens=tokens, content=(start, start + len(content))))
+        return self._replace(message=self.message.saying(tokens=tokens, content=(start, start + len(content))))
 
     def reading(self, kept: Iterable[str]) -> Line:
         """The same message over those of its parents that are in `kept`; they close up."""
@@ -138,12 +138,20 @@ def _traced(message: TraceMessage, engine: MeasuredPort, game: int) -> Line:
     tokens = framed.tokens
     if message.tokens is not None and message.tokenizer == engine.fingerprint.get("tokenizer"):
         tokens = message.tokens
+    content = len(framed.opening), len(tokens) - len(framed.closing)
     said = Message(
-        id=message.id, game=game, kind=message.kind, role=message.role, author=message.author,
-        audience=message.readers, parents=message.parents, header=message.header or "", text=message.text,
-        tokens=tokens, content=(len(framed.opening), len(tokens) - len(framed.closing)), name=message.name,
-        offsets=message.offsets, new_offset=message.new_offset,
-    )  # fmt: skip
+        id=message.id,
+        game=game,
+        kind=message.kind,
+        role=message.role,
+        author=message.author,
+        audience=message.readers,
+        parents=message.parents,
+        words=Words(message.header or "", message.text, tokens, content),
+        name=message.name,
+        offsets=message.offsets,
+        new_offset=message.new_offset,
+    )
     placed = message.offsets is not None or message.new_offset is not None
     places = (*(message.offsets or (None,) * len(message.parents)), message.new_offset) if placed else ()
     return Line(said, len(framed.header), places)

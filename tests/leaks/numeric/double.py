@@ -19,7 +19,6 @@ from agentcho.calls.call import (
     ANY_TURN,
     Call,
     Decode,
-    Encoded,
     EncodingId,
     Prefill,
     Repair,
@@ -28,6 +27,7 @@ from agentcho.calls.call import (
     Turn,
 )
 from agentcho.flow.resolver import EXACT
+from agentcho.message import Words
 from tests.around import Around
 
 Forced = Mapping[str, tuple[int, ...]]
@@ -49,7 +49,7 @@ class Key(NamedTuple):
 class Kept(NamedTuple):
     """One encoding: its words, what it attended to as (key, offset, length), its place, and its numbers."""
 
-    words: Encoded
+    words: Words
     context: tuple[tuple[Key, int, int], ...]
     start: int
     bos: bool
@@ -126,7 +126,7 @@ class Double(Around):
         else:
             self.kept[key] = kept
 
-    def _kept(self, id: EncodingId, key: Key, words: Encoded) -> Kept:
+    def _kept(self, id: EncodingId, key: Key, words: Words) -> Kept:
         receipt = self.engine.receipt(id)
         context = tuple((self.keys[entry.id], entry.offset, entry.length) for entry in receipt.context)
         logits = self.engine.logits(id) if key in self.own and key not in self.kept else None
