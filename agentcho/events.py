@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from agentcho.message import Audience, Kind
 from agentcho.progress import Tell
+from agentcho.records.record import Over as Over
 from agentcho.records.transcript import Encodings, Entry
 
 
@@ -64,24 +64,6 @@ class Encoded:
     """At the end of a game: encodings that no message's line has carried."""
 
     encodings: Encodings
-
-
-@dataclass(frozen=True, slots=True)
-class Over:
-    """A game is over. `outcome` None: `ended` says what ended it early ("limit: …", "error: …"). Seconds of wall time.
-
-    Where an error ended it, `error` is its class and words, which may quote what was said, and `traceback` all of it.
-    `raced` as in `record.Finished`.
-    """
-
-    game: int
-    outcome: dict[str, Any] | None
-    score: dict[str, float]
-    ended: str | None
-    seconds: float
-    error: str | None = None
-    traceback: str | None = None
-    raced: bool = False
 
 
 Event = Joined | Began | Heard | Token | Ended | Encoded | Over

@@ -13,7 +13,7 @@ from agentcho.errors import CannotWrite, RecordBroken, RecordNotFound
 from agentcho.flow.labels import EncodingRecord
 from agentcho.message import EVERYONE, Audience
 from agentcho.records.files import Lines
-from agentcho.records.record import Finished, RunRecord, SavedRun, find, runs
+from agentcho.records.record import Over, RunRecord, SavedRun, find, runs
 from agentcho.records.transcript import Entry, Usage, read_transcript
 from tests.said import message as said
 
@@ -43,7 +43,7 @@ def test_a_record_reads_back_as_written(tmp_path: Path) -> None:
         record.joined("alice", "prisoner")
         for each in said:
             record.said(each)
-        record.over(Finished(1, {"alice": "DEFECT"}, {"alice": 5.0}, None, 1.5))
+        record.over(Over(1, {"alice": "DEFECT"}, {"alice": 5.0}, None, 1.5))
     saved = find("last", tmp_path)
     assert saved.entries() == said
     assert saved.games() == {0: said[:2], 1: said[2:]}
@@ -123,7 +123,7 @@ def test_a_game_exports_to_a_trace_with_its_tokens(tmp_path: Path) -> None:
     with begin(tmp_path) as record:
         record.said(entry(0))
         record.said(entry(1))
-        record.over(Finished(0, None, {}, "limit: tokens", 1.0))
+        record.over(Over(0, None, {}, "limit: tokens", 1.0))
     (trace,) = SavedRun(record.path).export()
     assert trace.id == f"{record.path.name}-0"
     assert trace.agents == ("alice",)

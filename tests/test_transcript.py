@@ -16,7 +16,7 @@ from agentcho.audit import audit_run
 from agentcho.errors import RecordBroken
 from agentcho.events import Event
 from agentcho.games.runtime import play
-from agentcho.records.record import Finished, RunRecord, SavedRun
+from agentcho.records.record import Over, RunRecord, SavedRun
 from agentcho.records.trace import exported
 from agentcho.records.transcript import Encodings, Entry, own_records
 from agentcho.testing import FakeEngine
@@ -33,7 +33,7 @@ def written(folder: Path, lines: list[Entry | Encodings]) -> SavedRun:
     with record:
         for line in lines:
             record.said(line) if isinstance(line, Entry) else record.encoded(line)
-        record.over(Finished(0, {}, {}, None, 1.0))
+        record.over(Over(0, {}, {}, None, 1.0))
     return SavedRun(record.path)
 
 

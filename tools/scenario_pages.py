@@ -20,7 +20,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic.fields import FieldInfo
 
 from agentcho.cli import main
-from agentcho.games.library import scenario
+from agentcho.games import library
 
 DOCS = Path(__file__).parents[1] / "docs" / "scenarios"
 WIDTH, MOST = 84, 24
@@ -35,7 +35,7 @@ SHORT = {
 
 def options(name: str) -> str:
     """The options of a scenario as a table, from its pydantic model."""
-    fields: dict[str, FieldInfo] = scenario(name).Options.model_fields
+    fields: dict[str, FieldInfo] = library.scenario(name).Options.model_fields
     if not fields:
         return "It has no options."
     rows = (

@@ -11,9 +11,8 @@ from typing import Self
 from agentcho.display.sheet import Sheet
 from agentcho.display.totals import costs, outcomes
 from agentcho.events import Encoded, Ended, Event, Over
-from agentcho.games.recording import finished
 from agentcho.games.runtime import Played
-from agentcho.records.record import Finished, SavedRun
+from agentcho.records.record import SavedRun
 from agentcho.records.transcript import Entry, carry
 
 
@@ -27,7 +26,7 @@ class Screen:
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
-        self.games: dict[int, Finished] = {}
+        self.games: dict[int, Over] = {}
 
     def hear(self, event: Event) -> None:
         """One event, on the event loop. Subclasses show it."""
@@ -36,7 +35,7 @@ class Screen:
         elif isinstance(event, Encoded):
             carry(self.entries, event.encodings)
         elif isinstance(event, Over):
-            self.games[event.game] = finished(event)
+            self.games[event.game] = event
 
     def remember(self, run: SavedRun) -> None:
         """Games of an earlier part of the run belong into the tables too."""

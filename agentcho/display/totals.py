@@ -9,7 +9,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 from agentcho.display.sheet import Sheet
-from agentcho.records.record import Finished
+from agentcho.records.record import Over
 from agentcho.records.transcript import Entry
 
 KINDS = 8
@@ -41,13 +41,13 @@ def _cost(said: Sequence[Entry], lengths: dict[tuple[int, str], int]) -> tuple[s
     return str(len(said)), f"{encoded:,}", f"{reused:,}", first, speed
 
 
-def outcomes(games: Sequence[Finished]) -> list[Sheet]:
+def outcomes(games: Sequence[Over]) -> list[Sheet]:
     """How games ended: the outcome of one, or counts and mean scores of several."""
     sheets = [_single(games[0])] if len(games) == 1 else [_counts(games), _scores(games)]
     return [sheet for sheet in sheets if sheet.rows]
 
 
-def ending(game: Finished) -> str:
+def ending(game: Over) -> str:
     """One game's outcome and score in a line."""
     if game.outcome is None:
         return f"ended early: {game.ended}"
@@ -56,7 +56,7 @@ def ending(game: Finished) -> str:
     return f"{told}  score: {points}" if points else told
 
 
-def _single(game: Finished) -> Sheet:
+def _single(game: Over) -> Sheet:
     if game.outcome is None:
         return Sheet("outcome", ("", ""), (("ended early", str(game.ended)),))
     told = [(key, word(value)) for key, value in game.outcome.items() if value is not None]
@@ -64,7 +64,7 @@ def _single(game: Finished) -> Sheet:
     return Sheet("outcome", ("", ""), (*told, *points))
 
 
-def _counts(games: Sequence[Finished]) -> Sheet:
+def _counts(games: Sequence[Over]) -> Sheet:
     fields: dict[str, Counter[str]] = {}
     for game in games:
         for key, value in (game.outcome or {"ended early": game.ended}).items():
@@ -91,7 +91,7 @@ def share(count: int, of: int) -> tuple[float, float]:
     return max(0.0, (middle - half) / scale), min(1.0, (middle + half) / scale)
 
 
-def _scores(games: Sequence[Finished]) -> Sheet:
+def _scores(games: Sequence[Over]) -> Sheet:
     points: dict[str, list[float]] = {}
     for game in games:
         for key, value in game.score.items():

@@ -108,6 +108,8 @@ class Adapters:
             self._wrapped = peft.PeftModel(self._network, config, TRAINING)
         else:
             if TRAINING in self._wrapped.peft_config:
+                for other in self._wrapped.peft_config.keys() - {TRAINING}:
+                    self._wrapped.set_adapter(other)  # peft warns where it must choose the next active one itself
                 self._wrapped.delete_adapter(TRAINING)
             self._wrapped.add_adapter(TRAINING, config)
         self._wrapped.base_model.enable_adapter_layers()

@@ -6,7 +6,7 @@ Does not know: how a record is kept, who listens.
 from __future__ import annotations
 
 from agentcho.events import Encoded, Ended, Event, Heard, Joined, Over, Sink, Token
-from agentcho.records.record import Finished, RunRecord
+from agentcho.records.record import RunRecord
 
 
 class Told:
@@ -48,10 +48,4 @@ def _write(record: RunRecord, event: Event) -> None:
         case Encoded(encodings=encodings):
             record.encoded(encodings)
         case Over():
-            record.over(finished(event))
-
-
-def finished(over: Over) -> Finished:
-    """The line of a game that ended."""
-    whole = (over.game, over.outcome, over.score, over.ended, over.seconds)
-    return Finished(*whole, over.error, over.traceback, over.raced)
+            record.over(event)

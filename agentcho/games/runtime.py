@@ -33,12 +33,12 @@ from agentcho.games.door import Door
 from agentcho.games.faults import Fault, fault, told
 from agentcho.games.game import Forced, Game
 from agentcho.games.recorded import Recorded
-from agentcho.games.recording import Told, finished
+from agentcho.games.recording import Told
 from agentcho.games.resume import Changed, as_taken, check_asked, check_engine, lacking, recorded
 from agentcho.progress import Tell, unheard
 from agentcho.records import writer
 from agentcho.records.files import check_folder
-from agentcho.records.record import Finished, RunRecord, SavedRun
+from agentcho.records.record import RunRecord, SavedRun
 from agentcho.records.transcript import Entry
 from agentcho.scenario import Scenario
 from agentcho.tasks import Problem, Task, TaskSet, task_set
@@ -63,7 +63,7 @@ class Played(NamedTuple):
     the run's folder, if it has one.
     """
 
-    games: tuple[Finished, ...]
+    games: tuple[Over, ...]
     steps: int
     interrupted: bool
     errors: dict[int, Failed]
@@ -121,7 +121,7 @@ class Run:
         self._said = {game: [*entries] for game, entries in part.before.items()}
         self._scenario, self._config, self._tasks, self._engine = scenario, config, tasks, engine
         self._sink, self._find = sink, find_agent
-        self.finished: dict[int, Finished] = {}
+        self.finished: dict[int, Over] = {}
         self.errors: dict[int, Failed] = {}
         self.steps = self.most = 0
         self.interrupted = False
@@ -205,7 +205,7 @@ class Run:
         if self._deaf is not None:
             raise self._deaf
         if isinstance(event, Over):
-            self.finished[event.game] = finished(event)
+            self.finished[event.game] = event
             self._said.pop(event.game, None)
         elif isinstance(event, Ended) and (said := self._said.get(event.entry.message.game)) is not None:
             said.append(event.entry)

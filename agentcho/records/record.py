@@ -81,8 +81,10 @@ class RunInfo(BaseModel):
     resumed: tuple[Resumed, ...] = ()
 
 
-class Finished(NamedTuple):
-    """One finished game. `outcome` None: `ended` says which limit or error ended it early. Time in seconds.
+class Over(NamedTuple):
+    """A game is over, as an event of a run and as a line of its record. Time in seconds.
+
+    `outcome` None: `ended` says which limit or error ended it early.
 
     `error` (class and words) and `traceback` are an error's, whole: the record holds every word, reports do not.
     `raced`: the order of its messages depended on which of several decodes ended first, so that another schedule may
@@ -188,7 +190,7 @@ class RunRecord:
         """Append encodings that no message's line carries."""
         self._transcript.append(encodings.to_json(self._seals[encodings.game, encodings.attempt]))
 
-    def over(self, finished: Finished) -> None:
+    def over(self, finished: Over) -> None:
         """Append one finished game."""
         self._outcomes.append(finished._asdict())
         for game, attempt in [key for key in self._seals if key[0] == finished.game]:
@@ -286,14 +288,14 @@ class SavedRun:
             found.setdefault(entry.message.game, []).append(entry)
         return dict(sorted(found.items()))
 
-    def finished(self) -> dict[int, Finished]:
+    def finished(self) -> dict[int, Over]:
         """The games that ended, by number."""
         file = self.path / "outcomes.jsonl"
         found = {}
         for number, line in read_lines(file) if file.exists() else ():
             try:
                 check(GameLine, line)
-                found[line["game"]] = Finished(**line)
+                found[line["game"]] = Over(**line)
             except (TypeError, ValueError) as error:
                 raise RecordBroken(f"{file}:{number}", f"not the line of a game ({error})") from None
         return found
@@ -304,7 +306,7 @@ class SavedRun:
         finished, games = self.finished(), self.games().items()
         return [self._export(n, said, finished.get(n)) for n, said in games if only is None or n in only]
 
-    def _export(self, game: int, said: list[Entry], over: Finished | None) -> Workflow:
+    def _export(self, game: int, said: list[Entry], over: Over | None) -> Workflow:
         info = self.info
         meta = {"run": info.id, "game": game, "seed": info.config.seed, "options": info.options}
         if over is None:

@@ -10,7 +10,7 @@ import pytest
 from agentcho.audit import AuditReport, audit_run
 from agentcho.audit.report import Finding
 from agentcho.config import RunConfig
-from agentcho.records.record import Finished, RunRecord, SavedRun
+from agentcho.records.record import Over, RunRecord, SavedRun
 
 from .transcripts import Talk, chain
 
@@ -36,7 +36,7 @@ def recorded(folder: Path, *talks: Talk, games: int = 1, over: int = 1, **config
             for entry in talk.entries:
                 record.said(entry)
         for game in range(over):
-            record.over(Finished(game, {}, {}, None, 1.0))
+            record.over(Over(game, {}, {}, None, 1.0))
     return SavedRun(record.path)
 
 

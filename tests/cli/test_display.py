@@ -23,7 +23,6 @@ from agentcho.events import Began, Ended, Event, Joined, Over, Token
 from agentcho.flow.labels import EncodingRecord
 from agentcho.games.runtime import Played
 from agentcho.message import EVERYONE, Audience
-from agentcho.records.record import Finished
 from agentcho.records.transcript import Entry, Usage
 from tests.said import message as said
 
@@ -166,7 +165,7 @@ def test_many_games_end_in_counts_and_means(kind: Kind) -> None:
 
 
 def test_one_game_ended_early_says_why() -> None:
-    (sheet,) = outcomes([Finished(0, None, {}, "limit: ada 3 messages", 1.0)])
+    (sheet,) = outcomes([Over(0, None, {}, "limit: ada 3 messages", 1.0)])
     assert "ended early  limit: ada 3 messages" in plain(sheet)
 
 

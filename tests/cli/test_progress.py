@@ -15,7 +15,6 @@ from agentcho.display import screen
 from agentcho.display.progress import EVERY, Bars, Lines, Pace, Progress, progress
 from agentcho.events import Joined, Over
 from agentcho.progress import Tell
-from agentcho.records.record import Finished
 from agentcho.testing import FakeEngine
 from tests.engine.families import llama_family
 
@@ -214,7 +213,7 @@ def test_many_games_on_a_terminal_are_a_bar_and_those_of_an_earlier_part_are_in_
     hand, file = Hand(), Terminal()
     monkeypatch.setattr("agentcho.display.live.monotonic", hand)
     with screen(None, "the title", 4, file) as shown:
-        shown.games = {0: Finished(0, {}, {}, None, 1.0)}
+        shown.games = {0: Over(0, {}, {}, None, 1.0)}
         assert "━" not in file.getvalue(), "the terminal is not its own before the first event"
         shown.hear(Joined(1, "ada", "talker"))
         hand.now += 60

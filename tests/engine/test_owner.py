@@ -56,6 +56,8 @@ def test_engines_through_adapters_and_in_training_have_the_owner_of_their_networ
     engines = [base, base.adapted(tmp_path / "adapter"), base.trained(training)]
     assert len({id(engine.owner) for engine in engines}) == 1
 
+    assert base.trained(training).decode(forced=(5, 6)), "a second training beside an adapter, without a warning"
+
     async def held(holder: Engine) -> None:
         async with Choreographer(holder):
             for engine in engines:

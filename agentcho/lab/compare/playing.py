@@ -16,7 +16,7 @@ from agentcho.events import Sink
 from agentcho.games.game import Forced
 from agentcho.games.runtime import Part, play
 from agentcho.lab.compare.columns import Column
-from agentcho.records.record import Finished, SavedRun, runs
+from agentcho.records.record import Over, SavedRun, runs
 from agentcho.records.trace import Workflow
 from agentcho.records.transcript import Entry
 from agentcho.scenario import Scenario
@@ -25,7 +25,7 @@ from agentcho.scenario import Scenario
 class Games(NamedTuple):
     """What a column has come to: its games by number, and what was said in each."""
 
-    finished: dict[int, Finished]
+    finished: dict[int, Over]
     said: dict[int, list[Entry]]
     workflows: dict[int, Workflow]
 
