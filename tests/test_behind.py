@@ -47,9 +47,11 @@ def test_commits_are_counted_and_those_that_touch_what_was_measured(repository: 
     ages = [(one, age(one, repository)) for one in figures(repository / "docs")]
     assert [found for _, found in ages] == [Age(4, 2), Age(0, 0)]
     assert list(table(ages)) == [
-        "docs/speed.md", f"  bench-step.json: of {first[:10]}, 4 commits ago, 2 of them in what it measures",
-        "docs/comparisons.md", "  compare-debate.json: of this commit",
-    ]  # fmt: skip
+        "docs/speed.md",
+        f"  bench-step.json: of {first[:10]}, 4 commits ago, 2 of them in what it measures",
+        "docs/comparisons.md",
+        "  compare-debate.json: of this commit",
+    ]
     (warning,) = warnings(ages)
     assert warning.startswith("warning: docs/speed.md is behind: bench-step.json: of ")
 
@@ -61,9 +63,11 @@ def test_what_cannot_be_told_is_said(repository: Path, tmp_path_factory: pytest.
     git(repository, "clone", "-q", "--depth", "1", f"file://{repository}", str(clone))
     bare = tmp_path_factory.mktemp("bare")
     for folder, commit_, why in (
-        (repository, None, "does not say"), (repository, "0" * 40, "has no commit"), (clone, first, "is shallow"),
+        (repository, None, "does not say"),
+        (repository, "0" * 40, "has no commit"),
+        (clone, first, "is shallow"),
         (bare, first, "no repository"),
-    ):  # fmt: skip
+    ):
         one = Figures("speed.md", "bench-step.json", commit_, ("a",))
         found = age(one, folder)
         assert why in found.why

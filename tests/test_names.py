@@ -45,9 +45,12 @@ def line(who: str) -> dict[str, Any]:
     read = {"id": "b.0", "kind": "decode", "role": "assistant", "author": who, "audience": [who], "parents": ["a.0"]}
     words = {"text": "x", "header": ""}
     return {
-        "format": "agentcho-trace/1", "workflow": "w", "id": "w0", "agents": ["a", who],
+        "format": "agentcho-trace/1",
+        "workflow": "w",
+        "id": "w0",
+        "agents": ["a", who],
         "messages": [said | words, read | words],
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.parametrize("word", NO_NAMES)

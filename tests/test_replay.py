@@ -41,10 +41,12 @@ def tree(width: int) -> Message:
     """Rules and a question, `width` answers side by side, one vote over all of them."""
     answers = [f"a{i}" for i in range(width)]
     return trace(
-        prefill("rules"), prefill("question", "rules"),
+        prefill("rules"),
+        prefill("question", "rules"),
         *(decode(id, "rules", "question", text=f"{id} is it") for id in answers),
-        prefill("vote", "rules", *answers), decode("best", "rules", *answers, "vote"),
-    )  # fmt: skip
+        prefill("vote", "rules", *answers),
+        decode("best", "rules", *answers, "vote"),
+    )
 
 
 def test_side_by_side_takes_the_longest_chain_and_encodes_each_once() -> None:
@@ -213,9 +215,12 @@ def rebuilt(engine: Engine, workflow: Workflow, offsets: Callable[[Any], dict[st
 
 def test_logits_are_what_the_engine_scores(engine: Engine) -> None:
     line = trace(
-        prefill("p", role="system"), prefill("q", "p", author=None), decode("x", "p", "q", name="ada"),
-        decode("y", "q", "x", "p", offsets=[40, None, 9], new_offset=80, text="naïve 日本"), decode("z", "y", text=""),
-    )  # fmt: skip
+        prefill("p", role="system"),
+        prefill("q", "p", author=None),
+        decode("x", "p", "q", name="ada"),
+        decode("y", "q", "x", "p", offsets=[40, None, 9], new_offset=80, text="naïve 日本"),
+        decode("z", "y", text=""),
+    )
     replayed = replay(line, engine, leakage="audit")
     messages = {m["id"]: m for m in line["messages"]}
 

@@ -53,7 +53,7 @@ def test_a_workflow_goes_round(tmp_path: Path) -> None:
         (1, {"colour": "red"}, "colour"),
         (1, {"new_offset": -1}, "new_offset"),
     ],
-)  # fmt: skip
+)
 def test_a_message_that_does_not_fit_is_refused(number: int, change: dict[str, Any], fault: str) -> None:
     line = talk()
     line["messages"][number] |= change

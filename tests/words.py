@@ -92,9 +92,10 @@ def same_words(one: SavedRun, other: SavedRun, engine: Any) -> Mapping[int, Part
     raced = {game for run in (one, other) for game, over in run.finished().items() if over.raced}
     assert ours.keys() == theirs.keys()
     found = {
-        game: apart for game, entries in ours.items()
+        game: apart
+        for game, entries in ours.items()
         if game not in raced and (apart := parting(game, entries, theirs[game])) is not None
-    }  # fmt: skip
+    }
     workflows = {int(trace.meta["game"]): trace for trace in one.export()}
     config = one.info.config
     for game, apart in found.items():

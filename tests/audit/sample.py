@@ -20,7 +20,7 @@ from agentcho.audit.report import (
     Release,
     Said,
     Subject,
-)  # fmt: skip
+)
 from agentcho.audit.rules import RULES, fingerprint
 
 SENTINEL = "zanzibar-at-dawn"

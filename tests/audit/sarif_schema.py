@@ -17,9 +17,7 @@ LEVEL: Schema = {"enum": ["none", "note", "warning", "error"]}
 def thing(*needed: str, **properties: Schema) -> Schema:
     """An object of these properties and no others."""
     properties["properties"] = {"type": "object"}
-    return {
-        "type": "object", "required": list(needed), "properties": properties, "additionalProperties": False,
-    }  # fmt: skip
+    return {"type": "object", "required": list(needed), "properties": properties, "additionalProperties": False}
 
 
 def many(item: Schema, least: int = 0) -> Schema:
@@ -36,9 +34,11 @@ STEP = thing(location=LOCATION, importance={"enum": ["important", "essential", "
 THREAD_FLOW = thing("locations", locations=many(STEP, 1))
 CODE_FLOW = thing("threadFlows", threadFlows=many(THREAD_FLOW, 1))
 SUPPRESSION = thing(
-    "kind", kind={"enum": ["inSource", "external"]}, status={"enum": ["accepted", "underReview", "rejected"]},
+    "kind",
+    kind={"enum": ["inSource", "external"]},
+    status={"enum": ["accepted", "underReview", "rejected"]},
     justification=TEXT,
-)  # fmt: skip
+)
 RESULT = thing(
     "message", ruleId=TEXT, ruleIndex=COUNT, level=LEVEL, message=MESSAGE, locations=many(LOCATION),
     partialFingerprints={"type": "object", "additionalProperties": TEXT}, codeFlows=many(CODE_FLOW),

@@ -42,7 +42,7 @@ def talk(number: int, direct: bool = False, secret: str | None = None) -> Workfl
         message("decision", "bob", answer, ["bob-rules", *seen, "hello", "reply"], header='{"decision": '),
         message("diary", "bob", f"Nobody will know of {thing}.", ["bob-rules", "hello", "reply"], header=""),
         message("last", "alice", '"no"', ["rules", "plan", "hello", "reply"], header='{"decision": '),
-    )  # fmt: skip
+    )
     return Workflow(
         format="agentcho-trace/1", workflow="talk", id=f"talk-{number}", agents=("alice", "bob"), messages=messages
     )

@@ -63,10 +63,8 @@ def crowd() -> AuditReport:
 
 @pytest.mark.parametrize(
     ("report", "options"),
-    [
-        (sample.report(reveal=True), (NARROW,)), (sample.inconclusive(), ()), (evil(), ()), (crowd(), ()),
-    ],
-)  # fmt: skip
+    [(sample.report(reveal=True), (NARROW,)), (sample.inconclusive(), ()), (evil(), ()), (crowd(), ())],
+)
 def test_it_draws_and_logs_nothing(report: AuditReport, options: tuple[str, ...], tmp_path: Path) -> None:
     page = shown(html(report), tmp_path, *options)
     assert page.console == []

@@ -92,8 +92,9 @@ def test_a_suppressed_finding_stays_and_does_not_fail(tmp_path: Path) -> None:
     by_names, by_print = ENTRY | BOB, ENTRY | {"fingerprint": carol.fingerprint}
     half = suppress(report, read_suppressions(written(tmp_path, by_names)), date(2026, 11, 30))
     assert [(f.reader, f.suppressed) for f in found(half, "AC002")] == [
-        ("bob", "wanted here (dana, until 2026-11-30)"), ("carol", None),
-    ]  # fmt: skip
+        ("bob", "wanted here (dana, until 2026-11-30)"),
+        ("carol", None),
+    ]
     assert (half.conclusion, half.exit_code("error")) == ("findings", 1)
     both = suppress(report, read_suppressions(written(tmp_path, by_names, by_print)), date(2026, 11, 30))
     assert (both.conclusion, both.exit_code("error"), "2 findings suppressed" in both.reasons) == ("findings", 0, True)

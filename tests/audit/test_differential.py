@@ -260,8 +260,10 @@ def _answering(play: Play, text: str) -> Play:
 
 def test_without_anything_hidden_there_is_nothing_to_measure(five: Engine) -> None:
     told = {"audience": "everyone"}
-    open_ = [game.model_copy(update={"messages": tuple(m.model_copy(update=told) for m in game.messages)})
-             for game in talks(2)]  # fmt: skip
+    open_ = [
+        game.model_copy(update={"messages": tuple(m.model_copy(update=told) for m in game.messages)})
+        for game in talks(2)
+    ]
     found = measure(open_, five)
     assert not (*found.effects, *found.probes, *found.ablations)
     assert "nothing to swap" in found.notes[-1]
@@ -357,7 +359,7 @@ def hand_made(games: int = 8, deterministic: bool = True, carried: bool = True, 
         ({"enforce": 1e-9, "deterministic": False}, set()),
         ({"enforce": 0.1, "deterministic": False}, {"enforce"}),
     ],
-)  # fmt: skip
+)
 def test_a_control_fails_where_it_should(given: dict[str, float], told: set[str]) -> None:
     assert silent(hand_made(**given)) == told  # type: ignore[arg-type]
 

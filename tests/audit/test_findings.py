@@ -152,8 +152,9 @@ def test_a_release_has_its_sources_and_a_finding_by_owner() -> None:
     )
     assert release.sources == ("alice.0", "bob.0")
     assert [(f.owner, f.carrier, f.path, f.level) for f in found(report, "AC007")] == [
-        ("alice", "alice", ("alice.2", "alice.0"), "note"), ("bob", "alice", ("alice.2", "bob.0"), "note"),
-    ]  # fmt: skip
+        ("alice", "alice", ("alice.2", "alice.0"), "note"),
+        ("bob", "alice", ("alice.2", "bob.0"), "note"),
+    ]
     assert all("token ids of 1 are not those of their text" in f.message for f in found(report, "AC007"))
 
 
@@ -191,8 +192,9 @@ def test_blockages_are_what_a_prompt_holds_and_an_encoding_did_not_attend_to() -
     mine = talk.also("bob.0", [rules, alone], recipe="baseline", caller="bob")
     report = audited(talk)
     assert [(b.reader, b.call, b.message, b.missing) for b in report.blockages] == [
-        ("bob", "bob.0", "carol.0", ("rules", "alice.0")), ("bob", "bob.0", "alice.1", ("carol.0",)),
-    ]  # fmt: skip
+        ("bob", "bob.0", "carol.0", ("rules", "alice.0")),
+        ("bob", "bob.0", "alice.1", ("carol.0",)),
+    ]
     note = one(report, "AC008")
     assert (note.reader, note.level, note.edges, note.path) == ("bob", "note", 2, ("carol.0",))
     assert mine
@@ -215,8 +217,11 @@ def test_enforcement_in_the_fast_profile_is_a_warning() -> None:
 def test_a_limit_on_the_whole_game_counts_private_words_and_is_a_warning_where_a_claim_is_made() -> None:
     limits = {LIMITS: "game_tokens 40"}
     cases: list[tuple[dict[str, Any], int]] = [
-        ({"leakage": "enforce"}, 1), ({"leakage": "deny"}, 1), ({"leakage": "audit"}, 0), ({"mode": "baseline"}, 0),
-    ]  # fmt: skip
+        ({"leakage": "enforce"}, 1),
+        ({"leakage": "deny"}, 1),
+        ({"leakage": "audit"}, 0),
+        ({"mode": "baseline"}, 0),
+    ]
     for changes, there in cases:
         warned = found(audited(clean(), environment=limits, **changes), "AC006")
         assert [(f.level, "game_tokens 40" in f.message) for f in warned] == [("warning", True)] * there

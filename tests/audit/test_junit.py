@@ -45,9 +45,11 @@ def test_there_is_a_case_for_each_reader_and_rule_once() -> None:
 def test_errors_fail_with_their_way_and_their_place() -> None:
     suite = parsed(sample.report())
     assert failing(suite) == [
-        "AC001 direct leak: carol", "AC003 positional leak: carol", "AC002 transitive leak: bob",
+        "AC001 direct leak: carol",
+        "AC003 positional leak: carol",
+        "AC002 transitive leak: bob",
         "AC004 unlabelled encoding: bob",
-    ]  # fmt: skip
+    ]
     failure = suite.find(".//testcase[@name='AC002 transitive leak: bob']/failure")
     assert failure is not None
     assert failure.get("message") == "transitive leak: bob <- alice & alice"

@@ -27,8 +27,11 @@ from agentcho.testing import FakeEngine
 Message = dict[str, Any]
 REPAIRS = ("first-k:1", "top-k:0.5", "full")
 WAYS: list[tuple[Mode, Leakage]] = [
-    ("choreographed", "audit"), ("choreographed", "enforce"), ("choreographed", "deny"), ("baseline", "audit"),
-]  # fmt: skip
+    ("choreographed", "audit"),
+    ("choreographed", "enforce"),
+    ("choreographed", "deny"),
+    ("baseline", "audit"),
+]
 
 
 def prefill(id: str, author: str | None, audience: Any, *parents: str, **changes: Any) -> Message:
@@ -50,9 +53,11 @@ def trace(*messages: Message, id: str = "w0") -> Workflow:
 def whispers() -> Workflow:
     """A secret goes from Alice over Bob to Carol, who hears nothing but public words."""
     return trace(
-        prefill("plan", "alice", ["alice"]), decode("a", "alice", "everyone", "plan"),
-        decode("b", "bob", "everyone", "a"), decode("c", "carol", "everyone", "b"),
-    )  # fmt: skip
+        prefill("plan", "alice", ["alice"]),
+        decode("a", "alice", "everyone", "plan"),
+        decode("b", "bob", "everyone", "a"),
+        decode("c", "carol", "everyone", "b"),
+    )
 
 
 def eavesdrop() -> Workflow:
@@ -76,8 +81,10 @@ def errors(report: AuditReport) -> list[tuple[str, str | None, tuple[str, ...]]]
 def test_audit_finds_the_leaks_that_a_run_would_have(tmp_path: Path) -> None:
     report = audited(tmp_path, whispers(), eavesdrop())
     assert errors(report) == [
-        ("AC001", "bob", ("plan",)), ("AC002", "bob", ("a", "plan")), ("AC002", "carol", ("b", "a", "plan")),
-    ]  # fmt: skip
+        ("AC001", "bob", ("plan",)),
+        ("AC002", "bob", ("a", "plan")),
+        ("AC002", "carol", ("b", "a", "plan")),
+    ]
     assert (report.subject.planned, report.subject.games, report.conclusion) == (True, 2, "findings")
     direct, first, _ = (f for f in report.findings if f.level == "error")
     assert first.place == Place(file=str(tmp_path / "traces.jsonl"), line=1)

@@ -117,11 +117,14 @@ def test_an_odd_position_is_felt_through_all_that_stands_on_it_unless_worse_is()
 @pytest.mark.parametrize(
     ("second", "asked", "verdict"),
     [
-        (4, (None, None, None), {"clean"}), (9, (None, 9, None), {"clean"}), (9, (None, None, None), {"positional"}),
-        (9, (None, 8, None), {"positional"}), (7, (None, After("alice.0", 3), None), {"clean"}),
+        (4, (None, None, None), {"clean"}),
+        (9, (None, 9, None), {"clean"}),
+        (9, (None, None, None), {"positional"}),
+        (9, (None, 8, None), {"positional"}),
+        (7, (None, After("alice.0", 3), None), {"clean"}),
         (8, (None, After("dan.0", 4), None), {"positional"}),
     ],
-)  # fmt: skip
+)
 def test_what_is_repaired_stands_where_a_call_of_its_reader_asked(
     second: int, asked: tuple[Any, ...], verdict: set[str]
 ) -> None:

@@ -90,9 +90,11 @@ def test_nothing_to_compare_is_no_proof(five: Engine) -> None:
 
 def test_who_cannot_be_compared_is_said_with_the_reason(five: Engine) -> None:
     mute = (
-        message("a", "ada", "my own", to=("ada",)), message("b", "ben", "aside", to=("ben",)),
-        message("said", "ada", "good day", ["a"], ("ada", "ben"), ""), message("re", "ben", "yes", ["b"], header=""),
-    )  # fmt: skip
+        message("a", "ada", "my own", to=("ada",)),
+        message("b", "ben", "aside", to=("ben",)),
+        message("said", "ada", "good day", ["a"], ("ada", "ben"), ""),
+        message("re", "ben", "yes", ["b"], header=""),
+    )
     game = Workflow(format="agentcho-trace/1", workflow="w", id="mute", agents=("ada", "ben", "eve"), messages=mute)
     proof = prove([game], five)
     assert proof.exit_code == 3
@@ -106,9 +108,10 @@ def test_a_secret_of_one_token_without_another_game_has_no_other_words(five: Eng
     ids = five.framing.content
     word = next(word for word in "abc" if len(ids.encode(word)) == 1)
     messages = (
-        message("a", "ada", word), message("said", "ada", "good day", ["a"], ("ada", "ben"), ""),
+        message("a", "ada", word),
+        message("said", "ada", "good day", ["a"], ("ada", "ben"), ""),
         message("re", "ben", "yes", ["said"], header=""),
-    )  # fmt: skip
+    )
     game = Workflow(format="agentcho-trace/1", workflow="w", id="one", agents=("ada", "ben"), messages=messages)
     proof = prove([game], five, of="ada")
     assert [(one.reader, one.why) for one in proof.skipped] == [("ben", WORDLESS)]
@@ -191,8 +194,10 @@ def _check(proof: Proof, workflows: int) -> None:
     assert {one.conclusion for one in proof.compared} == {"holds"}
     assert len(proof.compared) == 3 * workflows
     assert {(pair.owner, pair.reader) for pair in proof.pairs} == {
-        ("coordinator", "worker"), ("coordinator", "compiler"), ("worker", "compiler"),
-    }  # fmt: skip
+        ("coordinator", "worker"),
+        ("coordinator", "compiler"),
+        ("worker", "compiler"),
+    }
     assert not [one for one in proof.skipped if one.owner is None]
 
 

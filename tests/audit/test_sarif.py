@@ -66,9 +66,7 @@ def test_every_rule_is_in_the_table_and_every_result_points_at_its_own() -> None
 
 def test_the_flow_leads_from_the_secret_through_what_carried_it_to_the_line_that_read_it() -> None:
     found = result("AC002")
-    assert texts(found) == [
-        "alice.2 is what alice kept private", "alice.3 attended to it", "bob attends to alice.3",
-    ]  # fmt: skip
+    assert texts(found) == ["alice.2 is what alice kept private", "alice.3 attended to it", "bob attends to alice.3"]
     steps = found["codeFlows"][0]["threadFlows"][0]["locations"]
     names = [step["location"]["logicalLocations"][0]["name"] for step in steps]
     assert names == ["alice.2", "alice.3", "bob"]

@@ -83,10 +83,13 @@ def test_the_engine_of_sets_refuses_what_engines_refuse() -> None:
     engine = SymbolicEngine()
     elsewhere = Prefill("elsewhere")
     wrong: list[tuple[list[Any], type[Exception]]] = [
-        ([], RequestError), ([Decode("unforced")], RequestError), ([Prefill("x", parents=(7,))], UnknownEncoding),
-        ([Prefill("x", parents=(elsewhere,))], BadParent), ([Prefill("x", offsets=(1,))], BadOffsets),
+        ([], RequestError),
+        ([Decode("unforced")], RequestError),
+        ([Prefill("x", parents=(7,))], UnknownEncoding),
+        ([Prefill("x", parents=(elsewhere,))], BadParent),
+        ([Prefill("x", offsets=(1,))], BadOffsets),
         ([Shadow(Decode("", forced=()))], BadParent),
-    ]  # fmt: skip
+    ]
     for calls, error in wrong:
         with pytest.raises(error):
             engine.submit(calls)

@@ -52,8 +52,9 @@ def test_a_transitive_leak_has_the_path_from_what_is_read_to_the_secret(hops: in
 def test_a_leak_goes_through_others_who_leak_it_on() -> None:
     talk = chain()
     assert [only(talk.edges(who)).path for who in ("bob", "carol")] == [
-        ("alice.1", "alice.0"), ("bob.0", "alice.1", "alice.0"),
-    ]  # fmt: skip
+        ("alice.1", "alice.0"),
+        ("bob.0", "alice.1", "alice.0"),
+    ]
 
 
 def test_the_path_is_the_shortest_and_secrets_are_all_of_them_in_order() -> None:
@@ -105,8 +106,9 @@ def test_a_prompt_of_ones_own_is_read_by_its_caller() -> None:
     talk.also("bob.0", [over], recipe="baseline")
     talk.also("bob.0", [over], recipe="baseline", caller=None)
     assert [(e.call, e.encoding, e.verdict) for e in talk.edges("bob")] == [
-        ("bob.0", again, "clean"), ("bob.0", mine, "transitive"),
-    ]  # fmt: skip
+        ("bob.0", again, "clean"),
+        ("bob.0", mine, "transitive"),
+    ]
     assert {reading.edge.reader for reading in talk.readings()} == {"alice", "bob"}
 
 

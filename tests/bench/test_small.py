@@ -44,9 +44,11 @@ def test_growth_times_one_reader_of_each_size(engine: Engine) -> None:
     assert [m.parents for m in trace.messages if m.id == "told 1"] == [("reader 256",)]
     found = growth(engine, [256, 512], ["choreographed:audit", "baseline"], 1, 1, quiet)
     assert [(each.subject, each.arm) for each in found] == [
-        ("256 tokens", "choreographed:audit"), ("256 tokens", "baseline"),
-        ("512 tokens", "choreographed:audit"), ("512 tokens", "baseline"),
-    ]  # fmt: skip
+        ("256 tokens", "choreographed:audit"),
+        ("256 tokens", "baseline"),
+        ("512 tokens", "choreographed:audit"),
+        ("512 tokens", "baseline"),
+    ]
     assert all(each.values["ttft"][0] > 0 for each in found)
 
 

@@ -225,9 +225,11 @@ def test_a_replay_has_encoded_what_the_next_speaker_brings_before_its_turn(leaka
         } | ({} if private else {"header": ""})  # fmt: skip
 
     lines = [
-        line("a", "prefill", "ann", []), line("b", "prefill", "ben", []),
-        line("c", "decode", "ann", ["a"]), line("d", "decode", "ben", ["b", "c"]),
-    ]  # fmt: skip
+        line("a", "prefill", "ann", []),
+        line("b", "prefill", "ben", []),
+        line("c", "decode", "ann", ["a"]),
+        line("d", "decode", "ben", ["b", "c"]),
+    ]
     trace = {"format": "agentcho-trace/1", "workflow": "w", "id": "w", "agents": ["ann", "ben"], "messages": lines}
     engine = FakeEngine()
     played = replay(trace, engine, leakage=leakage, logits=False)

@@ -80,8 +80,11 @@ def test_it_comes_first_and_no_other_agent_nor_its_policy_is_shown_it(play: Play
     entries, _ = game(play, script, policy=policy)
     talk = ("scenario.0", "alice.0", "bob.0", "carol.0")
     assert [m.parents for m in spoken(entries)] == [
-        ("scenario.1", "scenario.0"), ("scenario.2", *talk[:2]), talk[:3], talk,
-    ]  # fmt: skip
+        ("scenario.1", "scenario.0"),
+        ("scenario.2", *talk[:2]),
+        talk[:3],
+        talk,
+    ]
     assert shown["alice"] == ["scenario.0", "scenario.1"]
     assert shown["dora"] == list(talk)
 

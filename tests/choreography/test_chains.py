@@ -15,9 +15,7 @@ from agentcho.audit.cones import Cones
 from agentcho.config import Leakage, Mode
 from agentcho.testing import Rehearsal, play
 
-WAYS: list[tuple[Mode, Leakage]] = [
-    ("choreographed", "audit"), ("choreographed", "enforce"), ("choreographed", "deny"),
-]  # fmt: skip
+WAYS: list[tuple[Mode, Leakage]] = [("choreographed", "audit"), ("choreographed", "enforce"), ("choreographed", "deny")]
 
 
 def chain(

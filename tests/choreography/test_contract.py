@@ -174,8 +174,10 @@ def test_tokens_are_framing_header_and_text(bench: Bench) -> None:
     assert words.header == "To Bob: "
     assert framing.content.decode(words.tokens[start:stop]) == words.text
     assert prefilled.tokens == (
-        *framing.opening("system", None), *bench.content("the text"), *framing.closing("system"),
-    )  # fmt: skip
+        *framing.opening("system", None),
+        *bench.content("the text"),
+        *framing.closing("system"),
+    )
     assert (prefilled.header, prefilled.sampled, prefilled.stopped) == ("", None, None)
 
 

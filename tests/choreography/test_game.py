@@ -135,8 +135,11 @@ def test_moves_of_a_round_are_unseen_until_it_closes_and_come_out_in_order(play:
     entries, _ = game(play, script, talker(9))
     parents = {m.id: m.parents for m in spoken(entries)}
     assert parents == {
-        "bob.1": ("bob.0",), "alice.0": (), "bob.2": ("bob.0", "bob.1"), "alice.1": ("bob.1", "bob.2", "alice.0"),
-    }  # fmt: skip
+        "bob.1": ("bob.0",),
+        "alice.0": (),
+        "bob.2": ("bob.0", "bob.1"),
+        "alice.1": ("bob.1", "bob.2", "alice.0"),
+    }
 
 
 def test_a_game_has_raced_where_who_ends_first_decided_an_order(play: Play) -> None:

@@ -196,12 +196,15 @@ class Wide(Audience):
 @pytest.mark.parametrize(
     ("to", "readers"),
     [
-        (Odd("eve", "bob"), {"alice", "eve"}), ([Odd("eve", "bob"), "bob"], {"alice", "bob", "eve"}),
-        (Odd("eve", "everyone"), {"alice", "eve"}), (Odd("everyone", "bob"), None),
-        (Wide(frozenset({"bob"})), {"alice", "bob"}), (Audience(frozenset({Odd("eve", "bob")})), {"alice", "eve"}),
+        (Odd("eve", "bob"), {"alice", "eve"}),
+        ([Odd("eve", "bob"), "bob"], {"alice", "bob", "eve"}),
+        (Odd("eve", "everyone"), {"alice", "eve"}),
+        (Odd("everyone", "bob"), None),
+        (Wide(frozenset({"bob"})), {"alice", "bob"}),
+        (Audience(frozenset({Odd("eve", "bob")})), {"alice", "eve"}),
         ((name for name in ["bob"]), {"alice", "bob"}),
     ],
-)  # fmt: skip
+)
 def test_an_audience_is_made_of_exact_words(to: Any, readers: set[str] | None) -> None:
     async def script(game: Game) -> None:
         alice, _, _ = (game.cast(Eve, name) for name in ("alice", "bob", "eve"))

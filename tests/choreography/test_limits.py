@@ -10,10 +10,13 @@ from agentcho.testing import FakeEngine
 from .stage import Clock, Interrupted, Play, Talker, game, spoken, talker
 
 LIMITS = {
-    "agent_messages": Limits(agent_messages=2), "game_messages": Limits(game_messages=2),
-    "agent_tokens": Limits(agent_tokens=7), "game_tokens": Limits(game_tokens=7),
-    "game_seconds": Limits(game_seconds=1e-9), "agent_seconds": Limits(agent_seconds=1e-9),
-}  # fmt: skip
+    "agent_messages": Limits(agent_messages=2),
+    "game_messages": Limits(game_messages=2),
+    "agent_tokens": Limits(agent_tokens=7),
+    "game_tokens": Limits(game_tokens=7),
+    "game_seconds": Limits(game_seconds=1e-9),
+    "agent_seconds": Limits(agent_seconds=1e-9),
+}
 
 
 @pytest.mark.parametrize("limit", LIMITS)

@@ -66,8 +66,11 @@ def test_baseline_encodes_what_a_prompt_lacks_and_reuses_its_own_words(play: Pla
     entries, _ = game(play, script, mode="baseline")
     length = {e.message.id: len(e.message.tokens) for e in entries}
     assert made(entries) == {
-        "alice.0": ["alice.0"], "alice.1": ["alice.1"], "bob.0": ["alice.1", "bob.0"], "alice.2": ["bob.0", "alice.2"],
-    }  # fmt: skip
+        "alice.0": ["alice.0"],
+        "alice.1": ["alice.1"],
+        "bob.0": ["alice.1", "bob.0"],
+        "alice.2": ["bob.0", "alice.2"],
+    }
     usage = entries[-1].usage
     assert usage.encoded == length["bob.0"] + length["alice.2"]
     assert usage.reused == length["alice.0"] + length["alice.1"]
@@ -98,8 +101,10 @@ def test_baseline_shares_equal_beginnings_among_callers(play: Play) -> None:
 
     entries, _ = game(play, script, mode="baseline")
     assert made(entries) == {
-        "alice.0": ["scenario.0", "alice.0"], "bob.0": ["bob.0"], "bob.1": ["bob.0", "scenario.0", "bob.1"],
-    }  # fmt: skip
+        "alice.0": ["scenario.0", "alice.0"],
+        "bob.0": ["bob.0"],
+        "bob.1": ["bob.0", "scenario.0", "bob.1"],
+    }
 
 
 @pytest.mark.parametrize("mode", MODES)

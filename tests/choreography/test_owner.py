@@ -77,9 +77,11 @@ def test_one_that_is_open_is_called_from_its_own_loop_alone() -> None:
 
             def aside() -> None:
                 calls: list[Callable[[], Any]] = [
-                    lambda: anyio.run(elsewhere), lambda: choreographer.release([1]),
-                    lambda: choreographer.swap_out([1]), lambda: choreographer.offer(None, lambda: None),
-                ]  # fmt: skip
+                    lambda: anyio.run(elsewhere),
+                    lambda: choreographer.release([1]),
+                    lambda: choreographer.swap_out([1]),
+                    lambda: choreographer.offer(None, lambda: None),
+                ]
                 for call in calls:
                     with pytest.raises(EngineBusy, match=r"a choreographer opened at .*test_owner.py:\d+ in thread"):
                         call()
@@ -243,9 +245,12 @@ def test_a_closed_engine_says_so_and_a_second_close_does_nothing() -> None:
         engine.step()
     engine.close()
     asked: list[Callable[[], Any]] = [
-        lambda: engine.submit([Prefill("hello")]), engine.step, lambda: engine.message(id),
-        lambda: engine.release([id]), lambda: anyio.run(opened, engine),
-    ]  # fmt: skip
+        lambda: engine.submit([Prefill("hello")]),
+        engine.step,
+        lambda: engine.message(id),
+        lambda: engine.release([id]),
+        lambda: anyio.run(opened, engine),
+    ]
     for ask in asked:
         with pytest.raises(EngineClosed, match="the engine was closed"):
             ask()

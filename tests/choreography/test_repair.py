@@ -61,8 +61,10 @@ def test_each_caller_has_its_own_and_uses_it_again(leakage: str, repair: str) ->
     entries = played(Talk(), repair=repair, leakage=leakage)
     made = [record for entry in entries for record in entry.made if record.recipe == "repaired"]
     assert [(record.caller, record.message) for record in made] == [
-        ("bob", "alice.3"), ("alice", "bob.1"), ("bob", "alice.4"),
-    ]  # fmt: skip
+        ("bob", "alice.3"),
+        ("alice", "bob.1"),
+        ("bob", "alice.4"),
+    ]
     last = entries[-1].own
     assert last is not None
     assert {entry.id for entry in last.receipt.context} >= {record.id for record in made if record.caller == "bob"}
@@ -170,5 +172,8 @@ def test_what_contradicts_itself_is_refused(how: dict[str, Any], told: str) -> N
 
 def test_repairs_are_read() -> None:
     assert [parsed_repair(text) for text in ("first-k:16", "top-k:.5", "top-k:1", "full")] == [
-        First(16), Most(0.5), Most(1.0), "full",
-    ]  # fmt: skip
+        First(16),
+        Most(0.5),
+        Most(1.0),
+        "full",
+    ]

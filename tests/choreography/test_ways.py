@@ -57,8 +57,9 @@ def how(game: Sequence[Entry]) -> list[object]:
     made = {record.id: (record.message, record.recipe) for entry in game for record in entry.made}
     contexts = sorted(
         (made[record.id], [(made.get(piece.id), piece.offset) for piece in record.receipt.context])
-        for entry in game for record in entry.made
-    )  # fmt: skip
+        for entry in game
+        for record in entry.made
+    )
     said = sorted(((entry.message, entry.direct) for entry in game), key=lambda each: each[0].id)
     return [*said, contexts]
 

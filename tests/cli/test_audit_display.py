@@ -42,8 +42,10 @@ def test_readers_stand_with_their_verdicts_the_worst_first() -> None:
     lines = shown(sample.report()).splitlines()
     first = lines.index("readers") + 1
     assert [line.split()[:2] for line in lines[first : first + 3]] == [
-        ["carol", "direct"], ["bob", "transitive"], ["alice", "clean"],
-    ]  # fmt: skip
+        ["carol", "direct"],
+        ["bob", "transitive"],
+        ["alice", "clean"],
+    ]
     assert "9 of 16  reads a message that is not for it, of alice and bob" in lines[first]
 
 

@@ -64,8 +64,10 @@ def test_a_comparison_is_printed_and_with_a_folder_written(agentcho: Command, he
     assert found == read_comparison(here / "c" / "compare.json")
     assert found.command.startswith("agentcho compare multi-qa --modes baseline,choreographed:audit")
     assert sorted(path.name for path in (here / "c").iterdir() if path.is_dir()) == [
-        "baseline", "choreographed-audit", "choreographed-enforce",
-    ]  # fmt: skip
+        "baseline",
+        "choreographed-audit",
+        "choreographed-enforce",
+    ]
     again = agentcho(*COMPARE, "--out", "c")
     assert again.out.splitlines()[:-1] == ran.out.splitlines()[:-1]
     assert len(list((here / "c" / "baseline").iterdir())) == 1

@@ -108,11 +108,14 @@ def test_private_words_are_dim_and_behind_a_bar() -> None:
 @pytest.mark.parametrize(
     ("changes", "hushed"),
     [
-        ({}, False), ({"audience": ALONE}, True), ({"audience": Audience(frozenset({"ada", "ben"}))}, True),
-        ({"author": None, "kind": "prefill", "role": "user"}, False), ({"kind": "prefill", "role": "system"}, False),
+        ({}, False),
+        ({"audience": ALONE}, True),
+        ({"audience": Audience(frozenset({"ada", "ben"}))}, True),
+        ({"author": None, "kind": "prefill", "role": "user"}, False),
+        ({"kind": "prefill", "role": "system"}, False),
         ({"author": None, "kind": "prefill", "audience": Audience(frozenset({"ben"}))}, True),
     ],
-)  # fmt: skip
+)
 def test_what_is_dim_and_barred_is_what_not_everyone_may_read(changes: dict[str, Any], hushed: bool) -> None:
     console = Console(file=io.StringIO(), force_terminal=True, width=60, color_system="truecolor", _environ={})
     console.print(rich(Speech.of(entry(0, "one", changes.pop("audience", EVERYONE), **changes)), Palette()))

@@ -68,7 +68,7 @@ WRONG = {
     "an adapter of another base": Wrong(
         errors.AdapterError, "trained on other", other(llama_family(), seed=2), ("--adapter", str(ADAPTER)), True
     ),
-}  # fmt: skip
+}
 
 
 @pytest.fixture(scope="module")

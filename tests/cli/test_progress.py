@@ -93,9 +93,10 @@ def test_while_nothing_is_done_there_is_no_rate_and_it_falls_while_nothing_more_
     told = progress("run", file, clock=hand)
     said = lines(told, hand, file, (0, 0), (30, 0), (60, 1), (120, 1))
     assert said == [
-        "run: 0 of 60 games (baseline)", "run: 1 of 60 games, 1.0 games/min, 59 min left (baseline)",
+        "run: 0 of 60 games (baseline)",
+        "run: 1 of 60 games, 1.0 games/min, 59 min left (baseline)",
         "run: 1 of 60 games, 30.0 games/h, 118 min left (baseline)",
-    ]  # fmt: skip
+    ]
 
 
 @pytest.mark.parametrize(("what", "done", "of"), [("weights read", 0, 60), ("games", 0, 7), ("games (enforce)", 0, 60)])
@@ -328,9 +329,10 @@ def tables(agentcho: Command) -> dict[str, str]:
     """What `run` and `compare` print off a terminal."""
     assert not sys.stdout.isatty()
     return {
-        "run": agentcho(*PLAY).out, "games": agentcho(*PLAY, "--games", "3").out,
+        "run": agentcho(*PLAY).out,
+        "games": agentcho(*PLAY, "--games", "3").out,
         "compare": agentcho(*PLAYING["compare"]).out,
-    }  # fmt: skip
+    }
 
 
 def test_tables_are_printed_off_a_terminal_too(tables: dict[str, str]) -> None:

@@ -66,9 +66,10 @@ def test_it_says_how_far_it_is(agentcho: Command, loaded: Engine, traces: str, m
     monkeypatch.setattr("agentcho.display.progress.monotonic", lambda: next(ticks))
     ran = agentcho("prove", traces, "-n", "2", "--of", "alice", "--json", "-")
     assert ran.err.splitlines() == [
-        "prove: 0 of 2 workflows", "prove: 1 of 2 workflows, 2.0 workflows/min, 30 s left",
+        "prove: 0 of 2 workflows",
+        "prove: 1 of 2 workflows, 2.0 workflows/min, 30 s left",
         "prove: 2 of 2 workflows, 2.0 workflows/min, 0 s left",
-    ]  # fmt: skip
+    ]
     assert ran.out.startswith("{")
 
 

@@ -90,14 +90,17 @@ def test_a_debater_reads_question_and_turns_but_no_verdict() -> None:
     _, said = game("debate", FakeEngine(deciding), question="What is 2 + 2?", answer="4", rounds=2)
     assert view(said, "ben")[:4] == [
         (
-            "system", "", None, "Your name is Ben. You and Ada discuss a small question of arithmetic. Mod leads the "
+            "system",
+            "",
+            None,
+            "Your name is Ben. You and Ada discuss a small question of arithmetic. Mod leads the "
             "debate. Your role: you check the other's answer and correct it when it is wrong. Work in short steps and "
             "end with your answer.",
         ),
         ("user", "", None, "The question is: What is 2 + 2?"),
         ("assistant", "", "ada", "Yes."),
         ("assistant", "", "ben", "Yes."),
-    ]  # fmt: skip
+    ]
     assert "you argue for your own careful answer." in view(said, "ada")[0][3]
     assert not any(header.startswith("{") for _, header, _, _ in view(said, "ben"))
 

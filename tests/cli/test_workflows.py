@@ -108,9 +108,11 @@ def writing(call: Decode, prompt: str) -> str:
     one, two = words()[:4], words()[4:]
     if call.header == "Merged: ":
         return f"{' '.join(one)} {two[0]}s."
-    return " ".join(one if "1" in call.header else two) if call.header else (
-        f"Group 1: {', '.join(one)}\nGroup 2: {', '.join(two)}"
-    )  # fmt: skip
+    return (
+        " ".join(one if "1" in call.header else two)
+        if call.header
+        else (f"Group 1: {', '.join(one)}\nGroup 2: {', '.join(two)}")
+    )
 
 
 def test_two_writers_work_at_once_and_the_merger_reads_their_texts_alone() -> None:
@@ -164,8 +166,9 @@ def test_voters_read_all_solutions_and_the_finisher_the_winner() -> None:
     def says(call: Decode, prompt: str) -> str:
         if (call.name or "").startswith("voter"):
             return {
-                "voter-1": "7. Solution 1 says 9. I vote for solution 2.", "voter-4": "My vote is for solution 9.",
-            }.get(call.name or "", f"{right}. Solution 3 is right.")  # fmt: skip
+                "voter-1": "7. Solution 1 says 9. I vote for solution 2.",
+                "voter-4": "My vote is for solution 9.",
+            }.get(call.name or "", f"{right}. Solution 3 is right.")
         return f"The answer is {right if call.header in {'Solution 3: ', 'The answer is '} else '1000'}."
 
     game = Game("tree-of-thoughts", says, branches=4, voters=4)

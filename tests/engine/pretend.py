@@ -67,8 +67,11 @@ def _one(func: Any, args: Any, kwargs: Any) -> torch.device:
 def _moved(tensor: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """`Tensor.to`: a device, a dtype, or both."""
     given = [*args, *(kwargs.get(name) for name in ("device", "dtype"))]
-    where = [torch.device("cuda", x) if isinstance(x, int) else torch.device(x)
-             for x in given if isinstance(x, str | torch.device) or type(x) is int]  # fmt: skip
+    where = [
+        torch.device("cuda", x) if isinstance(x, int) else torch.device(x)
+        for x in given
+        if isinstance(x, str | torch.device) or type(x) is int
+    ]
     kinds = [x for x in given if isinstance(x, torch.dtype)]
     out = tensor.to(kinds[0]) if kinds else tensor
     device = where[0] if where else _at(tensor)

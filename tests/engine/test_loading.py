@@ -59,7 +59,7 @@ DAMAGE: dict[str, tuple[str, Callable[[Path], object], str, type[ModelError]]] =
     "no config": ("config.json", lambda file: file.unlink(), "config.json", ModelNotFound),
     "a broken config": ("config.json", cut, "config", ModelNotFound),
     "no chat template": ("chat_template.jinja", lambda file: file.unlink(), "no chat template", FramingError),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("damage", DAMAGE)

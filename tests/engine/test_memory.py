@@ -217,11 +217,13 @@ def test_a_list_longer_than_the_store_is_encoded_bit_by_bit(small: Small) -> Non
 
 def test_a_call_waits_for_room_and_none_overtakes_it(small: Small) -> None:
     engine = small(128)
-    slow, large, little = engine.submit([
-        Decode("slow", sampling=Sampling(max_tokens=60, temperature=0)),
-        Decode("large", sampling=Sampling(max_tokens=60, temperature=0)),
-        Prefill("little"),
-    ])  # fmt: skip
+    slow, large, little = engine.submit(
+        [
+            Decode("slow", sampling=Sampling(max_tokens=60, temperature=0)),
+            Decode("large", sampling=Sampling(max_tokens=60, temperature=0)),
+            Prefill("little"),
+        ]
+    )
     assert engine.step().finished == ()
     assert (engine.rows, engine.fullness.used) == (1, 1)
     engine.check_integrity()

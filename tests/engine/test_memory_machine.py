@@ -38,9 +38,11 @@ class Twins(RuleBasedStateMachine):
         self.held, self.flying = list[EncodingId](), list[EncodingId]()
 
     @rule(
-        data=st.data(), words=WORDS, kind=st.sampled_from(["prefill", "prefill", "decode", "repair"]),
+        data=st.data(),
+        words=WORDS,
+        kind=st.sampled_from(["prefill", "prefill", "decode", "repair"]),
         steps=st.sampled_from([0, 3, 12]),
-    )  # fmt: skip
+    )
     def call(self, data: st.DataObject, words: str, kind: str, steps: int) -> None:
         parents = data.draw(st.lists(st.sampled_from(self.held), min_size=1, max_size=3)) if self.held else []
         call: Call = Prefill(words, parents)
@@ -148,7 +150,10 @@ def test_a_small_store_changes_nothing(llama: Engine, examples: int) -> None:
     run_state_machine_as_test(
         Machine,
         settings=settings(
-            max_examples=examples, stateful_step_count=30, deadline=None, derandomize=True,
+            max_examples=examples,
+            stateful_step_count=30,
+            deadline=None,
+            derandomize=True,
             suppress_health_check=list(HealthCheck),
         ),
-    )  # fmt: skip
+    )

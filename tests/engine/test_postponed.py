@@ -401,8 +401,11 @@ def test_what_one_of_two_equal_ones_was_to_be_made_from_is_made_again_from_the_o
     _, bystander = engine.submit([Prefill("So?", [other]), Prefill("Well?")])
     finish(engine)
     assert engine.finished(bystander)
-    assert all(torch.allclose(a, b) for one, two in zip(before, engine.cached(other), strict=True)
-               for a, b in zip(one, two, strict=True))  # fmt: skip
+    assert all(
+        torch.allclose(a, b)
+        for one, two in zip(before, engine.cached(other), strict=True)
+        for a, b in zip(one, two, strict=True)
+    )
 
 
 @pytest.mark.parametrize("asked", ["score", "cached"])
@@ -410,9 +413,9 @@ def test_what_could_not_be_made_for_who_asked_is_still_postponed(fresh: Fresh, a
     engine, guard = fresh(), Guarded()
     inner = vote(engine, "yes")
     shadow = vote(engine, "no", [inner], guard=guard)
-    ask: Callable[[], object] = (lambda: engine.score("so", "", [shadow])) if asked == "score" else (
-        lambda: engine.cached(shadow)
-    )  # fmt: skip
+    ask: Callable[[], object] = (
+        (lambda: engine.score("so", "", [shadow])) if asked == "score" else (lambda: engine.cached(shadow))
+    )
     forward, calls = engine._model.forward, list[int]()
 
     def fail_at_second(*words: Any) -> Any:
@@ -638,6 +641,7 @@ def test_whatever_happens_all_that_is_stored_is_whole_and_right(
 def plain(engine: Engine, ids: Sequence[EncodingId]) -> list[EncodingId]:
     """Those that are no repairs, over what is still there."""
     return [
-        id for id in ids
+        id
+        for id in ids
         if engine.receipt(id).base is None and all(engine.finished(e.id) for e in engine.receipt(id).context)
-    ]  # fmt: skip
+    ]

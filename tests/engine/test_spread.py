@@ -199,9 +199,12 @@ def test_the_pretence_notices_what_is_mixed() -> None:
         one, other = torch.zeros(4, 4, device=ONE), torch.zeros(4, 4, device=OTHER)
         place = torch.tensor([1], device=OTHER)
         for wrong in (
-            lambda: one + other, lambda: torch.cat([one, other]), lambda: one[place],
-            lambda: one.index_select(0, place), lambda: one.__setitem__(place.to(ONE), other[:1]),
-        ):  # fmt: skip
+            lambda: one + other,
+            lambda: torch.cat([one, other]),
+            lambda: one[place],
+            lambda: one.index_select(0, place),
+            lambda: one.__setitem__(place.to(ONE), other[:1]),
+        ):
             with pytest.raises(Mixed):
                 wrong()
         one[:2] = other[:2]

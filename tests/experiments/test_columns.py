@@ -66,8 +66,11 @@ def test_an_adapter_is_a_folder_and_goes_by_its_name_and_digest(adapters: list[s
     one, two, other = adapters
     found = columns(f"baseline@{two},choreographed:enforce@{one},choreographed:audit+full@{two},choreographed")
     assert [column.name for column in found] == [
-        "baseline@two", "choreographed:enforce@one", "choreographed:audit+full@two", "choreographed:audit",
-    ]  # fmt: skip
+        "baseline@two",
+        "choreographed:enforce@one",
+        "choreographed:audit+full@two",
+        "choreographed:audit",
+    ]
     assert [column.config(RunConfig()).adapter for column in found] == [two, one, two, None]
     folders = [
         folder_of(Path("out"), column) for column in columns(f"choreographed@{one}") + columns(f"choreographed@{other}")

@@ -36,9 +36,10 @@ def keep(folder: Path, part: str, now: Made, changed: str | None) -> bool:
     """Write a part where it differs from what is kept, and may. False: it may not."""
     kept = names(folder, part)
     differing = {
-        name: found for name in sorted(kept | now.keys())
+        name: found
+        for name in sorted(kept | now.keys())
         if (found := difference(read(folder, part, name), now.get(name, []))) or name not in kept
-    }  # fmt: skip
+    }
     if not differing:
         print(f"{part}: as kept")
         return True

@@ -33,9 +33,12 @@ PROCESSORS: Mapping[str, Mapping[str, str]] = {
     "as it is": {},
     "without AVX-512": {"ATEN_CPU_CAPABILITY": "avx2", "DNNL_MAX_CPU_ISA": "AVX2", PLAIN: "1"},
     "without AVX": {
-        "ATEN_CPU_CAPABILITY": "default", "DNNL_MAX_CPU_ISA": "SSE41", "MKL_ENABLE_INSTRUCTIONS": "SSE4_2", PLAIN: "1",
+        "ATEN_CPU_CAPABILITY": "default",
+        "DNNL_MAX_CPU_ISA": "SSE41",
+        "MKL_ENABLE_INSTRUCTIONS": "SSE4_2",
+        PLAIN: "1",
     },
-}  # fmt: skip
+}
 
 Said = dict[str, dict[str, Lines]]
 """By game and seed."""

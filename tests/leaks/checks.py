@@ -49,9 +49,10 @@ class Check:
     def _record(self, record: EncodingRecord) -> None:
         """A cone is what was gathered, and what reachability says: exactly, of every encoding, read or not."""
         reached = {
-            "audit": self._world.reach, "deny": self._world.reach,
+            "audit": self._world.reach,
+            "deny": self._world.reach,
             "enforce": self._world.public if record.recipe == "audience" else self._world.own,
-        }[self._talk.reuse.leakage]  # fmt: skip
+        }[self._talk.reuse.leakage]
         assert self._talk.engine.words(record.id) == self._talk.tokens(record.cone)
         if record.recipe == "repaired":
             return

@@ -27,7 +27,7 @@ from agentcho.calls.call import (
     Spoken,
     StepResult,
     Turn,
-)  # fmt: skip
+)
 from agentcho.calls.owner import Owner
 from agentcho.engine.layout import encoded
 from agentcho.errors import BadParent, ContextOverflow, LeakageError
@@ -206,17 +206,13 @@ class Sets:
             own = tuple(content.encode(call.text)) if call.tokens is None else call.tokens
             opening, closing = framing.opening(call.role, call.name), framing.closing(call.role)
             span = (len(opening), len(opening) + len(own))
-            return Words(
-                "", content.decode(own), (*opening, *own, *closing), span, None, None,
-            )  # fmt: skip
+            return Words("", content.decode(own), (*opening, *own, *closing), span, None, None)
         forced = call.forced or ()
         opening, header = framing.opening("assistant", call.name), tuple(content.encode(call.header))
         begin, stop = len(opening) + len(header), len(opening) + len(header) + len(forced)
         tokens = (*opening, *header, *forced, *framing.closing("assistant"))
         text = content.decode(forced)
-        return Words(
-            call.header, text, tokens, (len(opening), stop), (begin, stop), "forced",
-        )  # fmt: skip
+        return Words(call.header, text, tokens, (len(opening), stop), (begin, stop), "forced")
 
     def _followed(self, shadow: Shadow) -> Words:
         leader = self._ids.get(id(shadow.of))

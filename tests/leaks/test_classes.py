@@ -76,9 +76,9 @@ def test_a_class_is_who_all_the_keys_are_for(audience: frozenset[str] | None) ->
     assert other == '["alice"]'  # made for its author, read by all who may
     own, other, *_, answer, shadow = calls_of("enforce", audience)
     assert (own, answer, shadow) == ('["bob"]', '["bob"]', '"everyone"')
-    assert other == {
-        None: '"everyone"', SEEN[1]: '["alice"]', SEEN[2]: '["alice", "bob"]', SEEN[3]: '["bob"]',
-    }[audience]  # fmt: skip
+    assert (
+        other == {None: '"everyone"', SEEN[1]: '["alice"]', SEEN[2]: '["alice", "bob"]', SEEN[3]: '["bob"]'}[audience]
+    )
 
 
 @pytest.mark.parametrize("leakage", get_args(Leakage))

@@ -68,8 +68,11 @@ def test_a_guard_is_asked_about_what_is_gathered(bench: Bench) -> None:
     said = Decode("So: ", (two, one), forced=bench.words("we go"), guard=asked[2])
     ids = bench.run(one, two, said, Shadow(said, (one,), guard=asked[3]))
     assert [guard.calls for guard in asked] == [
-        [(ids[0], ())], [(ids[1], (ids[0],))], [(ids[2], (ids[1], ids[0]))], [(ids[3], (ids[0],))],
-    ]  # fmt: skip
+        [(ids[0], ())],
+        [(ids[1], (ids[0],))],
+        [(ids[2], (ids[1], ids[0]))],
+        [(ids[3], (ids[0],))],
+    ]
     for id, guard in zip(ids, asked, strict=True):
         assert [entry.id for entry in bench.engine.receipt(id).context] == list(guard.calls[0][1])
 

@@ -102,8 +102,10 @@ def test_what_would_stand_before_the_beginning_is_refused_to_its_author_with_not
     async def script(game: Game) -> list[str]:
         alice, bob = game.cast(Talker, "alice", system="a secret"), game.cast(Talker, "bob")
         await alice.tell("one")
-        for view in (View((Read("alice.0"), Read("alice.1", After("alice.0", -500)))),
-                     View((Read("alice.0"),), After("alice.0", -500))):  # fmt: skip
+        for view in (
+            View((Read("alice.0"), Read("alice.1", After("alice.0", -500)))),
+            View((Read("alice.0"),), After("alice.0", -500)),
+        ):
             with pytest.raises(BadOffsets, match="is no position"):
                 await alice.tell("two", view=view)
         await bob.say()

@@ -41,14 +41,19 @@ class Workflow(RuleBasedStateMachine):
 
     @initialize(
         leakage=st.sampled_from(["audit", "enforce", "enforce", "deny"]),
-        shadow=st.sampled_from(["auto", "always", "never"]), deterministic=st.booleans(), guarded=st.booleans(),
+        shadow=st.sampled_from(["auto", "always", "never"]),
+        deterministic=st.booleans(),
+        guarded=st.booleans(),
         repair=st.sampled_from([None, None, First(2), "full"]),
-    )  # fmt: skip
+    )
     def begin(self, leakage: Any, shadow: Any, deterministic: bool, guarded: bool, repair: Any) -> None:
         self.reuse = ReusePolicy(
-            "choreographed", leakage, "auto" if deterministic and shadow == "always" else shadow, deterministic,
+            "choreographed",
+            leakage,
+            "auto" if deterministic and shadow == "always" else shadow,
+            deterministic,
             repair=repair,
-        )  # fmt: skip
+        )
         self.engine = Sets(guarded)
         self.talks, self.checks = list[Talk](), list[Check]()
         self.cast = list(NAMES[:2])
@@ -170,9 +175,10 @@ class Workflow(RuleBasedStateMachine):
         """Whether the plan may go on; if not, that it is refused, and that nothing is changed by it."""
         assert plan.author is not None
         refused = {
-            "audit": False, "enforce": talk.world.direct(plan.author, plan.ids),
+            "audit": False,
+            "enforce": talk.world.direct(plan.author, plan.ids),
             "deny": talk.world.carried(plan.author, plan.ids),
-        }[self.reuse.leakage]  # fmt: skip
+        }[self.reuse.leakage]
         if refused:
             before = (len(talk.entries), len(talk.world.said), self.engine.held)
             with pytest.raises(LeakageError):

@@ -114,12 +114,15 @@ def report(fates: Iterable[Fate], where: dict[str, str]) -> dict[str, object]:
     """The results as they are kept; `where` they were found is asked before, for it names the commit."""
     rows = [
         {
-            "name": fate.mutant.name, "why": fate.mutant.why, "file": fate.mutant.file,
-            "killed_by": fate.killer and fate.killer.test, "said": fate.killer and fate.killer.said[:160],
+            "name": fate.mutant.name,
+            "why": fate.mutant.why,
+            "file": fate.mutant.file,
+            "killed_by": fate.killer and fate.killer.test,
+            "said": fate.killer and fate.killer.said[:160],
             "seconds": round(fate.seconds, 1),
         }
         for fate in fates
-    ]  # fmt: skip
+    ]
     return {"format": "agentcho-mutants/1", **where, "versions": versions(), "mutants": rows}
 
 

@@ -96,8 +96,8 @@ ENFORCEMENT = (
         "roster instead of everyone",
         "rule 4: everyone would be those who are there already",
         "agentcho/games/game.py",
-        'return self._put(SCENARIO, role, audience(to, self.agents), text, UNREAD)',
-        "roster = Audience(frozenset(self.agents)) if to == \"everyone\" else audience(to, self.agents)\n"
+        "return self._put(SCENARIO, role, audience(to, self.agents), text, UNREAD)",
+        'roster = Audience(frozenset(self.agents)) if to == "everyone" else audience(to, self.agents)\n'
         "        return self._put(SCENARIO, role, roster, text, UNREAD)",
         (GAPS,),
     ),
@@ -474,6 +474,6 @@ ENFORCEMENT = (
         "hasher = hashlib.blake2b(digest_size=32)",
         (f"{GOLDEN}::test_the_embedded_model_says_the_same_words_by_the_same_keys",),
     ),
-)  # fmt: skip
+)
 
 MUTANTS = (*ENFORCEMENT, *ENGINE, *GAMES)

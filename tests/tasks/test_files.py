@@ -70,7 +70,8 @@ PUBLISHED: list[tuple[str, list[dict[str, Any]], list[Task]]] = [
         "triviaqa",
         [
             {
-                "question": "Who?", "question_id": "tc_2",
+                "question": "Who?",
+                "question_id": "tc_2",
                 "answer": {"value": "Sun", "aliases": ["Sun", "Sol"], "normalized_aliases": ["sol", "sun"]},
             },
             {"Question": "What?", "QuestionId": "qz_1", "Answer": {"Value": "Tea", "Aliases": ["Chai"]}},
@@ -89,7 +90,7 @@ PUBLISHED: list[tuple[str, list[dict[str, Any]], list[Task]]] = [
         ],
         [Concepts(id="0", words=("ski", "skier")), Concepts(id="3", words=("dog", "run"))],
     ),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("name", "rows", "tasks"), PUBLISHED, ids=[name for name, _, _ in PUBLISHED])
@@ -128,8 +129,10 @@ def test_the_published_id_keeps_its_configuration(monkeypatch: pytest.MonkeyPatc
     for rest in ("", "openai/gsm8k@train", "someone/theirs"):
         task_set(f"gsm8k:{rest}" if rest else "gsm8k", Problem)
     assert asked == [
-        ("openai/gsm8k", "main", "test"), ("openai/gsm8k", "main", "train"), ("someone/theirs", None, "test"),
-    ]  # fmt: skip
+        ("openai/gsm8k", "main", "test"),
+        ("openai/gsm8k", "main", "train"),
+        ("someone/theirs", None, "test"),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -164,7 +167,7 @@ BROKEN: list[tuple[str, list[Any], str]] = [
     ("math:", [{"problem": "?", "solution": r"\boxed{6"}], r"t\.jsonl:1: the \\boxed\{ .* is never closed"),
     ("triviaqa:", [{"question": "?", "answer": "6"}], r"t\.jsonl:1: has no field 'answer' with 'value'"),
     ("triviaqa:", [{"question": "?", "answer": {"aliases": []}}], r"t\.jsonl:1: its answer has neither"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("prefix", "rows", "told"), BROKEN)

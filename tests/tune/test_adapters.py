@@ -99,9 +99,11 @@ def test_what_is_no_adapter_is_refused(
     config = json.loads((adapter / "adapter_config.json").read_text())
     prompts = {"peft_type": "PROMPT_TUNING", "task_type": "CAUSAL_LM", "num_virtual_tokens": 4}
     for changed, told in (
-        (config | {"r": 8}, "does not fit this"), (config | {"target_modules": ["no"]}, "does not fit this"),
-        (prompts, "tokens before the prompt"), ({}, "does not fit this model"),
-    ):  # fmt: skip
+        (config | {"r": 8}, "does not fit this"),
+        (config | {"target_modules": ["no"]}, "does not fit this"),
+        (prompts, "tokens before the prompt"),
+        ({}, "does not fit this model"),
+    ):
         (adapter / "adapter_config.json").write_text(json.dumps(changed))
         with pytest.raises(AdapterError, match=told):
             Engine.load(engines.folder(), device="cpu", dtype="float32", adapter=adapter)

@@ -45,9 +45,12 @@ def said(number: int, **more: str) -> Workflow:
     """Alice says what her prompt says; Bob says it again."""
     word = ("red", "green", "blue")[number % 3]
     return trace(
-        prefill("p", "alice", ["alice"], text=f"say {word}"), decode("a", "alice", "everyone", "p", text=word),
-        decode("b", "bob", "everyone", "a", text=word), id=f"w{number}", **more,
-    )  # fmt: skip
+        prefill("p", "alice", ["alice"], text=f"say {word}"),
+        decode("a", "alice", "everyone", "p", text=word),
+        decode("b", "bob", "everyone", "a", text=word),
+        id=f"w{number}",
+        **more,
+    )
 
 
 @pytest.fixture

@@ -24,9 +24,7 @@ from ..engine.templates import styles, tokenizer
 from ..engines import Engines
 from .flows import decode, prefill, scored, talk, trace
 
-WAYS: list[tuple[Mode, Leakage]] = [
-    ("choreographed", "audit"), ("choreographed", "enforce"), ("baseline", "audit"),
-]  # fmt: skip
+WAYS: list[tuple[Mode, Leakage]] = [("choreographed", "audit"), ("choreographed", "enforce"), ("baseline", "audit")]
 
 
 def losses(engine: Engine, unfolded: Unfolded) -> Tensor:
@@ -105,9 +103,11 @@ def test_what_nobody_needs_is_left_out_and_what_is_equal_stands_once(engines: En
     assert [("the words of pa" in each, "the words of idle" in each) for each in words].count((True, False)) == 1
     assert not any("idle" in each for each in words)
     twice = trace(
-        prefill("one", None, "everyone", text="same"), prefill("two", None, "everyone", text="same"),
-        decode("a", "alice", "everyone", "one"), decode("b", "bob", "everyone", "two"),
-    )  # fmt: skip
+        prefill("one", None, "everyone", text="same"),
+        prefill("two", None, "everyone", text="same"),
+        decode("a", "alice", "everyone", "one"),
+        decode("b", "bob", "everyone", "two"),
+    )
     assert len(unfold(twice, loaded, "choreographed", "audit").segments) == 1 + 1 + 2
 
 

@@ -79,11 +79,14 @@ def report(parts: list[Done], seed: int, seconds: float, where: dict[str, str]) 
         mine = [part for part in parts if part.share.engine == engine]
         covered = sum((Counter(part.result.covered) for part in mine), Counter[str]())
         engines[engine] = {
-            "asked": sum(part.share.pairs for part in mine), "compared": sum(part.result.compared for part in mine),
-            "parted": sum(part.result.parted for part in mine), "entries": sum(part.result.entries for part in mine),
-            "covered": dict(sorted(covered.items())), "told": [told for part in mine for told in part.result.told],
+            "asked": sum(part.share.pairs for part in mine),
+            "compared": sum(part.result.compared for part in mine),
+            "parted": sum(part.result.parted for part in mine),
+            "entries": sum(part.result.entries for part in mine),
+            "covered": dict(sorted(covered.items())),
+            "told": [told for part in mine for told in part.result.told],
             "processor_seconds": round(sum(part.seconds for part in mine), 1),
-        }  # fmt: skip
+        }
     return {
         "format": "agentcho-interference/1", **where, "versions": versions(), "seed": seed,
         "seconds": round(seconds, 1), "engines": engines,
@@ -98,8 +101,11 @@ def played(workflows: int, bitwise: int, workers: int, seed: int) -> dict[str, o
         for future in waiting:
             part = future.result()
             parts.append(part)
-            print(f"{part.share.engine}: {part.result.compared} pairs in {part.seconds:.0f} s, "
-                  f"{part.result.parted} parted, {len(part.result.told)} told apart", flush=True)  # fmt: skip
+            print(
+                f"{part.share.engine}: {part.result.compared} pairs in {part.seconds:.0f} s, "
+                f"{part.result.parted} parted, {len(part.result.told)} told apart",
+                flush=True,
+            )
             for told in part.result.told:
                 print(f"  {told}", flush=True)
     return report(parts, seed, perf_counter() - began, where)

@@ -27,8 +27,11 @@ Room = Literal["roomy", "short", "tight", "adapted"]
 SHADOWS: tuple[Shadowing, ...] = ("auto", "never", "always")
 REPAIRS = (None, None, None, "first-k:2", "top-k:0.5", "full")
 ENFORCED: tuple[tuple[Mode, Leakage, int], ...] = (
-    ("choreographed", "enforce", 7), ("choreographed", "deny", 1), ("baseline", "enforce", 1), ("baseline", "deny", 1),
-)  # fmt: skip
+    ("choreographed", "enforce", 7),
+    ("choreographed", "deny", 1),
+    ("baseline", "enforce", 1),
+    ("baseline", "deny", 1),
+)
 """How the calls of a case find what they read, and of how many. A baseline that is audited refuses no direct leak."""
 
 

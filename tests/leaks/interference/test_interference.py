@@ -99,9 +99,11 @@ def pair(engine: Callable[[Room], Any], acts: tuple[Act, ...], change: Change, c
 def told() -> tuple[Act, ...]:
     """Alice speaks to all over a secret of hers; bob has nothing of his own, and speaks over her words."""
     return (
-        Act(0, "join", "alice", ("alice",), "red oak"), Act(1, "join", "bob", ("bob",), ""),
-        Act(2, "say", "alice", None, "sun ice fox", (Look(0),)), Act(3, "say", "bob", None, "", (Look(2),)),
-    )  # fmt: skip
+        Act(0, "join", "alice", ("alice",), "red oak"),
+        Act(1, "join", "bob", ("bob",), ""),
+        Act(2, "say", "alice", None, "sun ice fox", (Look(0),)),
+        Act(3, "say", "bob", None, "", (Look(2),)),
+    )
 
 
 @pytest.mark.parametrize("change", CHANGES)
