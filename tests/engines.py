@@ -29,9 +29,14 @@ class Engines:
         self._loaded = dict[tuple[str, str], Engine]()
 
     def __call__(
-        self, family: Family | None = None, dtype: str = "float32", *, store_tokens: Room = None,
-        host_tokens: Room = None, context: Room = None,
-    ) -> Engine:  # fmt: skip
+        self,
+        family: Family | None = None,
+        dtype: str = "float32",
+        *,
+        store_tokens: Room = None,
+        host_tokens: Room = None,
+        context: Room = None,
+    ) -> Engine:
         """An engine of its own on the network of a family, a small llama if none is named."""
         folder = self.folder(family)
         return self._view(str(folder), dtype, store_tokens, host_tokens, context)

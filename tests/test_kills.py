@@ -128,8 +128,8 @@ def kills(at: Sequence[int], *kinds: str) -> tuple[Kill, ...]:
 
 
 def check_run(here: Path, model: str, games: int, deaths: tuple[Kill, ...]) -> int:
-    run = ("run", "multi-qa", "--model", model, "--games", str(games), "--at-once", "2", "--max-tokens", "12",
-           "--display", "none")  # fmt: skip
+    options = f"--games {games} --at-once 2 --max-tokens 12 --display none"
+    run = ("run", "multi-qa", "--model", model, *options.split())
     torn = died(here, Chain(run, ("run", "--resume", "last", "--display", "none"), deaths))
     assert ran(here, (*run, "--out", "whole")) == 0
     assert not is_torn(here)
@@ -146,8 +146,8 @@ def check_run(here: Path, model: str, games: int, deaths: tuple[Kill, ...]) -> i
 
 
 def check_compare(here: Path, model: str, games: int, deaths: tuple[Kill, ...]) -> int:
-    compare = ("compare", "multi-qa", "--model", model, "-n", str(games), "--at-once", "2", "--max-tokens", "12",
-               "--fidelity-games", "0", "--timed-games", "0")  # fmt: skip
+    options = f"-n {games} --at-once 2 --max-tokens 12 --fidelity-games 0 --timed-games 0"
+    compare = ("compare", "multi-qa", "--model", model, *options.split())
     words = (*compare, "--out", "c")
     torn = died(here, Chain(words, words, deaths))
     assert ran(here, (*compare, "--out", "whole")) == 0

@@ -19,10 +19,11 @@ from agentcho.records.trace import workflow
 from tests.choreography.stage import Scripted
 
 NO_NAMES = [
-    "", " ", "bob ", "\tbob", "scenario", "Scenario", "SCENARIO", "everyone", "Everyone", "\uff33cenario", "bo\x1bb",
-    "bob\x07", "bo\u202eb", "bob\u200b", "b\u2028b", "\x9bbob", "bob\n", "\ud800",
-    "\u2800", "bob\u3164", "bo\u034fb", "bob\ufe0f", "\uff25VERYONE",
-]  # fmt: skip
+    *("", " ", "bob ", "\tbob", "bob\n", "b\u2028b"),
+    *("scenario", "Scenario", "SCENARIO", "\uff33cenario", "everyone", "Everyone", "\uff25VERYONE"),
+    *("bo\x1bb", "bob\x07", "bo\u202eb", "bob\u200b", "\x9bbob", "\ud800"),
+    *("\u2800", "bob\u3164", "bo\u034fb", "bob\ufe0f"),
+]
 NAMES = ["bob", "Bob", "bob 2", "Дмитрий", "小明", "agent.7/x", "o'neil", "scenarios", "everyone else"]
 
 

@@ -106,6 +106,7 @@ def test_a_checkout_is_counted_as_a_whole(tmp_path: Path) -> None:
         "agentcho/high/a.py": '"""A."""\na = [\n    1]  # fmt: skip\n',
         "agents/x.py": "a = 1  # fmt: skip\n",
         "scenarios/y.py": "b=2 # fmt: skip\n",
+        "tests/high/z.py": "d=4 # fmt: skip\n",
         "other.py": "c = 1  # fmt: skip\n",
     }
     for name, text in files.items():
@@ -116,6 +117,7 @@ def test_a_checkout_is_counted_as_a_whole(tmp_path: Path) -> None:
         "root files": 2,
         "fmt: skip": 1,
         "fmt: skip in agents and scenarios": 2,
+        "fmt: skip in tests": 1,
         "upward imports": 1,
     }
 

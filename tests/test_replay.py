@@ -33,8 +33,12 @@ def decode(id: str, *parents: str, **changes: Any) -> Message:
 
 def trace(*messages: Message) -> Message:
     return {
-        "format": "agentcho-trace/1", "workflow": "w", "id": "w0", "agents": ["ada", "ben"], "messages": list(messages),
-    }  # fmt: skip
+        "format": "agentcho-trace/1",
+        "workflow": "w",
+        "id": "w0",
+        "agents": ["ada", "ben"],
+        "messages": list(messages),
+    }
 
 
 def tree(width: int) -> Message:
@@ -231,9 +235,13 @@ def test_logits_are_what_the_engine_scores(engine: Engine) -> None:
     for id in ("x", "y", "z"):
         asked = messages[id]
         scored = engine.score(
-            asked["text"], header=asked["header"], parents=[ids[p] for p in asked["parents"]], name=asked.get("name"),
-            offsets=asked.get("offsets"), new_offset=asked.get("new_offset"),
-        )  # fmt: skip
+            asked["text"],
+            header=asked["header"],
+            parents=[ids[p] for p in asked["parents"]],
+            name=asked.get("name"),
+            offsets=asked.get("offsets"),
+            new_offset=asked.get("new_offset"),
+        )
         rows = replayed[id].logits
         assert rows.shape == scored.shape == (len(engine.framing.content.encode(asked["text"])) + 1, rows.shape[1])
         assert (rows.log_softmax(-1) - scored).abs().max() < 1e-4

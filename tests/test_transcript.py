@@ -174,13 +174,18 @@ def test_what_differs_in_words_or_in_what_was_attended_is_not_the_same() -> None
         assert canonical_transcript(other.entries) != base
     moved = [
         entry._replace(
-            encoding=(entry.encoding or 0) + 7, usage=entry.usage._replace(seconds=9.0),
+            encoding=(entry.encoding or 0) + 7,
+            usage=entry.usage._replace(seconds=9.0),
             made=tuple(
-                r._replace(id=r.id + 7, receipt=r.receipt._replace(
-                    context=tuple(e._replace(id=e.id + 7) for e in r.receipt.context))) for r in entry.made
+                r._replace(
+                    id=r.id + 7,
+                    receipt=r.receipt._replace(context=tuple(e._replace(id=e.id + 7) for e in r.receipt.context)),
+                )
+                for r in entry.made
             ),
-        ) for entry in whispers().entries
-    ]  # fmt: skip
+        )
+        for entry in whispers().entries
+    ]
     Random(1).shuffle(moved)
     assert canonical_transcript(moved) == base
 
@@ -262,10 +267,15 @@ async def told_meanwhile(game: Game) -> None:
 @pytest.mark.parametrize(
     ("script", "raced"),
     [
-        (rounds, False), (side_by_side, True), (by_themselves, True), (within_a_move, True), (beside_a_round, True),
-        (one_after_the_other, False), (told_meanwhile, False),
+        (rounds, False),
+        (side_by_side, True),
+        (by_themselves, True),
+        (within_a_move, True),
+        (beside_a_round, True),
+        (one_after_the_other, False),
+        (told_meanwhile, False),
     ],
-)  # fmt: skip
+)
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 def test_a_game_whose_order_depended_on_who_ended_first_is_raced(script: Script, raced: bool, backend: str) -> None:
     assert rehearse(script, backend=backend).over.raced is raced

@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 Picture = NDArray[np.float32]
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 QUIET = (
-    "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--enable-logging=stderr",
-    "--virtual-time-budget=3000", "--timeout=30000",
-)  # fmt: skip
+    *("--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"),
+    *("--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--enable-logging=stderr"),
+    *("--virtual-time-budget=3000", "--timeout=30000"),
+)
 
 
 class Opened(NamedTuple):

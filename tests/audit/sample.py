@@ -74,12 +74,18 @@ def inconclusive() -> AuditReport:
 
 def subject() -> Subject:
     return Subject(
-        scenario=SCENARIO, source="runs/20260102-030405-three-in-a-room", mode="choreographed", leakage="audit",
-        deterministic=False, planned=False, games=12, lost=("game 11 has no outcome",),
+        scenario=SCENARIO,
+        source="runs/20260102-030405-three-in-a-room",
+        mode="choreographed",
+        leakage="audit",
+        deterministic=False,
+        planned=False,
+        games=12,
+        lost=("game 11 has no outcome",),
         agents=("alice", "bob", "carol"),
         environment={"python": "3.11.7", "engine model": "understudy", "options": "0123456789abcdef"},
         reproduce="agentcho audit runs/20260102-030405-three-in-a-room",
-    )  # fmt: skip
+    )
 
 
 def said(reveal: bool = False) -> list[Said]:
@@ -102,9 +108,15 @@ def said(reveal: bool = False) -> list[Said]:
 
 
 def _said(
-    id: str, author: str | None, audience: str | list[str], parents: tuple[str, ...], role: str, kind: Any, tokens: int,
+    id: str,
+    author: str | None,
+    audience: str | list[str],
+    parents: tuple[str, ...],
+    role: str,
+    kind: Any,
+    tokens: int,
     reveal: bool,
-) -> Said:  # fmt: skip
+) -> Said:
     words = f"<b>{id}</b> & {SENTINEL}" if reveal else None
     return Said(
         id=id, kind=kind, role=role, author=author, audience=audience, parents=parents, tokens=tokens,
@@ -168,9 +180,13 @@ def findings() -> tuple[Finding, ...]:
 
 
 def finding(
-    rule: str, reader: str | None = None, owner: str | None = None, carrier: str | None = None,
-    path: tuple[str, ...] = (), **more: Any,
-) -> Finding:  # fmt: skip
+    rule: str,
+    reader: str | None = None,
+    owner: str | None = None,
+    carrier: str | None = None,
+    path: tuple[str, ...] = (),
+    **more: Any,
+) -> Finding:
     """One finding; its sentence has signs that every format must escape."""
     return Finding(
         rule=rule, level=RULES[rule].level, message=f"{RULES[rule].title}: {reader} <- {carrier} & {owner}",
@@ -181,28 +197,43 @@ def finding(
 
 def release(message: str, author: str, audience: str, sources: tuple[str, ...], canonical: bool) -> Release:
     return Release(
-        game=0, message=message, author=author, audience=audience, sources=sources, digest="40fe3895a249c818",
+        game=0,
+        message=message,
+        author=author,
+        audience=audience,
+        sources=sources,
+        digest="40fe3895a249c818",
         canonical=canonical,
-    )  # fmt: skip
+    )
 
 
 def measurement() -> Measurement:
     pairs = (("bob", "alice", 0.41), ("carol", "alice", 0.22))
     arms: tuple[tuple[Arm, float], ...] = (
-        ("reuse", 1.0), ("floor", 1e-7), ("enforce", 0.0), ("plain", 1.9), ("stale", 0.6),
-    )  # fmt: skip
+        ("reuse", 1.0),
+        ("floor", 1e-7),
+        ("enforce", 0.0),
+        ("plain", 1.9),
+        ("stale", 0.6),
+    )
     return Measurement(
-        deterministic=True, model="understudy", seed=0, games=12, noise=4.1e-8,
+        deterministic=True,
+        model="understudy",
+        seed=0,
+        games=12,
+        noise=4.1e-8,
         effects=tuple(
             effect(reader, owner, swap, arm, size * share * (1.0 if swap == "same-length" else 1.1))
-            for reader, owner, size in pairs for swap in ("same-length", "other-length") for arm, share in arms
+            for reader, owner, size in pairs
+            for swap in ("same-length", "other-length")
+            for arm, share in arms
         ),
         probes=tuple(probe(source, layer) for source in ("author", "audience", "text") for layer in _layers(source)),
         ablations=tuple(
             ablation(seen, count) for seen, count in (("all", 31), ("system", 36), ("plan", 33), ("public", 44))
         ),
         notes=("accuracies of the probe are a lower bound on the channel",),
-    )  # fmt: skip
+    )
 
 
 def _layers(source: str) -> tuple[int | None, ...]:

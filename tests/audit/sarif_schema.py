@@ -46,19 +46,32 @@ RESULT = thing(
     baselineState={"enum": ["new", "unchanged", "updated", "absent"]},
 )  # fmt: skip
 RULE = thing(
-    "id", id=TEXT, name=TEXT, shortDescription=MESSAGE, fullDescription=MESSAGE, help=MESSAGE,
+    "id",
+    id=TEXT,
+    name=TEXT,
+    shortDescription=MESSAGE,
+    fullDescription=MESSAGE,
+    help=MESSAGE,
     defaultConfiguration=thing(level=LEVEL),
-)  # fmt: skip
+)
 DRIVER = thing("name", name=TEXT, version=TEXT, semanticVersion=TEXT, rules=many(RULE))
 NOTIFICATION = thing("message", message=MESSAGE, level=LEVEL)
 INVOCATION = thing(
-    "executionSuccessful", executionSuccessful={"type": "boolean"}, exitCode={"type": "integer"},
-    exitCodeDescription=TEXT, commandLine=TEXT, arguments=many({"type": "string"}),
+    "executionSuccessful",
+    executionSuccessful={"type": "boolean"},
+    exitCode={"type": "integer"},
+    exitCodeDescription=TEXT,
+    commandLine=TEXT,
+    arguments=many({"type": "string"}),
     toolExecutionNotifications=many(NOTIFICATION),
-)  # fmt: skip
+)
 RUN = thing(
-    "tool", tool=thing("driver", driver=DRIVER), automationDetails=thing(id=TEXT), invocations=many(INVOCATION),
-    columnKind={"enum": ["utf16CodeUnits", "unicodeCodePoints"]}, results=many(RESULT),
-)  # fmt: skip
+    "tool",
+    tool=thing("driver", driver=DRIVER),
+    automationDetails=thing(id=TEXT),
+    invocations=many(INVOCATION),
+    columnKind={"enum": ["utf16CodeUnits", "unicodeCodePoints"]},
+    results=many(RESULT),
+)
 LOG = thing("version", "runs", version={"const": "2.1.0"}, runs=many(RUN))
 LOG["properties"]["$schema"] = {"type": "string", "format": "uri"}

@@ -17,9 +17,14 @@ ANSWERS = ('"yes"', '"no"')
 
 
 def message(
-    id: str, author: str, text: str, parents: Sequence[str] = (), to: Literal["everyone"] | tuple[str, ...] = (),
-    header: str | None = None, **more: Any,
-) -> TraceMessage:  # fmt: skip
+    id: str,
+    author: str,
+    text: str,
+    parents: Sequence[str] = (),
+    to: Literal["everyone"] | tuple[str, ...] = (),
+    header: str | None = None,
+    **more: Any,
+) -> TraceMessage:
     """One message; with a header a generated one. By default it is for its author alone."""
     kind = {"kind": "prefill", "role": "user"} if header is None else {"kind": "decode", "role": "assistant"}
     words: dict[str, Any] = {"parents": tuple(parents), "text": text, "header": header}

@@ -44,12 +44,17 @@ def crowd() -> AuditReport:
     names = [f"agent{number}" for number in range(8)]
     said = tuple(
         Said(
-            id=f"m{n}", kind="decode", role="assistant", author=names[n % 8],
-            audience=[names[n % 8]] if n < 8 else "everyone", parents=tuple(f"m{p}" for p in range(n)) if n > 7 else (),
-            tokens=9, digest="00",
+            id=f"m{n}",
+            kind="decode",
+            role="assistant",
+            author=names[n % 8],
+            audience=[names[n % 8]] if n < 8 else "everyone",
+            parents=tuple(f"m{p}" for p in range(n)) if n > 7 else (),
+            tokens=9,
+            digest="00",
         )
         for n in range(80)
-    )  # fmt: skip
+    )
     edges = tuple(
         Edge(
             game=0, reader=names[n % 8], call=f"m{n}", encoding=n, message=f"m{n - 1}", recipe="author",

@@ -32,9 +32,9 @@ def html(report: AuditReport) -> str:
 
 VOID = {"meta", "link", "br", "input", "hr", "img"}
 SECTIONS = [
-    "readers", "graph", "matrix", "findings", "effects", "probes", "ablations", "releases", "blockages", "controls",
-    "environment", "reproduce",
-]  # fmt: skip
+    *("readers", "graph", "matrix", "findings", "effects", "probes", "ablations"),
+    *("releases", "blockages", "controls", "environment", "reproduce"),
+]
 CASES = (sample.report(), sample.report(reveal=True), sample.clean(), sample.inconclusive())
 EVIL = "\"'><script>alert(1)</script>{{ 7 * 7 }}\u202e\x00"
 
@@ -199,11 +199,17 @@ def test_no_agents_and_no_games_are_a_page_too() -> None:
 def test_many_readings_are_put_aside_so_that_leaks_are_seen() -> None:
     said = [
         Said(
-            id=f"m{n}", kind="decode", role="assistant", author="bob", audience="everyone",
-            parents=tuple(f"m{p}" for p in range(n)), tokens=1, digest="00",
+            id=f"m{n}",
+            kind="decode",
+            role="assistant",
+            author="bob",
+            audience="everyone",
+            parents=tuple(f"m{p}" for p in range(n)),
+            tokens=1,
+            digest="00",
         )
         for n in range(30)
-    ]  # fmt: skip
+    ]
     page = Page(html(sample.clean(drawn=tuple(said))))
     assert [a for a in page.all("input") if a["id"] == "only" and "checked" in a]
     assert page.all("svg", "dense")

@@ -99,9 +99,13 @@ def test_who_cannot_be_compared_is_said_with_the_reason(five: Engine) -> None:
     proof = prove([game], five)
     assert proof.exit_code == 3
     assert {(one.owner, one.reader): one.why for one in proof.skipped} == {
-        ("ada", "ben"): NO_WAY, ("ada", "eve"): SILENT, ("ben", "ada"): NO_WAY, ("ben", "eve"): SILENT,
-        ("eve", "ada"): HIDES_NOTHING, ("eve", "ben"): HIDES_NOTHING,
-    }  # fmt: skip
+        ("ada", "ben"): NO_WAY,
+        ("ada", "eve"): SILENT,
+        ("ben", "ada"): NO_WAY,
+        ("ben", "eve"): SILENT,
+        ("eve", "ada"): HIDES_NOTHING,
+        ("eve", "ben"): HIDES_NOTHING,
+    }
 
 
 def test_a_secret_of_one_token_without_another_game_has_no_other_words(five: Engine) -> None:

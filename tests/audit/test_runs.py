@@ -44,8 +44,12 @@ def test_a_whole_run_is_audited_from_its_record(tmp_path: Path) -> None:
     report = audit_run(recorded(tmp_path, chain(), leakage="enforce", seed=5))
     subject = report.subject
     assert (subject.scenario, subject.leakage, subject.planned, subject.games, subject.lost) == (
-        "talk", "enforce", False, 1, (),
-    )  # fmt: skip
+        "talk",
+        "enforce",
+        False,
+        1,
+        (),
+    )
     assert subject.agents == ("alice", "bob", "carol", "mute")
     assert (subject.environment["engine model"], subject.environment["seed"]) == ("abc", "5")
     assert subject.reproduce.startswith("agentcho audit ")

@@ -41,9 +41,14 @@ class Talk:
         tokens = tuple(100 * self.game + 10 * len(self.entries) + n for n in range(LENGTH))
         fields = {"parents": attended, "header": "", "text": f"the words of {id}", "tokens": tokens, "content": (1, 2)}
         message = said(
-            id=id, game=self.game, kind=kind, role="assistant" if kind == "decode" else "user", author=author,
-            audience=_audience(to, author), **(fields | changes),
-        )  # fmt: skip
+            id=id,
+            game=self.game,
+            kind=kind,
+            role="assistant" if kind == "decode" else "user",
+            author=author,
+            audience=_audience(to, author),
+            **(fields | changes),
+        )
         self.entries.append(
             Entry(message, made.id, (made,), (), Usage(LENGTH, 0, 0, 0), act or Act(f"play.py:{made.id}"))
         )

@@ -60,7 +60,13 @@ def result(values: Values, **changes: Any) -> Result:
     )
     machine = {"machine": "m", "torch": "t", "transformers": "t", "commit": "c"}
     fields: dict[str, Any] = {
-        "bench": "workflows", "model": "shape:qwen3-0.6b", "dtype": "bfloat16", "device": "cpu", "seed": 1,
-        "repeats": 3, "command": "agentcho bench workflows", "machine": machine,
-    }  # fmt: skip
+        "bench": "workflows",
+        "model": "shape:qwen3-0.6b",
+        "dtype": "bfloat16",
+        "device": "cpu",
+        "seed": 1,
+        "repeats": 3,
+        "command": "agentcho bench workflows",
+        "machine": machine,
+    }
     return with_targets(Result(**(fields | {"figures": figures} | changes)))

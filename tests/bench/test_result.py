@@ -98,18 +98,16 @@ def test_ratios_are_made_within_a_repeat_and_stand_beside_their_targets() -> Non
 
 
 def test_sweeps_have_a_least_and_a_most() -> None:
-    values: Values = {(f"{n} agents", arm): whole(seconds) for n, arm, seconds in (
-        (2, "baseline", 2.0), (2, "choreographed:audit", 2.5), (4, "baseline", 9.0), (4, "choreographed:audit", 3.0),
-    )}  # fmt: skip
+    seconds = {2: {"baseline": 2.0, "choreographed:audit": 2.5}, 4: {"baseline": 9.0, "choreographed:audit": 3.0}}
+    values = {(f"{n} agents", arm): whole(one) for n, arms in seconds.items() for arm, one in arms.items()}
     least, most = result(values, sweep="agents", repeats=1).targets
     assert (least.note, least.reached.middle, least.verdict) == ("2 agents", 0.8, "missed by 20%")
     assert (most.note, most.bound, most.reached.middle, most.met) == ("4 agents", 2.2, 3.0, True)
 
 
 def test_the_small_ones_have_theirs() -> None:
-    step = {(rows, arm): {"seconds": [s]} for rows, arm, s in (
-        ("1 row", "agentcho", 0.11), ("1 row", "stock", 0.1), ("8 rows", "agentcho", 0.22), ("8 rows", "stock", 0.3),
-    )}  # fmt: skip
+    seconds = {"1 row": {"agentcho": 0.11, "stock": 0.1}, "8 rows": {"agentcho": 0.22, "stock": 0.3}}
+    step = {(rows, arm): {"seconds": [one]} for rows, arms in seconds.items() for arm, one in arms.items()}
     assert [each.verdict for each in result(step, bench="step").targets] == ["met", "missed by 54%"]
     own = {
         ("64 agents", "choreographer"): {"share": [0.02]},
@@ -117,9 +115,8 @@ def test_the_small_ones_have_theirs() -> None:
     }
     assert [each.verdict for each in result(own, bench="overhead").targets] == ["met", "missed by 20%"]
     assert Target(what="", bound=1.0, reached=spread([0.996])).verdict == "missed by less than 1%"
-    grown = {(f"{n} tokens", arm): {"ttft": [s]} for n, arm, s in (
-        (1, "choreographed:audit", 1.0), (1, "baseline", 1.0), (8, "choreographed:audit", 2.0), (8, "baseline", 12.0),
-    )}  # fmt: skip
+    first = {1: {"choreographed:audit": 1.0, "baseline": 1.0}, 8: {"choreographed:audit": 2.0, "baseline": 12.0}}
+    grown = {(f"{n} tokens", arm): {"ttft": [one]} for n, arms in first.items() for arm, one in arms.items()}
     (only,) = result(grown, bench="growth").targets
     assert (only.reached.middle, only.note, only.met) == (2, "baseline: 12.00", True)
 

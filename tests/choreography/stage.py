@@ -53,10 +53,16 @@ class Scripted(Scenario):
 
 
 def game(
-    play: Play, script: Script, engine: FakeEngine | None = None, mode: Mode = "choreographed",
-    leakage: Leakage = "audit", limits: Limits | None = None, games: int = 1, seed: int = 0,
+    play: Play,
+    script: Script,
+    engine: FakeEngine | None = None,
+    mode: Mode = "choreographed",
+    leakage: Leakage = "audit",
+    limits: Limits | None = None,
+    games: int = 1,
+    seed: int = 0,
     policy: Policy = audience_policy,
-) -> tuple[list[Entry], list[Over]]:  # fmt: skip
+) -> tuple[list[Entry], list[Over]]:
     """Play a script; its transcript and outcomes. No game may leave anything in the engine."""
     engine = engine or FakeEngine()
     events: list[Event] = []

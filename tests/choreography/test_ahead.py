@@ -220,9 +220,14 @@ def test_a_replay_has_encoded_what_the_next_speaker_brings_before_its_turn(leaka
     def line(id: str, kind: str, author: str, parents: list[str]) -> Mapping[str, object]:
         private = kind == "prefill"
         return {
-            "id": id, "kind": kind, "role": "system" if private else "assistant", "author": author,
-            "audience": [author] if private else "everyone", "parents": parents, "text": f"words of {id} in a row",
-        } | ({} if private else {"header": ""})  # fmt: skip
+            "id": id,
+            "kind": kind,
+            "role": "system" if private else "assistant",
+            "author": author,
+            "audience": [author] if private else "everyone",
+            "parents": parents,
+            "text": f"words of {id} in a row",
+        } | ({} if private else {"header": ""})
 
     lines = [
         line("a", "prefill", "ann", []),

@@ -127,9 +127,13 @@ def test_a_decode_under_way_is_no_parent_and_has_no_words(bench: Bench) -> None:
 
 Places = tuple[list[int | None] | None, int | None]
 PLACES: dict[str, Places] = {
-    "contiguous": (None, None), "gap": ([None, 40, None], 90), "overlap": ([5, 6, 7], 3),
-    "reordered": ([60, None, 1], None), "new alone": (None, 77), "first alone": ([9, None, None], None),
-}  # fmt: skip
+    "contiguous": (None, None),
+    "gap": ([None, 40, None], 90),
+    "overlap": ([5, 6, 7], 3),
+    "reordered": ([60, None, 1], None),
+    "new alone": (None, 77),
+    "first alone": ([9, None, None], None),
+}
 
 
 @pytest.mark.parametrize("places", PLACES)

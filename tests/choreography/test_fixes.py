@@ -69,9 +69,14 @@ OTHER = LimitReached("messages", "bob", 2)
 
 @pytest.mark.parametrize(
     ("errors", "limit"),
-    [([LIMIT], LIMIT), ([LIMIT, OTHER], LIMIT), ([ExceptionGroup("", [OTHER]), LIMIT], OTHER),
-     ([LIMIT, ValueError()], None), ([ExceptionGroup("", [LIMIT, ValueError()])], None)],
-)  # fmt: skip
+    [
+        ([LIMIT], LIMIT),
+        ([LIMIT, OTHER], LIMIT),
+        ([ExceptionGroup("", [OTHER]), LIMIT], OTHER),
+        ([LIMIT, ValueError()], None),
+        ([ExceptionGroup("", [LIMIT, ValueError()])], None),
+    ],
+)
 def test_a_group_is_a_limit_where_it_holds_nothing_else(
     errors: Sequence[Exception], limit: LimitReached | None
 ) -> None:

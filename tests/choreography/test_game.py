@@ -305,9 +305,13 @@ def record(backend: str, script: Script, mode: str, seed: int = 0) -> tuple[obje
     """The transcript and the batches of three games, and what they fed."""
     engine = FakeEngine()
     entries, _ = game(
-        lambda work: anyio.run(work, backend=backend), script, engine, games=3, seed=seed,
+        lambda work: anyio.run(work, backend=backend),
+        script,
+        engine,
+        games=3,
+        seed=seed,
         mode="baseline" if mode == "baseline" else "choreographed",
-    )  # fmt: skip
+    )
     return canonical_transcript(entries), sum(entry.usage.encoded for entry in entries), engine.batches
 
 

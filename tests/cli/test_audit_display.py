@@ -62,8 +62,12 @@ def test_measurements_show_the_worst_case_with_intervals() -> None:
     lines = shown(sample.report()).splitlines()
     first = lines.index("  bob, if the secrets of alice are swapped") + 2
     assert [line.split("  ")[1] for line in lines[first : first + 5]] == [
-        "reused", "encoded again", "in plain sight", "same twice", "enforced",
-    ]  # fmt: skip
+        "reused",
+        "encoded again",
+        "in plain sight",
+        "same twice",
+        "enforced",
+    ]
     assert lines[first].split()[1] == number(0.41 * 1.1)
     assert "9 of 60, 9% to 24%" in lines[first]
     assert lines.index("  carol, if the secrets of alice are swapped") > first

@@ -12,8 +12,12 @@ from agentcho.lab.compare.compare import read_comparison
 from .conftest import Command, one_line
 
 NUMBERS = [
-    ("-n", "0"), ("--fidelity-games", "-1"), ("--temperature", "-1"), ("--judge", "understudy"), ("--judge", "a/model"),
-]  # fmt: skip
+    ("-n", "0"),
+    ("--fidelity-games", "-1"),
+    ("--temperature", "-1"),
+    ("--judge", "understudy"),
+    ("--judge", "a/model"),
+]
 COMPARE = ("compare", "multi-qa", "--model", "fake", "-n", "3")
 OWN = '''
 """A guess."""

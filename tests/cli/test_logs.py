@@ -74,10 +74,10 @@ def test_no_word_that_was_said_is_in_the_log(agentcho: Command, here: Path) -> N
     told = (here / "run.log").read_text()
     assert CANARY not in told
     for line in (
-        "loading fake", "spies begins: 3 games", "game 0: ann joined", "ann.3 began", "game 0 over at its end",
-        "game 1: ValueError at ", "spies.py:", "game 2: BadSampling at ", "over early (error)", "step 1: ",
+        *("loading fake", "spies begins: 3 games", "game 0: ann joined", "ann.3 began", "game 0 over at its end"),
+        *("game 1: ValueError at ", "spies.py:", "game 2: BadSampling at ", "over early (error)", "step 1: "),
         "spies is over: 3 games, 2 of them failed",
-    ):  # fmt: skip
+    ):
         assert line in told, line
     [transcript] = (here / "runs").glob("*/transcript.jsonl")
     assert transcript.read_text().count(CANARY) > 20, "all of it was said"

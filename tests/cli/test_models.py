@@ -128,9 +128,14 @@ def test_there_is_a_case_of_every_kind() -> None:
 )
 @pytest.mark.usefixtures("no_model")
 def test_a_library_that_is_missing_is_named_before_a_model_is_loaded(
-    agentcho: Command, model: Path, raised: list[type[Exception]], monkeypatch: pytest.MonkeyPatch, library: str,
-    words: Words, extra: str,
-) -> None:  # fmt: skip
+    agentcho: Command,
+    model: Path,
+    raised: list[type[Exception]],
+    monkeypatch: pytest.MonkeyPatch,
+    library: str,
+    words: Words,
+    extra: str,
+) -> None:
     Path("t.jsonl").write_text(json.dumps({"problem": "1+1?", "answer": "2"}) + "\n")
     monkeypatch.setitem(sys.modules, library, None)
     told = one_line(agentcho(*(str(model) if word == "MODEL" else word for word in words)))

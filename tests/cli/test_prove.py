@@ -127,9 +127,13 @@ def test_of_a_run_that_was_killed_what_there_is_is_played_and_named(
 def test_what_cannot_be_is_said_before_a_model_is_loaded(agentcho: Command, no_model: None, traces: str) -> None:
     assert "there is no agent eve" in one_line(agentcho("prove", traces, "--of", "eve"))
     for words in (
-        (traces, "--model", "fake"), (traces, "--set", "a=b"), (traces, "--html", "no/p.html"),
-        (traces, "--stride", "0"), ("nobody-knows-it",), ("prisoners-dilemma", "--set", "nothing=1"),
-    ):  # fmt: skip
+        (traces, "--model", "fake"),
+        (traces, "--set", "a=b"),
+        (traces, "--html", "no/p.html"),
+        (traces, "--stride", "0"),
+        ("nobody-knows-it",),
+        ("prisoners-dilemma", "--set", "nothing=1"),
+    ):
         assert agentcho("prove", *words).code == 2, words
 
 

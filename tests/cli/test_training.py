@@ -146,8 +146,12 @@ def test_from_traces_to_an_adapter_that_everything_takes(
     assert lines[2].startswith("held-out loss ")
     assert lines[3] == "written: tuned; use it with --adapter tuned"
     assert {path.name for path in (here / "tuned").iterdir()} == {
-        "adapter_model.safetensors", "adapter_config.json", "agentcho.json", "log.jsonl", "loss.png",
-    }  # fmt: skip
+        "adapter_model.safetensors",
+        "adapter_config.json",
+        "agentcho.json",
+        "log.jsonl",
+        "loss.png",
+    }
     assert "it is done" in one_line(agentcho(*tune))
     wrong = ("tune", "direct", "--traces", "t.jsonl", "--out", "other")
     assert "t.jsonl:1: is a trace of multi-qa, not of direct" in one_line(agentcho(*wrong))

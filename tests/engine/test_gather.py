@@ -40,10 +40,15 @@ def readers(a: int, b: int, salt: str) -> list[Prefill]:
     """Readers of the same two messages: at the same places, in another order, after a word of their own."""
     word = Prefill("a word", salt=salt)
     return [
-        Prefill("one", [a, b], salt=salt), Prefill("two", [a, b], salt=salt), Prefill("three", [b, a], salt=salt),
-        word, Prefill("four", [word, b, a], salt=salt), Prefill("five", [a, b], offsets=[9, 3], salt=salt),
-        Prefill("six", [word, b, a, b], salt=salt), Prefill("seven", [b, a], offsets=[40, 1], salt=salt),
-    ]  # fmt: skip
+        Prefill("one", [a, b], salt=salt),
+        Prefill("two", [a, b], salt=salt),
+        Prefill("three", [b, a], salt=salt),
+        word,
+        Prefill("four", [word, b, a], salt=salt),
+        Prefill("five", [a, b], offsets=[9, 3], salt=salt),
+        Prefill("six", [word, b, a, b], salt=salt),
+        Prefill("seven", [b, a], offsets=[40, 1], salt=salt),
+    ]
 
 
 def test_what_is_copied_is_what_would_be_gathered(family: Family, engines: Engines, copied: list[int]) -> None:

@@ -147,8 +147,8 @@ def test_added_tokens_that_nothing_can_bring_in_may_lie_outside(folder: Path) ->
 def test_of_a_multimodal_gemma_the_text_part_is_taken(tmp_path: Path, older: bool) -> None:
     gemma = next(family for family in families() if family.name == "gemma3_text")
     text = gemma.build()
-    vision = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2,
-              "image_size": 28, "patch_size": 14}  # fmt: skip
+    sizes = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    vision = sizes | {"image_size": 28, "patch_size": 14}
     config = Gemma3Config(
         text_config=text.config.to_dict(), vision_config=vision, mm_tokens_per_image=4, tie_word_embeddings=False
     )

@@ -29,10 +29,16 @@ def engine(llama: Engine) -> Iterator[Engine]:
 def test_engines_on_one_network_have_one_owner(engine: Engine) -> None:
     other = engine.adapted(None)
     calls: list[Callable[[], Any]] = [
-        lambda: other.decode("hello"), lambda: other.score("hello"), lambda: engine.prefill("hello"), engine.close,
-        lambda: engine.adapted(None), lambda: engine.trained({}), engine.check_integrity, lambda: engine.cached(1),
+        lambda: other.decode("hello"),
+        lambda: other.score("hello"),
+        lambda: engine.prefill("hello"),
+        engine.close,
+        lambda: engine.adapted(None),
+        lambda: engine.trained({}),
+        engine.check_integrity,
+        lambda: engine.cached(1),
         lambda: anyio.run(opened, other),
-    ]  # fmt: skip
+    ]
 
     async def work() -> None:
         async with Choreographer(engine):
@@ -120,9 +126,13 @@ def test_ids_of_another_engine_are_refused(engine: Engine) -> None:
     mine, foreign = one.prefill("mine"), other.prefill("other")
     assert mine == foreign
     asked: list[Callable[[], Any]] = [
-        lambda: one.message(foreign), lambda: one.release([foreign]), lambda: one.prefill("", parents=[foreign]),
-        lambda: one.cached(foreign), lambda: one.swap_out([foreign]), lambda: one.score("a", parents=[foreign]),
-    ]  # fmt: skip
+        lambda: one.message(foreign),
+        lambda: one.release([foreign]),
+        lambda: one.prefill("", parents=[foreign]),
+        lambda: one.cached(foreign),
+        lambda: one.swap_out([foreign]),
+        lambda: one.score("a", parents=[foreign]),
+    ]
     for ask in asked:
         with pytest.raises(UnknownEncoding, match="is another engine's"):
             ask()

@@ -31,9 +31,9 @@ from .pretend import Mixed, Pretend, put
 ONE, OTHER = torch.device("cuda", 0), torch.device("cuda", 1)
 LAYERS = [ONE, ONE, OTHER, OTHER]
 PLACES = {
-    "model.embed_tokens": ONE, "model.rotary_emb": ONE, "model.layers.0": ONE, "model.layers.1": ONE,
-    "model.layers.2": OTHER, "model.layers.3": OTHER, "model.norm": OTHER, "lm_head": OTHER,
-}  # fmt: skip
+    **dict.fromkeys(("model.embed_tokens", "model.rotary_emb", "model.layers.0", "model.layers.1"), ONE),
+    **dict.fromkeys(("model.layers.2", "model.layers.3", "model.norm", "lm_head"), OTHER),
+}
 KINDS = [family for family in families() if family.name in ("llama", "qwen3 sliding", "gemma2", "llama4_text")]
 GREEDY = Sampling(temperature=0, max_tokens=6)
 
@@ -107,8 +107,12 @@ def played(engine: Engine) -> dict[str, Any]:
     scores = engine.score("so be it", parents=[mended, said[0], a])
     engine.check_integrity()
     heard = [engine.message(id).tokens for id in (*said, *beside, *long, mended)]
-    return {"heard": heard, "scores": scores, "logits": engine.logits(said[1]),
-            "keys": engine.cached(mended) + engine.cached(long[0])}  # fmt: skip
+    return {
+        "heard": heard,
+        "scores": scores,
+        "logits": engine.logits(said[1]),
+        "keys": engine.cached(mended) + engine.cached(long[0]),
+    }
 
 
 def test_what_is_said_over_two_devices_is_what_is_said_on_one(
@@ -132,11 +136,17 @@ def test_a_map_is_the_librarys_own(folder: Path) -> None:
         check_same(played(Engine.load(folder, store_tokens=2048, device_map=places)), wanted)
 
 
-@pytest.mark.parametrize(("options", "words"), [
-    ({"device": "cpu", "device_map": "auto"}, "device 'cpu' says nothing beside a device map; give one of both"),
-    ({"device_map": "most"}, "most"),
-    ({"device_map": {**dict.fromkeys(PLACES, "cpu"), "lm_head": "disk"}}, "does not fit into the memory of all GPUs"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"device": "cpu", "device_map": "auto"}, "device 'cpu' says nothing beside a device map; give one of both"),
+        ({"device_map": "most"}, "most"),
+        (
+            {"device_map": {**dict.fromkeys(PLACES, "cpu"), "lm_head": "disk"}},
+            "does not fit into the memory of all GPUs",
+        ),
+    ],
+)
 def test_a_map_that_cannot_be_is_refused(tmp_path: Path, options: dict[str, Any], words: str) -> None:
     KINDS[0].save(tmp_path)
     with pytest.raises(ModelError, match=words):

@@ -23,9 +23,13 @@ def test_columns_are_read_and_written_alike() -> None:
     assert columns("choreographed")[0].name == "choreographed:audit"
     ways = [column.config(RunConfig(games=3, deterministic=True)).reuse for column in found]
     assert [(way.mode, way.leakage, way.in_place) for way in ways] == [
-        ("baseline", "audit", False), ("choreographed", "audit", False), ("choreographed", "enforce", False),
-        ("choreographed", "audit", True), ("choreographed", "deny", False), ("choreographed", "enforce", False),
-    ]  # fmt: skip
+        ("baseline", "audit", False),
+        ("choreographed", "audit", False),
+        ("choreographed", "enforce", False),
+        ("choreographed", "audit", True),
+        ("choreographed", "deny", False),
+        ("choreographed", "enforce", False),
+    ]
     assert [way.repair for way in ways] == [None] * 5 + [Most(0.15)]
     assert all(way.deterministic for way in ways)
 

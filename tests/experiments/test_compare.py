@@ -36,9 +36,13 @@ def silent(what: str, done: int, of: int) -> None:
 
 
 def run(
-    folder: Path, scenario: Scenario | None = None, games: int = 4, engine: FakeEngine | None = None,
-    by: tuple[Column, ...] = THREE, seed: int = 0,
-) -> Comparison:  # fmt: skip
+    folder: Path,
+    scenario: Scenario | None = None,
+    games: int = 4,
+    engine: FakeEngine | None = None,
+    by: tuple[Column, ...] = THREE,
+    seed: int = 0,
+) -> Comparison:
     chosen = scenario or library.scenario("multi-qa")()
     config = RunConfig(model="fake", games=games, seed=seed, max_tokens=8)
     return compare(chosen, config, by, engine or FakeEngine(), folder, NOTHING, "agentcho compare", silent)

@@ -174,9 +174,14 @@ def call(engine: Listening, game: int, record: EncodingRecord) -> Options:
     """The line of one encoding."""
     asked = engine.calls[record.id]
     line = {
-        "game": game, "message": record.message, "recipe": record.recipe, "caller": record.caller,
-        "call": type(asked).__name__, "salt": asked.salt, "key": engine.keys[record.id].hex(),
-    }  # fmt: skip
+        "game": game,
+        "message": record.message,
+        "recipe": record.recipe,
+        "caller": record.caller,
+        "call": type(asked).__name__,
+        "salt": asked.salt,
+        "key": engine.keys[record.id].hex(),
+    }
     if not isinstance(asked, Decode):
         return line
     sampling = asked.sampling

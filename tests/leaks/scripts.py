@@ -46,9 +46,14 @@ def script(random: Random, length: int = 12) -> list[Line]:
 
 
 def _plan(
-    random: Random, author: str | None, audience: frozenset[str] | None, words: str, said: Sequence[Line],
-    lines: Sequence[Line], generated: bool,
-) -> Plan:  # fmt: skip
+    random: Random,
+    author: str | None,
+    audience: frozenset[str] | None,
+    words: str,
+    said: Sequence[Line],
+    lines: Sequence[Line],
+    generated: bool,
+) -> Plan:
     pool = _readable(author, said, lines) if author else []
     chosen = random.sample(pool, random.randint(min(1, len(pool)), min(5, len(pool))))
     reads = tuple((id, _place(random, chosen[:i])) for i, id in enumerate(chosen))

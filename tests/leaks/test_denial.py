@@ -36,9 +36,15 @@ def graph(**messages: tuple[str, str]) -> dict[str, Known]:
 
 
 SAID = graph(
-    plan=("alice", ""), rules=("*", ""), said=("*", "rules plan"), echo=("*", "said"), far=("*", "rules echo"),
-    clean=("*", "rules"), whisper=("alice bob", "clean"), both=("*", "echo plan"),
-)  # fmt: skip
+    plan=("alice", ""),
+    rules=("*", ""),
+    said=("*", "rules plan"),
+    echo=("*", "said"),
+    far=("*", "rules echo"),
+    clean=("*", "rules"),
+    whisper=("alice bob", "clean"),
+    both=("*", "echo plan"),
+)
 
 
 def asked(reads: str, reuse: ReusePolicy, caller: str | None = "bob") -> tuple[str, ...]:
@@ -51,10 +57,11 @@ def asked(reads: str, reuse: ReusePolicy, caller: str | None = "bob") -> tuple[s
 @pytest.mark.parametrize(
     ("reads", "path"),
     [
-        ("", ""), ("rules clean whisper", ""), ("plan", "plan"), ("said", "said plan"), ("echo", "echo said plan"),
-        ("far", "far echo said plan"), ("far said", "said plan"), ("both", "both plan"), ("clean both", "both plan"),
+        *(("", ""), ("rules clean whisper", ""), ("plan", "plan"), ("said", "said plan"), ("echo", "echo said plan")),
+        *(("far", "far echo said plan"), ("far said", "said plan")),
+        *(("both", "both plan"), ("clean both", "both plan")),
     ],
-)  # fmt: skip
+)
 def test_deny_tells_the_shortest_way_to_what_is_hidden(reads: str, path: str) -> None:
     assert asked(reads, ReusePolicy(leakage="deny")) == tuple(path.split())
 

@@ -176,11 +176,15 @@ def test_in_place_what_a_message_reaches_is_known_before_it_is_encoded() -> None
 def told(secret: str) -> tuple[Act, ...]:
     """Alice has read two secrets when she tells a word to all; bob speaks over it, and then she does."""
     return (
-        Act(0, "join", "alice", ("alice",), ""), Act(1, "join", "bob", ("bob",), ""),
-        Act(2, "tell", "alice", ("alice",), secret), Act(3, "tell", "alice", ("alice",), secret + " sea"),
-        Act(4, "tell", "alice", None, "red oak", (Look(2), Look(3))), Act(5, "say", "bob", None, "", (Look(4),)),
-        Act(6, "say", "alice", ("alice",), "sun", (Look(4),)), Act(7, "say", "bob", None, "", (Look(4), Look(5))),
-    )  # fmt: skip
+        Act(0, "join", "alice", ("alice",), ""),
+        Act(1, "join", "bob", ("bob",), ""),
+        Act(2, "tell", "alice", ("alice",), secret),
+        Act(3, "tell", "alice", ("alice",), secret + " sea"),
+        Act(4, "tell", "alice", None, "red oak", (Look(2), Look(3))),
+        Act(5, "say", "bob", None, "", (Look(4),)),
+        Act(6, "say", "alice", ("alice",), "sun", (Look(4),)),
+        Act(7, "say", "bob", None, "", (Look(4), Look(5))),
+    )
 
 
 def test_a_store_too_small_for_what_its_author_had_read_tells_its_author_alone(models: Models) -> None:

@@ -194,9 +194,15 @@ def _explore(examples: int, steps: int, same: bool) -> None:
     """Nothing is shrunk: a failure is told at once, and the acts that led to it are printed. `same`: always alike."""
     checks = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
     options = settings(
-        max_examples=examples, stateful_step_count=steps, deadline=None, suppress_health_check=checks,
-        derandomize=same, database=None, phases=[Phase.generate], report_multiple_bugs=False,
-    )  # fmt: skip
+        max_examples=examples,
+        stateful_step_count=steps,
+        deadline=None,
+        suppress_health_check=checks,
+        derandomize=same,
+        database=None,
+        phases=[Phase.generate],
+        report_multiple_bugs=False,
+    )
     run_state_machine_as_test(Workflow, settings=options)
 
 

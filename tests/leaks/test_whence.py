@@ -63,8 +63,13 @@ def test_every_message_has_the_line_of_the_scenario_that_asked_for_it(backend: s
     entries = {entry.message.id: entry.act.where for entry in play(script, backend=backend).entries}
     cast, announced, told, said, turn = lines
     assert entries == {
-        "alice.0": cast, "scenario.0": announced, "alice.1": told, "alice.2": said, "alice.3": said, "alice.4": turn,
-    }  # fmt: skip
+        "alice.0": cast,
+        "scenario.0": announced,
+        "alice.1": told,
+        "alice.2": said,
+        "alice.3": said,
+        "alice.4": turn,
+    }
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

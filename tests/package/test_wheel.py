@@ -43,9 +43,13 @@ def test_it_lists_and_plays_from_outside_the_checkout(wheel: Path, tmp_path: Pat
         code = "import agentcho.cli; assert agentcho.__file__.startswith(__import__('sys').argv[1]); "
         code += "del __import__('sys').argv[1]; agentcho.cli.main()"
         ran = subprocess.run(
-            [sys.executable, "-c", code, str(target), *words], cwd=tmp_path, env=environment, text=True,
-            capture_output=True, check=True,
-        )  # fmt: skip
+            [sys.executable, "-c", code, str(target), *words],
+            cwd=tmp_path,
+            env=environment,
+            text=True,
+            capture_output=True,
+            check=True,
+        )
         return ran.stdout
 
     assert re.search(r"prisoners-dilemma +shipped ", command("ls"))

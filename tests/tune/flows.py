@@ -36,13 +36,17 @@ def talk() -> Workflow:
     """Private prompts, messages read by several in other orders and at other positions, and one that nobody reads."""
     everyone = "everyone"
     return trace(
-        prefill("s", None, everyone, role="system"), prefill("pa", "alice", ["alice"], "s"),
-        prefill("pb", "bob", ["bob"]), decode("a", "alice", everyone, "s", "pa"),
-        decode("b", "bob", everyone, "pb", "s", offsets=[1, 30], new_offset=45), prefill("idle", "carol", everyone),
+        prefill("s", None, everyone, role="system"),
+        prefill("pa", "alice", ["alice"], "s"),
+        prefill("pb", "bob", ["bob"]),
+        decode("a", "alice", everyone, "s", "pa"),
+        decode("b", "bob", everyone, "pb", "s", offsets=[1, 30], new_offset=45),
+        prefill("idle", "carol", everyone),
         decode("c", "carol", everyone, "b", "a", header=""),
         decode("w", "alice", ["alice", "bob"], "pa", "c", "a", offsets=[None, 20, 60]),
-        decode("d", "bob", everyone, "w", "pb", "c", "b", new_offset=90), decode("e", "carol", everyone, "d", text=""),
-    )  # fmt: skip
+        decode("d", "bob", everyone, "w", "pb", "c", "b", new_offset=90),
+        decode("e", "carol", everyone, "d", text=""),
+    )
 
 
 class Scored:

@@ -88,9 +88,13 @@ def report(parts: list[Done], seed: int, seconds: float, where: dict[str, str]) 
             "processor_seconds": round(sum(part.seconds for part in mine), 1),
         }
     return {
-        "format": "agentcho-interference/1", **where, "versions": versions(), "seed": seed,
-        "seconds": round(seconds, 1), "engines": engines,
-    }  # fmt: skip
+        "format": "agentcho-interference/1",
+        **where,
+        "versions": versions(),
+        "seed": seed,
+        "seconds": round(seconds, 1),
+        "engines": engines,
+    }
 
 
 def played(workflows: int, bitwise: int, workers: int, seed: int) -> dict[str, object]:

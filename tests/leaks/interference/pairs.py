@@ -118,9 +118,14 @@ class Result(NamedTuple):
 
 
 def compared(
-    count: int, seeds: Iterator[int], engine: Callable[[Room], Any], rooms: tuple[Room, ...], exact: bool = False,
-    leakage: Leakage | None = None, most: int = 20,
-) -> Result:  # fmt: skip
+    count: int,
+    seeds: Iterator[int],
+    engine: Callable[[Room], Any],
+    rooms: tuple[Room, ...],
+    exact: bool = False,
+    leakage: Leakage | None = None,
+    most: int = 20,
+) -> Result:
     """Play pairs until `count` were compared, or a reader has told `most` of them apart."""
 
     async def work() -> Result:

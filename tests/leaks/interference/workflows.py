@@ -110,9 +110,15 @@ class Writer:
         self._put("say", who, self._audience(), view, trouble=trouble if len(view) or trouble != "forbidden" else None)
 
     def _put(
-        self, kind: Kind, who: str, to: tuple[str, ...] | None, view: tuple[Look, ...] = (),
-        round: int | None = None, of: int | None = None, trouble: Trouble | None = None,
-    ) -> Act:  # fmt: skip
+        self,
+        kind: Kind,
+        who: str,
+        to: tuple[str, ...] | None,
+        view: tuple[Look, ...] = (),
+        round: int | None = None,
+        of: int | None = None,
+        trouble: Trouble | None = None,
+    ) -> Act:
         number = len(self.acts)
         words = " ".join(self.random.choice(WORDS) for _ in range(self.random.randint(2, 5)))
         prompt = f"{number}? {self.random.choice(WORDS)} {self.random.choice(WORDS)}"

@@ -125,9 +125,15 @@ class Writer:
         self.out += moves
 
     def _put(
-        self, kind: Kind, who: str, to: tuple[str, ...] | None, view: tuple[Look, ...] = (),
-        prompt: str | None = None, round: int | None = None, publish: bool = False,
-    ) -> Act:  # fmt: skip
+        self,
+        kind: Kind,
+        who: str,
+        to: tuple[str, ...] | None,
+        view: tuple[Look, ...] = (),
+        prompt: str | None = None,
+        round: int | None = None,
+        publish: bool = False,
+    ) -> Act:
         number = len(self.acts)
         act = Act(number, kind, who, to, f"{number}. {self.words()}", view, prompt and f"{number}? {prompt}", round)
         self.acts.append(act)

@@ -44,9 +44,13 @@ class Profile:
     def config(self) -> RunConfig:
         """As a run is told."""
         return RunConfig(
-            leakage=self.leakage, deterministic=self.deterministic, shadow=self.shadow,
-            temperature=self.temperature, max_tokens=self.turn, repair=self.repair,
-        )  # fmt: skip
+            leakage=self.leakage,
+            deterministic=self.deterministic,
+            shadow=self.shadow,
+            temperature=self.temperature,
+            max_tokens=self.turn,
+            repair=self.repair,
+        )
 
 
 BITWISE = Profile()
@@ -63,9 +67,15 @@ class Played:
 
 
 def play(
-    engine: Engine, acts: Sequence[Act], reader: str, forced: Forced | None = None, profile: Profile = BITWISE,
-    poison: bool = False, backend: str = "asyncio", script: type[Script] | None = None,
-) -> Played:  # fmt: skip
+    engine: Engine,
+    acts: Sequence[Act],
+    reader: str,
+    forced: Forced | None = None,
+    profile: Profile = BITWISE,
+    poison: bool = False,
+    backend: str = "asyncio",
+    script: type[Script] | None = None,
+) -> Played:
     """Play a workflow; nothing may be left in the engine."""
     double, events = Double(engine, reader, forced, poison), list[Event]()
     used, way = engine.fullness.used, profile.config.reuse
