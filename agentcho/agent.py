@@ -18,7 +18,7 @@ from pydantic.errors import PydanticUserError
 from agentcho.calls.call import SamplingOptions, Unconstrained
 from agentcho.calls.schema import closed
 from agentcho.calls.values import kind, listed, text
-from agentcho.errors import AgentchoError, AnswerInvalid, BadSampling, ScenarioError
+from agentcho.errors import AgentchoError, AnswerInvalid, RequestError, ScenarioError
 from agentcho.flow.views import View
 from agentcho.message import Audience, Message, Metadata
 
@@ -163,7 +163,7 @@ class Agent:
         """Say exactly one of `choices`, between `opening` and `closing`, and return that choice. Only the agent itself
         may read it, unless `to` names others. Sampling is constrained to the choices, so nothing else can be said.
 
-        Raises `BadSampling` for a choice without letters, and `AnswerInvalid` where the model's tokenizer gives back
+        Raises `RequestError` for a choice without letters, and `AnswerInvalid` where the model's tokenizer gives back
         other letters than a choice has."""
         given = listed(choices, "the choices", most=1 << 16)
         said: dict[str, str] = {f"{opening}{text(choice, 'a choice')}{closing}": choice for choice in given}
@@ -207,7 +207,7 @@ class Agent:
         model's JSON schema, without keys that the model does not have, unless it allows them (`extra="allow"`). Only
         the agent itself may read it, unless `to` names others.
 
-        Raises `BadSampling` for a model without a JSON schema, and `AnswerInvalid` where the JSON fits the schema, and
+        Raises `RequestError` for a model without a JSON schema, and `AnswerInvalid` where the JSON fits the schema, and
         the model's own validators refuse it."""
         message = await self._speak(to, prompt, header, view, json_schema=closed(_schema(model)), **options)
         try:
@@ -310,10 +310,12 @@ class Pieces:
 
 
 def _schema(model: Any) -> dict[str, Any]:
-    """The JSON schema of a pydantic model. `BadSampling`: it is none, or has none."""
+    """The JSON schema of a pydantic model. `RequestError`: it is none, or has none."""
     if not isinstance(model, type) or not issubclass(model, BaseModel):
-        raise BadSampling(f"an answer is asked for of what is {kind(model)}", "give a pydantic model")
+        raise RequestError(f"an answer is asked for of what is {kind(model)}; give a pydantic model", "sampling")
     try:
         return model.model_json_schema()
     except PydanticUserError as error:
-        raise BadSampling(f"{model.__name__} has no JSON schema ({error.code})", "give fields that JSON has") from error
+        raise RequestError(
+            f"{model.__name__} has no JSON schema ({error.code}); give fields that JSON has", "sampling"
+        ) from error

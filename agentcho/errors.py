@@ -4,23 +4,16 @@ AgentchoError
 ├── ModelError                 a model, or an adapter, cannot be used
 │   ├── ModelNotFound
 │   ├── ModelBroken            a file of it is missing or damaged, or does not fit the others
-│   ├── BadPlacement           no such device here, no such dtype, or too few positions
 │   ├── UnsupportedModel       its keys cannot be reused, or its role markers anybody can write
-│   ├── FramingError           no framing could be derived from the chat template
 │   └── AdapterError           a folder that holds no adapter for this model
 ├── RequestError               one call is wrong; nothing was computed for it (also a ValueError)
 │   ├── UnknownEncoding
-│   ├── BadParent
-│   ├── BadOffsets
-│   ├── BadSampling
 │   └── ContextOverflow
-├── SamplingFailed             a row could not choose a token
-├── CallFailed                 a forward failed for this call alone
+├── CallFailed                 a forward, or its sampling, failed for this call alone
 ├── CallbackFailed             what a call brought with it raised
 ├── StoreFull                  more at once than the store can hold
 ├── StoreDamaged               an integrity check found stored keys, labels or counts changed
 ├── EngineFailed               a device failed; all calls under way are gone, the store is whole
-├── GraphsDiffer               a captured step is not the step
 ├── Overloaded                 more requests at once than are taken
 ├── EngineClosed               the choreographer has ended, or the engine was closed
 ├── EngineBusy                 somebody else has the engine
@@ -31,18 +24,15 @@ AgentchoError
 ├── TuneError                  an adapter cannot be trained, or no further (also a ValueError)
 ├── LimitReached               a limit on tokens, messages or time ended a game
 ├── GamesFailed                errors ended games of a run
-├── RunStopped                 the code of a game ended more than its own game
 ├── AnswerInvalid              a constrained answer is not what was asked for
 ├── ScenarioError              a scenario, or what it does, cannot be worked with
 │   ├── ScenarioNotFound
-│   ├── ScenarioBroken         its file does not parse, does not import, or defines none
 │   └── TaskError              tasks that there are not, too few, or broken, with the file and line
 └── RecordError                a run, a trace or a report cannot be used
     ├── RecordNotFound
     ├── RecordBroken           a file, and the line in it
     ├── RecordInUse            somebody else is writing
     ├── CannotWrite            the system refused a write
-    ├── ReaderGone             whoever read the output has closed it
     └── ResumeMismatch         what is there was made otherwise than what is asked for
 """
 
@@ -61,6 +51,11 @@ class AgentchoError(Exception):
     something that cannot be, or 1, for it was begun and something failed."""
 
     code: int = 2
+
+    def __init__(self, what: str = "", code: int | None = None) -> None:
+        super().__init__(what)
+        if code is not None:
+            self.code = code
 
 
 def shown(value: object) -> str:
@@ -95,29 +90,12 @@ class ModelBroken(ModelError):
         self.model, self.file, self.reason, self.remedy = model, file, reason, remedy
 
 
-class BadPlacement(ModelError, ValueError):
-    """A device that this machine has not, a dtype that models are not run in, or too few positions or tokens."""
-
-    def __init__(self, what: str, choices: str) -> None:
-        super().__init__(f"{what}; give {choices}")
-
-
 class UnsupportedModel(ModelError):
     """The model was loaded far enough to see that reuse of its keys would be wrong."""
 
-    def __init__(self, model: str, cause: str, remedy: str) -> None:
-        super().__init__(f"{model} cannot share encodings: {cause}. {remedy}")
+    def __init__(self, model: str, cause: str, remedy: str, what: str | None = None) -> None:
+        super().__init__(f"{what or f'{model} cannot share encodings'}: {cause}. {remedy}")
         self.model, self.cause, self.remedy = model, cause, remedy
-
-
-class FramingError(ModelError):
-    """The chat template is missing, or does not frame messages one by one."""
-
-    def __init__(self, model: str, cause: str) -> None:
-        super().__init__(
-            f"no framing for {model}: {cause}. Use an instruction-tuned model whose tokenizer carries a chat "
-            "template, or put a chat_template.jinja beside its tokenizer"
-        )
 
 
 class AdapterError(ModelError):
@@ -132,7 +110,25 @@ class AdapterError(ModelError):
 
 
 class RequestError(AgentchoError, ValueError):
-    """One call is wrong. Nothing was computed for it, and nothing else is affected."""
+    """One call is wrong. Nothing was computed for it, and nothing else is affected. `field` is the field of the call
+    that is: "parents", "offsets", "sampling"; None: another one, or the call as a whole."""
+
+    def __init__(self, what: str, field: str | None = None) -> None:
+        super().__init__(what)
+        self.field = field
+
+    @classmethod
+    def parents(cls, what: str) -> RequestError:
+        """A parent that is no id, does not stand earlier in its list, or is a decode still running."""
+        return RequestError(
+            f"{what}; a parent is the id of a finished call, or a Prefill earlier in the same list", "parents"
+        )
+
+    @classmethod
+    def offsets(cls, what: str) -> RequestError:
+        """Offsets that do not fit their parents or are not positions."""
+        told = "offsets are absolute positions >= 0 of first framing tokens, one per parent"
+        return RequestError(f"{what}; {told}", "offsets")
 
 
 class UnknownEncoding(RequestError):
@@ -141,28 +137,6 @@ class UnknownEncoding(RequestError):
     def __init__(self, encoding: object, released: bool = False, foreign: bool = False) -> None:
         why = "was released" if released else "is another engine's" if foreign else "is unknown to this engine"
         super().__init__(f"encoding {shown(encoding)} {why}; pass ids returned by prefill or decode and still held")
-
-
-class BadParent(RequestError):
-    """A parent that is no id, does not stand earlier in its list, or is a decode still running."""
-
-    def __init__(self, what: str) -> None:
-        super().__init__(f"{what}; a parent is the id of a finished call, or a Prefill earlier in the same list")
-
-
-class BadOffsets(RequestError):
-    """Offsets that do not fit their parents or are not positions."""
-
-    def __init__(self, what: str) -> None:
-        super().__init__(f"{what}; offsets are absolute positions >= 0 of first framing tokens, one per parent")
-
-
-class BadSampling(RequestError):
-    """Sampling options that contradict each other or cannot be met."""
-
-    def __init__(self, what: str, remedy: str) -> None:
-        super().__init__(f"{what}; {remedy}")
-        self.what, self.remedy = what, remedy
 
 
 class ContextOverflow(RequestError):
@@ -176,22 +150,19 @@ class ContextOverflow(RequestError):
         self.needed, self.limit = needed, limit
 
 
-class SamplingFailed(AgentchoError):
-    """No token could be chosen for one row. Its batch goes on."""
-
-    def __init__(self, cause: str) -> None:
-        super().__init__(f"sampling failed for this call alone: {cause}")
-
-
 class CallFailed(AgentchoError):
-    """The forward failed for one call, alone or with what it made for itself. Its batch goes on without it."""
+    """The forward failed for one call, alone or with what it made for itself, or no token could be chosen for it. Its
+    batch goes on without it."""
 
-    def __init__(self, cause: BaseException) -> None:
-        super().__init__(
+    @classmethod
+    def of(cls, cause: BaseException) -> CallFailed:
+        """Its forward raised `cause`."""
+        error = cls(
             f"the model's forward failed for this call alone ({type(cause).__name__}: {cause}); read fewer messages or "
             "lower max_tokens where memory was short, else report it"
         )
-        self.__cause__ = cause
+        error.__cause__ = cause
+        return error
 
 
 class CallbackFailed(AgentchoError):
@@ -223,18 +194,10 @@ class StoreDamaged(AgentchoError):
 class EngineFailed(AgentchoError):
     """A device failed, or the engine itself. Every call under way is dropped; stored encodings are untouched."""
 
-    def __init__(self, cause: BaseException) -> None:
-        super().__init__(f"the model's forward failed ({type(cause).__name__}: {cause}); the calls in it were dropped")
-
-
-class GraphsDiffer(AgentchoError):
-    """A captured step was found to give other logits than the step itself, before any of its words were used."""
-
-    def __init__(self, gap: float) -> None:
-        super().__init__(
-            f"a captured CUDA graph gave logits that are off by {gap:.2g} of the largest; this engine uses no graphs "
-            "from now on. Run it again, and report it"
-        )
+    @classmethod
+    def of(cls, cause: BaseException) -> EngineFailed:
+        """A forward raised `cause`."""
+        return cls(f"the model's forward failed ({type(cause).__name__}: {cause}); the calls in it were dropped")
 
 
 class Overloaded(AgentchoError):
@@ -299,10 +262,6 @@ class ConfigError(AgentchoError, ValueError):
     """Options that contradict each other, or of which there is none by that name: what was asked for cannot be."""
 
 
-class ArmUnavailable(AgentchoError):
-    """An arm of a benchmark that this machine, or this version of its library, does not run."""
-
-
 class ExtraMissing(AgentchoError, ImportError):
     """Libraries that only some users need are not installed."""
 
@@ -340,18 +299,6 @@ class GamesFailed(AgentchoError):
         super().__init__("; ".join(self.lines))
 
 
-class RunStopped(AgentchoError):
-    """The code of a game ended more than its own game; `how` says by what."""
-
-    code = 1
-
-    def __init__(self, how: str) -> None:
-        super().__init__(
-            f"the code of a game stopped the whole run: {how}. Let it raise in `play`, which ends that game alone; "
-            "what was over is kept, and --resume goes on"
-        )
-
-
 class AnswerInvalid(AgentchoError):
     """What was said is not what was asked for, though its form is."""
 
@@ -365,14 +312,6 @@ class ScenarioNotFound(ScenarioError):
 
     def __init__(self, name: str, known: Iterable[str]) -> None:
         super().__init__(f"no {name!r} here; known: {', '.join(sorted(known))}. Give one of these or a .py file")
-
-
-class ScenarioBroken(ScenarioError):
-    """A scenario's file does not parse, does not import, or defines no scenario."""
-
-    def __init__(self, path: Path, line: int | None, what: str) -> None:
-        where = f"{path}:{line}" if line else str(path)
-        super().__init__(f"{where}: {what}")
 
 
 class TaskError(ScenarioError, ValueError):
@@ -419,15 +358,6 @@ class CannotWrite(RecordError):
         refused = f"nothing can be written to {path}: {reason}; give another --out"
         super().__init__(f"cannot write {path}: {reason}. {kept}" if begun else refused)
         self.path, self.code = path, 1 if begun else 2
-
-
-class ReaderGone(RecordError):
-    """Whoever read standard output has closed it; `kept` says what there is all the same."""
-
-    code = 1
-
-    def __init__(self, kept: str) -> None:
-        super().__init__(f"whoever read the output has gone; {kept}")
 
 
 class ResumeMismatch(RecordError):

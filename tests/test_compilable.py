@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from agentcho import Sampling
 from agentcho.calls.compilable import BOUND, DEEPEST, PATTERNS, uncompilable
-from agentcho.errors import BadSampling
+from agentcho.errors import RequestError
 
 
 def chain(links: int, last: dict[str, Any], name: str = "#/$defs/a{}") -> dict[str, Any]:
@@ -60,7 +60,7 @@ def test_a_chain_of_references_is_as_deep_as_it_is_long(links: int, name: str) -
     for last in ({"type": "integer"}, circle(name)):
         schema = chain(max(links, BOUND // 2), last, name)
         assert uncompilable(schema)
-        with pytest.raises(BadSampling, match="levels deep"):
+        with pytest.raises(RequestError, match="levels deep"):
             Sampling(json_schema=schema)
 
 
@@ -107,7 +107,7 @@ for each in MANY:
     ],
 )
 def test_of_patterns_that_hold_at_once_there_are_few(schema: dict[str, Any]) -> None:
-    with pytest.raises(BadSampling, match="patterns, some of which hold at once"):
+    with pytest.raises(RequestError, match="patterns, some of which hold at once"):
         Sampling(json_schema=schema)
 
 

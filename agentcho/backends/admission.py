@@ -17,7 +17,7 @@ from agentcho.calls.call import Call, Decode, EncodingId, Prefill, Receipt, Repa
 from agentcho.calls.ids import Ids
 from agentcho.engine.encoding import Storage
 from agentcho.engine.layout import Layout, Rules, decoded, layout
-from agentcho.errors import BadParent
+from agentcho.errors import RequestError
 from agentcho.message import Words
 
 Reply = Callable[[Decode, str], str]
@@ -86,7 +86,7 @@ def _placed(rules: Rules, call: Call, parents: Sequence[Kept], own: int = 0) -> 
 def _shadow(rules: Rules, number: EncodingId, call: Shadow, parents: list[Kept], local: Mapping[int, Kept]) -> Kept:
     leader = local.get(id(call.of))
     if leader is None or leader.speech is None:
-        raise BadParent("a Shadow follows a Decode that does not stand earlier in the same list")
+        raise RequestError.parents("a Shadow follows a Decode that does not stand earlier in the same list")
     placed = _placed(rules, call, parents, leader.longest)
     return Kept(number, call, placed.context.receipt, parents, leader.words, placed.longest, leader=leader)
 
@@ -102,12 +102,14 @@ def _repair(rules: Rules, number: EncodingId, call: Repair, parents: list[Kept],
 def _parent(parent: object, local: Mapping[int, Kept], known: Callable[[EncodingId], Kept]) -> Kept:
     if isinstance(parent, Prefill | Repair):
         if id(parent) not in local:
-            raise BadParent(f"a {type(parent).__name__} is named as parent and does not stand earlier in the list")
+            raise RequestError.parents(
+                f"a {type(parent).__name__} is named as parent and does not stand earlier in the list"
+            )
         return local[id(parent)]
     assert isinstance(parent, int)
     kept = known(parent)
     if not kept.done and not isinstance(kept.call, Prefill | Repair):
-        raise BadParent(f"encoding {parent} is not finished")
+        raise RequestError.parents(f"encoding {parent} is not finished")
     return kept
 
 

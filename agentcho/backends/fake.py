@@ -31,7 +31,7 @@ from agentcho.calls.owner import Owner, owned
 from agentcho.calls.values import numbers
 from agentcho.engine.encoding import Piece, Storage
 from agentcho.engine.layout import Rules, encoded
-from agentcho.errors import AgentchoError, BadParent, CallFailed, EngineClosed, EngineFailed, UnknownEncoding
+from agentcho.errors import AgentchoError, CallFailed, EngineClosed, EngineFailed, RequestError, UnknownEncoding
 from agentcho.message import Words
 
 
@@ -147,7 +147,7 @@ class FakeEngine:
         if self.broken is not None:
             error, self.broken = self.broken, None
             self.cancel(self._flying)
-            raise EngineFailed(error) from error
+            raise EngineFailed.of(error) from error
         if self.idle:
             return StepResult((), (), (), 0)
         self.steps += 1
@@ -206,14 +206,14 @@ class FakeEngine:
 
     def _error(self, kept: Kept) -> Exception | None:
         if not all(page.ready for page in _context(kept)):
-            return BadParent("a parent was cancelled before it was encoded")
+            return RequestError.parents("a parent was cancelled before it was encoded")
         if kept.fed == 0:
             try:
                 asked(kept.call.guard, kept.id, [parent.id for parent in kept.parents])
             except AgentchoError as error:
                 return error
         if (raised := self.guilty(kept.call)) is not None:
-            return CallFailed(raised)
+            return CallFailed.of(raised)
         return self._faulty(kept.call) if self._faulty and isinstance(kept.call, Decode) else None
 
     def _feed(self, kept: Kept, spoken: list[Spoken]) -> int:
@@ -264,7 +264,7 @@ class FakeEngine:
     def _finished(self, id: EncodingId) -> Kept:
         kept = self._known(id)
         if not kept.done:
-            raise BadParent(f"encoding {id} is not finished")
+            raise RequestError.parents(f"encoding {id} is not finished")
         return kept
 
     def _forget(self, kept: Kept) -> None:

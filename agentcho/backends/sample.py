@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from agentcho.errors import BadSampling
+from agentcho.errors import RequestError
 
 Schema = Mapping[str, Any]
 MOST = 1 << 14
@@ -17,12 +17,12 @@ MOST = 1 << 14
 
 
 def smallest(schema: Schema) -> str:
-    """JSON text that fits `schema`, without needless parts. `BadSampling`: every document of it is endless, or as good
+    """JSON text that fits `schema`, without needless parts. `RequestError`: every document of it is endless, or as good
     as that."""
     try:
         value = _value(schema, _Definitions({**schema.get("$defs", {})}), frozenset())
     except _Endless:
-        raise BadSampling("json_schema has no finite document", "give a field that ends the model") from None
+        raise RequestError("json_schema has no finite document; give a field that ends the model", "sampling") from None
     except (
         KeyError,
         IndexError,
@@ -30,7 +30,9 @@ def smallest(schema: Schema) -> str:
         AttributeError,
         RecursionError,
     ) as error:  # whatever it is, it is no schema
-        raise BadSampling(f"json_schema is not usable: {type(error).__name__}", "simplify the model") from error
+        raise RequestError(
+            f"json_schema is not usable: {type(error).__name__}; simplify the model", "sampling"
+        ) from error
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
 
 
@@ -97,7 +99,9 @@ def _plain(schema: Schema, defs: _Definitions, inside: frozenset[str]) -> Any:
         case None | "null" | list():
             return None
         case _:
-            raise BadSampling("json_schema is not usable: it has a type that JSON has not", "simplify the model")
+            raise RequestError(
+                "json_schema is not usable: it has a type that JSON has not; simplify the model", "sampling"
+            )
 
 
 def _number(schema: Schema) -> float:

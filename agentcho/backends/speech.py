@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from agentcho.backends.words import Vocabulary
 from agentcho.calls.call import Decode, EncodingId, Spoken, Stopped
-from agentcho.errors import BadSampling
+from agentcho.errors import RequestError
 
 
 class Speech:
@@ -74,12 +74,18 @@ def constrained(call: Decode, answer: str, words: Vocabulary) -> Speech:
     script = words.encode(answer)
     if choices is None:
         if len(script) > most:
-            raise BadSampling(f"the shortest answer takes {len(script)} tokens, max_tokens is {most}", "raise it")
+            raise RequestError(
+                f"the shortest answer takes {len(script)} tokens, max_tokens is {most}; raise it", "sampling"
+            )
         return Speech(call, script, words, abrupt=True)
     known = [words.encode(choice) for choice in choices]
     if max(map(len, known)) > most:
-        raise BadSampling(f"the longest choice takes {max(map(len, known))} tokens, max_tokens is {most}", "raise it")
+        raise RequestError(
+            f"the longest choice takes {max(map(len, known))} tokens, max_tokens is {most}; raise it", "sampling"
+        )
     if script not in known:
-        raise BadSampling("the scripted answer is none of the choices", f"give one of {', '.join(map(repr, choices))}")
+        raise RequestError(
+            f"the scripted answer is none of the choices; give one of {', '.join(map(repr, choices))}", "sampling"
+        )
     goes_on = any(len(other) > len(script) and other[: len(script)] == script for other in known)
     return Speech(call, script, words, abrupt=not goes_on)

@@ -14,7 +14,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from agentcho.calls.owner import Owner
 from agentcho.calls.values import WORD, listed, schema
-from agentcho.errors import BadSampling
+from agentcho.errors import RequestError
 from agentcho.message import Words
 
 EncodingId = int
@@ -51,7 +51,7 @@ class Sampling(BaseModel):
     - `choices` are the only texts that can be sampled, each closed at once. `json_schema` constrains what is sampled
       to JSON of that schema.
 
-    Raises `BadSampling` on construction, for a value that is out of its bounds.
+    Raises `RequestError` on construction, for a value that is out of its bounds.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
@@ -72,7 +72,9 @@ class Sampling(BaseModel):
             try:
                 super().__init__(**options)
             except ValidationError as error:
-                raise BadSampling(_told(error), "see Sampling for the options and their ranges") from error
+                raise RequestError(
+                    f"{_told(error)}; see Sampling for the options and their ranges", "sampling"
+                ) from error
 
     @model_validator(mode="after")
     def _one_constraint(self) -> Sampling:

@@ -28,16 +28,7 @@ from agentcho.calls.call import (
 from agentcho.calls.ids import Given
 from agentcho.calls.owner import foreign
 from agentcho.calls.values import kind, listed, numbers, position, text, truth, whole
-from agentcho.errors import (
-    AgentchoError,
-    BadOffsets,
-    BadParent,
-    BadSampling,
-    CallbackFailed,
-    RequestError,
-    UnknownEncoding,
-    shown,
-)
+from agentcho.errors import AgentchoError, CallbackFailed, RequestError, UnknownEncoding, shown
 from agentcho.message import Role
 
 ROLES = get_args(Role)
@@ -159,7 +150,7 @@ def _decode(call: Decode, copies: Mapping[int, Call], bounds: Bounds) -> Decode:
 
 def _placed(call: Call, copies: Mapping[int, Call]) -> tuple[tuple[Any, ...], Offsets, int | None, str, Guard | None]:
     """What all calls have: parents, their places, the call's own, its class and its guard."""
-    parents = tuple(_parent(parent, copies) for parent in _list(call.parents, BadParent, "parents"))
+    parents = tuple(_parent(parent, copies) for parent in _list(call.parents, RequestError.parents, "parents"))
     salt, guard, start = text(call.salt, "salt"), call.guard, call.new_offset
     if guard is not None and not callable(getattr(guard, "admit", None)):
         raise RequestError(f"guard is {kind(guard)}; give an object with a method admit(id, context), or None")
@@ -170,7 +161,7 @@ def _parent(parent: Any, copies: Mapping[int, Call]) -> Any:
     if isinstance(parent, Prefill | Repair):
         return _mapped(parent, copies)
     if not is_id(parent):
-        raise BadParent(f"a parent {kind(parent)}")
+        raise RequestError.parents(f"a parent {kind(parent)}")
     return parent
 
 
@@ -182,7 +173,7 @@ def _mapped(call: Any, copies: Mapping[int, Call]) -> Any:
 def _offsets(given: object) -> Offsets:
     if given is None or (isinstance(given, str) and given == "made"):
         return None if given is None else "made"
-    places = _list(given, BadOffsets, "offsets")
+    places = _list(given, RequestError.offsets, "offsets")
     return tuple(None if place is None else position(place) for place in places)
 
 
@@ -213,7 +204,7 @@ def _choose(choose: object) -> First | Most:
 def _sampling(given: object) -> Sampling:
     """Its options again, whoever made it, and however."""
     if not isinstance(given, Sampling):
-        raise BadSampling(f"sampling is {kind(given)}", "give a Sampling")
+        raise RequestError(f"sampling is {kind(given)}; give a Sampling", "sampling")
     return Sampling(**{option: getattr(given, option) for option in Sampling.model_fields})
 
 

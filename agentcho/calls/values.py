@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Any
 
 from agentcho.calls.compilable import uncompilable
-from agentcho.errors import BadOffsets, RequestError, shown
+from agentcho.errors import RequestError, shown
 
 WORD = 1 << 63
 """Numbers from -WORD up to, and without, WORD fit into 64 bits."""
@@ -34,9 +34,9 @@ def whole(value: object, what: str, low: int = -WORD, high: int = WORD - 1) -> i
 
 
 def position(value: object) -> int:
-    """A position in a context. `BadOffsets`: it is none."""
+    """A position in a context. `RequestError`: it is none."""
     if type(value) is not int or not 0 <= value < WORD:
-        raise BadOffsets(f"offset {shown(value)} is no position")
+        raise RequestError.offsets(f"offset {shown(value)} is no position")
     return value
 
 

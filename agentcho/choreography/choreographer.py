@@ -151,7 +151,7 @@ class Choreographer:
     async def run(self, request: Request) -> Result:
         """Submit and wait. The result's encodings stay held until `release`.
 
-        Raises what the engine says of this request alone (`RequestError`, `SamplingFailed`, `StoreFull`),
+        Raises what the engine says of this request alone (`RequestError`, `CallFailed`, `StoreFull`),
         `EngineFailed` when a forward it was in failed, `EngineClosed` after shutdown, `Overloaded` where
         `max_requests` are under way already, `EngineBusy` on another event loop than the one it was opened on.
         Cancelled: its rows are freed at the next step.
@@ -404,7 +404,7 @@ def _raised(hear: Callable[[], None]) -> BaseException | None:
 
 def _as_ours(error: BaseException) -> Exception:
     """What is told to who asked: a library that panics raises what ends threads, and is not to end this one."""
-    return error if isinstance(error, Exception) else EngineFailed(error)
+    return error if isinstance(error, Exception) else EngineFailed.of(error)
 
 
 def _running(loop: anyio.lowlevel.EventLoopToken) -> bool:

@@ -21,7 +21,7 @@ from agentcho.config import RunConfig
 from agentcho.display import Kind, Screen, heading, screen
 from agentcho.display.progress import Progress, progress
 from agentcho.display.safe import visible
-from agentcho.errors import ReaderGone
+from agentcho.errors import RecordError
 from agentcho.events import Event, Sink
 from agentcho.games import library
 from agentcho.games.discovery import from_anywhere, path_of
@@ -73,12 +73,17 @@ def play_scenario(asked: Asked) -> int:
     return 0
 
 
+def _unread(kept: str) -> RecordError:
+    """Whoever read standard output has closed it; `kept` says what there is all the same."""
+    return RecordError(f"whoever read the output has gone; {kept}", code=1)
+
+
 def _last_line(line: str, record: Path) -> None:
     try:
         print(line, flush=True)
     except BrokenPipeError:
         silence(sys.stdout)
-        raise ReaderGone(f"all games are over: {record}") from None
+        raise _unread(f"all games are over: {record}") from None
 
 
 def _scenario(name: str | None, given: Mapping[str, Any]) -> Scenario:
@@ -135,7 +140,7 @@ def play_shown(
         shown.close(played)
     except BrokenPipeError:
         silence(sys.stdout)
-        raise ReaderGone(kept) from None
+        raise _unread(kept) from None
     return played
 
 

@@ -15,7 +15,7 @@ from agentcho.engine.base import Runner, Template
 from agentcho.engine.encoding import Context, Piece, Recipe, Storage
 from agentcho.engine.layout import Layout, Rules, layout
 from agentcho.engine.sequence import Generation, Reuse, Sequence
-from agentcho.errors import BadParent
+from agentcho.errors import RequestError
 from agentcho.message import Words
 
 Local = Mapping[int, Sequence]
@@ -83,7 +83,7 @@ class Admission:
     def _shadow(self, call: Shadow, local: Local, new_id: Callable[[], EncodingId]) -> Sequence:
         leader = local.get(id(call.of))
         if leader is None or leader.generation is None or leader.leader is not None:
-            raise BadParent("a Shadow follows a Decode that does not stand earlier in the same list")
+            raise RequestError.parents("a Shadow follows a Decode that does not stand earlier in the same list")
         placed = self.layout(call, local, leader.longest)
         return Sequence(new_id(), call, placed.context, placed.longest, generation=leader.generation, leader=leader)
 
@@ -136,6 +136,8 @@ class Admission:
     def _resolve(self, parent: EncodingId | Prefill | Repair, local: Local) -> tuple[EncodingId, Storage]:
         if isinstance(parent, Prefill | Repair):
             if id(parent) not in local:
-                raise BadParent(f"a {type(parent).__name__} is named as parent and does not stand earlier in the list")
+                raise RequestError.parents(
+                    f"a {type(parent).__name__} is named as parent and does not stand earlier in the list"
+                )
             return local[id(parent)].id, local[id(parent)].own
         return parent, self._parent(parent)

@@ -146,7 +146,7 @@ class Runner(Protocol):
         """These rows, to be kept for good."""
 
     def constrain(self, sampling: Sampling) -> Constraint | None:
-        """What follows a row that may not say anything. `BadSampling`: nobody can."""
+        """What follows a row that may not say anything. `RequestError`: nobody can."""
 
     def synchronize(self) -> None:
         """Wait until all that was asked for has been computed."""

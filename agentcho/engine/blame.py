@@ -23,10 +23,10 @@ class Blame:
         try:
             self.probe()
         except Exception:
-            raise EngineFailed(error) from error
+            raise EngineFailed.of(error) from error
         if isinstance(error, AgentchoError):
             return error
-        return CallFailed(error)
+        return CallFailed.of(error)
 
     def probe(self) -> None:
         """Something trivial on each device: see `Runner.probe`. Raises what that raises."""

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from agentcho.calls.call import Sampling
 from agentcho.engine.base import Constraint, Template
-from agentcho.errors import BadSampling
+from agentcho.errors import RequestError
 
 
 class Constraints:
@@ -28,7 +28,7 @@ class Constraints:
         self._grammars = Grammars(tokenizer, vocabulary, self._stop)
 
     def of(self, sampling: Sampling) -> Constraint | None:
-        """One of its choices, JSON of its schema, or None. `BadSampling`: nothing can be said by it."""
+        """One of its choices, JSON of its schema, or None. `RequestError`: nothing can be said by it."""
         if sampling.choices is not None:
             return Choices([self._content.encode(c) for c in sampling.choices], self._stop, sampling.max_tokens)
         if sampling.json_schema is not None:
@@ -42,8 +42,8 @@ class Choices:
     def __init__(self, sequences: list[list[int]], stop: int, max_tokens: int) -> None:
         longest = max(map(len, sequences))
         if longest > max_tokens:
-            raise BadSampling(
-                f"the longest choice has {longest} tokens and max_tokens is {max_tokens}", "raise max_tokens"
+            raise RequestError(
+                f"the longest choice has {longest} tokens and max_tokens is {max_tokens}; raise max_tokens", "sampling"
             )
         self._left = [tuple(sequence) for sequence in sequences]
         self._stop = stop
@@ -73,16 +73,16 @@ class Grammars:
         self._table: LLTokenizer | None = None
 
     def json(self, schema: dict[str, Any], max_tokens: int) -> JsonConstraint:
-        """A constraint for a schema. `BadSampling`: the schema is not understood or needs more tokens."""
+        """A constraint for a schema. `RequestError`: the schema is not understood or needs more tokens."""
         if self._table is None:
             self._table = llguidance.hf.from_tokenizer(self._hf, self._vocabulary, self._stop)
         try:
             grammar = LLMatcher.grammar_from_json_schema(schema, overrides={"whitespace_flexible": False})
         except ValueError as error:
-            raise BadSampling(f"json_schema is not usable: {error}", "simplify the model") from error
+            raise RequestError(f"json_schema is not usable: {error}; simplify the model", "sampling") from error
         matcher = LLMatcher(self._table, grammar)
         if matcher.is_error():
-            raise BadSampling(f"json_schema is not usable: {matcher.get_error()}", "simplify the model")
+            raise RequestError(f"json_schema is not usable: {matcher.get_error()}; simplify the model", "sampling")
         return JsonConstraint(matcher, self._vocabulary, self._stop, self._endings(), max_tokens)
 
     def _endings(self) -> list[int]:
@@ -100,9 +100,10 @@ class JsonConstraint:
         self._ending = self._shortest(matcher, 1024)
         if self._ending is None or len(self._ending) > max_tokens:
             needed = "more than 1024" if self._ending is None else str(len(self._ending))
-            raise BadSampling(
-                f"the shortest answer found for json_schema takes {needed} tokens, max_tokens is {max_tokens}",
-                "raise max_tokens or make the model smaller",
+            raise RequestError(
+                f"the shortest answer found for json_schema takes {needed} tokens, max_tokens is {max_tokens}; raise "
+                "max_tokens or make the model smaller",
+                "sampling",
             )
 
     @property

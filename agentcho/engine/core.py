@@ -27,7 +27,7 @@ from agentcho.engine.plan import Plan
 from agentcho.engine.scheduler import Scheduler
 from agentcho.engine.tiers import Fullness, Tiers
 from agentcho.engine.trial import Trial
-from agentcho.errors import BadParent, EngineClosed, EngineFailed, RequestError, UnknownEncoding
+from agentcho.errors import EngineClosed, EngineFailed, RequestError, UnknownEncoding
 from agentcho.message import Words
 
 
@@ -150,7 +150,7 @@ class EngineCore(Direct):
             self._waiting.clear()
             self.release(self._untold)  # finished in this step, and nobody will hear of it
             if isinstance(error, Exception) and not isinstance(error, EngineFailed):
-                raise EngineFailed(error) from error
+                raise EngineFailed.of(error) from error
             raise
 
     def _forward(self, plan: Plan) -> Ran:
@@ -215,7 +215,7 @@ class EngineCore(Direct):
 
     def _missing(self, id: EncodingId) -> RequestError:
         if id in self._scheduler.in_flight and not self._ids.foreign(id):
-            return BadParent(f"encoding {id} is not finished")
+            return RequestError.parents(f"encoding {id} is not finished")
         return UnknownEncoding(id, self._ids.gave(id), self._ids.foreign(id))
 
     def _parent(self, id: EncodingId) -> Storage:

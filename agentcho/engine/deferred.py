@@ -13,7 +13,7 @@ from agentcho.engine.encoding import Encoding, Piece, Recipe, Storage
 from agentcho.engine.queue import Waiting
 from agentcho.engine.sequence import Sequence, Status
 from agentcho.engine.tiers import Tiers
-from agentcho.errors import BadParent, CallbackFailed, LeakageError
+from agentcho.errors import CallbackFailed, LeakageError, RequestError
 
 
 class Deferred:
@@ -69,14 +69,14 @@ class Deferred:
 
     def hasten(self, pieces: Iterable[Piece], make: Callable[[Storage], None]) -> None:
         """Have those of these made that are yet to be, and what they read. `LeakageError`: a guard refuses it, or has
-        refused one before; `BadParent`: one is not finished; what `make` raises. What is not made then is still
+        refused one before; `RequestError`: one is not finished; what `make` raises. What is not made then is still
         deferred."""
         asked = list(pieces)
         late = self.among(piece.storage for piece in asked)
         made = {call.entry for call in late}
         for piece in (*(piece for call in late for piece in call.context.pieces), *asked):
             if not piece.storage.ready and piece.storage not in made:
-                raise self.refused.get(piece.storage) or BadParent(f"encoding {piece.id} is not finished")
+                raise self.refused.get(piece.storage) or RequestError.parents(f"encoding {piece.id} is not finished")
         for call in late:
             call.ask()
         for call in late:
@@ -107,7 +107,7 @@ class Deferred:
     def why(self, call: Sequence) -> Exception:
         """Why a call will never have all that it reads."""
         errors = (self.refused.get(piece.storage) for piece in call.reads)
-        cancelled = BadParent("a parent was cancelled before it was encoded")
+        cancelled = RequestError.parents("a parent was cancelled before it was encoded")
         return next((error for error in errors if error is not None), cancelled)
 
     def put_back(self) -> None:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from agentcho.errors import BadPlacement
+from agentcho.errors import ModelError
 
 LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 """Where Linux says how much memory a container may use: control groups of both versions."""
@@ -34,14 +34,14 @@ class Place(NamedTuple):
     map: DeviceMap | None = None
 
     def where(self) -> torch.device:
-        """The device; with a map, the kind of most of them. `BadPlacement`: it is not here, or both are given."""
+        """The device; with a map, the kind of most of them. `ModelError`: it is not here, or both are given."""
         if self.map is not None and self.device != "auto":
-            raise BadPlacement(f"device {self.device!r} says nothing beside a device map", "one of both")
+            raise ModelError(f"device {self.device!r} says nothing beside a device map; give one of both")
         return device_of(self.device)
 
 
 def device_of(name: str) -> torch.device:
-    """The device of that name; "auto": CUDA if there is one. `BadPlacement`: it is not here, or of another kind, as
+    """The device of that name; "auto": CUDA if there is one. `ModelError`: it is not here, or of another kind, as
     Apple's MPS, which nobody has tried."""
     cuda = torch.cuda.is_available()
     if name == "auto":
@@ -49,12 +49,12 @@ def device_of(name: str) -> torch.device:
     try:
         device = torch.device(name)
     except RuntimeError as error:
-        raise BadPlacement(f"unknown device {name!r}", "auto, cpu, cuda or cuda:N") from error
+        raise ModelError(f"unknown device {name!r}; give auto, cpu, cuda or cuda:N") from error
     if device.type not in KINDS:
         what = f"device {name!r} is of a kind that agentcho has never been run on"
-        raise BadPlacement(what, "auto, cpu, cuda or cuda:N")
+        raise ModelError(f"{what}; give auto, cpu, cuda or cuda:N")
     if device.type == "cuda" and not (cuda and (device.index or 0) < torch.cuda.device_count()):
-        raise BadPlacement(f"no device {name!r} on this machine", "auto or cpu")
+        raise ModelError(f"no device {name!r} on this machine; give auto or cpu")
     return device
 
 
@@ -68,16 +68,18 @@ def dtype_of(name: str, device: torch.device, random: bool = False, weights: int
         return torch.bfloat16 if device.type == "cpu" and weights > SMALL and has_bfloat16() else torch.float32
     known = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
     if name not in known:
-        raise BadPlacement(f"unknown dtype {name!r}", f"auto, {', '.join(known)}")
+        raise ModelError(f"unknown dtype {name!r}; give auto, {', '.join(known)}")
     return known[name]
 
 
 def check_room(name: str, weights: int, device: torch.device) -> None:
-    """Refuse weights of so many bytes that there is no memory for. `BadPlacement`."""
+    """Refuse weights of so many bytes that there is no memory for. `ModelError`."""
     room = memory_of(device)
     if weights + SPARE > room:
         needed = f"{name} has {weights / 1e9:.1f} GB of weights, and needs {SPARE / 1e9:.1f} GB beside them"
-        raise BadPlacement(f"{needed}; {device} has room for {room / 1e9:.1f} GB", "a smaller shape, or another device")
+        raise ModelError(
+            f"{needed}; {device} has room for {room / 1e9:.1f} GB; give a smaller shape, or another device"
+        )
 
 
 def memory_of(device: torch.device) -> int:
@@ -112,10 +114,10 @@ def hardware(device: torch.device) -> dict[str, str]:
 
 
 def check_kept(name: str, placed: Mapping[str, Any]) -> None:
-    """Refuse a placement, by modules' names, that keeps weights elsewhere than where they are used. `BadPlacement`."""
+    """Refuse a placement, by modules' names, that keeps weights elsewhere than where they are used. `ModelError`."""
     kinds = {str(where).partition(":")[0] for where in placed.values()}
     if "disk" in kinds or ("cpu" in kinds and len(kinds) > 1):
-        raise BadPlacement(f"{name} does not fit into the memory of all GPUs", "more of them, or a smaller model")
+        raise ModelError(f"{name} does not fit into the memory of all GPUs; give more of them, or a smaller model")
 
 
 def capability() -> str:

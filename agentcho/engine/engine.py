@@ -35,11 +35,7 @@ from agentcho.engine.pages import PagePool
 from agentcho.engine.runner import TorchRunner
 from agentcho.engine.slots import IDLE, Slots
 from agentcho.engine.template import Framing
-from agentcho.errors import (
-    ContextOverflow,
-    RequestError,
-    StoreFull,
-)
+from agentcho.errors import ContextOverflow, RequestError, StoreFull
 from agentcho.progress import Tell, unheard
 
 
@@ -93,7 +89,7 @@ class Engine(EngineCore):
         - `tell` hears of megabytes downloaded, weights read, matrices packed and proofs made, in the thread that does
           it.
 
-        Raises `ModelNotFound`, `BadPlacement`, `UnsupportedModel` (with the gate's cause), `FramingError`,
+        Raises `ModelNotFound`, `UnsupportedModel` (with the gate's cause), `ModelError` where it cannot be placed, and
         `AdapterError`.
 
         Loading runs in a thread of its own that ends with it: torch keeps a pool of compute threads for each
@@ -116,7 +112,7 @@ class Engine(EngineCore):
     @owned
     def adapted(self, adapter: str | Path | None) -> Engine:
         """An engine of its own on the same network, through an adapter, or None: the base alone. Both can be used in
-        turn. Raises `AdapterError`, `AdapterError`."""
+        turn. Raises `AdapterError`."""
         model = self._model.adapted(None if adapter is None else find_adapter(adapter))
         return Engine(model, self.framing, self.proofs, *self._room, self.context)
 

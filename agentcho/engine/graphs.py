@@ -21,7 +21,7 @@ from agentcho.engine.batch import Batch, DecodeGroup, Layers, grouped
 from agentcho.engine.encoding import Segment
 from agentcho.engine.model import Model
 from agentcho.engine.slots import SlotPool
-from agentcho.errors import GraphsDiffer
+from agentcho.errors import EngineFailed
 
 MOST = 16
 """Graphs that are kept; the one that was not used for longest goes first."""
@@ -62,7 +62,7 @@ class Graphs:
 
     def run(self, pools: dict[SlotPool, list[Segment]]) -> tuple[list[Segment], Tensor]:
         """One forward of single tokens of running rows; the segments in the order of their rows of logits.
-        `GraphsDiffer`: a graph gave other logits than its step; what the step wrote is not to be used."""
+        `EngineFailed`: a graph gave other logits than its step; what the step wrote is not to be used."""
         groups, columns = grouped(pools)
         order = [segment for group in groups for segment in group.segments]
         logits = self._logits(tuple(map(_kind, groups)), order, torch.tensor(columns))
@@ -112,7 +112,10 @@ class Graphs:
         gap = float((graph.run() - expected).abs().max() / expected.abs().max())
         if not gap <= CLOSE:
             self._break(f"a captured step gave other logits, by {gap:.2g} of the largest")
-            raise GraphsDiffer(gap)
+            raise EngineFailed(
+                f"a captured CUDA graph gave logits that are off by {gap:.2g} of the largest; this engine uses no "
+                "graphs from now on. Run it again, and report it"
+            )
         graph.proved = True
 
     def _break(self, why: str) -> None:

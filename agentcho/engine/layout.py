@@ -12,7 +12,7 @@ from typing import NamedTuple
 from agentcho.calls.call import Call, Decode, EncodingId, FramingPort, Offsets, Prefill, Stopped
 from agentcho.calls.values import text as plain
 from agentcho.engine.encoding import Context, Piece, Storage
-from agentcho.errors import BadOffsets, ContextOverflow
+from agentcho.errors import ContextOverflow, RequestError
 from agentcho.message import Words
 
 Ids = tuple[int, ...]
@@ -112,7 +112,7 @@ def layout(rules: Rules, call: Call, parents: Parents, own: int = 0) -> Layout:
     """Lay a call out over its resolved parents; nothing is held. `own` is the length of what a shadow or a repair
     takes its ids from.
 
-    Raises `BadOffsets`, `ContextOverflow`, and what is wrong with the call's own ids: `RequestError`.
+    Raises `RequestError`, `ContextOverflow`, and what is wrong with the call's own ids: `RequestError`.
     """
     framed, words, more = NOTHING, None, own
     if isinstance(call, Prefill):
@@ -136,7 +136,7 @@ def place(rules: Rules, parents: Parents, offsets: Offsets, new_offset: int | No
         new_offset = max(ends, default=None) if new_offset is None else new_offset
     asked = [None] * len(parents) if offsets is None else offsets
     if len(asked) != len(parents):
-        raise BadOffsets(f"{len(asked)} offsets for {len(parents)} parents")
+        raise RequestError.offsets(f"{len(asked)} offsets for {len(parents)} parents")
     pieces, end = [] if rules.bos is None else [rules.bos], 0 if rules.bos is None else 1
     for (id, storage), offset in zip(parents, asked, strict=True):
         start = end if offset is None else offset

@@ -16,7 +16,7 @@ from agentcho.engine.model import Model, Source, find, read_tokenizer
 from agentcho.engine.pages import default_host_tokens, default_tokens
 from agentcho.engine.prepack import pack
 from agentcho.engine.template import Framing, derive
-from agentcho.errors import BadPlacement, ModelBroken
+from agentcho.errors import ModelBroken, ModelError
 from agentcho.flow.markers import check_markers
 from agentcho.progress import Tell, counted, unheard
 
@@ -41,7 +41,7 @@ def load(
     _check_count("store_tokens", store_tokens, 1, "nothing can be kept in so few tokens")
     _check_count("host_tokens", host_tokens, 0, "this is no number of tokens")
     if markers not in get_args(Markers):
-        raise BadPlacement(f"plain_markers={markers!r} is neither", "refuse or accept")
+        raise ModelError(f"plain_markers={markers!r} is neither; give refuse or accept")
     source = find(model)
     check_config(source, context)
     if markers == "refuse":
@@ -61,9 +61,9 @@ def _check_count(name: str, value: object, least: int, what: str) -> None:
     if value is None:
         return
     if isinstance(value, bool) or not isinstance(value, int):
-        raise BadPlacement(f"{name}={value!r} is no whole number", f"{least} or more, or leave it out")
+        raise ModelError(f"{name}={value!r} is no whole number; give {least} or more, or leave it out")
     if value < least:
-        raise BadPlacement(f"{name}={value}: {what}", f"{least} or more")
+        raise ModelError(f"{name}={value}: {what}; give {least} or more")
 
 
 def check_vocabulary(model: Model, framing: Framing) -> None:

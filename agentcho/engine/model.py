@@ -36,7 +36,8 @@ from agentcho.engine.device import DeviceMap, Place, check_kept, check_room, dty
 from agentcho.engine.lora import TRAINING, Adapters
 from agentcho.engine.prepack import packed
 from agentcho.engine.shapes import PREFIX, SHAPES
-from agentcho.errors import BadPlacement, FramingError, ModelBroken, ModelError, ModelNotFound, UnsupportedModel
+from agentcho.engine.template import unframed
+from agentcho.errors import ModelBroken, ModelError, ModelNotFound, UnsupportedModel
 from agentcho.progress import Tell, counted, unheard
 
 ATTENTION = "agentcho_packed"
@@ -114,7 +115,7 @@ def read_tokenizer(source: Source) -> Any:
             source.name, Path(source.path), f"no tokenizer that can be read ({_first_line(error)})"
         ) from error
     if not getattr(tokenizer, "chat_template", None):
-        raise FramingError(source.name, "its tokenizer has no chat template")
+        raise unframed(source.name, "its tokenizer has no chat template")
     return tokenizer
 
 
@@ -165,7 +166,7 @@ class Model:
         the dtype that `dtype_of` says."""
         where = place.where()
         if source.random and place.map is not None:
-            raise BadPlacement(f"{source.name} is drawn on one device", "a device, and no map")
+            raise ModelError(f"{source.name} is drawn on one device; give a device, and no map")
         sized = place.dtype == "auto" and where.type == "cpu"
         AttentionInterface.register(ATTENTION, _answer)
         try:
@@ -285,7 +286,7 @@ def tokenizer_digest(tokenizer: Any) -> str:
 def _refusal(source: Source, error: Exception) -> ModelError:
     name = source.name
     if isinstance(error, torch.OutOfMemoryError):
-        return BadPlacement(f"{name} does not fit into the memory of its device", "a smaller model, or another device")
+        return ModelError(f"{name} does not fit into the memory of its device; give a smaller model, or another device")
     if ATTENTION in str(error):
         cause = "its class has an attention of its own that cannot be answered from outside"
         return UnsupportedModel(name, cause, "Use a model whose class takes any attention implementation.")
@@ -326,7 +327,7 @@ def _part(source: Source) -> dict[str, Any]:
 
 
 def _drawn(source: Source, dtype: torch.dtype, where: torch.device) -> nn.Module:
-    """Random weights made on the device, the same every time on one of its kind. `BadPlacement`: they do not fit."""
+    """Random weights made on the device, the same every time on one of its kind. `ModelError`: they do not fit."""
     check_room(source.name, _size(source, dtype), where)
     with torch.random.fork_rng(devices=[where] if where.type == "cuda" else []):
         torch.manual_seed(0)

@@ -20,7 +20,7 @@ from agentcho.engine.encoding import Encoding, Recipe, Segment
 from agentcho.engine.plan import Plan
 from agentcho.engine.queue import Queue, Waiting
 from agentcho.engine.sequence import Sequence, Status, take_turns
-from agentcho.errors import SamplingFailed
+from agentcho.errors import CallFailed
 
 
 class Scheduler:
@@ -274,7 +274,7 @@ class Scheduler:
             mute = not speech.sampled
             try:
                 if token is None:
-                    raise SamplingFailed("no finite logit among the tokens it may say")
+                    raise CallFailed("sampling failed for this call alone: no finite logit among the tokens it may say")
                 said = speech.accept(token)
             except BaseException as error:
                 self.cancel([row.id])

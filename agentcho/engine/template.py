@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from agentcho.errors import FramingError, RequestError
+from agentcho.errors import RequestError, UnsupportedModel
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -94,9 +94,9 @@ class Framing:
 
 
 def derive(tokenizer: PreTrainedTokenizerBase, model: str, eos: frozenset[int] = frozenset()) -> Framing:
-    """Derive the framing, or raise `FramingError` with the cause. `eos` are the model's own end tokens."""
+    """Derive the framing, or raise `UnsupportedModel` with the cause. `eos` are the model's own end tokens."""
     if not getattr(tokenizer, "chat_template", None):
-        raise FramingError(model, "its tokenizer has no chat template")
+        raise unframed(model, "its tokenizer has no chat template")
     content = ContentTokenizer(tokenizer, model)
     frames = _Template(tokenizer, model).frames()
     aliases = {role: role if role in frames else "user" for role in ROLES}
@@ -104,8 +104,17 @@ def derive(tokenizer: PreTrainedTokenizerBase, model: str, eos: frozenset[int] =
     ids = {piece: _framing_ids(tokenizer, piece) for piece in pieces}
     stops = _stops(tokenizer, ids[frames["assistant"].closing], content.special, eos)
     if not ids[frames["assistant"].closing] or not stops:
-        raise FramingError(model, "its template closes the assistant's message with no token to stop at")
+        raise unframed(model, "its template closes the assistant's message with no token to stop at")
     return Framing(frames, aliases, _bos(tokenizer), stops, content, ids)
+
+
+def unframed(model: str, cause: str) -> UnsupportedModel:
+    """The chat template is missing, or does not frame messages one by one."""
+    remedy = (
+        "Use an instruction-tuned model whose tokenizer carries a chat template, or put a chat_template.jinja beside "
+        "its tokenizer"
+    )
+    return UnsupportedModel(model, cause, remedy, f"no framing for {model}")
 
 
 def _framing_ids(tokenizer: PreTrainedTokenizerBase, piece: str) -> tuple[int, ...]:
@@ -161,7 +170,7 @@ class _Template:
         try:
             text = self._tokenizer.apply_chat_template(turns, tokenize=False)
         except Exception as error:  # the template is foreign code: any error means it cannot render this
-            raise FramingError(self._model, f"its template fails on {'/'.join(roles)}: {error}") from error
+            raise unframed(self._model, f"its template fails on {'/'.join(roles)}: {error}") from error
         return self._cut(str(text), len(roles))
 
     def _cut(self, text: str, count: int) -> list[str]:
@@ -169,7 +178,7 @@ class _Template:
         for i in range(count):
             before, found, rest = rest.partition(_sentinel(i))
             if not found:
-                raise FramingError(self._model, "its template leaves out or rewrites the content of a message")
+                raise unframed(self._model, "its template leaves out or rewrites the content of a message")
             parts.append(before)
         return [*parts, rest]
 
@@ -187,7 +196,7 @@ class _Template:
         """The system frame, or None where the template has none or folds it into the user's message."""
         try:
             before, between, *_ = self._render("system", "user", "assistant")
-        except FramingError:
+        except UnsupportedModel:
             return None
         if not user.opening or not between.endswith(user.opening):
             return None
@@ -199,7 +208,7 @@ class _Template:
         sentinel of `talk`."""
         try:
             opening = self._render(*talk, name=NAME)[len(talk) - 1]
-        except FramingError:
+        except UnsupportedModel:
             return frame
         head, found, tail = opening.rpartition(before)[2].partition(NAME) if before else opening.partition(NAME)
         return frame._replace(named=(head, tail)) if found else frame
@@ -235,7 +244,7 @@ class ContentTokenizer:
     def __init__(self, tokenizer: PreTrainedTokenizerBase, model: str) -> None:
         backend = getattr(tokenizer, "backend_tokenizer", None)
         if backend is None:
-            raise FramingError(model, "its tokenizer has no fast (tokenizers) backend")
+            raise unframed(model, "its tokenizer has no fast (tokenizers) backend")
         self._whole: Tokenizer = backend
         self.special = frozenset(tokenizer.added_tokens_decoder) | frozenset(tokenizer.all_special_ids)
         control = (id for id, token in tokenizer.added_tokens_decoder.items() if token.special)

@@ -175,7 +175,7 @@ class Resolver:
 
     def reach(self, draft: Draft, length: int) -> int:
         """The positions that it takes to encode a message of `length` tokens for its author, or for its audience, as
-        far as the policy says it beforehand. `BadOffsets`: it is placed where nothing can stand."""
+        far as the policy says it beforehand. `RequestError`: it is placed where nothing can stand."""
         alone = int(self.bos) + length
         if self.reuse.mode == "baseline":
             return alone

@@ -13,7 +13,7 @@ from itertools import chain, islice
 from typing import Literal, NamedTuple, overload
 
 from agentcho.calls.values import kind, listed, position, whole
-from agentcho.errors import AudienceError, BadOffsets, RequestError
+from agentcho.errors import AudienceError, RequestError
 from agentcho.message import Audience, Metadata
 
 
@@ -213,7 +213,7 @@ def _exact(id: str) -> str:
 
 
 def _placed(place: Place) -> Place:
-    """A place that is one. `BadOffsets`: it is none."""
+    """A place that is one. `RequestError`: it is none."""
     if isinstance(place, After):
         return After(_exact(place.id), whole(place.plus, "plus"))
     if place is None or (isinstance(place, str) and place == "rightmost"):
@@ -235,7 +235,7 @@ def count(reads: ReadSet, lengths: Sequence[int | None], first: int) -> list[int
     """Positions of all messages and then of the new one, as far as `lengths` (tokens, None: not known) tell;
     None beyond, which is right after the preceding one. `first` is where the first stands by default.
 
-    `BadOffsets`: one is placed after a message that does not stand before it.
+    `RequestError`: one is placed after a message that does not stand before it.
     """
     ends: dict[str, int | None] = {}
     end: int | None = first
@@ -259,5 +259,7 @@ def _position(place: Place, end: int | None, ends: dict[str, int | None]) -> int
         case After(id, plus):
             counted = ends.get(id)
             if counted is None:
-                raise BadOffsets(f"a message is placed after {id!r}, which stands nowhere before it in the view")
+                raise RequestError.offsets(
+                    f"a message is placed after {id!r}, which stands nowhere before it in the view"
+                )
             return counted + plus

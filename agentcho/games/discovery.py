@@ -12,7 +12,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from agentcho.errors import ScenarioBroken, ScenarioError, ScenarioNotFound
+from agentcho.errors import ScenarioError, ScenarioNotFound
 from agentcho.names import called
 
 Shelf = Literal["scenarios", "agents"]
@@ -35,7 +35,7 @@ class Unreadable(NamedTuple):
     """A source file that does not parse, as `agentcho ls` shows it."""
 
     path: Path
-    error: ScenarioBroken
+    error: ScenarioError
 
 
 def shipped(shelf: Shelf) -> Path:
@@ -54,7 +54,7 @@ def listing(shelf: Shelf) -> Iterator[Found | Unreadable]:
         seen.add(path.resolve())
         try:
             yield from read(shelf, path, origin, module)
-        except ScenarioBroken as error:
+        except ScenarioError as error:
             yield Unreadable(path, error)
 
 
@@ -86,14 +86,19 @@ def _module_file(module: str) -> Path | None:
     return None
 
 
+def broken(path: Path, line: int | None, what: str) -> ScenarioError:
+    """A scenario's file does not parse, does not import, or defines no scenario."""
+    return ScenarioError(f"{path}:{line}: {what}" if line else f"{path}: {what}")
+
+
 def read(shelf: Shelf, path: Path, origin: Origin = "path", module: str | None = None) -> list[Found]:
-    """The scenarios or agents that a file defines, by its source alone. `ScenarioBroken` if it does not parse."""
+    """The scenarios or agents that a file defines, by its source alone. `ScenarioError` if it does not parse."""
     try:
         tree = ast.parse(path.read_bytes(), filename=str(path))
     except SyntaxError as error:
-        raise ScenarioBroken(path, error.lineno, f"does not parse: {error.msg}") from None
+        raise broken(path, error.lineno, f"does not parse: {error.msg}") from None
     except (ValueError, OSError) as error:
-        raise ScenarioBroken(path, None, f"cannot be read: {error}") from None
+        raise broken(path, None, f"cannot be read: {error}") from None
     root = "Scenario" if shelf == "scenarios" else "Agent"
     head = ast.get_docstring(tree) or ""
     return [
@@ -132,7 +137,7 @@ def _first(docstring: str) -> str:
 def find(shelf: Shelf, name: str) -> Found:
     """The first of that name, or what a path gives; `file.py:Class` where a file defines several.
 
-    Raises `ScenarioNotFound`, or `ScenarioBroken` where the file that was meant cannot be read.
+    Raises `ScenarioNotFound`, or `ScenarioError` where the file that was meant cannot be read.
     """
     path, cls = _path(name)
     if path.suffix == ".py":
@@ -175,9 +180,9 @@ def _in_file(shelf: Shelf, path: Path, cls: str) -> Found:
         raise ScenarioNotFound(str(path), known)
     found = [item for item in read(shelf, path) if not cls or item.cls == cls]
     if not found:
-        raise ScenarioBroken(path, None, f"defines no {'class ' + cls if cls else shelf.removesuffix('s')}")
+        raise broken(path, None, f"defines no {'class ' + cls if cls else shelf.removesuffix('s')}")
     if len(found) > 1:
-        raise ScenarioBroken(path, None, f"defines several: name one as {path}:{found[0].cls}")
+        raise broken(path, None, f"defines several: name one as {path}:{found[0].cls}")
     return found[0]
 
 

@@ -24,7 +24,6 @@ from agentcho.choreography.handle import Piece, Request, Result, Unfinished
 from agentcho.config import ReusePolicy, RunConfig
 from agentcho.errors import (
     AudienceError,
-    BadSampling,
     ContextOverflow,
     LeakageError,
     LimitReached,
@@ -384,8 +383,8 @@ class Game:
         base = self.config.sampling.model_dump() | {"seed": coin_seed(self.seed, self.index, author, turn)}
         try:
             sampling = Sampling(**{**base, **options})
-        except BadSampling as error:
-            raise BadSampling(f"{author}: {error.what}", error.remedy) from error
+        except RequestError as error:
+            raise RequestError(f"{author}: {error}", error.field) from error
         self._turns[author] = turn
         left = self._meter.tokens_left(author)
         if left is None or sampling.choices or sampling.json_schema:

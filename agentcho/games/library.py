@@ -19,8 +19,8 @@ from types import ModuleType
 
 from agentcho.agent import Agent
 from agentcho.calls.call_site import shown_path
-from agentcho.errors import AgentchoError, ScenarioBroken
-from agentcho.games.discovery import Found, find
+from agentcho.errors import AgentchoError
+from agentcho.games.discovery import Found, broken, find
 from agentcho.games.faults import FILE, words
 from agentcho.scenario import Scenario
 
@@ -30,7 +30,7 @@ def scenario(name: str) -> type[Scenario]:
     found = find("scenarios", name)
     cls = load(found)
     if not issubclass(cls, Scenario):
-        raise ScenarioBroken(found.path, None, f"{found.cls} is no agentcho.Scenario")
+        raise broken(found.path, None, f"{found.cls} is no agentcho.Scenario")
     return cls
 
 
@@ -39,20 +39,20 @@ def agent(name: str) -> type[Agent]:
     found = find("agents", name)
     cls = load(found)
     if not issubclass(cls, Agent):
-        raise ScenarioBroken(found.path, None, f"{found.cls} is no agentcho.Agent")
+        raise broken(found.path, None, f"{found.cls} is no agentcho.Agent")
     return cls
 
 
 def load(found: Found) -> type:
-    """Import the file and return the class. `ScenarioBroken` names the line where importing failed."""
+    """Import the file and return the class. `ScenarioError` names the line where importing failed."""
     try:
         module = importlib.import_module(found.module) if found.module else _import(found.path)
         cls = getattr(module, found.cls)
     except (Exception, SystemExit) as error:
         what = f"does not import: {type(error).__name__}: {words(error)}"
-        raise ScenarioBroken(found.path, _line(error, found.path), what) from error
+        raise broken(found.path, _line(error, found.path), what) from error
     if not isinstance(cls, type):
-        raise ScenarioBroken(found.path, None, f"{found.cls} is no class once imported")
+        raise broken(found.path, None, f"{found.cls} is no class once imported")
     return cls
 
 

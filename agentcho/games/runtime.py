@@ -25,7 +25,7 @@ from agentcho.choreography import log as journal
 from agentcho.choreography.choreographer import Choreographer
 from agentcho.choreography.quiescence import ends_all
 from agentcho.config import RunConfig
-from agentcho.errors import CallFailed, EngineFailed, GamesFailed, GraphsDiffer, Overloaded, RunStopped, TaskError
+from agentcho.errors import CallFailed, EngineFailed, GamesFailed, Overloaded, ScenarioError, TaskError
 from agentcho.events import Ended, Event, Over, Sink
 from agentcho.flow.markers import asked_of, check_markers
 from agentcho.games import library
@@ -97,7 +97,7 @@ class Care(NamedTuple):
     retries: int = 0
 
 
-PASSING = (EngineFailed, CallFailed, GraphsDiffer, Overloaded, ConnectionError, TimeoutError)
+PASSING = (EngineFailed, CallFailed, Overloaded, ConnectionError, TimeoutError)
 
 
 class Run:
@@ -140,7 +140,7 @@ class Run:
         if self._deaf is not None:
             raise self._deaf
         if not self._all.cancel_called and not self.finished.keys() >= set(numbers):
-            raise RunStopped("it cancelled the task that it runs in")
+            raise _stopped("it cancelled the task that it runs in")
 
     async def _play(self, numbers: Sequence[int], at_once: int | None) -> None:
         async with Choreographer(self._engine, *self._config.reuse) as choreographer:
@@ -309,6 +309,15 @@ def _recorded(record: RunRecord, run: Run, at_once: int | None) -> Played:
     return played._replace(record=record.path)
 
 
+def _stopped(how: str) -> ScenarioError:
+    """The code of a game ended more than its own game."""
+    return ScenarioError(
+        f"the code of a game stopped the whole run: {how}. Let it raise in `play`, which ends that game alone; "
+        "what was over is kept, and --resume goes on",
+        code=1,
+    )
+
+
 def _play(run: Run, at_once: int | None) -> Played:
     name, config = run._scenario.name, run._config
     journal.RUN.info("%s begins: %d games, %s, %s", name, config.games, config.mode, config.leakage)
@@ -318,7 +327,7 @@ def _play(run: Run, at_once: int | None) -> Played:
     except KeyboardInterrupt:
         interrupted = True
     except SystemExit as exit:  # of a task that a game started for itself: an event loop ends with it
-        raise RunStopped(str(fault(exit, _package(run._scenario)))) from exit
+        raise _stopped(str(fault(exit, _package(run._scenario)))) from exit
     games = tuple(run.finished[index] for index in sorted(run.finished))
     end = "is interrupted" if interrupted else "is over"
     journal.RUN.info("%s %s: %d games, %d of them failed, %d steps", name, end, len(games), len(run.errors), run.steps)

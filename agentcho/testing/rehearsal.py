@@ -19,7 +19,7 @@ from agentcho.backends.fake import FakeEngine
 from agentcho.calls.call import Decode
 from agentcho.choreography.choreographer import Choreographer
 from agentcho.config import RunConfig
-from agentcho.errors import BadSampling
+from agentcho.errors import RequestError
 from agentcho.events import Encoded, Ended, Event, Over
 from agentcho.flow.views import Policy, audience_policy
 from agentcho.games.game import Game
@@ -55,13 +55,13 @@ class Lines:
         self._lines = {agent: deque(texts) for agent, texts in lines.items()}
 
     def __call__(self, call: Decode, prompt: str) -> str:
-        """The next line of the agent that calls. `BadSampling`: it has none left."""
+        """The next line of the agent that calls. `RequestError`: it has none left."""
         lines = self._lines.get(call.name or "")
         if lines is None:
             free = call.sampling.choices is None and call.sampling.json_schema is None
             return babble(call, prompt) if free else comply(call, prompt)
         if not lines:
-            raise BadSampling(f"{call.name} has no line left", "give its script a line for every decode")
+            raise RequestError(f"{call.name} has no line left; give its script a line for every decode", "sampling")
         return lines.popleft()
 
 

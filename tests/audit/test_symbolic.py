@@ -9,7 +9,7 @@ import pytest
 
 from agentcho.audit.symbolic import SymbolicEngine
 from agentcho.calls.call import Decode, Failure, Prefill, Shadow
-from agentcho.errors import BadOffsets, BadParent, LeakageError, RequestError, UnknownEncoding
+from agentcho.errors import LeakageError, RequestError, UnknownEncoding
 
 
 class Shut:
@@ -70,7 +70,7 @@ def test_a_refused_call_fails_alone_and_with_what_stands_on_it() -> None:
     assert finished == [ids[1]]
     assert [(failure.id, type(failure.error)) for failure in failed] == [
         (ids[0], LeakageError),
-        (ids[2], BadParent),
+        (ids[2], RequestError),
     ]
     with pytest.raises(KeyError):
         engine.influence(ids[0])
@@ -86,9 +86,9 @@ def test_the_engine_of_sets_refuses_what_engines_refuse() -> None:
         ([], RequestError),
         ([Decode("unforced")], RequestError),
         ([Prefill("x", parents=(7,))], UnknownEncoding),
-        ([Prefill("x", parents=(elsewhere,))], BadParent),
-        ([Prefill("x", offsets=(1,))], BadOffsets),
-        ([Shadow(Decode("", forced=()))], BadParent),
+        ([Prefill("x", parents=(elsewhere,))], RequestError),
+        ([Prefill("x", offsets=(1,))], RequestError),
+        ([Shadow(Decode("", forced=()))], RequestError),
     ]
     for calls, error in wrong:
         with pytest.raises(error):

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from matplotlib.figure import Figure
 
-from agentcho.errors import ArmUnavailable, RecordBroken, RecordNotFound
+from agentcho.errors import RecordBroken, RecordNotFound
 from agentcho.lab.bench.measure import Timed, measure, steady, turns
+from agentcho.lab.bench.played import ArmUnavailable
 from agentcho.lab.bench.plots import plot
 from agentcho.lab.bench.result import Result, Target, read_result
 from agentcho.lab.bench.spread import spread

@@ -14,7 +14,7 @@ import torch
 from agentcho import Decode, Engine, Prefill, Sampling
 from agentcho.backends.babble import babble
 from agentcho.calls.call import Call, EncodingId, Failure, Spoken
-from agentcho.errors import SamplingFailed
+from agentcho.errors import CallFailed
 from agentcho.testing import FakeEngine
 from tests.engine.broken import dead
 from tests.engine.families import Family
@@ -106,7 +106,7 @@ def fake(bos: bool) -> FakeEngine:
         return f"{babble(call, prompt)} and so it goes on and on and on and on"
 
     def faulty(call: Decode) -> Exception | None:
-        return SamplingFailed("poisoned") if POISON in call.header else None
+        return CallFailed("poisoned") if POISON in call.header else None
 
     return FakeEngine(reply, bos=bos, faulty=faulty)
 
@@ -136,21 +136,22 @@ Wrong = Callable[[Bench, Sequence[EncodingId]], Any]
 
 
 def wrongs() -> dict[str, tuple[str, Wrong]]:
-    """Calls that must be refused, given a bench and a finished prefill and decode: (name of the error, call)."""
+    """Calls that must be refused, given a bench and a finished prefill and decode: the name of the error, with the
+    field that it names, and the call."""
     later = Prefill("later")
     schema = {"const": "five words in a row"}
     return {
         "no call": ("RequestError", lambda b, ids: "a text"),
         "unknown parent": ("UnknownEncoding", lambda b, ids: Prefill("x", parents=[10**9])),
-        "true as parent": ("BadParent", lambda b, ids: Prefill("x", parents=[True])),
-        "text as parent": ("BadParent", lambda b, ids: Decode(parents=["1"])),  # type: ignore[list-item]
-        "a decode as parent": ("BadParent", lambda b, ids: Decode(parents=[Decode()])),  # type: ignore[list-item]
-        "a prefill of another list": ("BadParent", lambda b, ids: Prefill("x", parents=[later])),
-        "too few offsets": ("BadOffsets", lambda b, ids: Prefill("x", parents=ids, offsets=[4])),
-        "offsets without parents": ("BadOffsets", lambda b, ids: Decode(offsets=[None])),
-        "a negative offset": ("BadOffsets", lambda b, ids: Prefill("x", parents=ids, offsets=[None, -1])),
-        "a broken offset": ("BadOffsets", lambda b, ids: Decode(new_offset=1.5)),  # type: ignore[arg-type]
-        "true as offset": ("BadOffsets", lambda b, ids: Prefill("x", new_offset=True)),
+        "true as parent": ("RequestError.parents", lambda b, ids: Prefill("x", parents=[True])),
+        "text as parent": ("RequestError.parents", lambda b, ids: Decode(parents=["1"])),  # type: ignore[list-item]
+        "a decode as parent": ("RequestError.parents", lambda b, ids: Decode(parents=[Decode()])),  # type: ignore[list-item]
+        "a prefill of another list": ("RequestError.parents", lambda b, ids: Prefill("x", parents=[later])),
+        "too few offsets": ("RequestError.offsets", lambda b, ids: Prefill("x", parents=ids, offsets=[4])),
+        "offsets without parents": ("RequestError.offsets", lambda b, ids: Decode(offsets=[None])),
+        "a negative offset": ("RequestError.offsets", lambda b, ids: Prefill("x", parents=ids, offsets=[None, -1])),
+        "a broken offset": ("RequestError.offsets", lambda b, ids: Decode(new_offset=1.5)),  # type: ignore[arg-type]
+        "true as offset": ("RequestError.offsets", lambda b, ids: Prefill("x", new_offset=True)),
         "a text too long": ("ContextOverflow", lambda b, ids: Prefill("so long " * 4096)),
         "a place too far": ("ContextOverflow", lambda b, ids: Prefill("x", parents=ids, offsets=[4095, 1])),
         "more than fits": ("ContextOverflow", lambda b, ids: Decode(sampling=Sampling(max_tokens=4096))),
@@ -158,8 +159,11 @@ def wrongs() -> dict[str, tuple[str, Wrong]]:
         "framing in tokens": ("RequestError", lambda b, ids: Prefill("", tokens=b.tokens(ids[0]))),
         "framing in forced": ("RequestError", lambda b, ids: Decode(forced=b.tokens(ids[0]))),
         "choices too long": (
-            "BadSampling",
+            "RequestError.sampling",
             lambda b, ids: Decode(sampling=Sampling(choices=("a", "as long as that is"), max_tokens=2)),
         ),
-        "json too long": ("BadSampling", lambda b, ids: Decode(sampling=Sampling(json_schema=schema, max_tokens=3))),
+        "json too long": (
+            "RequestError.sampling",
+            lambda b, ids: Decode(sampling=Sampling(json_schema=schema, max_tokens=3)),
+        ),
     }

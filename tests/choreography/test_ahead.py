@@ -12,7 +12,7 @@ from agentcho.calls.call import ANY_TURN, Call, EncodingId, First, Turn
 from agentcho.choreography.handle import Request, Result
 from agentcho.choreography.prefetch import MOST, Prefetch
 from agentcho.config import Leakage, ReusePolicy
-from agentcho.errors import AgentchoError, BadOffsets
+from agentcho.errors import AgentchoError, RequestError
 from agentcho.flow.resolver import Draft, Resolver
 from agentcho.flow.views import After, ReadSet
 from agentcho.message import EVERYONE, Audience, Metadata
@@ -112,7 +112,7 @@ def test_what_cannot_even_be_asked_for_is_dropped(play: Play) -> None:
     engine, made = talker(6), list[Result]()
 
     def broken() -> Request:
-        raise BadOffsets("after a message that there is not")
+        raise RequestError.offsets("after a message that there is not")
 
     async def work() -> None:
         async with Choreographer(engine) as c:

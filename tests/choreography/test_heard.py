@@ -15,7 +15,7 @@ from agentcho import Agent, Choreographer, Game, Limits, RunConfig
 from agentcho.calls.call import Decode, EnginePort
 from agentcho.config import Leakage, Mode
 from agentcho.engine import Engine
-from agentcho.errors import EngineFailed, SamplingFailed
+from agentcho.errors import CallFailed, EngineFailed
 from agentcho.events import Ended, Event, Over, Sink, Token
 from agentcho.games.recording import Told
 from agentcho.message import EVERYONE
@@ -184,11 +184,11 @@ def test_a_row_that_fails_leaves_what_it_said(play: Play, run: Played) -> None:
 
     def faulty(call: Decode) -> Exception | None:
         steps.append(1)
-        return SamplingFailed("no finite logit") if len(steps) == 4 else None
+        return CallFailed("no finite logit") if len(steps) == 4 else None
 
     async def script(game: Game) -> None:
         alice, bob = pair(game)
-        with pytest.raises(SamplingFailed):
+        with pytest.raises(CallFailed):
             await alice.say()
         await bob.think()
 

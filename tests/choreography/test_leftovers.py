@@ -9,7 +9,7 @@ import pytest
 
 from agentcho import Choreographer, Decode, Prefill, Sampling
 from agentcho.choreography.handle import Request, Result
-from agentcho.errors import CallbackFailed, EngineClosed, EngineFailed, SamplingFailed, UnknownEncoding
+from agentcho.errors import CallbackFailed, CallFailed, EngineClosed, EngineFailed, UnknownEncoding
 from agentcho.testing import FakeEngine
 
 from .stage import Clock, Interrupted, Play, empty, nothing_left, speech, talker
@@ -156,14 +156,14 @@ def outcomes(c: Choreographer, *requests: Request) -> Awaitable[list[Any]]:
 
 
 def test_a_failing_request_fails_its_submitter_alone(play: Play) -> None:
-    engine = FakeEngine(faulty=lambda call: SamplingFailed("test") if call.header == "bad" else None)
+    engine = FakeEngine(faulty=lambda call: CallFailed("test") if call.header == "bad" else None)
     fails = Request((Prefill("y"), Decode("bad")))
 
     async def work() -> None:
         async with Choreographer(engine) as c:
             first, second, third = await outcomes(c, WRONG, fails, speech(9))
             assert isinstance(first, UnknownEncoding)
-            assert isinstance(second, SamplingFailed)
+            assert isinstance(second, CallFailed)
             c.release([made.id for made in third.made])
             assert await empty(c, engine)
 
@@ -171,12 +171,12 @@ def test_a_failing_request_fails_its_submitter_alone(play: Play) -> None:
 
 
 def test_a_request_that_fails_late_gives_up_what_was_made_for_it(play: Play) -> None:
-    engine = FakeEngine(faulty=lambda call: SamplingFailed("late") if engine.steps > 3 else None)
+    engine = FakeEngine(faulty=lambda call: CallFailed("late") if engine.steps > 3 else None)
     words = tuple(engine.framing.content.encode("a b c d e f"))
 
     async def work() -> None:
         async with Choreographer(engine) as c:
-            with pytest.raises(SamplingFailed, match="late"):
+            with pytest.raises(CallFailed, match="late"):
                 await c.run(Request((Prefill("long since made"), Decode(forced=words))))
             assert engine.steps == 4
             assert await empty(c, engine)

@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field, TypeAdapter
 from agentcho import Agent, Decode, Game, Limits, RunConfig, Scenario
 from agentcho.backends.sample import smallest
 from agentcho.config import Mode
-from agentcho.errors import BadSampling
+from agentcho.errors import RequestError
 from agentcho.testing import FakeEngine, play
 
 from .conftest import BACKENDS
@@ -78,7 +78,7 @@ def test_other_lines_lead_elsewhere() -> None:
     [(["hm"], "ann has no line left"), (["hm", "perhaps"], "none of the choices"), ([], "no line left")],
 )
 def test_lines_that_do_not_do_say_why(lines: list[str], said: str) -> None:
-    with pytest.raises(BadSampling, match=said):
+    with pytest.raises(RequestError, match=said):
         play(Guessing(), {"ann": lines})
 
 
@@ -165,5 +165,5 @@ def test_the_smallest_json_fits_its_schema(kind: Any) -> None:
 
 
 def test_a_schema_without_an_end_is_refused() -> None:
-    with pytest.raises(BadSampling, match="finite"):
+    with pytest.raises(RequestError, match="finite"):
         smallest(Endless.model_json_schema())

@@ -9,7 +9,7 @@ from pydantic import BaseModel, field_validator
 
 from agentcho import Choreographer, Decode, Game, Metadata, View
 from agentcho.backends.words import Vocabulary
-from agentcho.errors import AgentchoError, AnswerInvalid, AudienceError, BadSampling, SamplingFailed
+from agentcho.errors import AgentchoError, AnswerInvalid, AudienceError, CallFailed, RequestError
 from agentcho.events import Began, Ended, Event, Heard, Joined, Over, Token
 from agentcho.message import audience
 from agentcho.testing import FakeEngine
@@ -78,9 +78,9 @@ def test_options_of_a_call_are_its_own_and_wrong_ones_are_refused(play: Play) ->
         assert len((await a.say(max_tokens=1)).text.split()) == 1
         assert (await a.say(stop=("word word",))).stopped == "stop_string"
         for wrong in ({"max_tokens": 0}, {"temperature": -1}, {"tempreature": 1}, {"stop": ("",)}):
-            with pytest.raises(BadSampling, match="alice"):
+            with pytest.raises(RequestError, match="alice"):
                 await a.say(**wrong)
-        with pytest.raises(BadSampling):
+        with pytest.raises(RequestError):
             await a.choose([])
 
     entries, _ = game(play, script, talker())
@@ -107,7 +107,7 @@ def test_a_call_that_is_refused_is_no_turn(play: Play) -> None:
         async def script(game: Game) -> None:
             a = game.cast(Talker, "alice")
             if refused:
-                with pytest.raises(BadSampling):
+                with pytest.raises(RequestError):
                     await a.say(temperature=-1)
             await a.say()
 
@@ -132,7 +132,7 @@ def test_a_choice_is_known_however_the_tokenizer_writes_it(play: Play) -> None:
 def test_what_a_stop_string_would_cut_is_no_choice(play: Play) -> None:
     async def script(game: Game) -> None:
         alice = game.cast(Talker, "alice")
-        with pytest.raises(BadSampling, match="holds a stop string"):
+        with pytest.raises(RequestError, match="holds a stop string"):
             await alice.choose(["yes.", "no"], stop=(".",))
         assert await alice.choose(["yes", "no"], stop=(".",)) in {"yes", "no"}
 
@@ -203,17 +203,17 @@ def test_pieces_come_as_they_are_said_and_leaving_early_waits_for_the_end(play: 
 def test_a_stream_raises_what_its_message_does(play: Play) -> None:
     async def script(game: Game) -> None:
         a = game.cast(Talker, "alice")
-        with pytest.raises(BadSampling):
+        with pytest.raises(RequestError):
             async with a.stream(max_tokens=0) as pieces:
                 assert [piece async for piece in pieces] == []
         with pytest.raises(AudienceError):
             async with a.stream(to="bob") as pieces:
                 pass
-        with pytest.raises(SamplingFailed):
+        with pytest.raises(CallFailed):
             async with a.stream(header="bad") as pieces:
                 pass
 
-    game(play, script, FakeEngine(faulty=lambda call: SamplingFailed("x") if call.header else None))
+    game(play, script, FakeEngine(faulty=lambda call: CallFailed("x") if call.header else None))
 
 
 def test_an_error_while_streaming_comes_out_as_it_is_and_gives_the_message_up(play: Play) -> None:

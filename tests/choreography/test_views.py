@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from agentcho import After, Game, Metadata, Read, View
 from agentcho.config import Leakage
-from agentcho.errors import AudienceError, BadOffsets, LeakageError
+from agentcho.errors import AudienceError, LeakageError, RequestError
 from agentcho.flow.views import Place
 from agentcho.records.transcript import own_records
 from agentcho.testing import FakeEngine
@@ -190,9 +190,9 @@ def test_a_place_after_what_does_not_stand_before_is_refused(play: Play, after: 
         a = game.cast(Talker, "alice")
         await game.announce("one")
         await game.announce("two")
-        with pytest.raises(BadOffsets, match=after):
+        with pytest.raises(RequestError, match=after):
             await a.say(view=View((Read("scenario.0", After(after)), Read("scenario.1"))))
-        with pytest.raises(BadOffsets, match="-3"):
+        with pytest.raises(RequestError, match="-3"):
             await a.say(view=View((Read("scenario.0", -3),)))
 
     game(play, script)

@@ -131,7 +131,7 @@ def test_fail_fast_stops_the_others(agentcho: Command, here: Path) -> None:
 def test_errors_of_the_engine_are_tried_again_and_no_others() -> None:
     def sometimes(call: Decode) -> Exception | None:
         failures.append(call)
-        return EngineFailed(RuntimeError("out of memory")) if len(failures) in (2, 4) else None
+        return EngineFailed.of(RuntimeError("out of memory")) if len(failures) in (2, 4) else None
 
     for retries, errors in ((0, 1), (1, 1), (2, 0)):
         failures = list[Decode]()

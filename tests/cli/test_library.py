@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from agentcho import Agent
-from agentcho.errors import ScenarioBroken, ScenarioError, ScenarioNotFound
+from agentcho.errors import ScenarioError, ScenarioNotFound
 from agentcho.games import discovery as shelf
 from agentcho.games import library
 
@@ -65,12 +65,12 @@ def test_here_comes_before_entry_points_and_these_before_shipped(here: Path, mon
 
 def test_a_path_names_a_class_where_there_are_several(here: Path) -> None:
     path = write(here / "coin.py")
-    with pytest.raises(ScenarioBroken, match=r"several: name one as .*coin\.py:Coin"):
+    with pytest.raises(ScenarioError, match=r"several: name one as .*coin\.py:Coin"):
         library.scenario(str(path))
     assert library.scenario(f"{path}:FairCoin").__name__ == "FairCoin"
     assert shelf.find("scenarios", "coin.py:Coin").summary == "Calls a coin."
     assert shelf.find("scenarios", "coin.py:FairCoin").name == "fair-coin"
-    with pytest.raises(ScenarioBroken, match="defines no class Con"):
+    with pytest.raises(ScenarioError, match="defines no class Con"):
         library.scenario("coin.py:Con")
     with pytest.raises(ScenarioNotFound, match=r"known: .*debate"):
         library.scenario("con.py")
@@ -99,7 +99,7 @@ def test_listing_executes_nothing_and_shows_what_is_broken(agentcho: Command, he
 )
 def test_a_broken_file_is_told_with_its_line(here: Path, text: str, told: str) -> None:
     path = write(here / "odd.py", text.replace("class FairCoin(Coin):\n    pass\n", ""))
-    with pytest.raises(ScenarioBroken, match=told):
+    with pytest.raises(ScenarioError, match=told):
         library.scenario(str(path))
 
 

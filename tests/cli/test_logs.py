@@ -75,7 +75,7 @@ def test_no_word_that_was_said_is_in_the_log(agentcho: Command, here: Path) -> N
     assert CANARY not in told
     for line in (
         *("loading fake", "spies begins: 3 games", "game 0: ann joined", "ann.3 began", "game 0 over at its end"),
-        *("game 1: ValueError at ", "spies.py:", "game 2: BadSampling at ", "over early (error)", "step 1: "),
+        *("game 1: ValueError at ", "spies.py:", "game 2: RequestError at ", "over early (error)", "step 1: "),
         "spies is over: 3 games, 2 of them failed",
     ):
         assert line in told, line

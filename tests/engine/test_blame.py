@@ -12,7 +12,7 @@ from agentcho import Decode, Engine, Prefill, Sampling
 from agentcho.calls.call import Call, EncodingId, Failure, First, Most, Repair, Shadow
 from agentcho.engine.budget import Budget
 from agentcho.engine.sequence import Generation
-from agentcho.errors import AgentchoError, BadParent, CallFailed, EngineFailed, SamplingFailed
+from agentcho.errors import AgentchoError, CallFailed, EngineFailed, RequestError
 from agentcho.message import Words
 
 from .broken import dead, failing
@@ -103,7 +103,7 @@ def test_who_reads_the_guilty_one_fails_for_it_and_its_twin_for_itself(engine: E
     with failing(engine, spoilt, RuntimeError("x")):
         ids = engine.submit(calls)
         failures = {failure.id: type(failure.error) for failure in drain(engine)}
-    assert failures == dict(zip(ids, (CallFailed, BadParent, BadParent, CallFailed), strict=False))
+    assert failures == dict(zip(ids, (CallFailed, RequestError, RequestError, CallFailed), strict=False))
     engine.release(ids[4:])
     assert (engine.fullness.used, engine.fullness.reserved, len(engine.debug.slots)) == (1, 0, 0)
 
@@ -273,7 +273,7 @@ def test_a_row_without_a_probability_fails_alone(engine: Engine) -> None:
         [failure] = drain(engine)
     finally:
         hook.remove()
-    assert (failure.id, type(failure.error)) == (failed, SamplingFailed)
+    assert (failure.id, type(failure.error)) == (failed, CallFailed)
 
 
 def test_no_room_for_a_row_fails_that_row(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:

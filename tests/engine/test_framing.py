@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agentcho import Decode, Engine, Prefill, Sampling
-from agentcho.errors import FramingError, RequestError
+from agentcho.errors import RequestError, UnsupportedModel
 
 from ..engines import Engines
 from .families import Family
@@ -194,7 +194,7 @@ def test_a_template_that_cannot_frame_is_refused(tmp_path: Path, cause: str) -> 
     broken = tokenizer("chatml")
     broken.chat_template = BROKEN[cause]
     broken.save_pretrained(tmp_path)
-    with pytest.raises(FramingError, match="template"):
+    with pytest.raises(UnsupportedModel, match="template"):
         Engine.load(str(tmp_path), device="cpu", dtype="float32")
 
 

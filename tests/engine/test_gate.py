@@ -12,7 +12,7 @@ from transformers import AutoConfig
 from agentcho import Engine, Prefill
 from agentcho.engine.doctor import doctor
 from agentcho.engine.shapes import SHAPES, Shape
-from agentcho.errors import ContextOverflow, FramingError, ModelError, ModelNotFound, UnsupportedModel
+from agentcho.errors import ContextOverflow, ModelError, ModelNotFound, UnsupportedModel
 
 from .families import Family, families, refused
 from .stage import Stage
@@ -77,7 +77,7 @@ def test_the_doctor_shows_every_layer_and_what_became_of_each_role(tmp_path: Pat
 
 
 def test_a_tokenizer_without_a_template_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(FramingError, match="chat template"):
+    with pytest.raises(UnsupportedModel, match="chat template"):
         load(refused()["no template"], tmp_path)
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from agentcho import Decode, Engine, Prefill
-from agentcho.errors import BadOffsets
+from agentcho.errors import RequestError
 
 from ..engines import Engines
 
@@ -57,5 +57,5 @@ def test_without_parents_it_says_nothing_and_an_own_position_wins(engine: Engine
     a = engine.prefill("one")
     (id,) = engine.decode([Decode("x", parents=[a], offsets="made", new_offset=77, forced=())])
     assert engine.receipt(id).start == 77
-    with pytest.raises(BadOffsets):
+    with pytest.raises(RequestError):
         engine.prefill("new", parents=[a], offsets="elsewhere")

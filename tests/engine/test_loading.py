@@ -19,7 +19,7 @@ from agentcho import Engine, Sampling
 from agentcho.engine import checkpoint
 from agentcho.engine.checkpoint import INDEX, refusal
 from agentcho.engine.doctor import doctor
-from agentcho.errors import FramingError, ModelBroken, ModelError, ModelNotFound
+from agentcho.errors import ModelBroken, ModelError, ModelNotFound, UnsupportedModel
 from agentcho.progress import unheard
 
 from .families import families, llama_family
@@ -58,7 +58,7 @@ DAMAGE: dict[str, tuple[str, Callable[[Path], object], str, type[ModelError]]] =
     "a broken tokenizer": ("tokenizer.json", cut, "no tokenizer that can be read", ModelBroken),
     "no config": ("config.json", lambda file: file.unlink(), "config.json", ModelNotFound),
     "a broken config": ("config.json", cut, "config", ModelNotFound),
-    "no chat template": ("chat_template.jinja", lambda file: file.unlink(), "no chat template", FramingError),
+    "no chat template": ("chat_template.jinja", lambda file: file.unlink(), "no chat template", UnsupportedModel),
 }
 
 

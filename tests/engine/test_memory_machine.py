@@ -21,7 +21,7 @@ from hypothesis.stateful import (
 
 from agentcho import Decode, Engine, Prefill, Sampling
 from agentcho.calls.call import Call, EncodingId, First, Most, Repair
-from agentcho.errors import BadParent, StoreFull
+from agentcho.errors import RequestError, StoreFull
 
 STORE = 64
 WORDS = st.text("abc ", min_size=1, max_size=12)
@@ -70,7 +70,7 @@ class Twins(RuleBasedStateMachine):
         self._settle()
 
     def _take(self, result: Any) -> None:
-        assert all(isinstance(failure.error, BadParent) for failure in result.failed)
+        assert all(isinstance(failure.error, RequestError) for failure in result.failed)
         self.held += map(int, result.finished)
         gone = {*result.finished, *(failure.id for failure in result.failed)}
         self.flying = [id for id in self.flying if id not in gone]

@@ -14,7 +14,7 @@ from peft import LoraConfig, get_peft_model
 from agentcho.calls.call import Decode, Guard, Prefill, Sampling
 from agentcho.choreography.choreographer import Choreographer
 from agentcho.engine import Engine
-from agentcho.errors import BadPlacement, EngineBusy, EngineClosed, UnknownEncoding
+from agentcho.errors import EngineBusy, EngineClosed, ModelError, UnknownEncoding
 
 from .families import llama_family
 
@@ -152,5 +152,5 @@ OTHERS = [("host_tokens", -1), ("host_tokens", True), ("plain_markers", "Refuse"
 
 @pytest.mark.parametrize(("name", "value"), [*COUNTS, *OTHERS])
 def test_options_are_checked_before_anything_is_loaded(name: str, value: Any) -> None:
-    with pytest.raises(BadPlacement, match=f"{name}="):
+    with pytest.raises(ModelError, match=f"{name}="):
         Engine.load("no such model", **{name: value})

@@ -19,7 +19,7 @@ from agentcho.engine.gate import check_config
 from agentcho.engine.model import Model, find
 from agentcho.engine.pages import LayerShape, default_tokens
 from agentcho.engine.shapes import SHAPES
-from agentcho.errors import BadPlacement
+from agentcho.errors import ModelError
 
 from .families import llama_family
 
@@ -45,13 +45,13 @@ def test_a_device_has_a_name_and_auto_is_cuda_where_there_is_one() -> None:
     assert device_of("auto") == CUDA
     assert device_of("cuda:1") == torch.device("cuda", 1)
     for wrong in ("cuda:2", "gpu"):
-        with pytest.raises(BadPlacement, match=wrong):
+        with pytest.raises(ModelError, match=wrong):
             device_of(wrong)
 
 
 @pytest.mark.parametrize("name", ["mps", "xpu:0", "vulkan"])
 def test_a_kind_of_device_that_was_never_tried_is_refused_in_a_sentence(name: str) -> None:
-    with pytest.raises(BadPlacement, match=f"device '{name}' is of a kind .* never been run on; give auto, cpu, cuda"):
+    with pytest.raises(ModelError, match=f"device '{name}' is of a kind .* never been run on; give auto, cpu, cuda"):
         device_of(name)
 
 
@@ -66,7 +66,7 @@ def test_auto_numbers_are_the_checkpoints_own_on_cuda_and_bfloat16_where_there_i
     assert dtype_of("auto", CUDA) == "auto"
     assert dtype_of("auto", CUDA, random=True) is torch.bfloat16
     assert dtype_of("float16", CUDA, random=True) is torch.float16
-    with pytest.raises(BadPlacement, match="int8"):
+    with pytest.raises(ModelError, match="int8"):
         dtype_of("int8", CPU)
 
 
@@ -126,14 +126,14 @@ def test_the_device_that_was_asked_for_is_what_the_library_is_told(
         models, "_loader", lambda: SimpleNamespace(from_pretrained=read, from_config=AutoModelForCausalLM.from_config)
     )
     for name in ("auto", "cuda:1", "cpu"):
-        with pytest.raises(BadPlacement, match="does not fit into the memory of its device"):
+        with pytest.raises(ModelError, match="does not fit into the memory of its device"):
             Model.load(find(tmp_path), Place(name))
     assert told == [({"": CUDA}, "auto"), ({"": torch.device("cuda", 1)}, "auto"), (None, torch.float32)]
 
 
 @pytest.mark.usefixtures("two_gpus", "room")
 def test_a_shape_that_does_not_fit_is_refused_before_anything_is_drawn() -> None:
-    with pytest.raises(BadPlacement, match=r"qwen3-0.6b has 2.4 GB of weights, and needs 1.1 GB.*cuda.*3.2 GB"):
+    with pytest.raises(ModelError, match=r"qwen3-0.6b has 2.4 GB of weights, and needs 1.1 GB.*cuda.*3.2 GB"):
         Engine.load(SHAPE, device="cuda", dtype="float32")
 
 
@@ -181,5 +181,5 @@ def test_a_container_has_what_it_may_use(
 
 @pytest.mark.parametrize("context", [15, 0, -5])
 def test_too_few_positions_are_refused_before_a_model_is_looked_for(context: int) -> None:
-    with pytest.raises(BadPlacement, match=rf"context={context}: .* give 16 or more"):
+    with pytest.raises(ModelError, match=rf"context={context}: .* give 16 or more"):
         Engine.load("no such model", context=context)

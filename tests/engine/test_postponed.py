@@ -13,7 +13,7 @@ import torch
 from agentcho import Decode, Engine, Prefill, Sampling
 from agentcho.calls.call import Call, EncodingId, First, Most, Repair, Shadow, StepResult, Turn
 from agentcho.engine.budget import Budget
-from agentcho.errors import BadParent, CallFailed, EngineFailed, LeakageError, StoreFull
+from agentcho.errors import CallFailed, EngineFailed, LeakageError, RequestError, StoreFull
 
 from .broken import dead
 
@@ -566,7 +566,7 @@ class Crowd:
 
     def step(self) -> None:
         result = self.engine.step(self.rng.random() < 0.2)
-        assert all(isinstance(failure.error, BadParent | CallFailed) for failure in result.failed)
+        assert all(isinstance(failure.error, RequestError | CallFailed) for failure in result.failed)
         done = {*result.finished, *(failure.id for failure in result.failed)}
         assert done <= set(self.flying)
         assert len(done) == len(result.finished) + len(result.failed)

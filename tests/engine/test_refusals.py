@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from agentcho import Decode, Engine, Prefill, Sampling
-from agentcho.errors import BadOffsets, BadParent, ContextOverflow, RequestError, UnknownEncoding
+from agentcho.errors import ContextOverflow, RequestError, UnknownEncoding
 
 from .families import CONTEXT
 
@@ -25,17 +25,17 @@ WRONG: dict[str, tuple[type[Exception], str, Callable[[Engine, int], Any]]] = {
     "unknown in a decode": (UnknownEncoding, "unknown", lambda e, a: e.decode("x", parents=[a, never(e)])),
     "unknown in a score": (UnknownEncoding, "unknown", lambda e, a: e.score("x", parents=[never(e)])),
     "unknown message": (UnknownEncoding, "unknown", lambda e, a: e.message(never(e))),
-    "negative offset": (BadOffsets, "offset", lambda e, a: e.prefill("x", parents=[a], offsets=[-1])),
-    "negative new offset": (BadOffsets, "offset", lambda e, a: e.prefill("x", new_offset=-5)),
-    "too few offsets": (BadOffsets, "offset", lambda e, a: e.prefill("x", parents=[a, a], offsets=[1])),
-    "too many offsets": (BadOffsets, "offset", lambda e, a: e.decode("x", parents=[a], offsets=[1, 2])),
+    "negative offset": (RequestError, "offset", lambda e, a: e.prefill("x", parents=[a], offsets=[-1])),
+    "negative new offset": (RequestError, "offset", lambda e, a: e.prefill("x", new_offset=-5)),
+    "too few offsets": (RequestError, "offset", lambda e, a: e.prefill("x", parents=[a, a], offsets=[1])),
+    "too many offsets": (RequestError, "offset", lambda e, a: e.decode("x", parents=[a], offsets=[1, 2])),
     "offset past the end": (ContextOverflow, str(CONTEXT), lambda e, a: e.prefill("x", parents=[a], offsets=[CONTEXT])),
     "own past the end": (ContextOverflow, str(CONTEXT), lambda e, a: e.prefill("x", new_offset=CONTEXT - 3)),
     "too long": (ContextOverflow, str(CONTEXT), lambda e, a: e.prefill("é" * CONTEXT)),
     "score past the end": (ContextOverflow, str(CONTEXT), lambda e, a: e.score("x", new_offset=CONTEXT - 1)),
-    "later in the list": (BadParent, "earlier", lambda e, a: e.prefill(backwards())),
-    "in no list": (BadParent, "earlier", lambda e, a: e.prefill("x", parents=[Prefill("y")])),
-    "a decode as parent": (BadParent, "parent", lambda e, a: e.decode(chained())),
+    "later in the list": (RequestError, "earlier", lambda e, a: e.prefill(backwards())),
+    "in no list": (RequestError, "earlier", lambda e, a: e.prefill("x", parents=[Prefill("y")])),
+    "a decode as parent": (RequestError, "parent", lambda e, a: e.decode(chained())),
     "no parent at all": (RequestError, "parent", lambda e, a: e.prefill("x", parents=["a"])),
     "unknown role": (RequestError, "role", lambda e, a: e.prefill("x", role="judge")),
 }

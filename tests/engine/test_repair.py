@@ -13,7 +13,7 @@ from transformers import PreTrainedModel
 
 from agentcho import Engine, Prefill
 from agentcho.calls.call import First, Most, Repair
-from agentcho.errors import BadParent, ContextOverflow, LeakageError, RequestError, UnknownEncoding
+from agentcho.errors import ContextOverflow, LeakageError, RequestError, UnknownEncoding
 
 from ..engines import Engines
 from .families import Family, llama_family
@@ -273,7 +273,7 @@ def test_what_is_not_there_cannot_be_repaired(llama: Engine) -> None:
     a = llama.prefill("who is it")
     with pytest.raises(UnknownEncoding):
         llama.repair(Repair(10**6, First(1)))
-    with pytest.raises(BadParent, match="a Prefill is named as parent and does not stand earlier"):
+    with pytest.raises(RequestError, match="a Prefill is named as parent and does not stand earlier"):
         llama.repair(Repair(Prefill("x"), First(1)))
     with pytest.raises(ContextOverflow):
         llama.repair(Repair(a, First(1), new_offset=llama.context - 1))

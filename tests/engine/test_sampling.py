@@ -12,7 +12,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from agentcho import Decode, Engine, Sampling
-from agentcho.errors import BadSampling
+from agentcho.errors import RequestError
 
 from ..engines import Engines
 from .families import llama_family
@@ -144,7 +144,7 @@ def test_a_choice_is_always_one_of_them(llama: Engine) -> None:
         said = [llama.message(id) for id in ids]
         assert {message.text for message in said} == set(CHOICES)
         assert all(text_of(llama, message.tokens[message.content[1] :]) == CLOSING for message in said)
-    with pytest.raises(BadSampling, match="max_tokens"):
+    with pytest.raises(RequestError, match="max_tokens"):
         llama.decode(sampling=Sampling(choices=CHOICES, max_tokens=longest - 1))
 
 
@@ -198,12 +198,12 @@ def admitted(engine: Engine, sampling: Sampling) -> bool:
     """Whether a call with these options is taken; if not, the error must speak of max_tokens."""
     try:
         ids = engine.submit([Decode(sampling=sampling)])
-    except BadSampling as error:
+    except RequestError as error:
         return "max_tokens" not in str(error)
     engine.cancel(ids)
     return True
 
 
 def test_a_schema_that_cannot_be_met_is_refused(llama: Engine) -> None:
-    with pytest.raises(BadSampling, match="json_schema"):
+    with pytest.raises(RequestError, match="json_schema"):
         llama.decode(sampling=Sampling(json_schema={"type": "string", "pattern": "("}))

@@ -21,7 +21,7 @@ from agentcho.engine.graphs import Graphs
 from agentcho.engine.loading import proved
 from agentcho.engine.model import Model, find
 from agentcho.engine.pages import LayerShape, default_tokens
-from agentcho.errors import BadPlacement, ModelError
+from agentcho.errors import ModelError
 from agentcho.lab.tune.unfolding import unfold
 
 from ..tune.flows import talk
@@ -159,7 +159,7 @@ def test_commands_take_a_map(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, co
 
     def load(*args: Any, **options: Any) -> Any:
         asked.append(options["device_map"])
-        raise BadPlacement("asked", "nothing")
+        raise ModelError("asked")
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(Engine, "load", load)
@@ -172,9 +172,9 @@ def test_commands_take_a_map(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, co
 def test_what_is_kept_elsewhere_than_it_is_used_is_refused() -> None:
     check_kept("m", {"a": 0, "b": 1})
     check_kept("m", {"": "cpu"})
-    with pytest.raises(BadPlacement, match="does not fit"):
+    with pytest.raises(ModelError, match="does not fit"):
         check_kept("m", {"a": 0, "b": "cpu"})
-    with pytest.raises(BadPlacement, match="drawn on one device"):
+    with pytest.raises(ModelError, match="drawn on one device"):
         Engine.load("shape:qwen3-0.6b", device_map="auto")
 
 

@@ -11,7 +11,7 @@ import torch
 from agentcho import Decode, Engine, Prefill, Sampling
 from agentcho.engine.budget import Budget
 from agentcho.engine.model import Model
-from agentcho.errors import BadParent, EngineFailed, RequestError, SamplingFailed, StoreFull, UnknownEncoding
+from agentcho.errors import CallFailed, EngineFailed, RequestError, StoreFull, UnknownEncoding
 
 from ..engines import Engines
 from .broken import dead
@@ -106,7 +106,7 @@ def test_an_unfinished_decode_is_no_parent(llama: Engine) -> None:
     [running] = llama.submit([Decode(sampling=Sampling(max_tokens=9))])
     for step in (lambda: None, llama.step):
         step()
-        with pytest.raises(BadParent, match="finished"):
+        with pytest.raises(RequestError, match="finished"):
             llama.submit([Prefill("too early", parents=[running])])
         with pytest.raises(RequestError):
             llama.message(running)
@@ -116,7 +116,7 @@ def test_an_unfinished_decode_is_no_parent(llama: Engine) -> None:
 
 def test_a_prefill_that_still_waits_is_scored_right_or_not_at_all(llama: Engine) -> None:
     [waiting] = llama.submit([Prefill("not encoded yet")])
-    with pytest.raises(BadParent, match="finished"):
+    with pytest.raises(RequestError, match="finished"):
         llama.score("so", parents=[waiting])
     list(drain(llama))
     assert llama.score("so", parents=[waiting]).isfinite().all()
@@ -204,9 +204,9 @@ def test_a_row_that_cannot_choose_fails_alone(poisoned: Engine) -> None:
     )
     failed = [failure for _ in iter(lambda: poisoned.idle, True) for failure in poisoned.step().failed]
     assert [failure.id for failure in failed] == [fails]
-    assert isinstance(failed[0].error, SamplingFailed)
+    assert isinstance(failed[0].error, CallFailed)
     assert poisoned.message(lives).tokens == alone
-    with pytest.raises(SamplingFailed):
+    with pytest.raises(CallFailed):
         poisoned.decode([Decode(parents=[bad]), Decode(parents=[good])])
     assert poisoned.idle
     assert poisoned.rows == 0

@@ -30,7 +30,7 @@ from agentcho.calls.call import (
 )
 from agentcho.calls.owner import Owner
 from agentcho.engine.layout import encoded
-from agentcho.errors import BadParent, ContextOverflow, LeakageError
+from agentcho.errors import ContextOverflow, LeakageError, RequestError
 from agentcho.message import Words
 
 Key = str
@@ -106,7 +106,7 @@ class Sets:
             try:
                 fed += self._run(number, call)
                 finished.append(number)
-            except (LeakageError, BadParent, ContextOverflow) as error:
+            except (LeakageError, RequestError, ContextOverflow) as error:
                 failed.append(Failure(number, error))
                 continue
             for nth, token in enumerate(call.forced or () if isinstance(call, Decode) else ()):
@@ -181,7 +181,7 @@ class Sets:
     def _resolved(self, parent: object) -> EncodingId:
         number = self._ids.get(id(parent)) if isinstance(parent, Prefill | Repair) else parent
         if not isinstance(number, int) or number not in self._kept:
-            raise BadParent(f"parent {number!r} is not there")
+            raise RequestError.parents(f"parent {number!r} is not there")
         return number
 
     def _place(self, call: Call, parents: Sequence[EncodingId]) -> Receipt:
@@ -217,7 +217,7 @@ class Sets:
     def _followed(self, shadow: Shadow) -> Words:
         leader = self._ids.get(id(shadow.of))
         if leader is None or leader not in self._kept:
-            raise BadParent("a shadow follows a decode that does not stand before it, or that failed")
+            raise RequestError.parents("a shadow follows a decode that does not stand before it, or that failed")
         return self._kept[leader].words
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from agentcho import Decode, Engine, Prefill
 from agentcho.calls.call import Call, Shadow
 from agentcho.config import Leakage, Mode, ReusePolicy
-from agentcho.errors import BadParent, LeakageError
+from agentcho.errors import LeakageError, RequestError
 from agentcho.flow.labels import Monitor
 from agentcho.flow.resolver import Draft, Resolver
 from agentcho.flow.views import ReadSet
@@ -98,7 +98,7 @@ def test_a_refusal_fails_its_call_alone(bench: Bench, deterministic: bool) -> No
     good = speech(hidden, forced=bench.words("all is well"))
     ids = bench.run(refused, good, unsaid, Prefill("over", (refused,)), deterministic=deterministic)
     errors = {id: type(error) for id, error in bench.failures().items()}
-    assert errors == {ids[0]: LeakageError, ids[2]: LeakageError, ids[3]: BadParent}
+    assert errors == {ids[0]: LeakageError, ids[2]: LeakageError, ids[3]: RequestError}
     assert bench.engine.message(ids[1]).text == "all is well"
 
 

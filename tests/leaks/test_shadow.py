@@ -13,7 +13,7 @@ from agentcho.calls.call import EncodingId, Shadow
 from agentcho.engine.budget import Budget
 from agentcho.engine.sampler import choose
 from agentcho.engine.sequence import SHORT, STRIDE
-from agentcho.errors import BadParent, EngineFailed, SamplingFailed
+from agentcho.errors import CallFailed, EngineFailed, RequestError
 from agentcho.testing import FakeEngine
 from tests.engine.broken import dead
 
@@ -216,17 +216,17 @@ def test_a_leader_that_fails_takes_its_shadow_along(small: Engine, monkeypatch: 
     monkeypatch.setattr("agentcho.engine.runner.choose", third_fails)
     said = speech(most=9)
     leader, shadow = bench.run(said, Shadow(said))
-    assert {id: type(error) for id, error in bench.failures().items()} == {leader: SamplingFailed}
+    assert {id: type(error) for id, error in bench.failures().items()} == {leader: CallFailed}
     assert not bench.held & {leader, shadow}
     assert (small.rows, small.fullness.reserved) == (0, 0)
 
 
 def test_a_fake_leader_that_fails_takes_its_shadow_along() -> None:
-    faults = iter([None, None, SamplingFailed("no logit")])
+    faults = iter([None, None, CallFailed("no logit")])
     bench = Bench(FakeEngine(lambda call, prompt: "one two three four", faulty=lambda call: next(faults)))
     said = speech()
     leader, shadow = bench.run(said, Shadow(said))
-    assert {id: type(error) for id, error in bench.failures().items()} == {leader: SamplingFailed}
+    assert {id: type(error) for id, error in bench.failures().items()} == {leader: CallFailed}
     assert not bench.held & {leader, shadow}
     assert (bench.used, bench.engine.rows) == ((0, 0), 0)
 
@@ -253,10 +253,10 @@ def test_a_forward_that_fails_drops_both(bench: Bench, monkeypatch: pytest.Monke
 def test_a_shadow_stands_after_its_leader_in_the_same_list(bench: Bench) -> None:
     said, before = speech(forced=()), bench.used
     for calls in ([Shadow(said)], [Shadow(said), said], [said, Shadow(speech(forced=()))]):
-        with pytest.raises(BadParent):
+        with pytest.raises(RequestError):
             bench.submit(*calls)
     elsewhere = bench.submit(said)
-    with pytest.raises(BadParent):
+    with pytest.raises(RequestError):
         bench.submit(Shadow(said))
     bench.engine.cancel(elsewhere)
     assert (bench.used, bench.engine.idle) == (before, True)

@@ -10,7 +10,7 @@ from statistics import median
 from time import perf_counter
 from typing import NamedTuple, TypeVar
 
-from agentcho.errors import ArmUnavailable
+from agentcho.lab.bench.played import ArmUnavailable
 from agentcho.lab.bench.result import Figures
 from agentcho.progress import Tell
 

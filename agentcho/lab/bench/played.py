@@ -17,6 +17,10 @@ class Call(NamedTuple):
     ended: float
 
 
+class ArmUnavailable(Exception):
+    """An arm that this machine, or this version of its library, does not run."""
+
+
 class Played(NamedTuple):
     """All calls by message id, and the tokens that were fed for them."""
 

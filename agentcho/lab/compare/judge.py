@@ -60,7 +60,7 @@ def _chosen(engine: EnginePort, questions: Sequence[str]) -> list[str]:
         left -= set(result.finished)
         if result.failed:
             engine.cancel(left)
-            raise EngineFailed(result.failed[0].error)
+            raise EngineFailed.of(result.failed[0].error)
     said = [engine.message(id).text for id in ids[-len(answers) :]]
     engine.release(ids)
     return said

@@ -13,7 +13,7 @@ from typing import Any
 
 from agentcho import Engine
 from agentcho.calls.call import ANY_TURN, Call, Decode, EncodingId, Failure, Shadow, StepResult, Turn
-from agentcho.errors import SamplingFailed
+from agentcho.errors import CallFailed
 from agentcho.testing import FakeEngine
 from tests.leaks.sets import Sets
 
@@ -70,7 +70,7 @@ class Port:
         if not faults:
             return result
         self._engine.cancel(faults)
-        failed = tuple(Failure(id, SamplingFailed("nothing was left to say")) for id in sorted(faults))
+        failed = tuple(Failure(id, CallFailed("nothing was left to say")) for id in sorted(faults))
         spoken = tuple(each for each in result.spoken if each.id not in faults)
         return result._replace(spoken=spoken, failed=(*result.failed, *failed))
 

@@ -17,8 +17,8 @@ from torch import Tensor
 from transformers import ContinuousBatchingConfig
 from transformers.generation.continuous_batching.cb_logits_processors import ContinuousBatchingLogitsProcessor
 
-from agentcho.errors import ArmUnavailable
 from agentcho.lab.bench.peers.generate import Forced, Heard, greedy
+from agentcho.lab.bench.played import ArmUnavailable
 
 PAGE = 32
 """Tokens a page: small, for prefixes are shared in whole pages."""
