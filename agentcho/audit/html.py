@@ -83,7 +83,7 @@ def _environment() -> Environment:
         loader=FileSystemLoader(PAGE), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
         lstrip_blocks=True, finalize=wording.safe,
     )  # fmt: skip
-    environment.filters["worst_interval"] = lambda interval: f"{interval.low:.0%} to {interval.high:.0%}"
+    environment.filters["shares"] = lambda interval: interval.shown("{:.0%}".format)
     environment.filters["way"] = _way
     return environment
 

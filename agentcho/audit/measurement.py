@@ -5,6 +5,7 @@ Frozen values that reports hold and draw. Does not know: how they were measured.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
@@ -15,7 +16,7 @@ Source = Literal["author", "audience", "text"]
 
 
 class Frozen(BaseModel):
-    """Base of all parts."""
+    """Base of all that is found: frozen, and nothing besides its fields."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -27,6 +28,10 @@ class Interval(Frozen):
     high: float
     level: float = 0.95
     method: str
+
+    def shown(self, say: Callable[[float], str]) -> str:
+        """Both ends in words, each as `say` has it."""
+        return f"{say(self.low)} to {say(self.high)}"
 
 
 class Effect(Frozen):

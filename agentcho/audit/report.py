@@ -8,21 +8,13 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
-
-from agentcho.audit.measurement import Measurement
+from agentcho.audit.measurement import Frozen, Measurement
 
 Verdict = Literal["clean", "direct", "transitive", "positional", "unlabelled"]
 Level = Literal["error", "warning", "note"]
 FailOn = Literal["error", "warning", "note", "never"]
 Status = Literal["new", "unchanged", "gone"]
 Conclusion = Literal["clean", "findings", "inconclusive"]
-
-
-class Frozen(BaseModel):
-    """Base of all parts of a report."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class Said(Frozen):

@@ -36,7 +36,7 @@ Dtype = Annotated[str, typer.Option(help="auto: bfloat16 for a shape, the model'
 
 def _countable(repeats: int) -> int:
     """An option's callback: `ExtraMissing` where what makes intervals of so many is not installed."""
-    from agentcho.lab.bench.spread import FEW
+    from agentcho.lab.stats import FEW
 
     if repeats >= FEW:
         require(f"for an interval of {FEW} repeats and more", "lab")

@@ -64,8 +64,8 @@ def _train(asked: Asked, name: str, told: Progress) -> int:
     print(
         f"{len(found.train)} traces of {found.tokens:,} tokens, {len(found.dev)} held out, "
         f"{steps_of(found.train, asked.recipe)} steps\n"
-        f"{quick.whole:.1f} traces/s whole, {quick.by_calls:.1f} call by call: {quick.ratio[0]:.1f} x "
-        f"({quick.ratio[1]:.1f} to {quick.ratio[2]:.1f})"
+        f"{quick.whole:.1f} traces/s whole, {quick.by_calls:.1f} call by call: {quick.ratio.middle:.1f} x "
+        f"({quick.ratio.least:.1f} to {quick.ratio.largest:.1f})"
     )
     try:
         trained = training.train()

@@ -11,7 +11,7 @@ from statistics import median
 from agentcho.display.sheet import Sheet, plain
 from agentcho.lab.bench.arms import BASELINE
 from agentcho.lab.bench.games import Comparison
-from agentcho.lab.bench.leakage import ARMS, LeakageBench, Middle
+from agentcho.lab.bench.leakage import ARMS, LeakageBench
 from agentcho.lab.bench.result import Result
 
 
@@ -70,7 +70,7 @@ def leakage(found: LeakageBench) -> str:
         f"{found.model}: tokens a second while speaking",
         ("", "no shadow", "shadow", "ratio"),
         tuple(
-            (each.workflow, f"{median(each.plain):.1f}", f"{median(each.shadowed):.1f}", _shown(each.ratio))
+            (each.workflow, f"{median(each.plain):.1f}", f"{median(each.shadowed):.1f}", each.ratio.shown("-"))
             for each in found.throughput
         ),
     )
@@ -80,9 +80,5 @@ def leakage(found: LeakageBench) -> str:
 def _first_tokens(found: LeakageBench) -> Iterator[tuple[str, ...]]:
     for each in found.first:
         seconds = (f"{1000 * median(each.seconds[arm]):.0f} ms" for arm in ARMS)
-        ratios = (_shown(each.ratio("enforce", "audit")), _shown(each.ratio("baseline", "enforce")))
+        ratios = (each.ratio(*both).shown("-") for both in (("enforce", "audit"), ("baseline", "enforce")))
         yield (each.workflow, *seconds, *ratios, "/".join(str(each.encoded[arm]) for arm in ARMS))
-
-
-def _shown(middle: Middle) -> str:
-    return f"{middle[0]:.2f} ({middle[1]:.2f}-{middle[2]:.2f})"

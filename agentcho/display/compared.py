@@ -7,7 +7,7 @@ from typing import TextIO
 
 from agentcho.display.safe import visible
 from agentcho.display.sheet import Sheet, plain
-from agentcho.lab.compare.comparison import Comparison, Difference, Mean, Metric
+from agentcho.lab.compare.comparison import Comparison, Metric, Preference
 
 
 def text(found: Comparison) -> str:
@@ -34,29 +34,20 @@ def _metrics(found: Comparison) -> Sheet:
 
 def _rows(metric: Metric, names: tuple[str, ...]) -> list[tuple[str, ...]]:
     return [
-        (metric.name if name == names[0] else "", name, _mean(metric, metric.means[name]), *_difference(metric, name))
+        (
+            metric.name if name == names[0] else "",
+            name,
+            metric.mean(name),
+            metric.difference(name),
+            *_tested(metric, name),
+        )
         for name in names
     ]
 
 
-def _mean(metric: Metric, mean: Mean) -> str:
-    if not mean.games:
-        return "no game"
-    return f"{_value(metric, mean.value)} ({_value(metric, mean.span.low)} to {_value(metric, mean.span.high)})"
-
-
-def _difference(metric: Metric, name: str) -> tuple[str, str, str]:
-    found: Difference | None = metric.differences.get(name)
-    if found is None or not found.games:
-        return "", "", ""
-    low, high = (_value(metric, bound, signed=True) for bound in (found.span.low, found.span.high))
-    return f"{_value(metric, found.value, signed=True)} ({low} to {high})", _p(found.p), _p(found.holm)
-
-
-def _value(metric: Metric, value: float, signed: bool = False) -> str:
-    """Percent of games for a binary metric, the number itself for others."""
-    sign = "+" if signed else ""
-    return f"{100 * value:{sign}.1f}%" if metric.binary else f"{value:{sign}.3f}"
+def _tested(metric: Metric, name: str) -> tuple[str, str]:
+    found = metric.differences.get(name)
+    return (_p(found.p), _p(found.holm)) if found and found.games else ("", "")
 
 
 def _p(value: float) -> str:
@@ -66,9 +57,7 @@ def _p(value: float) -> str:
 def _fidelity(found: Comparison) -> Sheet:
     """How far a column's next-token distributions are from the baseline's, a row a column."""
     rows = tuple(
-        (name, f"{held.kl:.4f} ({held.span.low:.4f} to {held.span.high:.4f})", f"{100 * held.agree:.1f}%")
-        for name in found.names
-        if (held := found.fidelity.get(name))
+        (name, held.shown(), f"{100 * held.agree:.1f}%") for name in found.names if (held := found.fidelity.get(name))
     )
     return Sheet(f"on the words of {found.names[0]}, forced", ("column", "KL to baseline, 95 %", "same token"), rows)
 
@@ -76,7 +65,7 @@ def _fidelity(found: Comparison) -> Sheet:
 def _costs(found: Comparison) -> Sheet:
     """What the same words cost, a row a column."""
     rows = tuple(
-        (name, str(sum(cost.encoded)), _ratio(*cost.ttft_ratio), _ratio(*cost.seconds_ratio))
+        (name, str(sum(cost.encoded)), f"x {cost.ttft_ratio.shown()}", f"x {cost.seconds_ratio.shown()}")
         for name in found.names
         if (cost := found.costs.get(name))
     )
@@ -84,21 +73,17 @@ def _costs(found: Comparison) -> Sheet:
     return Sheet(f"costs of the words of {found.names[0]}, times as ratios to {found.names[0]}", heads, rows)
 
 
-def _ratio(value: float, low: float, high: float) -> str:
-    return f"x {value:.2f} ({low:.2f} to {high:.2f})"
-
-
 def _preferences(found: Comparison) -> Sheet:
     """What the judge says, a row a column."""
-    rows = tuple(
-        (
-            name, f"{told.wins} of {told.games}", str(told.losses), str(told.ties),
-            f"{100 * told.share:.1f}% ({100 * told.span.low:.1f}% to {100 * told.span.high:.1f}%)", _p(told.p),
-        ) for name, told in found.preferences.items()
-    )  # fmt: skip
+    rows = tuple((name, *_preference(told)) for name, told in found.preferences.items())
     judge = found.judge.get("model", "the judge")
     title = f"texts preferred by {judge} to those of {found.names[0]}, asked in both orders"
     return Sheet(title, ("column", "wins", "losses", "ties", "wins of decided, 95 %", "p"), rows)
+
+
+def _preference(told: Preference) -> tuple[str, ...]:
+    share = f"{told.share:.1%} ({told.span.shown('{:.1%}'.format)})"
+    return f"{told.wins} of {told.games}", str(told.losses), str(told.ties), share, _p(told.p)
 
 
 def _notes(found: Comparison) -> list[str]:

@@ -75,7 +75,7 @@ def _pair(reader: str, owner: str, arms: dict[Arm, Effect]) -> Sheet:
 
 
 def _effect(effect: Effect) -> tuple[str, ...]:
-    mean = f"{number(effect.tv_interval.low)} to {number(effect.tv_interval.high)}"
+    mean = effect.tv_interval.shown(number)
     changed = f"{effect.flips} of {effect.decisions}, {share(effect.flip_interval)}" if effect.decisions else "-"
     return ARMS[effect.arm], number(effect.tv_max), mean, number(effect.kl_max), changed
 
@@ -117,4 +117,4 @@ def _ablation(one: Ablation) -> tuple[str, ...]:
 
 def share(interval: Interval) -> str:
     """An interval of shares."""
-    return f"{interval.low:.0%} to {interval.high:.0%}"
+    return interval.shown("{:.0%}".format)

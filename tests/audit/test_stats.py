@@ -11,10 +11,15 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 
-from agentcho.lab.compare.stats import clopper_pearson, clustered, distance, holm, mcnemar, pooled_mean, proven_bits
+from agentcho.audit.measurement import Interval
+from agentcho.lab.stats import clopper_pearson, clustered, distance, holm, mcnemar, pooled_mean, proven_bits
 
 SHARES = st.lists(st.floats(0, 1), min_size=1, max_size=12)
 LOGITS = arrays(np.float32, (3, 7), elements=st.floats(-30, 30, width=32))
+
+
+def ends(interval: Interval) -> tuple[float, float]:
+    return interval.low, interval.high
 
 
 def log_rows(logits: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -92,7 +97,7 @@ def test_clopper_pearson_at_the_ends_has_a_closed_form(total: int) -> None:
 @given(st.integers(1, 80).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
 def test_clopper_pearson_holds_the_share_and_puts_little_beyond_either_end(case: tuple[int, int]) -> None:
     count, total = case
-    low, high, _ = clopper_pearson(count, total)
+    low, high = ends(clopper_pearson(count, total))
     assert low <= count / total <= high
     beyond = sum(comb(total, k) * low**k * (1 - low) ** (total - k) for k in range(count, total + 1))
     below = sum(comb(total, k) * high**k * (1 - high) ** (total - k) for k in range(count + 1))
@@ -101,7 +106,7 @@ def test_clopper_pearson_holds_the_share_and_puts_little_beyond_either_end(case:
 
 
 def test_an_interval_of_nothing_is_everything() -> None:
-    assert clopper_pearson(0, 0)[:2] == (0, 1)
+    assert ends(clopper_pearson(0, 0)) == (0, 1)
 
 
 def test_holm_by_hand() -> None:
@@ -122,7 +127,7 @@ def test_holm_lies_between_the_value_and_bonferroni_and_keeps_the_order(values: 
 def test_the_bootstrap_stays_within_the_games_and_holds_their_mean_where_all_are_alike(
     games: list[NDArray[np.float64]],
 ) -> None:
-    low, high, _ = clustered(games, seed=1, resamples=99)
+    low, high = ends(clustered(games, seed=1))
     means = [game.mean() for game in games if len(game)]
     assert not means or min(means) - 1e-9 <= low <= high <= max(means) + 1e-9
     assert len(set(means)) > 1 or low == pytest.approx(high)
@@ -131,8 +136,7 @@ def test_the_bootstrap_stays_within_the_games_and_holds_their_mean_where_all_are
 def test_the_bootstrap_draws_games_not_rows() -> None:
     """Two hundred rows that are all alike within a game are worth as many numbers as there are games."""
     alike = [np.full(200, value) for value in (0.0, 0.0, 1.0, 1.0)]
-    low, high, method = clustered(alike, seed=3)
-    assert method == "bootstrap clustered by game"
+    low, high = ends(clustered(alike, seed=3))
     assert low == 0.0
     assert high == 1.0
 
@@ -140,15 +144,15 @@ def test_the_bootstrap_draws_games_not_rows() -> None:
 def test_the_bootstrap_is_seeded_and_covers_the_normal_interval() -> None:
     rng = np.random.default_rng(0)
     games = [rng.normal(1.0, 0.2, size=1) for _ in range(60)]
-    low, high, _ = clustered(games, seed=7)
+    low, high = ends(clustered(games, seed=7))
     spread = np.std([game[0] for game in games]) / np.sqrt(60)
-    assert clustered(games, seed=7) == (low, high, "bootstrap clustered by game")
+    assert clustered(games, seed=7) == Interval(low=low, high=high, method="bootstrap clustered by game")
     assert low == pytest.approx(pooled_mean(games) - 1.96 * spread, abs=0.02)
     assert high == pytest.approx(pooled_mean(games) + 1.96 * spread, abs=0.02)
 
 
 def test_one_game_has_no_interval() -> None:
-    assert clustered([np.array([0.1, 0.3])], seed=0)[2] == "one game: no interval"
+    assert clustered([np.array([0.1, 0.3])], seed=0).method == "one game: no interval"
 
 
 def test_bits_of_known_channels() -> None:

@@ -13,8 +13,8 @@ def test_all_arms_are_timed_on_the_same_words() -> None:
     tell = lambda *heard: told.append(heard)  # noqa: E731
     found = measure("fake", FakeEngine(), [open_talk(1, 3, 2, 8)], [open_talk(2, 2, 1, 8)], 2, tell)
     first, throughput = found.first[0], found.throughput[0]
-    assert told[2:4] == [
-        ("repeats (fake: first tokens of open-talk-1)", 2, 6),
+    assert told[3:5] == [
+        ("repeats (fake: first tokens of open-talk-1)", 3, 6),
         ("repeats (fake: tokens a second in open-talk-2)", 3, 6),
     ]
     assert {arm: len(seconds) for arm, seconds in first.seconds.items()} == dict.fromkeys(ARMS, 2)

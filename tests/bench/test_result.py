@@ -9,11 +9,12 @@ import pytest
 from matplotlib.figure import Figure
 
 from agentcho.errors import RecordBroken, RecordNotFound
-from agentcho.lab.bench.measure import Timed, measure, steady, turns
+from agentcho.lab.bench.measure import Timed, measure, steady
 from agentcho.lab.bench.played import ArmUnavailable
 from agentcho.lab.bench.plots import plot
 from agentcho.lab.bench.result import Result, Target, read_result
-from agentcho.lab.bench.spread import spread
+from agentcho.lab.stats import spread
+from agentcho.lab.timing import turns
 from tools.bench.tables import table
 from tools.pages.speed import page
 

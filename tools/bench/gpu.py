@@ -7,7 +7,6 @@ Runs on a CPU too, where its targets say little. Does not know: how any of them 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from statistics import median
 from typing import Any
 
@@ -15,6 +14,7 @@ from agentcho.lab.bench.arms import AUDIT, BASELINE, CONTINUOUS, ENFORCE
 from agentcho.lab.bench.plans import Subject
 from agentcho.lab.bench.result import Figures
 from agentcho.lab.bench.speed import workflows
+from agentcho.lab.timing import alone
 from agentcho.progress import Tell
 from tools.bench.step import ROWS, STEPS, Kind, OurRows, tokens_of
 from tools.bench.targets import WEIGHTS, step_of
@@ -25,11 +25,10 @@ ARMS = (AUDIT, ENFORCE, BASELINE, CONTINUOUS)
 def gpu(engine: Any, subjects: Sequence[Subject], context: int, repeats: int, seed: int, tell: Tell) -> list[Figures]:
     """Figures of decode steps, arms "agentcho" and `WEIGHTS`, in "seconds", and of all subjects in `ARMS`, token by
     token. The steps come first: they are over in seconds."""
-    with ThreadPoolExecutor(1) as thread:
-        steps = thread.submit(_steps, engine, context, repeats, seed, tell).result()
-    return [*steps, *workflows(engine, subjects, ARMS, repeats, True, tell)]
+    return [*_steps(engine, context, repeats, seed, tell), *workflows(engine, subjects, ARMS, repeats, True, tell)]
 
 
+@alone
 def _steps(engine: Any, context: int, repeats: int, seed: int, tell: Tell) -> list[Figures]:
     """Of each number of rows, with the machine's rate taken in the same repeat ("bytes" a second). A warm-up comes
     before."""

@@ -5,13 +5,13 @@ The machine is measured in turns with the engine, in one thread. Does not know: 
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from statistics import median
 from time import perf_counter
 from typing import Any, NamedTuple
 
 from agentcho.calls.call import Prefill
 from agentcho.lab.bench.result import Figures
+from agentcho.lab.timing import alone
 from agentcho.progress import Tell
 from tools.bench.step import KINDS, STEPS, Kind, OurRows, tokens_of
 
@@ -28,15 +28,11 @@ class Forward(NamedTuple):
     context: int
 
 
+@alone
 def roofline(engine: Any, context: int, repeats: int, seed: int, tell: Tell) -> list[Figures]:
     """Figures of the machine ("bytes", "operations", a second) and of each forward: "seconds" taken, "bytes" and
     "operations" needed, "least" seconds for these at the machine's rates of the same repeat, and "reached" = least over
     taken. A warm-up comes before."""
-    with ThreadPoolExecutor(1) as thread:
-        return thread.submit(_roofline, engine, context, repeats, seed, tell).result()
-
-
-def _roofline(engine: Any, context: int, repeats: int, seed: int, tell: Tell) -> list[Figures]:
     from tools.bench.rates import rates, work
 
     told = tokens_of(engine, context, seed)
@@ -56,14 +52,7 @@ def _roofline(engine: Any, context: int, repeats: int, seed: int, tell: Tell) ->
             found[kind.name] = {"seconds": seconds, "least": least, "reached": least / seconds} | needed._asdict()
         for name in taken if number else ():
             taken[name].append(found[name])
-    return [
-        Figures(
-            subject=name,
-            arm=MACHINE if name == MACHINE else "agentcho",
-            values={what: tuple(one[what] for one in many) for what in many[0]},
-        )
-        for name, many in taken.items()
-    ]
+    return [Figures.of(name, MACHINE if name == MACHINE else "agentcho", many) for name, many in taken.items()]
 
 
 def _seconds(engine: Any, kind: Forward, rows: dict[Kind, OurRows], seed: int) -> float:

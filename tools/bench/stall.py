@@ -5,7 +5,6 @@ Does not know: how prefills are divided.
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from statistics import median
 from time import perf_counter
 from typing import Any
@@ -14,6 +13,7 @@ import numpy
 
 from agentcho.calls.call import Decode, Prefill
 from agentcho.lab.bench.result import Figures
+from agentcho.lab.timing import alone
 from agentcho.progress import Tell
 from tools.bench.step import tokens_of
 
@@ -22,29 +22,27 @@ ALONE = 40
 """Steps that are taken undisturbed before a prefill, and again after it."""
 
 
+@alone
 def stall(engine: Any, tokens: int, repeats: int, seed: int, tell: Tell) -> list[Figures]:
     """Figures of "8 rows", arms "undisturbed" and "beside a prefill of … tokens": "p95" and "median" seconds between
     tokens, the latter's also "prefill", its seconds from submission to its end. A short warm-up comes before."""
-    with ThreadPoolExecutor(1) as thread:  # torch keeps a pool of compute threads for each that calls it
-        return thread.submit(_stall, engine, tokens, repeats, seed, tell).result()
-
-
-def _stall(engine: Any, tokens: int, repeats: int, seed: int, tell: Tell) -> list[Figures]:
-    beside: dict[str, list[float]] = {"p95": [], "median": [], "prefill": []}
-    alone: dict[str, list[float]] = {"p95": [], "median": []}
+    beside, undisturbed = list[dict[str, float]](), list[dict[str, float]]()
     _take(engine, 256, seed)
     for number in range(repeats):
         tell(f"repeats (a prefill of {tokens} tokens beside {ROWS} rows)", number, repeats)
         without, during = _take(engine, tokens, seed + number)
-        for found, times in ((alone, without), (beside, during)):
-            found["p95"].append(float(numpy.percentile(times, 95)))
-            found["median"].append(median(times))
-        beside["prefill"].append(sum(during))
-    kept = (("undisturbed", alone), (f"beside a prefill of {tokens} tokens", beside))
+        undisturbed.append(_between(without))
+        beside.append(_between(during) | {"prefill": sum(during)})
+    subject = f"{ROWS} rows"
     return [
-        Figures(subject=f"{ROWS} rows", arm=arm, values={what: tuple(each) for what, each in values.items()})
-        for arm, values in kept
+        Figures.of(subject, "undisturbed", undisturbed),
+        Figures.of(subject, f"beside a prefill of {tokens} tokens", beside),
     ]
+
+
+def _between(times: list[float]) -> dict[str, float]:
+    """Of the times between tokens."""
+    return {"p95": float(numpy.percentile(times, 95)), "median": median(times)}
 
 
 def _take(engine: Any, tokens: int, seed: int) -> tuple[list[float], list[float]]:

@@ -7,7 +7,6 @@ know: choreographers.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from statistics import median
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -15,6 +14,7 @@ from typing import Any, NamedTuple
 from agentcho.calls.call import Decode, Prefill
 from agentcho.lab.bench.result import Figures
 from agentcho.lab.bench.workflows import words_of
+from agentcho.lab.timing import alone, turns
 from agentcho.progress import Tell, unheard
 
 ROWS = (1, 8)
@@ -37,14 +37,10 @@ class Kind(NamedTuple):
 KINDS = (*map(Kind, ROWS), Kind(ROWS[-1], apart=True))
 
 
+@alone
 def step(engine: Any, context: int, repeats: int, seed: int, tell: Tell = unheard) -> list[Figures]:
     """Figures of `KINDS`, arms "agentcho" and "stock", in "seconds" a step; a warm-up comes before. To stock rows it is
     all one what they read."""
-    with ThreadPoolExecutor(1) as thread:
-        return thread.submit(_steps, engine, context, repeats, seed, tell).result()
-
-
-def _steps(engine: Any, context: int, repeats: int, seed: int, tell: Tell) -> list[Figures]:
     from agentcho.lab.bench.peers.generate import StockRows, stock_attention
 
     told = tokens_of(engine, context, seed)
@@ -79,7 +75,7 @@ def _repeat(number: int, *both: Takes) -> dict[tuple[str, str], float]:
     """The median of a few steps each; who begins changes."""
     found: dict[tuple[str, str], list[float]] = {}
     for turn in range(STEPS):
-        for take in both if (number + turn) % 2 == 0 else reversed(both):
+        for take in turns(both, number + turn):
             for what, seconds in take().items():
                 found.setdefault(what, []).append(seconds)
     return {what: median(seconds) for what, seconds in found.items()}

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from agentcho.lab.bench.arms import AUDIT, BASELINE, CONTINUOUS, ENFORCE, GENERATE
 from agentcho.lab.bench.plans import UNNAMED
 from agentcho.lab.bench.result import Result, Target
-from agentcho.lab.bench.spread import Spread, spread
+from agentcho.lab.stats import Spread, spread
 
 STOCK = (GENERATE, CONTINUOUS)
 WEIGHTS = "weights alone"

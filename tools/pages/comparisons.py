@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal
 
 from agentcho.engine.adapter import Trained
 from agentcho.lab.compare.compare import read_comparison
@@ -32,13 +31,9 @@ def page(results: Path) -> str:
     return render(
         "comparisons",
         comparisons=list(_comparisons(results)),
-        mean=_mean,
-        difference=_difference,
         p=_p,
-        kl=_kl,
         agree=_agree,
         encoded=_encoded,
-        ratio=_ratio,
         timed=_timed,
         recovered=_recovered,
         trained=_trained(results),
@@ -75,31 +70,9 @@ def _recovered(found: Comparison) -> Iterator[str]:
             yield f"`{plain}` lost less than 5 points in {metric.name}; `{column.name}` changes that by {back:+.3f}"
 
 
-def _value(metric: Metric, value: float, sign: Literal["", "+"] = "") -> str:
-    return f"{100 * value:{sign}.1f}%" if metric.binary else f"{value:{sign}.3f}"
-
-
-def _mean(metric: Metric, name: str) -> str:
-    mean = metric.means[name]
-    return f"{_value(metric, mean.value)} ({_value(metric, mean.span.low)} to {_value(metric, mean.span.high)})"
-
-
-def _difference(metric: Metric, name: str) -> str:
-    found = metric.differences.get(name)
-    if found is None:
-        return ""
-    low, high = (_value(metric, bound, "+") for bound in (found.span.low, found.span.high))
-    return f"{_value(metric, found.value, '+')} ({low} to {high})"
-
-
 def _p(metric: Metric, name: str) -> str:
     found = metric.differences.get(name)
     return "" if found is None else "<0.001" if found.holm < 0.001 else f"{found.holm:.3f}"
-
-
-def _kl(found: Comparison, name: str) -> str:
-    held = found.fidelity[name]
-    return f"{held.kl:.4f} ({held.span.low:.4f} to {held.span.high:.4f})"
 
 
 def _agree(found: Comparison, name: str) -> str:
@@ -108,14 +81,6 @@ def _agree(found: Comparison, name: str) -> str:
 
 def _encoded(found: Comparison, name: str) -> str:
     return str(sum(found.costs[name].encoded)) if name in found.costs else ""
-
-
-def _ratio(found: Comparison, name: str, what: Literal["ttft_ratio", "seconds_ratio"]) -> str:
-    cost = found.costs.get(name)
-    if cost is None:
-        return ""
-    middle, low, high = cost.ttft_ratio if what == "ttft_ratio" else cost.seconds_ratio
-    return f"{middle:.2f} ({low:.2f} to {high:.2f})"
 
 
 def _timed(found: Comparison) -> int:

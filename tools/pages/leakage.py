@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from agentcho.audit.measurement import Effect, Probe
 from agentcho.audit.report import AuditReport
 from agentcho.audit.rules import RULES
+from agentcho.lab.stats import ratios
 from tools.pages.render import render, write
 
 COMMAND = "agentcho audit prisoners-dilemma --measure --games 60 --seed 1"
@@ -99,13 +100,12 @@ def _concluded(report: AuditReport) -> str:
 
 def _effect(effect: Effect) -> str:
     """Mean total variation with its interval, and the largest."""
-    low, high = _number(effect.tv_interval.low), _number(effect.tv_interval.high)
-    return f"{_number(effect.tv_mean)} ({low} to {high}), at most {_number(effect.tv_max)}"
+    return f"{_number(effect.tv_mean)} ({effect.tv_interval.shown(_number)}), at most {_number(effect.tv_max)}"
 
 
 def _probe(probe: Probe) -> str:
     """Accuracy with its interval."""
-    return f"{_percent(probe.accuracy)} ({_percent(probe.interval.low)} to {_percent(probe.interval.high)})"
+    return f"{_percent(probe.accuracy)} ({probe.interval.shown(_percent)})"
 
 
 def _read(file: Path) -> Any:
@@ -126,8 +126,7 @@ def _milliseconds(seconds: Sequence[float]) -> str:
 
 def _ratio(these: Sequence[float], those: Sequence[float]) -> str:
     """Median, least and largest of the ratios within a repeat."""
-    ratios = [a / b for a, b in zip(these, those, strict=True)]
-    return f"{median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
+    return ratios(these, those).shown()
 
 
 def _best(probes: Sequence[Probe]) -> list[Probe]:

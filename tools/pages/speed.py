@@ -17,7 +17,7 @@ from agentcho.lab.bench.arms import AUDIT, BASELINE, ENFORCE
 from agentcho.lab.bench.plans import UNNAMED
 from agentcho.lab.bench.plots import plot
 from agentcho.lab.bench.result import Kind, Result, read_result
-from agentcho.lab.bench.spread import Spread
+from agentcho.lab.stats import Spread
 from tools.bench import PROGRAM, cost
 from tools.bench.tables import asked, beside, digits, shown
 from tools.bench.targets import with_targets

@@ -8,7 +8,6 @@ with prefix sharing, every call handed over when it can be made. Does not know: 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from time import perf_counter
 from typing import Any
@@ -17,6 +16,7 @@ from agentcho.calls.call import EnginePort
 from agentcho.games.replay import awaited, replay
 from agentcho.lab.bench.played import Call, Played
 from agentcho.lab.bench.prompts import Prompt, prompts
+from agentcho.lab.timing import alone
 from agentcho.records.trace import Workflow
 
 AUDIT, ENFORCE, BASELINE = "choreographed:audit", "choreographed:enforce", "baseline"
@@ -52,7 +52,7 @@ USUAL = (*OURS, GENERATE, CONTINUOUS)
 def arms() -> dict[str, Arm]:
     """All arms by name."""
     ours = {name: partial(_replayed, options) for name, options in (OURS | EXACT).items()}
-    return {**ours, GENERATE: partial(_alone, _generate), CONTINUOUS: partial(_alone, _continuous)}
+    return {**ours, GENERATE: alone(_generate), CONTINUOUS: alone(_continuous)}
 
 
 def _replayed(options: Mapping[str, Any], engine: EnginePort, workflow: Workflow, stepwise: bool) -> Played:
@@ -63,13 +63,6 @@ def _replayed(options: Mapping[str, Any], engine: EnginePort, workflow: Workflow
         said = replayed[id]
         calls[id] = Call(ready, ready + said.ttft, ready + said.seconds)
     return Played(calls, replayed.encoded)
-
-
-def _alone(play: Arm, engine: Any, workflow: Workflow, stepwise: bool) -> Played:
-    """In a thread that ends with it, as the engine's steps do: a second pool of compute threads halves the speed of the
-    first."""
-    with ThreadPoolExecutor(1) as thread:
-        return thread.submit(play, engine, workflow, stepwise).result()
 
 
 def _generate(engine: Any, workflow: Workflow, stepwise: bool) -> Played:

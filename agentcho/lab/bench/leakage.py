@@ -8,19 +8,18 @@ workflows say.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from statistics import median
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any, Literal, NamedTuple
 
 from agentcho.calls.call import EnginePort
 from agentcho.games.replay import Replayed, replay
-from agentcho.lab.bench.measure import turns
-from agentcho.progress import Tell
+from agentcho.lab.stats import Median, ratios
+from agentcho.lab.timing import first_token, in_turns
+from agentcho.progress import Tell, counted, part
 from agentcho.records.environment import machine, versions
 from agentcho.records.trace import Workflow
 
 Arm = dict[str, Any]
-Middle = tuple[float, float, float]
-"""Median, least and largest over the repeats."""
 AT_ONCE = 1 << 20
 """A stride that no text reaches."""
 ARMS: dict[str, Arm] = {
@@ -37,9 +36,9 @@ class FirstToken(NamedTuple):
     seconds: dict[str, list[float]]
     encoded: dict[str, int]
 
-    def ratio(self, arm: str, to: str) -> Middle:
+    def ratio(self, arm: str, to: str) -> Median:
         """Of one arm's time to another's."""
-        return _spread([a / b for a, b in zip(self.seconds[arm], self.seconds[to], strict=True)])
+        return ratios(self.seconds[arm], self.seconds[to])
 
 
 class Throughput(NamedTuple):
@@ -50,9 +49,9 @@ class Throughput(NamedTuple):
     shadowed: list[float]
 
     @property
-    def ratio(self) -> Middle:
+    def ratio(self) -> Median:
         """Of the speed with shadow rows to that without."""
-        return _spread([s / p for s, p in zip(self.shadowed, self.plain, strict=True)])
+        return ratios(self.shadowed, self.plain)
 
 
 class LeakageBench(NamedTuple):
@@ -87,45 +86,36 @@ def measure(
     of = each * (len(timed) + len(spoken))
     for number, workflow in enumerate(timed):
         told = _repeats(tell, f"{name}: first tokens of {workflow.id}", each * number, of)
-        first.append(_first_token(engine, workflow, repeats, told))
+        first.append(_first_token(engine, [workflow] * each, told))
     for number, workflow in enumerate(spoken, len(timed)):
         told = _repeats(tell, f"{name}: tokens a second in {workflow.id}", each * number, of)
-        throughput.append(_throughput(engine, workflow, repeats, told))
+        throughput.append(_throughput(engine, [workflow] * each, told))
     return LeakageBench(name, tuple(first), tuple(throughput))
 
 
 def _repeats(tell: Tell, what: str, before: int, of: int) -> Callable[[int], None]:
-    return lambda done: tell(f"repeats ({what})", before + done, of)
+    told = counted(part(tell, before, of), f"repeats ({what})", of)
+    return lambda done: told(done + 1)
 
 
-def _first_token(engine: EnginePort, workflow: Workflow, repeats: int, told: Callable[[int], None]) -> FirstToken:
-    found = FirstToken(workflow.id, {arm: [] for arm in ARMS}, {})
-    for number in range(repeats + 1):
-        told(number)
-        for arm in turns(list(ARMS), number):
-            replayed = replay(workflow, engine, logits=False, stride=AT_ONCE, **ARMS[arm])
-            found.encoded[arm] = replayed.encoded
-            if number > 0:
-                found.seconds[arm].append(sum(said.ttft for said in replayed.values()) / len(replayed))
-    return found
+def _first_token(engine: EnginePort, plays: Sequence[Workflow], told: Callable[[int], None]) -> FirstToken:
+    takes = {arm: partial(replay, engine=engine, logits=False, stride=AT_ONCE, **ARMS[arm]) for arm in ARMS}
+    found = in_turns(takes, plays, told)
+    seconds = {arm: [first_token(one) for one in played] for arm, played in found.items()}
+    return FirstToken(plays[0].id, seconds, {arm: played[-1].encoded for arm, played in found.items()})
 
 
-def _throughput(engine: EnginePort, workflow: Workflow, repeats: int, told: Callable[[int], None]) -> Throughput:
-    speeds: dict[str, list[float]] = {"never": [], "always": []}
-    for number in range(repeats + 1):
-        told(number)
-        for shadow in turns(list(speeds), number):
-            replayed = replay(workflow, engine, leakage="enforce", logits=False, shadow=shadow)  # type: ignore[arg-type]
-            if number > 0:
-                speeds[shadow].append(_speed(replayed))
-    return Throughput(workflow.id, speeds["never"], speeds["always"])
+def _throughput(engine: EnginePort, plays: Sequence[Workflow], told: Callable[[int], None]) -> Throughput:
+    shadows: tuple[Literal["never", "always"], ...] = ("never", "always")
+    takes: dict[str, Callable[[Workflow], Replayed]] = {
+        how: partial(replay, engine=engine, leakage="enforce", logits=False, shadow=how) for how in shadows
+    }
+    found = in_turns(takes, plays, told)
+    plain, shadowed = ([_speed(one) for one in played] for played in found.values())
+    return Throughput(plays[0].id, plain, shadowed)
 
 
 def _speed(replayed: Replayed) -> float:
     lengths = (said.entry.message.sampled or (0, 0) for said in replayed.values())
     tokens = sum(stop - start - 1 for start, stop in lengths)
     return tokens / sum(said.seconds - said.ttft for said in replayed.values())
-
-
-def _spread(ratios: Sequence[float]) -> Middle:
-    return median(ratios), min(ratios), max(ratios)

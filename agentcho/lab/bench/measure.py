@@ -5,20 +5,20 @@ Does not know: what arms do, what comes of the figures.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from statistics import median
 from time import perf_counter
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from agentcho.lab.bench.played import ArmUnavailable
 from agentcho.lab.bench.result import Figures
+from agentcho.lab.timing import turns
 from agentcho.progress import Tell
 
 Take = Callable[[], Mapping[str, float]]
 """Does the thing once, and tells what it took, by what was measured."""
 STEADY = 4.0
 """Seconds: what is over sooner is done again until they have passed, for one short run says little."""
-T = TypeVar("T")
 
 
 class Timed(NamedTuple):
@@ -49,10 +49,7 @@ def measure(subject: str, arms: Mapping[str, Timed], repeats: int, tell: Tell) -
             except ArmUnavailable as error:
                 reasons[name] = str(error)
                 del taken[name]
-    return [
-        Figures(subject=subject, arm=name, values=_columns(taken.get(name, [])), unavailable=reasons.get(name))
-        for name in arms
-    ]
+    return [Figures.of(subject, name, taken.get(name, []), reasons.get(name)) for name in arms]
 
 
 def runs_of(arms: Collection[str], repeats: int) -> int:
@@ -67,16 +64,6 @@ def steady(take: Take) -> Take:
         began, taken = perf_counter(), [take()]
         while perf_counter() - began < STEADY:
             taken.append(take())
-        return {what: median(column) for what, column in _columns(taken).items()}
+        return {what: median(one[what] for one in taken) for what in taken[0]}
 
     return again
-
-
-def turns(names: Sequence[T], number: int) -> list[T]:
-    """The names in an order that changes from repeat to repeat."""
-    first = number % len(names) if names else 0
-    return [*names[first:], *names[:first]]
-
-
-def _columns(taken: Sequence[Mapping[str, float]]) -> dict[str, tuple[float, ...]]:
-    return {what: tuple(one[what] for one in taken) for what in (taken[0] if taken else ())}

@@ -6,33 +6,36 @@ is measured, which targets there are.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ValidationError
 
+from agentcho.audit.measurement import Frozen
 from agentcho.errors import RecordBroken, RecordNotFound
-from agentcho.lab.bench.spread import Spread, spread
+from agentcho.lab.stats import Spread, spread
 
 Kind = Literal["workflows", "step", "overhead", "growth", "stall", "roofline", "gpu", "cost"]
 
 
-class Figures(BaseModel):
+class Figures(Frozen):
     """Of one arm on one subject: by what was measured, one value a repeat. `unavailable`: why there are none."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     subject: str
     arm: str
     values: dict[str, tuple[float, ...]]
     unavailable: str | None = None
 
+    @classmethod
+    def of(cls, subject: str, arm: str, taken: Sequence[Mapping[str, float]], why: str | None = None) -> Figures:
+        """From what each repeat took; `why` there are none."""
+        values = {what: tuple(one[what] for one in taken) for what in (taken[0] if taken else ())}
+        return cls(subject=subject, arm=arm, values=values, unavailable=why)
 
-class Target(BaseModel):
+
+class Target(Frozen):
     """What was asked for, beside what was reached. `bound` is the least, or with `most` the largest that will do."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     what: str
     bound: float
@@ -52,11 +55,9 @@ class Target(BaseModel):
         return "met" if self.met else f"missed by {f'{short:.0%}' if short >= 0.01 else 'less than 1%'}"
 
 
-class Result(BaseModel):
+class Result(Frozen):
     """One run. `scale` is that of the texts' usual lengths, `stepwise` whether texts were fed token by token (False:
     first tokens alone were timed), `sweep` what was swept, if anything."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     format: Literal["agentcho-bench/1"] = "agentcho-bench/1"
     bench: Kind

@@ -6,36 +6,25 @@ Does not know: how it was found, how it is shown.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import Field
 
+from agentcho.audit.measurement import Frozen, Interval
 from agentcho.lab.compare.columns import Column
+from agentcho.lab.stats import Median
 
 
-class Figure(BaseModel):
-    """Base of all parts: frozen, and nothing besides."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Span(Figure):
-    """A 95% interval and how it was found."""
-
-    low: float
-    high: float
-    method: str
-
-
-class Mean(Figure):
+class Mean(Frozen):
     """One metric of one column over the games that have it."""
 
     games: int
     value: float
-    span: Span
+    span: Interval
 
 
-class Difference(Figure):
+class Difference(Frozen):
     """A column against the first, paired by game: mean difference, interval, p, and p after Holm over the columns.
 
     `gained` and `lost` count games of a binary metric that changed; None for others. `test` names the test.
@@ -43,7 +32,7 @@ class Difference(Figure):
 
     games: int
     value: float
-    span: Span
+    span: Interval
     test: str
     p: float
     holm: float
@@ -51,7 +40,7 @@ class Difference(Figure):
     lost: int | None = None
 
 
-class Metric(Figure):
+class Metric(Frozen):
     """A number that the scenario scores: its mean by column, and its differences by column, the first aside."""
 
     name: str
@@ -59,8 +48,22 @@ class Metric(Figure):
     means: dict[str, Mean]
     differences: dict[str, Difference]
 
+    def shown(self, value: float, sign: Literal["", "+"] = "") -> str:
+        """Percent of games for a binary metric, the number itself for others."""
+        return f"{100 * value:{sign}.1f}%" if self.binary else f"{value:{sign}.3f}"
 
-class Fidelity(Figure):
+    def mean(self, column: str) -> str:
+        """A column's mean and interval, in words."""
+        mean = self.means[column]
+        return f"{self.shown(mean.value)} ({mean.span.shown(self.shown)})" if mean.games else "no game"
+
+    def difference(self, column: str) -> str:
+        """What a column has more than the first one, in words; nothing where they have no pair."""
+        found, signed = self.differences.get(column), partial(self.shown, sign="+")
+        return f"{signed(found.value)} ({found.span.shown(signed)})" if found and found.games else ""
+
+
+class Fidelity(Frozen):
     """On the first column's words, forced: how far the next-token distributions of a column are from the baseline's.
 
     `kl` is the mean of KL(baseline || column) in nats over `rows` positions of `games` games, with its interval
@@ -70,22 +73,26 @@ class Fidelity(Figure):
     games: int
     rows: int
     kl: float
-    span: Span
+    span: Interval
     agree: float
 
+    def shown(self) -> str:
+        """The divergence and its interval, in words."""
+        return f"{self.kl:.4f} ({self.span.shown('{:.4f}'.format)})"
 
-class Cost(Figure):
+
+class Cost(Frozen):
     """On the same forced words: tokens encoded, mean seconds to a first token, seconds to the end; one figure a game
     and repeat, and the ratios to the first column's within them (median, least, largest)."""
 
     encoded: list[int]
     ttft: list[float]
     seconds: list[float]
-    ttft_ratio: tuple[float, float, float]
-    seconds_ratio: tuple[float, float, float]
+    ttft_ratio: Median
+    seconds_ratio: Median
 
 
-class Preference(Figure):
+class Preference(Frozen):
     """What a judge says of a column's texts against the first column's: pairs in which they win, lose, or tie (not the
     same verdict with the texts swapped), the share of wins among decided pairs with its interval, and exact McNemar."""
 
@@ -94,11 +101,11 @@ class Preference(Figure):
     losses: int
     ties: int
     share: float
-    span: Span
+    span: Interval
     p: float
 
 
-class Request(Figure):
+class Request(Frozen):
     """What was asked: all that decides what the games are."""
 
     scenario: str
@@ -114,7 +121,7 @@ class Request(Figure):
     columns: tuple[Column, ...]
 
 
-class Comparison(Figure):
+class Comparison(Frozen):
     """All of it. `without` counts by column the games that ended without an outcome: they are in no pair. `judge` is
     the fingerprint of the model whose `preferences` these are, if one was asked."""
 
@@ -126,8 +133,8 @@ class Comparison(Figure):
     metrics: tuple[Metric, ...]
     fidelity: dict[str, Fidelity]
     costs: dict[str, Cost]
-    judge: dict[str, str] = {}
-    preferences: dict[str, Preference] = {}
+    judge: dict[str, str] = Field(default_factory=dict)
+    preferences: dict[str, Preference] = Field(default_factory=dict)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -148,14 +155,14 @@ class Comparison(Figure):
             yield _row(column, "greedy agreement", "mean", fidelity.agree, fidelity.games, None)
         for column, cost in self.costs.items():
             for name, ratio in (("ttft", cost.ttft_ratio), ("end to end", cost.seconds_ratio)):
-                span = Span(low=ratio[1], high=ratio[2], method="least and largest")
-                yield _row(column, name, "ratio", ratio[0], len(cost.seconds), span)
+                span = Interval(low=ratio.least, high=ratio.largest, method="least and largest")
+                yield _row(column, name, "ratio", ratio.middle, len(cost.seconds), span)
             yield _row(column, "tokens encoded", "sum", float(sum(cost.encoded)), len(cost.encoded), None)
         for column, told in self.preferences.items():
             yield _row(column, "preferred by the judge", "share", told.share, told.games, told.span) | {"p": told.p}
 
 
-def _row(column: str, metric: str, what: str, value: float, games: int, span: Span | None) -> dict[str, Any]:
+def _row(column: str, metric: str, what: str, value: float, games: int, span: Interval | None) -> dict[str, Any]:
     return {
         "column": column, "metric": metric, "what": what, "value": value, "games": games,
         "low": span and span.low, "high": span and span.high, "method": span and span.method, "p": None, "holm": None,

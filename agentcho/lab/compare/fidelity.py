@@ -15,8 +15,7 @@ from agentcho.calls.call import EnginePort
 from agentcho.config import ReusePolicy
 from agentcho.games.replay import Replayed, replayed
 from agentcho.lab.compare.comparison import Fidelity
-from agentcho.lab.compare.pairs import span
-from agentcho.lab.compare.stats import Floats, clustered, distance, pooled_mean
+from agentcho.lab.stats import Floats, clustered, distance, pooled_mean
 from agentcho.records.trace import Workflow
 
 Rows = NDArray[np.float32]
@@ -69,6 +68,5 @@ def apart(before: Rows, after: Rows) -> Apart:
 def _summary(games: Sequence[Apart], seed: int) -> Fidelity:
     kl = [game.kl for game in games]
     same = np.concatenate([game.same for game in games])
-    return Fidelity(
-        games=len(games), rows=len(same), kl=pooled_mean(kl), span=span(clustered(kl, seed)), agree=float(same.mean()),
-    )  # fmt: skip
+    mean, agree = pooled_mean(kl), float(same.mean())
+    return Fidelity(games=len(games), rows=len(same), kl=mean, span=clustered(kl, seed), agree=agree)

@@ -11,8 +11,7 @@ from typing import NamedTuple
 from agentcho.calls.call import Decode, EnginePort, Prefill, Sampling
 from agentcho.errors import EngineFailed
 from agentcho.lab.compare.comparison import Preference
-from agentcho.lab.compare.pairs import span
-from agentcho.lab.compare.stats import clopper_pearson, mcnemar
+from agentcho.lab.stats import clopper_pearson, mcnemar
 from agentcho.scenario import Judged
 
 RULES = (
@@ -42,7 +41,7 @@ def prefer(engine: EnginePort, pairs: Sequence[Pair], told: Callable[[int], None
     wins, losses = verdicts.count(1), verdicts.count(-1)
     return Preference(
         games=len(verdicts), wins=wins, losses=losses, ties=verdicts.count(0),
-        share=wins / (wins + losses) if wins + losses else 0.5, span=span(clopper_pearson(wins, wins + losses)),
+        share=wins / (wins + losses) if wins + losses else 0.5, span=clopper_pearson(wins, wins + losses),
         p=mcnemar(wins, losses),
     )  # fmt: skip
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from agentcho.lab.compare.comparison import Difference, Mean, Metric, Span
-from agentcho.lab.compare.stats import Bounds, clopper_pearson, holm, mcnemar, resampled
+from agentcho.lab.compare.comparison import Difference, Mean, Metric
+from agentcho.lab.stats import clopper_pearson, holm, mcnemar, resampled
 
 Scores = Mapping[int, Mapping[str, float]]
 """By game, by metric."""
@@ -41,8 +41,8 @@ def _metric(name: str, columns: Mapping[str, Mapping[int, float]], seed: int) ->
 
 
 def _mean(values: Sequence[float], binary: bool, seed: int) -> Mean:
-    bounds = clopper_pearson(int(sum(values)), len(values)) if binary else resampled(values, seed).bounds
-    return Mean(games=len(values), value=float(np.mean(values)) if values else 0.0, span=span(bounds))
+    interval = clopper_pearson(int(sum(values)), len(values)) if binary else resampled(values, seed).interval
+    return Mean(games=len(values), value=float(np.mean(values)) if values else 0.0, span=interval)
 
 
 def _difference(before: Mapping[int, float], after: Mapping[int, float], binary: bool, seed: int) -> Difference:
@@ -52,15 +52,10 @@ def _difference(before: Mapping[int, float], after: Mapping[int, float], binary:
     found = resampled(changes, seed)
     value = float(np.mean(changes)) if changes else 0.0
     by_bootstrap = Difference(
-        games=len(games), value=value, span=span(found.bounds), test="paired bootstrap", p=found.p, holm=1.0
+        games=len(games), value=value, span=found.interval, test="paired bootstrap", p=found.p, holm=1.0
     )
     if not binary:
         return by_bootstrap
     gained, lost = sum(change > 0 for change in changes), sum(change < 0 for change in changes)
     exact = {"test": "exact McNemar", "p": mcnemar(gained, lost), "gained": gained, "lost": lost}
     return by_bootstrap.model_copy(update=exact)
-
-
-def span(bounds: Bounds) -> Span:
-    """An interval as a result holds it."""
-    return Span(low=bounds.low, high=bounds.high, method=bounds.method)

@@ -10,11 +10,11 @@ from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
 from agentcho.audit.measurement import Ablation
-from agentcho.lab.compare.stats import clopper_pearson, holm
 from agentcho.lab.measure.arms import Bench, Original, Said
 from agentcho.lab.measure.decisions import Question
-from agentcho.lab.measure.differential import Flips, flips, interval
+from agentcho.lab.measure.differential import Flips, flips
 from agentcho.lab.measure.play import Line, Pair, Play
+from agentcho.lab.stats import clopper_pearson, holm
 
 Seen = Literal["all", "system", "plan", "public"]
 Outcome = Literal["decision", "prediction"]
@@ -113,7 +113,7 @@ def _rate(pair: Pair, outcome: Outcome, choice: str, seen: Seen, games: Sequence
     turned: Flips = flips([game["all"] for game in chose], [game[seen] for game in chose], 1)
     return Ablation(
         reader=pair.reader, owner=pair.owner, seen=seen, outcome=outcome, choice=choice, games=len(chose), count=count,
-        rate=count / len(chose), interval=interval(clopper_pearson(count, len(chose))), flips=turned.flips,
+        rate=count / len(chose), interval=clopper_pearson(count, len(chose)), flips=turned.flips,
         mcnemar_p=turned.p, holm_p=turned.p,
     )  # fmt: skip
 

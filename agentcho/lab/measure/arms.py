@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 from agentcho.audit.measurement import Arm, Swap
 from agentcho.config import ReusePolicy
 from agentcho.errors import ContextOverflow, LeakageError, StoreFull
-from agentcho.lab.compare.stats import Floats, distance
 from agentcho.lab.measure.decisions import Question
 from agentcho.lab.measure.play import Line, MeasuredPort, Pair, Play, compared, through_to
 from agentcho.lab.measure.stage import Stage
 from agentcho.lab.measure.swap import swapped
+from agentcho.lab.stats import Floats, distance
 
 Said = dict[str, NDArray[np.float32]]
 """Rows by decode."""

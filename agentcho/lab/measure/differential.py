@@ -9,10 +9,10 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from agentcho.audit.measurement import Arm, Effect, Interval, Swap
-from agentcho.lab.compare.stats import Bounds, Floats, clopper_pearson, clustered, holm, mcnemar, pooled_mean
+from agentcho.audit.measurement import Arm, Effect, Swap
 from agentcho.lab.measure.arms import SWAPS, Shown
 from agentcho.lab.measure.play import Pair
+from agentcho.lab.stats import Floats, clopper_pearson, clustered, holm, mcnemar, pooled_mean
 
 ARMS: tuple[Arm, ...] = ("reuse", "floor", "enforce", "plain", "stale")
 
@@ -70,19 +70,26 @@ def _effect(
 ) -> Effect:
     tv, kl = [s.tv for s in own], [s.kl for s in own]
     return Effect(
-        reader=pair.reader, owner=pair.owner, swap=swap, arm=arm, carried=carried, games=len(own),
+        reader=pair.reader,
+        owner=pair.owner,
+        swap=swap,
+        arm=arm,
+        carried=carried,
+        games=len(own),
         rows=sum(map(len, tv)),
-        tv_max=_largest(tv), tv_mean=pooled_mean(tv), tv_interval=interval(clustered(tv, seed)),
-        kl_max=_largest(kl), kl_mean=pooled_mean(kl), kl_interval=interval(clustered(kl, seed)),
-        decisions=count.decisions, flips=count.flips,
-        flip_interval=interval(clopper_pearson(count.flips, count.decisions)), mcnemar_p=count.p, holm_p=holm_p,
-    )  # fmt: skip
+        tv_max=_largest(tv),
+        tv_mean=pooled_mean(tv),
+        tv_interval=clustered(tv, seed),
+        kl_max=_largest(kl),
+        kl_mean=pooled_mean(kl),
+        kl_interval=clustered(kl, seed),
+        decisions=count.decisions,
+        flips=count.flips,
+        flip_interval=clopper_pearson(count.flips, count.decisions),
+        mcnemar_p=count.p,
+        holm_p=holm_p,
+    )
 
 
 def _largest(games: Sequence[Floats]) -> float:
     return max((float(game.max()) for game in games if len(game)), default=0.0)
-
-
-def interval(bounds: Bounds) -> Interval:
-    """The interval as a report has it."""
-    return Interval(low=bounds.low, high=bounds.high, method=bounds.method)

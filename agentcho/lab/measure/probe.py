@@ -18,12 +18,11 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from agentcho.audit.measurement import Probe
-from agentcho.lab.compare.stats import clopper_pearson, proven_bits
 from agentcho.lab.measure.arms import Bench
-from agentcho.lab.measure.differential import interval
 from agentcho.lab.measure.kinds import folds, kinds
 from agentcho.lab.measure.play import Pair
 from agentcho.lab.measure.samples import Key, Looking, Sample, Vector, target
+from agentcho.lab.stats import clopper_pearson, proven_bits
 
 FOLDS = 5
 PERMUTATIONS = 20
@@ -54,11 +53,11 @@ def probes(owner: str, samples: Sequence[Sample], classes: int, seed: int) -> It
         right = _right(samples, tests, (source, layer), [s.label for s in samples])
         dealt = (_dealt(samples, np.random.default_rng((seed, n))) for n in range(PERMUTATIONS))
         drawn = [_right(samples, tests, (source, layer), labels) for labels in dealt]
-        bounds = clopper_pearson(right, len(tests))
+        interval = clopper_pearson(right, len(tests))
         yield Probe(
             owner=owner, source=source, layer=layer, classes=classes, trained=_trained(samples), tested=len(tests),
-            accuracy=right / len(tests), interval=interval(bounds), chance=1 / classes,
-            control=sum(drawn) / (PERMUTATIONS * len(tests)), bits=proven_bits(bounds.low, classes),
+            accuracy=right / len(tests), interval=interval, chance=1 / classes,
+            control=sum(drawn) / (PERMUTATIONS * len(tests)), bits=proven_bits(interval.low, classes),
         )  # fmt: skip
 
 

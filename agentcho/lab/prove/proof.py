@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
-from agentcho.audit.measurement import Swap
-from agentcho.audit.report import Frozen
+from agentcho.audit.measurement import Frozen, Swap
 
 Swapped = Literal[Swap, "absent"]
 Conclusion = Literal["holds", "broken", "inconclusive"]

@@ -1,0 +1,196 @@
+"""The statistics of measurements: distances of distributions, exact tests and intervals, correction for many pairs,
+medians of repeats.
+
+Everything is exact or seeded: the same numbers in give the same numbers out. Does not know: what was measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import log2
+from statistics import median
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from agentcho.audit.measurement import Frozen, Interval
+from agentcho.extras import require
+
+Rows = NDArray[Any]
+"""Log-probabilities `[rows, vocab]`, in nats."""
+Floats = NDArray[np.float64]
+
+
+class Distance(NamedTuple):
+    """Of each pair of rows: total variation in [0, 1] and Kullback-Leibler divergence in nats, both `[rows]`."""
+
+    tv: Floats
+    kl: Floats
+
+
+def distance(before: Rows, after: Rows) -> Distance:
+    """How far each row of `after` is from the row of `before` in its place; the divergence is of `before` from it.
+
+    Computed in float64. A total variation is exactly 0 where, and only where, two rows are equal; what rounding
+    would hide is the smallest positive number instead. ValueError: other shapes, or rows that hold NaN.
+    """
+    if before.shape != after.shape or before.ndim != 2:
+        raise ValueError(f"rows of one shape are compared, not {before.shape} with {after.shape}")
+    if np.isnan(before).any() or np.isnan(after).any():
+        raise ValueError("a log-probability is not a number")
+    logs, others = before.astype(np.float64), after.astype(np.float64)
+    same = np.all(before == after, axis=1)
+    p, q = np.exp(logs), np.exp(others)
+    tv = np.minimum(np.abs(p - q).sum(axis=1) / 2, 1.0)
+    kl = np.where(p > 0, p * _difference(logs, others), 0.0).sum(axis=1)
+    tiny = np.finfo(np.float64).tiny
+    return Distance(np.where(same, 0.0, np.maximum(tv, tiny)), np.where(same, 0.0, np.maximum(kl, 0.0)))
+
+
+def _difference(logs: Floats, others: Floats) -> Floats:
+    """`logs` less `others`, with 0 where both are minus infinity."""
+    with np.errstate(invalid="ignore"):
+        return np.nan_to_num(logs - others, nan=0.0, posinf=np.inf, neginf=-np.inf)
+
+
+def mcnemar(gained: int, lost: int) -> float:
+    """Exact two-sided McNemar: how likely it is that pairs which changed at all went so one-sidedly by chance."""
+    from scipy.stats import binomtest
+
+    changed = gained + lost
+    return 1.0 if changed == 0 else float(binomtest(gained, changed, 0.5).pvalue)
+
+
+def clopper_pearson(count: int, total: int) -> Interval:
+    """The exact interval of a share; all of [0, 1] where nothing was counted."""
+    from scipy.stats import binomtest
+
+    if total == 0:
+        return Interval(low=0.0, high=1.0, method="clopper-pearson")
+    found = binomtest(count, total).proportion_ci(method="exact")
+    return Interval(low=float(found.low), high=float(found.high), method="clopper-pearson")
+
+
+def holm(values: Sequence[float]) -> tuple[float, ...]:
+    """p-values adjusted by Holm's step-down method, in the order given: it bounds the chance of any false one."""
+    adjusted, worst = [0.0] * len(values), 0.0
+    for rank, place in enumerate(sorted(range(len(values)), key=lambda place: values[place])):
+        worst = max(worst, min(1.0, (len(values) - rank) * values[place]))
+        adjusted[place] = worst
+    return tuple(adjusted)
+
+
+def pooled_mean(games: Sequence[Floats]) -> float:
+    """The mean over all rows of all games; 0 where there are none."""
+    rows = sum(len(game) for game in games)
+    return float(sum(game.sum() for game in games) / rows) if rows else 0.0
+
+
+def clustered(games: Sequence[Floats], seed: int) -> Interval:
+    """The percentile bootstrap interval of `pooled_mean`: whole games are drawn, never single rows, for the rows
+    of one game depend on each other. With fewer than two games there is no interval but the mean itself."""
+    sums = np.array([game.sum() for game in games if len(game)])
+    counts = np.array([float(len(game)) for game in games if len(game)])
+    if len(sums) < 2:
+        mean = pooled_mean(games)
+        return Interval(low=mean, high=mean, method="one game: no interval")
+    return _bootstrap((sums, counts), _ratio, seed, 1999, "bootstrap clustered by game").interval
+
+
+class Resampled(NamedTuple):
+    """The bootstrap of a statistic: its percentile interval, and what it came to in each resample."""
+
+    interval: Interval
+    drawn: Floats
+
+    @property
+    def p(self) -> float:
+        """Two-sided, of a statistic of 0: twice the smaller share of resamples on either side of 0, and never less
+        than 1 in all of them; 1 where there were none."""
+        if not len(self.drawn):
+            return 1.0
+        smaller = min(float((self.drawn <= 0).mean()), float((self.drawn >= 0).mean()))
+        return min(1.0, max(2 * smaller, 1 / len(self.drawn)))
+
+
+def resampled(values: Sequence[float], seed: int) -> Resampled:
+    """The bootstrap of the mean of independent values, such as differences within pairs; without two values there is
+    neither interval nor p."""
+    found = np.asarray(values, dtype=np.float64)
+    if len(found) < 2:
+        mean = float(found.mean()) if len(found) else 0.0
+        return Resampled(Interval(low=mean, high=mean, method="fewer than two: no interval"), np.zeros(0))
+    return _bootstrap((found,), np.mean, seed, 9999, "paired bootstrap")
+
+
+def _bootstrap(
+    samples: tuple[Floats, ...], statistic: Callable[..., Any], seed: int, resamples: int, method: str
+) -> Resampled:
+    """The percentile bootstrap; several samples are drawn together."""
+    from scipy.stats import bootstrap
+
+    dice = np.random.default_rng(seed)
+    found = bootstrap(samples, statistic, paired=len(samples) > 1, n_resamples=resamples, method="percentile", rng=dice)
+    ends = found.confidence_interval
+    low, high = sorted((float(ends.low), float(ends.high)))  # equal ones may be swapped by rounding
+    return Resampled(Interval(low=low, high=high, method=method), found.bootstrap_distribution)
+
+
+def _ratio(sums: Floats, counts: Floats, axis: int = -1) -> Any:
+    return sums.sum(axis=axis) / counts.sum(axis=axis)
+
+
+FEW = 5
+"""With fewer repeats than this a spread is from the least to the largest of them."""
+
+
+class Spread(Frozen):
+    """A median of repeats and how far they reach: `method` is "bootstrap, 95%", or "least to largest" of few."""
+
+    middle: float
+    low: float
+    high: float
+    method: str
+
+    def shown(self, digits: int = 2, unit: float = 1.0) -> str:
+        """Median and interval in words; the median alone where there is nothing between."""
+        middle, low, high = (f"{value * unit:.{digits}f}" for value in (self.middle, self.low, self.high))
+        return middle if self.low == self.high else f"{middle} ({low}-{high})"
+
+
+def spread(values: Sequence[float], seed: int = 0) -> Spread:
+    """Of at least one value. The same for the same values. `ExtraMissing`: `FEW` of them and more need scipy."""
+    if len(values) < FEW or min(values) == max(values):
+        return Spread(middle=median(values), low=min(values), high=max(values), method="least to largest")
+    require(f"for an interval of {FEW} values and more", "lab")
+    found = _bootstrap((np.asarray(values),), np.median, seed, 1999, "bootstrap, 95%").interval
+    return Spread(middle=median(values), low=found.low, high=found.high, method=found.method)
+
+
+class Median(NamedTuple):
+    """The median of a few ratios, the least and the largest of them."""
+
+    middle: float
+    least: float
+    largest: float
+
+    def shown(self, between: str = " to ") -> str:
+        """In words, with two digits."""
+        return f"{self.middle:.2f} ({self.least:.2f}{between}{self.largest:.2f})"
+
+
+def ratios(these: Sequence[float], those: Sequence[float]) -> Median:
+    """Of these figures to those, each within its repeat."""
+    found = [a / b for a, b in zip(these, those, strict=True)]
+    return Median(median(found), min(found), max(found))
+
+
+def proven_bits(accuracy: float, classes: int) -> float:
+    """The mutual information, in bits, that a guess of one of `classes` equally frequent ones with this accuracy
+    proves at least (Fano's inequality); 0 at chance and below."""
+    if classes < 2 or accuracy <= 1 / classes:
+        return 0.0
+    error = min(max(1 - accuracy, 0.0), 1.0)
+    doubt = sum(-share * log2(share) for share in (error, 1 - error) if share > 0)
+    return max(0.0, log2(classes) - doubt - error * log2(classes - 1))
