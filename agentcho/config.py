@@ -75,31 +75,52 @@ class RunConfig(BaseModel):
     - `plain_markers` "refuse": under enforce and deny, no model in whose chat template a text can spell what stands
       between messages.
 
+    A field with a description is an option of the commands that play, and its description the help.
     Raises pydantic's `ValidationError` for values out of their bounds, or that contradict each other.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    model: str = "understudy"
-    device: str = "auto"
-    device_map: str | None = None
-    dtype: str = "auto"
-    mode: Mode = "choreographed"
-    leakage: Leakage = "enforce"
-    shadow: Shadowing = "auto"
-    deterministic: bool = False
+    model: str = Field(default="understudy", description="'understudy', a folder, or a Hugging Face id.")
+    device: str = Field(default="auto", description="auto, cpu, cuda.")
+    device_map: str | None = Field(default=None, description="auto: layers over all GPUs, for --device.")
+    dtype: str = Field(default="auto", description="auto, float32, bfloat16, float16.")
+    mode: Mode = Field(default="choreographed", description="Which encodings a call reads.")
+    leakage: Leakage = Field(default="enforce", description="What choreographed mode does about leaks.")
+    shadow: Shadowing = Field(
+        default="auto",
+        description="Follow an author's words for its audience while it speaks; auto: where the two differ.",
+    )
+    deterministic: bool = Field(
+        default=False, description="Batch so that every bit depends on nothing that a reader may not read. Slower."
+    )
     in_place: bool = False
-    repair: str | None = None
-    adapter: str | None = None
-    merge: bool = False
-    seed: int = 0
-    games: Annotated[int, Field(ge=1, le=1_000_000)] = 1
-    tasks: str | None = None
-    temperature: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.7
-    top_p: Annotated[float, Field(gt=0, le=1)] = 0.95
-    max_tokens: Annotated[int, Field(ge=1)] = 256
-    limits: Limits = Limits()
-    plain_markers: Markers = "refuse"
+    repair: str | None = Field(
+        default=None,
+        description="Encode some tokens of what is reused anew: first-k:TOKENS, top-k:SHARE, or full.",
+        json_schema_extra={"metavar": "REPAIR"},
+    )
+    adapter: str | None = Field(
+        default=None, description="A folder that `agentcho tune` or peft wrote.", json_schema_extra={"metavar": "DIR"}
+    )
+    merge: bool = Field(
+        default=False, description="Add the adapter to the weights, instead of going through it in each forward."
+    )
+    seed: int = Field(default=0, description="Of every coin and choice of the run.")
+    games: int = Field(default=1, ge=1, le=1_000_000, description="How many to play, side by side on one engine.")
+    tasks: str | None = Field(
+        default=None,
+        description="A task set: a generator, a .jsonl file, or FORMAT:FILE. Default: the scenario's own.",
+        json_schema_extra={"metavar": "TASKS"},
+    )
+    temperature: float = Field(default=0.7, ge=0, allow_inf_nan=False, description="0: always the likeliest token.")
+    top_p: float = Field(default=0.95, gt=0, le=1, description="Share of probability to sample from.")
+    max_tokens: int = Field(default=256, ge=1, description="At most so many sampled tokens a message.")
+    limits: Limits = Field(default=Limits(), description="End a game early: agent_ or game_ tokens, messages, seconds.")
+    plain_markers: Markers = Field(
+        default="refuse",
+        description="What to do about a model in whose chat template a text can spell what stands between messages.",
+    )
 
     @model_validator(mode="after")
     def _fits(self) -> RunConfig:

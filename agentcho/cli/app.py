@@ -8,61 +8,44 @@ from __future__ import annotations
 import sys
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from agentcho.audit.report import FailOn
 from agentcho.cli.bench import bench
 from agentcho.cli.logs import Level, log
-from agentcho.cli.options import fields, run_config
+from agentcho.cli.options import Given, fields, run_config, spread
 from agentcho.cli.training import trace, tune
 from agentcho.cli.words import (
+    AUDITED,
     CHANGED,
+    COLUMNS,
     COMPARED,
     DEFAULT_MODES,
     EARLIER,
     FILE,
     JUDGE,
-    LEAKAGE,
-    LIMIT,
-    MARKERS,
-    MODE,
     MODES,
-    PAIR,
     PROVED,
+    PROVEN,
     PROVES,
     REPAIRS,
     RESUME,
     SCENARIO,
-    SHADOW,
     STRIDE,
     SUPPRESS,
     SWAP,
     TARGET,
-    AdapterOf,
     AtOnce,
-    Deterministic,
-    Device,
-    DeviceMap,
     Display,
-    Dtype,
     FailFast,
-    MaxTokens,
-    Merge,
-    ModelName,
     Out,
-    PlainMarkers,
-    RepairBy,
+    Placing,
+    Playing,
     Retries,
-    Seed,
     Set,
-    Shadow,
-    Tasks,
-    Temperature,
-    TopP,
 )
-from agentcho.config import Leakage, Markers, Mode, RunConfig, Shadowing
 from agentcho.games.resume import Changed
 from agentcho.lab.prove.proof import Swapped
 
@@ -70,12 +53,16 @@ from agentcho.lab.prove.proof import Swapped
 def app() -> typer.Typer:
     """The command line as an object."""
     cli = typer.Typer(
-        name="agentcho", no_args_is_help=True, add_completion=False, rich_markup_mode=None,
-        pretty_exceptions_enable=False, help="Societies of language-model agents on one shared cache of messages.",
-    )  # fmt: skip
+        name="agentcho",
+        no_args_is_help=True,
+        add_completion=False,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        help="Societies of language-model agents on one shared cache of messages.",
+    )
     cli.callback()(_agentcho)
     for command in (run, compare, trace, tune, audit, prove, ls, cp, show, doctor):
-        cli.command()(command)
+        cli.command()(spread(command))
     cli.add_typer(bench(), name="bench")
     return cli
 
@@ -99,31 +86,13 @@ def _agentcho(
 
 
 def run(
-    ctx: typer.Context,
     scenario: Annotated[str | None, typer.Argument(metavar="SCENARIO", help=SCENARIO)] = None,
-    model: ModelName = "understudy",
-    mode: Annotated[Mode, typer.Option(help=MODE)] = "choreographed",
-    leakage: Annotated[Leakage, typer.Option(help=LEAKAGE)] = "enforce",
-    deterministic: Deterministic = False,
-    shadow: Shadow = "auto",
-    repair: RepairBy = None,
-    adapter: AdapterOf = None,
-    merge: Merge = False,
-    seed: Seed = 0,
+    *,
+    how: Playing,
     set_: Set = None,
-    games: Annotated[int, typer.Option(help="How many to play, side by side on one engine.")] = 1,
-    tasks: Tasks = None,
     at_once: AtOnce = None,
     fail_fast: FailFast = False,
     retries: Retries = 0,
-    temperature: Temperature = 0.7,
-    top_p: TopP = 0.95,
-    max_tokens: MaxTokens = 256,
-    limit: Annotated[list[str] | None, typer.Option(metavar=PAIR, help=LIMIT)] = None,
-    plain_markers: PlainMarkers = "refuse",
-    device: Device = "auto",
-    device_map: DeviceMap = None,
-    dtype: Dtype = "auto",
     resume: Annotated[str | None, typer.Option(metavar="RUN", help=RESUME, show_default=False)] = None,
     changed: Annotated[Changed, typer.Option(help=CHANGED)] = "refuse",
     display: Display = None,
@@ -136,37 +105,17 @@ def run(
     from agentcho.cli.play import Asked, play_scenario
     from agentcho.games.runtime import Care
 
-    how = _how(ctx, given=resume is not None)
-    if limit:
-        how["limits"] = fields("--limit", limit)
     own, care = fields("--set", set_ or []), Care(fail_fast, retries)
-    raise typer.Exit(play_scenario(Asked(scenario, how, own, display, out, at_once, care, resume, changed)))
-
-
-def _how(ctx: typer.Context, given: bool) -> dict[str, Any]:
-    """The options of playing among those of a command; those alone that were `given` on the command line."""
-    found = {name: value for name, value in ctx.params.items() if name in RunConfig.model_fields}
-    return {name: value for name, value in found.items() if not given or _was_given(ctx, name)}
-
-
-def _was_given(ctx: typer.Context, option: str) -> bool:
-    source = ctx.get_parameter_source(option)
-    return source is not None and source.name == "COMMANDLINE"
+    raise typer.Exit(play_scenario(Asked(scenario, how.typed, own, display, out, at_once, care, resume, changed)))
 
 
 def compare(
     scenario: Annotated[str, typer.Argument(metavar="SCENARIO", help="A name from `agentcho ls`, or a .py file.")],
     modes: Annotated[str, typer.Option(metavar="COLUMNS", help=MODES)] = DEFAULT_MODES,
     games: Annotated[int, typer.Option("-n", "--games", min=1, help="Games a column, paired by task and seed.")] = 200,
-    model: ModelName = "understudy",
-    tasks: Tasks = None,
-    seed: Seed = 0,
+    *,
+    how: Annotated[Given, COLUMNS],
     set_: Set = None,
-    temperature: Temperature = 0.7,
-    top_p: TopP = 0.95,
-    max_tokens: MaxTokens = 256,
-    deterministic: Deterministic = False,
-    shadow: Shadow = "auto",
     repair: Annotated[str | None, typer.Option(metavar="REPAIRS", help=REPAIRS, show_default=False)] = None,
     adapter: Annotated[
         str | None, typer.Option(metavar="DIR", help="For choreographed columns without one.", show_default=False)
@@ -174,10 +123,6 @@ def compare(
     at_once: Annotated[int, typer.Option(min=1, help="At most so many games at a time.")] = 50,
     fidelity_games: Annotated[int, typer.Option(min=0, help="Games whose words are held against baseline's.")] = 24,
     timed_games: Annotated[int, typer.Option(min=0, help="On so many games costs are timed.")] = 4,
-    device: Device = "auto",
-    device_map: DeviceMap = None,
-    dtype: Dtype = "auto",
-    plain_markers: PlainMarkers = "refuse",
     out: Annotated[Path | None, typer.Option(metavar="DIR", help=COMPARED, show_default=False)] = None,
     json: Annotated[Path | None, typer.Option(metavar=FILE, help="Write the result here.")] = None,
     judge: Annotated[str | None, typer.Option(metavar="MODEL", help=JUDGE, show_default=False)] = None,
@@ -186,19 +131,13 @@ def compare(
     from agentcho.cli.compare import Asked, compare_columns
     from agentcho.lab.compare.compare import Effort
 
-    config = run_config(
-        model=model, deterministic=deterministic, shadow=shadow, seed=seed, games=games, tasks=tasks,
-        temperature=temperature, top_p=top_p, max_tokens=max_tokens, device=device, device_map=device_map, dtype=dtype,
-        plain_markers=plain_markers,
-    )  # fmt: skip
-    effort = Effort(fidelity_games, timed_games)
+    config, effort = run_config(**how, games=games), Effort(fidelity_games, timed_games)
     given = fields("--set", set_ or [])
     asked = Asked(scenario, modes, repair, adapter, given, config, effort, out, json, judge, at_once)
     raise typer.Exit(compare_columns(asked))
 
 
 def audit(
-    ctx: typer.Context,
     target: Annotated[str, typer.Argument(metavar="TARGET", help=TARGET)],
     measure: Annotated[bool, typer.Option("--measure", help="Measure too how much a leak matters.")] = False,
     fail_on: Annotated[FailOn, typer.Option(help="The least level that makes the exit code 1.")] = "error",
@@ -209,19 +148,9 @@ def audit(
     baseline: Annotated[Path | None, typer.Option(metavar=FILE, help=EARLIER)] = None,
     suppress: Annotated[Path | None, typer.Option(metavar=FILE, help=SUPPRESS)] = None,
     reveal: Annotated[bool, typer.Option("--reveal", help="Put the words of messages into the report.")] = False,
-    games: Annotated[int | None, typer.Option(min=1, help="How many to play.  [default: 1]")] = None,
-    tasks: Tasks = None,
-    mode: Annotated[Mode | None, typer.Option(help=f"{MODE}  [default: choreographed]")] = None,
-    leakage: Annotated[Leakage | None, typer.Option(help=f"{LEAKAGE}  [default: enforce; of a trace: audit]")] = None,
-    deterministic: Deterministic = False,
-    shadow: Annotated[Shadowing | None, typer.Option(help=f"{SHADOW}  [default: auto]")] = None,
-    repair: RepairBy = None,
-    model: Annotated[str | None, typer.Option(help="As of run.  [default: understudy]")] = None,
-    adapter: AdapterOf = None,
-    seed: Annotated[int | None, typer.Option(help="Of playing and of measuring.  [default: 0]")] = None,
+    *,
+    how: Annotated[Given, AUDITED],
     set_: Set = None,
-    max_tokens: Annotated[int | None, typer.Option(min=1, help="As of run.  [default: 256]")] = None,
-    plain_markers: Annotated[Markers | None, typer.Option(help=f"{MARKERS}  [default: refuse]")] = None,
     display: Display = None,
     out: Out = Path("runs"),
 ) -> None:
@@ -233,9 +162,8 @@ def audit(
     from agentcho.cli.audit import audit as audit_target
     from agentcho.cli.outputs import Outputs
 
-    how, given = _how(ctx, given=True), fields("--set", set_ or [])
-    outputs = Outputs(json, sarif, junit, html)
-    asked = Asked(target, how, given, out, outputs, measure, reveal, baseline, suppress, fail_on, display)
+    given, outputs = fields("--set", set_ or []), Outputs(json, sarif, junit, html)
+    asked = Asked(target, how.typed, given, out, outputs, measure, reveal, baseline, suppress, fail_on, display)
     raise typer.Exit(audit_target(asked))
 
 
@@ -247,14 +175,9 @@ def prove(
     json: Annotated[Path | None, typer.Option(metavar=FILE, help="Write it as JSON; '-': to standard output.")] = None,
     games: Annotated[int | None, typer.Option("-n", "--games", min=1, help=PROVED, show_default=False)] = None,
     stride: Annotated[int, typer.Option(min=1, help=STRIDE)] = 64,
-    model: ModelName = "understudy",
-    seed: Seed = 0,
+    *,
+    how: Annotated[Given, PROVEN],
     set_: Set = None,
-    tasks: Tasks = None,
-    max_tokens: MaxTokens = 256,
-    device: Device = "auto",
-    device_map: DeviceMap = None,
-    dtype: Dtype = "auto",
     display: Display = None,
     out: Out = Path("runs"),
 ) -> None:
@@ -266,10 +189,7 @@ def prove(
     from agentcho.cli.prove import Asked
     from agentcho.cli.prove import prove as prove_target
 
-    config = run_config(
-        model=model, leakage="enforce", seed=seed, tasks=tasks, max_tokens=max_tokens, device=device,
-        device_map=device_map, dtype=dtype,
-    )  # fmt: skip
+    config = run_config(**how, leakage="enforce")
     given, outputs = fields("--set", set_ or []), Outputs(json=json, html=html)
     raise typer.Exit(prove_target(Asked(target, of, swap, stride, games, given, config, out, outputs, display)))
 
@@ -335,9 +255,8 @@ def doctor(
     model: Annotated[
         str, typer.Argument(metavar="MODEL", help="'understudy', a folder, or a Hugging Face id.")
     ] = "understudy",
-    device: Device = "auto",
-    device_map: DeviceMap = None,
-    dtype: Dtype = "auto",
+    *,
+    where: Placing,
 ) -> None:
     """Prove that a model can share encodings, or say why it cannot."""
     from agentcho.cli.listing import doctor_table
@@ -345,5 +264,5 @@ def doctor(
     from agentcho.engine.doctor import doctor as examine
 
     with progress("doctor", sys.stderr) as told:
-        report = examine(model, device, dtype, device_map=device_map, tell=told.tell)
+        report = examine(model, **where, tell=told.tell)
     typer.echo(doctor_table(report))

@@ -6,7 +6,6 @@ Does not know: how a verdict is found, how a report is drawn.
 
 from __future__ import annotations
 
-import shlex
 import sys
 import tempfile
 import traceback
@@ -21,9 +20,10 @@ import typer
 from agentcho import audit as auditing
 from agentcho.audit.report import AuditReport, FailOn
 from agentcho.audit.suppressions import Suppression
-from agentcho.cli.options import configured, run_config
+from agentcho.cli.options import again, configured, run_config
 from agentcho.cli.outputs import UNREAD, Outputs, silence
 from agentcho.cli.play import play_shown, tell_failed, telling
+from agentcho.cli.words import AUDITED
 from agentcho.config import RunConfig
 from agentcho.display import Kind
 from agentcho.display.audit import show
@@ -46,23 +46,7 @@ INTERRUPTED = 130
 Nature = Literal["scenario", "trace", "run"]
 
 TAKES: dict[Nature, frozenset[str]] = {
-    "scenario": frozenset(
-        {
-            "mode",
-            "leakage",
-            "deterministic",
-            "shadow",
-            "repair",
-            "model",
-            "adapter",
-            "seed",
-            "games",
-            "tasks",
-            "set",
-            "max_tokens",
-            "plain_markers",
-        }
-    ),
+    "scenario": frozenset(AUDITED.fields(())) | {"set"},
     "trace": frozenset({"mode", "leakage", "deterministic", "repair", "model", "adapter", "seed"}),
     "run": frozenset({"seed"}),
 }
@@ -168,7 +152,7 @@ def _prepare(asked: Asked) -> Prepared:
 
 def _of_scenario(asked: Asked, told: Progress) -> AuditReport | None:
     """Play it, record it, audit the record. None: it was interrupted."""
-    config = _config(asked.how)
+    config = run_config(**asked.how)
     scenario = configured(library.scenario(asked.target), asked.given)
     for agent in library.casts(type(scenario)):
         library.agent(agent)
@@ -183,7 +167,9 @@ def _of_scenario(asked: Asked, told: Progress) -> AuditReport | None:
     assert played.record is not None
     run = SavedRun(played.record)
     report = auditing.audit_run(run, asked.reveal)
-    environment = report.subject.environment | {"played by": _command(asked, config)}
+    environment = report.subject.environment | {
+        "played by": again(("agentcho", "audit", asked.target), AUDITED, config, asked.given)
+    }
     subject = report.subject.model_copy(update={"environment": environment})
     report = report.model_copy(update={"subject": subject})
     return _measured(report, run, engine, config, told.tell) if asked.measure else report
@@ -192,7 +178,7 @@ def _of_scenario(asked: Asked, told: Progress) -> AuditReport | None:
 def _of_run(asked: Asked, told: Progress) -> AuditReport:
     run = find(asked.target, asked.out)
     report = auditing.audit_run(run, asked.reveal)
-    config = run.info.config.model_copy(update=_given(asked.how))
+    config = run.info.config.model_copy(update=asked.how)
     if (
         asked.measure
         and config.adapter is not None
@@ -204,7 +190,7 @@ def _of_run(asked: Asked, told: Progress) -> AuditReport:
 
 def _of_trace(asked: Asked, told: Progress) -> AuditReport:
     """A trace says nothing of how it was played: what plain reuse of it would leak, unless another way is asked for."""
-    path, config = Path(asked.target), _config({"leakage": "audit", **_given(asked.how)})
+    path, config = Path(asked.target), run_config(**{"leakage": "audit", **asked.how})
     report = auditing.audit_traces(
         path, config.mode, config.leakage, asked.reveal, config.deterministic, repair=config.repair
     )
@@ -239,32 +225,9 @@ def _engine(config: RunConfig, tell: Tell) -> Any:
     return runtime.load_engine(config, tell)
 
 
-def _given(how: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in how.items() if value is not None}
-
-
-def _config(how: Mapping[str, Any]) -> RunConfig:
-    return run_config(**_given(how))
-
-
 def _playing(asked: Asked) -> Kind | None:
     """While it is played: nothing where standard output is taken, and no talk where there is a report to come."""
     return "none" if asked.outputs.piped or asked.display in (None, "none") else asked.display
-
-
-def _command(asked: Asked, config: RunConfig) -> str:
-    """The command that plays it again. The scenario's own options may be secret: they are named alone."""
-    words = ["agentcho", "audit", asked.target]
-    for name in ("games", "seed", "mode", "leakage", "model", "max_tokens"):
-        words += [f"--{name.replace('_', '-')}", str(getattr(config, name))]
-    words += ["--deterministic"] * config.deterministic
-    words += ["--plain-markers", "accept"] * (config.plain_markers == "accept")
-    words += [] if config.tasks is None else ["--tasks", config.tasks]
-    words += [] if config.repair is None else ["--repair", config.repair]
-    words += [] if config.adapter is None else ["--adapter", config.adapter]
-    for name in asked.given:
-        words += ["--set", f"{name}=..."]
-    return shlex.join(words)
 
 
 def _internal(error: Exception) -> str:

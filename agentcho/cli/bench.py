@@ -14,13 +14,20 @@ import typer
 from typer.core import TyperGroup
 
 from agentcho.cli import speed
-from agentcho.cli.options import run_config
+from agentcho.cli.options import From, Given, run_config, spread
+from agentcho.config import RunConfig
 from agentcho.display.progress import progress
 
 ADAPTER = "A folder that `agentcho tune` or peft wrote, for the model."
 Adapter = Annotated[str | None, typer.Option(metavar="DIR", help=ADAPTER, show_default=False)]
 MOVED = ("cost", "step", "growth", "stall", "overhead", "roofline", "gpu")
 """Benchmarks that are for a checkout alone."""
+PLAYED = From(
+    RunConfig,
+    only=("model", "games", "max_tokens", "seed", "adapter"),
+    defaults={"games": 32, "max_tokens": 96},
+    helps={"games": "How many.", "adapter": ADAPTER},
+)
 SHAPE, UNDERSTUDY = "shape:qwen3-0.6b", "understudy"
 
 
@@ -39,24 +46,21 @@ def bench() -> typer.Typer:
     group = typer.Typer(cls=Benchmarks, help="Measure this machine.", rich_markup_mode=None, no_args_is_help=True)
     group.callback()(lambda: None)
     for command in (games, leakage, speed.workflows):
-        group.command()(command)
+        group.command()(spread(command))
     return group
 
 
 def games(
-    games: Annotated[int, typer.Option(help="How many.")] = 32,
     scenario: Annotated[str, typer.Option(help="What to play.")] = "prisoners-dilemma",
-    model: Annotated[str, typer.Option(help="'understudy', a folder, or a Hugging Face id.")] = UNDERSTUDY,
-    max_tokens: Annotated[int, typer.Option(help="At most so many sampled tokens a message.")] = 96,
-    seed: Annotated[int, typer.Option(help="Of every coin and choice of the run.")] = 0,
-    adapter: Adapter = None,
+    *,
+    how: Annotated[Given, PLAYED],
 ) -> None:
     """Games side by side against the same games one after another."""
     from agentcho.display import bench as tables
     from agentcho.games import library
     from agentcho.lab.bench.games import compare
 
-    config = run_config(model=model, games=games, max_tokens=max_tokens, seed=seed, adapter=adapter)
+    config = run_config(**how)
     chosen = library.scenario(scenario)()
     with progress("bench games", sys.stderr) as told:
         found = compare(chosen, config, told.tell)

@@ -5,7 +5,6 @@ Does not know: how games are played, what the figures mean.
 
 from __future__ import annotations
 
-import shlex
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,7 +15,8 @@ from typing import Any, NamedTuple
 import typer
 
 from agentcho.calls.call import EnginePort
-from agentcho.cli.options import configured
+from agentcho.cli.options import again, configured
+from agentcho.cli.words import COLUMNS
 from agentcho.config import RunConfig
 from agentcho.display.compared import show
 from agentcho.display.progress import progress
@@ -133,26 +133,8 @@ def _effort(asked: Asked, engine: Any) -> Effort:
 
 
 def _command(asked: Asked) -> str:
-    """The command that finds it again. A scenario's own options may be secret: they are named alone."""
+    """The command that finds it again."""
     words = ["agentcho", "compare", asked.scenario, "--modes", asked.modes, "-n", str(asked.config.games)]
     words += [] if asked.repair is None else ["--repair", asked.repair]
     words += [] if asked.adapter is None else ["--adapter", asked.adapter]
-    base = RunConfig(games=asked.config.games)
-    for name in (
-        "seed",
-        "tasks",
-        "model",
-        "temperature",
-        "top_p",
-        "max_tokens",
-        "deterministic",
-        "shadow",
-        "plain_markers",
-    ):
-        value = getattr(asked.config, name)
-        if value != getattr(base, name):
-            flag = f"--{name.replace('_', '-')}"
-            words += [flag] if value is True else [flag, str(value)]
-    for name in asked.given:
-        words += ["--set", f"{name}=..."]
-    return shlex.join(words)
+    return again(words, COLUMNS, asked.config, asked.given)

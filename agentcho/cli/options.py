@@ -1,22 +1,119 @@
-"""Words of the command line to checked values: run options, limits, and the options of a scenario.
+"""Options of the command line from the fields of models, and their words to checked values.
 
 Does not know: what the options mean.
 """
 
 from __future__ import annotations
 
+import inspect
 import json
-from collections.abc import Iterable, Mapping
-from typing import Any, TypeVar
+import shlex
+from collections.abc import Callable, Iterable, Mapping
+from typing import Annotated, Any, NamedTuple, TypeVar, get_type_hints
 
 import typer
 from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 
-from agentcho.config import RunConfig
+from agentcho.config import Limits, RunConfig
 from agentcho.errors import ConfigError
 from agentcho.scenario import Scenario
 
 Checked = TypeVar("Checked", bound=BaseModel)
+PAIR = "KEY=VALUE"
+
+
+class Given(dict[str, Any]):
+    """The options that a command took of one model, by field. `typed` are those that stood on the command line."""
+
+    def __init__(self, options: Mapping[str, Any], typed: Iterable[str]) -> None:
+        super().__init__(options)
+        self.typed = {name: options[name] for name in typed}
+
+
+class From(NamedTuple):
+    """Marks the parameter of a command, a `Given`, in whose place stand the options of a model's fields.
+
+    Each field with a description is one: the field's name, type and default, and the description as help. `only` and
+    `without` choose among them by name; a command's own parameter of a field's name takes the place of that option.
+    `defaults` and `helps` are this command's own.
+    """
+
+    model: type[BaseModel]
+    only: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
+    defaults: Mapping[str, Any] = {}
+    helps: Mapping[str, str] = {}
+
+    def fields(self, own: Iterable[str]) -> list[str]:
+        """The fields that are options of a command with these parameters of its own."""
+        described = [name for name, field in self.model.model_fields.items() if field.description]
+        chosen = [name for name in described if not self.only or name in self.only]
+        return [name for name in chosen if name not in {*self.without, *own}]
+
+    def option(self, name: str) -> inspect.Parameter:
+        """The option of a field as typer reads it: limits as one that may stand several times, a bool as a flag."""
+        field = self.model.model_fields[name]
+        said = typer.Option(*_flags(name, field), help=self.helps.get(name, field.description), metavar=_metavar(field))
+        kind: Any = list[str] | None if field.annotation is Limits else field.annotation
+        default = None if field.annotation is Limits else self.defaults.get(name, field.default)
+        return _keyword(name, Annotated[kind, said], default)
+
+
+def _flags(name: str, field: FieldInfo) -> tuple[str, ...]:
+    if field.annotation is Limits:
+        return ("--limit",)
+    return (f"--{name.replace('_', '-')}",) if field.annotation is bool else ()
+
+
+def _metavar(field: FieldInfo) -> str | None:
+    extra = field.json_schema_extra
+    found = extra.get("metavar") if isinstance(extra, dict) else PAIR if field.annotation is Limits else None
+    return None if found is None else str(found)
+
+
+def _keyword(name: str, annotation: Any, default: Any = inspect.Parameter.empty) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def spread(command: Callable[..., None]) -> Callable[..., None]:
+    """The command for typer: options stand in the place of each parameter that is marked by `From`."""
+    hints = get_type_hints(command, include_extras=True)
+    own = inspect.signature(command).parameters
+    marked = {name: mark for name in own if (mark := _mark(hints[name])) is not None}
+    parameters = [_keyword("ctx", typer.Context)]
+    for name, parameter in own.items():
+        if name in marked:
+            parameters += [marked[name].option(field) for field in marked[name].fields(own)]
+        else:
+            parameters.append(_keyword(name, hints[name], parameter.default))
+
+    def called(ctx: typer.Context, **words: Any) -> None:
+        given = {name: _given(ctx, mark.fields(own), words) for name, mark in marked.items()}
+        command(**{name: words[name] for name in own if name in words}, **given)
+
+    called.__name__, called.__doc__ = command.__name__, command.__doc__
+    vars(called)["__signature__"] = inspect.Signature(parameters)
+    called.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return called
+
+
+def _mark(hint: Any) -> From | None:
+    return next((each for each in getattr(hint, "__metadata__", ()) if isinstance(each, From)), None)
+
+
+def _given(ctx: typer.Context, names: Iterable[str], words: Mapping[str, Any]) -> Given:
+    options = {name: words[name] for name in names}
+    if options.get("limits", ()) is None:
+        del options["limits"]
+    elif "limits" in options:
+        options["limits"] = fields("--limit", options["limits"])
+    return Given(options, [name for name in options if _was_typed(ctx, name)])
+
+
+def _was_typed(ctx: typer.Context, option: str) -> bool:
+    source = ctx.get_parameter_source(option)
+    return source is not None and source.name == "COMMANDLINE"
 
 
 def fields(option: str, given: Iterable[str]) -> dict[str, str]:
@@ -30,6 +127,19 @@ def fields(option: str, given: Iterable[str]) -> dict[str, str]:
             raise typer.BadParameter(f"{key} is given twice", param_hint=option)
         found[key] = value
     return found
+
+
+def again(words: Iterable[str], options: From, config: RunConfig, given: Iterable[str]) -> str:
+    """The command line that does the same once more: `words`, and of the command's run options those that are not the
+    default. The scenario's own, `given`, may be secret: they are named alone."""
+    said = list(words)
+    for name in options.fields(()):
+        value = getattr(config, name)
+        if value != RunConfig.model_fields[name].default:
+            said += [f"--{name.replace('_', '-')}", *([] if value is True else [str(value)])]
+    for name in given:
+        said += ["--set", f"{name}=..."]
+    return shlex.join(said)
 
 
 def run_config(**options: Any) -> RunConfig:

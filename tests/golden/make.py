@@ -14,6 +14,7 @@ from pathlib import Path
 from . import plays
 from .files import HERE, difference, names, read, write
 from .fixed import fixed
+from .options import options
 
 Made = Mapping[str, list[str]]
 
@@ -29,6 +30,7 @@ PARTS: dict[str, Callable[[], Made]] = {
     "transcripts": lambda: {name: plays.on_fake(name).transcript for name in plays.GAMES},
     "calls": lambda: {name: plays.on_fake(name).calls for name in plays.GAMES},
     "understudy": _understudy,
+    "options": lambda: {"options": options()},
 }
 
 

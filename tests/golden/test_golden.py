@@ -17,6 +17,7 @@ from . import plays, understudy
 from .files import HERE, difference, digest, last, names, read
 from .fixed import fixed
 from .make import PARTS, main
+from .options import options
 
 NAME = pytest.mark.parametrize("name", plays.GAMES)
 QUICK = ("enforce", "deterministic"), ("enforce", "fast")
@@ -40,6 +41,10 @@ def test_what_is_kept_is_what_the_readme_gives_a_reason_for() -> None:
 
 def test_seeds_coins_tasks_and_fingerprints_are_what_they_were() -> None:
     same("fixed", "fixed", fixed())
+
+
+def test_what_a_user_may_type_is_what_it_was() -> None:
+    same("options", "options", options())
 
 
 @NAME

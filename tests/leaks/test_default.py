@@ -11,6 +11,7 @@ import pytest
 from agentcho import Choreographer, RunConfig, replay
 from agentcho.audit.planned import audit_traces
 from agentcho.cli import app
+from agentcho.cli.options import spread
 from agentcho.config import ReusePolicy
 from agentcho.lab.compare.columns import columns
 from agentcho.lab.tune.recipe import Recipe
@@ -22,7 +23,9 @@ def test_a_run_enforces_unless_it_is_told_otherwise() -> None:
     assert Choreographer(FakeEngine()).reuse.leakage == "enforce"
 
 
-@pytest.mark.parametrize(("function", "default"), [(replay, "enforce"), (app.run, "enforce"), (audit_traces, "audit")])
+@pytest.mark.parametrize(
+    ("function", "default"), [(replay, "enforce"), (spread(app.run), "enforce"), (audit_traces, "audit")]
+)
 def test_whoever_plays_enforces_and_a_trace_is_asked_what_plain_reuse_of_it_would_leak(
     function: Callable[..., Any], default: str
 ) -> None:

@@ -300,16 +300,8 @@ ENFORCEMENT = (
         "a run reuses what leaks, by default",
         "people believe defaults: a run nobody asked anything of would leak, and only record that it did",
         "agentcho/config.py",
-        """    leakage: Leakage = "enforce"
-    shadow: Shadowing = "auto"
-    deterministic: bool = False
-    in_place: bool = False
-    repair: str | None = None""",
-        """    leakage: Leakage = "audit"
-    shadow: Shadowing = "auto"
-    deterministic: bool = False
-    in_place: bool = False
-    repair: str | None = None""",
+        'leakage: Leakage = Field(default="enforce"',
+        'leakage: Leakage = Field(default="audit"',
         ("tests/leaks/test_default.py",),
     ),
     Mutant(

@@ -21,27 +21,33 @@ class Recipe(BaseModel):
     `rank`, `alpha`, `dropout` make a LoRA on queries, keys, values and outputs of every attention; `peft` (the fields
     of any peft configuration) takes their place. AdamW goes up to `rate` over the first `warmup` share of the steps,
     then down along a cosine to a tenth; `batch` traces a step, fed in forwards of at most `tokens`, or of one trace.
-    `dev` is the share of traces that is held out, at most 50.
+    `dev` is the share of traces that is held out, at most 50. A field with a
+    description is an option of `agentcho tune`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    mode: Mode = "choreographed"
-    leakage: Leakage = "audit"
-    rank: Annotated[int, Field(ge=1)] = 64
-    alpha: Annotated[float, Field(gt=0)] = 32
-    dropout: Share = 0.05
+    mode: Mode = Field(default="choreographed", description="To train for. Which encodings a call reads.")
+    leakage: Leakage = Field(default="audit", description="On the encodings of which it trains.")
+    rank: int = Field(default=64, ge=1, description="Of the LoRA on queries, keys, values and outputs.")
+    alpha: float = Field(default=32, gt=0, description="Its scale.")
+    dropout: Share = Field(default=0.05, description="Of what goes into it.")
     peft: dict[str, Any] | None = None
-    epochs: Annotated[int, Field(ge=1)] = 4
-    batch: Annotated[int, Field(ge=1)] = 8
-    rate: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    epochs: int = Field(default=4, ge=1, description="Times through all traces.")
+    batch: int = Field(default=8, ge=1, description="Traces a step.")
+    rate: float | None = Field(
+        default=None,
+        gt=0,
+        allow_inf_nan=False,
+        description="The highest learning rate.  [default: by the model's width, 0.001 at 256]",
+    )
     warmup: Share = 0.1
     decay: Annotated[float, Field(ge=0)] = 0.0
     clip: Annotated[float, Field(gt=0)] = 1.0
     dev: Annotated[float, Field(gt=0, lt=1)] = 0.1
-    tokens: Annotated[int, Field(ge=1)] = 4096
-    recompute: bool = False
-    seed: int = 0
+    tokens: int = Field(default=4096, ge=1, description="Feed at most so many a forward; a longer trace goes alone.")
+    recompute: bool = Field(default=False, description="Keep few activations: less memory, slower.")
+    seed: int = Field(default=0, description="Of the split, the order, the adapter and dropout.")
 
     def adapter(self, modules: list[str]) -> dict[str, Any]:
         """The peft configuration: `modules` are the attention's own."""

@@ -1,0 +1,77 @@
+"""Options of commands come from the fields of models: names, defaults, help, and the line that says them again."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Annotated, Any
+
+import pytest
+import typer
+from pydantic import Field
+from typer.main import get_command
+
+from agentcho.cli.app import app
+from agentcho.cli.options import From, Given, again, spread
+from agentcho.cli.words import AUDITED, COLUMNS
+from agentcho.config import RunConfig
+
+
+class Wider(RunConfig):
+    heat: float = Field(0.5, description="How warm.")
+    hidden: int = 3
+
+
+def ran(options: From, *words: str) -> Given:
+    """What a command with these options takes from the command line."""
+    took: list[Given] = []
+
+    def command(how: Any) -> None:
+        took.append(how)
+
+    command.__annotations__["how"] = Annotated[Given, options]
+    cli = typer.Typer()
+    cli.command()(spread(command))
+    get_command(cli).main(list(words), standalone_mode=False)
+    return took[0]
+
+
+def test_a_new_field_is_an_option_with_its_default_and_only_where_it_is_described() -> None:
+    assert ran(From(Wider))["heat"] == 0.5
+    assert ran(From(Wider), "--heat", "2").typed == {"heat": 2.0}
+    assert "hidden" not in ran(From(Wider))
+
+
+def test_a_command_has_options_of_its_own_choice_and_defaults() -> None:
+    took = ran(From(RunConfig, without=("mode",), defaults={"seed": 7}))
+    assert (took["seed"], took.typed) == (7, {})
+    assert "mode" not in took
+
+
+def test_limits_stand_one_by_one() -> None:
+    took = ran(From(RunConfig), "--limit", "agent_tokens=3", "--limit", "game_seconds=1.5")
+    assert took.typed == {"limits": {"agent_tokens": "3", "game_seconds": "1.5"}}
+    assert "limits" not in ran(From(RunConfig))
+
+
+def test_every_described_field_is_an_option_of_run() -> None:
+    run = get_command(app()).commands["run"]  # type: ignore[attr-defined]
+    taken = {parameter.name: parameter for parameter in run.params}
+    for name, field in RunConfig.model_fields.items():
+        assert (name in taken) == (field.description is not None)
+        assert name not in taken or taken[name].help == field.description
+
+
+@pytest.mark.parametrize("options", [AUDITED, COLUMNS])
+def test_the_line_that_does_it_again_says_what_is_not_the_default(options: From) -> None:
+    others: dict[str, Any] = {
+        "tasks": "arithmetic",
+        "shadow": "never",
+        "deterministic": True,
+        "seed": 5,
+        "plain_markers": "accept",
+    }
+    line = again(("agentcho", "audit", "a talk"), options, RunConfig(**others), ("secret",))
+    *words, flag, named = shlex.split(line)[3:]
+    assert ran(options, *words).typed == others
+    assert (flag, named) == ("--set", "secret=...")
+    assert again(("agentcho",), options, RunConfig(), ()) == "agentcho"

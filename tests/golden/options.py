@@ -1,0 +1,27 @@
+"""What a user may type: of every command each option, and the help that is shown for it. Does not know: commands."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from typer.main import get_command
+
+from agentcho.cli.app import app
+
+from .plays import Lines
+
+
+def options() -> Lines:
+    """One line each: of which command, how it is spelled, what its help says, its default included."""
+    return [json.dumps(line) for line in sorted(_options("agentcho", get_command(app())))]
+
+
+def _options(path: str, command: Any) -> Iterator[tuple[str, str, str]]:
+    for name, inner in getattr(command, "commands", {}).items():
+        yield from _options(f"{path} {name}", inner)
+    context = command.make_context(path, [], resilient_parsing=True)
+    for parameter in command.params:
+        spelled, told = parameter.get_help_record(context) or ("", "")
+        yield path, spelled.split(" <")[0], told
