@@ -23,7 +23,6 @@ import anyio.to_thread
 from agentcho.calls.call import EncodingId, EnginePort, FramePort, StepResult
 from agentcho.calls.checks import named
 from agentcho.calls.ids import akin
-from agentcho.choreography import log as journal
 from agentcho.choreography.handle import FinishedCall, Handle, Request, Result, checked_request
 from agentcho.choreography.prefetch import Make, Prefetch
 from agentcho.choreography.quiescence import Turns
@@ -41,6 +40,8 @@ from agentcho.errors import (
 )
 
 LOG = logging.getLogger(__name__)
+ENGINE = logging.getLogger("agentcho.engine")
+"""Ids, counts and classes of errors go to the logs, and no word that anybody said."""
 
 
 class _Work(NamedTuple):
@@ -294,9 +295,15 @@ class Choreographer:
         if step.result is not None:
             self.steps += 1
             self.encoded += step.result.encoded
-            journal.stepped(self.steps, step.result)
+            self._log(step.result)
             self._deliver_result(step.result, step.made)
             self.stepped(step.result.held)
+
+    def _log(self, result: StepResult) -> None:
+        fed, sampled, done, failed = result.encoded, len(result.spoken), len(result.finished), len(result.failed)
+        ENGINE.debug("step %d: %d tokens fed, %d sampled, %d done, %d failed", self.steps, fed, sampled, done, failed)
+        for failure in result.failed:
+            ENGINE.warning("encoding %d failed: %s", failure.id, type(failure.error).__name__)
 
     def _deliver_result(self, result: StepResult, made: dict[EncodingId, FinishedCall]) -> None:
         self._held.update(result.finished)

@@ -103,9 +103,9 @@ def run(
     Exit codes: 0 done, 1 errors ended games, 2 wrong usage, 130 after Ctrl-C.
     """
     from agentcho.cli.play import Asked, play_scenario
-    from agentcho.games.runtime import Care
+    from agentcho.games.run import OnFailure
 
-    own, care = fields("--set", set_ or []), Care(fail_fast, retries)
+    own, care = fields("--set", set_ or []), OnFailure(fail_fast, retries)
     raise typer.Exit(play_scenario(Asked(scenario, how.typed, own, display, out, at_once, care, resume, changed)))
 
 

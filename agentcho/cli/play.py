@@ -26,7 +26,8 @@ from agentcho.events import Event, Sink
 from agentcho.games import library
 from agentcho.games.discovery import from_anywhere, path_of
 from agentcho.games.resume import Changed, otherwise
-from agentcho.games.runtime import Care, Played, play, resume
+from agentcho.games.run import OnFailure
+from agentcho.games.runtime import Played, play, resume
 from agentcho.records.record import SavedRun, find
 from agentcho.scenario import Scenario
 
@@ -44,7 +45,7 @@ class Asked(NamedTuple):
     display: Kind | None
     out: Path
     at_once: int | None
-    care: Care
+    on_failure: OnFailure
     resume: str | None = None
     changed: Changed = "refuse"
 
@@ -114,7 +115,7 @@ def _shown(
     playing: Callable[..., Played], scenario: Scenario, config: RunConfig, asked: Asked, saved: SavedRun | None = None
 ) -> Played:
     with telling("run", asked.display) as told:
-        playing = partial(playing, at_once=asked.at_once, care=asked.care, tell=told.tell)
+        playing = partial(playing, at_once=asked.at_once, on_failure=asked.on_failure, tell=told.tell)
         return play_shown(scenario, config, asked.display, playing, saved, told)
 
 

@@ -6,6 +6,7 @@ know: engines, records, how a scenario plays.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from inspect import isawaitable
@@ -49,13 +50,11 @@ from agentcho.flow.views import (
     read_set,
     shown,
 )
-from agentcho.games.journal import Journal
+from agentcho.games.journal import Journal, Recorded
 from agentcho.games.limits import Meter, only_limit
 from agentcho.games.playable import Playable, called, no_outcome, points
-from agentcho.games.recorded import Recorded
 from agentcho.games.roster import SCENARIO, Roster
 from agentcho.games.rounds import Rounds
-from agentcho.games.seeds import coin_seed
 from agentcho.message import EVERYONE, Audience, Kind, Message, Metadata, Role, Words, audience
 from agentcho.names import exact
 from agentcho.tasks import Task
@@ -97,6 +96,7 @@ class Game:
     ) -> None:
         self._choreographer, self.index, self.seed = choreographer, index, seed
         self.config = config or RunConfig()
+        self._defaults = self.config.sampling.model_dump()
         self._policy, self._sink = policy, sink or _nobody
         self._roster = Roster(find_agent)
         self.agents: Mapping[str, Agent] = MappingProxyType(self._roster.agents)
@@ -380,7 +380,7 @@ class Game:
     def _sampling(self, author: str, options: SamplingOptions) -> Sampling:
         """The run's defaults, the call's own options, a coin seed of the author's own turn, its own tokens left."""
         turn = self._turns.get(author, -1) + 1
-        base = self.config.sampling.model_dump() | {"seed": coin_seed(self.seed, self.index, author, turn)}
+        base = self._defaults | {"seed": coin_seed(self.seed, self.index, author, turn)}
         try:
             sampling = Sampling(**{**base, **options})
         except RequestError as error:
@@ -430,6 +430,13 @@ class Game:
         over = Over(self.index, shown, score, ended, self._meter.elapsed(), raced=self.raced)
         self._sink(over)
         return over
+
+
+def coin_seed(seed: int, game: int, author: str, turn: int) -> int:
+    """The seed of one turn's coins, 63 bits: of the run's seed, the game's number, and who speaks for the how-manieth
+    time, and of nobody else's turns."""
+    framed = f"{seed}/{game}/{len(author)}/{author}/{turn}".encode()
+    return int.from_bytes(hashlib.blake2b(framed, digest_size=8, person=b"agentcho.turn").digest()) >> 1
 
 
 def _nobody(event: Event) -> None:

@@ -17,7 +17,7 @@ from agentcho.config import Leakage, Mode
 from agentcho.engine import Engine
 from agentcho.errors import CallFailed, EngineFailed
 from agentcho.events import Ended, Event, Over, Sink, Token
-from agentcho.games.recording import Told
+from agentcho.games.run import RecordingSink
 from agentcho.message import EVERYONE
 from agentcho.records.record import RunRecord, SavedRun
 from agentcho.records.transcript import Entry
@@ -39,7 +39,7 @@ class Played:
 
     def play(self, play: Play, script: Script, engine: EnginePort, limits: Limits | None = None) -> SavedRun:
         """Play it; errors of the script come out. The record stays open, as after a kill."""
-        told = Told(self._record, self.listen)
+        told = RecordingSink(self._record, self.listen)
         config = self._config.model_copy(update={"limits": limits or Limits()})
 
         async def work() -> None:

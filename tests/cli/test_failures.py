@@ -14,7 +14,8 @@ from agentcho.calls.call import Decode
 from agentcho.config import RunConfig
 from agentcho.errors import EngineFailed, GamesFailed, RequestError
 from agentcho.events import Began, Ended, Event, Token
-from agentcho.games.runtime import Care, play
+from agentcho.games.run import OnFailure
+from agentcho.games.runtime import play
 from agentcho.records.record import SavedRun, find
 from agentcho.testing import FakeEngine
 from tests.choreography.stage import Scripted
@@ -135,7 +136,7 @@ def test_errors_of_the_engine_are_tried_again_and_no_others() -> None:
 
     for retries, errors in ((0, 1), (1, 1), (2, 0)):
         failures = list[Decode]()
-        played = play(SOUR, RunConfig(), engine=FakeEngine(faulty=sometimes), care=Care(retries=retries))
+        played = play(SOUR, RunConfig(), engine=FakeEngine(faulty=sometimes), on_failure=OnFailure(retries=retries))
         assert len(played.errors) == errors
         assert [game.outcome is None for game in played.games] == [errors == 1]
     tries = list[Decode]()
@@ -144,7 +145,7 @@ def test_errors_of_the_engine_are_tried_again_and_no_others() -> None:
         tries.append(call)
         return ValueError("this call is wrong")
 
-    played = play(SOUR, RunConfig(), engine=FakeEngine(faulty=always), care=Care(retries=5))
+    played = play(SOUR, RunConfig(), engine=FakeEngine(faulty=always), on_failure=OnFailure(retries=5))
     assert isinstance(played.error, ValueError)
     assert len(tries) == 1
 

@@ -445,7 +445,7 @@ ENFORCEMENT = (
     Mutant(
         "a turn's seed of other letters",
         "a run's seed would no longer give the words that it gave",
-        "agentcho/games/seeds.py",
+        "agentcho/games/game.py",
         'framed = f"{seed}/{game}/{len(author)}/{author}/{turn}".encode()',
         'framed = f"{seed}/{game}/{author}/{turn}".encode()',
         (f"{GOLDEN}::test_each_call_has_its_seed_its_class_and_its_key",),

@@ -14,7 +14,8 @@ from agentcho.calls.call import EnginePort
 from agentcho.config import RunConfig
 from agentcho.events import Sink
 from agentcho.games.game import Forced
-from agentcho.games.runtime import Part, play
+from agentcho.games.run import GameSelection
+from agentcho.games.runtime import play
 from agentcho.lab.compare.columns import Column
 from agentcho.records.record import Over, SavedRun, runs
 from agentcho.records.trace import Workflow
@@ -71,8 +72,8 @@ def play_column(
     there = collected(folder).finished
     left = tuple(number for number in range(config.games) if number not in there)
     if left:
-        part = Part(left, lambda number: forced.get(number, {}))
-        played = play(scenario, config, engine=engine, sink=sink, out=folder, at_once=at_once, part=part)
+        selection = GameSelection(left, lambda number: forced.get(number, {}))
+        played = play(scenario, config, engine=engine, sink=sink, out=folder, at_once=at_once, selection=selection)
         if played.interrupted:
             raise Interrupted
         played.check(len(left))

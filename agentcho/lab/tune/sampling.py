@@ -14,7 +14,8 @@ from agentcho.config import RunConfig
 from agentcho.errors import RecordBroken, ResumeMismatch, TuneError
 from agentcho.events import Counting, Encoded, Ended, Event, Over, Sink
 from agentcho.games.game import Forced
-from agentcho.games.runtime import Part, play, tasks_of
+from agentcho.games.run import GameSelection
+from agentcho.games.runtime import play, tasks_of
 from agentcho.progress import Tell
 from agentcho.records.files import Lines, read_lines
 from agentcho.records.trace import Workflow, exported, read_traces, workflow, write_traces
@@ -63,8 +64,8 @@ def sample(
             raise TuneError("--final-of", f"has no workflow of game {missing[0]}")
         counting = Counting(tell, len(numbers), len(numbers) - len(left))
         ear = _Ear(scenario.name, asked, engine, lines, counting)
-        part = Part(left, lambda number: forced.get(number, {}))
-        played = play(scenario, config, engine=engine, sink=ear, at_once=at_once, part=part) if left else None
+        selection = GameSelection(left, lambda number: forced.get(number, {}))
+        played = play(scenario, config, engine=engine, sink=ear, at_once=at_once, selection=selection) if left else None
     if played is not None:
         if isinstance(played.error, TuneError):
             raise played.error

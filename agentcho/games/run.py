@@ -1,0 +1,349 @@
+"""The games of a run, side by side: when each begins, what is done about one that fails, and who hears of them.
+
+What goes to the log, under `agentcho`, is ids, counts, times and classes of errors, and no word that anybody said.
+Does not know: which engine is loaded, where a record lies.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import logging
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from time import perf_counter
+from types import MappingProxyType
+from typing import NamedTuple, TypeVarTuple, Unpack
+
+import anyio
+
+from agentcho.agent import Agent
+from agentcho.calls.call import EnginePort
+from agentcho.calls.values import whole
+from agentcho.choreography.choreographer import Choreographer
+from agentcho.choreography.quiescence import TrackedTask, Turns, ends_all
+from agentcho.config import RunConfig
+from agentcho.errors import CallFailed, EngineFailed, Overloaded, ScenarioError
+from agentcho.events import Began, Encoded, Ended, Event, Heard, Joined, Over, Sink, Token
+from agentcho.games.faults import Fault, fault, told
+from agentcho.games.game import Forced, Game
+from agentcho.games.journal import Recorded
+from agentcho.records.record import RunRecord
+from agentcho.records.transcript import Entry
+from agentcho.scenario import Scenario
+from agentcho.tasks import Task, TaskSet
+
+LOG = logging.getLogger("agentcho.run")
+GAME = logging.getLogger("agentcho.game")
+FULL = 0.75
+"""With this share of the store held nobody more is let in, so that games finish one after another, and not all late."""
+FIRST = 8
+"""So many are let in at most before one has ended, for until then nobody knows how large a game becomes."""
+Args = TypeVarTuple("Args")
+FindAgent = Callable[[str], type[Agent]]
+
+
+class Failed(NamedTuple):
+    """A game that an error ended: the error as it was raised, and where it came from."""
+
+    error: BaseException
+    fault: Fault
+
+
+class GameSelection(NamedTuple):
+    """Which games of a run to play (None: all), and the words to force in each: ids of what is said, by message.
+    `before` has what was said in games that were begun already."""
+
+    numbers: tuple[int, ...] | None = None
+    forced: Callable[[int], Forced] = lambda game: {}
+    before: Mapping[int, Sequence[Entry]] = MappingProxyType({})
+
+
+class OnFailure(NamedTuple):
+    """What is done about games that fail: `fail_fast` stops the run with the first, `retries` says how often a game is
+    played again that an error of the engine or of an endpoint ended (`RETRIED`). Any other would come again."""
+
+    fail_fast: bool = False
+    retries: int = 0
+
+
+RETRIED = (EngineFailed, CallFailed, Overloaded, ConnectionError, TimeoutError)
+"""Errors of an engine or an endpoint: another attempt may end otherwise."""
+
+
+class GameLimiter:
+    """Lets games in, in order: `at_once` of them side by side; None: the first, and after each step one more while less
+    than `FULL` of the store is held, and would be if all that are in became as large as games were so far. A game that
+    ends lets one in too, and there is always one in. `most` is how many were in together. `RequestError`: `at_once` is
+    no such number."""
+
+    def __init__(self, turns: Turns, at_once: int | None) -> None:
+        self._turns, self._at_once = turns, None if at_once is None else whole(at_once, "at_once", 1)
+        self._waiting: deque[tuple[anyio.Event, TrackedTask | None]] = deque()
+        self._inside = self.most = self._over = 0
+        self._held = self._size = 0.0
+
+    @asynccontextmanager
+    async def slot(self) -> AsyncIterator[None]:
+        """A context in which a game is played; entering it waits until the game is let in."""
+        if self._inside < (self._at_once or 1) and not self._waiting:
+            self._count(+1)
+        else:
+            await self._wait()
+        try:
+            yield
+        finally:
+            self._count(-1)
+            self._over += 1
+            self._next()
+
+    def stepped(self, held: float) -> None:
+        """A step was made; this share of the store is held after it."""
+        self._held, self._size = held, max(self._size, held / max(1, self._inside))
+        if self._at_once is None:
+            self._next()
+
+    async def _wait(self) -> None:
+        place = anyio.Event(), self._turns.current()
+        self._waiting.append(place)
+        try:
+            await place[0].wait()
+        except BaseException:
+            if place in self._waiting:
+                self._waiting.remove(place)
+            else:  # let in, and cancelled before it got there
+                self._count(-1)
+            raise
+
+    def _next(self) -> None:
+        if self._waiting and (self._has_room() or not self._inside):
+            event, turn = self._waiting.popleft()
+            self._count(+1)
+            if turn is not None:
+                turn.wake()
+            event.set()
+
+    def _has_room(self) -> bool:
+        if self._at_once is not None:
+            return self._inside < self._at_once
+        fits = (self._inside + 1) * self._size <= FULL if self._over else self._inside < FIRST
+        return self._held < FULL and fits
+
+    def _count(self, change: int) -> None:
+        self._inside += change
+        self.most = max(self.most, self._inside)
+
+
+class RecordingSink:
+    """Where the events of a run go: to its record, if there is one, and to `sink`: of what is being said, only
+    once a `flush` has put it on record."""
+
+    def __init__(self, record: RunRecord | None, sink: Sink | None) -> None:
+        self._record, self._sink = record, sink
+        self._waiting: list[Event] = []
+
+    def __call__(self, event: Event) -> None:
+        if self._record is not None:
+            _write(self._record, event)
+        if self._record is not None and isinstance(event, Heard | Token):
+            self._waiting.append(event)
+        elif self._sink is not None:
+            self._sink(event)
+
+    def flush(self) -> None:
+        """All events so far are on record when this returns."""
+        waiting, self._waiting = self._waiting, []
+        if self._record is not None:
+            self._record.flush()
+        if self._sink is not None:
+            for event in waiting:
+                self._sink(event)
+
+
+def _write(record: RunRecord, event: Event) -> None:
+    match event:
+        case Joined(agent=agent, role=role):
+            record.joined(agent, role)
+        case Heard(entry=entry):
+            record.begun(entry)
+        case Token(game=game, id=id, text=text, token=token):
+            record.heard(game, id, token, text)
+        case Ended(entry=entry):
+            record.said(entry)
+        case Encoded(encodings=encodings):
+            record.encoded(encodings)
+        case Over():
+            record.over(event)
+
+
+class Run:
+    """One run under way: what is to be played, on what, and who listens.
+
+    What the sink raises (a full disk, a reader that went away) stops the run, and is no game's error.
+    """
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        config: RunConfig,
+        tasks: TaskSet | None,
+        engine: EnginePort,
+        sink: RecordingSink,
+        find_agent: FindAgent,
+        selection: GameSelection,
+        on_failure: OnFailure,
+    ) -> None:
+        self._selection, self._on_failure = selection, on_failure
+        self._said = {game: [*entries] for game, entries in selection.before.items()}
+        self.scenario, self.config, self._tasks, self._engine = scenario, config, tasks, engine
+        self._sink, self._find = sink, find_agent
+        self.finished: dict[int, Over] = {}
+        self.errors: dict[int, Failed] = {}
+        self.steps = self.most = 0
+        self.interrupted = False
+        self._sink_error: Exception | None = None
+        self._flush = partial(self._call_sink, sink.flush)
+
+    async def play(self, at_once: int | None) -> None:
+        """Play its games, `at_once` of them side by side (None: as `GameLimiter` lets them in)."""
+        numbers = range(self.config.games) if self._selection.numbers is None else self._selection.numbers
+        try:
+            with anyio.CancelScope() as self._all:
+                await self._play(numbers, at_once)
+        except Exception:
+            if self._sink_error is None:
+                raise
+        if self._sink_error is not None:
+            raise self._sink_error
+        if not self._all.cancel_called and not self.finished.keys() >= set(numbers):
+            raise stopped("it cancelled the task that it runs in")
+
+    async def _play(self, numbers: Sequence[int], at_once: int | None) -> None:
+        async with Choreographer(self._engine, *self.config.reuse) as choreographer:
+            limiter = GameLimiter(choreographer.turns, at_once)
+            choreographer.stepped = limiter.stepped
+            games = (self._game(choreographer, index, limiter) for index in numbers)
+            try:
+                await choreographer.turns.together(*games)
+            finally:
+                self.steps, self.most = choreographer.steps, limiter.most
+
+    async def _game(self, choreographer: Choreographer, index: int, limiter: GameLimiter) -> None:
+        async with limiter.slot():
+            began, left = perf_counter(), self._on_failure.retries
+            while (failed := await self._attempt(choreographer, index)) is not None:
+                if left == 0 or not isinstance(failed.error, RETRIED):
+                    self._give_up(index, failed, perf_counter() - began)
+                    return
+                left -= 1
+
+    async def _attempt(self, choreographer: Choreographer, index: int) -> Failed | None:
+        """Play a game, with the words that it said before. The error that ended it, if one did."""
+        try:
+            await self._begun(choreographer, index).play(copy.copy(self.scenario))
+        except KeyboardInterrupt:  # an event loop would end with it, and complain
+            self.interrupted = True
+            self._all.cancel()
+        except BaseException as error:
+            if self._sink_error is not None or ends_all(error):
+                raise
+            failed = Failed(error, fault(error, package_of(self.scenario)))
+            GAME.error("game %d: %s at %s", index, failed.fault.kind, failed.fault.where or "no line of the user's")
+            return failed
+        return None
+
+    def _begun(self, choreographer: Choreographer, index: int) -> Game:
+        seed = game_seed(self.config.seed, index)
+        tasks = () if self._tasks is None else drawn(self._tasks, index, self.scenario.draws())
+        said = self._said.setdefault(index, [])
+        return Game(
+            choreographer,
+            index,
+            seed,
+            self.config,
+            sink=self._emit,
+            find_agent=self._find,
+            tasks=tasks,
+            forced=self._selection.forced(index),
+            recorded=Recorded(index, said),
+            reuse=self.config.reuse,
+            flush=self._flush,
+        )
+
+    def _give_up(self, index: int, failed: Failed, seconds: float) -> None:
+        self.errors[index] = failed
+        ended = told(failed.error, failed.fault)
+        self._emit(Over(index, None, {}, ended, seconds, failed.fault.error, failed.fault.traceback))
+        if self._on_failure.fail_fast:
+            self._all.cancel()
+
+    def _emit(self, event: Event) -> None:
+        if self._sink_error is not None:
+            raise self._sink_error
+        if isinstance(event, Over):
+            self.finished[event.game] = event
+            self._said.pop(event.game, None)
+        elif isinstance(event, Ended) and (said := self._said.get(event.entry.message.game)) is not None:
+            said.append(event.entry)
+        _log(event)
+        self._call_sink(self._sink, event)
+
+    def _call_sink(self, listen: Callable[[Unpack[Args]], None], *args: *Args) -> None:
+        try:
+            listen(*args)
+        except Exception as error:
+            self._sink_error = error
+            self._all.cancel()
+            raise
+
+
+def stopped(how: str) -> ScenarioError:
+    """The code of a game ended more than its own game."""
+    return ScenarioError(
+        f"the code of a game stopped the whole run: {how}. Let it raise in `play`, which ends that game alone; "
+        "what was over is kept, and --resume goes on",
+        code=1,
+    )
+
+
+def drawn(tasks: TaskSet, index: int, count: int) -> tuple[Task, ...]:
+    """The tasks of one game."""
+    return tuple(tasks[index * count + place] for place in range(count))
+
+
+def game_seed(seed: int, index: int) -> int:
+    """The seed of one game of a run: of the run's seed and the game's number alone."""
+    digest = hashlib.blake2b(f"{seed}/{index}".encode(), digest_size=8, person=b"agentcho.game").digest()
+    return int.from_bytes(digest) >> 1
+
+
+def package_of(scenario: Scenario) -> str:
+    """The package that a scenario came in, where that is none of ours."""
+    top = type(scenario).__module__.split(".", 1)[0]
+    return "" if top in ("agentcho", "__main__") else top
+
+
+def _log(event: Event) -> None:
+    match event:
+        case Joined(game=game, agent=agent):
+            GAME.debug("game %d: %s joined", game, agent)
+        case Began(game=game, id=id):
+            GAME.debug("game %d: %s began", game, id)
+        case Ended(entry=entry):
+            message = entry.message
+            GAME.debug(
+                "game %d: %s ended, %s, %d tokens, %d fed, %d reused, first token %.3f s, %.3f s",
+                message.game,
+                message.id,
+                message.words.stopped or message.kind,
+                len(message.words.tokens),
+                entry.usage.encoded,
+                entry.usage.reused,
+                entry.usage.ttft,
+                entry.usage.seconds,
+            )
+        case Over(game=game, ended=ended, seconds=seconds):
+            why = "at its end" if ended is None else f"early ({ended.partition(':')[0]})"
+            GAME.info("game %d over %s, %.1f s", game, why, seconds)
