@@ -8,21 +8,24 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from agentcho.audit import drawing, wording
-from agentcho.audit.measurement import Effect, Measurement
-from agentcho.audit.plots import ARMS, effect_plot, pairs
-from agentcho.audit.report import AuditReport, Cell, Finding, Verdict
+from agentcho.audit.measurement import Effect, Interval, Measurement
+from agentcho.audit.report import AuditReport, Cell, Finding
 from agentcho.audit.rules import RULES
 
 PAGE = Path(__file__).parent / "page"
 LEAVES = ("AC007", "AC008")
+
+
+Plot = Callable[[Sequence[Effect], Measurement], str]
+"""Draws the effects of one pair of reader and owner as SVG."""
 
 
 class Pair(NamedTuple):
@@ -41,19 +44,44 @@ class Grid(NamedTuple):
     rows: tuple[tuple[str, tuple[Cell | None, ...]], ...]
 
 
-def html(report: AuditReport) -> str:
-    """The report as a page."""
+def html(report: AuditReport, plot: Plot | None = None) -> str:
+    """The report as a page; `plot` draws what was measured, if anything was."""
     script = (PAGE / "script.js").read_text(encoding="utf-8")
-    page = _environment().get_template("report.html.jinja")
-    return page.render(
-        report=report, subject=report.subject, headline=wording.headline(report), played=wording.played(report),
-        rules=RULES, meaning=wording.MEANING, drawing=drawing.draw(report), box=(drawing.BOX_WIDTH, drawing.BOX_HEIGHT),
-        grid=grid(report), findings=[f for f in report.findings if f.rule not in LEAVES],
-        notes=[f for f in report.findings if f.rule in LEAVES], verdicts=_verdicts(report),
-        pairs=_pairs(report.measurement), arms=ARMS, style=Markup((PAGE / "style.css").read_text(encoding="utf-8")),
-        readers={said.id: said.author or "" for said in report.drawn},
-        script=Markup(script), script_hash=_hash(script), size=wording.number, many=wording.many,
-    )  # fmt: skip
+    values = {
+        "report": report,
+        "subject": report.subject,
+        "headline": wording.headline(report),
+        "played": wording.played(report),
+        "rules": RULES,
+        "meaning": wording.MEANING,
+        "arms": wording.ARMS,
+        "sources": wording.SOURCES,
+        "drawing": drawing.draw(report),
+        "box": (drawing.BOX_WIDTH, drawing.BOX_HEIGHT),
+        "grid": grid(report),
+        "findings": [f for f in report.findings if f.rule not in LEAVES],
+        "notes": [f for f in report.findings if f.rule in LEAVES],
+        "verdicts": {row.reader: row.verdict for row in report.readers},
+        "pairs": list(pairs(report.measurement, plot)) if report.measurement else [],
+        "readers": {said.id: said.author or "" for said in report.drawn},
+    }
+    shown = {"script": Markup(script), "script_hash": _hash(script), "size": wording.number}
+    return render(PAGE, "report.html.jinja", [PAGE / "style.css"], **values, **shown, way=_way, shares=_shares)
+
+
+def render(folder: Path, template: str, styles: Sequence[Path], **values: Any) -> str:
+    """A page from a template of a folder. It is shown `style`, what stands in the files of styles, and `many`, which
+    counts things."""
+    environment = Environment(
+        loader=FileSystemLoader(folder),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=wording.safe,
+    )
+    style = Markup("".join(path.read_text(encoding="utf-8") for path in styles))
+    return environment.get_template(template).render(style=style, many=wording.many, **values)
 
 
 def grid(report: AuditReport) -> Grid:
@@ -65,27 +93,22 @@ def grid(report: AuditReport) -> Grid:
     return Grid(authors, tuple((r, tuple(cells.get((r, author)) for author in authors)) for r in readers))
 
 
-def _verdicts(report: AuditReport) -> dict[str, Verdict]:
-    return {row.reader: row.verdict for row in report.readers}
+def pairs(measurement: Measurement, plot: Plot | None) -> Iterator[Pair]:
+    """Effects by reader and owner, the largest through reused encodings first."""
+    found: dict[tuple[str, str], list[Effect]] = {}
+    for effect in measurement.effects:
+        found.setdefault((effect.reader, effect.owner), []).append(effect)
+    for (reader, owner), effects in sorted(found.items(), key=lambda item: -_leak(item[1])):
+        drawn = "" if plot is None else plot(effects, measurement)
+        yield Pair(reader, owner, Markup(drawn), effects)
 
 
-def _pairs(measurement: Measurement | None) -> list[Pair]:
-    if measurement is None:
-        return []
-    return [
-        Pair(reader, owner, Markup(effect_plot(effects, measurement)), effects)
-        for (reader, owner), effects in pairs(measurement).items()
-    ]
+def _leak(effects: Sequence[Effect]) -> float:
+    return max((effect.tv_max for effect in effects if effect.arm == "reuse"), default=0.0)
 
 
-def _environment() -> Environment:
-    environment = Environment(
-        loader=FileSystemLoader(PAGE), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
-        lstrip_blocks=True, finalize=wording.safe,
-    )  # fmt: skip
-    environment.filters["shares"] = lambda interval: interval.shown("{:.0%}".format)
-    environment.filters["way"] = _way
-    return environment
+def _shares(interval: Interval) -> str:
+    return interval.shown("{:.0%}".format)
 
 
 def _way(finding: Finding) -> list[tuple[str, str]]:

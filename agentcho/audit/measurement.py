@@ -64,6 +64,11 @@ class Effect(Frozen):
     mcnemar_p: float
     holm_p: float
 
+    @property
+    def flip_rate(self) -> float:
+        """The share of decisions that changed; 0 where there were none."""
+        return self.flips / max(self.decisions, 1)
+
 
 class Probe(Frozen):
     """How well a linear reader tells which secret lay behind a public utterance, from one layer of one source.

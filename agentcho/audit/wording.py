@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
+from agentcho.audit.measurement import Arm, Source
 from agentcho.audit.report import AuditReport, Finding, Level, Verdict
 
 LEVELS: tuple[Level, ...] = ("error", "warning", "note")
@@ -23,6 +24,28 @@ MEANING: dict[Verdict, str] = {
     "unlabelled": "reads what nobody can account for",
     "clean": "reads nothing that is not for it",
 }
+
+
+class Named(NamedTuple):
+    """What an arm of the differential test is called, and what it means."""
+
+    name: str
+    meaning: str
+
+
+ARMS: dict[Arm, Named] = {
+    "floor": Named("same twice", "nothing swapped: what is noise"),
+    "enforce": Named("enforced", "swapped behind audience encodings"),
+    "reuse": Named("reused", "swapped behind reused encodings: the leak"),
+    "stale": Named("encoded again", "encoded again without the secret: staleness, no leak"),
+    "plain": Named("in plain sight", "swapped in the reader's own prompt: the most there could be"),
+}
+SOURCES: dict[Source, str] = {
+    "author": "author encodings",
+    "audience": "audience encodings",
+    "text": "the text alone",
+}
+"""What a probe reads."""
 
 
 class Headline(NamedTuple):

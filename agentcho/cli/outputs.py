@@ -11,13 +11,16 @@ import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO, TYPE_CHECKING, NamedTuple
 
 import typer
 from pydantic import BaseModel
 
 from agentcho.audit.report import AuditReport, FailOn
 from agentcho.extras import require
+
+if TYPE_CHECKING:
+    from agentcho.audit.html import Plot
 
 STDOUT = Path("-")
 UNREAD = 141
@@ -79,8 +82,17 @@ class Outputs(NamedTuple):
             "json": lambda: self.json_of(report),
             "sarif": lambda: sarif(report, fail_on),
             "junit": lambda: junit(report, fail_on),
-            "html": lambda: html(report),
+            "html": lambda: html(report, _plot(report)),
         }
+
+
+def _plot(report: AuditReport) -> Plot | None:
+    """What draws the effects of a report; what was measured was measured with what draws it."""
+    if report.measurement is None:
+        return None
+    from agentcho.lab.plots import plot_effects
+
+    return plot_effects
 
 
 def writable(path: Path | None) -> Path | None:

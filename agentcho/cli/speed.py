@@ -114,9 +114,9 @@ class Benchmark(NamedTuple):
         if self.files.json is not None:
             self.files.json.write_text(result.model_dump_json(indent=1) + "\n")
         if self.files.plot is not None:
-            from agentcho.lab.bench.plots import plot
+            from agentcho.lab.plots import plot_result
 
-            plot(result, self.files.plot)
+            plot_result(result, self.files.plot)
 
 
 def named(model: str, shape: str | None) -> str:

@@ -52,8 +52,8 @@ def tune(asked: Asked) -> int:
 
 def _train(asked: Asked, name: str, told: Progress) -> int:
     engine: Any = runtime.load_engine(asked.config, told.tell)
+    from agentcho.lab.plots import plot_training
     from agentcho.lab.tune.lessons import lessons, steps_of
-    from agentcho.lab.tune.plot import plot
     from agentcho.lab.tune.speed import speed
     from agentcho.lab.tune.training import Training
 
@@ -74,7 +74,7 @@ def _train(asked: Asked, name: str, told: Progress) -> int:
         print("interrupted; the same command goes on from what was last written down", file=sys.stderr)
         return INTERRUPTED
     told.clear()
-    plot(training.log(), f"{name}, {asked.recipe.mode}, {asked.recipe.leakage}", asked.out / "loss.png")
+    plot_training(training.log(), f"{name}, {asked.recipe.mode}, {asked.recipe.leakage}", asked.out / "loss.png")
     print(
         f"held-out loss {trained.before:.4f} → {trained.best:.4f} nats a word (step {trained.step}), "
         f"{trained.seconds:.0f} s\nwritten: {asked.out}; use it with --adapter {asked.out}"

@@ -12,16 +12,12 @@ from rich.table import Table
 from rich.text import Text
 
 from agentcho.audit.measurement import Ablation, Arm, Effect, Interval, Measurement, Probe
-from agentcho.audit.wording import many, number
+from agentcho.audit.wording import ARMS, SOURCES, many, number
 from agentcho.display.safe import inline
 from agentcho.display.sheet import Sheet, table
 
-ARMS: dict[Arm, str] = {
-    "reuse": "reused", "stale": "encoded again", "plain": "in plain sight", "floor": "same twice",
-    "enforce": "enforced",
-}  # fmt: skip
+ORDER: tuple[Arm, ...] = ("reuse", "stale", "plain", "floor", "enforce")
 PAIRS = 6
-SOURCES = {"author": "author encodings", "audience": "audience encodings", "text": "the text alone"}
 
 
 def measured(measurement: Measurement | None) -> Iterator[RenderableType]:
@@ -70,14 +66,14 @@ def _leak(arms: dict[Arm, Effect]) -> float:
 
 def _pair(reader: str, owner: str, arms: dict[Arm, Effect]) -> Sheet:
     columns = ("", "worst TV", "mean TV, 95 %", "worst KL", "decisions changed")
-    rows = tuple(_effect(arms[arm]) for arm in ARMS if arm in arms)
+    rows = tuple(_effect(arms[arm]) for arm in ORDER if arm in arms)
     return Sheet(f"{reader}, if the secrets of {owner} are swapped", columns, rows)
 
 
 def _effect(effect: Effect) -> tuple[str, ...]:
     mean = effect.tv_interval.shown(number)
     changed = f"{effect.flips} of {effect.decisions}, {share(effect.flip_interval)}" if effect.decisions else "-"
-    return ARMS[effect.arm], number(effect.tv_max), mean, number(effect.kl_max), changed
+    return ARMS[effect.arm].name, number(effect.tv_max), mean, number(effect.kl_max), changed
 
 
 def probes(found: Iterable[Probe]) -> Sheet:

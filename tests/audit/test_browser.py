@@ -10,6 +10,7 @@ import pytest
 from agentcho.audit.drawing import draw
 from agentcho.audit.html import html
 from agentcho.audit.report import AuditReport, Edge, Said
+from agentcho.lab.plots import plot_effects
 
 from . import sample
 from .browser import Opened, opened, pictured
@@ -71,7 +72,7 @@ def crowd() -> AuditReport:
     [(sample.report(reveal=True), (NARROW,)), (sample.inconclusive(), ()), (evil(), ()), (crowd(), ())],
 )
 def test_it_draws_and_logs_nothing(report: AuditReport, options: tuple[str, ...], tmp_path: Path) -> None:
-    page = shown(html(report), tmp_path, *options)
+    page = shown(html(report, plot_effects), tmp_path, *options)
     assert page.console == []
     drawing = draw(report)
     assert page.told("lines") == len(drawing.lines) > 0

@@ -13,16 +13,17 @@ import pytest
 
 from agentcho.audit.drawing import BOX_HEIGHT, BOX_WIDTH, Drawing, draw
 from agentcho.audit.html import html as made
+from agentcho.audit.html import pairs
 from agentcho.audit.measurement import Measurement
-from agentcho.audit.plots import effect_plot, pairs
 from agentcho.audit.report import AuditReport, Edge, Said
+from agentcho.lab.plots import plot_effects
 
 from . import sample
 
 
 @cache
 def _drawn(report: str) -> str:
-    return made(AuditReport.model_validate_json(report))
+    return made(AuditReport.model_validate_json(report), plot_effects)
 
 
 def html(report: AuditReport) -> str:
@@ -237,19 +238,19 @@ def test_boxes_stand_apart_in_the_columns_of_their_authors_and_time_runs_down() 
 
 def test_a_plot_shows_zero_as_zero_and_takes_the_colour_of_the_page() -> None:
     measurement = sample.measurement()
-    effects = pairs(measurement)["bob", "alice"]
-    assert next(iter(pairs(measurement))) == ("bob", "alice")
-    svg = effect_plot(effects, measurement)
+    first, *_ = pairs(measurement, plot_effects)
+    assert (first.reader, first.owner) == ("bob", "alice")
+    svg = first.plot
     assert svg.startswith('<svg class="plot"')
     assert "currentColor" in svg
     assert {"0", "1", "0.1", "enforced", "total variation"} <= set(re.findall(r">([^<>]+)</text>", svg))
-    assert svg == effect_plot(effects, measurement)
+    assert svg == plot_effects(first.effects, measurement)
 
 
 def test_nothing_but_zeros_can_be_plotted() -> None:
     nothing = [sample.effect("bob", "alice", "same-length", "enforce", 0.0)]
     measurement = Measurement(deterministic=True, model="m", seed=0, games=1, noise=0.0, effects=tuple(nothing))
-    assert "enforced" in effect_plot(nothing, measurement)
+    assert "enforced" in plot_effects(nothing, measurement)
 
 
 def test_the_parts_of_the_page_ship_with_the_package() -> None:

@@ -11,8 +11,8 @@ from matplotlib.figure import Figure
 from agentcho.errors import RecordBroken, RecordNotFound
 from agentcho.lab.bench.measure import Timed, measure, steady
 from agentcho.lab.bench.played import ArmUnavailable
-from agentcho.lab.bench.plots import plot
 from agentcho.lab.bench.result import Result, Target, read_result
+from agentcho.lab.plots import plot_result
 from agentcho.lab.stats import spread
 from agentcho.lab.timing import turns
 from tools.bench.tables import table
@@ -168,7 +168,7 @@ def test_the_table_says_all_and_the_file_is_read_again(tmp_path: Path) -> None:
 @pytest.mark.parametrize("changes", [{}, {"sweep": "agents"}, {"bench": "step"}, {"bench": "gpu"}])
 def test_pictures_are_drawn(tmp_path: Path, changes: dict[str, object]) -> None:
     values = {(s, arm): whole(2.0) for s in ("a", "b") for arm in ("baseline", "choreographed:audit", "generate")}
-    plot(result(values, **changes), tmp_path / "x.png")
+    plot_result(result(values, **changes), tmp_path / "x.png")
     assert (tmp_path / "x.png").stat().st_size > 5000
 
 
@@ -224,7 +224,7 @@ def test_the_page_shows_the_largest_debate_of_a_result_both_ways_side_by_side(tm
 def test_debates_without_names_have_a_dashed_line_beside_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: list[Figure] = []
     monkeypatch.setattr(Figure, "savefig", lambda figure, *args, **options: drawn.append(figure))
-    plot(both_ways(), Path("x.png"))
+    plot_result(both_ways(), Path("x.png"))
     axis = drawn[0].axes[1]
     handles: tuple[list[Any], list[str]] = axis.get_legend_handles_labels()
     lines = {label: handle.lines[0] for handle, label in zip(*handles, strict=True)}

@@ -15,8 +15,8 @@ from typing import NamedTuple
 from agentcho.display.bench import row
 from agentcho.lab.bench.arms import AUDIT, BASELINE, ENFORCE
 from agentcho.lab.bench.plans import UNNAMED
-from agentcho.lab.bench.plots import plot
 from agentcho.lab.bench.result import Kind, Result, read_result
+from agentcho.lab.plots import plot_result
 from agentcho.lab.stats import Spread
 from tools.bench import PROGRAM, cost
 from tools.bench.tables import asked, beside, digits, shown
@@ -68,7 +68,7 @@ def draw(results: Path, folder: Path) -> None:
     folder.mkdir(exist_ok=True)
     for name, result in _read(results).items():
         if result.bench in DRAWN:
-            plot(result, folder / f"{name}.png")
+            plot_result(result, folder / f"{name}.png")
 
 
 def with_sentence(readme: str, results: Path) -> str:

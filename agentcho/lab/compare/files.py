@@ -7,7 +7,7 @@ import io
 from pathlib import Path
 
 from agentcho.lab.compare.comparison import Comparison
-from agentcho.lab.compare.plot import plot
+from agentcho.lab.plots import plot_comparison
 from agentcho.records.files import replace_whole, writing
 
 
@@ -22,7 +22,7 @@ def write(found: Comparison, folder: Path) -> tuple[Path, ...]:
     replace_whole(table, text.getvalue())
     write_json(found, whole)
     with writing(picture):
-        plot(found, picture)
+        plot_comparison(found, picture)
     return table, whole, picture
 
 

@@ -7,30 +7,28 @@ from __future__ import annotations
 import base64
 from pathlib import Path
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from agentcho.audit.wording import many, safe
+from agentcho.audit.html import PAGE, render
 from agentcho.lab.prove import wording
 from agentcho.lab.prove.proof import Proof
 
 PAGES = Path(__file__).parent / "page"
-STYLES = Path(__file__).parents[2] / "audit" / "page" / "style.css", PAGES / "strips.css"
 
 
 def html(proof: Proof) -> str:
     """The demonstration as a page."""
-    environment = Environment(
-        loader=FileSystemLoader(PAGES), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
-        lstrip_blocks=True, finalize=safe,
-    )  # fmt: skip
-    environment.filters["strip"] = strip
-    style = "".join(path.read_text(encoding="utf-8") for path in STYLES)
-    return environment.get_template("prove.html.jinja").render(
-        proof=proof, headline=wording.headline(proof), played=wording.played(proof), shown=wording.shown(proof),
-        missing=wording.missing(proof), first_tokens=wording.first_tokens(proof), reasons=wording.why_not(proof),
-        notes=wording.NOTES, many=many, style=Markup(style),
-    )  # fmt: skip
+    values = {
+        "proof": proof,
+        "headline": wording.headline(proof),
+        "played": wording.played(proof),
+        "shown": wording.shown(proof),
+        "missing": wording.missing(proof),
+        "first_tokens": wording.first_tokens(proof),
+        "reasons": wording.why_not(proof),
+        "notes": wording.NOTES,
+    }
+    return render(PAGES, "prove.html.jinja", [PAGE / "style.css", PAGES / "strips.css"], strip=strip, **values)
 
 
 def strip(digest: str) -> Markup:

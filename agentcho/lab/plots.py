@@ -1,0 +1,316 @@
+"""All pictures: comparisons, benchmarks, trainings, and the effects of an audit's measurement.
+
+Needs matplotlib, of `agentcho[lab]`. Does not know: files of results, pages, how anything was measured.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import floor, log10
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from agentcho.audit.measurement import Arm, Effect, Interval, Measurement, Swap
+from agentcho.audit.wording import ARMS
+from agentcho.lab.bench.arms import BASELINE
+from agentcho.lab.bench.plans import UNNAMED
+from agentcho.lab.bench.result import Result
+from agentcho.lab.compare.comparison import Comparison, Metric
+from agentcho.lab.stats import Spread
+
+COLOURS = ("#4477aa", "#228833", "#8a8f98", "#ee6677", "#ccbb44")
+BLUE, GREY, PALE = COLOURS[0], COLOURS[2], "#b8c4d0"
+
+
+class _Range(Protocol):
+    """What has two ends."""
+
+    @property
+    def low(self) -> float: ...
+    @property
+    def high(self) -> float: ...
+
+
+def _reach(middles: Sequence[float], ranges: Sequence[_Range]) -> list[list[float]]:
+    """How far each range reaches below its middle, and above, as an error bar has it."""
+    both = list(zip(middles, ranges, strict=True))
+    return [[max(0.0, m - r.low) for m, r in both], [max(0.0, r.high - m) for m, r in both]]
+
+
+def _save(figure: Figure, file: Path) -> None:
+    """Write the picture; its ending says of which kind. The same figure, the same bytes."""
+    figure.savefig(file, dpi=150, metadata={"Software": None} if file.suffix == ".png" else None)
+
+
+def plot_comparison(found: Comparison, file: Path) -> None:
+    """Every metric by column with its interval; how far words are from the baseline's against the tokens encoded."""
+    apart = bool(found.fidelity and found.costs)
+    panels = max(1, len(found.metrics) + apart)
+    figure = Figure(figsize=(2.8 + 2.7 * panels, 1.3 + 0.42 * len(found.names) + 1.2), layout="constrained")
+    axes = figure.subplots(1, panels, squeeze=False)[0]
+    for axis, metric in zip(axes, found.metrics, strict=False):
+        _metric(axis, metric, found.names, labelled=metric is found.metrics[0])
+    if apart:
+        _fidelity(axes[-1], found)
+    figure.suptitle(f"{found.request.scenario}: {found.request.games} games, paired", fontsize=10)
+    _save(figure, file)
+
+
+def _metric(axis: Axes, metric: Metric, names: tuple[str, ...], labelled: bool) -> None:
+    places = list(range(len(names), 0, -1))
+    means = [metric.means[name] for name in names]
+    values, spans = [mean.value for mean in means], [mean.span for mean in means]
+    axis.barh(places, values, color=[GREY, *[BLUE] * (len(names) - 1)], height=0.6)
+    axis.errorbar(values, places, xerr=_reach(values, spans), fmt="none", ecolor="black", capsize=3)
+    axis.set_yticks(places, names if labelled else [""] * len(names), fontsize=8)
+    axis.set_title(metric.name, fontsize=9)
+    axis.set_xlim(min(0.0, *(span.low for span in spans)), max(1.0, *(span.high for span in spans)) * 1.02)
+    axis.axvline(0, color="black", linewidth=0.8)
+    axis.tick_params(axis="x", labelsize=8)
+
+
+def _fidelity(axis: Axes, found: Comparison) -> None:
+    """Tokens encoded, relative to the first column, against the divergence from the baseline."""
+    first = sum(found.costs[found.names[0]].encoded)
+    for name in found.names:
+        share, held = sum(found.costs[name].encoded) / first, found.fidelity[name]
+        axis.errorbar([share], [held.kl], yerr=_reach([held.kl], [held.span]), fmt="o", capsize=3, label=name)
+    axis.set_xlabel("tokens encoded, of the first column's", fontsize=8)
+    axis.set_title("KL from baseline, nats a token", fontsize=9)
+    axis.set_ylim(bottom=0)
+    axis.margins(x=0.2)
+    axis.legend(fontsize=6, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    axis.tick_params(labelsize=8)
+
+
+def plot_training(log: Iterable[Mapping[str, Any]], title: str, file: Path) -> None:
+    """The loss of every step, and that of the traces held out."""
+    figure = Figure(figsize=(5.6, 3.4), layout="constrained")
+    axis, lines = figure.subplots(), list(log)
+    for name, label, mark, style in (
+        ("loss", "step", "-", {"color": PALE, "linewidth": 1}),
+        ("dev", "held out", "o-", {"color": BLUE}),
+    ):
+        own = [line for line in lines if name in line]
+        axis.plot([line["step"] for line in own], [line[name] for line in own], mark, label=label, **style)
+    axis.set_xlabel("step")
+    axis.set_ylabel("nats a word")
+    axis.set_ylim(bottom=0)
+    axis.set_title(title, fontsize=10)
+    axis.legend(fontsize=8)
+    _save(figure, file)
+
+
+def plot_result(result: Result, file: Path) -> None:
+    """A benchmark. Ratios are baseline over arm: above 1 is faster."""
+    flows = result.halves[0] if result.bench == "gpu" else result
+    played = result.bench in ("workflows", "gpu")
+    figure = _ratios(flows, result.sweep is not None) if played else _values(result)
+    figure.suptitle(f"{result.model}, {result.dtype}, {result.repeats} repeats", fontsize=10)
+    _save(figure, file)
+
+
+def _ratios(result: Result, lines: bool) -> Figure:
+    """Bars, or with `lines` lines over what was swept."""
+    measured = ("ttft", "seconds") if result.stepwise else ("ttft",)
+    places = list(dict.fromkeys(s.removesuffix(UNNAMED) if lines else s for s in result.subjects))
+    figure = Figure(figsize=(5.4 * len(measured), 3.8), layout="constrained")
+    for axis, what in zip(figure.subplots(1, len(measured), squeeze=False)[0], measured, strict=True):
+        for number, arm in enumerate(arm for arm in result.arms if arm != BASELINE):
+            gain = _Gain(result, arm, what, COLOURS[number % len(COLOURS)])
+            if lines:
+                gain.line(axis, places, unnamed=False)
+                gain.line(axis, places, unnamed=True)
+            else:
+                gain.bars(axis, number)
+        axis.axhline(1, color="black", linewidth=0.8)
+        axis.set_xticks(range(len(places)), places, fontsize=7, rotation=25, ha="right")
+        axis.set_title(f"{'first token' if what == 'ttft' else 'end to end'}: baseline ÷ arm", fontsize=9)
+        axis.legend(fontsize=7)
+    return figure
+
+
+class _Gain(NamedTuple):
+    """Baseline over one arm, of one thing that was measured."""
+
+    result: Result
+    arm: str
+    what: str
+    colour: str
+
+    def line(self, axis: Axes, places: Sequence[str], unnamed: bool) -> None:
+        """Over what was swept; of debates without names a line of its own, dashed."""
+        of_kind = [subject for subject in self.result.subjects if subject.endswith(UNNAMED) == unnamed]
+        subjects, found = self._of(of_kind)
+        if not subjects:
+            return
+        at, label = [places.index(subject.removesuffix(UNNAMED)) for subject in subjects], self.arm + UNNAMED * unnamed
+        _errorbar(axis, at, found, self.colour, label, linewidth=1.2, linestyle="--" if unnamed else "-")
+
+    def bars(self, axis: Axes, number: int) -> None:
+        """A bar a subject, beside those of other arms."""
+        subjects, found = self._of(self.result.subjects)
+        width = 0.8 / max(1, len(self.result.arms) - 1)
+        at = [self.result.subjects.index(subject) - 0.4 + width * (number + 0.5) for subject in subjects]
+        values = [each.middle for each in found]
+        axis.bar(at, values, width=width, color=self.colour, label=self.arm)
+        axis.errorbar(at, values, yerr=_reach(values, found), fmt="none", ecolor="black", capsize=2)
+
+    def _of(self, subjects: Iterable[str]) -> tuple[list[str], list[Spread]]:
+        """Those that were measured in both arms."""
+        there = [subject for subject in subjects if self.result.has(subject, self.arm, BASELINE)]
+        return there, [self.result.ratio([subject], BASELINE, self.arm, self.what) for subject in there]
+
+
+def _values(result: Result) -> Figure:
+    """Of the small benchmarks: the first thing that each subject measured, arm by arm."""
+    figure = Figure(figsize=(6.4, 3.8), layout="constrained")
+    axis = figure.subplots()
+    what = {"growth": "ttft", "roofline": "reached", "overhead": "share", "stall": "p95"}.get(result.bench, "seconds")
+    for number, arm in enumerate(result.arms):
+        subjects = [s for s in result.subjects if result.values(s, arm, what)]
+        if subjects:
+            at = [result.subjects.index(subject) for subject in subjects]
+            _errorbar(axis, at, [result.spread(subject, arm, what) for subject in subjects], COLOURS[number], arm)
+    axis.set_xticks(range(len(result.subjects)), result.subjects, fontsize=7)
+    axis.set_ylim(bottom=0)
+    axis.set_title("seconds to the first token" if what == "ttft" else what, fontsize=9)
+    axis.legend(fontsize=7)
+    return figure
+
+
+def _errorbar(axis: Axes, at: Sequence[float], found: Sequence[Spread], colour: str, label: str, **style: Any) -> None:
+    middles = [each.middle for each in found]
+    axis.errorbar(at, middles, yerr=_reach(middles, found), marker="o", capsize=3, color=colour, label=label, **style)
+
+
+SWAPS: dict[Swap, tuple[str, float]] = {"same-length": ("o", -0.13), "other-length": ("D", 0.13)}
+"""The sign of a swap in a plot of effects, and how far it stands from the middle of its arm."""
+SHADES: dict[Arm, str] = {
+    "floor": "#8b8f96",
+    "enforce": "#3d8f63",
+    "reuse": "#d1443c",
+    "stale": "#a98a2d",
+    "plain": "#6d6ea8",
+}
+TINY = 1e-17
+FONTS = "sans-serif"
+INK = "#010203"
+"""Stands for the colour of the page's own text; no other part of a plot may have it."""
+PAINTED = ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color")
+STYLE: Any = dict.fromkeys(PAINTED, INK) | {
+    "font.family": FONTS,
+    "font.size": 9.0,
+    "svg.fonttype": "none",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.linewidth": 0.6,
+}
+
+
+class Measure(NamedTuple):
+    """One panel: its title, whether its axis is logarithmic, and worst case, mean and interval of an effect."""
+
+    title: str
+    logarithmic: bool
+    worst: Callable[[Effect], float | None]
+    mean: Callable[[Effect], float]
+    interval: Callable[[Effect], Interval]
+
+
+PANELS = (
+    Measure("total variation", True, lambda e: e.tv_max, lambda e: e.tv_mean, lambda e: e.tv_interval),
+    Measure("KL divergence, nats", True, lambda e: e.kl_max, lambda e: e.kl_mean, lambda e: e.kl_interval),
+    Measure("decisions that changed", False, lambda e: None, lambda e: e.flip_rate, lambda e: e.flip_interval),
+)
+
+
+def plot_effects(effects: Sequence[Effect], measurement: Measurement) -> str:
+    """The panels of one pair of reader and owner as SVG to stand in a page: arms side by side, worst case and
+    interval."""
+    salt = {"svg.hashsalt": f"{effects[0].reader} {effects[0].owner}"}
+    with rc_context(STYLE | salt):
+        figure = Figure(figsize=(10.2, 2.9), layout="constrained")
+        for axes, panel in zip(figure.subplots(1, len(PANELS)), PANELS, strict=True):
+            _panel(axes, panel, effects, measurement.noise if panel is PANELS[0] else 0.0)
+        file = io.StringIO()
+        figure.savefig(file, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+    return _inline(file.getvalue())
+
+
+def _panel(axes: Axes, panel: Measure, effects: Sequence[Effect], noise: float) -> None:
+    arms = [arm for arm in ARMS if any(effect.arm == arm for effect in effects)]
+    zero = _zero(panel, effects, noise) if panel.logarithmic else 0.0
+    for effect in effects:
+        _point(axes, panel, effect, arms.index(effect.arm) + SWAPS[effect.swap][1], zero)
+    if panel.logarithmic:
+        _scale(axes, zero)
+    else:
+        axes.yaxis.set_major_formatter("{x:.0%}")
+    if noise > 0:
+        axes.axhline(noise, color="#8b8f96", linestyle=(0, (4, 3)), linewidth=0.9, zorder=1)
+    axes.set_title(panel.title, loc="left", fontsize=9.5)
+    axes.set_xticks(range(len(arms)), ["\n".join(ARMS[arm].name.rsplit(" ", 1)) for arm in arms])
+    axes.set_xlim(-0.6, len(arms) - 0.4)
+    axes.tick_params(axis="x", length=0)
+    axes.grid(axis="y", color="#8b8f96", alpha=0.22, linewidth=0.6)
+    axes.set_axisbelow(True)
+
+
+def _point(axes: Axes, panel: Measure, effect: Effect, x: float, zero: float) -> None:
+    """The worst case as a filled sign; the mean's interval as a bar with a stroke at the mean."""
+    colour, sign = SHADES[effect.arm], SWAPS[effect.swap][0]
+    worst, mean, interval = panel.worst(effect), panel.mean(effect), panel.interval(effect)
+    low, high = max(interval.low, zero), max(interval.high, zero)
+    axes.plot([x, x], [low, high], color=colour, linewidth=2.4, alpha=0.5, solid_capstyle="butt", zorder=2)
+    if worst is None:
+        axes.plot([x], [mean], sign, color=colour, markersize=4.6, zorder=4)
+        return
+    if mean > 0:
+        axes.plot([x], [max(mean, zero)], "_", color=colour, markersize=8, zorder=3)
+    inside = "none" if worst == 0 else colour
+    axes.plot([x], [max(worst, zero)], sign, color=colour, markerfacecolor=inside, markersize=4.6, zorder=4)
+
+
+def _zero(panel: Measure, effects: Sequence[Effect], noise: float) -> float:
+    """Where exact zeros stand on a logarithmic axis: a decade below the least that is not one."""
+    sizes = [size for effect in effects for size in (panel.worst(effect), panel.mean(effect)) if size]
+    least = min([*sizes, *([noise] if noise > 0 else [])], default=1e-6)
+    return float(10.0 ** (floor(log10(max(least, TINY))) - 1))
+
+
+def _scale(axes: Axes, zero: float) -> None:
+    axes.set_yscale("log")
+    top = max(axes.get_ylim()[1], 1.0)
+    axes.set_ylim(zero / 2.5, top * 1.6)
+    first, last = round(log10(zero)) + 1, floor(log10(top))
+    step = max(1, (last - first) // 5)
+    decades = list(range(last, first - 1, -step))[::-1]
+    labels = ["0", *(_power(decade) for decade in decades)]
+    axes.set_yticks([zero, *(10.0**decade for decade in decades)], labels)
+    axes.minorticks_off()
+
+
+def _power(decade: int) -> str:
+    return f"{10.0**decade:g}" if -3 <= decade <= 3 else f"1e{decade}"
+
+
+def _inline(svg: str) -> str:
+    """The drawing alone, in the colour of the text around it, without what a page must not load."""
+    body = svg[svg.index("<svg") :]
+    body = re.sub(r"<metadata>.*?</metadata>", "", body, flags=re.DOTALL)
+    body = body.replace("*{stroke", ".plot *{stroke").replace(FONTS, "inherit")
+    body = re.sub(r' id="[a-z0-9.]+_\d+"', "", body)
+    body = re.sub(r"(\.\d\d)\d{3,}", r"\1", body)
+    body = re.sub(r'<svg [^>]*?viewBox="([^"]*)"[^>]*>', _opened, body, count=1)
+    return body.replace(INK, "currentColor")
+
+
+def _opened(found: re.Match[str]) -> str:
+    return f'<svg class="plot" role="img" viewBox="{found[1]}" xmlns:xlink="http://www.w3.org/1999/xlink">'
