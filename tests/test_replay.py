@@ -11,7 +11,7 @@ import pytest
 
 from agentcho import After, Agent, Engine, Game, Metadata, Read, Scenario, View, replay
 from agentcho.config import RunConfig
-from agentcho.errors import LeakageError, RecordBroken
+from agentcho.errors import CallFailed, LeakageError, RecordBroken
 from agentcho.games.runtime import play
 from agentcho.records.record import find
 from agentcho.records.trace import Workflow
@@ -146,7 +146,7 @@ def test_it_works_where_an_event_loop_runs() -> None:
 
 def test_an_engine_error_comes_out_as_it_is() -> None:
     engine = FakeEngine(faulty=lambda call: ValueError("no luck") if call.header == "To all:" else None)
-    with pytest.raises(ValueError, match="no luck"):
+    with pytest.raises(CallFailed, match="no luck"):
         replay(tree(2), engine, leakage="audit", logits=False)
     assert (engine.pages, engine.rows) == (0, 0)
 

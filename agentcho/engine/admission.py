@@ -11,7 +11,7 @@ from weakref import WeakValueDictionary
 
 from agentcho.calls.call import Call, Decode, EncodingId, First, Most, Prefill, Repair, Shadow
 from agentcho.engine.assembly import Assembly
-from agentcho.engine.base import Runner, Template
+from agentcho.engine.base import Constraint, Template
 from agentcho.engine.encoding import Context, Piece, Recipe, Storage
 from agentcho.engine.layout import Layout, Rules, layout
 from agentcho.engine.sequence import Generation, Reuse, Sequence
@@ -30,12 +30,12 @@ class Admission:
         self,
         rules: Rules,
         template: Template,
-        runner: Runner,
+        constrain: Callable[[Decode, Local], Constraint | None],
         assembly: Assembly,
         parent: Callable[[EncodingId], Storage],
         words: Callable[[EncodingId], Words],
     ) -> None:
-        self._rules, self._template, self._runner = rules, template, runner
+        self._rules, self._template, self._constrain = rules, template, constrain
         self._assembly, self._parent, self._words = assembly, parent, words
         self._shared: WeakValueDictionary[bytes, Storage] = WeakValueDictionary()
 
@@ -60,7 +60,7 @@ class Admission:
             case Prefill():
                 sequence = self._prefill(call, self.layout(call, local), new_id)
             case Decode():
-                sequence = self._decode(call, self.layout(call, local), new_id)
+                sequence = self._decode(call, self.layout(call, local), local, new_id)
             case Shadow():
                 sequence = self._shadow(call, local, new_id)
             case Repair():
@@ -74,8 +74,8 @@ class Admission:
         entry = self._storage(Recipe(placed.words.tokens, placed.context, call.salt))
         return Sequence(new_id(), call, placed.context, placed.longest, placed.words, entry)
 
-    def _decode(self, call: Decode, placed: Layout, new_id: Callable[[], EncodingId]) -> Sequence:
-        constraint = self._runner.constrain(call.sampling) if call.forced is None else None
+    def _decode(self, call: Decode, placed: Layout, local: Local, new_id: Callable[[], EncodingId]) -> Sequence:
+        constraint = self._constrain(call, local) if call.forced is None else None
         id = new_id()
         generation = Generation(id, call, placed, self._template, constraint)
         return Sequence(id, call, placed.context, placed.longest, generation=generation)

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
-from agentcho.calls.call import ANY_TURN, Call, EncodingId, Receipt, StepResult, Turn
+from agentcho.calls.call import ANY_TURN, Call, Decode, EncodingId, Receipt, StepResult, Turn
 from agentcho.calls.checks import Bounds, checked, is_id, known_as_id, named, readable
 from agentcho.calls.ids import Ids
 from agentcho.calls.owner import Owner, owned
 from agentcho.calls.values import numbers
-from agentcho.engine.admission import Admission
+from agentcho.engine.admission import Admission, Local
 from agentcho.engine.assembly import Assembly
-from agentcho.engine.base import Ran, Runner, Template
+from agentcho.engine.base import Constraint, Ran, Runner, Template
 from agentcho.engine.blame import Blame
 from agentcho.engine.debug import Debug
 from agentcho.engine.direct import Direct
@@ -25,6 +25,7 @@ from agentcho.engine.integrity import Integrity
 from agentcho.engine.layout import Rules, encoded
 from agentcho.engine.plan import Plan
 from agentcho.engine.scheduler import Scheduler
+from agentcho.engine.sequence import Sequence as Admitted
 from agentcho.engine.tiers import Fullness, Tiers
 from agentcho.engine.trial import Trial
 from agentcho.errors import EngineClosed, EngineFailed, RequestError, UnknownEncoding
@@ -40,7 +41,7 @@ class EngineCore(Direct):
         self.store = runner.pages
         self._tiers = Tiers(runner.pages, host_tokens)
         self._encodings: dict[EncodingId, Encoding] = {}
-        self._waiting: dict[EncodingId, Storage] = {}
+        self._waiting: dict[EncodingId, Admitted] = {}
         self._untold: list[EncodingId] = []
         self._ids, self._bounds = Ids(), Bounds(runner.vocabulary)
         self._assembly = Assembly(self._tiers, runner.make)
@@ -48,7 +49,7 @@ class EngineCore(Direct):
         self._trial = Trial(runner, self._blame)
         self._scheduler = Scheduler(self._assembly, runner, self._finished, self._blame)
         rules = Rules(template, self._encode_bos(), context, runner.origin)
-        self._admission = Admission(rules, template, runner, self._assembly, self._parent, self.message)
+        self._admission = Admission(rules, template, self._constrain, self._assembly, self._parent, self.message)
 
     @property
     def owner(self) -> Owner:
@@ -122,11 +123,16 @@ class EngineCore(Direct):
     def submit(self, calls: Sequence[Call], turn: Turn = ANY_TURN) -> tuple[EncodingId, ...]:
         """See `EnginePort.submit`."""
         plain, turn = checked(calls, turn, self._bounds)
-        with readable("the list of calls"):
-            admitted = self._admission.admit(plain, self._ids.new)
+        last = self._ids.last
+        try:
+            with readable("the list of calls"):
+                admitted = self._admission.admit(plain, self._ids.new)
+        except BaseException:
+            self._ids.last = last  # nobody has heard of these
+            raise
         for call in admitted:
             if call.entry is not None:
-                self._waiting[call.id] = call.entry
+                self._waiting[call.id] = call
         self._scheduler.add(admitted, turn)
         return tuple(call.id for call in admitted)
 
@@ -221,7 +227,11 @@ class EngineCore(Direct):
     def _parent(self, id: EncodingId) -> Storage:
         """The storage of a finished encoding, or of a prefill that waits."""
         there = id in self._waiting and not self._ids.foreign(id)
-        return self._waiting[id] if there else self._encoding(id).storage
+        return self._waiting[id].own if there else self._encoding(id).storage
+
+    def _constrain(self, call: Decode, local: Local) -> Constraint | None:
+        """What follows a decode whose words are not forced; `local` are the calls before it in its list."""
+        return self._runner.constrain(call.sampling)
 
     def _encode_bos(self) -> Piece | None:
         """Encode the BOS once, at position 0, for every context to begin with."""

@@ -44,8 +44,9 @@ class Queue:
     def add(self, calls: Iterable[Sequence], turn: Turn) -> None:
         """To the end. A workflow that was not waiting begins level with the least served that is, with no credit for
         the time it was away."""
-        here = self._here
-        if not turn.ahead and turn.workflow not in here:
+        waits = any(each.turn.workflow == turn.workflow and not each.turn.ahead for each in self.waiting)
+        if not turn.ahead and not waits:
+            here = self._here
             level = min((self._served[workflow] for workflow in here), default=0)
             self._served[turn.workflow] = max(self._served[turn.workflow], level) if here else 0
         for call in calls:

@@ -36,8 +36,9 @@ Origin = Literal["sampled", "forced", "human", "tool"]
 class Usage(NamedTuple):
     """What one message cost.
 
-    `encoded`: tokens fed for the encodings of its line; over all lines they sum to what was encoded. `reused`:
-    tokens of context read from the store. `ttft`: seconds from submission to its first row, waiting included.
+    `encoded`: tokens of the encodings of its line; over all lines they sum to what was encoded, and to what would be if
+    everybody read every short message. `reused`: tokens of context read from the store. `ttft`: seconds from submission
+    to its first row, waiting included.
     `seconds`: from submission to its end.
     """
 

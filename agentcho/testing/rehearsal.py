@@ -13,9 +13,9 @@ import anyio
 from pydantic import BaseModel
 
 from agentcho.agent import Agent
-from agentcho.backends.admission import Reply
 from agentcho.backends.babble import babble, comply
 from agentcho.backends.fake import FakeEngine
+from agentcho.backends.script import Reply
 from agentcho.calls.call import Decode
 from agentcho.choreography.choreographer import Choreographer
 from agentcho.config import RunConfig

@@ -26,7 +26,7 @@ BOB = Audience(frozenset({"bob"}))
 
 def known(engine: FakeEngine, id: int) -> bool:
     """Whether an id is stored."""
-    return id in engine._all and engine._all[id].done
+    return engine.finished(id)
 
 
 def test_it_joins_a_step_to_which_nobody_brings_anything(play: Play) -> None:

@@ -73,7 +73,7 @@ def test_without_one_games_begin_while_there_is_room(tmp_path: Path) -> None:
     assert info.at_once is None
     assert info.most in (roomy.most, roomy.most + 1)
     assert roomy.most > 2 * FIRST
-    narrow = Watched(store_tokens=1000)
+    narrow = Watched(store_tokens=500)
     ear = heard(narrow, 60)
     assert 1 < ear.most < 2 * FIRST
     late = narrow.held[len(narrow.held) // 3 :]

@@ -143,10 +143,10 @@ def test_errors_of_the_engine_are_tried_again_and_no_others() -> None:
 
     def always(call: Decode) -> Exception | None:
         tries.append(call)
-        return ValueError("this call is wrong")
+        return RequestError("this call is wrong")
 
     played = play(SOUR, RunConfig(), engine=FakeEngine(faulty=always), on_failure=OnFailure(retries=5))
-    assert isinstance(played.error, ValueError)
+    assert isinstance(played.error, RequestError)
     assert len(tries) == 1
 
 

@@ -191,7 +191,9 @@ def test_a_tree_encodes_each_open_system_prompt_once_and_replays(leakage: Leakag
     trace = exported("tree-of-thoughts", "t", {}, (), game.entries, None)
     replayed = replay(trace, FakeEngine(), leakage=leakage, logits=False)
     assert {id: each.entry.message.text for id, each in replayed.items()} == said
-    assert replayed.encoded == sum(lengths.values()) + audiences
+    read = {parent for message in trace.messages for parent in message.parents}
+    deferred = sum(lengths[id] for id in said if id not in read) if leakage == "enforce" else 0
+    assert replayed.encoded == sum(lengths.values()) + audiences - deferred
 
 
 @pytest.mark.parametrize("leakage", get_args(Leakage))

@@ -20,9 +20,9 @@ class Talker(Agent):
     role, audience = "talker", "everyone"
 
 
-def played(script: Script, context: int = CONTEXT) -> Rehearsal:
+def played(script: Script, engine: FakeEngine | None = None) -> Rehearsal:
     config = RunConfig(model="fake", leakage="enforce", max_tokens=4)
-    return play(script, config=config, engine=FakeEngine(context=context))
+    return play(script, config=config, engine=engine or FakeEngine(context=CONTEXT))
 
 
 def test_who_reads_a_message_has_nothing_encoded_over_what_its_author_had_read() -> None:
@@ -81,9 +81,11 @@ def test_all_that_was_fed_is_on_some_line() -> None:
             await game.together(alice.say(prompt="well?"), bob.say(prompt="well?"))
         await alice.tell("that is it", to="everyone")
         await bob.say()
-        return game._choreographer.encoded
+        never_read = engine.debug.deferred
+        return game._choreographer.encoded + sum(len(call.speech.tokens) for call in never_read)
 
-    found = played(script, 4096)
+    engine = FakeEngine()
+    found = played(script, engine)
     fed = found.over.outcome
     assert fed is not None
     assert sum(entry.usage.encoded for entry in found.entries) == fed["value"]

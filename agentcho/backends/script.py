@@ -1,0 +1,72 @@
+"""What the decodes of a fake say: a script each, and how it ends. Does not know: engines, steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from agentcho.backends.babble import babble, comply
+from agentcho.backends.words import Vocabulary
+from agentcho.calls.call import Decode
+from agentcho.errors import RequestError
+
+Reply = Callable[[Decode, str], str]
+
+
+class Script(NamedTuple):
+    """Where the texts come from; see `FakeEngine`."""
+
+    reply: Reply | None
+    answer: Reply | None
+
+    def text(self, call: Decode, prompt: str) -> str:
+        """What a call says over this prompt."""
+        if call.sampling.choices is not None or call.sampling.json_schema is not None:
+            return (self.answer or comply)(call, prompt)
+        return (self.reply or babble)(call, prompt)
+
+
+class Scripted:
+    """See `base.Constraint`: one token may be said, the next of the script, and after the last one `stop`. `abrupt`:
+    its last token ends it, no stop token follows."""
+
+    def __init__(self, script: Sequence[int], stop: int, abrupt: bool) -> None:
+        self._script, self._stop, self._abrupt, self._said = script, stop, abrupt, 0
+
+    @property
+    def allowed(self) -> int:
+        """What is said next."""
+        return self._script[self._said] if self._said < len(self._script) else self._stop
+
+    @property
+    def done(self) -> bool:
+        """All is said, and nothing can follow."""
+        return self._abrupt and self._said == len(self._script)
+
+    def take(self, token: int, left: int) -> int:
+        """Go on."""
+        self._said += 1
+        return token
+
+
+def scripted(call: Decode, text: str, words: Vocabulary, stop: int) -> Scripted:
+    """The script of a decode; of one that is constrained, refused as a model's is."""
+    script, sampling = words.encode(text), call.sampling
+    if sampling.json_schema is not None:
+        if len(script) > sampling.max_tokens:
+            raise _unsayable(f"the shortest answer takes {len(script)} tokens, max_tokens is {sampling.max_tokens}")
+        return Scripted(script, stop, abrupt=True)
+    if sampling.choices is None:
+        return Scripted(script, stop, abrupt=False)
+    known = [words.encode(choice) for choice in sampling.choices]
+    if (longest := max(map(len, known))) > sampling.max_tokens:
+        raise _unsayable(f"the longest choice takes {longest} tokens, max_tokens is {sampling.max_tokens}")
+    if script not in known:
+        choices = ", ".join(map(repr, sampling.choices))
+        raise _unsayable("the scripted answer is none of the choices", f"give one of {choices}")
+    goes_on = any(len(other) > len(script) and other[: len(script)] == script for other in known)
+    return Scripted(script, stop, abrupt=not goes_on)
+
+
+def _unsayable(what: str, fix: str = "raise it") -> RequestError:
+    return RequestError(f"{what}; {fix}", "sampling")
