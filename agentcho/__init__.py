@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from agentcho.choreography.choreographer import Choreographer
     from agentcho.cli.script import run
     from agentcho.config import Limits, RunConfig
-    from agentcho.engine import Engine
     from agentcho.errors import AgentchoError
     from agentcho.flow.views import After, Read, View
     from agentcho.games.game import Game
     from agentcho.games.replay import replay
     from agentcho.message import EVERYONE, Audience, Message, Metadata
     from agentcho.records.canonical import canonical_transcript
+    from agentcho.runner.engine import Engine
     from agentcho.scenario import Judged, Scenario
     from agentcho.tasks import Concepts, Problem, task_set
 
@@ -64,13 +64,13 @@ HOMES = {
     "choreography.choreographer": ["Choreographer"],
     "cli.script": ["run"],
     "config": ["Limits", "RunConfig"],
-    "engine": ["Engine"],
     "errors": ["AgentchoError"],
     "flow.views": ["After", "Read", "View"],
     "games.game": ["Game"],
     "games.replay": ["replay"],
     "message": ["EVERYONE", "Audience", "Message", "Metadata"],
     "records.canonical": ["canonical_transcript"],
+    "runner.engine": ["Engine"],
     "scenario": ["Judged", "Scenario"],
     "tasks": ["Concepts", "Problem", "task_set"],
 }

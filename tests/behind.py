@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 ROOT = Path(__file__).parents[1]
 CORE = (
     "agentcho/engine",
+    "agentcho/runner",
     "agentcho/flow/resolver.py",
     "agentcho/choreography/choreographer.py",
     "agentcho/games/replay.py",

@@ -13,9 +13,9 @@ import typer
 
 from agentcho.cli import main
 from agentcho.cli.app import app
-from agentcho.engine import Engine
 from agentcho.games.runtime import load_engine
 from agentcho.progress import unheard
+from agentcho.runner.engine import Engine
 from agentcho.testing import FakeEngine
 from agentcho.understudy import weights_path
 

@@ -23,7 +23,7 @@ import agentcho.testing
 from agentcho import errors
 from agentcho.cli import main
 from agentcho.cli.app import app
-from agentcho.engine import Engine
+from agentcho.runner.engine import Engine
 from agentcho.testing import FakeEngine
 
 ROOT = Path(__file__).parents[1]

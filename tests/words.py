@@ -13,13 +13,13 @@ import torch
 from torch import Tensor
 
 from agentcho.calls.call import Sampling
-from agentcho.engine.sampler import _kept, _options, uniform
 from agentcho.engine.sequence import Draw
 from agentcho.games.game import coin_seed
 from agentcho.games.replay import replay
 from agentcho.games.run import game_seed
 from agentcho.records.record import SavedRun
 from agentcho.records.transcript import Entry
+from agentcho.runner.sampler import _kept, _options, uniform
 
 NEAR = 1e-3
 """Of a logit, and of probability: far above what rounding does, far below what a reader would call a choice."""

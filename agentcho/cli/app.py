@@ -261,7 +261,7 @@ def doctor(
     """Prove that a model can share encodings, or say why it cannot."""
     from agentcho.cli.listing import doctor_table
     from agentcho.display.progress import progress
-    from agentcho.engine.doctor import doctor as examine
+    from agentcho.runner.doctor import doctor as examine
 
     with progress("doctor", sys.stderr) as told:
         report = examine(model, **where, tell=told.tell)

@@ -84,10 +84,10 @@ def leakage(
 ) -> None:
     """What enforcing costs: audit, enforce and baseline on the same words, arms taking turns."""
     from agentcho.display import bench as tables
-    from agentcho.engine import Engine
     from agentcho.lab.bench.leakage import LeakageBench, figures, measure
     from agentcho.lab.bench.workflows import dilemma, open_talk
     from agentcho.records.trace import read_traces
+    from agentcho.runner.engine import Engine
 
     played = [dilemma(seed)] if traces is None else read_traces(traces)[:limit]
     found: list[LeakageBench] = []

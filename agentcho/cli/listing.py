@@ -18,7 +18,7 @@ from agentcho.games.discovery import Found, Shelf, Unreadable
 from agentcho.records.record import SavedRun, folders
 
 if TYPE_CHECKING:
-    from agentcho.engine.doctor import DoctorReport
+    from agentcho.runner.doctor import DoctorReport
 
 SHELVES: tuple[Shelf, ...] = ("scenarios", "agents")
 

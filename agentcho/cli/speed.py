@@ -83,15 +83,15 @@ class Benchmark(NamedTuple):
         return self._result(engine, found, how)
 
     def _engine(self, tell: Tell) -> Any:
-        from agentcho.engine import Engine
+        from agentcho.runner.engine import Engine
 
         dtype = "bfloat16" if self.dtype == "auto" and self.model.startswith("shape:") else self.dtype
         return Engine.load(self.model, self.device, dtype, tell=tell)
 
     def _result(self, engine: Any, found: list[Figures], how: dict[str, Any]) -> Result:
-        from agentcho.engine.device import hardware
         from agentcho.lab.bench.result import Result
         from agentcho.records.environment import machine, versions
+        from agentcho.runner.device import hardware
 
         where = {key: engine.fingerprint[key] for key in ("model", "dtype", "device")}
         asked: dict[str, Any] = {

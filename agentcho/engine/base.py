@@ -21,6 +21,11 @@ Row = Any
 """A row of logits `[vocab]`, or what stands for one. The runner that made it looks inside, and nobody else."""
 Stored = Any
 """Pages of one encoding, and a copy of them in host memory; likewise."""
+Slot = Any
+"""Where one running decode keeps what it attends to; `slot.pool.shared` is the context it shares with others, or None,
+and `slot.pool.kind.alone` says whether its forwards are of its own."""
+SharedContext = Any
+"""A context that several slots have in common; `claimed`: one of their rows gathers it, or has."""
 Ran = tuple[list["Segment"], Any]
 """The segments of a forward in the order of their rows, and a sequence of these: one for each wanted token."""
 
@@ -97,9 +102,9 @@ class Slots(Protocol):
     """Where running decodes keep what they attend to."""
 
     def expect(self, contexts: Iterable[Context]) -> None: ...
-    def take(self, context: Context, feed: int, alone: bool, apart: bool) -> Any: ...
-    def open(self, tokens: int, alone: bool = False) -> Any: ...
-    def close(self, slot: Any) -> None: ...
+    def take(self, context: Context, feed: int, alone: bool, apart: bool) -> Slot: ...
+    def open(self, tokens: int, alone: bool = False) -> Slot: ...
+    def close(self, slot: Slot) -> None: ...
     def clear(self) -> None: ...
 
 
@@ -136,7 +141,7 @@ class Runner(Protocol):
     def make(self, storage: Storage) -> int:
         """Compute a storage into its pages by its recipe; returns the tokens fed."""
 
-    def store(self, slot: Any, start: int, storage: Storage) -> None:
+    def store(self, slot: Slot, start: int, storage: Storage) -> None:
         """Move a row's own keys, from token `start` of its slot on, into the pages of a storage."""
 
     def sample(self, rows: Sequence[Row], draws: Sequence[Draw]) -> list[int | None]:

@@ -5,10 +5,7 @@ Does not know: which calls wait, in what order.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    import torch
+from typing import NamedTuple
 
 DEPTH = 1024
 """A token that attends to so many others costs about twice one that attends to none, as measured on a CPU."""
@@ -68,9 +65,3 @@ class Room:
         self._total, self._empty, self._begun = self._total - most, False, True
         self._work = None if self._work is None else self._work - most * price
         return most
-
-
-def budget_of(packed: int, device: torch.device) -> Budget:
-    """A model's budget. A step streams all weights once; beside it go as many tokens as take less than that to compute,
-    so that no step takes more than twice what it takes alone (`python -m tools.bench stall` measures it)."""
-    return Budget(packed, 512 if device.type == "cuda" else 16)

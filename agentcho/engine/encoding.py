@@ -8,16 +8,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from agentcho.calls.call import ContextEntry, EncodingId, First, Most, Receipt
+from agentcho.engine.base import Row, SharedContext, Slot, Stored
 from agentcho.message import Words
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from agentcho.engine.pages import Copy, Pages
-    from agentcho.engine.slots import SharedContext, Slot
 
 
 @dataclass(eq=False)
@@ -34,8 +29,8 @@ class Storage:
     position: int
     length: int
     recipe: Recipe | None = field(default=None, repr=False)
-    pages: Pages | None = field(default=None, repr=False)
-    host: Copy | None = field(default=None, repr=False)
+    pages: Stored | None = field(default=None, repr=False)
+    host: Stored | None = field(default=None, repr=False)
     written: int = 0
     segment: Segment | None = field(default=None, repr=False)
     holders: int = 0
@@ -52,7 +47,7 @@ class Storage:
         return self.ready or (self.segment is not None and self.segment.last)
 
     @property
-    def block(self) -> Pages:
+    def block(self) -> Stored:
         """Its pages; it must be in the store."""
         assert self.pages is not None
         return self.pages
@@ -80,7 +75,7 @@ class Encoding:
     storage: Storage
     words: Words
     receipt: Receipt
-    logits: Sequence[Tensor] = ()
+    logits: Sequence[Row] = ()
 
 
 class Piece(NamedTuple):

@@ -9,17 +9,14 @@ from collections.abc import Container
 from collections.abc import Sequence as Listed
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from agentcho.calls.call import Begun, Call, Decode, EncodingId, Sampling, Spoken, Stopped
 from agentcho.calls.checks import asked
-from agentcho.engine.base import Constraint, Row, Template
+from agentcho.engine.base import Constraint, Row, Slot, Template
 from agentcho.engine.encoding import Context, Piece, Segment, Storage
 from agentcho.engine.layout import Framed, Layout, decoded
 from agentcho.message import Words
-
-if TYPE_CHECKING:
-    from agentcho.engine.slots import Slot
 
 STRIDE = 16
 """Tokens that a shadow feeds at a time: it reads its context once for all of them."""

@@ -6,15 +6,11 @@ Does not know: how it was planned, what comes of it.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
 
-from agentcho.engine.base import Ran, Row, Runner
+from agentcho.engine.base import Ran, Row, Runner, SharedContext
 from agentcho.engine.blame import Blame
 from agentcho.engine.encoding import Segment
 from agentcho.engine.plan import Plan
-
-if TYPE_CHECKING:
-    from agentcho.engine.slots import SharedContext
 
 log = logging.getLogger(__name__)
 

@@ -245,7 +245,7 @@ def _load(config: RunConfig, tell: Tell) -> EnginePort:
         from agentcho.backends.fake import FakeEngine
 
         return FakeEngine()
-    from agentcho.engine import Engine
+    from agentcho.runner.engine import Engine
 
     return Engine.load(
         config.model,

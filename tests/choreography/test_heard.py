@@ -14,13 +14,13 @@ import pytest
 from agentcho import Agent, Choreographer, Game, Limits, RunConfig
 from agentcho.calls.call import Decode, EnginePort
 from agentcho.config import Leakage, Mode
-from agentcho.engine import Engine
 from agentcho.errors import CallFailed, EngineFailed
 from agentcho.events import Ended, Event, Over, Sink, Token
 from agentcho.games.run import RecordingSink
 from agentcho.message import EVERYONE
 from agentcho.records.record import RunRecord, SavedRun
 from agentcho.records.transcript import Entry
+from agentcho.runner.engine import Engine
 from agentcho.testing import FakeEngine
 
 from .stage import MODES, Clock, Interrupted, Play, Scripted, nothing_left, talker

@@ -13,10 +13,10 @@ from torch import Tensor
 from agentcho.calls.call import ANY_TURN, Call, EncodingId, First, StepResult, Turn
 from agentcho.choreography.choreographer import Choreographer
 from agentcho.config import ReusePolicy, RunConfig
-from agentcho.engine import Engine
 from agentcho.events import Ended, Event
 from agentcho.games.game import Game
 from agentcho.records.transcript import Entry
+from agentcho.runner.engine import Engine
 from agentcho.scenario import Scenario
 from agentcho.testing import FakeEngine
 from tests.choreography.plays import plans_and_talk

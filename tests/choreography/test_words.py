@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from agentcho import Engine, Game, RunConfig, Sampling
-from agentcho.engine.sampler import uniform
 from agentcho.games.runtime import play
 from agentcho.records.record import SavedRun
+from agentcho.runner.sampler import uniform
 from agentcho.testing import FakeEngine
 
 from ..words import NEAR, near, parting, same_words

@@ -149,6 +149,6 @@ def test_without_peft_a_run_reads_no_weights(
     agentcho: Command, model: Path, raised: list[type[Exception]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "peft", None)
-    monkeypatch.setattr("agentcho.engine.engine.load", lambda *parts: pytest.fail("weights were read"))
+    monkeypatch.setattr("agentcho.runner.engine.load", lambda *parts: pytest.fail("weights were read"))
     assert "pip install 'agentcho[tune]'" in one_line(agentcho(*RUN, str(model), "--adapter", str(ADAPTER)))
     assert raised == [ExtraMissing]

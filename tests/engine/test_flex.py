@@ -14,11 +14,11 @@ from torch import Tensor
 from torch.nn.attention.flex_attention import BlockMask
 
 from agentcho import Decode, Engine
-from agentcho.engine import flex
-from agentcho.engine.attention import Scoring, attend
-from agentcho.engine.flex import BLOCK, Seen, attend_blocks
-from agentcho.engine.graphs import Graphs
 from agentcho.errors import StoreFull
+from agentcho.runner import flex
+from agentcho.runner.attention import Scoring, attend
+from agentcho.runner.flex import BLOCK, Seen, attend_blocks
+from agentcho.runner.graphs import Graphs
 
 from ..engines import Engines
 from .families import Family
@@ -45,7 +45,7 @@ def uncompiled(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Tensor]]:
 
     monkeypatch.setattr(library, "_FLEX_ATTENTION_DISABLE_COMPILE_DEBUG", True)
     monkeypatch.setattr(flex, "_compiled", noted)
-    monkeypatch.setattr("agentcho.engine.flex.has_kernels", lambda device: True)
+    monkeypatch.setattr("agentcho.runner.flex.has_kernels", lambda device: True)
     monkeypatch.setattr(flex, "_refused", set())
     for each in (flex._kernel, flex._works):
         each.cache_clear()
@@ -88,7 +88,7 @@ def test_rows_say_the_same_words(kind: Family, engines: Engines, monkeypatch: py
     rows.debug.slots.may_share = False
     with warnings.catch_warnings(action="error"):
         said = [each.tokens for each in talk(rows, 0)]
-    monkeypatch.setattr("agentcho.engine.flex.has_kernels", lambda device: False)
+    monkeypatch.setattr("agentcho.runner.flex.has_kernels", lambda device: False)
     assert said == [each.tokens for each in talk(plain, 0)]
 
 
@@ -142,7 +142,7 @@ def test_a_full_memory_says_nothing_of_kernels(when: str, monkeypatch: pytest.Mo
 
 
 def test_an_engine_that_is_too_small_for_a_warm_up_loads_without(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agentcho.engine.engine.has_kernels", lambda device: True)
+    monkeypatch.setattr("agentcho.runner.engine.has_kernels", lambda device: True)
     engine = Engine.load(store_tokens=8)
     with pytest.raises(StoreFull):
         engine.decode([Decode(forced=tuple(engine.framing.content.encode("to be or not")))])
@@ -192,7 +192,7 @@ def _is_tensor(node: torch.fx.Node) -> bool:
 def test_kernels_are_compiled_when_a_model_is_loaded(uncompiled: list[Tensor], monkeypatch: pytest.MonkeyPatch) -> None:
     plain = Engine.load()
     assert not uncompiled
-    monkeypatch.setattr("agentcho.engine.engine.has_kernels", lambda device: True)
+    monkeypatch.setattr("agentcho.runner.engine.has_kernels", lambda device: True)
     engine = Engine.load()
     assert uncompiled
     assert engine.fullness.used == plain.fullness.used

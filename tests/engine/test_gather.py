@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from agentcho import Engine, Prefill
-from agentcho.engine import batch, gather
+from agentcho.runner import batch, gather
 
 from ..engines import Engines
 from .families import Family

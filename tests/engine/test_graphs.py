@@ -13,8 +13,8 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from agentcho import Decode, Engine, Prefill, Sampling
 from agentcho.calls.call import EncodingId, Shadow
-from agentcho.engine.graphs import Capture, Forward, Graphs
 from agentcho.message import Words
+from agentcho.runner.graphs import Capture, Forward, Graphs
 
 from ..engines import Engines
 from .families import Family, named
@@ -111,7 +111,7 @@ def test_nothing_is_captured_in_the_deterministic_profile(pair: tuple[Engine, En
 
 @pytest.mark.slow
 def test_those_not_used_for_longest_go(pair: tuple[Engine, Engine], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agentcho.engine.graphs.MOST", 2)
+    monkeypatch.setattr("agentcho.runner.graphs.MOST", 2)
     traced = Traced()
     graphs = pair[0]._runner.graphs = Graphs(pair[0]._model, pair[0]._runner.layers, traced)
     for rows in (1, 2, 3, 3, 1):

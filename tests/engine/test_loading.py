@@ -16,11 +16,11 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer, Gemma3Config, Gemma3ForConditionalGeneration
 
 from agentcho import Engine, Sampling
-from agentcho.engine import checkpoint
-from agentcho.engine.checkpoint import INDEX, refusal
-from agentcho.engine.doctor import doctor
 from agentcho.errors import ModelBroken, ModelError, ModelNotFound, UnsupportedModel
 from agentcho.progress import unheard
+from agentcho.runner import checkpoint
+from agentcho.runner.checkpoint import INDEX, refusal
+from agentcho.runner.doctor import doctor
 
 from .families import families, llama_family
 from .templates import tokenizer

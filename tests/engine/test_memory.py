@@ -13,9 +13,9 @@ from torch import Tensor
 from agentcho import Decode, Engine, Prefill, Sampling
 from agentcho.calls.call import Call, EncodingId, First, Most, Repair, Shadow
 from agentcho.engine.encoding import Storage
-from agentcho.engine.model import Model
-from agentcho.engine.pages import ALIGNED, LayerShape, PagePool, zeros
 from agentcho.errors import EngineFailed, LeakageError, StoreDamaged, StoreFull, UnknownEncoding
+from agentcho.runner.model import Model
+from agentcho.runner.pages import ALIGNED, LayerShape, PagePool, zeros
 
 from .broken import dead
 
@@ -510,7 +510,7 @@ def test_a_store_that_is_not_promised_all_its_memory_grows(monkeypatch: pytest.M
             raise MemoryError
         return torch.zeros(shape, device=device, dtype=dtype)
 
-    monkeypatch.setattr("agentcho.engine.pages.zeros", little)
+    monkeypatch.setattr("agentcho.runner.pages.zeros", little)
     store = PagePool([LayerShape(2, 4, 6)] * 2, 4096, torch.device("cpu"), torch.float32)
     written = {}
     for length in (3, 40, 200, 7):

@@ -13,8 +13,8 @@ from peft import LoraConfig, get_peft_model
 
 from agentcho.calls.call import Decode, Guard, Prefill, Sampling
 from agentcho.choreography.choreographer import Choreographer
-from agentcho.engine import Engine
 from agentcho.errors import EngineBusy, EngineClosed, ModelError, UnknownEncoding
+from agentcho.runner.engine import Engine
 
 from .families import llama_family
 

@@ -12,14 +12,14 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from agentcho import Decode, Engine, Prefill
-from agentcho.engine import device
-from agentcho.engine import model as models
-from agentcho.engine.device import SMALL, Place, device_of, dtype_of, hardware, reorders_bfloat16, synchronize
-from agentcho.engine.gate import check_config
-from agentcho.engine.model import Model, find
-from agentcho.engine.pages import LayerShape, default_tokens
-from agentcho.engine.shapes import SHAPES
 from agentcho.errors import ModelError
+from agentcho.runner import device
+from agentcho.runner import model as models
+from agentcho.runner.device import SMALL, Place, device_of, dtype_of, hardware, reorders_bfloat16, synchronize
+from agentcho.runner.gate import check_config
+from agentcho.runner.model import Model, find
+from agentcho.runner.pages import LayerShape, default_tokens
+from agentcho.runner.shapes import SHAPES
 
 from .families import llama_family
 
@@ -149,7 +149,7 @@ def test_a_step_waits_for_its_device_whatever_was_asked(llama: Engine, monkeypat
     waited: list[torch.device] = []
     monkeypatch.setattr(llama._runner, "asynchronous", True)
     monkeypatch.setattr(llama._runner, "_devices", (CPU,))
-    monkeypatch.setattr("agentcho.engine.runner.synchronize", lambda *devices: waited.extend(devices))
+    monkeypatch.setattr("agentcho.runner.runner.synchronize", lambda *devices: waited.extend(devices))
     read = llama.prefill([Prefill("words")])
     said = llama.decode([Decode(parents=read, forced=(5, 6))])
     assert waited == [CPU] * 5  # the prefill; opening, two tokens and the closing

@@ -11,11 +11,11 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from agentcho import Decode, Engine, Prefill, Sampling
 from agentcho.calls.call import Call, EncodingId, Shadow
-from agentcho.engine import slots
-from agentcho.engine.attention import attend_both
-from agentcho.engine.gate import can_share
-from agentcho.engine.slots import SharedContext
 from agentcho.errors import EngineFailed
+from agentcho.runner import slots
+from agentcho.runner.attention import attend_both
+from agentcho.runner.gate import can_share
+from agentcho.runner.slots import SharedContext
 
 from ..engines import Engines
 from .broken import dead

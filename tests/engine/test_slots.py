@@ -7,8 +7,8 @@ import random
 import pytest
 import torch
 
-from agentcho.engine.pages import LayerShape
-from agentcho.engine.slots import Slot, Slots
+from agentcho.runner.pages import LayerShape
+from agentcho.runner.slots import Slot, Slots
 
 
 def fill(slot: Slot, tokens: int, value: float) -> None:

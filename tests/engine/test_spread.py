@@ -15,14 +15,14 @@ from accelerate import dispatch_model
 from agentcho import Decode, Engine, Prefill, Sampling
 from agentcho.calls.call import Most, Repair
 from agentcho.cli import main
-from agentcho.engine import flex
-from agentcho.engine.device import Place, check_kept
-from agentcho.engine.graphs import Graphs
-from agentcho.engine.loading import proved
-from agentcho.engine.model import Model, find
-from agentcho.engine.pages import LayerShape, default_tokens
 from agentcho.errors import ModelError
 from agentcho.lab.tune.unfolding import unfold
+from agentcho.runner import flex
+from agentcho.runner.device import Place, check_kept
+from agentcho.runner.graphs import Graphs
+from agentcho.runner.loading import proved
+from agentcho.runner.model import Model, find
+from agentcho.runner.pages import LayerShape, default_tokens
 
 from ..tune.flows import talk
 from .families import Family, cell, families
@@ -181,7 +181,7 @@ def test_what_is_kept_elsewhere_than_it_is_used_is_refused() -> None:
 @pytest.mark.usefixtures("waited")
 def test_every_device_has_room_for_its_own_layers(monkeypatch: pytest.MonkeyPatch) -> None:
     free = {ONE: 1 << 26, OTHER: 1 << 28}
-    monkeypatch.setattr("agentcho.engine.pages.memory_of", free.__getitem__)
+    monkeypatch.setattr("agentcho.runner.pages.memory_of", free.__getitem__)
     a_token = 2 * 8 * 2 * 128 * 2  # bytes of two layers
     shapes = [LayerShape(8, 128, 128, device) for device in LAYERS]
     assert default_tokens(shapes, ONE, torch.bfloat16) == (1 << 25) // a_token

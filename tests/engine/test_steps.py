@@ -10,8 +10,8 @@ import torch
 
 from agentcho import Decode, Engine, Prefill, Sampling
 from agentcho.engine.budget import Budget
-from agentcho.engine.model import Model
 from agentcho.errors import CallFailed, EngineFailed, RequestError, StoreFull, UnknownEncoding
+from agentcho.runner.model import Model
 
 from ..engines import Engines
 from .broken import dead
@@ -78,7 +78,7 @@ def test_nothing_is_streamed_that_the_message_does_not_hold_in_the_end(
     for it."""
     tokens = llama.framing.content.encode(said)[:cut]
     script = iter(tokens)
-    monkeypatch.setattr("agentcho.engine.runner.choose", lambda *_: [next(script)])
+    monkeypatch.setattr("agentcho.runner.runner.choose", lambda *_: [next(script)])
     [id] = llama.submit([Decode(sampling=Sampling(max_tokens=len(tokens), stop=stops))])
     pieces = [text for _, text in drain(llama)]
     assert len(pieces) > 3

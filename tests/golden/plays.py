@@ -15,12 +15,12 @@ from typing import Any, NamedTuple
 
 from agentcho import RunConfig, canonical_transcript
 from agentcho.calls.call import ANY_TURN, Call, Decode, EncodingId, StepResult, Turn
-from agentcho.engine.sampler import uniform
 from agentcho.events import Event
 from agentcho.flow.labels import EncodingRecord
 from agentcho.games import library
 from agentcho.games.runtime import play
 from agentcho.records.transcript import Entry
+from agentcho.runner.sampler import uniform
 from agentcho.testing import FakeEngine
 from agentcho.testing.rehearsal import heard
 

@@ -11,9 +11,9 @@ import torch
 from agentcho import Decode, Engine, Prefill, Sampling
 from agentcho.calls.call import EncodingId, Shadow
 from agentcho.engine.budget import Budget
-from agentcho.engine.sampler import choose
 from agentcho.engine.sequence import SHORT, STRIDE
 from agentcho.errors import CallFailed, EngineFailed, RequestError
+from agentcho.runner.sampler import choose
 from agentcho.testing import FakeEngine
 from tests.engine.broken import dead
 
@@ -93,7 +93,7 @@ def test_an_end_that_the_model_chose_is_fed_once(small: Engine, monkeypatch: pyt
     """The stop token is the closing's first: neither leader nor shadow has it twice, or anything after it."""
     bench, stop = Bench(small), small.framing.closing("assistant")[0]
     script = iter([*bench.words("we go"), stop] if ending == "stop" else [stop])
-    monkeypatch.setattr("agentcho.engine.runner.choose", lambda *_: [next(script)])
+    monkeypatch.setattr("agentcho.runner.runner.choose", lambda *_: [next(script)])
     said = Decode("So: ", sampling=Sampling(max_tokens=30))
     leader, shadow = bench.run(said, Shadow(said))
     words = bench.engine.message(shadow)
@@ -213,7 +213,7 @@ def test_a_leader_that_fails_takes_its_shadow_along(small: Engine, monkeypatch: 
         chosen.append(1)
         return [None] if len(chosen) == 3 else real(*args)
 
-    monkeypatch.setattr("agentcho.engine.runner.choose", third_fails)
+    monkeypatch.setattr("agentcho.runner.runner.choose", third_fails)
     said = speech(most=9)
     leader, shadow = bench.run(said, Shadow(said))
     assert {id: type(error) for id, error in bench.failures().items()} == {leader: CallFailed}

@@ -71,7 +71,7 @@ EXACT = (
     Mutant(
         "an exact row in a tensor of others",
         "the shapes and alignment that a row is computed in would depend on how many rows run beside it",
-        "agentcho/engine/slots.py",
+        "agentcho/runner/slots.py",
         "if fitting is not None and not kind.alone:",
         "if fitting is not None:",
         (f"{SLOTS}::test_a_slot_that_is_to_be_alone_shares_its_tensors_with_no_other",),
@@ -79,7 +79,7 @@ EXACT = (
     Mutant(
         "share a context between exact rows",
         "a context that is weighed apart, for several rows at once, gives other last bits than one that is not",
-        "agentcho/engine/slots.py",
+        "agentcho/runner/slots.py",
         "None if alone or context.length < LEAST",
         "None if context.length < LEAST",
         (f"{SHARING}::test_who_cannot_gain_shares_nothing",),
@@ -95,7 +95,7 @@ EXACT = (
     Mutant(
         "zeros that begin anywhere",
         "kernels compute in another order where memory is not aligned: what is made again would have other bits",
-        "agentcho/engine/pages.py",
+        "agentcho/runner/pages.py",
         "start = -raw.ctypes.data % ALIGNED",
         "start = 0",
         (f"{MEMORY}::test_memory_that_is_all_zeros_begins_where_torch_has_its_own_begin",),
@@ -114,7 +114,7 @@ POSITIONS = (
     Mutant(
         "copy keys that were turned for another place",
         "the same message at two places in one forward would be read at the first of them in both",
-        "agentcho/engine/gather.py",
+        "agentcho/runner/gather.py",
         "return self.piece.storage, self.piece.shift, self.length",
         "return self.piece.storage, 0, self.length",
         (f"{GATHER}::test_what_is_copied_is_what_would_be_gathered",),
@@ -122,7 +122,7 @@ POSITIONS = (
     Mutant(
         "any number of tokens in a forward that scales by index",
         "llama4 scales queries by their index in the forward, which in a packed one is not their position",
-        "agentcho/engine/model.py",
+        "agentcho/runner/model.py",
         "self.packed = min(4096, _scale_step(self.config))",
         "self.packed = 4096",
         (f"{GATE}::test_queries_that_are_scaled_by_place_in_the_batch_stay_right",),
@@ -165,7 +165,7 @@ SHARED = (
     Mutant(
         "hand a row out as it was left",
         "numbers of the row before would stand behind a mask, and what is not a number goes through a mask",
-        "agentcho/engine/slots.py",
+        "agentcho/runner/slots.py",
         "            tensor[last.index, ..., : last.touched] = 0\n",
         "",
         (SLOTS,),
@@ -173,7 +173,7 @@ SHARED = (
     Mutant(
         "move a row without what it was longer by before",
         "where the last row takes the place of a longer one, the end of that one would stay behind it",
-        "agentcho/engine/slots.py",
+        "agentcho/runner/slots.py",
         "dirty = max(slot.touched, last.touched)",
         "dirty = last.touched",
         (f"{SLOTS}::test_of_a_longer_slot_nothing_stays_behind_a_shorter_one_that_takes_its_place",),
@@ -364,7 +364,7 @@ KERNELS = (
     Mutant(
         "trust a captured step at once",
         "a graph that froze what should change would say wrong tokens, and nobody would have compared",
-        "agentcho/engine/graphs.py",
+        "agentcho/runner/graphs.py",
         "if graph is not None and graph.proved:",
         "if graph is not None:",
         (f"{GRAPHS}::test_a_graph_that_gives_other_logits_says_nothing",),
@@ -372,7 +372,7 @@ KERNELS = (
     Mutant(
         "read a weight's copy after the weight has changed",
         "training, and an adapter that is merged, would not show in what is said",
-        "agentcho/engine/prepack.py",
+        "agentcho/runner/prepack.py",
         "if _use.on and self._state == _state(self.weight):",
         "if _use.on:",
         (f"{PACKING}::test_a_weight_that_was_changed_is_not_read_from_its_copy",),

@@ -170,7 +170,7 @@ ENFORCEMENT = (
     Mutant(
         "mask instead of gather",
         "rule 13: all that is stored would be gathered and masked; not a number goes through a mask",
-        "agentcho/engine/batch.py",
+        "agentcho/runner/batch.py",
         """        mask, asked = self._masks[locality], queries[:, :, segment.span()]
 """,
         """        mask, asked = self._masks[locality], queries[:, :, segment.span()]
@@ -187,7 +187,7 @@ ENFORCEMENT = (
     Mutant(
         "share by size",
         "rows would read another's context where theirs are as long",
-        "agentcho/engine/slots.py",
+        "agentcho/runner/slots.py",
         "return tuple((piece.storage, piece.offset) for piece in context.pieces)",
         "return tuple((piece.storage.length, piece.offset) for piece in context.pieces)  # type: ignore[misc]",
         ("tests/engine/test_sharing.py::test_contexts_of_equal_sizes_are_not_taken_for_each_other",),
@@ -453,7 +453,7 @@ ENFORCEMENT = (
     Mutant(
         "another coin",
         "the same seed would draw other tokens than it drew",
-        "agentcho/engine/sampler.py",
+        "agentcho/runner/sampler.py",
         'person=b"agentcho.coin"',
         'person=b"agentcho.toss"',
         (f"{GOLDEN}::test_seeds_coins_tasks_and_fingerprints_are_what_they_were",),

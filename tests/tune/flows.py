@@ -10,9 +10,9 @@ from torch import Tensor
 
 from agentcho.calls.call import ANY_TURN, Call, Decode, EncodingId, Prefill, StepResult, Turn
 from agentcho.config import Leakage, Mode
-from agentcho.engine import Engine
 from agentcho.games.replay import Replayed, replay
 from agentcho.records.trace import Workflow, workflow
+from agentcho.runner.engine import Engine
 
 Message = dict[str, Any]
 

@@ -12,9 +12,9 @@ import torch
 from peft import LoraConfig, get_peft_model
 from torch import Tensor
 
-from agentcho.engine import Engine
 from agentcho.engine.adapter import find_adapter
 from agentcho.errors import AdapterError, ExtraMissing
+from agentcho.runner.engine import Engine
 
 from ..engine.families import llama_family
 from ..engines import Engines

@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import load_file
 
-from agentcho.engine import Engine
 from agentcho.engine.adapter import find_adapter
 from agentcho.engine.encoding import Segment
 from agentcho.errors import ConfigError, ResumeMismatch, TuneError
@@ -23,6 +22,7 @@ from agentcho.lab.tune.recipe import Recipe, read_peft
 from agentcho.lab.tune.training import Progress, Training, recompute
 from agentcho.lab.tune.unfolding import Unfolded, unfold
 from agentcho.records.trace import Workflow, write_traces
+from agentcho.runner.engine import Engine
 
 from ..engine.families import llama_family
 from ..engines import Engines

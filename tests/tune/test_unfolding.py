@@ -12,11 +12,11 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from agentcho.config import Leakage, Mode
-from agentcho.engine import Engine
-from agentcho.engine.batch import Made
 from agentcho.errors import ContextOverflow, LeakageError
 from agentcho.lab.tune.unfolding import Unfolded, unfold
 from agentcho.records.trace import Workflow
+from agentcho.runner.batch import Made
+from agentcho.runner.engine import Engine
 
 from ..engine.families import Family, each, named
 from ..engine.oracle import Message, Oracle

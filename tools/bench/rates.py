@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from agentcho.engine.device import synchronize
-from agentcho.engine.prepack import pack, packed
+from agentcho.runner.device import synchronize
+from agentcho.runner.prepack import pack, packed
 
 STREAMED = 256 * 2**20
 """Bytes of the weights that stream: far more than any cache holds."""

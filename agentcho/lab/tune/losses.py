@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from agentcho.engine import Engine
-from agentcho.engine.batch import Made
 from agentcho.lab.tune.unfolding import Unfolded
+from agentcho.runner.batch import Made
+from agentcho.runner.engine import Engine
 
 
 def loss(engine: Engine, traces: Sequence[Unfolded]) -> Tensor:

@@ -13,13 +13,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from agentcho.engine import Engine
-from agentcho.engine.device import synchronize
 from agentcho.lab.stats import Median, ratios
 from agentcho.lab.timing import in_turns
 from agentcho.lab.tune.lessons import packed
 from agentcho.lab.tune.losses import loss, loss_by_calls
 from agentcho.lab.tune.unfolding import Unfolded
+from agentcho.runner.device import synchronize
+from agentcho.runner.engine import Engine
 
 
 class Speed(NamedTuple):

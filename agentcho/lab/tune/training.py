@@ -18,9 +18,7 @@ from typing import Any, NamedTuple, cast
 import torch
 from torch import nn
 
-from agentcho.engine import Engine
 from agentcho.engine.adapter import Trained
-from agentcho.engine.lora import attention_linears
 from agentcho.errors import TuneError
 from agentcho.lab.tune.folder import Folder
 from agentcho.lab.tune.lessons import Lessons, batches, packed, steps_of
@@ -29,6 +27,8 @@ from agentcho.lab.tune.recipe import Recipe
 from agentcho.lab.tune.speed import Speed
 from agentcho.lab.tune.unfolding import Unfolded
 from agentcho.records.environment import machine, versions
+from agentcho.runner.engine import Engine
+from agentcho.runner.lora import attention_linears
 
 SAVED_EVERY = 300.0
 

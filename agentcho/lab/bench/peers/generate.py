@@ -18,9 +18,9 @@ import torch
 from torch import Tensor, nn
 from transformers import DynamicCache, GenerationConfig, LogitsProcessor, LogitsProcessorList
 
-from agentcho.engine.device import synchronize
-from agentcho.engine.model import ATTENTION
 from agentcho.lab.bench.peers.prefixes import Ids, Prefix, Prefixes, common, padded, side_by_side
+from agentcho.runner.device import synchronize
+from agentcho.runner.model import ATTENTION
 
 WORTH = 32
 """Tokens that must be saved for a forward of its own: about what one costs that is bound by the weights."""

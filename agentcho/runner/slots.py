@@ -16,9 +16,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from agentcho.engine import flex
 from agentcho.engine.encoding import Context, Storage
-from agentcho.engine.pages import LayerShape, zeros
+from agentcho.runner import flex
+from agentcho.runner.pages import LayerShape, zeros
 
 _serials = count()
 IDLE = 1 / 4

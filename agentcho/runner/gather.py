@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from agentcho.engine.encoding import Piece, Storage
-from agentcho.engine.pages import PagePool
-from agentcho.engine.rope import Angles, Rotation, Workspace
+from agentcho.runner.pages import PagePool, Pages
+from agentcho.runner.rope import Angles, Rotation, Workspace
 
 AT_ONCE = 1 << 20
 """Numbers that are turned at once: what is between stays in the processor's cache."""
@@ -60,7 +60,8 @@ class _Part(NamedTuple):
     def rows(self, device: torch.device) -> Tensor:
         """Where it lies."""
         if self.stored:
-            return self.piece.storage.block.on(device)[: self.length]
+            pages: Pages = self.piece.storage.block
+            return pages.on(device)[: self.length]
         maker = self.piece.storage.segment
         assert maker is not None
         return torch.arange(maker.first, maker.first + self.length, device=device)

@@ -17,9 +17,9 @@ import numpy
 import torch
 from torch import Tensor
 
-from agentcho.engine.device import memory_of
-from agentcho.engine.rope import Workspace
 from agentcho.errors import StoreFull
+from agentcho.runner.device import memory_of
+from agentcho.runner.rope import Workspace
 
 ALIGNED = 64
 """Bytes that torch's own tensors begin at a multiple of; kernels may compute in another order where one does not."""

@@ -10,15 +10,15 @@ from typing import NamedTuple, get_args
 
 from agentcho.config import Markers
 from agentcho.engine.adapter import Adapter
-from agentcho.engine.device import Place
-from agentcho.engine.gate import PROBE, Gate, LayerProof, check_config
-from agentcho.engine.model import Model, Source, find, read_tokenizer
-from agentcho.engine.pages import default_host_tokens, default_tokens
-from agentcho.engine.prepack import pack
 from agentcho.engine.template import Framing, derive
 from agentcho.errors import ModelBroken, ModelError
 from agentcho.flow.markers import check_markers
 from agentcho.progress import Tell, counted, unheard
+from agentcho.runner.device import Place
+from agentcho.runner.gate import PROBE, Gate, LayerProof, check_config
+from agentcho.runner.model import Model, Source, find, read_tokenizer
+from agentcho.runner.pages import default_host_tokens, default_tokens
+from agentcho.runner.prepack import pack
 
 
 class Parts(NamedTuple):

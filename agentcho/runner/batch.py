@@ -17,13 +17,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from agentcho.engine import flex
-from agentcho.engine.attention import Locality, Scoring, attend, attend_both, causal, causal_at
 from agentcho.engine.encoding import Piece, Segment, Storage
-from agentcho.engine.gather import Gather, Gathered, Source
-from agentcho.engine.pages import PagePool
-from agentcho.engine.rope import Rotation, Workspace
-from agentcho.engine.slots import SlotPool
+from agentcho.runner import flex
+from agentcho.runner.attention import Locality, Scoring, attend, attend_both, causal, causal_at
+from agentcho.runner.gather import Gather, Gathered, Source
+from agentcho.runner.pages import PagePool
+from agentcho.runner.rope import Rotation, Workspace
+from agentcho.runner.slots import Slot, SlotPool
 
 LENT = 1 << 14
 """Tokens of contexts without slots that are kept through a layer for others to copy."""
@@ -322,7 +322,8 @@ class _Context:
 
     def _beside(self, source: Source) -> tuple[Tensor, Tensor]:
         """The same of a row over a shared context, which the first of its rows gathers: all tokens of its own slot."""
-        shared, slot, span = self._segment.shared, self._segment.slot, self._segment.span()
+        shared, span = self._segment.shared, self._segment.span()
+        slot: Slot | None = self._segment.slot
         assert shared is not None
         assert slot is not None
         if self._gather.length:

@@ -8,13 +8,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-from agentcho.engine.attention import Locality
-from agentcho.engine.device import DeviceMap
-from agentcho.engine.engine import Engine
-from agentcho.engine.gate import LayerProof
-from agentcho.engine.prepack import kernels
 from agentcho.engine.template import ROLES
 from agentcho.progress import Tell, unheard
+from agentcho.runner.attention import Locality
+from agentcho.runner.device import DeviceMap
+from agentcho.runner.engine import Engine
+from agentcho.runner.gate import LayerProof
+from agentcho.runner.prepack import kernels
 
 
 class Row(NamedTuple):

@@ -30,15 +30,15 @@ from transformers.utils import logging as hf_logging
 
 from agentcho.calls.owner import Owner
 from agentcho.engine.adapter import Adapter
-from agentcho.engine.attention import Locality, Scoring
-from agentcho.engine.checkpoint import Unreadable, check_files, heard, refusal
-from agentcho.engine.device import DeviceMap, Place, check_kept, check_room, dtype_of
-from agentcho.engine.lora import TRAINING, Adapters
-from agentcho.engine.prepack import packed
-from agentcho.engine.shapes import PREFIX, SHAPES
 from agentcho.engine.template import unframed
 from agentcho.errors import ModelBroken, ModelError, ModelNotFound, UnsupportedModel
 from agentcho.progress import Tell, counted, unheard
+from agentcho.runner.attention import Locality, Scoring
+from agentcho.runner.checkpoint import Unreadable, check_files, heard, refusal
+from agentcho.runner.device import DeviceMap, Place, check_kept, check_room, dtype_of
+from agentcho.runner.lora import TRAINING, Adapters
+from agentcho.runner.prepack import packed
+from agentcho.runner.shapes import PREFIX, SHAPES
 
 ATTENTION = "agentcho_packed"
 UNDERSTUDY = "understudy"

@@ -21,22 +21,22 @@ from agentcho.calls.owner import owned
 from agentcho.calls.values import numbers, text
 from agentcho.config import Markers
 from agentcho.engine.adapter import find_adapter
-from agentcho.engine.batch import Batch, Made
 from agentcho.engine.core import EngineCore
-from agentcho.engine.device import DeviceMap, Place
 from agentcho.engine.encoding import Piece, Segment
-from agentcho.engine.flex import has_kernels
-from agentcho.engine.gate import LayerProof, can_share
 from agentcho.engine.layout import check_fits
-from agentcho.engine.loading import load
-from agentcho.engine.lora import Adapters
-from agentcho.engine.model import Model
-from agentcho.engine.pages import PagePool
-from agentcho.engine.runner import TorchRunner
-from agentcho.engine.slots import IDLE, Slots
 from agentcho.engine.template import Framing
 from agentcho.errors import ContextOverflow, RequestError, StoreFull
 from agentcho.progress import Tell, unheard
+from agentcho.runner.batch import Batch, Made
+from agentcho.runner.device import DeviceMap, Place
+from agentcho.runner.flex import has_kernels
+from agentcho.runner.gate import LayerProof, can_share
+from agentcho.runner.loading import load
+from agentcho.runner.lora import Adapters
+from agentcho.runner.model import Model
+from agentcho.runner.pages import PagePool
+from agentcho.runner.runner import TorchRunner
+from agentcho.runner.slots import IDLE, Slots
 
 
 class Engine(EngineCore):

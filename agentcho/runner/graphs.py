@@ -17,11 +17,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from agentcho.engine.batch import Batch, DecodeGroup, Layers, grouped
 from agentcho.engine.encoding import Segment
-from agentcho.engine.model import Model
-from agentcho.engine.slots import SlotPool
 from agentcho.errors import EngineFailed
+from agentcho.runner.batch import Batch, DecodeGroup, Layers, grouped
+from agentcho.runner.model import Model
+from agentcho.runner.slots import SlotPool
 
 MOST = 16
 """Graphs that are kept; the one that was not used for longest goes first."""

@@ -13,14 +13,14 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from agentcho.engine.attention import Locality, Scoring, attend, causal, is_plain
-from agentcho.engine.batch import Batch, Layers
 from agentcho.engine.encoding import Piece, Segment, Storage
-from agentcho.engine.model import Model, Source
-from agentcho.engine.pages import LayerShape, PagePool
-from agentcho.engine.prepack import packed
-from agentcho.engine.rope import Rotation, candidates, infer
 from agentcho.errors import UnsupportedModel
+from agentcho.runner.attention import Locality, Scoring, attend, causal, is_plain
+from agentcho.runner.batch import Batch, Layers
+from agentcho.runner.model import Model, Source
+from agentcho.runner.pages import LayerShape, PagePool
+from agentcho.runner.prepack import packed
+from agentcho.runner.rope import Rotation, candidates, infer
 
 PROBE = 16
 SHIFTS = (0, 1, 7, 61)

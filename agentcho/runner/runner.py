@@ -16,22 +16,22 @@ import torch
 from torch import Tensor
 
 from agentcho.calls.call import Sampling
-from agentcho.engine.attention import Locality, Scoring
 from agentcho.engine.base import Constraint
-from agentcho.engine.batch import Batch, Layers, split
-from agentcho.engine.budget import budget_of
-from agentcho.engine.constraint import Constraints
-from agentcho.engine.device import synchronize
+from agentcho.engine.budget import Budget
 from agentcho.engine.encoding import Recipe, Segment, Storage
-from agentcho.engine.graphs import Graphs
-from agentcho.engine.model import Model
-from agentcho.engine.pages import PagePool
-from agentcho.engine.rope import Rotation
-from agentcho.engine.sampler import choose
 from agentcho.engine.sequence import Draw
 from agentcho.engine.sequence import Sequence as Repairing
-from agentcho.engine.slots import Slot, Slots
 from agentcho.engine.template import Framing
+from agentcho.runner.attention import Locality, Scoring
+from agentcho.runner.batch import Batch, Layers, split
+from agentcho.runner.constraint import Constraints
+from agentcho.runner.device import synchronize
+from agentcho.runner.graphs import Graphs
+from agentcho.runner.model import Model
+from agentcho.runner.pages import PagePool
+from agentcho.runner.rope import Rotation
+from agentcho.runner.sampler import choose
+from agentcho.runner.slots import Slot, Slots
 
 COMPARED = 1
 """The layer whose values are compared."""
@@ -156,6 +156,12 @@ class TorchRunner:
         finally:
             self.slots.close(slot)
         return fed
+
+
+def budget_of(packed: int, device: torch.device) -> Budget:
+    """A model's budget. A step streams all weights once; beside it go as many tokens as take less than that to compute,
+    so that no step takes more than twice what it takes alone (`python -m tools.bench stall` measures it)."""
+    return Budget(packed, 512 if device.type == "cuda" else 16)
 
 
 class Enough(Exception):
