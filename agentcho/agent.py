@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from math import inf
-from typing import Any, Protocol, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, Unpack
 
 import anyio
 from pydantic import BaseModel, ValidationError
@@ -22,35 +22,25 @@ from agentcho.errors import AgentchoError, AnswerInvalid, RequestError, Scenario
 from agentcho.flow.views import View
 from agentcho.message import Audience, Message, Metadata
 
+if TYPE_CHECKING:
+    from agentcho.games.game import Game
+
 M = TypeVar("M", bound=BaseModel)
 Names = Audience | Iterable[str] | str
-Wish = View | Callable[[Sequence[Metadata]], View] | None
+ViewLike = View | Callable[[Sequence[Metadata]], View] | None
 """What a call reads: a view, a function that makes one of what it may read, or what `Agent.view` says (None)."""
 
 
-class Playing(Protocol):
-    """The game as its agents see it."""
+class Utterance(NamedTuple):
+    """What a verb asks its game for: one sampled message. `to` is its audience, `prompt` a private user message before
+    it, `header` its beginning. `on_token` is called with each piece of its text."""
 
-    async def speak(
-        self,
-        agent: Agent,
-        to: Names,
-        prompt: str | None,
-        header: str,
-        view: Wish,
-        sampling: SamplingOptions,
-        on_token: Callable[[str], None] | None = None,
-    ) -> Message: ...
-
-    async def tell(self, agent: Agent, text: str, to: Names, role: str, view: Wish) -> str: ...
-
-    async def release(self, agent: Agent, message: Message, to: Names, view: Wish) -> str: ...
-
-    def seat(self, agent: Agent) -> str | None: ...
-
-    def brief(self, agent: Agent) -> str | None: ...
-
-    def spelt(self, text: str) -> str: ...
+    to: Names
+    prompt: str | None
+    header: str
+    view: ViewLike
+    sampling: SamplingOptions
+    on_token: Callable[[str], None] | None = None
 
 
 class Agent:
@@ -88,7 +78,7 @@ class Agent:
 
     def __init__(self, name: str, **attributes: Any) -> None:
         self._name = name
-        self._game: Playing | None = None
+        self._game: Game | None = None
         for attribute, value in attributes.items():
             setattr(self, attribute, value)
 
@@ -130,7 +120,7 @@ class Agent:
         it; by default it does nothing."""
 
     async def think(
-        self, prompt: str | None = None, *, header: str = "", view: Wish = None, **options: Unpack[SamplingOptions]
+        self, prompt: str | None = None, *, header: str = "", view: ViewLike = None, **options: Unpack[SamplingOptions]
     ) -> Message:
         """Say something that only the agent itself may read. Returns the finished message."""
         return await self._speak((), prompt, header, view, **options)
@@ -141,12 +131,12 @@ class Agent:
         prompt: str | None = None,
         *,
         header: str = "",
-        view: Wish = None,
+        view: ViewLike = None,
         **options: Unpack[SamplingOptions],
     ) -> Message:
         """Say something to an audience: "everyone", a name, several names, or an `Audience`. None stands for the
         agent's own `audience`. The agent itself may always read it. Returns the finished message."""
-        return await self._speak(self.audience if to is None else to, prompt, header, view, **options)
+        return await self._speak(self._audience(to), prompt, header, view, **options)
 
     async def choose(
         self,
@@ -157,7 +147,7 @@ class Agent:
         closing: str = "",
         *,
         header: str = "",
-        view: Wish = None,
+        view: ViewLike = None,
         **options: Unpack[Unconstrained],
     ) -> str:
         """Say exactly one of `choices`, between `opening` and `closing`, and return that choice. Only the agent itself
@@ -170,7 +160,7 @@ class Agent:
         message = await self._speak(to, prompt, header, view, choices=tuple(said), **options)
         if message.text in said:
             return said[message.text]
-        alike = (choice for whole, choice in said.items() if self._playing.spelt(whole) == message.text)
+        alike = (choice for whole, choice in said.items() if self._joined.spelt(whole) == message.text)
         if (found := next(alike, None)) is None:
             raise AnswerInvalid(
                 f"{self.name} was made to say what is none of its choices; force words that are one of them, or none"
@@ -186,7 +176,7 @@ class Agent:
         closing: str = "",
         *,
         header: str = "",
-        view: Wish = None,
+        view: ViewLike = None,
         **options: Unpack[Unconstrained],
     ) -> str:
         """Ask the agent a private question, and return which of `choices` it says. The same as `choose` with the prompt
@@ -200,7 +190,7 @@ class Agent:
         to: Names = (),
         *,
         header: str = "",
-        view: Wish = None,
+        view: ViewLike = None,
         **options: Unpack[Unconstrained],
     ) -> M:
         """Say JSON of a pydantic model, and return it as an instance of that model. Sampling is constrained to the
@@ -226,7 +216,7 @@ class Agent:
         prompt: str | None = None,
         *,
         header: str = "",
-        view: Wish = None,
+        view: ViewLike = None,
         **options: Unpack[SamplingOptions],
     ) -> AsyncIterator[Pieces]:
         """Say something, and read its text piece by piece as it is sampled::
@@ -245,8 +235,8 @@ class Agent:
         async def speak() -> None:
             with send:
                 try:
-                    audience = self.audience if to is None else to
-                    pieces.message = await self._speak(audience, prompt, header, view, send.send_nowait, **options)
+                    say = send.send_nowait
+                    pieces.message = await self._speak(self._audience(to), prompt, header, view, say, **options)
                 except Exception as error:
                     pieces.error = error
 
@@ -261,31 +251,35 @@ class Agent:
         if pieces.error is not None:
             raise pieces.error
 
-    async def tell(self, text: str, to: Names | None = None, role: str = "assistant", view: Wish = None) -> str:
+    async def tell(self, text: str, to: Names | None = None, role: str = "assistant", view: ViewLike = None) -> str:
         """Put a message of known text into the talk, as the agent's own, and return its id. Nothing is sampled; the
         text is encoded when somebody first reads it."""
-        return await self._playing.tell(self, text, self.audience if to is None else to, role, view)
+        return await self._joined.tell(self, text, self._audience(to), role, view)
 
-    async def release(self, message: Message, to: Names | None = None, view: Wish = None) -> str:
+    async def release(self, message: Message, to: Names | None = None, view: ViewLike = None) -> str:
         """Put the tokens of one of the agent's own messages before another audience, as a new message, and return its
         id. `view` is what the new message is encoded over. Audits list it as a release.
 
         Raises `AudienceError` where `message` is not a finished message of this agent."""
-        return await self._playing.release(self, message, self.audience if to is None else to, view)
+        return await self._joined.release(self, message, self._audience(to), view)
+
+    def _audience(self, to: Names | None) -> Names:
+        return self.audience if to is None else to
 
     async def _speak(
         self,
         to: Names,
         prompt: str | None,
         header: str,
-        view: Wish,
+        view: ViewLike,
         on_token: Callable[[str], None] | None = None,
         **sampling: Unpack[SamplingOptions],
     ) -> Message:
-        return await self._playing.speak(self, to, prompt, header, view, sampling, on_token)
+        return await self._joined.speak(self, Utterance(to, prompt, header, view, sampling, on_token))
 
     @property
-    def _playing(self) -> Playing:
+    def _joined(self) -> Game:
+        """The game that it was cast in. `AgentchoError`: none."""
         if self._game is None:
             raise AgentchoError(f"{self.name} is in no game yet: cast it with game.cast(...) or agentcho.run(...)")
         return self._game

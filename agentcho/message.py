@@ -1,23 +1,73 @@
-"""Messages and audiences: what was said, by whom, and who may read it.
+"""Messages, audiences, and the names in them: what was said, by whom, and who may read it.
 
-A message is immutable. Its audience is fixed before its first token; to widen it is to say the same tokens
+What may name an agent is checked here, for live games, traces and records alike; a word of a user's becomes exactly a
+`str` before it decides anything, for a subclass can answer one thing when it is checked and another when it is looked
+up. A message is immutable. Its audience is fixed before its first token; to widen it is to say the same tokens
 again as a new message. Does not know: encodings, engines, how a message came to be spoken.
 """
 
 from __future__ import annotations
 
+import re
+import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
+
+from pydantic import AfterValidator
 
 from agentcho.errors import AudienceError
-from agentcho.names import EVERYBODY, exact, name
 
 Kind = Literal["prefill", "decode"]
 Role = Literal["system", "user", "assistant"]
 MANY = 1 << 17
 """Names that an audience may have."""
+EVERYBODY = "everyone"
+SCENARIO = "scenario"
+UNSEEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+BLANK = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]")
+"""Letters, marks and signs of other kinds that nobody sees either."""
+CAST = re.compile(r"[a-z][a-z0-9_-]*")
+
+
+def exact(word: object) -> str:
+    """A word as nothing but its characters. `AudienceError`: it is no text."""
+    if not isinstance(word, str):
+        raise _unfit(word, f"it is of type {type(word).__name__}, and a name is text")
+    return str.__str__(word)
+
+
+def agent_name(word: object) -> str:
+    """A name that an agent may have, wherever it comes from. `AudienceError`: it is none."""
+    said = exact(word)
+    if not said.strip() or said != said.strip():
+        raise _unfit(said, "it is empty, or begins or ends with a space")
+    if BLANK.search(said) or any(unicodedata.category(char) in UNSEEN for char in said):
+        raise _unfit(said, "it has control characters, or others that cannot be seen")
+    if unicodedata.normalize("NFKC", said).casefold() in {SCENARIO, EVERYBODY}:
+        raise _unfit(said, "that word stands for something else")
+    return said
+
+
+def cast_name(word: object) -> str:
+    """A name that an agent may have in a live game: shorter to write, and the beginning of its messages' ids."""
+    said = agent_name(word)
+    if not CAST.fullmatch(said):
+        raise _unfit(said, "it takes a lower-case letter, then lower-case letters, digits, - and _")
+    return said
+
+
+def called(cls: str) -> str:
+    """What a scenario or an agent is called that says no name, by that of its class."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", cls).lower()
+
+
+AgentName = Annotated[str, AfterValidator(agent_name)]
+
+
+def _unfit(word: object, why: str) -> AudienceError:
+    return AudienceError(f"{word!r} cannot name an agent: {why}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +115,7 @@ def audience(names: Audience | Iterable[str] | str, cast: Iterable[str] | None =
     if given is None:
         return EVERYONE
     if cast is None:
-        return Audience(frozenset(name(each) for each in given))
+        return Audience(frozenset(agent_name(each) for each in given))
     members = frozenset(exact(each) for each in given)
     if unknown := members - set(cast):
         raise AudienceError(f"no agent named {', '.join(map(repr, sorted(unknown)))}", cast)

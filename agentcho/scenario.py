@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from agentcho.errors import ConfigError
-from agentcho.message import Metadata
-from agentcho.names import called
+from agentcho.message import Metadata, called
 from agentcho.tasks import Problem, Task
 
 if TYPE_CHECKING:

@@ -19,7 +19,6 @@ ROOT = PACKAGE.parent
 LAYERS = (
     ("errors", "progress"),
     ("extras",),
-    ("names",),
     ("message",),
     ("calls", "tasks"),
     ("config",),

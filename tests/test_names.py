@@ -12,8 +12,7 @@ from agentcho import Agent, RunConfig
 from agentcho.audit import audit_run, audit_traces
 from agentcho.errors import AudienceError, RecordBroken
 from agentcho.games.runtime import play
-from agentcho.message import audience
-from agentcho.names import cast_name, name
+from agentcho.message import agent_name, audience, cast_name
 from agentcho.records.record import SavedRun
 from agentcho.records.trace import workflow
 from tests.choreography.stage import Scripted
@@ -29,7 +28,7 @@ NAMES = ["bob", "Bob", "bob 2", "Дмитрий", "小明", "agent.7/x", "o'neil
 
 @pytest.mark.parametrize("word", [*NO_NAMES, 1, None, b"bob"])
 def test_what_names_nobody_is_refused(word: Any) -> None:
-    for check in (name, cast_name, lambda each: audience([each])):
+    for check in (agent_name, cast_name, lambda each: audience([each])):
         with pytest.raises(AudienceError) as refused:
             check(word)
         assert str(refused.value).isprintable()
@@ -37,7 +36,7 @@ def test_what_names_nobody_is_refused(word: Any) -> None:
 
 @pytest.mark.parametrize("word", NAMES)
 def test_a_name_of_any_script_is_one(word: str) -> None:
-    assert name(word) == word
+    assert agent_name(word) == word
 
 
 def line(who: str) -> dict[str, Any]:

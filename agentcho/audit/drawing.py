@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
 from agentcho.audit.report import AuditReport, Edge, Said, Verdict
-from agentcho.names import SCENARIO
+from agentcho.message import SCENARIO
 
 ROW, BOX_WIDTH, BOX_HEIGHT = 66.0, 176.0, 44.0
 NARROW, WIDE, PAGE = 250.0, 360.0, 1020.0

@@ -15,7 +15,7 @@ from agentcho.audit.rules import RULES, fingerprint
 from agentcho.audit.subject import LIMITS, MARKERS
 from agentcho.audit.verdict import Judge, Reading, Share, line_of
 from agentcho.flow.labels import EncodingRecord
-from agentcho.names import SCENARIO
+from agentcho.message import SCENARIO
 from agentcho.records.transcript import Entry
 
 LEAKS: dict[Verdict, str] = {"direct": "AC001", "transitive": "AC002", "positional": "AC003", "unlabelled": "AC004"}

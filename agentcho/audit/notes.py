@@ -11,8 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from agentcho.audit.report import Blockage, Place, Release, Said, Unfinished
 from agentcho.audit.verdict import Judge
-from agentcho.message import Message
-from agentcho.names import SCENARIO
+from agentcho.message import SCENARIO, Message
 
 
 def digest(key: bytes, tokens: Sequence[int]) -> str:

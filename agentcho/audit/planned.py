@@ -21,7 +21,7 @@ from agentcho.engine.layout import frame
 from agentcho.errors import LeakageError
 from agentcho.flow.labels import EncodingRecord
 from agentcho.games.replay import replay
-from agentcho.names import SCENARIO
+from agentcho.message import SCENARIO
 from agentcho.records.trace import TraceMessage, Workflow, read_traces
 from agentcho.records.transcript import Entry
 

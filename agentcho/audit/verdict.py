@@ -12,7 +12,7 @@ from agentcho.audit.cones import Cones
 from agentcho.audit.positions import Odd, Positions, hidden
 from agentcho.audit.report import Edge, Place, Verdict
 from agentcho.flow.labels import EncodingRecord
-from agentcho.names import SCENARIO
+from agentcho.message import SCENARIO
 from agentcho.records.transcript import Entry
 
 WORST: tuple[Verdict, ...] = ("direct", "transitive", "positional", "unlabelled", "clean")

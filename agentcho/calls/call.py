@@ -1,4 +1,5 @@
-"""What crosses between the async side and the torch side: calls, samplings, receipts, and the engine's contract.
+"""What crosses between the async side and the torch side: calls and their ids, samplings, receipts, and the
+engine's contract.
 
 Token ids and receipts only; tensors stay behind `Engine`. Does not know: agents, audiences, torch, anyio.
 """
@@ -8,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import count
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Protocol, TypedDict
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
@@ -18,6 +20,8 @@ from agentcho.errors import RequestError
 from agentcho.message import Words
 
 EncodingId = int
+"""A small number that one engine gave out: see `Given`."""
+_engines = count()
 Stopped = Literal["stop", "stop_string", "max_tokens", "forced"]
 Offsets = Sequence[int | None] | Literal["made"] | None
 """Where parents stand: the absolute position of each one's first token (None: right after the one before), or all of
@@ -114,6 +118,44 @@ def _told(error: ValidationError) -> str:
         f"{'.'.join(map(str, each['loc'])) or 'sampling'}: {each['msg'].removeprefix('Value error, ')}"
         for each in found
     )
+
+
+class Given(int):
+    """A number that one engine gave out. As a number it is like any other: where somebody has written it to a file and
+    reads it back, nothing tells whose it was."""
+
+    engine: int = -1
+
+
+class Ids:
+    """Those of one engine, from 1."""
+
+    def __init__(self) -> None:
+        self._engine, self.last = next(_engines), 0
+
+    def new(self) -> int:
+        """The next one."""
+        self.last += 1
+        return self.at(self.last)
+
+    def at(self, number: int) -> int:
+        """The one of that number, given already or not."""
+        id = Given(number)
+        id.engine = self._engine
+        return id
+
+    def gave(self, id: object) -> bool:
+        """Whether it was given out here."""
+        return isinstance(id, int) and 0 < id <= self.last and not self.foreign(id)
+
+    def foreign(self, id: object) -> bool:
+        """Whether another engine gave it out."""
+        return isinstance(id, Given) and id.engine != self._engine
+
+
+def akin(id: object, other: object) -> bool:
+    """Whether one engine may have given out both."""
+    return not (isinstance(id, Given) and isinstance(other, Given)) or id.engine == other.engine
 
 
 class Guard(Protocol):

@@ -16,6 +16,7 @@ from agentcho.calls.call import (
     Decode,
     EncodingId,
     First,
+    Given,
     Guard,
     Most,
     Offsets,
@@ -25,7 +26,6 @@ from agentcho.calls.call import (
     Shadow,
     Turn,
 )
-from agentcho.calls.ids import Given
 from agentcho.calls.owner import foreign
 from agentcho.calls.values import kind, listed, numbers, position, text, truth, whole
 from agentcho.errors import AgentchoError, CallbackFailed, RequestError, UnknownEncoding, shown

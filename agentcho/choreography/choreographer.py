@@ -20,9 +20,8 @@ import anyio.abc
 import anyio.lowlevel
 import anyio.to_thread
 
-from agentcho.calls.call import EncodingId, EnginePort, FramePort, StepResult
+from agentcho.calls.call import EncodingId, EnginePort, FramePort, StepResult, akin
 from agentcho.calls.checks import named
-from agentcho.calls.ids import akin
 from agentcho.choreography.handle import FinishedCall, Handle, Request, Result, checked_request
 from agentcho.choreography.prefetch import Make, Prefetch
 from agentcho.choreography.quiescence import Turns

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
-from agentcho.calls.call import ANY_TURN, Call, Decode, EncodingId, Receipt, StepResult, Turn
+from agentcho.calls.call import ANY_TURN, Call, Decode, EncodingId, Ids, Receipt, StepResult, Turn
 from agentcho.calls.checks import Bounds, checked, is_id, known_as_id, named, readable
-from agentcho.calls.ids import Ids
 from agentcho.calls.owner import Owner, owned
 from agentcho.calls.values import numbers
 from agentcho.engine.admission import Admission, Local

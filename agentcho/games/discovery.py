@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from agentcho.errors import ScenarioError, ScenarioNotFound
-from agentcho.names import called
+from agentcho.message import called
 
 Shelf = Literal["scenarios", "agents"]
 Origin = Literal["path", "here", "entry point", "shipped"]

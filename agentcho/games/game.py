@@ -15,7 +15,7 @@ from typing import Any, TypeVar, overload
 
 from pydantic import BaseModel
 
-from agentcho.agent import Agent, Names, Wish
+from agentcho.agent import Agent, Names, Utterance, ViewLike
 from agentcho.calls import values
 from agentcho.calls.call import Sampling, SamplingOptions, Turn
 from agentcho.calls.call_site import whence
@@ -55,8 +55,7 @@ from agentcho.games.limits import Meter, only_limit
 from agentcho.games.playable import Playable, called, no_outcome, points
 from agentcho.games.roster import SCENARIO, Roster
 from agentcho.games.rounds import Rounds
-from agentcho.message import EVERYONE, Audience, Kind, Message, Metadata, Role, Words, audience
-from agentcho.names import exact
+from agentcho.message import EVERYONE, Audience, Kind, Message, Metadata, Role, Words, audience, exact
 from agentcho.tasks import Task
 
 Forced = Mapping[str, tuple[int, ...]]
@@ -189,7 +188,7 @@ class Game:
         return self._put(SCENARIO, role, audience(to, self.agents), text, UNREAD)
 
     async def tell(
-        self, agent: Agent, text: str, to: Names, role: str, view: Wish = None, ids: tuple[int, ...] | None = None
+        self, agent: Agent, text: str, to: Names, role: str, view: ViewLike = None, ids: tuple[int, ...] | None = None
     ) -> str:
         """An agent's message of known text, or known ids; see `Agent.tell`."""
         seat = self._roster.seated(agent)
@@ -201,7 +200,7 @@ class Game:
         content = self._frames.framing.content
         return content.decode(content.encode(text))
 
-    async def release(self, agent: Agent, message: Message, to: Names, view: Wish) -> str:
+    async def release(self, agent: Agent, message: Message, to: Names, view: ViewLike) -> str:
         """The tokens of an agent's own message as a new one; see `Agent.release`. The words are the game's own, by
         the message's id, so that nobody has looked at any for it."""
         if not isinstance(message, Message):
@@ -277,50 +276,29 @@ class Game:
 
     # -- one turn ----------------------------------------------------------------------------------------
 
-    async def speak(
-        self,
-        agent: Agent,
-        to: Names,
-        prompt: str | None,
-        header: str,
-        view: Wish,
-        sampling: SamplingOptions,
-        on_token: Callable[[str], None] | None = None,
-    ) -> Message:
+    async def speak(self, agent: Agent, asked: Utterance) -> Message:
         """One message of an agent, from its view to the transcript; see `Agent`."""
         with self._rounds.act(self._rounds.seat):
-            return await self._speak(agent, to, prompt, header, view, sampling, on_token)
-
-    async def _speak(
-        self,
-        agent: Agent,
-        to: Names,
-        prompt: str | None,
-        header: str,
-        view: Wish,
-        sampling: SamplingOptions,
-        on_token: Callable[[str], None] | None,
-    ) -> Message:
-        seat, header = self._roster.seated(agent), values.text(header, "the header")
-        prompt = None if prompt is None else values.text(prompt, "the prompt")
-        self._meter.check(seat)
-        spoken_to = self._audience(seat, to)
-        reads = self._reads(seat, agent, view)
-        options = self._sampling(seat, sampling)
-        if prompt is not None:
-            private = Audience(frozenset({seat}))
-            asked = self._put(seat, "user", private, prompt, reads)
-            reads = reads._replace(reads=(*reads.reads, Read(asked, reads.new_at)), new_at=None)
-        act = self._act(spoken_to, reads)._replace(choices=options.choices or ())
-        metadata = self._metadata(seat, "decode", "assistant", spoken_to, reads)
-        draft = Draft(metadata, header, seat, reads, act=act)
-        self._enroll(draft)
-        self._recorded.meet(draft)
-        self._sink(Began(self.index, draft.metadata.id, seat, "decode", spoken_to, header))
-        await self._decode(draft, options, on_token)
-        self._meter.check_after(seat)
-        assert draft.message is not None
-        return self._taint.lend(draft.message)
+            seat, header = self._roster.seated(agent), values.text(asked.header, "the header")
+            prompt = None if asked.prompt is None else values.text(asked.prompt, "the prompt")
+            self._meter.check(seat)
+            spoken_to = self._audience(seat, asked.to)
+            reads = self._reads(seat, agent, asked.view)
+            options = self._sampling(seat, asked.sampling)
+            if prompt is not None:
+                private = Audience(frozenset({seat}))
+                question = self._put(seat, "user", private, prompt, reads)
+                reads = reads._replace(reads=(*reads.reads, Read(question, reads.new_at)), new_at=None)
+            act = self._act(spoken_to, reads)._replace(choices=options.choices or ())
+            metadata = self._metadata(seat, "decode", "assistant", spoken_to, reads)
+            draft = Draft(metadata, header, seat, reads, act=act)
+            self._enroll(draft)
+            self._recorded.meet(draft)
+            self._sink(Began(self.index, draft.metadata.id, seat, "decode", spoken_to, header))
+            await self._decode(draft, options, asked.on_token)
+            self._meter.check_after(seat)
+            assert draft.message is not None
+            return self._taint.lend(draft.message)
 
     async def _decode(self, draft: Draft, sampling: Sampling, on_token: Callable[[str], None] | None) -> None:
         id = draft.metadata.id
@@ -353,7 +331,7 @@ class Game:
             request = Request(speaking.calls, order, told, done, turn, exact, piece, self._flush, dropped)
             await self._choreographer.run(request)
 
-    def _reads(self, seat: str, agent: Agent, wish: Wish) -> ReadSet:
+    def _reads(self, seat: str, agent: Agent, wish: ViewLike) -> ReadSet:
         """Ask policy and view once, for metadata alone. Where audiences alone decide, and the view is there already,
         nobody is told of more than it names."""
         said = self.said

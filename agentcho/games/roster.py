@@ -11,8 +11,7 @@ from typing import Any
 from agentcho.agent import Agent
 from agentcho.calls.values import kind, text, whole
 from agentcho.errors import AudienceError, RequestError, ScenarioError
-from agentcho.message import Metadata
-from agentcho.names import SCENARIO, cast_name
+from agentcho.message import SCENARIO, Metadata, cast_name
 
 __all__ = ["SCENARIO", "Roster"]
 

@@ -26,7 +26,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from agentcho.config import RunConfig
 from agentcho.errors import CannotWrite, RecordBroken, RecordNotFound
-from agentcho.names import AgentName
+from agentcho.message import AgentName
 from agentcho.records import heard, writer
 from agentcho.records.environment import versions
 from agentcho.records.files import Lines, read_lines, replace_whole, writing

@@ -17,8 +17,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from agentcho.errors import TRACE, RecordBroken, RecordNotFound
 from agentcho.flow.labels import EncodingRecord
 from agentcho.flow.views import Read, ReadSet, count
-from agentcho.message import Audience, Kind, Message, Role, audience
-from agentcho.names import AgentName, exact
+from agentcho.message import AgentName, Audience, Kind, Message, Role, audience, exact
 from agentcho.records.files import replace_whole
 from agentcho.records.transcript import Entry, own_records
 

@@ -21,8 +21,7 @@ from agentcho.calls.call import ContextEntry, Receipt
 from agentcho.errors import RecordBroken
 from agentcho.flow.labels import EncodingRecord
 from agentcho.flow.views import Act, After
-from agentcho.message import Audience, Message, Words, audience
-from agentcho.names import name
+from agentcho.message import Audience, Message, Words, agent_name, audience
 from agentcho.records.files import read_lines
 from agentcho.records.lines import EncodingsLine, MessageLine, check
 from agentcho.records.sealed import Seals
@@ -160,7 +159,7 @@ def _words(line: dict[str, Any]) -> Words:
 
 def _who(word: str | None) -> str | None:
     """An agent's name as a line has it; None: the scenario, or nobody."""
-    return None if word is None else name(word)
+    return None if word is None else agent_name(word)
 
 
 class Encodings(NamedTuple):

@@ -12,6 +12,7 @@ import anyio
 import pytest
 
 from agentcho import Agent, Choreographer, Game, Limits, RunConfig
+from agentcho.agent import Utterance
 from agentcho.calls.call import Decode, EnginePort
 from agentcho.config import Leakage, Mode
 from agentcho.errors import CallFailed, EngineFailed
@@ -268,7 +269,7 @@ def test_the_pieces_are_on_disk_before_the_code_hears_them(play: Play, run: Play
 
     async def direct(game: Game) -> None:
         await script(game)
-        await game.speak(game.agents["alice"], "everyone", None, "", None, {}, directly)
+        await game.speak(game.agents["alice"], Utterance("everyone", None, "", None, {}, directly))
 
     told: list[tuple[str, str]] = []
     run.play(play, direct, talker(4))
@@ -291,7 +292,7 @@ def test_who_listens_hears_of_a_piece_once_it_is_on_record(
 
     async def script(game: Game) -> None:
         alice, _ = pair(game)
-        await game.speak(alice, "everyone", None, "", None, {}, lambda text: order.append("code"))
+        await game.speak(alice, Utterance("everyone", None, "", None, {}, lambda text: order.append("code")))
 
     monkeypatch.setattr(RunRecord, "flush", flushed)
     run.listen = listen

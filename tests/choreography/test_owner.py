@@ -12,8 +12,7 @@ import anyio
 import pytest
 
 from agentcho.agent import Agent
-from agentcho.calls.call import Decode, Prefill
-from agentcho.calls.ids import Given
+from agentcho.calls.call import Decode, Given, Prefill
 from agentcho.choreography.choreographer import Choreographer
 from agentcho.choreography.handle import Request
 from agentcho.errors import EngineBusy, EngineClosed, RequestError, UnknownEncoding

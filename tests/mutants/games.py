@@ -473,8 +473,8 @@ PLAYED = (
         "the answer where the prompt was to stand",
         "a place that is asked for is the prompt's, and the message comes right after it",
         "agentcho/games/game.py",
-        "Read(asked, reads.new_at)), new_at=None)",
-        "Read(asked)))",
+        "Read(question, reads.new_at)), new_at=None)",
+        "Read(question)))",
         (f"{VIEWS}::test_gaps_overlaps_and_reorderings_land_where_the_view_says",),
     ),
     Mutant(
