@@ -8,19 +8,19 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping, Sequence
 from itertools import chain
+from types import MappingProxyType
 from typing import NamedTuple
 
 from agentcho.audit import findings, notes, tables
 from agentcho.audit.conclusion import concluded
+from agentcho.audit.notes import Seal
 from agentcho.audit.positions import raw_offsets
-from agentcho.audit.report import AuditReport, Blockage, Finding, Place, Release, Said, Subject
+from agentcho.audit.report import LEVELS, AuditReport, Blockage, Finding, Place, Release, Said, Subject, Unfinished
 from agentcho.audit.rules import RULES
 from agentcho.audit.subject import of_run
 from agentcho.audit.verdict import Judge, Reading, line_of
 from agentcho.records.record import SavedRun
 from agentcho.records.transcript import Entry, by_attempt
-
-LEVELS = ("error", "warning", "note")
 
 
 class Refused(NamedTuple):
@@ -30,6 +30,18 @@ class Refused(NamedTuple):
     said: tuple[Said, ...]
 
 
+class Planned(NamedTuple):
+    """What is known of games that were planned and not played: of each the line of the file where a message does not
+    know its own, and those that ended in a refusal."""
+
+    places: Mapping[int, Place] = MappingProxyType({})
+    refused: Mapping[int, Refused] = MappingProxyType({})
+
+
+PLAYED = Planned()
+"""Of games that were played there is nothing such."""
+
+
 class Judged(NamedTuple):
     """What was found in all games."""
 
@@ -37,40 +49,41 @@ class Judged(NamedTuple):
     readings: tuple[Reading, ...]
     blockages: tuple[Blockage, ...]
     releases: tuple[Release, ...]
+    unfinished: tuple[Unfinished, ...]
 
 
 def audit_run(run: SavedRun, reveal: bool = False, key: bytes | None = None) -> AuditReport:
     """Audit a recorded run, finished or not. `key` is that of the digests, by default the run's own; `reveal` puts
     texts into the report. Raises `RecordBroken` where a line is none."""
-    key = key or run.info.key.encode() or new_key()
+    seal = Seal(key or run.info.key.encode() or new_key(), reveal)
     games = run.attempts()
-    return audit_entries(of_run(run, games, key), games, key, reveal)
+    return audit_entries(of_run(run, games, seal), games, seal)
 
 
 def audit_entries(
-    subject: Subject, games: Mapping[int, Sequence[Entry]], key: bytes, reveal: bool = False,
-    places: Mapping[int, Place] | None = None, refused: Mapping[int, Refused] | None = None,
-) -> AuditReport:  # fmt: skip
-    """Audit transcripts by game. `places` are the lines to name where a message does not know its own; `refused`
-    are games that ended in a refusal. Reads nothing but its arguments."""
-    refused = refused or {}
-    judged = _judge(games, key, places or {}, refused)
+    subject: Subject, games: Mapping[int, Sequence[Entry]], seal: Seal, planned: Planned = PLAYED
+) -> AuditReport:
+    """Audit transcripts by game. Reads nothing but its arguments."""
+    judged = _judge(games, seal, planned)
     readings = judged.readings
-    drawn = tables.worst_game([*games, *refused], readings)
-    shown = () if drawn is None else _shown(drawn, games.get(drawn, ()), readings)
-    return concluded(
-        AuditReport(
-            subject=_subject(subject, games), conclusion="clean", reasons=(),
-            readers=tables.by_reader(subject.agents, readings), matrix=tables.matrix(readings),
-            findings=tuple(_findings(subject, games, judged)),
-            edges=tuple(r.edge for r in readings if r.edge.verdict != "clean"),
-            clean_edges=sum(r.edge.verdict == "clean" for r in readings),
-            blockages=judged.blockages, releases=judged.releases,
-            unfinished=tuple(chain.from_iterable(notes.unfinished(judge, key, reveal) for judge in judged.judges)),
-            drawn_game=drawn,
-            drawn=() if drawn is None else _drawn(drawn, shown, refused, key, reveal, (places or {}).get(drawn)),
-        )
-    )  # fmt: skip
+    unclean = tuple(reading.edge for reading in readings if reading.edge.verdict != "clean")
+    drawn = tables.worst_game([*games, *planned.refused], readings)
+    report = AuditReport(
+        subject=_subject(subject, games),
+        conclusion="clean",
+        reasons=(),
+        readers=tables.by_reader(subject.agents, readings),
+        matrix=tables.matrix(readings),
+        findings=tuple(_findings(subject, games, judged)),
+        edges=unclean,
+        clean_edges=len(readings) - len(unclean),
+        blockages=judged.blockages,
+        releases=judged.releases,
+        unfinished=judged.unfinished,
+        drawn_game=drawn,
+        drawn=() if drawn is None else _drawn(drawn, games.get(drawn, ()), readings, seal, planned),
+    )
+    return concluded(report)
 
 
 def new_key() -> bytes:
@@ -78,31 +91,27 @@ def new_key() -> bytes:
     return secrets.token_bytes(32)
 
 
-def _judge(
-    games: Mapping[int, Sequence[Entry]], key: bytes, places: Mapping[int, Place], refused: Mapping[int, Refused]
-) -> Judged:
-    judges = tuple(
-        Judge(game, said, places.get(game)) for game, entries in games.items() for said in by_attempt(entries)
-    )
+def _judge(games: Mapping[int, Sequence[Entry]], seal: Seal, planned: Planned) -> Judged:
+    attempts = ((game, said) for game, entries in games.items() for said in by_attempt(entries))
+    judges = tuple(Judge(game, said, planned.places.get(game)) for game, said in attempts)
     readings = chain.from_iterable(judge.readings() for judge in judges)
     return Judged(
-        judges, (*readings, *(refusal.reading for refusal in refused.values())),
-        tuple(chain.from_iterable(map(notes.blockages, judges))),
-        tuple(chain.from_iterable(notes.releases(judge, key) for judge in judges)),
-    )  # fmt: skip
+        judges,
+        (*readings, *(refusal.reading for refusal in planned.refused.values())),
+        tuple(chain.from_iterable(notes.blockages(judge) for judge in judges)),
+        tuple(chain.from_iterable(notes.releases(judge, seal) for judge in judges)),
+        tuple(chain.from_iterable(notes.unfinished(judge, seal) for judge in judges)),
+    )
 
 
 def _findings(subject: Subject, games: Mapping[int, Sequence[Entry]], judged: Judged) -> list[Finding]:
     scenario = subject.scenario
-    lines = {
-        (judge.game, id): judge.asked(entry)
-        for judge in judged.judges for id, entry in judge.cones.entries.items()
-    }  # fmt: skip
+    lines: dict[tuple[int, str], Place | None] = {}
+    for judge in judged.judges:
+        lines |= {(judge.game, id): judge.asked(entry) for id, entry in judge.cones.entries.items()}
     found = [
         *findings.leaks(scenario, judged.readings, judged.judges),
-        *findings.profile(subject),
-        *findings.markers(subject),
-        *findings.shared_limits(subject),
+        *findings.of_the_run(subject),
         *findings.acts(scenario, games),
         *findings.released(scenario, judged.releases, lines, games),
         *findings.blocked(scenario, judged.blockages, lines),
@@ -121,16 +130,13 @@ def _subject(subject: Subject, games: Mapping[int, Sequence[Entry]]) -> Subject:
     return subject.model_copy(update={"environment": subject.environment | {"raw offsets": str(raw)}})
 
 
-def _shown(game: int, entries: Sequence[Entry], readings: Sequence[Reading]) -> Sequence[Entry]:
-    """The worst of the attempts at a game."""
-    attempts = {said[0].attempt: said for said in by_attempt(entries) if said}
-    worst = tables.worst_attempt(attempts, game, readings)
-    return () if worst is None else attempts[worst]
-
-
 def _drawn(
-    game: int, entries: Sequence[Entry], refused: Mapping[int, Refused], key: bytes, reveal: bool, place: Place | None
+    game: int, entries: Sequence[Entry], readings: Sequence[Reading], seal: Seal, planned: Planned
 ) -> tuple[Said, ...]:
-    if game in refused:
-        return refused[game].said
-    return tuple(notes.said(e.message, key, reveal, line_of(e.act.where) or place) for e in entries)
+    """The messages of a game, of its attempts the worst."""
+    if game in planned.refused:
+        return planned.refused[game].said
+    attempts = {said[0].attempt: said for said in by_attempt(entries) if said}
+    worst, place = tables.worst_attempt(attempts, game, readings), planned.places.get(game)
+    shown = () if worst is None else attempts[worst]
+    return tuple(notes.said(entry.message, seal, line_of(entry.act.where) or place) for entry in shown)

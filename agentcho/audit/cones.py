@@ -93,11 +93,10 @@ class Cones:
     def _judge(self, entries: Sequence[Entry], made: Sequence[EncodingRecord]) -> None:
         """Fill `faults` and `roots`. An encoding made over one of which nothing can be said is no better."""
         lines, ids = Counter(entry.message.id for entry in entries), Counter(record.id for record in made)
-        self.roots = {
-            entry.encoding: f"message {entry.message.id} has no record of its own encoding" for entry in entries
-            if entry.encoding is not None
-            and not any(r.id == entry.encoding and r.message == entry.message.id for r in entry.made)
-        }  # fmt: skip
+        for entry in entries:
+            own = entry.encoding, entry.message.id
+            if entry.encoding is not None and own not in {(record.id, record.message) for record in entry.made}:
+                self.roots[entry.encoding] = f"message {entry.message.id} has no record of its own encoding"
         self.roots |= {-place: fault for place, entry in enumerate(entries, start=1) if (fault := _silent(entry))}
         self.faults = dict(self.roots)
         for id in dict.fromkeys([*self._sorted, *self.records]):

@@ -35,10 +35,8 @@ def against(report: AuditReport, earlier: AuditReport) -> AuditReport:
         finding.model_copy(update={"status": "unchanged" if finding.fingerprint in before else "new"})
         for finding in report.findings
     )
-    gone = tuple(
-        finding.model_copy(update={"status": "gone", "suppressed": None})
-        for fingerprint, finding in before.items() if fingerprint not in now
-    )  # fmt: skip
+    left = [finding for fingerprint, finding in before.items() if fingerprint not in now]
+    gone = tuple(finding.model_copy(update={"status": "gone", "suppressed": None}) for finding in left)
     more = []
     if report.subject.scenario != earlier.subject.scenario:
         more.append(f"the earlier report is of another scenario, {earlier.subject.scenario}: nothing can be unchanged")

@@ -53,14 +53,23 @@ def gathered(scenario: str, evidence: Evidence, say: Mapping[str, str]) -> Itera
     """One finding for each key of the evidence; `say` is the sentence of each rule."""
     for who, shown in evidence.items():
         worst = min(shown, key=lambda one: one.rank)
-        names = {"reader": who.reader or "an agent", "owner": who.owner or "others", "carrier": who.carrier or "nobody"}
+        rule, reader, owner, carrier, _ = who
+        names = {"reader": reader or "an agent", "owner": owner or "others", "carrier": carrier or "nobody"}
         yield Finding(
-            rule=who.rule, level=RULES[who.rule].level, reader=who.reader, owner=who.owner, carrier=who.carrier,
-            message=say[who.rule].format(**names, times=len(shown), detail=worst.detail),
-            secrets=worst.secrets, path=worst.path, hops=max(len(worst.path) - 1, 0), place=worst.place,
-            games=len({one.game for one in shown}), edges=len(shown),
-            fingerprint=fingerprint(who.rule, scenario, *who[1:]),
-        )  # fmt: skip
+            rule=rule,
+            level=RULES[rule].level,
+            reader=reader,
+            owner=owner,
+            carrier=carrier,
+            message=say[rule].format(**names, times=len(shown), detail=worst.detail),
+            secrets=worst.secrets,
+            path=worst.path,
+            hops=max(len(worst.path) - 1, 0),
+            place=worst.place,
+            games=len({one.game for one in shown}),
+            edges=len(shown),
+            fingerprint=fingerprint(rule, scenario, *who[1:]),
+        )
 
 
 def leaks(scenario: str, readings: Iterable[Reading], judges: Sequence[Judge]) -> list[Finding]:
@@ -172,28 +181,25 @@ def blocked(scenario: str, blockages: Iterable[Blockage], lines: Lines) -> list[
     return list(gathered(scenario, evidence, {"AC008": say}))
 
 
-def shared_limits(subject: Subject) -> list[Finding]:
-    """AC006: a bound on the whole game counts what some of those whom it ends may not read."""
-    if subject.mode != "choreographed" or subject.leakage == "audit" or LIMITS not in subject.environment:
-        return []
-    shown = {Who("AC006", None, None, "limits"): [Shown(game, (game,)) for game in range(max(1, subject.games))]}
-    say = f"a game ends by what all have said together, private words too: {subject.environment[LIMITS]}"
-    return list(gathered(subject.scenario, shown, {"AC006": say}))
+def of_the_run(subject: Subject) -> list[Finding]:
+    """What holds of every game, by how the run was played.
 
-
-def markers(subject: Subject) -> list[Finding]:
-    """AC010: whoever writes can write a message's end and another's beginning."""
-    if subject.environment.get(MARKERS) != "plain":
-        return []
-    shown = {Who("AC010"): [Shown(game, (game,)) for game in range(subject.games)] or [Shown(0, (0,))]}
-    say = "the model's role markers are plain text: what one agent says can pass for what another said"
-    return list(gathered(subject.scenario, shown, {"AC010": say}))
-
-
-def profile(subject: Subject) -> list[Finding]:
-    """AC005: enforcement was claimed, in a profile whose batches it does not cover."""
-    if subject.mode != "choreographed" or subject.leakage != "enforce" or subject.deterministic:
-        return []
-    shown = {Who("AC005"): [Shown(game, (game,)) for game in range(subject.games)] or [Shown(0, (0,))]}
-    say = "leakage=enforce ran in the fast profile: rows of one batch may change each other's last bits"
-    return list(gathered(subject.scenario, shown, {"AC005": say}))
+    AC005: enforcement was claimed, in a profile whose batches it does not cover. AC006: a bound on the whole game
+    counts what some of those whom it ends may not read. AC010: whoever writes can write a message's end and another's
+    beginning.
+    """
+    reused, limits = subject.mode == "choreographed", subject.environment.get(LIMITS)
+    say: dict[Who, str] = {}
+    if reused and subject.leakage != "audit" and limits is not None:
+        say[Who("AC006", carrier="limits")] = f"a game ends by what all have said together, private words too: {limits}"
+    if reused and subject.leakage == "enforce" and not subject.deterministic:
+        say[Who("AC005")] = (
+            "leakage=enforce ran in the fast profile: rows of one batch may change each other's last bits"
+        )
+    if subject.environment.get(MARKERS) == "plain":
+        say[Who("AC010")] = (
+            "the model's role markers are plain text: what one agent says can pass for what another said"
+        )
+    shown = [Shown(game, (game,)) for game in range(max(1, subject.games))]
+    sentences = {who.rule: sentence for who, sentence in say.items()}
+    return list(gathered(subject.scenario, dict.fromkeys(say, shown), sentences))

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from xml.etree import ElementTree
 
-from agentcho.audit.report import AuditReport, FailOn, Finding, Level
+from agentcho.audit.report import LEVELS, AuditReport, FailOn, Finding, Level
 from agentcho.audit.rules import RULES
-from agentcho.audit.wording import LEVELS, headline, legal
+from agentcho.audit.wording import headline, legal
 
 OF_READERS = ("AC001", "AC002", "AC003", "AC004", "AC009", "AC008")
 OF_THE_RUN = ("AC004", "AC005", "AC006", "AC007")
@@ -22,11 +22,9 @@ def junit(report: AuditReport, fail_on: FailOn = "error") -> str:
     suite = ElementTree.Element("testsuite", name=legal(f"agentcho audit {report.subject.scenario}"))
     cases = list(_cases(report, _failing(fail_on)))
     suite.extend([_properties(report), _conclusion(report), *cases])
-    counts = {
-        "tests": len(cases) + 1, "failures": len(suite.findall("testcase/failure")),
-        "errors": len(suite.findall("testcase/error")), "skipped": len(suite.findall("testcase/skipped")),
-    }  # fmt: skip
-    numbers = {name: str(count) for name, count in counts.items()}
+    told = {"failures": "failure", "errors": "error", "skipped": "skipped"}
+    numbers = {"tests": str(len(cases) + 1)}
+    numbers |= {name: str(len(suite.findall(f"testcase/{tag}"))) for name, tag in told.items()}
     suite.attrib.update(numbers)
     whole = ElementTree.Element("testsuites", numbers)
     whole.append(suite)

@@ -8,42 +8,54 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from agentcho.audit.report import Blockage, Place, Release, Said, Unfinished
 from agentcho.audit.verdict import Judge
 from agentcho.message import SCENARIO, Message
 
 
-def digest(key: bytes, tokens: Sequence[int]) -> str:
-    """16 hex digits that stand for token ids; nobody without the key can try texts on them."""
-    return sealed(key, f"{len(tokens)}:{','.join(map(str, tokens))}".encode())
+class Seal(NamedTuple):
+    """What a report may show of words: their keyed digest, and the words themselves where `reveal` says so."""
+
+    key: bytes
+    reveal: bool = False
+
+    def data(self, data: bytes) -> str:
+        """16 hex digits that stand for bytes: an HMAC. Nobody without the key can try guesses on them."""
+        return hmac.new(self.key, data, hashlib.sha256).hexdigest()[:16]
+
+    def tokens(self, tokens: Sequence[int]) -> str:
+        """The same for token ids."""
+        return self.data(f"{len(tokens)}:{','.join(map(str, tokens))}".encode())
+
+    def words(self, message: Message) -> str | None:
+        """Header and text, if they are to be revealed."""
+        return message.header + message.text if self.reveal else None
 
 
-def sealed(key: bytes, data: bytes) -> str:
-    """16 hex digits that stand for bytes: an HMAC."""
-    return hmac.new(key, data, hashlib.sha256).hexdigest()[:16]
-
-
-def said(message: Message, key: bytes, reveal: bool, place: Place | None = None) -> Said:
+def said(message: Message, seal: Seal, place: Place | None = None) -> Said:
     """A message as a report has it, without its words unless they are to be revealed. `place` asked for it."""
-    return Said(
-        id=message.id, kind=message.kind, role=message.role, author=message.author,
-        audience=message.audience.to_json(), parents=message.parents, tokens=len(message.tokens),
-        digest=digest(key, message.tokens), text=message.header + message.text if reveal else None,
-        place=place,
-    )  # fmt: skip
+    about = message.metadata._asdict() | {"audience": message.audience.to_json()}
+    tokens = message.tokens
+    return Said(**about, tokens=len(tokens), digest=seal.tokens(tokens), text=seal.words(message), place=place)
 
 
-def unfinished(judge: Judge, key: bytes, reveal: bool) -> Iterator[Unfinished]:
+def unfinished(judge: Judge, seal: Seal) -> Iterator[Unfinished]:
     """Messages that were heard in part and never ended."""
     for entry in judge.cones.entries.values():
         message, (start, stop) = entry.message, entry.message.sampled or (0, 0)
         if entry.ended is not None:
             yield Unfinished(
-                game=judge.game, message=message.id, author=message.author or SCENARIO,
-                audience=message.audience.to_json(), ended=entry.ended, tokens=stop - start,
-                digest=digest(key, message.tokens), text=message.header + message.text if reveal else None,
-            )  # fmt: skip
+                game=judge.game,
+                message=message.id,
+                author=message.author or SCENARIO,
+                audience=message.audience.to_json(),
+                ended=entry.ended,
+                tokens=stop - start,
+                digest=seal.tokens(message.tokens),
+                text=seal.words(message),
+            )
 
 
 def blockages(judge: Judge) -> Iterator[Blockage]:
@@ -62,13 +74,12 @@ def blockages(judge: Judge) -> Iterator[Blockage]:
             over = {cones.records[e.id].message for e in read.receipt.context if e.id in cones.records}
             missing = tuple(m for m in before if m not in over and m != read.message)
             if missing:
-                yield Blockage(
-                    game=judge.game, reader=reader, call=call.message, message=read.message, missing=missing
-                )  # fmt: skip
+                one, other = call.message, read.message
+                yield Blockage(game=judge.game, reader=reader, call=one, message=other, missing=missing)
             before.append(read.message)
 
 
-def releases(judge: Judge, key: bytes) -> Iterator[Release]:
+def releases(judge: Judge, seal: Seal) -> Iterator[Release]:
     """Messages of agents that were put before an audience which may not read all that their author had read."""
     attended = _attended(judge)
     messages = judge.cones.messages
@@ -79,10 +90,14 @@ def releases(judge: Judge, key: bytes) -> Iterator[Release]:
         sources = [id for id in read if not messages[id].audience.covers(message.audience)]
         if sources:
             yield Release(
-                game=judge.game, message=message.id, author=message.author, audience=message.audience.to_json(),
+                game=judge.game,
+                message=message.id,
+                author=message.author,
+                audience=message.audience.to_json(),
                 sources=tuple(sorted(sources, key=judge.cones.order.__getitem__)),
-                digest=digest(key, message.tokens), canonical=message.canonical,
-            )  # fmt: skip
+                digest=seal.tokens(message.tokens),
+                canonical=message.canonical,
+            )
 
 
 def _attended(judge: Judge) -> dict[str, set[str]]:

@@ -10,19 +10,20 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from agentcho.audit.audit import Refused, audit_entries, new_key
-from agentcho.audit.notes import digest
-from agentcho.audit.report import AuditReport, Edge, Place, Said
+from agentcho.audit import notes
+from agentcho.audit.audit import Planned, Refused, audit_entries, new_key
+from agentcho.audit.notes import Seal
+from agentcho.audit.report import AuditReport, Edge, Place
 from agentcho.audit.subject import of_traces
 from agentcho.audit.symbolic import SymbolicEngine
 from agentcho.audit.verdict import Reading, Share
 from agentcho.config import Leakage, Mode, RepairBy, RunConfig
-from agentcho.engine.layout import frame
 from agentcho.errors import LeakageError
 from agentcho.flow.labels import EncodingRecord
 from agentcho.games.replay import replay
+from agentcho.games.traced import traced
 from agentcho.message import SCENARIO
-from agentcho.records.trace import TraceMessage, Workflow, read_traces
+from agentcho.records.trace import Workflow, read_traces
 from agentcho.records.transcript import Entry
 
 
@@ -34,23 +35,24 @@ class Plan(NamedTuple):
 
 
 def audit_traces(
-    path: Path, mode: Mode = "choreographed", leakage: Leakage = "audit", reveal: bool = False,
-    deterministic: bool = False, key: bytes | None = None, repair: str | None = None,
-) -> AuditReport:  # fmt: skip
+    path: Path,
+    mode: Mode = "choreographed",
+    leakage: Leakage = "audit",
+    reveal: bool = False,
+    deterministic: bool = False,
+    key: bytes | None = None,
+    repair: str | None = None,
+) -> AuditReport:
     """Audit every workflow of a file of `agentcho-trace/1`, as `mode`, `leakage` and `repair` (such as "first-k:4")
     would play it; a game is a line, numbered from 0. `RecordBroken`, `RecordNotFound`: the file is none."""
-    key = key or new_key()
-    traces = read_traces(path)
-    reuse = RunConfig(mode=mode, leakage=leakage, deterministic=deterministic, repair=repair).reuse
-    plans = [plan(trace, mode, leakage, deterministic, reuse.repair) for trace in traces]
+    traces, seal = read_traces(path), Seal(key or new_key(), reveal)
+    config = RunConfig(mode=mode, leakage=leakage, deterministic=deterministic, repair=repair)
+    plans = [plan(trace, mode, leakage, deterministic, config.reuse.repair) for trace in traces]
     places = dict(enumerate(_lines(path)))
-    refused = {
-        game: _refused(game, traces[game], one.refusal, places[game], key, reveal)
-        for game, one in enumerate(plans) if one.refusal is not None
-    }  # fmt: skip
+    ended = {game: one.refusal for game, one in enumerate(plans) if one.refusal is not None}
+    refused = {game: _refused(game, traces[game], why, places[game], seal) for game, why in ended.items()}
     games = {game: one.entries for game, one in enumerate(plans) if one.refusal is None}
-    subject = of_traces(path, traces, mode, leakage, deterministic, key, repair)
-    return audit_entries(subject, games, key, reveal, places, refused)
+    return audit_entries(of_traces(path, traces, config, seal), games, seal, Planned(places, refused))
 
 
 def plan(
@@ -100,11 +102,12 @@ def _lines(path: Path) -> Iterator[Place]:
             yield Place(file=str(path), line=number)
 
 
-def _refused(game: int, trace: Workflow, refusal: LeakageError, place: Place, key: bytes, reveal: bool) -> Refused:
+def _refused(game: int, trace: Workflow, refusal: LeakageError, place: Place, seal: Seal) -> Refused:
     """The reading that was refused, as if it had happened; its encoding was never made."""
     messages = {message.id: message for message in trace.messages}
     path, reader = refusal.path, refusal.reader
-    said = tuple(_said(message, key, reveal) for message in trace.messages)
+    framing = SymbolicEngine().framing
+    said = tuple(notes.said(traced(message, framing), seal) for message in trace.messages)
     if not path:
         edge = _edge(game, reader, "", ()).model_copy(update={"verdict": "unlabelled"})
         return Refused(Reading(edge, SCENARIO, place=place, fault=str(refusal), refused=True), said)
@@ -116,19 +119,14 @@ def _refused(game: int, trace: Workflow, refusal: LeakageError, place: Place, ke
 
 def _edge(game: int, reader: str, call: str, path: tuple[str, ...]) -> Edge:
     return Edge(
-        game=game, reader=reader, call=call, encoding=0, message=path[0] if path else "", recipe="author",
-        verdict="direct" if len(path) == 1 else "transitive", secrets=path[-1:], path=path, hops=max(len(path) - 1, 0),
-    )  # fmt: skip
-
-
-def _said(message: TraceMessage, key: bytes, reveal: bool) -> Said:
-    """A message that was never encoded: its words are counted and digested as the symbolic engine would."""
-    framing = SymbolicEngine().framing
-    text = (message.header or "") + message.text
-    encode = framing.content.encode
-    framed = frame(framing, message.role, message.name, encode(message.header or ""), encode(message.text))
-    return Said(
-        id=message.id, kind=message.kind, role=message.role, author=message.author,
-        audience=message.readers.to_json(), parents=message.parents, tokens=len(framed.tokens),
-        digest=digest(key, framed.tokens), text=text if reveal else None,
-    )  # fmt: skip
+        game=game,
+        reader=reader,
+        call=call,
+        encoding=0,
+        message=path[0] if path else "",
+        recipe="author",
+        verdict="direct" if len(path) == 1 else "transitive",
+        secrets=path[-1:],
+        path=path,
+        hops=max(len(path) - 1, 0),
+    )

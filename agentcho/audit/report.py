@@ -12,6 +12,7 @@ from agentcho.audit.measurement import Frozen, Measurement
 
 Verdict = Literal["clean", "direct", "transitive", "positional", "unlabelled"]
 Level = Literal["error", "warning", "note"]
+LEVELS: tuple[Level, ...] = ("error", "warning", "note")
 FailOn = Literal["error", "warning", "note", "never"]
 Status = Literal["new", "unchanged", "gone"]
 Conclusion = Literal["clean", "findings", "inconclusive"]
@@ -203,8 +204,7 @@ class AuditReport(Frozen):
     def exit_code(self, fail_on: FailOn) -> int:
         """0 clean, 1 findings at or above `fail_on` that no suppression covers, 3 inconclusive. Findings win:
         what was found is found. Never 0 where the audit is inconclusive."""
-        levels: tuple[Level, ...] = ("error", "warning", "note")
-        counted = () if fail_on == "never" else levels[: levels.index(fail_on) + 1]
+        counted = () if fail_on == "never" else LEVELS[: LEVELS.index(fail_on) + 1]
         if any(f.level in counted and not f.suppressed and f.status != "gone" for f in self.findings):
             return 1
         return 3 if self.conclusion == "inconclusive" else 0

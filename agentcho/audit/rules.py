@@ -26,53 +26,77 @@ class Rule(NamedTuple):
 
 _ALL = (
     Rule(
-        "AC001", "error", "direct leak", "An agent attends to a message whose audience leaves it out.",
+        "AC001",
+        "error",
+        "direct leak",
+        "An agent attends to a message whose audience leaves it out.",
         "Leave the message out of the agent's view, or release its words as a new message to a wider audience.",
     ),
     Rule(
-        "AC002", "error", "transitive leak",
+        "AC002",
+        "error",
+        "transitive leak",
         "An agent attends to an encoding that was made over messages which the agent may not read.",
         "Run with leakage=enforce, which encodes the message again for its audience, or with mode=baseline.",
     ),
     Rule(
-        "AC003", "error", "positional leak", "A position that an agent can feel depends on what it may not read.",
+        "AC003",
+        "error",
+        "positional leak",
+        "A position that an agent can feel depends on what it may not read.",
         "Place messages after ones that every reader may read, plus a constant; or leave positions out.",
     ),
     Rule(
-        "AC004", "error", "unlabelled encoding", "It cannot be told what an encoding was made from.",
+        "AC004",
+        "error",
+        "unlabelled encoding",
+        "It cannot be told what an encoding was made from.",
         "Play the run again; a transcript that was edited or cut can prove nothing.",
     ),
     Rule(
-        "AC005", "warning", "batches are outside the claim",
+        "AC005",
+        "warning",
+        "batches are outside the claim",
         "Enforcement ran in the fast profile, where the rows of a batch may change each other's last bits.",
         "Run with --deterministic to make the claim hold for every bit.",
     ),
     Rule(
-        "AC006", "warning", "schedule depends on a secret",
+        "AC006",
+        "warning",
+        "schedule depends on a secret",
         "The playing code had looked at words before it acted in front of agents that may not read them.",
         "Decide by what every hearer may read, or release the words first.",
     ),
     Rule(
-        "AC007", "note", "release", "An author spoke before a wider audience after reading what it may not read.",
+        "AC007",
+        "note",
+        "release",
+        "An author spoke before a wider audience after reading what it may not read.",
         "Nothing, if it was meant: what an author says is the author's act. The ledger lists each release.",
     ),
     Rule(
-        "AC008", "note", "blockage",
+        "AC008",
+        "note",
+        "blockage",
         "In a prompt stand messages that a later one was not encoded over, as a chat API would have done.",
         "Nothing, if it was meant; mode=baseline encodes every message over all that stand before it.",
     ),
     Rule(
-        "AC009", "warning", "cache timing across agents",
+        "AC009",
+        "warning",
+        "cache timing across agents",
         "An agent was served from a prefix that another one had encoded: the time it takes tells that it was there.",
         "Do not let agents share a prefix cache, or keep prefixes apart by who may read them.",
     ),
     Rule(
-        "AC010", "warning", "plain role markers",
+        "AC010",
+        "warning",
+        "plain role markers",
         "In the model's chat template nothing stands between some messages but what a text can spell: there, what one "
         "agent says can pass for what another said.",
         "Use a model whose template has special tokens between messages; `agentcho doctor` says which.",
     ),
-)  # fmt: skip
+)
 
 RULES: Mapping[str, Rule] = MappingProxyType({rule.id: rule for rule in _ALL})
 

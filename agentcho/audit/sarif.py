@@ -21,6 +21,8 @@ from agentcho.audit.wording import legal
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 FINGERPRINT = "agentcho/v1"
+SHOWN = {"reader", "owner", "carrier", "hops", "secrets", "games"}
+"""What is told of a finding beside what SARIF has a place for."""
 STATES = {"new": "new", "unchanged": "unchanged", "gone": "absent"}
 Json = dict[str, Any]
 
@@ -34,60 +36,57 @@ def sarif(report: AuditReport, fail_on: FailOn = "error", root: Path | None = No
 def _run(report: AuditReport, fail_on: FailOn, root: Path) -> Json:
     subject = report.subject
     return {
-        "tool": {"driver": {
-            "name": "agentcho", "version": version("agentcho"), "semanticVersion": version("agentcho"),
-            "rules": [_rule(rule) for rule in RULES.values()],
-        }},
+        "tool": {"driver": _driver()},
         "automationDetails": {"id": f"agentcho/{subject.scenario}/{subject.mode}/{subject.leakage}/"},
         "invocations": [_invocation(report, fail_on)],
         "columnKind": "unicodeCodePoints",
         "results": [_result(report, finding, root) for finding in report.findings],
-        "properties": {
-            "conclusion": report.conclusion, "reasons": list(report.reasons),
-            "subject": subject.model_dump(mode="json"),
-            "readers": [reader.model_dump(mode="json") for reader in report.readers],
-            "controls": [control.model_dump(mode="json") for control in report.controls],
-        },
-    }  # fmt: skip
+        "properties": report.model_dump(
+            mode="json", include={"conclusion", "reasons", "subject", "readers", "controls"}
+        ),
+    }
+
+
+def _driver() -> Json:
+    number, rules = version("agentcho"), [_rule(rule) for rule in RULES.values()]
+    return {"name": "agentcho", "version": number, "semanticVersion": number, "rules": rules}
 
 
 def _rule(rule: Rule) -> Json:
     return {
-        "id": rule.id, "name": rule.title.title().replace(" ", ""),
+        "id": rule.id,
+        "name": rule.title.title().replace(" ", ""),
         "shortDescription": {"text": rule.title.capitalize()},
-        "fullDescription": {"text": rule.meaning}, "help": {"text": rule.remedy},
+        "fullDescription": {"text": rule.meaning},
+        "help": {"text": rule.remedy},
         "defaultConfiguration": {"level": rule.level},
         "properties": {"tags": ["security", "information-flow"]},
-    }  # fmt: skip
+    }
 
 
 def _invocation(report: AuditReport, fail_on: FailOn) -> Json:
     """Executed successfully means that the audit came to a conclusion, whichever."""
-    notifications = [
-        {"message": {"text": reason}, "level": "warning"}
-        for reason in report.reasons if report.conclusion == "inconclusive"
-    ]  # fmt: skip
+    doubts = report.reasons if report.conclusion == "inconclusive" else ()
     return {
         "executionSuccessful": report.conclusion != "inconclusive",
         "exitCode": report.exit_code(fail_on),
         "exitCodeDescription": report.conclusion,
         "commandLine": report.subject.reproduce,
         "arguments": shlex.split(report.subject.reproduce)[1:],
-        "toolExecutionNotifications": notifications,
+        "toolExecutionNotifications": [{"message": {"text": doubt}, "level": "warning"} for doubt in doubts],
     }
 
 
 def _result(report: AuditReport, finding: Finding, root: Path) -> Json:
     result: Json = {
-        "ruleId": finding.rule, "ruleIndex": list(RULES).index(finding.rule), "level": finding.level,
+        "ruleId": finding.rule,
+        "ruleIndex": list(RULES).index(finding.rule),
+        "level": finding.level,
         "message": {"text": legal(finding.message)},
         "locations": [_location(finding.place, root) | _logical(report, finding.reader, "agent")],
         "partialFingerprints": {FINGERPRINT: finding.fingerprint},
-        "properties": {
-            "reader": finding.reader, "owner": finding.owner, "carrier": finding.carrier, "hops": finding.hops,
-            "secrets": list(finding.secrets), "games": finding.games, "readings": finding.edges,
-        },
-    }  # fmt: skip
+        "properties": finding.model_dump(mode="json", include=SHOWN) | {"readings": finding.edges},
+    }
     if finding.path:
         result["codeFlows"] = [{"threadFlows": [{"locations": list(_flow(report, finding, root))}]}]
     if finding.edges:

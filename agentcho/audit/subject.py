@@ -9,10 +9,11 @@ import json
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from agentcho.audit.notes import sealed
+from agentcho.audit.notes import Seal
 from agentcho.audit.report import Subject
-from agentcho.config import Leakage, Mode
+from agentcho.config import RunConfig
 from agentcho.records.environment import machine, versions
 from agentcho.records.heard import NAME as HEARD
 from agentcho.records.record import SavedRun
@@ -23,24 +24,37 @@ LIMITS = "limits of a whole game"
 MARKERS = "engine markers"
 
 
-def of_run(run: SavedRun, games: Mapping[int, Sequence[Entry]], key: bytes) -> Subject:
+def of_run(run: SavedRun, games: Mapping[int, Sequence[Entry]], seal: Seal) -> Subject:
     """A recorded run. Its options may hold what is secret: a keyed digest stands for them."""
     info, config = run.info, run.info.config
     options = json.dumps([info.options, config.model_dump(mode="json")], sort_keys=True).encode()
     environment = info.versions | {f"engine {name}": value for name, value in info.engine.items()}
-    environment |= {"seed": str(config.seed), "options": sealed(key, options)} | machine() | _repaired(config.repair)
+    environment |= {"seed": str(config.seed), "options": seal.data(options)}
     if limits := [f"{name} {value:g}" for name, value in config.limits if name.startswith("game_") and value]:
         environment |= {LIMITS: ", ".join(limits)}
-    return Subject(
-        scenario=info.scenario, source=str(run.path), mode=config.mode, leakage=config.leakage,
-        deterministic=config.deterministic, planned=False, games=len(games), lost=tuple(_lost(run, games)),
+    return _subject(
+        config,
+        environment,
+        scenario=info.scenario,
+        source=str(run.path),
+        planned=False,
+        games=len(games),
+        lost=tuple(_lost(run, games)),
         agents=tuple(sorted({*info.cast, *named(e for entries in games.values() for e in entries)})),
-        environment=environment, reproduce=shlex.join(["agentcho", "audit", str(run.path)]),
-    )  # fmt: skip
+        reproduce=shlex.join(["agentcho", "audit", str(run.path)]),
+    )
 
 
-def _repaired(repair: str | None) -> dict[str, str]:
-    return {} if repair is None else {"repair": repair}
+def _subject(config: RunConfig, environment: dict[str, str], **more: Any) -> Subject:
+    """What every subject says of how it was, or would be, played."""
+    repair = {} if config.repair is None else {"repair": config.repair}
+    return Subject(
+        mode=config.mode,
+        leakage=config.leakage,
+        deterministic=config.deterministic,
+        environment=environment | machine() | repair,
+        **more,
+    )
 
 
 def _lost(run: SavedRun, games: Mapping[int, Sequence[Entry]]) -> Iterator[str]:
@@ -60,22 +74,21 @@ def _lost(run: SavedRun, games: Mapping[int, Sequence[Entry]]) -> Iterator[str]:
             yield f"the last line of {name} is torn"
 
 
-def of_traces(
-    path: Path, traces: Sequence[Workflow], mode: Mode, leakage: Leakage, deterministic: bool, key: bytes,
-    repair: str | None = None,
-) -> Subject:  # fmt: skip
-    """A file of traces, whose games are planned by the resolver as that mode and that answer to leaks have them."""
-    again = ["agentcho", "audit", str(path), "--mode", mode, "--leakage", leakage]
-    again += [] if repair is None else ["--repair", repair]
-    environment = versions() | machine() | {"trace": sealed(key, path.read_bytes())} | _repaired(repair)
-    return Subject(
-        scenario=", ".join(sorted({trace.workflow for trace in traces})) or path.stem, source=str(path), mode=mode,
-        leakage=leakage, deterministic=deterministic, planned=True, games=len(traces),
+def of_traces(path: Path, traces: Sequence[Workflow], config: RunConfig, seal: Seal) -> Subject:
+    """A file of traces, whose games are planned by the resolver as a run of these options would have them."""
+    again = ["agentcho", "audit", str(path), "--mode", config.mode, "--leakage", config.leakage]
+    again += [] if config.repair is None else ["--repair", config.repair]
+    return _subject(
+        config,
+        versions() | {"trace": seal.data(path.read_bytes())},
+        scenario=", ".join(sorted({trace.workflow for trace in traces})) or path.stem,
+        source=str(path),
+        planned=True,
+        games=len(traces),
         lost=tuple(f"game {game} did not come to its end" for game, trace in enumerate(traces) if trace.unfinished),
         agents=tuple(sorted({agent for trace in traces for agent in trace.agents})),
-        environment=environment,
-        reproduce=shlex.join(again + ["--deterministic"] * deterministic),
-    )  # fmt: skip
+        reproduce=shlex.join(again + ["--deterministic"] * config.deterministic),
+    )
 
 
 def named(entries: Iterable[Entry]) -> set[str]:

@@ -6,6 +6,7 @@ Does not know: findings, rules.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from agentcho.audit.report import Cell, ReaderVerdict, Verdict
 from agentcho.audit.verdict import WORST, Reading, worst
@@ -16,16 +17,17 @@ def by_reader(agents: Iterable[str], readings: Sequence[Reading]) -> tuple[Reade
     found: dict[str, list[Reading]] = {agent: [] for agent in agents}
     for reading in readings:
         found.setdefault(reading.edge.reader, []).append(reading)
-    rows = [_row(reader, own) for reader, own in found.items()]
+    rows = [ReaderVerdict(reader=name, secrets_of=_owners(own), **_counted(own)) for name, own in found.items()]
     return tuple(sorted(rows, key=lambda row: (WORST.index(row.verdict), row.reader)))
 
 
-def _row(reader: str, own: Sequence[Reading]) -> ReaderVerdict:
-    owners = {share.owner for reading in own for share in reading.shares if share.owner is not None}
-    return ReaderVerdict(
-        reader=reader, verdict=worst([r.edge.verdict for r in own]), readings=len(own),
-        leaking=sum(r.edge.verdict != "clean" for r in own), secrets_of=tuple(sorted(owners)),
-    )  # fmt: skip
+def _owners(own: Iterable[Reading]) -> tuple[str, ...]:
+    return tuple(sorted({share.owner for reading in own for share in reading.shares if share.owner is not None}))
+
+
+def _counted(own: Sequence[Reading]) -> dict[str, Any]:
+    verdicts = [reading.edge.verdict for reading in own]
+    return {"verdict": worst(verdicts), "readings": len(own), "leaking": len(own) - verdicts.count("clean")}
 
 
 def matrix(readings: Iterable[Reading]) -> tuple[Cell, ...]:
@@ -33,13 +35,7 @@ def matrix(readings: Iterable[Reading]) -> tuple[Cell, ...]:
     found: dict[tuple[str, str], list[Reading]] = {}
     for reading in readings:
         found.setdefault((reading.edge.reader, reading.author), []).append(reading)
-    return tuple(
-        Cell(
-            reader=reader, author=author, verdict=worst([r.edge.verdict for r in own]), readings=len(own),
-            leaking=sum(r.edge.verdict != "clean" for r in own),
-        )
-        for (reader, author), own in sorted(found.items())
-    )  # fmt: skip
+    return tuple(Cell(reader=reader, author=author, **_counted(own)) for (reader, author), own in sorted(found.items()))
 
 
 def worst_game(games: Iterable[int], readings: Iterable[Reading]) -> int | None:

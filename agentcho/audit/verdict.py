@@ -93,12 +93,22 @@ class Judge:
         read = self.cones.records[id]
         verdict, shares = self._verdict(reader, call, piece, id)
         path = min((share.path for share in shares), key=len, default=())
-        edge = Edge(
-            game=self.game, reader=reader, call=call.message, encoding=id, message=read.message, recipe=read.recipe,
-            verdict=verdict, path=path, hops=max(len(path) - 1, 0),
-            secrets=tuple(sorted({s for share in shares for s in share.secrets}, key=self._place_of)),
-        )  # fmt: skip
+        secrets = tuple(sorted({s for share in shares for s in share.secrets}, key=self._place_of))
+        edge = self._edge(reader, call, id, verdict)
+        edge = edge.model_copy(update={"path": path, "hops": max(len(path) - 1, 0), "secrets": secrets})
         return Reading(edge, self._author(read.message), shares, cached=self._cached(reader, read))
+
+    def _edge(self, reader: str, call: EncodingRecord, id: int, verdict: Verdict) -> Edge:
+        read = self.cones.records.get(id)
+        return Edge(
+            game=self.game,
+            reader=reader,
+            call=call.message,
+            encoding=id,
+            message=read.message if read else f"#{id}",
+            recipe=(read or call).recipe,
+            verdict=verdict,
+        )
 
     def _verdict(self, reader: str, call: EncodingRecord, piece: int, id: int) -> tuple[Verdict, tuple[Share, ...]]:
         """The first that applies of an encoding whose cone is known."""
@@ -133,10 +143,7 @@ class Judge:
 
     def _unlabelled(self, reader: str, call: EncodingRecord, id: int, fault: str) -> Reading:
         read = self.cones.records.get(id)
-        edge = Edge(
-            game=self.game, reader=reader, call=call.message, encoding=id,
-            message=read.message if read else f"#{id}", recipe=(read or call).recipe, verdict="unlabelled",
-        )  # fmt: skip
+        edge = self._edge(reader, call, id, "unlabelled")
         author = self._author(read.message) if read and read.message in self.cones.messages else ""
         return Reading(edge, author or SCENARIO, fault=f"encoding {id}: {fault}")
 

@@ -12,9 +12,8 @@ from typing import Any, NamedTuple
 from markupsafe import Markup
 
 from agentcho.audit.measurement import Arm, Source
-from agentcho.audit.report import AuditReport, Finding, Level, Verdict
+from agentcho.audit.report import AuditReport, Finding, Verdict
 
-LEVELS: tuple[Level, ...] = ("error", "warning", "note")
 DIRECTION = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
 MEANING: dict[Verdict, str] = {

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from agentcho.audit.audit import audit_entries
+from agentcho.audit.notes import Seal
 from agentcho.audit.report import AuditReport, Edge, Subject
 from agentcho.audit.verdict import Judge, Reading
 from agentcho.calls.call import ContextEntry, Receipt
@@ -112,7 +113,7 @@ def subject(**changes: Any) -> Subject:
 def audited(*talks: Talk, reveal: bool = False, key: bytes = KEY, **changes: Any) -> AuditReport:
     """The report on these games."""
     games: Mapping[int, Sequence[Entry]] = {talk.game: talk.entries for talk in talks}
-    return audit_entries(subject(**({"games": len(talks)} | changes)), games, key, reveal)
+    return audit_entries(subject(**({"games": len(talks)} | changes)), games, Seal(key, reveal))
 
 
 def chain(game: int = 0) -> Talk:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import NamedTuple, Protocol
 
 from agentcho.calls.call import EnginePort, FramingPort
-from agentcho.engine.layout import Framed, frame
-from agentcho.records.trace import TraceMessage, Workflow
+from agentcho.games.traced import framed
+from agentcho.records.trace import Workflow
 
 Ids = tuple[int, ...]
 
@@ -39,15 +39,10 @@ class PromptPort(EnginePort, Protocol):
 
 def prompts(workflow: Workflow, framing: TemplatePort) -> dict[str, Prompt]:
     """All decodes by id."""
-    framed = {message.id: _framed(message, framing) for message in workflow.messages}
+    laid = {message.id: framed(message, framing) for message in workflow.messages}
     start = () if framing.bos is None else (framing.bos,)
     found = {}
     for message in (m for m in workflow.messages if m.kind == "decode"):
-        read, own = (id for parent in message.parents for id in framed[parent].tokens), framed[message.id]
+        read, own = (id for parent in message.parents for id in laid[parent].tokens), laid[message.id]
         found[message.id] = Prompt(message.id, message.author or "", (*start, *read, *own.begun), own.content)
     return found
-
-
-def _framed(message: TraceMessage, framing: FramingPort) -> Framed:
-    encode = framing.content.encode
-    return frame(framing, message.role, message.name, encode(message.header or ""), encode(message.text))

@@ -13,9 +13,9 @@ from itertools import permutations
 from typing import Any, NamedTuple, Protocol
 
 from agentcho.calls.call import EnginePort, Offsets
-from agentcho.engine.layout import frame
 from agentcho.flow.views import Place, Read, ReadSet
-from agentcho.message import Message, Words
+from agentcho.games.traced import traced
+from agentcho.message import Message
 from agentcho.records.trace import TraceMessage, Workflow
 from agentcho.records.transcript import Entry
 
@@ -133,28 +133,12 @@ def of_workflow(workflow: Workflow, engine: MeasuredPort, game: int = 0) -> Play
 
 
 def _traced(message: TraceMessage, engine: MeasuredPort, game: int) -> Line:
-    encode = engine.framing.content.encode
-    framed = frame(engine.framing, message.role, message.name, encode(message.header or ""), encode(message.text))
-    tokens = framed.tokens
-    if message.tokens is not None and message.tokenizer == engine.fingerprint.get("tokenizer"):
-        tokens = message.tokens
-    content = len(framed.opening), len(tokens) - len(framed.closing)
-    said = Message(
-        id=message.id,
-        game=game,
-        kind=message.kind,
-        role=message.role,
-        author=message.author,
-        audience=message.readers,
-        parents=message.parents,
-        words=Words(message.header or "", message.text, tokens, content),
-        name=message.name,
-        offsets=message.offsets,
-        new_offset=message.new_offset,
-    )
+    ours = message.tokenizer == engine.fingerprint.get("tokenizer")
+    said = traced(message, engine.framing, game, message.tokens if ours else None)
+    headed = len(engine.framing.content.encode(message.header or ""))
     placed = message.offsets is not None or message.new_offset is not None
     places = (*(message.offsets or (None,) * len(message.parents)), message.new_offset) if placed else ()
-    return Line(said, len(framed.header), places)
+    return Line(said, headed, places)
 
 
 def guess_choices(plays: Sequence[Play]) -> tuple[Play, ...]:

@@ -1,0 +1,36 @@
+"""A message of a trace in the ids of one model. Does not know: how a trace is played."""
+
+from __future__ import annotations
+
+from agentcho.calls.call import FramingPort
+from agentcho.engine.layout import Framed, frame
+from agentcho.message import Message, Words
+from agentcho.records.trace import TraceMessage
+
+
+def framed(message: TraceMessage, template: FramingPort) -> Framed:
+    """Its header and text as ids, in this template's framing."""
+    encode = template.content.encode
+    return frame(template, message.role, message.name, encode(message.header or ""), encode(message.text))
+
+
+def traced(
+    message: TraceMessage, template: FramingPort, game: int = 0, tokens: tuple[int, ...] | None = None
+) -> Message:
+    """The message as a game has it; `tokens` are all its ids, where they are not those of its text."""
+    own = framed(message, template)
+    ids = own.tokens if tokens is None else tokens
+    content = len(own.opening), len(ids) - len(own.closing)
+    return Message(
+        id=message.id,
+        game=game,
+        kind=message.kind,
+        role=message.role,
+        author=message.author,
+        audience=message.readers,
+        parents=message.parents,
+        words=Words(message.header or "", message.text, ids, content),
+        name=message.name,
+        offsets=message.offsets,
+        new_offset=message.new_offset,
+    )
