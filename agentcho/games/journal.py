@@ -17,7 +17,8 @@ from agentcho.flow.labels import EncodingRecord, Ledger, Recipe
 from agentcho.flow.resolver import Draft, Needed, Resolver
 from agentcho.games.limits import Meter
 from agentcho.message import Message, Words
-from agentcho.records.transcript import Encodings, Ending, Entry, Origin, Usage
+from agentcho.records.lines import Ending, Origin
+from agentcho.records.transcript import Encodings, Entry, Usage
 
 
 class Recorded:

@@ -6,6 +6,7 @@ Does not know: how games are played, what a near miss is.
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -41,7 +42,8 @@ def _game(entries: list[Entry]) -> dict[str, Any]:
 
 def _message(entry: Entry, numbers: Mapping[int, int]) -> dict[str, Any]:
     left_out = ("usage", "encodings", "attempt")
-    line = {name: value for name, value in entry.to_json().items() if name not in left_out}
+    read = json.loads(json.dumps(entry.to_json()))  # lists, as in a file
+    line = {name: value for name, value in read.items() if name not in left_out}
     own = entry.own
     return line | {"encoding": None if own is None else numbers[own.id]}
 

@@ -122,15 +122,22 @@ def _cut_torn_line(path: Path) -> None:
         os.truncate(path, whole)
 
 
-def read_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+def read_lines(path: Path, foreign: str | None = None) -> Iterator[tuple[int, dict[str, Any]]]:
     """(line number, object) of every whole line. A last line without its newline is a kill's and is skipped;
-    any other line that is no JSON object is `RecordBroken`."""
+    any other line that is no JSON object is `RecordBroken`. `foreign`, what its format is: the file may be written by
+    hand, so blank lines are passed over, and the last line needs no newline."""
     data = path.read_bytes()
-    for number, raw in enumerate(data[: data.rfind(b"\n") + 1].splitlines(), start=1):
+    whole = data if foreign else data[: data.rfind(b"\n") + 1]
+    for number, raw in enumerate(whole.splitlines(), start=1):
+        if foreign and not raw.strip():
+            continue
         try:
             line = json.loads(raw)
         except (ValueError, RecursionError):
-            raise RecordBroken(f"{path}:{number}", "not a JSON line") from None
+            line = None
+            fault = "not a JSON line"
+        else:
+            fault = "not a JSON object"
         if not isinstance(line, dict):
-            raise RecordBroken(f"{path}:{number}", "not a JSON object")
+            raise RecordBroken(f"{path}:{number}", fault, *filter(None, [foreign]))
         yield number, line

@@ -13,13 +13,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from agentcho.errors import RecordBroken
 from agentcho.records.files import Lines, read_lines
-from agentcho.records.lines import PieceLine, check
+from agentcho.records.lines import PieceLine, read
 from agentcho.records.sealed import Seals
 from agentcho.records.transcript import AllSeals, Entry
 
 NAME = "heard.jsonl"
+PIECE = TypeAdapter(PieceLine)
 Key = tuple[int, str, int]
 """Game, message, attempt."""
 
@@ -62,7 +65,7 @@ def died(path: Path, entries: Sequence[Entry]) -> list[Entry]:
     heard; `ended` says "died". While somebody writes the record, they are under way."""
     there = {_key(entry) for entry in entries}
     begun: dict[Key, Entry] = {}
-    pieces: dict[Key, list[dict[str, Any]]] = {}
+    pieces: dict[Key, list[PieceLine]] = {}
     seals = AllSeals(entries)
     for number, line in read_lines(path):
         try:
@@ -72,9 +75,8 @@ def died(path: Path, entries: Sequence[Entry]) -> list[Entry]:
             if "kind" in line:
                 begun[key] = Entry.from_json(line, seals[line["game"], line.get("attempt", 1)])
             else:
-                check(PieceLine, line)
                 _ = begun[key]
-                pieces.setdefault(key, []).append(line)
+                pieces.setdefault(key, []).append(read(PIECE, line))
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise RecordBroken(
                 f"{path}:{number}", f"not a piece of a message ({type(error).__name__}: {error})"
@@ -86,11 +88,11 @@ def _key(entry: Entry) -> Key:
     return entry.message.game, entry.message.id, entry.attempt
 
 
-def _so_far(entry: Entry, pieces: Sequence[dict[str, Any]]) -> Entry:
+def _so_far(entry: Entry, pieces: Sequence[PieceLine]) -> Entry:
     """The message with what it said after it had begun."""
     said = entry.message
-    tokens = (*said.tokens, *(token for piece in pieces for token in piece["tokens"]))
-    start, text = len(said.tokens), "".join(piece["text"] for piece in pieces)
+    tokens = (*said.tokens, *(token for piece in pieces for token in piece.tokens))
+    start, text = len(said.tokens), "".join(piece.text for piece in pieces)
     content = (said.content[0], len(tokens))
     sampled = start, len(tokens)
     whole = said.saying(tokens=tokens, text=text, content=content, sampled=sampled, canonical=len(tokens) == start)

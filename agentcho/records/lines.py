@@ -8,13 +8,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PlainValidator, TypeAdapter, ValidationError, model_validator
 
 from agentcho.flow.labels import Recipe
-from agentcho.message import Kind
+from agentcho.flow.views import After
+from agentcho.message import AgentName, Kind
 
+Ending = Literal["cancelled", "failed", "died"]
+"""How a message that is not whole came to its end: its call was cancelled, or failed, or the process was killed."""
+Origin = Literal["sampled", "forced", "human", "tool"]
+"""Where the words of a message that was not known beforehand come from."""
+LIST = Field(strict=False)
+"""A list of JSON is read as a tuple."""
 Whole = Annotated[int, Field(ge=-(1 << 63), lt=1 << 63)]
 Count = Annotated[int, Field(ge=0, lt=1 << 63)]
+Attempt = Annotated[int, Field(ge=1, lt=1 << 63)]
+Strings = Annotated[tuple[str, ...], LIST]
+Tokens = Annotated[tuple[Count, ...], LIST]
+Span = Annotated[tuple[Count, Count], LIST]
 
 
 class Line(BaseModel):
@@ -23,20 +34,22 @@ class Line(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
 
 
-class _Encoding(Line):
+class EncodingPart(Line):
+    """One encoding, with its cone or with what stands for that."""
+
     id: Whole
     message: str
-    caller: str | None
+    caller: AgentName | None
     recipe: Recipe
-    context: list[Annotated[list[Whole], Field(min_length=3, max_length=3)]]
+    context: Annotated[tuple[Annotated[tuple[Whole, Whole, Whole], LIST], ...], LIST]
     start: Whole
     bos: bool
     base: Whole | None = None
-    cone: list[str] | None = None
+    cone: Annotated[frozenset[str], LIST] | None = None
     seal: str | None = None
 
     @model_validator(mode="after")
-    def _accounts(self) -> _Encoding:
+    def _accounts(self) -> EncodingPart:
         if (self.cone is None) == (self.seal is None):
             raise ValueError("an encoding has its cone or what stands for that")
         return self
@@ -46,9 +59,9 @@ class EncodingsLine(Line):
     """Encodings alone."""
 
     game: Count
-    encodings: list[_Encoding]
+    encodings: list[EncodingPart]
     encoded: Count = 0
-    attempt: Annotated[int, Field(ge=1, lt=1 << 63)] = 1
+    attempt: Attempt = 1
 
 
 class _Usage(Line):
@@ -58,20 +71,21 @@ class _Usage(Line):
     seconds: float
 
 
-def _after(place: list[Any]) -> list[Any]:
-    if [type(part) for part in place] != [str, int]:
+def _after(place: Any) -> After:
+    if not isinstance(place, list) or [type(part) for part in place] != [str, int]:
         raise ValueError("a place after a message is its id and a number")
-    return place
+    return After(*place)
+
+
+Asked = Whole | Literal["rightmost"] | Annotated[After, PlainValidator(_after)] | None
+"""A place that was asked for: see `Place`."""
 
 
 class _Act(Line):
     where: str | None
-    places: list[Whole | Literal["rightmost"] | Annotated[list[Any], AfterValidator(_after)] | None]
-    acted_on: list[str]
-    choices: list[str]
-
-
-Span = Annotated[list[Count], Field(min_length=2, max_length=2)]
+    places: Annotated[tuple[Whole | Literal["rightmost"] | Annotated[After, PlainValidator(_after)] | None, ...], LIST]
+    acted_on: Strings
+    choices: Strings
 
 
 class MessageLine(EncodingsLine):
@@ -80,24 +94,26 @@ class MessageLine(EncodingsLine):
     id: str
     kind: Kind
     role: str
-    author: str | None
-    audience: Literal["everyone"] | list[str]
-    parents: list[str]
+    author: AgentName | None
+    audience: Literal["everyone"] | Strings
+    parents: Strings
     header: str
     text: str
-    tokens: list[Count] | None = None
+    tokens: Tokens | None = None
     content: Span
     sampled: Span | None
-    name: str | None
-    offsets: list[Whole | None] | None
+    name: AgentName | None
+    offsets: Annotated[tuple[Whole | None, ...], LIST] | None
     new_offset: Whole | None
     stopped: str | None
     canonical: bool
     encoding: Whole | None = None
-    direct: list[str]
+    direct: Strings
     usage: _Usage
     act: _Act
+    ended: Ending | None = None
     engine: str | None = None
+    origin: Origin | None = None
 
     @model_validator(mode="after")
     def _fits(self) -> MessageLine:
@@ -114,31 +130,18 @@ class PieceLine(Line):
 
     game: Count
     id: str
-    tokens: list[Count]
+    tokens: Tokens
     text: str
-    attempt: Annotated[int, Field(ge=1, lt=1 << 63)] = 1
+    attempt: Attempt = 1
 
 
-class GameLine(Line):
-    """A game that ended."""
-
-    game: Count
-    outcome: dict[str, Any] | None
-    score: dict[str, float]
-    ended: str | None
-    seconds: float
-    error: str | None = None
-    traceback: str | None = None
-    raced: bool = False
+L = TypeVar("L")
 
 
-L = TypeVar("L", bound=Line)
-
-
-def check(kind: type[L], line: Mapping[str, Any]) -> None:
-    """ValueError, which names the place and quotes nothing: a line is none of that kind."""
+def read(kind: TypeAdapter[L], line: Mapping[str, Any]) -> L:
+    """The line as what it is one of. ValueError, which names the place and quotes nothing: it is none."""
     try:
-        kind.model_validate(line)
+        return kind.validate_python(line)
     except ValidationError as error:
         first = error.errors(include_input=False, include_url=False, include_context=False)[0]
         raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg'].removeprefix('Value error, ')}") from None

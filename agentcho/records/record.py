@@ -22,7 +22,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from agentcho.config import RunConfig
 from agentcho.errors import CannotWrite, RecordBroken, RecordNotFound
@@ -31,7 +31,7 @@ from agentcho.records import heard, writer
 from agentcho.records.environment import versions
 from agentcho.records.files import Lines, read_lines, replace_whole, writing
 from agentcho.records.heard import HeardLines, died
-from agentcho.records.lines import GameLine, check
+from agentcho.records.lines import Count, read
 from agentcho.records.trace import UNFINISHED, Workflow, exported
 from agentcho.records.transcript import AllSeals, Encodings, Entry, by_attempt, read_transcript
 from agentcho.records.writer import Who, Writer
@@ -91,7 +91,7 @@ class Over(NamedTuple):
     play it otherwise.
     """
 
-    game: int
+    game: Count
     outcome: dict[str, Any] | None
     score: dict[str, float]
     ended: str | None
@@ -104,6 +104,9 @@ class Over(NamedTuple):
     def failed(self) -> bool:
         """Whether an error ended it."""
         return (self.ended or "").startswith("error: ")
+
+
+OVER = TypeAdapter(Over, config=ConfigDict(strict=True))
 
 
 class RunRecord:
@@ -294,10 +297,10 @@ class SavedRun:
         found = {}
         for number, line in read_lines(file) if file.exists() else ():
             try:
-                check(GameLine, line)
-                found[line["game"]] = Over(**line)
-            except (TypeError, ValueError) as error:
+                over = read(OVER, line)
+            except ValueError as error:
                 raise RecordBroken(f"{file}:{number}", f"not the line of a game ({error})") from None
+            found[over.game] = over
         return found
 
     def export(self, only: Container[int] | None = None) -> list[Workflow]:

@@ -18,7 +18,7 @@ from agentcho.errors import TRACE, RecordBroken, RecordNotFound
 from agentcho.flow.labels import EncodingRecord
 from agentcho.flow.views import Read, ReadSet, count
 from agentcho.message import AgentName, Audience, Kind, Message, Role, audience, exact
-from agentcho.records.files import replace_whole
+from agentcho.records.files import read_lines, replace_whole
 from agentcho.records.transcript import Entry, own_records
 
 UNFINISHED = "unfinished: "
@@ -148,18 +148,7 @@ def read_traces(path: Path) -> list[Workflow]:
     """Every workflow of a file. `RecordBroken` where a line is none, `RecordNotFound` where there is no file."""
     if not path.is_file():
         raise RecordNotFound(path.name, path.parent)
-    lines = enumerate(path.read_bytes().splitlines(), start=1)
-    return [workflow(_object(raw, where), where) for n, raw in lines if raw.strip() for where in [f"{path}:{n}"]]
-
-
-def _object(raw: bytes, where: str) -> dict[str, Any]:
-    try:
-        line = json.loads(raw)
-    except (ValueError, RecursionError):
-        raise RecordBroken(where, "not a JSON line", TRACE) from None
-    if not isinstance(line, dict):
-        raise RecordBroken(where, "not a JSON object", TRACE)
-    return line
+    return [workflow(line, f"{path}:{number}") for number, line in read_lines(path, TRACE)]
 
 
 def write_traces(path: Path, workflows: Iterable[Workflow]) -> None:
@@ -169,24 +158,23 @@ def write_traces(path: Path, workflows: Iterable[Workflow]) -> None:
 
 def trace_message(message: Message, tokenizer: str | None, ended: str | None = None) -> TraceMessage:
     """One message of a transcript as a trace has it. `tokenizer` is the digest of the run's tokenizer."""
-    fields: dict[str, Any] = {
+    known = tokenizer is not None and bool(message.tokens)
+    fields = {
         "id": message.id,
         "kind": message.kind,
         "role": message.role,
-        "author": message.author,
         "audience": message.audience.to_json(),
         "parents": message.parents,
         "text": message.text,
+        "header": message.header if message.kind == "decode" else None,
+        "name": message.name,
+        "offsets": message.offsets,
+        "new_offset": message.new_offset,
+        "ended": ended,
+        "tokens": message.tokens if known else None,
+        "tokenizer": tokenizer if known else None,
     }
-    if message.kind == "decode":
-        fields["header"] = message.header
-    for optional in ("name", "offsets", "new_offset"):
-        if getattr(message, optional) is not None:
-            fields[optional] = getattr(message, optional)
-    if ended is not None:
-        fields["ended"] = ended
-    if tokenizer is not None and message.tokens:
-        fields |= {"tokens": message.tokens, "tokenizer": tokenizer}
+    fields = {"author": message.author} | {name: value for name, value in fields.items() if value is not None}
     try:
         return TraceMessage.model_validate(fields)
     except ValidationError as error:

@@ -15,21 +15,20 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, NamedTuple
+
+from pydantic import TypeAdapter
 
 from agentcho.calls.call import ContextEntry, Receipt
 from agentcho.errors import RecordBroken
 from agentcho.flow.labels import EncodingRecord
-from agentcho.flow.views import Act, After
-from agentcho.message import Audience, Message, Words, agent_name, audience
+from agentcho.flow.views import Act
+from agentcho.message import Audience, Message, Words, audience
 from agentcho.records.files import read_lines
-from agentcho.records.lines import EncodingsLine, MessageLine, check
+from agentcho.records.lines import EncodingPart, EncodingsLine, Ending, MessageLine, Origin, read
 from agentcho.records.sealed import Seals
 
-Ending = Literal["cancelled", "failed", "died"]
-"""How a message that is not whole came to its end: its call was cancelled, or failed, or the process was killed."""
-Origin = Literal["sampled", "forced", "human", "tool"]
-"""Where the words of a message that was not known beforehand come from."""
+MESSAGE, ENCODINGS = TypeAdapter(MessageLine), TypeAdapter(EncodingsLine)
 
 
 class Usage(NamedTuple):
@@ -82,84 +81,71 @@ class Entry(NamedTuple):
     def to_json(self, seals: Seals | None = None) -> dict[str, Any]:
         """The line as a JSON object; `from_json` inverts it. What says nothing is left out. `seals` are those of all
         lines before it; without, each cone is written out."""
-        more = {
-            "ended": self.ended,
-            "attempt": self.attempt if self.attempt > 1 else None,
-            "engine": self.engine,
-            "origin": self.origin,
-        }
-        return self._line(seals) | {name: value for name, value in more.items() if value is not None}
-
-    def _line(self, seals: Seals | None) -> dict[str, Any]:
-        m = self.message
-        return {
-            "game": m.game,
-            "id": m.id,
-            "kind": m.kind,
-            "role": m.role,
-            "author": m.author,
-            "audience": m.audience.to_json(),
-            "parents": list(m.parents),
-            "header": m.words.header,
-            "text": m.words.text,
-            "tokens": list(m.words.tokens) or None,
-            "content": list(m.words.content),
-            "sampled": m.words.sampled and list(m.words.sampled),
-            "name": m.name,
-            "canonical": m.words.canonical,
-            "offsets": m.offsets and list(m.offsets),
-            "new_offset": m.new_offset,
-            "stopped": m.words.stopped,
+        message, words, act = self.message, self.message.words, self.act
+        line = {
+            "game": message.game,
+            "id": message.id,
+            "kind": message.kind,
+            "role": message.role,
+            "author": message.author,
+            "audience": message.audience.to_json(),
+            "parents": message.parents,
+            "header": words.header,
+            "text": words.text,
+            "tokens": words.tokens or None,
+            "content": words.content,
+            "sampled": words.sampled,
+            "name": message.name,
+            "canonical": words.canonical,
+            "offsets": message.offsets,
+            "new_offset": message.new_offset,
+            "stopped": words.stopped,
             "encoding": self.encoding,
             "encodings": _lines(self.made, seals),
-            "direct": list(self.direct),
+            "direct": self.direct,
             "usage": self.usage._asdict(),
-            "act": _act_json(self.act),
+            "act": {"where": act.where, "places": act.places, "acted_on": act.tainted_by, "choices": act.choices},
         }
+        more = {"ended": self.ended, "attempt": _later(self.attempt), "engine": self.engine, "origin": self.origin}
+        return line | {name: value for name, value in more.items() if value is not None}
 
     @classmethod
     def from_json(cls, line: dict[str, Any], seals: Seals | None = None) -> Entry:
-        """Read one line; `seals` are those of all lines before it. KeyError, TypeError or ValueError where it is no
-        message line."""
-        check(MessageLine, line)
+        """Read one line; `seals` are those of all lines before it. ValueError where it is no message line."""
+        said = read(MESSAGE, line)
+        words = Words(
+            said.header, said.text, said.tokens or (), said.content, said.sampled, said.stopped, said.canonical
+        )
         message = Message(
-            id=line["id"],
-            game=line["game"],
-            kind=line["kind"],
-            role=line["role"],
-            author=_who(line["author"]),
-            audience=audience(line["audience"] if line["audience"] == "everyone" else list(line["audience"])),
-            parents=tuple(line["parents"]),
-            words=_words(line),
-            name=_who(line["name"]),
-            offsets=line["offsets"] and tuple(line["offsets"]),
-            new_offset=line["new_offset"],
+            id=said.id,
+            game=said.game,
+            kind=said.kind,
+            role=said.role,  # type: ignore[arg-type]
+            author=said.author,
+            audience=audience(said.audience),
+            parents=said.parents,
+            words=words,
+            name=said.name,
+            offsets=said.offsets,
+            new_offset=said.new_offset,
         )
-        usage, act = Usage(**line["usage"]), _act(line["act"])
         return cls(
-            message,
-            line.get("encoding"),
-            _records(line, seals),
-            tuple(line["direct"]),
-            usage,
-            act,
-            _one_of(Ending, line.get("ended")),
-            line.get("attempt", 1),
-            line.get("engine"),
-            _one_of(Origin, line.get("origin")),
+            message=message,
+            encoding=said.encoding,
+            made=_records(said, seals),
+            direct=said.direct,
+            usage=Usage(said.usage.encoded, said.usage.reused, said.usage.ttft, said.usage.seconds),
+            act=Act(said.act.where, said.act.places, said.act.acted_on, said.act.choices),
+            ended=said.ended,
+            attempt=said.attempt,
+            engine=said.engine,
+            origin=said.origin,
         )
 
 
-def _words(line: dict[str, Any]) -> Words:
-    start, stop = line["content"]
-    sampled = line["sampled"] and tuple(line["sampled"])
-    tokens = tuple(line.get("tokens") or ())
-    return Words(line["header"], line["text"], tokens, (start, stop), sampled, line["stopped"], line["canonical"])
-
-
-def _who(word: str | None) -> str | None:
-    """An agent's name as a line has it; None: the scenario, or nobody."""
-    return None if word is None else agent_name(word)
+def _later(attempt: int) -> int | None:
+    """The number of an attempt as a line has it; the first is left out."""
+    return attempt if attempt > 1 else None
 
 
 class Encodings(NamedTuple):
@@ -173,32 +159,28 @@ class Encodings(NamedTuple):
 
     def to_json(self, seals: Seals | None = None) -> dict[str, Any]:
         """The line as a JSON object; `from_json` inverts it. `seals` as for a message's."""
-        again = {"attempt": self.attempt} if self.attempt > 1 else {}
-        return {"game": self.game, "encodings": _lines(self.made, seals), "encoded": self.encoded, **again}
+        line = {"game": self.game, "encodings": _lines(self.made, seals), "encoded": self.encoded}
+        return line if self.attempt == 1 else line | {"attempt": self.attempt}
 
     @classmethod
     def from_json(cls, line: dict[str, Any], seals: Seals | None = None) -> Encodings:
-        """Read one line. KeyError, TypeError or ValueError where it is none."""
-        check(EncodingsLine, line)
-        return cls(line["game"], _records(line, seals), line.get("attempt", 1), line.get("encoded", 0))
+        """Read one line. ValueError where it is none."""
+        alone = read(ENCODINGS, line)
+        return cls(alone.game, _records(alone, seals), alone.attempt, alone.encoded)
 
 
-def _one_of(names: Any, value: Any) -> Any:
-    if value is not None and value not in get_args(names):
-        raise ValueError(f"{value!r} is none of {', '.join(get_args(names))}")
-    return value
-
-
-def _records(line: dict[str, Any], seals: Seals | None) -> tuple[EncodingRecord, ...]:
+def _records(line: EncodingsLine, seals: Seals | None) -> tuple[EncodingRecord, ...]:
     known = seals or Seals()
-    return tuple(_opened(r, known) for r in line["encodings"])
+    return tuple(_opened(part, known) for part in line.encodings)
 
 
-def _opened(line: dict[str, Any], seals: Seals) -> EncodingRecord:
+def _opened(part: EncodingPart, seals: Seals) -> EncodingRecord:
     """An encoding with its cone, listed or by its seal."""
-    if "seal" in line:
-        return seals.open(_record(line | {"cone": ()}), line["seal"])
-    record = _record(line)
+    receipt = Receipt(tuple(map(ContextEntry._make, part.context)), part.start, part.bos, part.base)
+    cone = frozenset[str]() if part.cone is None else part.cone
+    record = EncodingRecord(part.id, part.message, part.caller, part.recipe, receipt, cone)
+    if part.seal is not None:
+        return seals.open(record, part.seal)
     seals.listed(record)
     return record
 
@@ -216,35 +198,12 @@ def encoding_line(record: EncodingRecord, seal: str | None = None) -> dict[str, 
         "message": record.message,
         "caller": record.caller,
         "recipe": record.recipe,
-        "context": [list(entry) for entry in receipt.context],
+        "context": receipt.context,
         "start": receipt.start,
         "bos": receipt.bos,
         "base": receipt.base,
         **cone,
     }
-
-
-def _record(line: dict[str, Any]) -> EncodingRecord:
-    context = tuple(ContextEntry(*entry) for entry in line["context"])
-    return EncodingRecord(
-        line["id"],
-        line["message"],
-        _who(line["caller"]),
-        line["recipe"],
-        Receipt(context, line["start"], line["bos"], line.get("base")),
-        frozenset(line["cone"]),
-    )
-
-
-def _act_json(act: Act) -> dict[str, Any]:
-    places = [list(place) if isinstance(place, After) else place for place in act.places]
-    tainted, choices = list(act.tainted_by), list(act.choices)
-    return {"where": act.where, "places": places, "acted_on": tainted, "choices": choices}
-
-
-def _act(line: dict[str, Any]) -> Act:
-    places = tuple(After(*place) if isinstance(place, list) else place for place in line["places"])
-    return Act(line["where"], places, tuple(line["acted_on"]), tuple(line["choices"]))
 
 
 def read_transcript(path: Path) -> list[Entry]:

@@ -196,8 +196,8 @@ ENFORCEMENT = (
         "lose the label on save and load",
         "a transcript that was read again would know of no message but an encoding's own",
         "agentcho/records/transcript.py",
-        '        frozenset(line["cone"]),\n',
-        '        frozenset({line["message"]}),\n',
+        "    cone = frozenset[str]() if part.cone is None else part.cone\n",
+        "    cone = frozenset({part.message})\n",
         (GAPS,),
     ),
     Mutant(
