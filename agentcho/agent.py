@@ -85,15 +85,15 @@ class Agent:
     @property
     def name(self) -> str:
         """The agent's name. Once it is cast this is fixed: to set it raises `ScenarioError`."""
-        return (self._game and self._game.seat(self)) or self._name
+        return (self._game and self._game.name_of(self)) or self._name
 
     @name.setter
     def name(self, name: str) -> None:
         """`ScenarioError`: it has a seat."""
-        if self._game is not None and (seat := self._game.seat(self)) is not None:
+        if self._game is not None and (joined := self._game.name_of(self)) is not None:
             raise ScenarioError(
-                f"{seat} cannot be called {name!r}: who speaks is known by the seat in the game, from when it is cast. "
-                "Cast another agent under that name"
+                f"{joined} cannot be called {name!r}: who speaks is known by the seat in the game, from when it is "
+                "cast. Cast another agent under that name"
             )
         self._name = name
 
@@ -104,7 +104,7 @@ class Agent:
     @property
     def brief(self) -> str | None:
         """The message id of its system prompt, for views. None: it has no system prompt, or is in no game yet."""
-        return None if self._game is None else self._game.brief(self)
+        return None if self._game is None else self._game.system_prompt(self)
 
     def view(self, readable: Sequence[Metadata]) -> View:
         """What the agent reads at a call. `readable` is the metadata of all messages that it may read, in the order in

@@ -46,7 +46,7 @@ class Token:
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class FirstToken:
     """The first token of a message is about to be told: all that is known of it now, with what it is said over."""
 
     entry: Entry
@@ -66,7 +66,7 @@ class Encoded:
     encodings: Encodings
 
 
-Event = Joined | Began | Heard | Token | Ended | Encoded | Over
+Event = Joined | Began | FirstToken | Token | Ended | Encoded | Over
 Sink = Callable[[Event], None]
 
 

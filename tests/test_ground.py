@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from agentcho.calls.call import ContextEntry, Receipt
 from agentcho.errors import AudienceError
 from agentcho.flow.labels import Ledger, readers
-from agentcho.flow.views import Read, View, audience_policy, read_set, shown
+from agentcho.flow.views import Read, View, audience_policy, read_set, visible_metadata
 from agentcho.message import EVERYONE, Audience, Metadata, audience
 from agentcho.records.environment import machine, versions
 
@@ -97,8 +97,8 @@ def test_a_view_sees_of_anothers_message_only_parents_that_all_its_readers_may_r
         Metadata("ada.1", "decode", "assistant", "ada", everyone, ("ada.0",)),
         Metadata("ben.0", "decode", "assistant", "ben", everyone, ("ada.1",)),
     ]
-    assert [m.parents for m in shown("ben", out[1:], out)] == [(), ("ada.1",)]
-    assert [m.parents for m in shown("ada", out, out)] == [(), ("ada.0",), ("ada.1",)]
+    assert [m.parents for m in visible_metadata("ben", out[1:], out)] == [(), ("ada.1",)]
+    assert [m.parents for m in visible_metadata("ada", out, out)] == [(), ("ada.0",), ("ada.1",)]
 
 
 def test_results_say_where_they_were_found() -> None:

@@ -9,7 +9,7 @@ from types import FrameType
 LOOPS = ("anyio", "asyncio", "trio", "threading", "concurrent")
 
 
-def whence(frame: FrameType | None = None) -> str | None:
+def call_site(frame: FrameType | None = None) -> str | None:
     """ "file:line" of the outermost frame on the stack (above `frame`, if one is given) that is neither ours nor an
     event loop's; None: there is none. The file is relative to the working folder, or its folder and name where it lies
     elsewhere."""

@@ -15,7 +15,7 @@ from functools import wraps
 from types import TracebackType
 from typing import Any, Concatenate, NamedTuple, ParamSpec, Protocol, TypeVar
 
-from agentcho.calls.call_site import whence
+from agentcho.calls.call_site import call_site
 from agentcho.errors import EngineBusy
 
 P = ParamSpec("P")
@@ -160,7 +160,7 @@ def owned(method: Callable[Concatenate[E, P], T]) -> Callable[Concatenate[E, P],
 
 def _where(frame: Any) -> str:
     """By which line, in which thread."""
-    line = whence(frame)
+    line = call_site(frame)
     return f"{f' at {line}' if line else ''} in thread {threading.current_thread().name}"
 
 
@@ -169,6 +169,6 @@ def _where_is(ident: int) -> str:
     frame = sys._current_frames().get(ident)
     while frame is not None and frame.f_globals.get("__name__") != __name__:
         frame = frame.f_back
-    line = None if frame is None else whence(frame)
+    line = None if frame is None else call_site(frame)
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     return f"{f' at {line}' if line else ''} in thread {names.get(ident, ident)}"

@@ -24,7 +24,7 @@ from agentcho.calls.call import EncodingId, EnginePort, FramePort, StepResult, a
 from agentcho.calls.checks import named
 from agentcho.choreography.handle import FinishedCall, Handle, Request, Result, checked_request
 from agentcho.choreography.prefetch import Make, Prefetch
-from agentcho.choreography.quiescence import Turns
+from agentcho.choreography.quiescence import TaskTracker
 from agentcho.choreography.waits import Wait, wait_of
 from agentcho.config import Leakage, Mode, RepairBy, ReusePolicy, Shadowing
 from agentcho.errors import (
@@ -88,12 +88,12 @@ class Choreographer:
     ) -> None:
         self._max_requests, self._quiet_after = max_requests, quiet_after
         self._engine, self.reuse = engine, ReusePolicy(mode, leakage, shadow, deterministic, in_place, repair)
-        self.turns = Turns()
+        self.tasks = TaskTracker()
         self.steps = self.encoded = 0
         self._open: set[Handle] = set()
         self._arrived: list[Handle] = []
-        self._ahead = Prefetch()
-        self._flying: dict[EncodingId, Handle] = {}
+        self._prefetch = Prefetch()
+        self._under_way: dict[EncodingId, Handle] = {}
         self._held: set[EncodingId] = set()
         self._cancel, self._release, self._swap = list[EncodingId](), list[EncodingId](), list[EncodingId]()
         self._arrivals = 0
@@ -131,7 +131,7 @@ class Choreographer:
 
     def _hold(self) -> None:
         """Own the network from now on. What is left in the engine by one that never ended is dropped first."""
-        owner, ids = self._engine.owner, (self._flying, self._held, self._cancel, self._release)
+        owner, ids = self._engine.owner, (self._under_way, self._held, self._cancel, self._release)
         running, drop = partial(_running, anyio.lowlevel.current_token()), partial(_drop, self._engine, *ids)
         owner.hold(self, "a choreographer", running, drop)
         if not self._engine.idle:
@@ -162,7 +162,7 @@ class Choreographer:
             raise EngineBusy(self._engine.owner.words)
         if len(self._open) >= self._max_requests:
             raise Overloaded(self._max_requests)
-        handle = Handle(checked_request(request), self.turns.current())
+        handle = Handle(checked_request(request), self.tasks.current())
         self._open.add(handle)
         self._arrived.append(handle)
         self._arrivals += 1
@@ -201,17 +201,17 @@ class Choreographer:
         """Let a request of prefills, which `make` gives (None: no more needed), run beside those who speak: in a step
         to which nobody brings anything. It wakes nobody, and nobody hears of it where it fails."""
         self._check_here()
-        self._ahead.offer(owner, make)
+        self._prefetch.offer(owner, make)
 
     def forget(self, owner: Any) -> None:
         """Drop what an owner offered, under way or not. What it has brought by then is the owner's to release."""
-        for handle in self._ahead.forget(owner):
+        for handle in self._prefetch.forget(owner):
             self._abandon(handle)
 
     def waiting(self) -> tuple[Wait, ...]:
         """Who waits for what, of all tasks in its games that do. With no request under way, a wait for each other's
         events never ends; whether somebody outside may end it, cannot be told."""
-        return tuple(wait_of(work) for work in self.turns.resting)
+        return tuple(wait_of(work) for work in self.tasks.resting)
 
     def swap_out(self, ids: Iterable[EncodingId]) -> None:
         """Let those that are held here make room at the next step. They come back when somebody reads them."""
@@ -223,8 +223,8 @@ class Choreographer:
         while True:
             await self._rest()
             self._work = anyio.Event()
-            while self._arrived or self._flying or self._cancel or self._release or self._swap:
-                await self.turns.settle(lambda: self._arrivals)
+            while self._arrived or self._under_way or self._cancel or self._release or self._swap:
+                await self.tasks.settle(lambda: self._arrivals)
                 with anyio.CancelScope(shield=True):  # what is taken is run and delivered, shutdown or not
                     self._deliver(await anyio.to_thread.run_sync(self._hop, self._take(), limiter=self._thread))
 
@@ -240,10 +240,10 @@ class Choreographer:
 
     def _take(self) -> _Work:
         swap = [id for id in self._swap if id in self._held]
-        if not self._arrived and any(handle.first for handle in self._flying.values()):
-            self._arrived = self._ahead.take()
+        if not self._arrived and any(handle.first for handle in self._under_way.values()):
+            self._arrived = self._prefetch.take()
         arrived = sorted(self._arrived, key=lambda t: t.place)
-        exact = any(map(self._exact, (*self._flying.values(), *arrived)))
+        exact = any(map(self._exact, (*self._under_way.values(), *arrived)))
         work = _Work([*self._cancel], [*self._release], swap, arrived, exact)
         for taken in (self._cancel, self._release, self._swap, self._arrived):
             taken.clear()
@@ -283,13 +283,13 @@ class Choreographer:
     def _deliver(self, step: _Step) -> None:
         """On the event loop again: the journals first, then those whom the step served."""
         for handle in step.submitted:
-            self._flying.update(dict.fromkeys(handle.ids, handle))
+            self._under_way.update(dict.fromkeys(handle.ids, handle))
             if handle.abandoned:
                 self._give_up(handle)
         for handle, error in step.refused:
             handle.finish(None, error)
         if step.error is not None:
-            for handle in dict.fromkeys(self._flying.values()):
+            for handle in dict.fromkeys(self._under_way.values()):
                 self._fail(handle, step.error)
         if step.result is not None:
             self.steps += 1
@@ -306,34 +306,34 @@ class Choreographer:
 
     def _deliver_result(self, result: StepResult, made: dict[EncodingId, FinishedCall]) -> None:
         self._held.update(result.finished)
-        self._tell(result, made)
+        self._report(result, made)
         for failure in result.failed:
-            if (handle := self._flying.get(failure.id)) is not None:
+            if (handle := self._under_way.get(failure.id)) is not None:
                 self._fail(handle, failure.error)
         for id in result.finished:
             self._finish_call(id, made[id])
 
-    def _tell(self, result: StepResult, made: dict[EncodingId, FinishedCall]) -> None:
+    def _report(self, result: StepResult, made: dict[EncodingId, FinishedCall]) -> None:
         """What was said goes on record, all of it, before any of it goes to who listens."""
         begun = {each.id: each for each in result.begun}
-        heard = [(self._flying[spoken.id], spoken) for spoken in result.spoken if spoken.id in self._flying]
+        heard = [(self._under_way[spoken.id], spoken) for spoken in result.spoken if spoken.id in self._under_way]
         for handle, spoken in heard:
-            self._listens(handle, "on_piece", partial(handle.hear, spoken, begun.pop(spoken.id, None), made))
+            self._notify(handle, "on_piece", partial(handle.take_in, spoken, begun.pop(spoken.id, None), made))
         for flush in {id(handle.request.flush): handle.request.flush for handle, _ in heard}.values():
             self._flush(flush, [handle for handle, _ in heard if handle.request.flush is flush])
         for handle, spoken in heard:
             if handle.request.on_token and spoken.text and not handle.done.is_set():
-                self._listens(handle, "on_token", partial(handle.request.on_token, spoken.text))
+                self._notify(handle, "on_token", partial(handle.request.on_token, spoken.text))
 
     def _flush(self, flush: Callable[[], None] | None, handles: list[Handle]) -> None:
         """What was not flushed is not heard: all who share a flush that fails fail with it."""
-        if flush is not None and not self._listens(handles[0], "flush", flush):
+        if flush is not None and not self._notify(handles[0], "flush", flush):
             for handle in handles[1:]:
                 assert handles[0].error is not None
                 self._fail(handle, handles[0].error)
 
     def _finish_call(self, id: EncodingId, made: FinishedCall) -> None:
-        handle = self._flying.pop(id, None)
+        handle = self._under_way.pop(id, None)
         if handle is None:  # its request failed or was abandoned while the step ran
             self.release(self.held([id]))
             return
@@ -344,10 +344,10 @@ class Choreographer:
         first = (handle.first or now) - handle.submitted
         result = Result(tuple(handle.made[i] for i in handle.ids), first, now - handle.submitted)
         done = handle.request.on_done
-        if done is None or self._listens(handle, "on_done", partial(done, result)):
+        if done is None or self._notify(handle, "on_done", partial(done, result)):
             handle.finish(result, None)
 
-    def _listens(self, handle: Handle, what: str, hear: Callable[[], None]) -> bool:
+    def _notify(self, handle: Handle, what: str, hear: Callable[[], None]) -> bool:
         """Let who asked hear of something; False: that failed, and the request with it, and nothing else."""
         error = _raised(hear)
         if error is not None:
@@ -369,20 +369,20 @@ class Choreographer:
         elif handle.result is not None:
             if handle.request.on_done is None:
                 self.release(self.held(handle.ids))
-        elif any(id in self._flying for id in handle.ids):
+        elif any(id in self._under_way for id in handle.ids):
             self._give_up(handle)
             handle.drop("cancelled")
 
     def _give_up(self, handle: Handle) -> None:
         for id in handle.ids:
-            self._flying.pop(id, None)
+            self._under_way.pop(id, None)
         self._cancel.extend(id for id in handle.ids if id not in handle.made)
         self.release(self.held(handle.made))
 
     async def _leave_nothing(self) -> None:
         """After the loop has ended: drop and release all, and tell those who still wait."""
-        flying, held = [*self._flying, *self._cancel], [*self._held, *self._release]
-        for left in (self._arrived, self._flying, self._cancel, self._release, self._held):
+        flying, held = [*self._under_way, *self._cancel], [*self._held, *self._release]
+        for left in (self._arrived, self._under_way, self._cancel, self._release, self._held):
             left.clear()
         await anyio.to_thread.run_sync(self._clear, flying, held, limiter=self._thread)
         for handle in self._open:

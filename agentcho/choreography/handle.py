@@ -98,8 +98,8 @@ def checked_request(request: object) -> Request:
 class Handle:
     """A request under way."""
 
-    def __init__(self, request: Request, turn: TrackedTask | None) -> None:
-        self.request, self.turn = request, turn
+    def __init__(self, request: Request, task: TrackedTask | None) -> None:
+        self.request, self.task = request, task
         self.place = tuple((isinstance(part, str), part) for part in request.order)
         self.done = anyio.Event()
         self.ids: tuple[EncodingId, ...] = ()
@@ -113,13 +113,13 @@ class Handle:
         self._said: list[int] = []
         self._text = ""
 
-    def hear(self, spoken: Spoken, begun: Begun | None, made: Mapping[EncodingId, FinishedCall]) -> None:
+    def take_in(self, spoken: Spoken, begun: Begun | None, made: Mapping[EncodingId, FinishedCall]) -> None:
         """Take in what the decode said in a step, and tell of it; `made` are the calls that this step has finished."""
         self.first = self.first or perf_counter()
         self._begun = self._begun or begun
         token = spoken.token if spoken.nth >= len(self._said) else None
         if self.request.on_piece is not None:
-            opening = None if begun is None else self._heard({**self.made, **made}, None)
+            opening = None if begun is None else self._so_far({**self.made, **made}, None)
             self.request.on_piece(Piece(token, spoken.text, opening))
         self._said += () if token is None else (token,)
         self._text += spoken.text
@@ -127,10 +127,10 @@ class Handle:
     def drop(self, ended: Literal["cancelled", "failed"]) -> None:
         """It is given up: tell of what was heard of it, if anything was."""
         if self._said and self._begun is not None and self.result is None and self.request.on_dropped is not None:
-            self.request.on_dropped(self._heard(self.made, ended))
+            self.request.on_dropped(self._so_far(self.made, ended))
             self._said.clear()
 
-    def _heard(
+    def _so_far(
         self, made: Mapping[EncodingId, FinishedCall], ended: Literal["cancelled", "failed"] | None
     ) -> Unfinished:
         assert self._begun is not None
@@ -152,6 +152,6 @@ class Handle:
     def finish(self, result: Result | None, error: Exception | None) -> None:
         """Wake the submitter; it counts as awake from now, unless it has gone its way already."""
         self.result, self.error = result, error
-        if self.turn is not None and not self.abandoned:
-            self.turn.wake()
+        if self.task is not None and not self.abandoned:
+            self.task.wake()
         self.done.set()

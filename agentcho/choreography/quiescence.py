@@ -21,8 +21,8 @@ T = TypeVar("T")
 class TrackedTask:
     """One tracked task. `wake` before it is let go on, so that it counts from then; both calls are idempotent."""
 
-    def __init__(self, turns: Turns) -> None:
-        self._turns, self._awake = turns, False
+    def __init__(self, tracker: TaskTracker) -> None:
+        self._tracker, self._awake = tracker, False
         self.work: Coroutine[Any, Any, Any] | None = None
 
     @property
@@ -34,16 +34,16 @@ class TrackedTask:
         """Count as awake."""
         if not self._awake:
             self._awake = True
-            self._turns.count(+1)
+            self._tracker.count(+1)
 
     def rest(self) -> None:
         """Count as waiting."""
         if self._awake:
             self._awake = False
-            self._turns.count(-1)
+            self._tracker.count(-1)
 
 
-class Turns:
+class TaskTracker:
     """All tracked tasks of one choreographer.
 
     A step waits for at most `patience` rounds of the event loop beyond the waking of all: who polls in a loop
@@ -58,7 +58,7 @@ class Turns:
         self._by_task: dict[int, TrackedTask] = {}
 
     def count(self, change: int) -> None:
-        """Used by `Turn`."""
+        """Used by `TrackedTask`."""
         self._awake += change
         self._stirred += change > 0
         if self._awake == 0:
@@ -67,10 +67,10 @@ class Turns:
     @property
     def resting(self) -> tuple[Coroutine[Any, Any, Any], ...]:
         """What the tracked tasks run that wait now, whatever for."""
-        return tuple(turn.work for turn in self._by_task.values() if turn.work is not None and not turn.awake)
+        return tuple(task.work for task in self._by_task.values() if task.work is not None and not task.awake)
 
     def current(self) -> TrackedTask | None:
-        """The turn of the running task; None for a task that is not tracked."""
+        """The task of the running task; None for a task that is not tracked."""
         return self._by_task.get(anyio.get_current_task().id)
 
     async def settle(self, activity: Callable[[], int]) -> None:
@@ -89,19 +89,19 @@ class Turns:
             if quiet == 2:
                 return
 
-    async def run(self, work: Coroutine[Any, Any, T], turn: TrackedTask | None = None) -> T:
+    async def run(self, work: Coroutine[Any, Any, T], task: TrackedTask | None = None) -> T:
         """Run `work` in the current task, tracked. A task that is tracked already just runs it."""
-        if turn is None and self.current() is not None:
+        if task is None and self.current() is not None:
             return await work
-        turn = turn or TrackedTask(self)
-        task = anyio.get_current_task().id
-        self._by_task[task], turn.work = turn, work
+        task = task or TrackedTask(self)
+        id = anyio.get_current_task().id
+        self._by_task[id], task.work = task, work
         try:
-            return await _Watched(work, turn)
+            return await _Watched(work, task)
         finally:
-            del self._by_task[task]
-            turn.rest()
-            turn.work = None
+            del self._by_task[id]
+            task.rest()
+            task.work = None
 
     async def together(self, *works: Coroutine[Any, Any, Any]) -> list[Any]:
         """Run all side by side, each tracked; their results in order, or the first error with the rest cancelled."""
@@ -109,10 +109,10 @@ class Turns:
         results: list[Any] = [None] * len(works)
         left = len(works)
 
-        async def one(place: int, work: Coroutine[Any, Any, Any], turn: TrackedTask) -> None:
+        async def one(place: int, work: Coroutine[Any, Any, Any], task: TrackedTask) -> None:
             nonlocal left
             try:
-                results[place] = await self.run(self._ending(work, ended), turn)
+                results[place] = await self.run(self._ending(work, ended), task)
             except BaseException as error:  # an event loop takes some of them for its own end
                 if ends_all(error):
                     raise
@@ -125,16 +125,16 @@ class Turns:
             if left == 0 and parent is not None:
                 parent.wake()
 
-        turns = [TrackedTask(self) for _ in works]
+        tasks = [TrackedTask(self) for _ in works]
         try:
             async with anyio.create_task_group() as group:
-                for place, (work, turn) in enumerate(zip(works, turns, strict=True)):
-                    turn.wake()
-                    group.start_soon(one, place, work, turn)
+                for place, (work, task) in enumerate(zip(works, tasks, strict=True)):
+                    task.wake()
+                    group.start_soon(one, place, work, task)
         finally:  # a task cancelled before its first step never ran its own clean-up
-            for work, turn in zip(works, turns, strict=True):
+            for work, task in zip(works, tasks, strict=True):
                 work.close()
-                turn.rest()
+                task.rest()
         if errors:
             raise errors[0]
         return results
@@ -149,21 +149,21 @@ class Turns:
 
 
 class _Watched(Awaitable[T]):
-    """Awaits a coroutine, and tells its turn at each suspension and resumption."""
+    """Awaits a coroutine, and tells its task at each suspension and resumption."""
 
-    def __init__(self, work: Coroutine[Any, Any, T], turn: TrackedTask) -> None:
-        self._work, self._turn = work, turn
+    def __init__(self, work: Coroutine[Any, Any, T], task: TrackedTask) -> None:
+        self._work, self._task = work, task
 
     def __await__(self) -> Generator[Any, Any, T]:
         inner = self._work.__await__()
         resume: Callable[[], Any] = lambda: next(inner)  # noqa: E731
         while True:
-            self._turn.wake()
+            self._task.wake()
             try:
                 trap = resume()
             except StopIteration as stop:
                 return stop.value  # type: ignore[no-any-return]
-            self._turn.rest()
+            self._task.rest()
             resume = yield from self._pass_on(inner, trap)
 
     @staticmethod

@@ -124,12 +124,12 @@ class Resolver:
     def resolve(self, reads: ReadSet) -> Resolved:
         """The context of a call with this read set, as its caller sees it."""
         if self.reuse.mode == "baseline":
-            return self._path(tuple(read.id for read in reads.reads), reads.caller)
+            return self._baseline(tuple(read.id for read in reads.reads), reads.caller)
         missing: Lacking = {}
         context = self._context(reads, missing)
         return Resolved(tuple(missing.values()), *context)
 
-    def speak(self, draft: Draft, **options: Any) -> DecodePlan:
+    def decode_plan(self, draft: Draft, **options: Any) -> DecodePlan:
         """The calls that let an author say a message; `options` are the decode's."""
         resolved = self.resolve(draft.reads)
         author = draft.own
@@ -146,7 +146,7 @@ class Resolver:
         if not self.shadowed(draft):
             return DecodePlan(resolved.missing, (*(lack.call for lack in resolved.missing), call))
         lacking = {lack.key: lack for lack in resolved.missing}
-        parents, audience = self._public(draft, lacking), draft.metadata.audience
+        parents, audience = self._public_encodings(draft, lacking), draft.metadata.audience
         guard = self._guard(draft, audience)
         shadow = Shadow(call, parents, self._default, salt=self._salt(audience), guard=guard)
         return DecodePlan(tuple(lacking.values()), (*(lack.call for lack in lacking.values()), call, shadow))
@@ -158,7 +158,7 @@ class Resolver:
             return False
         return self.reuse.shadow == "always" or draft.metadata.audience != draft.own
 
-    def ahead(self, id: str) -> tuple[Needed, ...]:
+    def prefetch(self, id: str) -> tuple[Needed, ...]:
         """What a message that is known lacks before its first reader comes, where that is sure to be asked for: E(m)
         for all under audit, X(m) of what the scenario says, E(m) of what is private. Nothing where a caller's own
         prompt decides, or the profile is the deterministic one."""
@@ -187,7 +187,7 @@ class Resolver:
         places = count(draft.reads, lengths, int(self.bos))
         starts = [None if place is None else position(place) for place in places]
         ends = [start + long for start, long in zip(starts, (*lengths, length), strict=True) if start is not None]
-        public = [self._length(id) for id in self._open(draft)] if self.enforcing else []
+        public = [self._length(id) for id in self._public_parents(draft)] if self.enforcing else []
         return max(alone, *ends, alone + sum(public))
 
     def enter(self, message: str, recipe: Recipe, path: tuple[str, ...], id: EncodingId) -> bool:
@@ -235,7 +235,7 @@ class Resolver:
     def _made_over(self, draft: Draft) -> list[str]:
         """What the encoding that others than its author read is made over. Under enforce what is hidden counts for
         nothing: a choice by it would tell that it is there."""
-        return self._open(draft) if self.enforcing else [read.id for read in draft.reads.reads]
+        return self._public_parents(draft) if self.enforcing else [read.id for read in draft.reads.reads]
 
     def _repair(self, read: Read, path: tuple[str, ...], context: Context, missing: Lacking) -> Parent:
         """A message as `path[0]` has it there. Re-encoded in full it keeps nothing, so nothing is in its cone but what
@@ -307,7 +307,7 @@ class Resolver:
     def _over(self, recipe: Recipe, draft: Draft) -> list[Key]:
         """Which encodings of messages, repaired ones left out, one of this message is made over."""
         if recipe == "audience":
-            return [("audience", (id,)) for id in self._open(draft)]
+            return [("audience", (id,)) for id in self._public_parents(draft)]
         reads, caller = draft.reads.reads, draft.reads.caller
         if self.reuse.repair == "full" and caller is not None:
             reads = tuple(read for read in reads if self.drafts[read.id].metadata.author == caller)
@@ -319,13 +319,13 @@ class Resolver:
 
     def _audience_call(self, draft: Draft, missing: Lacking) -> Prefill:
         """X(m): compact over X of those parents whose audience covers its own."""
-        public = Context(self._public(draft, missing), self._default)
+        public = Context(self._public_encodings(draft, missing), self._default)
         return self._prefill(draft, draft.metadata.audience, public)
 
-    def _public(self, draft: Draft, missing: Lacking) -> tuple[Parent, ...]:
-        return tuple(self._encoding("audience", id, missing) for id in self._open(draft))
+    def _public_encodings(self, draft: Draft, missing: Lacking) -> tuple[Parent, ...]:
+        return tuple(self._encoding("audience", id, missing) for id in self._public_parents(draft))
 
-    def _open(self, draft: Draft) -> list[str]:
+    def _public_parents(self, draft: Draft) -> list[str]:
         """Those of its parents that all its readers may read."""
         audience, parents = draft.metadata.audience, [read.id for read in draft.reads.reads]
         return [id for id in parents if self.drafts[id].metadata.audience.covers(audience)]
@@ -355,7 +355,7 @@ class Resolver:
 
     # -- baseline ----------------------------------------------------------------------------------------
 
-    def prompt(self, messages: tuple[str, ...], caller: str | None) -> tuple[str, ...]:
+    def prompt_path(self, messages: tuple[str, ...], caller: str | None) -> tuple[str, ...]:
         """The path that names a prompt. In the deterministic profile it marks what the caller generated itself, which
         it alone reads as it was fed then: whether its prompt began as an author's did, and the author's own bits were
         there, would tell another what that author had read in secret."""
@@ -364,9 +364,9 @@ class Resolver:
         known = (self.drafts[id].metadata for id in messages)
         return tuple(f"{m.id} as said" if m.kind == "decode" and m.author == caller else m.id for m in known)
 
-    def _path(self, messages: tuple[str, ...], caller: str | None) -> Resolved:
+    def _baseline(self, messages: tuple[str, ...], caller: str | None) -> Resolved:
         """Each message over all before it, in the caller's own order; offsets play no part."""
-        clearance, path = Audience(frozenset({caller} if caller else ())), self.prompt(messages, caller)
+        clearance, path = Audience(frozenset({caller} if caller else ())), self.prompt_path(messages, caller)
         missing, parents = list[Needed](), list[Parent]()
         for end, id in enumerate(messages, start=1):
             known = self._known.get(("baseline", path[:end]))

@@ -1,13 +1,13 @@
 """What the playing code has looked at: whose words it may act on from then, and before whom.
 
-A message that a verb returns tells here when its words are looked at. What a task heard, its later acts may
-depend on; so does what its parts of a round heard, once the round is over. A tripwire, no proof: values that go
+A message that a verb returns tells here when its words are looked at. On the words that a task has looked at its later
+acts may depend; and once a round is over, on those that its moves have looked at. A tripwire, no proof: values that go
 from task to task by other ways are not followed. Does not know: encodings, what the words say.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextvars import ContextVar
 from dataclasses import fields
 from typing import Any
@@ -47,37 +47,34 @@ class TrackedMessage(Message):
 
 
 class TaintTracker:
-    """What each task of one game has heard."""
+    """Whose words each task of one game has looked at."""
 
     def __init__(self) -> None:
-        self._heard: ContextVar[set[str] | None] = ContextVar("heard", default=None)
+        self._sources: ContextVar[set[str] | None] = ContextVar("sources", default=None)
         self._first: set[str] = set()
 
     @property
-    def heard(self) -> set[str]:
-        """Ids that the running task has looked into; tasks it starts by itself share it."""
-        own = self._heard.get()
+    def sources(self) -> set[str]:
+        """Ids of the messages whose words the running task has looked at; tasks that it starts itself share them."""
+        own = self._sources.get()
         return self._first if own is None else own
 
-    def lend(self, message: Message) -> Message:
-        """The message, so that it tells when it is looked into."""
-        lent = TrackedMessage(**{field.name: getattr(message, field.name) for field in fields(Message)})
-        object.__setattr__(lent, "_told", self._teller())
-        return lent
+    def track(self, message: Message) -> Message:
+        """The message, so that it tells when its words are looked at."""
+        tracked = TrackedMessage(**{field.name: getattr(message, field.name) for field in fields(Message)})
+        object.__setattr__(tracked, "_told", lambda id: self.sources.add(id))
+        return tracked
 
-    def part(self) -> set[str]:
-        """Hear apart from now, as a part of a round; returns what to `join` when it is over."""
-        own = set(self.heard)
-        self._heard.set(own)
+    def fork(self) -> set[str]:
+        """Give the running task, a move of a round, a set of its own; returns it, to `join` when the round is over."""
+        own = set(self.sources)
+        self._sources.set(own)
         return own
 
-    def join(self, parts: list[set[str]]) -> None:
-        """A round is over: who awaited it may know what its parts do."""
-        self.heard.update(*parts)
+    def join(self, forks: list[set[str]]) -> None:
+        """A round is over: who awaited it may know what its moves do."""
+        self.sources.update(*forks)
 
     def tainted_by(self, before: Audience, audiences: Mapping[str, Audience]) -> tuple[str, ...]:
-        """What was heard that not everyone in `before` may read."""
-        return tuple(sorted(id for id in self.heard if not audiences[id].covers(before)))
-
-    def _teller(self) -> Callable[[str], None]:
-        return lambda id: self.heard.add(id)
+        """The messages that were looked at and that not everyone in `before` may read."""
+        return tuple(sorted(id for id in self.sources if not audiences[id].covers(before)))

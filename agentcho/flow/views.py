@@ -2,7 +2,7 @@
 
 A view is the author's wish; a policy is the scenario's rule. `read_set` turns both into one explicit, frozen
 list that nothing downstream can widen. Both see metadata, never words: the schedule is public, so it must not
-depend on what a model wrote. `Said` is what is out at one moment, without a copy of any of it; `count` turns the
+depend on what a model wrote. `History` is what is out at one moment, without a copy of any of it; `count` turns the
 places that a view asks for into positions. Does not know: encodings, engines.
 """
 
@@ -17,8 +17,8 @@ from agentcho.errors import AudienceError, RequestError
 from agentcho.message import Audience, Metadata
 
 
-class Line:
-    """Messages one after the other; `add` is all that ever happens to it."""
+class MessageLog:
+    """Messages one after the other: nothing is ever taken out or changed."""
 
     def __init__(self, messages: Iterable[Metadata] = ()) -> None:
         self.messages: list[Metadata] = []
@@ -32,26 +32,26 @@ class Line:
         self.messages.append(message)
 
 
-class Said(Sequence[Metadata]):
-    """Some lines, each as far as it had come when this was made. Equals every sequence of the same messages."""
+class History(Sequence[Metadata]):
+    """Some logs, each as far as it had come when this was made. Equals every sequence of the same messages."""
 
-    def __init__(self, *lines: Line, after: Said | None = None) -> None:
-        before: tuple[tuple[Line, int], ...] = () if after is None else after._parts
-        self._parts: tuple[tuple[Line, int], ...] = (*before, *((line, len(line.messages)) for line in lines))
+    def __init__(self, *logs: MessageLog, after: History | None = None) -> None:
+        before: tuple[tuple[MessageLog, int], ...] = () if after is None else after._parts
+        self._parts: tuple[tuple[MessageLog, int], ...] = (*before, *((log, len(log.messages)) for log in logs))
 
     def find(self, id: str) -> Metadata | None:
         """The message of that id; None: it is not out."""
-        for line, length in self._parts:
-            place = line.places.get(id)
+        for log, length in self._parts:
+            place = log.places.get(id)
             if place is not None and place < length:
-                return line.messages[place]
+                return log.messages[place]
         return None
 
     def __len__(self) -> int:
         return sum(length for _, length in self._parts)
 
     def __iter__(self) -> Iterator[Metadata]:
-        return chain.from_iterable(islice(line.messages, length) for line, length in self._parts)
+        return chain.from_iterable(islice(log.messages, length) for log, length in self._parts)
 
     @overload
     def __getitem__(self, place: int) -> Metadata: ...
@@ -61,9 +61,9 @@ class Said(Sequence[Metadata]):
         if isinstance(place, slice):
             return tuple(self)[place]
         left = range(len(self))[place]
-        for line, length in self._parts:
+        for log, length in self._parts:
             if left < length:
-                return line.messages[left]
+                return log.messages[left]
             left -= length
         raise IndexError(place)
 
@@ -74,7 +74,7 @@ class Said(Sequence[Metadata]):
         return hash(tuple(self))
 
     def __repr__(self) -> str:
-        return f"<Said {', '.join(message.id for message in self)}>"
+        return f"<History {', '.join(message.id for message in self)}>"
 
 
 class After(NamedTuple):
@@ -117,8 +117,8 @@ class Act(NamedTuple):
     """How a message came to be asked for.
 
     `where` is the line of the scenario's or agent's code, "file:number". `places` are the positions asked for,
-    one a parent and then the message's own (empty: none was). `acted_on` are the messages outside whose audience
-    this one is heard and whose words the playing code had looked at before. `choices` are the texts that a
+    one a parent and then the message's own (empty: none was). `tainted_by` are the messages outside whose audience
+    this one is read and whose words the playing code had looked at before. `choices` are the texts that a
     constrained decode could become.
     """
 
@@ -137,7 +137,7 @@ def audience_policy(agent: str, messages: Sequence[Metadata]) -> Sequence[Metada
     return [m for m in messages if m.audience.includes(agent)]
 
 
-def shown(agent: str, allowed: Sequence[Metadata], said: Sequence[Metadata]) -> list[Metadata]:
+def visible_metadata(agent: str, allowed: Sequence[Metadata], said: Sequence[Metadata]) -> list[Metadata]:
     """What a view gets of the messages it may read: of another's message only those parents among `said` that all of
     the message's own audience may read, so that no view can depend on what else its author had read."""
     audiences = {m.id: m.audience for m in said}
@@ -168,10 +168,11 @@ class ReadSet(NamedTuple):
 def read_set(caller: str, view: View, allowed: Sequence[Metadata], said: Sequence[Metadata]) -> ReadSet:
     """Combine a view with what is `allowed`: what the policy answered, and was shown. See `granted`."""
     ids = {m.id for m in allowed}
-    return granted(caller, view, lambda m: m.id in ids, said if isinstance(said, Said) else Said(Line(said)))
+    history = said if isinstance(said, History) else History(MessageLog(said))
+    return granted(caller, view, lambda m: m.id in ids, history)
 
 
-def granted(caller: str, view: View, may: Callable[[Metadata], bool], said: Said) -> ReadSet:
+def granted(caller: str, view: View, may: Callable[[Metadata], bool], said: History) -> ReadSet:
     """Combine a view with what is allowed of it; `may` is asked of what the view names alone.
 
     What the view names and is allowed is read. What it names, is not allowed and the caller is in the audience

@@ -18,7 +18,7 @@ from pydantic import BaseModel
 from agentcho.agent import Agent, Names, Utterance, ViewLike
 from agentcho.calls import values
 from agentcho.calls.call import Sampling, SamplingOptions, Turn
-from agentcho.calls.call_site import whence
+from agentcho.calls.call_site import call_site
 from agentcho.calls.checks import role_of
 from agentcho.choreography.choreographer import Choreographer
 from agentcho.choreography.handle import Piece, Request, Result, Unfinished
@@ -32,23 +32,23 @@ from agentcho.errors import (
     ScenarioError,
     TaskError,
 )
-from agentcho.events import Began, Event, Heard, Joined, Over, Sink, Token
+from agentcho.events import Began, Event, FirstToken, Joined, Over, Sink, Token
 from agentcho.flow.labels import LeakPaths
 from agentcho.flow.markers import asked_of, check_markers
 from agentcho.flow.resolver import Draft
 from agentcho.flow.taint import TaintTracker
 from agentcho.flow.views import (
     Act,
+    History,
     Policy,
     Read,
     ReadSet,
-    Said,
     View,
     audience_policy,
     granted,
     places_of,
     read_set,
-    shown,
+    visible_metadata,
 )
 from agentcho.games.journal import Journal, Recorded
 from agentcho.games.limits import Meter, only_limit
@@ -108,7 +108,7 @@ class Game:
         self._resolver = self._journal.resolver
         self._leaks = LeakPaths(self.reuse, self._resolver.drafts)
         self._taint = TaintTracker()
-        self._rounds = Rounds(choreographer.turns, self._taint)
+        self._rounds = Rounds(choreographer.tasks, self._taint)
         self._numbers: dict[str, int] = {}
         self._turns: dict[str, int] = {}
 
@@ -137,39 +137,40 @@ class Game:
         `agentcho ls` has it. `name` is what it is called in this game; `attributes` are given to an agent that is made
         here. Raises `AudienceError` for a name that was used before or cannot be one, and `ContextOverflow` for
         a system prompt that does not fit the model's context: then nobody joins."""
-        player, seat = self._roster.meet(agent, name, attributes)
+        player, joined = self._roster.candidate(agent, name, attributes)
         if player.system is not None:
             self._known(SCENARIO, "system", EVERYONE, player.system, UNREAD)
-        self._roster.join(player, seat)
+        self._roster.join(player, joined)
         player._game = self
-        self._sink(Joined(self.index, seat, player.role))
+        self._sink(Joined(self.index, joined, player.role))
         if player.system is not None:
-            self._roster.give(seat, self._put_brief(seat, player.system, player.open_system))
+            id = self._put_system_prompt(joined, player.system, player.open_system)
+            self._roster.set_system_prompt(joined, id)
         return player
 
-    def seat(self, agent: Agent) -> str | None:
+    def name_of(self, agent: Agent) -> str | None:
         """The name under which an agent was cast here, and by which it is known whatever it calls itself."""
-        return self._roster.seat(agent)
+        return self._roster.name_of(agent)
 
-    def brief(self, agent: Agent) -> str | None:
+    def system_prompt(self, agent: Agent) -> str | None:
         """The message id of an agent's system prompt. None: it has none."""
-        return self._roster.own(self.seat(agent))
+        return self._roster.system_prompt(self.name_of(agent))
 
-    def _put_brief(self, seat: str, words: str, open_to_all: bool) -> str:
+    def _put_system_prompt(self, agent: str, words: str, open_to_all: bool) -> str:
         """An agent's system prompt, private or the scenario's; its id."""
         if not open_to_all:
-            private = Audience(frozenset({seat}))
-            return self._put(seat, "system", private, words, ReadSet(seat, (), None, ()))
-        there = self._roster.brief(words, self.said)
+            private = Audience(frozenset({agent}))
+            return self._put(agent, "system", private, words, ReadSet(agent, (), None, ()))
+        there = self._roster.open_prompt(words, self.said)
         if there is None:
             there = self._put(SCENARIO, "system", EVERYONE, words, UNREAD)
-            self._roster.open(there, words)
+            self._roster.add_open_prompt(there, words)
         return there
 
     # -- what has been said ------------------------------------------------------------------------------
 
     @property
-    def said(self) -> Said:
+    def said(self) -> History:
         """The metadata of all messages that are out, in the order in which they came out: a sequence."""
         return self._rounds.visible()
 
@@ -179,7 +180,7 @@ class Game:
         message = self._resolver.drafts[id].message
         if message is None:
             raise KeyError(id)
-        return self._taint.lend(message)
+        return self._taint.track(message)
 
     async def announce(self, text: str, to: Names = "everyone", role: Role = "user") -> str:
         """Put a message of the scenario itself into the talk, and return its id. It is encoded when it is first read.
@@ -191,9 +192,9 @@ class Game:
         self, agent: Agent, text: str, to: Names, role: str, view: ViewLike = None, ids: tuple[int, ...] | None = None
     ) -> str:
         """An agent's message of known text, or known ids; see `Agent.tell`."""
-        seat = self._roster.seated(agent)
-        spoken_to, reads = self._audience(seat, to), self._reads(seat, agent, view)
-        return self._put(seat, role, spoken_to, text, reads, ids)
+        author = self._roster.member(agent)
+        spoken_to, reads = self._audience(author, to), self._reads(author, agent, view)
+        return self._put(author, role, spoken_to, text, reads, ids)
 
     def spelt(self, text: str) -> str:
         """A text as the model's tokenizer gives it back: one may write letters otherwise."""
@@ -205,10 +206,10 @@ class Game:
         the message's id, so that nobody has looked at any for it."""
         if not isinstance(message, Message):
             raise RequestError(f"a release of what is {values.kind(message)}; give a Message of the agent's own")
-        seat, id = self._roster.seated(agent), exact(message.id)
+        author, id = self._roster.member(agent), exact(message.id)
         known = self._resolver.drafts.get(id)
-        if known is None or known.message is None or known.metadata.author != seat:
-            raise AudienceError(f"{seat} cannot release {id!r}, which is no finished message of its own", self.agents)
+        if known is None or known.message is None or known.metadata.author != author:
+            raise AudienceError(f"{author} cannot release {id!r}, which is no finished message of its own", self.agents)
         said = known.message
         return await self.tell(agent, said.header + said.text, to, said.role, view, known.content)
 
@@ -221,10 +222,10 @@ class Game:
         draft.act = self._act(to, reads)
         self._enroll(draft)
         self._recorded.meet(draft)
-        self._journal.know(draft, words)
-        self._rounds.publish(draft.metadata, self._rounds.seat)
+        self._journal.enter_known(draft, words)
+        self._rounds.publish(draft.metadata, self._rounds.branch)
         if not reads.reads:
-            self._choreographer.offer(self._journal, partial(self._journal.ahead, draft.metadata.id))
+            self._choreographer.offer(self._journal, partial(self._journal.prefetch, draft.metadata.id))
         return draft.metadata.id
 
     def _known(
@@ -254,10 +255,10 @@ class Game:
 
     def _act(self, to: Audience, reads: ReadSet) -> Act:
         """How a message comes about: which line asked for it, where it is placed, on what it may depend."""
-        audiences = {id: self._resolver.drafts[id].metadata.audience for id in self._taint.heard}
+        audiences = {id: self._resolver.drafts[id].metadata.audience for id in self._taint.sources}
         places = places_of(reads)
         asked = places if any(place is not None for place in places) else ()
-        return Act(whence(), asked, self._taint.tainted_by(to, audiences))
+        return Act(call_site(), asked, self._taint.tainted_by(to, audiences))
 
     def swap_out(self) -> None:
         """Make room for other games while this one waits, for a person, say. What its agents read next comes back by
@@ -266,7 +267,7 @@ class Game:
 
     async def play_agents(self, *agents: Agent) -> None:
         """Run agents side by side, each by its own `run`. Each can read what the others said as soon as it is out."""
-        await self._choreographer.turns.together(*(agent.run() for agent in agents))
+        await self._choreographer.tasks.together(*(agent.run() for agent in agents))
 
     async def together(self, *moves: Coroutine[Any, Any, Any]) -> list[Any]:
         """A simultaneous round of moves, such as `ann.say()`: all act on what was said before the round, and what they
@@ -278,39 +279,39 @@ class Game:
 
     async def speak(self, agent: Agent, asked: Utterance) -> Message:
         """One message of an agent, from its view to the transcript; see `Agent`."""
-        with self._rounds.act(self._rounds.seat):
-            seat, header = self._roster.seated(agent), values.text(asked.header, "the header")
+        with self._rounds.act(self._rounds.branch):
+            author, header = self._roster.member(agent), values.text(asked.header, "the header")
             prompt = None if asked.prompt is None else values.text(asked.prompt, "the prompt")
-            self._meter.check(seat)
-            spoken_to = self._audience(seat, asked.to)
-            reads = self._reads(seat, agent, asked.view)
-            options = self._sampling(seat, asked.sampling)
+            self._meter.check(author)
+            spoken_to = self._audience(author, asked.to)
+            reads = self._reads(author, agent, asked.view)
+            options = self._sampling(author, asked.sampling)
             if prompt is not None:
-                private = Audience(frozenset({seat}))
-                question = self._put(seat, "user", private, prompt, reads)
+                private = Audience(frozenset({author}))
+                question = self._put(author, "user", private, prompt, reads)
                 reads = reads._replace(reads=(*reads.reads, Read(question, reads.new_at)), new_at=None)
             act = self._act(spoken_to, reads)._replace(choices=options.choices or ())
-            metadata = self._metadata(seat, "decode", "assistant", spoken_to, reads)
-            draft = Draft(metadata, header, seat, reads, act=act)
+            metadata = self._metadata(author, "decode", "assistant", spoken_to, reads)
+            draft = Draft(metadata, header, author, reads, act=act)
             self._enroll(draft)
             self._recorded.meet(draft)
-            self._sink(Began(self.index, draft.metadata.id, seat, "decode", spoken_to, header))
+            self._sink(Began(self.index, draft.metadata.id, author, "decode", spoken_to, header))
             await self._decode(draft, options, asked.on_token)
-            self._meter.check_after(seat)
+            self._meter.check_after(author)
             assert draft.message is not None
-            return self._taint.lend(draft.message)
+            return self._taint.track(draft.message)
 
     async def _decode(self, draft: Draft, sampling: Sampling, on_token: Callable[[str], None] | None) -> None:
         id = draft.metadata.id
         forced = self._forced.get(id)
         forced = self._recorded.words(id) if forced is None else forced
         most = self._meter.all_left()  # no part of what is checked: who is refused would learn it
-        speaking = self._resolver.speak(draft, sampling=sampling, forced=forced, most=most)
-        author, seat = draft.metadata.author or SCENARIO, self._rounds.seat
+        plan = self._resolver.decode_plan(draft, sampling=sampling, forced=forced, most=most)
+        author, branch = draft.metadata.author or SCENARIO, self._rounds.branch
 
         def piece(said: Piece) -> None:
             if said.opening is not None:
-                self._sink(Heard(self._journal.opened(draft, speaking.missing, said.opening, author)))
+                self._sink(FirstToken(self._journal.first_token(draft, plan.missing, said.opening, author)))
             self._sink(Token(self.index, id, said.text, said.token))
 
         def hear(listen: Callable[[str], None], text: str) -> None:
@@ -318,20 +319,20 @@ class Game:
             listen(text)
 
         def done(result: Result) -> None:
-            self._journal.enter(speaking.missing, draft, result, author)
-            self._rounds.publish(draft.metadata, seat)
+            self._journal.enter(plan.missing, draft, result, author)
+            self._rounds.publish(draft.metadata, branch)
 
         def dropped(said: Unfinished) -> None:
-            self._journal.dropped(draft, speaking.missing, said, author)
+            self._journal.enter_dropped(draft, plan.missing, said, author)
 
-        heard = self._taint.heard
+        heard = self._taint.sources
         order, turn = (self.index, author, self._turns[author]), Turn(str(self.index), self.agents[author].priority)
         with self._meter.deadline(author):
             told, exact = None if on_token is None else partial(hear, on_token), self.reuse.deterministic
-            request = Request(speaking.calls, order, told, done, turn, exact, piece, self._flush, dropped)
+            request = Request(plan.calls, order, told, done, turn, exact, piece, self._flush, dropped)
             await self._choreographer.run(request)
 
-    def _reads(self, seat: str, agent: Agent, wish: ViewLike) -> ReadSet:
+    def _reads(self, author: str, agent: Agent, wish: ViewLike) -> ReadSet:
         """Ask policy and view once, for metadata alone. Where audiences alone decide, and the view is there already,
         nobody is told of more than it names."""
         said = self.said
@@ -340,20 +341,20 @@ class Game:
                 f"the view of a call is {values.kind(wish)}; give a View, or a function that returns one"
             )
         if isinstance(wish, View) and self._policy is audience_policy:
-            by_audience = lambda m: m.audience.includes(seat) and self._roster.sees(seat, m.id)  # noqa: E731
-            reads = granted(seat, wish, by_audience, said)
+            by_audience = lambda m: m.audience.includes(author) and self._roster.sees(author, m.id)  # noqa: E731
+            reads = granted(author, wish, by_audience, said)
         else:
-            for_it = self._roster.shown(seat, said)
-            allowed = self._policy(seat, for_it)
-            view = wish if isinstance(wish, View) else (wish or agent.view)(shown(seat, allowed, for_it))
-            reads = read_set(seat, view, allowed, said)
+            for_it = self._roster.visible(author, said)
+            allowed = self._policy(author, for_it)
+            view = wish if isinstance(wish, View) else (wish or agent.view)(visible_metadata(author, allowed, for_it))
+            reads = read_set(author, view, allowed, said)
         if path := self._leaks.leak_path(reads):
-            raise LeakageError(seat, path)
+            raise LeakageError(author, path)
         return reads
 
-    def _audience(self, seat: str, to: Names) -> Audience:
+    def _audience(self, author: str, to: Names) -> Audience:
         given = audience(to, self.agents)
-        return given if given.members is None else Audience(given.members | {seat})
+        return given if given.members is None else Audience(given.members | {author})
 
     def _sampling(self, author: str, options: SamplingOptions) -> Sampling:
         """The run's defaults, the call's own options, a coin seed of the author's own turn, its own tokens left."""
@@ -376,7 +377,7 @@ class Game:
         `UnsupportedModel`, with nothing played: see `check_markers`."""
         check_markers(self._frames.framing.plain, asked_of(self.reuse, self.config.plain_markers))
         try:
-            return await self._choreographer.turns.run(self._play(scenario))
+            return await self._choreographer.tasks.run(self._play(scenario))
         finally:
             self._choreographer.forget(self._journal)
             self._choreographer.release(self._choreographer.held(self._journal.held))

@@ -109,7 +109,7 @@ class Journal:
         self._twins: set[int] = set()
         self._unwritten: list[tuple[EncodingRecord, int]] = []
 
-    def know(self, draft: Draft, words: Words) -> None:
+    def enter_known(self, draft: Draft, words: Words) -> None:
         """Take in a message whose words are known: it has its line now, and its encodings when they are made."""
         draft.message = self._message(draft, words)
         self._write(draft, None, 0, 0.0, 0.0)
@@ -124,9 +124,9 @@ class Journal:
         if draft is not None:
             self._enter_said(draft, result.made[len(missing) :], result, caller)
 
-    def ahead(self, message: str) -> Request | None:
+    def prefetch(self, message: str) -> Request | None:
         """The request that encodes a known message before anybody reads it; None: it is there, or asked for."""
-        missing, metadata = self.resolver.ahead(message), self.resolver.drafts[message].metadata
+        missing, metadata = self.resolver.prefetch(message), self.resolver.drafts[message].metadata
         if not missing:
             return None
 
@@ -136,37 +136,40 @@ class Journal:
         order, turn = (self._game, message, -1), Turn(str(self._game))
         return Request(tuple(lack.call for lack in missing), order, on_done=done, turn=turn, exact=False)
 
-    def opened(self, draft: Draft, missing: Sequence[Needed], heard: Unfinished, caller: str | None) -> Entry:
+    def first_token(self, draft: Draft, missing: Sequence[Needed], unfinished: Unfinished, caller: str | None) -> Entry:
         """A message of which a first token has come, with all encodings that no line has carried yet."""
-        made = (*(record for record, _ in self._unwritten), *self._over(draft, missing, heard, caller))
-        return self._unfinished(draft, heard, made, "died")
+        made = (*(record for record, _ in self._unwritten), *self._over(draft, missing, unfinished, caller))
+        return self._unfinished(draft, unfinished, made, "died")
 
-    def dropped(self, draft: Draft, missing: Sequence[Needed], heard: Unfinished, caller: str | None) -> None:
+    def enter_dropped(
+        self, draft: Draft, missing: Sequence[Needed], unfinished: Unfinished, caller: str | None
+    ) -> None:
         """Take in a message whose call was given up: its line, and no encoding that anybody could read."""
-        over = tuple(self._over(draft, missing, heard, caller))
+        over = tuple(self._over(draft, missing, unfinished, caller))
         made, encoded = self._take_unwritten()
-        entry = self._unfinished(draft, heard, (*made, *over), heard.ended)
+        entry = self._unfinished(draft, unfinished, (*made, *over), unfinished.ended)
         self._meter.spend(entry.message)
         self._sink(Ended(entry._replace(usage=entry.usage._replace(encoded=entry.usage.encoded + encoded))))
 
     def _over(
-        self, draft: Draft, missing: Sequence[Needed], heard: Unfinished, caller: str | None
+        self, draft: Draft, missing: Sequence[Needed], unfinished: Unfinished, caller: str | None
     ) -> Iterator[EncodingRecord]:
         """What its call lacked, as far as it was made, and what it was said over itself."""
-        for lack, call in zip(missing, heard.made, strict=False):
+        for lack, call in zip(missing, unfinished.made, strict=False):
             if call is not None:
                 yield self._noted(lack.message, lack.recipe, lack.path, call, caller)
-        yield self._noted(draft.metadata.id, self._recipe, (), heard.own, caller)
+        yield self._noted(draft.metadata.id, self._recipe, (), unfinished.own, caller)
 
     def _unfinished(
-        self, draft: Draft, heard: Unfinished, made: tuple[EncodingRecord, ...], ended: Ending | None
+        self, draft: Draft, unfinished: Unfinished, made: tuple[EncodingRecord, ...], ended: Ending | None
     ) -> Entry:
-        fresh = {call.id for call in heard.made if call is not None}
-        encoded = len(heard.own.words.tokens) + sum(len(call.words.tokens) for call in heard.made if call is not None)
-        reused = sum(entry.length for entry in heard.own.receipt.context if entry.id not in fresh)
-        usage = Usage(encoded, reused, heard.ttft, heard.seconds)
+        made_for_it = [call for call in unfinished.made if call is not None]
+        fresh = {call.id for call in made_for_it}
+        encoded = len(unfinished.own.words.tokens) + sum(len(call.words.tokens) for call in made_for_it)
+        reused = sum(entry.length for entry in unfinished.own.receipt.context if entry.id not in fresh)
+        usage = Usage(encoded, reused, unfinished.ttft, unfinished.seconds)
         return Entry(
-            self._message(draft, heard.own.words),
+            self._message(draft, unfinished.own.words),
             None,
             made,
             draft.reads.direct,
@@ -191,7 +194,7 @@ class Journal:
 
     def _enter_said(self, draft: Draft, said: Sequence[FinishedCall], result: Result, caller: str | None) -> None:
         id = draft.metadata.id
-        path = self.resolver.prompt((*(read.id for read in draft.reads.reads), id), draft.metadata.author)
+        path = self.resolver.prompt_path((*(read.id for read in draft.reads.reads), id), draft.metadata.author)
         draft.message = self._recorded.again(self._message(draft, said[0].words))
         self._record(id, self._recipe, path, said[0], caller)
         for shadow in said[1:]:

@@ -165,9 +165,9 @@ class _Replay:
         async with Choreographer(self._engine, *self._reuse) as self._choreographer:
             self._know()
             for known in self._rootless:
-                self._choreographer.offer(self, partial(self._journal.ahead, known))
+                self._choreographer.offer(self, partial(self._journal.prefetch, known))
             speaking = (self._speak(place, decode) for place, decode in enumerate(self._decodes))
-            await self._choreographer.turns.run(self._choreographer.turns.together(*speaking))
+            await self._choreographer.tasks.run(self._choreographer.tasks.together(*speaking))
             seconds = perf_counter() - began
             self._journal.close()
             decodes = {id: self._replayed(id, *self._done[id]) for id in self._gates}
@@ -182,7 +182,7 @@ class _Replay:
     def _know(self) -> None:
         """Let those messages of known text come out that waited for nothing but what is said by now."""
         for id in [id for id in self._known if self._needs[id] <= self._done.keys()]:
-            self._journal.know(self._journal.resolver.drafts[id], self._known.pop(id))
+            self._journal.enter_known(self._journal.resolver.drafts[id], self._known.pop(id))
 
     def _replayed(self, id: str, result: Result, waited: float) -> ReplayedMessage:
         entry = next(e for e in reversed(self._entries) if e.message.id == id)
@@ -193,27 +193,27 @@ class _Replay:
     # -- one message -------------------------------------------------------------------------------------
 
     async def _speak(self, place: int, decode: TraceMessage) -> None:
-        gate, turn = self._gates[decode.id], self._choreographer.turns.current()
+        gate, turn = self._gates[decode.id], self._choreographer.tasks.current()
         await gate.wait(turn)
         draft = self._journal.resolver.drafts[decode.id]
-        speaking = self._journal.resolver.speak(
+        plan = self._journal.resolver.decode_plan(
             draft, forced=self._drafts.forced(decode), logits=self._logits, stride=self._stride
         )
         waited = perf_counter() - gate.opened
 
         def done(result: Result) -> None:
             self._done[decode.id] = result, waited
-            self._journal.enter(speaking.missing, draft, result, decode.author)
+            self._journal.enter(plan.missing, draft, result, decode.author)
             self._know()
             for other in self._decodes:
                 if decode.id in self._needs[other.id]:
                     self._gates[other.id].open_one()
 
-        await self._choreographer.run(Request(speaking.calls, (place,), on_done=done, exact=self._reuse.deterministic))
+        await self._choreographer.run(Request(plan.calls, (place,), on_done=done, exact=self._reuse.deterministic))
 
 
 class _Drafts:
-    """Turns the messages of one workflow into drafts, and their words into ids of one engine."""
+    """TaskTracker the messages of one workflow into drafts, and their words into ids of one engine."""
 
     def __init__(self, messages: Mapping[str, TraceMessage], engine: EnginePort, reuse: ReusePolicy) -> None:
         self._messages, self._engine, self._reuse = messages, engine, reuse

@@ -17,22 +17,22 @@ __all__ = ["SCENARIO", "Roster"]
 
 
 class Roster:
-    """One game's agents by the names of their seats, and their seats by nothing but which object they are: what an
-    agent says of itself is not asked again. `find` turns a name of the library into a class (None: there is none)."""
+    """One game's agents by name, and their names by nothing but which object they are: what an agent says of itself is
+    not asked again. `find` turns a name of the library into a class (None: there is none)."""
 
     def __init__(self, find: Callable[[str], type[Agent]] | None = None) -> None:
         self.agents: dict[str, Agent] = {}
         self._find = find
-        self._seats: dict[int, str] = {}
-        self._briefs: dict[str, str] = {}
+        self._names: dict[int, str] = {}
+        self._open: dict[str, str] = {}
         self._own: dict[str, str] = {}
 
-    def meet(
+    def candidate(
         self, agent: str | type[Agent] | Agent, name: str | None, attributes: Mapping[str, Any]
     ) -> tuple[Agent, str]:
-        """Who is to `join`, and as whom: a class, the name of one in the library, or an instance. Names are never
-        reused, and an agent sits once. `attributes` are for one that is made here. `AudienceError`: a name that
-        cannot be one, or is taken, or an agent that sits already."""
+        """Who is to `join`, and under which name: a class, the name of one in the library, or an instance. Names are
+        never used again, and an agent joins once. `attributes` are for one that is made here. `AudienceError`: a name
+        that cannot be one, or is taken, or an agent that is in a game already."""
         if isinstance(agent, str):
             if self._find is None:
                 raise AudienceError(f"no library to find agent {agent!r} in", self.agents)
@@ -43,57 +43,57 @@ class Roster:
             given = ", ".join(attributes)
             raise RequestError(f"{given} for an agent that is made already; set that on it, or cast its class")
         player = agent if isinstance(agent, Agent) else agent(name or agent.role, **attributes)
-        seat = cast_name(player.name if name is None else name)
-        if seat in self.agents:
-            raise AudienceError(f"an agent named {seat!r} has joined already", self.agents)
-        whole(player.priority, f"the priority of {seat}")
-        text(player.role, f"the role of {seat}")
+        new = cast_name(player.name if name is None else name)
+        if new in self.agents:
+            raise AudienceError(f"an agent named {new!r} has joined already", self.agents)
+        whole(player.priority, f"the priority of {new}")
+        text(player.role, f"the role of {new}")
         if player.system is not None:
-            text(player.system, f"the system prompt of {seat}")
-        taken = self.seat(player) or (player._game and player._game.seat(player))
+            text(player.system, f"the system prompt of {new}")
+        taken = self.name_of(player) or (player._game and player._game.name_of(player))
         if taken is not None:
             raise AudienceError(f"this agent sits in a game already, as {taken!r}; cast a copy of it", self.agents)
-        return player, seat
+        return player, new
 
-    def join(self, player: Agent, seat: str) -> None:
-        """Give one a seat, under a name that `meet` gave."""
-        self.agents[seat], self._seats[id(player)] = player, seat
+    def join(self, player: Agent, name: str) -> None:
+        """Let a `candidate` join under its name."""
+        self.agents[name], self._names[id(player)] = player, name
 
-    def seat(self, agent: Agent) -> str | None:
-        """The name of its seat; None: it has none here."""
-        return self._seats.get(id(agent))
+    def name_of(self, agent: Agent) -> str | None:
+        """The name under which it joined; None: it has not."""
+        return self._names.get(id(agent))
 
-    def seated(self, agent: Agent) -> str:
-        """The name of its seat. `ScenarioError`: it has none here."""
-        seat = self.seat(agent)
-        if seat is None:
+    def member(self, agent: Agent) -> str:
+        """The name under which it joined. `ScenarioError`: it has not."""
+        name = self.name_of(agent)
+        if name is None:
             raise ScenarioError(
                 f"{agent._name} has no seat in this game; game.cast(...) gives it one, and an agent has one at most"
             )
-        return seat
+        return name
 
-    # -- open system prompts -----------------------------------------------------------------------------
+    # -- system prompts ----------------------------------------------------------------------------------
 
-    def brief(self, words: str, said: Sequence[Metadata]) -> str | None:
+    def open_prompt(self, words: str, said: Sequence[Metadata]) -> str | None:
         """The open system prompt with exactly these words among what was said; None: there is none yet."""
-        return next((m.id for m in said if self._briefs.get(m.id) == words), None)
+        return next((m.id for m in said if self._open.get(m.id) == words), None)
 
-    def open(self, id: str, words: str) -> None:
+    def add_open_prompt(self, id: str, words: str) -> None:
         """A message is an open system prompt from now."""
-        self._briefs[id] = words
+        self._open[id] = words
 
-    def give(self, seat: str, id: str) -> None:
+    def set_system_prompt(self, name: str, id: str) -> None:
         """A message is an agent's own system prompt, open or not."""
-        self._own[seat] = id
+        self._own[name] = id
 
-    def own(self, seat: str | None) -> str | None:
-        """The system prompt of an agent; None: it has none."""
-        return None if seat is None else self._own.get(seat)
+    def system_prompt(self, name: str | None) -> str | None:
+        """The id of an agent's system prompt; None: it has none."""
+        return None if name is None else self._own.get(name)
 
-    def shown(self, seat: str, said: Sequence[Metadata]) -> tuple[Metadata, ...]:
+    def visible(self, name: str, said: Sequence[Metadata]) -> tuple[Metadata, ...]:
         """Without the open system prompts of others: the words are no secret, but they are not for this agent."""
-        return tuple(m for m in said if self.sees(seat, m.id))
+        return tuple(m for m in said if self.sees(name, m.id))
 
-    def sees(self, seat: str, id: str) -> bool:
+    def sees(self, name: str, id: str) -> bool:
         """Whether a message is no open system prompt of others."""
-        return id not in self._briefs or id == self._own.get(seat)
+        return id not in self._open or id == self._own.get(name)

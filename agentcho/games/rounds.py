@@ -15,72 +15,73 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
-from agentcho.choreography.quiescence import Turns
+from agentcho.choreography.quiescence import TaskTracker
 from agentcho.flow.taint import TaintTracker
-from agentcho.flow.views import Line, Said
+from agentcho.flow.views import History, MessageLog
 from agentcho.message import Metadata
 
 
 @dataclass(eq=False)
-class Seat:
-    """A player's place in a simultaneous round: what was out before it, its own moves so far, what it heard."""
+class Branch:
+    """A move of a simultaneous round: what was out before the round, what the move has put out so far, and the messages
+    whose words its code has looked at."""
 
-    before: Said
-    moves: Line = field(default_factory=Line)
-    heard: set[str] = field(default_factory=set)
+    before: History
+    out: MessageLog = field(default_factory=MessageLog)
+    sources: set[str] = field(default_factory=set)
 
 
 class Rounds:
     """Messages in the order they came out. A task in a round sees what was out before, and its own moves."""
 
-    def __init__(self, turns: Turns, taint: TaintTracker) -> None:
-        self._turns, self._taint = turns, taint
-        self._out = Line()
-        self._seat: ContextVar[Seat | None] = ContextVar("seat", default=None)
-        self._under_way: Counter[Seat | None] = Counter()
+    def __init__(self, tasks: TaskTracker, taint: TaintTracker) -> None:
+        self._tasks, self._taint = tasks, taint
+        self._out = MessageLog()
+        self._branch: ContextVar[Branch | None] = ContextVar("branch", default=None)
+        self._under_way: Counter[Branch | None] = Counter()
         self.raced = False
 
     @property
-    def seat(self) -> Seat | None:
-        """The running task's place in a round, to publish from another task."""
-        return self._seat.get()
+    def branch(self) -> Branch | None:
+        """The move of a round that the running task is, to publish from another task; None: it is in no round."""
+        return self._branch.get()
 
-    def visible(self) -> Said:
+    def visible(self) -> History:
         """What the running task can see."""
-        seat = self.seat
-        return Said(self._out) if seat is None else Said(seat.moves, after=seat.before)
+        branch = self.branch
+        return History(self._out) if branch is None else History(branch.out, after=branch.before)
 
-    def publish(self, message: Metadata, seat: Seat | None) -> None:
+    def publish(self, message: Metadata, branch: Branch | None) -> None:
         """Let a message out, or keep it with the moves of a round until that closes."""
-        (self._out if seat is None else seat.moves).add(message)
+        (self._out if branch is None else branch.out).add(message)
 
     @contextmanager
-    def act(self, seat: Seat | None) -> Iterator[None]:
+    def act(self, branch: Branch | None) -> Iterator[None]:
         """Around what waits for the engine and then lets a message out there. Where two overlap, which of them ends
         first decides the order of what they let out."""
-        self._under_way[seat] += 1
+        self._under_way[branch] += 1
         try:
             yield
         finally:
-            self._under_way[seat] -= 1
-            self.raced |= self._under_way[seat] > 0
+            self._under_way[branch] -= 1
+            self.raced |= self._under_way[branch] > 0
 
     async def together(self, *moves: Coroutine[Any, Any, Any]) -> list[Any]:
         """Run moves side by side; all come out at the end, move by move in the order given, errors or not."""
-        before, outer = self.visible(), self.seat
-        seats = [Seat(before) for _ in moves]
-        seated = [self._seated(seat, move) for seat, move in zip(seats, moves, strict=True)]
+        before, outer = self.visible(), self.branch
+        branches = [Branch(before) for _ in moves]
+        running = [self._run(branch, move) for branch, move in zip(branches, moves, strict=True)]
         try:
             with self.act(outer):
-                return await self._turns.together(*seated)
+                return await self._tasks.together(*running)
         finally:
             for move in moves:
                 move.close()
-            self._taint.join([seat.heard for seat in seats])
-            for message in (m for seat in seats for m in seat.moves.messages):
+            self._taint.join([branch.sources for branch in branches])
+            for message in (m for branch in branches for m in branch.out.messages):
                 self.publish(message, outer)
 
-    async def _seated(self, seat: Seat, move: Coroutine[Any, Any, Any]) -> Any:
-        self._seat.set(seat)
-        seat.heard = self._taint.part()
+    async def _run(self, branch: Branch, move: Coroutine[Any, Any, Any]) -> Any:
+        self._branch.set(branch)
+        branch.sources = self._taint.fork()
         return await move

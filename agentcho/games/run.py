@@ -23,10 +23,10 @@ from agentcho.agent import Agent
 from agentcho.calls.call import EnginePort
 from agentcho.calls.values import whole
 from agentcho.choreography.choreographer import Choreographer
-from agentcho.choreography.quiescence import TrackedTask, Turns, ends_all
+from agentcho.choreography.quiescence import TaskTracker, TrackedTask, ends_all
 from agentcho.config import RunConfig
 from agentcho.errors import CallFailed, EngineFailed, Overloaded, ScenarioError
-from agentcho.events import Began, Encoded, Ended, Event, Heard, Joined, Over, Sink, Token
+from agentcho.events import Began, Encoded, Ended, Event, FirstToken, Joined, Over, Sink, Token
 from agentcho.games.faults import Fault, fault, told
 from agentcho.games.game import Forced, Game
 from agentcho.games.journal import Recorded
@@ -79,8 +79,8 @@ class GameLimiter:
     ends lets one in too, and there is always one in. `most` is how many were in together. `RequestError`: `at_once` is
     no such number."""
 
-    def __init__(self, turns: Turns, at_once: int | None) -> None:
-        self._turns, self._at_once = turns, None if at_once is None else whole(at_once, "at_once", 1)
+    def __init__(self, tasks: TaskTracker, at_once: int | None) -> None:
+        self._tasks, self._at_once = tasks, None if at_once is None else whole(at_once, "at_once", 1)
         self._waiting: deque[tuple[anyio.Event, TrackedTask | None]] = deque()
         self._inside = self.most = self._over = 0
         self._held = self._size = 0.0
@@ -106,7 +106,7 @@ class GameLimiter:
             self._next()
 
     async def _wait(self) -> None:
-        place = anyio.Event(), self._turns.current()
+        place = anyio.Event(), self._tasks.current()
         self._waiting.append(place)
         try:
             await place[0].wait()
@@ -147,7 +147,7 @@ class RecordingSink:
     def __call__(self, event: Event) -> None:
         if self._record is not None:
             _write(self._record, event)
-        if self._record is not None and isinstance(event, Heard | Token):
+        if self._record is not None and isinstance(event, FirstToken | Token):
             self._waiting.append(event)
         elif self._sink is not None:
             self._sink(event)
@@ -166,7 +166,7 @@ def _write(record: RunRecord, event: Event) -> None:
     match event:
         case Joined(agent=agent, role=role):
             record.joined(agent, role)
-        case Heard(entry=entry):
+        case FirstToken(entry=entry):
             record.begun(entry)
         case Token(game=game, id=id, text=text, token=token):
             record.heard(game, id, token, text)
@@ -222,11 +222,11 @@ class Run:
 
     async def _play(self, numbers: Sequence[int], at_once: int | None) -> None:
         async with Choreographer(self._engine, *self.config.reuse) as choreographer:
-            limiter = GameLimiter(choreographer.turns, at_once)
+            limiter = GameLimiter(choreographer.tasks, at_once)
             choreographer.stepped = limiter.stepped
             games = (self._game(choreographer, index, limiter) for index in numbers)
             try:
-                await choreographer.turns.together(*games)
+                await choreographer.tasks.together(*games)
             finally:
                 self.steps, self.most = choreographer.steps, limiter.most
 

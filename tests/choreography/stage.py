@@ -72,7 +72,7 @@ def game(
         async with Choreographer(engine, mode, leakage) as c:
             all_games = [Game(c, i, seed, config, policy, events.append) for i in range(games)]
             try:
-                await c.turns.together(*(each.play(Scripted(script)) for each in all_games))
+                await c.tasks.together(*(each.play(Scripted(script)) for each in all_games))
             finally:
                 assert await empty(c, engine)
 

@@ -36,7 +36,7 @@ def test_it_joins_a_step_to_which_nobody_brings_anything(play: Play) -> None:
         async with Choreographer(engine) as c:
             c.offer(c, lambda: Request((Prefill("rules"),), on_done=made.append))
             assert engine.steps == 0
-            await c.turns.together(c.run(speech(6)))
+            await c.tasks.together(c.run(speech(6)))
             c.release([made[0].made[0].id])
 
     play(work)
@@ -64,7 +64,7 @@ def test_it_waits_where_somebody_brings_something_and_is_nobodys_turn(play: Play
                 await heard.wait()
                 await c.run(speech(2))
 
-            await c.turns.together(c.run(speech(6)._replace(on_token=lambda text: heard.set())), later())
+            await c.tasks.together(c.run(speech(6)._replace(on_token=lambda text: heard.set())), later())
 
     play(work)
     assert [made[0].made[0].id in batch for batch in engine.batches[:4]] == [False, False, True, False]
@@ -211,8 +211,8 @@ def test_what_is_sure_to_be_asked_for(
     resolver = Resolver(reuse)
     said = resolver.drafts["x"] = draft(author, audience)
     resolver.drafts[said.metadata.id] = said
-    assert [lack.recipe for lack in resolver.ahead(said.metadata.id)] == ([] if recipe is None else [recipe])
-    assert resolver.ahead(said.metadata.id) == ()  # it was asked for
+    assert [lack.recipe for lack in resolver.prefetch(said.metadata.id)] == ([] if recipe is None else [recipe])
+    assert resolver.prefetch(said.metadata.id) == ()  # it was asked for
 
 
 @pytest.mark.parametrize("leakage", ["audit", "enforce"])

@@ -18,7 +18,7 @@ def test_what_arrives_together_runs_together(play: Play) -> None:
 
     async def work() -> None:
         async with Choreographer(engine) as c:
-            await c.turns.together(*(c.run(speech(4)) for _ in range(5)))
+            await c.tasks.together(*(c.run(speech(4)) for _ in range(5)))
             assert (c.steps, c.encoded) == (5, 5 * (4 + 4))
 
     play(work)
@@ -34,7 +34,7 @@ def test_six_agents_that_speak_three_times_take_the_steps_of_the_longest(play: P
 
     async def work() -> None:
         async with Choreographer(engine) as c:
-            await c.turns.together(*(agent(c, words) for words in range(3, 9)))
+            await c.tasks.together(*(agent(c, words) for words in range(3, 9)))
 
     play(work)
     longest = 3 * (8 + 1)
@@ -69,7 +69,7 @@ def test_the_books_are_written_before_anyone_wakes(play: Play) -> None:
                 await c.run(speech(2)._replace(on_done=lambda result: order.append("done")))
                 order.append("awake")
 
-            await c.turns.together(agent("a"), agent("b"))
+            await c.tasks.together(agent("a"), agent("b"))
 
     play(work)
     assert order == ["done", "done", "awake", "awake"]
@@ -88,7 +88,7 @@ def test_more_requests_than_are_taken_are_refused_and_none_is_lost(play: Play) -
                 except Overloaded as error:
                     refused.append(error)
 
-            await c.turns.together(*(agent() for _ in range(5)))
+            await c.tasks.together(*(agent() for _ in range(5)))
             assert [str(error)[:10] for error in refused] == ["3 requests"] * 2
             await c.run(speech(2))  # there is room again
 
@@ -115,7 +115,7 @@ def test_a_task_that_only_computes_between_its_turns_is_waited_for(play: Play) -
 
     async def work() -> None:
         async with Choreographer(engine) as c:
-            await c.turns.together(*(c.turns.together(quick(c)) for _ in range(3)), quick(c), slow(c))
+            await c.tasks.together(*(c.tasks.together(quick(c)) for _ in range(3)), quick(c), slow(c))
 
     play(work)
     assert engine.steps == 2 * 3
@@ -137,7 +137,7 @@ def test_an_await_of_something_else_holds_nobody_up(play: Play) -> None:
             said.set()
 
         async with Choreographer(engine) as c:
-            await c.turns.together(waits(c), speaks(c))
+            await c.tasks.together(waits(c), speaks(c))
 
     play(work)
     assert engine.steps == 4 + 4
@@ -157,7 +157,7 @@ def test_who_looks_again_and_again_holds_nobody_up(play: Play) -> None:
             said.append("it")
 
         async with Choreographer(engine) as c:
-            await c.turns.together(looks(c), speaks(c))
+            await c.tasks.together(looks(c), speaks(c))
 
     play(work)
     assert engine.steps == 3 + 3
@@ -172,7 +172,7 @@ def test_a_thread_of_an_agent_holds_nobody_up(play: Play) -> None:
             await c.run(speech(2))
 
         async with Choreographer(engine) as c:
-            await c.turns.together(computes(c), c.run(speech(2)))
+            await c.tasks.together(computes(c), c.run(speech(2)))
 
     play(work)
     assert 3 <= engine.steps <= 6
@@ -190,7 +190,7 @@ def test_tasks_of_a_raw_group_are_served_too(play: Play) -> None:
                         group.start_soon(c.run, speech(3))
                 await c.run(speech(3))
 
-            await c.turns.run(agent())
+            await c.tasks.run(agent())
 
     play(work)
     assert engine.steps == 4 + 4
@@ -210,7 +210,7 @@ def test_the_order_of_arrival_does_not_show(play: Play) -> None:
                 async def agent(n: int) -> None:
                     ids[n] = (await c.run(speech(n + 1, n))).made[0].id
 
-                await c.turns.together(*(agent(n) for n in order))
+                await c.tasks.together(*(agent(n) for n in order))
 
         play(work)
         return [ids[n] for n in range(3)]

@@ -121,7 +121,7 @@ def test_a_step_runs_in_one_thread_at_a_time(play: Play) -> None:
 
     async def work() -> None:
         async with Choreographer(Watched()) as c:
-            await c.turns.together(*(c.run(speech(words)) for words in range(1, 9)))
+            await c.tasks.together(*(c.run(speech(words)) for words in range(1, 9)))
 
     play(work)
     assert most == [1]

@@ -334,7 +334,7 @@ def test_the_order_in_which_tasks_start_does_not_show(backend: str) -> None:
                 for _ in range(3):
                     await agent.say()
 
-            await game._choreographer.turns.together(*(speaks(cast[name]) for name in order))
+            await game._choreographer.tasks.together(*(speaks(cast[name]) for name in order))
 
         return record(backend, script, "choreographed")
 

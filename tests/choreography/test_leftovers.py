@@ -100,7 +100,7 @@ def test_a_cancellation_just_as_the_result_comes_leaves_it_to_its_books_alone(pl
                 result = await c.run(speech(WORDS, 0)._replace(on_done=lambda result: scope.cancel()))
                 c.release([result.made[0].id])
 
-            await c.turns.together(cancelled(), cancels())
+            await c.tasks.together(cancelled(), cancels())
             held = [made.id for result in books for made in result.made]
             assert len(held) == (2 if taken else 0)
             c.release(held)
@@ -134,7 +134,7 @@ def test_who_was_cancelled_is_not_woken_by_what_is_said_of_its_request(play: Pla
     async def work() -> None:
         async with Choreographer(engine) as c:
             with anyio.fail_after(10):
-                await c.turns.run(agent(c))
+                await c.tasks.run(agent(c))
 
     play(work)
     assert nothing_left(engine)
@@ -152,7 +152,7 @@ def outcomes(c: Choreographer, *requests: Request) -> Awaitable[list[Any]]:
         except Exception as error:
             return error
 
-    return c.turns.together(*(one(request) for request in requests))
+    return c.tasks.together(*(one(request) for request in requests))
 
 
 def test_a_failing_request_fails_its_submitter_alone(play: Play) -> None:
@@ -287,7 +287,7 @@ def test_a_cancellation_from_outside_at_any_moment_leaves_nothing(play: Play, ro
 
             async def inside() -> None:
                 async with Choreographer(engine) as c:
-                    await c.turns.together(c.run(speech(50)), c.run(WHOLE))
+                    await c.tasks.together(c.run(speech(50)), c.run(WHOLE))
 
             outside.start_soon(inside)
             for _ in range(rounds):

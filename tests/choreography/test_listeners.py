@@ -65,7 +65,7 @@ def test_all_who_share_a_flush_that_fails_fail_with_it_and_nobody_else(play: Pla
 
     async def work() -> None:
         async with Choreographer(engine) as c:
-            await c.turns.together(shares(c), other(c), shares(c))
+            await c.tasks.together(shares(c), other(c), shares(c))
 
     play(work)
     assert not heard

@@ -53,7 +53,7 @@ def told(
         config = RunConfig(mode=mode, leakage=leakage, temperature=0, max_tokens=6)
         async with Choreographer(engine, mode, leakage) as c:
             each = (Game(c, number, 5, config, sink=events.append) for number in range(games))
-            await c.turns.together(*(game.play(scenario()) for game in each))
+            await c.tasks.together(*(game.play(scenario()) for game in each))
 
     anyio.run(work)
     engine.check_integrity()

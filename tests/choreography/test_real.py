@@ -35,7 +35,7 @@ def test_six_agents_that_speak_three_times_take_the_steps_of_the_longest(play: P
 
     async def work() -> None:
         async with Choreographer(tiny) as c:
-            await c.turns.together(*(agent(c, words) for words in range(3, 9)))
+            await c.tasks.together(*(agent(c, words) for words in range(3, 9)))
             steps.append(c.steps)
 
     used = tiny.fullness.used
@@ -60,7 +60,7 @@ def test_requests_with_their_own_options_say_the_same_together_and_apart(play: P
 
     async def work() -> tuple[list[Any], list[Any]]:
         async with Choreographer(tiny) as c:
-            together = await c.turns.together(*(c.run(request) for request in requests))
+            together = await c.tasks.together(*(c.run(request) for request in requests))
             return together, [await c.run(request) for request in requests]
 
     together, apart = play(work)
@@ -112,7 +112,7 @@ def played(tiny: Engine, mode: Mode, backend: str = "asyncio", games: int = 1) -
     async def work() -> None:
         config = RunConfig(mode=mode, leakage="audit", max_tokens=12)
         async with Choreographer(engine, mode, "audit") as c:
-            await c.turns.together(*(Game(c, i, 5, config, sink=events.append).play(Talk()) for i in range(games)))
+            await c.tasks.together(*(Game(c, i, 5, config, sink=events.append).play(Talk()) for i in range(games)))
 
     anyio.run(work, backend=backend)
     assert (tiny.fullness.used, tiny.fullness.reserved, tiny.rows, tiny.idle) == (used, 0, 0, True)

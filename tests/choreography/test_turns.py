@@ -11,7 +11,7 @@ import pytest
 
 from agentcho.calls.call import Prefill
 from agentcho.choreography.handle import Handle, Request
-from agentcho.choreography.quiescence import TrackedTask, Turns
+from agentcho.choreography.quiescence import TaskTracker, TrackedTask
 
 from .stage import Play
 
@@ -23,7 +23,7 @@ async def rounds(count: int) -> None:
 
 
 def test_only_tasks_of_ours_have_a_turn(play: Play) -> None:
-    turns = Turns()
+    turns = TaskTracker()
     found: list[TrackedTask | None] = []
 
     async def look() -> None:
@@ -49,7 +49,7 @@ def test_only_tasks_of_ours_have_a_turn(play: Play) -> None:
 
 
 def test_results_come_in_order_and_the_first_error_as_it_is(play: Play) -> None:
-    turns = Turns()
+    turns = TaskTracker()
 
     async def late(value: int) -> int:
         await rounds(5 - value)
@@ -67,16 +67,16 @@ def test_results_come_in_order_and_the_first_error_as_it_is(play: Play) -> None:
 
 def test_nobody_to_wait_for_is_settled_at_once(play: Play) -> None:
     async def work() -> None:
-        await Turns().settle(lambda: 0)
+        await TaskTracker().settle(lambda: 0)
 
     play(work)
 
 
 def settles(
-    play: Play, act: Callable[[Turns], Coroutine[Any, Any, Any]], until: Callable[[], Any], most: int = 1000
+    play: Play, act: Callable[[TaskTracker], Coroutine[Any, Any, Any]], until: Callable[[], Any], most: int = 1000
 ) -> Any:
     """What `until` says at the moment when tasks that run `act` have come to rest."""
-    turns = Turns(most)
+    turns = TaskTracker(most)
 
     async def work() -> Any:
         async with anyio.create_task_group() as group:
@@ -92,7 +92,7 @@ def settles(
 def test_a_task_that_goes_on_is_waited_for_until_it_waits_for_something_else(play: Play) -> None:
     done: list[int] = []
 
-    async def act(turns: Turns) -> None:
+    async def act(turns: TaskTracker) -> None:
         for number in range(20):
             await anyio.lowlevel.checkpoint()
             done.append(number)
@@ -102,7 +102,7 @@ def test_a_task_that_goes_on_is_waited_for_until_it_waits_for_something_else(pla
 
 
 def test_who_is_woken_counts_from_then_and_not_from_when_the_loop_gets_to_it(play: Play) -> None:
-    turns, woken = Turns(patience=5), list[str]()
+    turns, woken = TaskTracker(patience=5), list[str]()
 
     async def sleeper(event: anyio.Event, mine: list[TrackedTask | None]) -> None:
         mine.append(turns.current())
@@ -134,7 +134,7 @@ def test_who_is_woken_counts_from_then_and_not_from_when_the_loop_gets_to_it(pla
 @pytest.mark.parametrize("abandoned", [False, True])
 def test_who_is_served_counts_as_awake_from_then_unless_it_went_its_way(play: Play, abandoned: bool) -> None:
     async def work() -> bool:
-        turn = TrackedTask(Turns())
+        turn = TrackedTask(TaskTracker())
         ticket = Handle(Request((Prefill("x"),)), turn)
         ticket.abandoned = abandoned
         ticket.finish(None, LookupError())
@@ -145,7 +145,7 @@ def test_who_is_served_counts_as_awake_from_then_unless_it_went_its_way(play: Pl
 
 def test_the_last_child_wakes_its_parent_before_it_rests(play: Play) -> None:
     """Between the end of the last child and its parent's next move nobody else could be seen awake."""
-    turns, rests = Turns(), list[int]()
+    turns, rests = TaskTracker(), list[int]()
     count = turns.count
 
     def watch(change: int) -> None:
@@ -170,7 +170,7 @@ def test_the_last_child_wakes_its_parent_before_it_rests(play: Play) -> None:
 
 
 def test_who_polls_for_what_a_step_brings_does_not_stop_the_steps(play: Play) -> None:
-    async def act(turns: Turns) -> None:
+    async def act(turns: TaskTracker) -> None:
         while True:
             await anyio.lowlevel.checkpoint()
 
@@ -178,7 +178,7 @@ def test_who_polls_for_what_a_step_brings_does_not_stop_the_steps(play: Play) ->
 
 
 def test_what_untracked_tasks_submit_is_activity(play: Play) -> None:
-    turns, submitted = Turns(), list[int]()
+    turns, submitted = TaskTracker(), list[int]()
 
     async def untracked() -> None:
         for number in range(9):
@@ -196,7 +196,7 @@ def test_what_untracked_tasks_submit_is_activity(play: Play) -> None:
 
 @pytest.mark.parametrize("before", [0, 1, 2, 3])
 def test_who_is_cancelled_at_any_moment_is_counted_no_more(play: Play, before: int) -> None:
-    turns = Turns()
+    turns = TaskTracker()
     ended: list[str] = []
 
     async def child() -> None:
@@ -221,10 +221,10 @@ def test_who_is_cancelled_at_any_moment_is_counted_no_more(play: Play, before: i
     assert len(ended) == 4
 
 
-@pytest.mark.filterwarnings("ignore:coroutine 'Turns.together.<locals>.one' was never awaited")
+@pytest.mark.filterwarnings("ignore:coroutine 'TaskTracker.together.<locals>.one' was never awaited")
 def test_who_is_cancelled_before_its_first_step_is_counted_no_more() -> None:
     """As asyncio does when it shuts down; what it was to do is closed, or Python would warn of `rounds`."""
-    turns = Turns()
+    turns = TaskTracker()
 
     async def work() -> None:
         together = asyncio.create_task(turns.together(rounds(1), rounds(1)))
@@ -241,7 +241,7 @@ def test_who_is_cancelled_before_its_first_step_is_counted_no_more() -> None:
 
 
 def test_a_tracked_task_may_catch_its_cancellation_and_clean_up(play: Play) -> None:
-    turns, cleaned = Turns(), list[str]()
+    turns, cleaned = TaskTracker(), list[str]()
 
     async def act() -> str:
         with anyio.CancelScope() as scope:
@@ -264,7 +264,7 @@ def test_a_tracked_task_may_catch_its_cancellation_and_clean_up(play: Play) -> N
 
 def test_a_cancellation_that_nobody_asked_for_is_an_error_like_any_other() -> None:
     """That of a future, say, which somebody else cancelled: it would end a task without a word."""
-    turns = Turns()
+    turns = TaskTracker()
 
     async def work() -> None:
         future = asyncio.get_running_loop().create_future()

@@ -10,7 +10,7 @@ from pydantic import BaseModel, field_validator
 from agentcho import Choreographer, Decode, Game, Metadata, View
 from agentcho.backends.words import Vocabulary
 from agentcho.errors import AgentchoError, AnswerInvalid, AudienceError, CallFailed, RequestError
-from agentcho.events import Began, Ended, Event, Heard, Joined, Over, Token
+from agentcho.events import Began, Ended, Event, FirstToken, Joined, Over, Token
 from agentcho.message import audience
 from agentcho.testing import FakeEngine
 from agentcho.testing import play as rehearse
@@ -269,7 +269,7 @@ def test_events_tell_a_turn_from_its_beginning_to_its_end() -> None:
         await game.cast(Talker, "alice").say(prompt="well?", header="To all: ", max_tokens=2)
 
     events = rehearse(script, {"alice": ["one two three"]}).events
-    kinds: list[type[Event]] = [Joined, Ended, Began, Heard, Token, Token, Ended, Over]
+    kinds: list[type[Event]] = [Joined, Ended, Began, FirstToken, Token, Token, Ended, Over]
     assert [type(event) for event in events] == kinds
     began = events[2]
     assert isinstance(began, Began)

@@ -45,7 +45,7 @@ def talk(engine: Any, ways: Sequence[ReusePolicy | None], default: ReusePolicy =
         async with Choreographer(engine, *default) as c:
             config = RunConfig(max_tokens=12)
             games = [Game(c, i, 5, config, sink=events.append, reuse=reuse) for i, reuse in enumerate(ways)]
-            await c.turns.together(*(game.play(Talk()) for game in games))
+            await c.tasks.together(*(game.play(Talk()) for game in games))
 
     anyio.run(work)
     entries = [event.entry for event in events if isinstance(event, Ended)]

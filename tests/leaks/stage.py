@@ -78,7 +78,7 @@ class Talk:
         """A message of known text: encoded when it is first read. `LeakageError`: its author may not read that."""
         reads = self._reads(plan)
         draft = self._draft(plan, reads, "prefill")
-        self._journal.know(draft, self.engine.frame(draft.metadata.role, draft.name, plan.text))
+        self._journal.enter_known(draft, self.engine.frame(draft.metadata.role, draft.name, plan.text))
         self.out.append(draft.metadata.id)
         return draft.metadata.id
 
@@ -138,7 +138,7 @@ class Talk:
 
     def _submit(self, plan: Plan, draft: Draft) -> Speech:
         words = tuple(self.engine.framing.content.encode(plan.text))
-        speaking = self.resolver.speak(draft, forced=words)
+        speaking = self.resolver.decode_plan(draft, forced=words)
         speech = Speech(draft, speaking)
         speech.ids = self._take(speaking.calls, [*(m.message for m in speaking.missing), draft.metadata.id])
         return speech

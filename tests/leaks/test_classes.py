@@ -63,7 +63,7 @@ def calls_of(leakage: Leakage, audience: frozenset[str] | None, deterministic: b
         resolver.drafts[id] = Draft(data, id, author, ReadSet(author, (), None, ()))
     answer = resolver.drafts["answer"]
     answer.reads = ReadSet("bob", (Read("own"), Read("other")), None, ())
-    calls = resolver.speak(answer).calls
+    calls = resolver.decode_plan(answer).calls
     assert isinstance(calls[-1], Shadow) == (leakage == "enforce" and not deterministic)
     return tuple(call.salt for call in calls)
 

@@ -149,5 +149,5 @@ def test_every_call_of_a_game_has_a_guard_but_under_audit(mode: Mode, leakage: L
     resolver = Resolver(ReusePolicy(mode, leakage))
     metadata = Metadata("alice.0", "decode", "assistant", "alice", EVERYONE, ())
     utterance = resolver.drafts["alice.0"] = Draft(metadata, "", "alice", ReadSet("alice", (), None, ()))
-    calls = resolver.speak(utterance).calls
+    calls = resolver.decode_plan(utterance).calls
     assert [call.guard is not None for call in calls] == [leakage != "audit"] * len(calls)

@@ -10,7 +10,7 @@ from .mutant import Mutant
 AHEAD = "tests/choreography/test_ahead.py"
 BRIEFS = "tests/choreography/test_briefs.py"
 CHOREOGRAPHER = "tests/choreography/test_choreographer.py"
-EARS = "tests/leaks/test_ears.py"
+TAINT = "tests/leaks/test_taint.py"
 FIXES = "tests/choreography/test_fixes.py"
 GAME = "tests/choreography/test_game.py"
 LEFTOVERS = "tests/choreography/test_leftovers.py"
@@ -52,7 +52,7 @@ LOOP = (
         "who is served rests until the event loop gets to it",
         "a step could start between the result and its reader, who would miss it",
         "agentcho/choreography/handle.py",
-        "            self.turn.wake()\n",
+        "            self.task.wake()\n",
         "            pass\n",
         (f"{TURNS}::test_who_is_served_counts_as_awake_from_then_unless_it_went_its_way",),
     ),
@@ -60,16 +60,16 @@ LOOP = (
         "who was cancelled is woken by its old request",
         "it would count as awake while it waits for its next one, and no step would ever start",
         "agentcho/choreography/handle.py",
-        "if self.turn is not None and not self.abandoned:",
-        "if self.turn is not None:",
+        "if self.task is not None and not self.abandoned:",
+        "if self.task is not None:",
         (f"{TURNS}::test_who_is_served_counts_as_awake_from_then_unless_it_went_its_way",),
     ),
     Mutant(
         "wake before the books are written",
         "where the books cannot be written, the message would be out all the same",
         "agentcho/choreography/choreographer.py",
-        'if done is None or self._listens(handle, "on_done", partial(done, result)):',
-        'handle.finish(result, None)\n        if done and self._listens(handle, "on_done", partial(done, result)):',
+        'if done is None or self._notify(handle, "on_done", partial(done, result)):',
+        'handle.finish(result, None)\n        if done and self._notify(handle, "on_done", partial(done, result)):',
         (f"{LEFTOVERS}::test_a_callback_that_raises_fails_its_request_alone",),
     ),
     Mutant(
@@ -140,10 +140,10 @@ LOOP = (
         "make ahead beside those who come",
         "whoever waits for its first token would wait for what nobody has asked for yet",
         "agentcho/choreography/choreographer.py",
-        "        if not self._arrived and any(handle.first for handle in self._flying.values()):\n"
-        "            self._arrived = self._ahead.take()\n",
-        "        if any(handle.first for handle in self._flying.values()):\n"
-        "            self._arrived = [*self._arrived, *self._ahead.take()]\n",
+        "        if not self._arrived and any(handle.first for handle in self._under_way.values()):\n"
+        "            self._arrived = self._prefetch.take()\n",
+        "        if any(handle.first for handle in self._under_way.values()):\n"
+        "            self._arrived = [*self._arrived, *self._prefetch.take()]\n",
         (f"{AHEAD}::test_it_waits_where_somebody_brings_something_and_is_nobodys_turn",),
     ),
     Mutant(
@@ -313,8 +313,8 @@ READ = (
         "a view may name the open system prompt of another",
         "an agent would take the instructions of others for its own",
         "agentcho/games/game.py",
-        "by_audience = lambda m: m.audience.includes(seat) and self._roster.sees(seat, m.id)",
-        "by_audience = lambda m: m.audience.includes(seat)",
+        "by_audience = lambda m: m.audience.includes(author) and self._roster.sees(author, m.id)",
+        "by_audience = lambda m: m.audience.includes(author)",
         (f"{BRIEFS}::test_a_view_that_names_anothers_is_refused_and_told_why",),
     ),
 )
@@ -409,7 +409,7 @@ PLAYED = (
         "moves of a round race",
         "what two moves of a round say in their own places has one order, whichever ends first",
         "agentcho/games/rounds.py",
-        "self.raced |= self._under_way[seat] > 0",
+        "self.raced |= self._under_way[branch] > 0",
         "self.raced |= sum(self._under_way.values()) > 0",
         (f"{GAME}::test_a_game_has_raced_where_who_ends_first_decided_an_order",),
     ),
@@ -417,24 +417,24 @@ PLAYED = (
         "nothing ever races",
         "two runs of one seed could differ, and neither would say that it may",
         "agentcho/games/rounds.py",
-        "self.raced |= self._under_way[seat] > 0",
-        "self.raced |= self._under_way[seat] < 0",
+        "self.raced |= self._under_way[branch] > 0",
+        "self.raced |= self._under_way[branch] < 0",
         (f"{GAME}::test_a_game_has_raced_where_who_ends_first_decided_an_order",),
     ),
     Mutant(
         "moves of a round out of order",
         "they come out in the order in which they were given, not in another",
         "agentcho/games/rounds.py",
-        "(m for seat in seats for m in seat.moves.messages)",
-        "(m for seat in reversed(seats) for m in seat.moves.messages)",
+        "(m for branch in branches for m in branch.out.messages)",
+        "(m for branch in reversed(branches) for m in branch.out.messages)",
         (f"{GAME}::test_moves_of_a_round_are_unseen_until_it_closes_and_come_out_in_order",),
     ),
     Mutant(
         "moves of a round are seen at once",
         "the moves of a simultaneous round would depend on which of them came first",
         "agentcho/games/rounds.py",
-        "return Said(self._out) if seat is None else Said(seat.moves, after=seat.before)",
-        "return Said(self._out)",
+        "return History(self._out) if branch is None else History(branch.out, after=branch.before)",
+        "return History(self._out)",
         (f"{GAME}::test_moves_of_a_round_are_unseen_until_it_closes_and_come_out_in_order",),
     ),
     Mutant(
@@ -446,12 +446,12 @@ PLAYED = (
         (f"{GAME}::test_a_round_within_a_round_comes_out_with_the_outer_one",),
     ),
     Mutant(
-        "a round forgets what its parts have heard",
+        "a round forgets what its moves have looked at",
         "code that acts on a secret that a move of the round brought back would not be told of",
         "agentcho/games/rounds.py",
-        "            self._taint.join([seat.heard for seat in seats])\n",
+        "            self._taint.join([branch.sources for branch in branches])\n",
         "",
-        (EARS,),
+        (TAINT,),
     ),
     Mutant(
         "words that are streamed are not heard",
@@ -459,13 +459,13 @@ PLAYED = (
         "agentcho/games/game.py",
         "            heard.add(id)\n",
         "",
-        (f"{EARS}::test_every_way_to_the_words_is_heard",),
+        (f"{TAINT}::test_every_way_to_the_words_is_heard",),
     ),
     Mutant(
         "leave an author out of its own audience",
         "an agent could not read what it has said to others",
         "agentcho/games/game.py",
-        "Audience(given.members | {seat})",
+        "Audience(given.members | {author})",
         "given",
         (f"{GAME}::test_a_thought_is_its_authors_alone_and_what_is_said_is_read_by_its_audience",),
     ),

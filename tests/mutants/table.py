@@ -33,9 +33,9 @@ ENFORCEMENT = (
         "skip one re-encoding",
         "an audience encoding would stand on an author's encoding of its first parent",
         "agentcho/flow/resolver.py",
-        'return tuple(self._encoding("audience", id, missing) for id in self._open(draft))',
+        'return tuple(self._encoding("audience", id, missing) for id in self._public_parents(draft))',
         'recipes: list[Recipe] = ["author", *["audience"] * len(draft.reads.reads)]  # type: ignore[list-item]\n'
-        "        pairs = zip(recipes, self._open(draft), strict=False)\n"
+        "        pairs = zip(recipes, self._public_parents(draft), strict=False)\n"
         "        return tuple(self._encoding(recipe, id, missing) for recipe, id in pairs)",
         (NUMERIC,),
     ),
@@ -55,7 +55,7 @@ ENFORCEMENT = (
         "repair by what is hidden",
         "whether what stands first is repaired would tell whether its author had read anything in secret",
         "agentcho/flow/resolver.py",
-        "return self._open(draft) if self.enforcing else [read.id for read in draft.reads.reads]",
+        "return self._public_parents(draft) if self.enforcing else [read.id for read in draft.reads.reads]",
         "return [read.id for read in draft.reads.reads]",
         (f"{NUMERIC}::test_what_stands_first_is_repaired_or_not_by_what_is_public_of_it",),
     ),
@@ -308,8 +308,8 @@ ENFORCEMENT = (
         "an agent is who it says it is",
         "an agent that takes another's name would read what is private to that one",
         "agentcho/games/roster.py",
-        "return self._seats.get(id(agent))",
-        'return agent.__dict__.get("_name") if id(agent) in self._seats else None',
+        "return self._names.get(id(agent))",
+        'return agent.__dict__.get("_name") if id(agent) in self._names else None',
         ("tests/choreography/test_identity.py",),
     ),
     Mutant(
@@ -348,8 +348,8 @@ ENFORCEMENT = (
         "an exact game in the forwards of fast ones",
         "its last bits would depend on who speaks beside it",
         "agentcho/choreography/choreographer.py",
-        "exact = any(map(self._exact, (*self._flying.values(), *arrived)))",
-        "exact = all(map(self._exact, (*self._flying.values(), *arrived)))",
+        "exact = any(map(self._exact, (*self._under_way.values(), *arrived)))",
+        "exact = all(map(self._exact, (*self._under_way.values(), *arrived)))",
         ("tests/choreography/test_ways.py",),
     ),
     Mutant(
@@ -364,7 +364,7 @@ ENFORCEMENT = (
         "tell before it is written",
         "code would hear words of which a kill leaves no trace",
         "agentcho/choreography/choreographer.py",
-        'if flush is not None and not self._listens(handles[0], "flush", flush):',
+        'if flush is not None and not self._notify(handles[0], "flush", flush):',
         "if not handles:",
         (HEARD,),
     ),

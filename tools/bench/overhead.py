@@ -81,5 +81,5 @@ async def _talk(engine: Any, word: tuple[int, ...], agents: int, each: int) -> f
                 choreographer.release([result.made[0].id])
 
         began = perf_counter()
-        await choreographer.turns.run(choreographer.turns.together(*(agent(number) for number in range(agents))))
+        await choreographer.tasks.run(choreographer.tasks.together(*(agent(number) for number in range(agents))))
         return perf_counter() - began

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from agentcho import Agent, Game
-from agentcho.calls.call_site import whence
+from agentcho.calls.call_site import call_site
 from agentcho.testing import play
 
 BACKENDS = ["asyncio", "trio"]
-HERE = "tests/leaks/test_whence.py"
+HERE = "tests/leaks/test_call_site.py"
 
 
 def next_line() -> str:
@@ -94,14 +94,14 @@ def test_an_agent_that_acts_by_itself_has_lines_of_its_own(backend: str) -> None
 def test_where_nobody_asks_there_is_no_line() -> None:
     """In a thread of its own, and in code that is all ours."""
     with ThreadPoolExecutor(1) as alone:
-        assert alone.submit(whence).result() is None
+        assert alone.submit(call_site).result() is None
 
 
 def test_a_file_that_lies_elsewhere_is_told_by_its_folder_and_name(tmp_path: Path) -> None:
     folder = tmp_path / "mine"
     folder.mkdir()
-    names: dict[str, object] = {"__name__": "played", "whence": whence}
-    exec(compile("\n\ndef ask():\n    return whence()\n", str(folder / "game.py"), "exec"), names)
+    names: dict[str, object] = {"__name__": "played", "call_site": call_site}
+    exec(compile("\n\ndef ask():\n    return call_site()\n", str(folder / "game.py"), "exec"), names)
     ask = names["ask"]
     assert callable(ask)
     with ThreadPoolExecutor(1) as alone:

@@ -44,34 +44,36 @@ def message(**changes: Any) -> Message:
 
 def test_a_lent_message_equals_the_plain_one_and_hides_nothing() -> None:
     plain = message(sampled=(1, 2), stopped="stop")
-    lent = TaintTracker().lend(plain)
-    assert (lent == plain, plain == lent, lent != message(id="alice.1"), lent != message(game=1)) == (True,) * 4
-    assert len({lent, plain, TaintTracker().lend(plain)}) == 1
-    assert isinstance(lent, Message)
-    assert all(getattr(lent, name) == getattr(plain, name) for name in (*WORDS, "id", "author", "metadata"))
+    tracked = TaintTracker().track(plain)
+    assert (tracked == plain, plain == tracked, tracked != message(id="alice.1"), tracked != message(game=1)) == (
+        True,
+    ) * 4
+    assert len({tracked, plain, TaintTracker().track(plain)}) == 1
+    assert isinstance(tracked, Message)
+    assert all(getattr(tracked, name) == getattr(plain, name) for name in (*WORDS, "id", "author", "metadata"))
 
 
 @pytest.mark.parametrize("name", sorted(WORDS))
 def test_looking_at_what_metadata_do_not_say_is_heard(name: str) -> None:
-    ears = TaintTracker()
-    getattr(ears.lend(message()), name)
-    assert ears.heard == {"alice.0"}
+    taint = TaintTracker()
+    getattr(taint.track(message()), name)
+    assert taint.sources == {"alice.0"}
 
 
 @pytest.mark.parametrize("name", ["id", "game", "kind", "role", "author", "audience", "parents", "header", "metadata"])
 def test_looking_at_metadata_is_not_heard(name: str) -> None:
-    ears = TaintTracker()
-    getattr(ears.lend(message()), name)
-    assert ears.heard == set()
+    taint = TaintTracker()
+    getattr(taint.track(message()), name)
+    assert taint.sources == set()
 
 
 def test_to_compare_to_keep_and_to_print_a_message_is_not_to_look_at_it() -> None:
-    ears = TaintTracker()
-    lent = ears.lend(message(text="the secret", header="To Bob: "))
-    assert lent == message(text="another")
-    assert lent in {lent: 1}
-    assert "secret" not in f"{lent!r}{lent}{[lent]}{message(text='the secret')!r}"
-    assert ears.heard == set()
+    taint = TaintTracker()
+    tracked = taint.track(message(text="the secret", header="To Bob: "))
+    assert tracked == message(text="another")
+    assert tracked in {tracked: 1}
+    assert "secret" not in f"{tracked!r}{tracked}{[tracked]}{message(text='the secret')!r}"
+    assert taint.sources == set()
 
 
 def test_a_release_is_its_authors_act_and_no_look_of_the_code() -> None:
@@ -86,13 +88,13 @@ def test_a_release_is_its_authors_act_and_no_look_of_the_code() -> None:
 
 
 def test_what_was_heard_counts_before_those_who_may_not_read_it() -> None:
-    ears = TaintTracker()
+    taint = TaintTracker()
     for id, readers in (("plan", {"alice"}), ("whisper", {"alice", "bob"})):
-        _ = ears.lend(message(id=id, audience=Audience(frozenset(readers)))).text
+        _ = taint.track(message(id=id, audience=Audience(frozenset(readers)))).text
     audiences = {"plan": Audience(frozenset({"alice"})), "whisper": Audience(frozenset({"alice", "bob"}))}
-    assert ears.tainted_by(EVERYONE, audiences) == ("plan", "whisper")
-    assert ears.tainted_by(Audience(frozenset({"alice", "bob"})), audiences) == ("plan",)
-    assert ears.tainted_by(Audience(frozenset({"alice"})), audiences) == ()
+    assert taint.tainted_by(EVERYONE, audiences) == ("plan", "whisper")
+    assert taint.tainted_by(Audience(frozenset({"alice", "bob"})), audiences) == ("plan",)
+    assert taint.tainted_by(Audience(frozenset({"alice"})), audiences) == ()
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
