@@ -4,12 +4,15 @@ PYTHON := $(shell for p in python3 python3.13 python3.12 python3.11 python3.14 p
 	&& command -v "$$p" && break; done)
 BIN := .venv/bin
 
+# What is compiled is kept, whatever the environment says: tests start many processes.
+export PYTHONDONTWRITEBYTECODE :=
+
 # A process a core, each of one thread.
 PYTEST := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 8
 
 OURS := --arm baseline --arm choreographed:audit --arm choreographed:enforce
 
-.PHONY: demo test test-doors test-plain test-slow lint docs pages understudy bench bench-games bench-leakage bench-speed bench-gpu mutants
+.PHONY: demo test quick test-doors test-plain test-slow lint docs pages understudy bench bench-games bench-leakage bench-speed bench-gpu mutants
 .PHONY: nightly dist clean
 
 demo: .venv/.installed            ## play the prisoner's dilemma on the embedded model
@@ -18,7 +21,10 @@ demo: .venv/.installed            ## play the prisoner's dilemma on the embedded
 # Tests that need more than Python. They and the slow ones are left out where no -m is given: see pyproject.toml.
 DOORS := browser or server or clients or cluster
 
-test: lint                        ## ruff, mypy and the quick tests; COVER=1: and which branches of the package they take
+test: .venv/.tools                ## ruff and mypy beside the quick tests; COVER=1: and which branches of the package they take
+	@$(MAKE) --no-print-directory -j2 lint quick
+
+quick: .venv/.tools               ## the quick tests alone
 	$(PYTEST) --dist loadfile $(if $(COVER),--cov=agentcho --cov-branch --cov-report=)
 	@$(if $(COVER),$(BIN)/coverage report --sort=cover | grep -v '100%' | head -n 22; $(BIN)/coverage report --format=total)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from collections.abc import Iterator
@@ -20,11 +21,22 @@ PLAIN = "AGENTCHO_TEST_PLAIN_PROCESSOR"
 
 
 def pytest_configure() -> None:
-    """Ctrl-C works even where the run was started in the background, which ignores it; and torch has one thread."""
+    """Ctrl-C works even where the run was started in the background, which ignores it; and torch has one thread. What
+    is imported stays: nothing of it is looked through for garbage, which took as long as importing it."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # tiny matrices: threads would only get in each other's way
+    gc.disable()
     if os.environ.get(PLAIN):
         _answer_no()
+
+
+def pytest_collection_finish() -> None:
+    """All is imported, hypothesis too, whatever is run: it looks for what refers to a generator of random numbers, and
+    would not find it among what is frozen."""
+    import hypothesis  # noqa: F401
+
+    gc.freeze()
+    gc.enable()
 
 
 def _answer_no() -> None:

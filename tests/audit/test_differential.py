@@ -94,7 +94,7 @@ def test_what_is_the_same_twice_is_the_same_to_the_bit_and_a_swap_is_not(five: E
 
 def test_an_agent_that_reads_nothing_of_a_secret_shows_zero_through_reuse(five: Engine) -> None:
     """Bob's secret is said after everything that Alice reads; nothing that she reads stands on it."""
-    quiet = [game.model_copy(update={"messages": _with_late_secret(game)}) for game in talks(3)]
+    quiet = [game.model_copy(update={"messages": _with_late_secret(game)}) for game in talks(2)]
     found = measure(quiet, five, parts={"differential"})
     reuse = [e for e in found.effects if (e.reader, e.owner, e.arm) == ("alice", "bob", "reuse")]
     assert [e.tv_max for e in reuse] == [0.0, 0.0]
@@ -110,7 +110,7 @@ def _with_late_secret(game: Workflow) -> tuple[TraceMessage, ...]:
 
 
 def test_the_fast_profile_has_noise_far_below_the_effect(five: Engine) -> None:
-    found = measure(talks(3), five, deterministic=False, parts={"differential"})
+    found = measure(talks(2), five, deterministic=False, parts={"differential"})
     assert not found.deterministic
     effects = arms(found, BOB, "same-length")
     assert effects["floor"].tv_max < effects["reuse"].tv_max / 100
@@ -128,7 +128,7 @@ def test_the_same_games_measure_the_same_as_traces_and_as_transcripts(five: Engi
 
 
 def test_a_direct_reading_is_measured_and_enforcement_of_it_is_not(five: Engine) -> None:
-    found = measure(talks(3, direct=True), five, parts={"differential"})
+    found = measure(talks(2, direct=True), five, parts={"differential"})
     effects = arms(found, BOB, "same-length")
     assert effects["reuse"].tv_max > 0
     assert "enforce" not in effects

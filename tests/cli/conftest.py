@@ -34,8 +34,9 @@ def one_line(ran: Ran) -> str:
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty working folder."""
+    """An empty working folder. What is written into it twice within a second is compiled twice."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
     return tmp_path
 
 

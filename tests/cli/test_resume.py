@@ -38,7 +38,7 @@ class Talk(agentcho.Scenario):
         {last}
         return self.Outcome()
 '''
-WORDS = ("--model", "fake", "--games", "12", "--at-once", "2")
+WORDS = ("--model", "fake", "--games", "7", "--at-once", "2")
 
 
 def talk(here: Path, last: str = "await ann.say()") -> str:
@@ -60,7 +60,7 @@ def whole(agentcho: Command, here: Path) -> dict[int, Any]:
     (here / "bad").unlink(missing_ok=True)
     assert agentcho("run", talk(here), *WORDS, "--out", "other").code == 0
     run = find("last", here / "other")
-    return {game: texts(run, game) for game in range(12)}
+    return {game: texts(run, game) for game in range(7)}
 
 
 def test_a_game_that_failed_is_completed_with_what_it_said(agentcho: Command, here: Path) -> None:
@@ -71,18 +71,18 @@ def test_a_game_that_failed_is_completed_with_what_it_said(agentcho: Command, he
     (here / "bad").unlink()
     ran = agentcho("run", "--resume", "last")
     assert (ran.code, ran.err) == (0, "")
-    assert "(scenario)        12 " in ran.out
+    assert "(scenario)         7 " in ran.out
     after = last()
     assert after.path == before.path
-    assert (after.status, sorted(after.finished())) == ("done", list(range(12)))
+    assert (after.status, sorted(after.finished())) == ("done", list(range(7)))
     assert len(after.info.resumed) == 1
     assert (after.path / "transcript.jsonl").read_bytes().startswith(lines)
     assert {entry.attempt for entry in after.games()[5]} == {2}
-    assert {entry.attempt for game in range(12) if game != 5 for entry in after.games()[game]} == {1}
-    assert {game: texts(after, game) for game in range(12)} == whole(agentcho, here)
+    assert {entry.attempt for game in range(7) if game != 5 for entry in after.games()[game]} == {1}
+    assert {game: texts(after, game) for game in range(7)} == whole(agentcho, here)
     assert after.finished()[5].outcome is not None
     assert agentcho("show", "last", "--game", "5").code == 0
-    assert "12 of 12 games over" in agentcho("show", "last").out
+    assert "7 of 7 games over" in agentcho("show", "last").out
     audited = json.loads(agentcho("audit", "last", "--json", "-").out)
     assert audited["conclusion"] == "clean"
 
@@ -102,9 +102,9 @@ def test_a_killed_run_goes_on_where_it_was(agentcho: Command, here: Path) -> Non
     (here / "bad").unlink()
     assert agentcho("run", "--resume", "last").code == 0
     after = last()
-    assert {game: texts(after, game) for game in range(12)} == expected
+    assert {game: texts(after, game) for game in range(7)} == expected
     outcomes = [json.loads(line)["game"] for line in (after.path / "outcomes.jsonl").read_text().splitlines()]
-    assert sorted(outcomes) == list(range(12))
+    assert sorted(outcomes) == list(range(7))
     assert over
     again = {(e.message.game, e.message.id): e.message.tokens for e in after.entries() if e.attempt == 2}
     assert all(again[id] == tokens for id, tokens in kept.items() if id in again and id[0] not in over)
@@ -190,7 +190,7 @@ def test_a_departure_that_is_swallowed_is_told_at_the_end(agentcho: Command, her
     ("words", "told"),
     [
         (("--seed", "3"), "seed (0, not 3)"),
-        (("--games", "3"), "games (12, not 3)"),
+        (("--games", "3"), "games (7, not 3)"),
         (("--temperature", "0.1"), "temperature (0.7, not 0.1)"),
         (("--model", "understudy"), "model (fake, not understudy)"),
         (("--leakage", "audit", "--seed", "1"), "leakage (enforce, not audit)"),

@@ -72,7 +72,7 @@ def test_bos_is_found_where_the_conversation_begins_with_it(load: Load, style: s
 
 
 @pytest.mark.parametrize("style", THREE)
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=SPOKEN, role=st.sampled_from(ROLES), name=SPOKEN | st.none())
 def test_no_text_forges_framing(load: Load, style: str, text: str, role: str, name: str | None) -> None:
     engine = load(style)
@@ -87,7 +87,7 @@ def test_no_text_forges_framing(load: Load, style: str, text: str, role: str, na
     assert engine.tokenizer.decode(list(said.tokens[start:stop]), skip_special_tokens=False) == text == said.text
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=SPOKEN, role=st.sampled_from(ROLES))
 def test_no_text_forges_framing_that_the_vocabulary_itself_holds(load: Load, text: str, role: str) -> None:
     engine = load("pieces")
@@ -98,7 +98,7 @@ def test_no_text_forges_framing_that_the_vocabulary_itself_holds(load: Load, tex
 
 
 @pytest.mark.parametrize("style", THREE)
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(header=SPOKEN)
 def test_no_header_forges_framing(load: Load, style: str, header: str) -> None:
     engine = load(style)

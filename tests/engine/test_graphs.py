@@ -53,11 +53,11 @@ def talk(engine: Engine, seed: int) -> Iterator[Words]:
     dice = random.Random(seed)
     told = engine.prefill([Prefill(" ".join(dice.choices(WORDS.split(), k=dice.randint(1, 9)))) for _ in range(4)])
     said, steps = list[EncodingId](), 0
-    while not engine.idle or steps < 30:
+    while not engine.idle or steps < 20:
         steps += 1
-        if steps < 30 and dice.random() < 0.15:
+        if steps < 20 and dice.random() < 0.2:
             read = tuple(dice.sample(told, dice.randint(0, 3)))
-            sampling = Sampling(max_tokens=dice.randint(2, 40), temperature=dice.choice([0, 1]), seed=steps)
+            sampling = Sampling(max_tokens=dice.randint(2, 20), temperature=dice.choice([0, 1]), seed=steps)
             call = Decode(dice.choice(WORDS.split()), read, sampling=sampling)
             said += engine.submit([call, *([Shadow(call, told[:1])] if dice.random() < 0.3 else [])])
         engine.step()

@@ -90,7 +90,7 @@ FILTERS = {
 def test_a_filter_keeps_what_the_reference_keeps(llama: Engine, reference: Reference, option: str) -> None:
     sampling, keep = FILTERS[option]
     first: set[int] = set()
-    for id in decode(llama, sampling, 120):
+    for id in decode(llama, sampling, 60):
         logits, tokens = reference(id)
         kept = [keep((row / sampling.temperature).softmax(-1)) for row in logits]
         assert all(token in some for token, some in zip(tokens, kept, strict=True))
@@ -100,7 +100,7 @@ def test_a_filter_keeps_what_the_reference_keeps(llama: Engine, reference: Refer
 
 
 def test_temperature_gives_the_frequencies_of_the_reference(llama: Engine, reference: Reference) -> None:
-    count = 600
+    count = 300
     ids = decode(llama, Sampling(max_tokens=1, temperature=0.25), count)
     expected = (reference(ids[0])[0][0] / 0.25).softmax(-1)
     seen = torch.zeros_like(expected)
@@ -188,8 +188,8 @@ SCHEMAS: dict[str, tuple[dict[str, Any], Callable[[Any], bool]]] = {
 def test_json_fits_its_schema_however_few_tokens_are_left(llama: Engine, kind: str) -> None:
     schema, fits = SCHEMAS[kind]
     fewest = next(n for n in range(1, 100) if admitted(llama, Sampling(json_schema=schema, max_tokens=n)))
-    for most in (fewest, fewest + 1, fewest + 5, fewest + 60):
-        ids = decode(llama, Sampling(json_schema=schema, temperature=1.5, max_tokens=most), 6)
+    for most in (fewest, fewest + 1, fewest + 5, fewest + 40):
+        ids = decode(llama, Sampling(json_schema=schema, temperature=1.5, max_tokens=most), 3)
         assert all(fits(json.loads(llama.message(id).text)) for id in ids)
         assert all(text_of(llama, (m := llama.message(id)).tokens[m.content[1] :]) == CLOSING for id in ids)
 

@@ -208,7 +208,7 @@ def _explore(examples: int, steps: int, same: bool) -> None:
 
 def test_random_workflows() -> None:
     """Some dozens of them, of thirty acts each."""
-    _explore(80, 30, same=True)
+    _explore(50, 30, same=True)
 
 
 @pytest.mark.slow

@@ -27,7 +27,7 @@ from .workflows import CHANGES, Act, Change, changed, hidden
 OVERFLOWS = pytest.mark.xfail(
     not hasattr(FakeEngine, "frame"), reason="what an author's own encoding cannot bear fails others than the author"
 )
-MANY = pytest.mark.parametrize("many", [60, pytest.param(300, marks=pytest.mark.slow)])
+MANY = pytest.mark.parametrize("many", [30, pytest.param(300, marks=pytest.mark.slow)])
 BITWISE = 8
 ENGINES: dict[str, Callable[[Room], Sets | FakeEngine]] = {"sets": sets, "fake": fake}
 
@@ -64,11 +64,10 @@ def test_no_reader_can_tell_by_a_bit_in_eight(models: Models) -> None:
     assert result.compared == BITWISE
 
 
-@pytest.mark.parametrize("change", CHANGES)
-def test_with_nothing_enforced_the_same_pairs_tell(change: Change) -> None:
+def test_with_nothing_enforced_the_same_pairs_tell() -> None:
     """Else the comparison would be blind."""
     result = compared(40, count(3_000_000), sets, ("roomy",), leakage="audit", most=1000)
-    assert sum(change in told for told in result.told) >= 5
+    assert all(sum(change in told for told in result.told) >= 5 for change in CHANGES)
 
 
 def test_with_nothing_enforced_bits_tell(models: Models) -> None:
@@ -76,7 +75,7 @@ def test_with_nothing_enforced_bits_tell(models: Models) -> None:
 
 
 def test_what_is_drawn_covers_all_ways_of_playing() -> None:
-    covered = compared(150, count(5_000_000), sets, ("roomy", "short")).covered
+    covered = compared(100, count(5_000_000), sets, ("roomy", "short")).covered
     kinds = Counter(what.split(" ")[0] for what in covered)
     assert kinds["repair"] == 4
     assert kinds["choreographed"] + kinds["baseline"] == 4
