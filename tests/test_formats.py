@@ -15,8 +15,8 @@ from agentcho.audit.planned import plan
 from agentcho.engine.adapter import WEIGHTS, find_adapter
 from agentcho.flow.views import After
 from agentcho.lab.bench.result import read_result
+from agentcho.lab.collect import collected
 from agentcho.lab.compare.compare import read_comparison
-from agentcho.lab.compare.playing import collected
 from agentcho.records.record import SavedRun
 from agentcho.records.trace import read_traces
 

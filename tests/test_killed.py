@@ -16,7 +16,7 @@ from agentcho.config import Leakage
 from agentcho.display.saved import Replay
 from agentcho.games.replay import replay
 from agentcho.games.runtime import play, resume
-from agentcho.lab.compare.playing import collected
+from agentcho.lab.collect import collected
 from agentcho.records.canonical import canonical_transcript
 from agentcho.records.record import SavedRun
 from agentcho.records.trace import Workflow, read_traces, write_traces

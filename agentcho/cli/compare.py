@@ -22,10 +22,10 @@ from agentcho.display.compared import show
 from agentcho.display.progress import progress
 from agentcho.flow.markers import asked_of
 from agentcho.games import library, runtime
+from agentcho.lab.collect import Interrupted, Playing
 from agentcho.lab.compare.columns import Column, columns
-from agentcho.lab.compare.compare import Effort, claim, compare, requested
+from agentcho.lab.compare.compare import Comparing, Effort
 from agentcho.lab.compare.files import write, write_json
-from agentcho.lab.compare.playing import Interrupted
 from agentcho.progress import Tell
 from agentcho.records import writer
 from agentcho.records.files import check_file, check_folder, writing
@@ -64,12 +64,11 @@ def compare_columns(asked: Asked) -> int:
     _check_files(asked)
     with _folder(asked.out) as folder, progress("compare", sys.stderr) as told:
         engine: Any = runtime.load_engine(_loading(asked.config, found), told.tell)
-        claim(folder, requested(scenario, asked.config, found, engine.fingerprint))
+        playing = Playing(scenario, asked.config, engine, asked.at_once)
+        work = Comparing(playing, found, folder, told.tell, _effort(asked, engine))
+        work.claim()
         try:
-            result = compare(
-                scenario, asked.config, found, engine, folder, _effort(asked, engine), _command(asked), told.tell,
-                asked.at_once, None if asked.judge is None else _judge(asked, told.tell),
-            )  # fmt: skip
+            result = work.run(_command(asked), None if asked.judge is None else _judge(asked, told.tell))
         except (Interrupted, KeyboardInterrupt):
             told.clear()
             kept = f"; what was played is in {folder}" if asked.out else ""

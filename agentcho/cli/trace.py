@@ -49,9 +49,11 @@ def trace(asked: Asked) -> int:
         asked.out.parent.mkdir(parents=True, exist_ok=True)
     with Writer(beside(asked.out), asked.out), progress("trace", sys.stderr) as told:
         engine: Any = runtime.load_engine(config, told.tell)
+        from agentcho.lab.collect import Playing
         from agentcho.lab.tune.sampling import sample
 
-        found = sample(scenario, config, engine, numbers, asked.out, told.tell, asked.at_once, finals)
+        playing = Playing(scenario, config, engine, asked.at_once)
+        found = sample(playing, numbers, asked.out, told.tell, finals)
     left_out = f"; {found.without} ended without an outcome and are left out" if found.without else ""
     print(inline(f"{asked.out} has {found.games} games of {scenario.name}{left_out}"))
     if found.interrupted:

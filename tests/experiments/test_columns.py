@@ -10,7 +10,6 @@ from agentcho.calls.call import Most
 from agentcho.config import RunConfig
 from agentcho.errors import AdapterError, ConfigError
 from agentcho.lab.compare.columns import columns
-from agentcho.lab.compare.playing import folder_of
 
 
 def test_columns_are_read_and_written_alike() -> None:
@@ -77,7 +76,7 @@ def test_an_adapter_is_a_folder_and_goes_by_its_name_and_digest(adapters: list[s
     ]
     assert [column.config(RunConfig()).adapter for column in found] == [two, one, two, None]
     folders = [
-        folder_of(Path("out"), column) for column in columns(f"choreographed@{one}") + columns(f"choreographed@{other}")
+        column.folder(Path("out")) for column in columns(f"choreographed@{one}") + columns(f"choreographed@{other}")
     ]
     assert len(set(folders)) == 2
     default = columns(f"baseline,choreographed:audit,choreographed:enforce@{two}", None, one)

@@ -16,13 +16,13 @@ from agentcho.config import RunConfig
 from agentcho.display.compared import text
 from agentcho.errors import GamesFailed, RecordBroken, ResumeMismatch
 from agentcho.games import library
+from agentcho.lab.collect import Playing, collected
 from agentcho.lab.compare.columns import Column, columns
-from agentcho.lab.compare.compare import Effort, claim, compare, read_comparison, requested
+from agentcho.lab.compare.compare import Comparing, Effort, read_comparison
 from agentcho.lab.compare.comparison import Comparison
 from agentcho.lab.compare.fidelity import apart
 from agentcho.lab.compare.files import write
 from agentcho.lab.compare.judge import Pair, prefer
-from agentcho.lab.compare.playing import collected, folder_of
 from agentcho.message import Metadata
 from agentcho.scenario import Judged
 from agentcho.testing import FakeEngine
@@ -35,6 +35,18 @@ def silent(what: str, done: int, of: int) -> None:
     """Nobody listens."""
 
 
+def compare(
+    scenario: Scenario,
+    config: RunConfig,
+    by: tuple[Column, ...],
+    folder: Path,
+    engine: FakeEngine | None = None,
+    judge: FakeEngine | None = None,
+) -> Comparison:
+    playing = Playing(scenario, config, engine or FakeEngine())
+    return Comparing(playing, by, folder, silent, NOTHING).run("agentcho compare", judge)
+
+
 def run(
     folder: Path,
     scenario: Scenario | None = None,
@@ -45,7 +57,7 @@ def run(
 ) -> Comparison:
     chosen = scenario or library.scenario("multi-qa")()
     config = RunConfig(model="fake", games=games, seed=seed, max_tokens=8)
-    return compare(chosen, config, by, engine or FakeEngine(), folder, NOTHING, "agentcho compare", silent)
+    return compare(chosen, config, by, folder, engine)
 
 
 def test_every_column_plays_the_same_tasks_with_the_same_seeds(tmp_path: Path) -> None:
@@ -53,7 +65,7 @@ def test_every_column_plays_the_same_tasks_with_the_same_seeds(tmp_path: Path) -
     assert found.names == ("baseline", "choreographed:audit", "choreographed:enforce")
     asked = []
     for column in THREE:
-        games = collected(folder_of(tmp_path, column))
+        games = collected(column.folder(tmp_path))
         assert sorted(games.finished) == [0, 1, 2, 3]
         asked.append([[e.message.text for e in games.said[n] if e.message.author is None] for n in range(4)])
         assert {w.meta["seed"] for w in games.workflows.values()} == {0}
@@ -90,7 +102,7 @@ def test_a_killed_comparison_goes_on_where_it_stopped_and_repeats_nothing(tmp_pa
     dying = Mortal(left)
     with pytest.raises(GamesFailed, match="Spent"):
         run(tmp_path, engine=dying)
-    over = sum(len(collected(folder_of(tmp_path, column)).finished) for column in THREE)
+    over = sum(len(collected(column.folder(tmp_path)).finished) for column in THREE)
     again = Mortal(10**6)
     resumed = run(tmp_path, engine=again)
     assert again.decodes == 12 - over
@@ -117,7 +129,7 @@ def test_a_folder_is_of_one_comparison(tmp_path: Path) -> None:
         run(tmp_path, games=1, by=THREE[1:])
     (tmp_path / "request.json").write_text("{}")
     with pytest.raises(RecordBroken, match="is no request of a comparison"):
-        claim(tmp_path, requested(library.scenario("multi-qa")(), RunConfig(), THREE, {}))
+        run(tmp_path)
 
 
 class Musing(Agent):
@@ -157,7 +169,7 @@ def test_paired_words_are_those_of_the_first_column(tmp_path: Path) -> None:
         return f"It is thing {len(calls)}."
 
     run(tmp_path, Duel(), games=2, engine=FakeEngine(says))
-    columns_ = [collected(folder_of(tmp_path, column)) for column in THREE]
+    columns_ = [collected(column.folder(tmp_path)) for column in THREE]
     for game in range(2):
         plans = [[e.message.text for e in c.said[game] if e.message.id in {"ann.1", "ben.1"}] for c in columns_]
         assert plans[0] == plans[1] == plans[2]
@@ -179,7 +191,7 @@ class Doomed(Duel):
 
 def test_games_without_an_outcome_are_counted_and_in_no_pair(tmp_path: Path) -> None:
     config = RunConfig.model_validate({"model": "fake", "games": 4, "limits": {"agent_messages": 2}})
-    found = compare(Doomed(), config, THREE[:2], FakeEngine(), tmp_path, NOTHING, "", silent)
+    found = compare(Doomed(), config, THREE[:2], tmp_path)
     assert found.without == {"baseline": 2, "choreographed:audit": 2}
     assert found.metrics[0].differences["choreographed:audit"].games == 2
 
@@ -192,8 +204,8 @@ def test_a_result_is_written_whole_and_read_back(tmp_path: Path) -> None:
     assert len(rows) == len(list(found.rows())) == 3 * (3 + 2)
     assert {row["what"] for row in rows} == {"mean", "difference"}
     for row, expected in zip(rows, found.rows(), strict=True):
-        assert float(row["value"]) == expected["value"]
-        assert (row["p"] == "") == (expected["p"] is None)
+        assert float(row["value"]) == expected.value
+        assert (row["p"] == "") == (expected.p is None)
     assert picture.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
     assert picture.stat().st_size > 5_000
     whole.write_text(json.dumps({"format": "agentcho-comparison/2"}))
@@ -226,12 +238,12 @@ def test_a_text_wins_where_it_is_preferred_in_both_orders() -> None:
 def test_a_comparison_asks_a_judge_about_what_its_scenario_offers(tmp_path: Path) -> None:
     config = RunConfig(model="fake", games=3, max_tokens=8)
     scenario, judge = library.scenario("branch-solve-merge")(), FakeEngine(answer=judging)
-    found = compare(scenario, config, THREE, FakeEngine(), tmp_path, NOTHING, "", silent, judge=judge)
+    found = compare(scenario, config, THREE, tmp_path, judge=judge)
     assert set(found.preferences) == set(found.names[1:])
     assert all(told.games == 3 for told in found.preferences.values())
     assert found.judge == judge.fingerprint
     assert "texts preferred by fake to those of baseline" in text(found)
-    assert sum(row["metric"] == "preferred by the judge" for row in found.rows()) == 2
+    assert sum(row.metric == "preferred by the judge" for row in found.rows()) == 2
 
 
 def test_distances_are_worked_out_row_by_row() -> None:

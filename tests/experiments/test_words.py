@@ -9,11 +9,11 @@ import pytest
 from agentcho import Engine
 from agentcho.config import ReusePolicy, RunConfig
 from agentcho.games import library
+from agentcho.lab.collect import Playing, collected
 from agentcho.lab.compare.columns import columns
-from agentcho.lab.compare.compare import Effort, compare
+from agentcho.lab.compare.compare import Comparing, Effort
 from agentcho.lab.compare.comparison import Comparison
 from agentcho.lab.compare.fidelity import Arm, apart, rows
-from agentcho.lab.compare.playing import collected, folder_of
 from tests.engines import Engines
 
 pytestmark = pytest.mark.slow
@@ -34,7 +34,8 @@ def engine(engines: Engines) -> Engine:
 def found(folder: Path, engine: Engine) -> Comparison:
     config = RunConfig(games=3, max_tokens=24)
     scenario = library.scenario("branch-solve-merge")()
-    return compare(scenario, config, FOUR, engine, folder, Effort(2, 1, 1), "", lambda what, done, of: None)
+    work = Comparing(Playing(scenario, config, engine), FOUR, folder, lambda what, done, of: None, Effort(2, 1, 1))
+    return work.run("")
 
 
 def test_the_baseline_agrees_with_itself_and_reuse_does_not(found: Comparison) -> None:
@@ -60,7 +61,7 @@ def test_reuse_encodes_less(found: Comparison) -> None:
 def test_texts_of_a_baseline_run_stand_side_by_side_when_they_are_forced(
     found: Comparison, folder: Path, engine: Engine
 ) -> None:
-    workflow = collected(folder_of(folder, FOUR[0])).workflows[0]
+    workflow = collected(FOUR[0].folder(folder)).workflows[0]
     assert found.request.games == 3
     merged = next(message for message in workflow.messages if message.author == "gus" and message.kind == "decode")
     assert merged.offsets is not None

@@ -41,11 +41,12 @@ class Column(BaseModel):
 
     def config(self, base: RunConfig) -> RunConfig:
         """The options of a run that is played this way."""
-        ways = {
-            "mode": self.mode, "leakage": self.leakage, "in_place": self.in_place, "repair": self.repair,
-            "adapter": self.adapter,
-        }  # fmt: skip
-        return RunConfig.model_validate(base.model_dump() | ways)
+        return RunConfig.model_validate(base.model_dump() | self.model_dump(exclude={"digest"}))
+
+    def folder(self, out: Path) -> Path:
+        """Where the records of its games are."""
+        name = self.name.replace(":", "-")
+        return out / (name if self.digest is None else f"{name}-{self.digest[:8]}")
 
 
 def columns(text: str, repairs: str | None = None, adapter: str | None = None) -> tuple[Column, ...]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from pydantic import Field
 
@@ -141,29 +141,41 @@ class Comparison(Frozen):
         """The columns, the first being what the others are held against."""
         return tuple(column.name for column in self.request.columns)
 
-    def rows(self) -> Iterator[dict[str, Any]]:
-        """Everything in long form: a line a figure."""
+    def rows(self) -> Iterator[Row]:
+        """Everything in long form."""
         for metric in self.metrics:
             for column, mean in metric.means.items():
-                yield _row(column, metric.name, "mean", mean.value, mean.games, mean.span)
+                yield Row(column, metric.name, "mean", mean.value, mean.games, *_ends(mean.span))
             for column, found in metric.differences.items():
-                yield _row(column, metric.name, "difference", found.value, found.games, found.span) | {
-                    "p": found.p, "holm": found.holm,
-                }  # fmt: skip
-        for column, fidelity in self.fidelity.items():
-            yield _row(column, "KL to baseline", "mean", fidelity.kl, fidelity.games, fidelity.span)
-            yield _row(column, "greedy agreement", "mean", fidelity.agree, fidelity.games, None)
+                tested = *_ends(found.span), found.p, found.holm
+                yield Row(column, metric.name, "difference", found.value, found.games, *tested)
+        for column, held in self.fidelity.items():
+            yield Row(column, "KL to baseline", "mean", held.kl, held.games, *_ends(held.span))
+            yield Row(column, "greedy agreement", "mean", held.agree, held.games)
         for column, cost in self.costs.items():
             for name, ratio in (("ttft", cost.ttft_ratio), ("end to end", cost.seconds_ratio)):
-                span = Interval(low=ratio.least, high=ratio.largest, method="least and largest")
-                yield _row(column, name, "ratio", ratio.middle, len(cost.seconds), span)
-            yield _row(column, "tokens encoded", "sum", float(sum(cost.encoded)), len(cost.encoded), None)
+                ends = ratio.least, ratio.largest, "least and largest"
+                yield Row(column, name, "ratio", ratio.middle, len(cost.seconds), *ends)
+            yield Row(column, "tokens encoded", "sum", float(sum(cost.encoded)), len(cost.encoded))
         for column, told in self.preferences.items():
-            yield _row(column, "preferred by the judge", "share", told.share, told.games, told.span) | {"p": told.p}
+            share = told.share, told.games, *_ends(told.span)
+            yield Row(column, "preferred by the judge", "share", *share, told.p)
 
 
-def _row(column: str, metric: str, what: str, value: float, games: int, span: Interval | None) -> dict[str, Any]:
-    return {
-        "column": column, "metric": metric, "what": what, "value": value, "games": games,
-        "low": span and span.low, "high": span and span.high, "method": span and span.method, "p": None, "holm": None,
-    }  # fmt: skip
+class Row(NamedTuple):
+    """One figure of a comparison in long form, with its interval and its tests, where it has them."""
+
+    column: str
+    metric: str
+    what: str
+    value: float
+    games: int
+    low: float | None = None
+    high: float | None = None
+    method: str | None = None
+    p: float | None = None
+    holm: float | None = None
+
+
+def _ends(span: Interval) -> tuple[float, float, str]:
+    return span.low, span.high, span.method

@@ -6,7 +6,7 @@ import csv
 import io
 from pathlib import Path
 
-from agentcho.lab.compare.comparison import Comparison
+from agentcho.lab.compare.comparison import Comparison, Row
 from agentcho.lab.plots import plot_comparison
 from agentcho.records.files import replace_whole, writing
 
@@ -14,11 +14,8 @@ from agentcho.records.files import replace_whole, writing
 def write(found: Comparison, folder: Path) -> tuple[Path, ...]:
     """compare.csv, compare.json and compare.png; returns their paths."""
     table, whole, picture = (folder / f"compare.{ending}" for ending in ("csv", "json", "png"))
-    rows = list(found.rows())
     text = io.StringIO()
-    writer = csv.DictWriter(text, rows[0].keys() if rows else ["column"])
-    writer.writeheader()
-    writer.writerows(rows)
+    csv.writer(text).writerows([Row._fields, *found.rows()])
     replace_whole(table, text.getvalue())
     write_json(found, whole)
     with writing(picture):

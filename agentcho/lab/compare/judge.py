@@ -39,11 +39,16 @@ def prefer(engine: EnginePort, pairs: Sequence[Pair], told: Callable[[int], None
             verdicts.append(1 if (one, two) == ("B", "A") else -1 if (one, two) == ("A", "B") else 0)
         told(len(verdicts))
     wins, losses = verdicts.count(1), verdicts.count(-1)
+    decided = wins + losses
     return Preference(
-        games=len(verdicts), wins=wins, losses=losses, ties=verdicts.count(0),
-        share=wins / (wins + losses) if wins + losses else 0.5, span=clopper_pearson(wins, wins + losses),
+        games=len(verdicts),
+        wins=wins,
+        losses=losses,
+        ties=verdicts.count(0),
+        share=wins / decided if decided else 0.5,
+        span=clopper_pearson(wins, decided),
         p=mcnemar(wins, losses),
-    )  # fmt: skip
+    )
 
 
 def _chosen(engine: EnginePort, questions: Sequence[str]) -> list[str]:

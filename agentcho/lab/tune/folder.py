@@ -22,6 +22,7 @@ from torch import Tensor
 
 from agentcho.engine.adapter import CONFIG, TRAINED, WEIGHTS, Trained
 from agentcho.errors import ResumeMismatch
+from agentcho.lab.collect import check_same
 from agentcho.records.files import Lines, read_lines, replace_whole, writing
 
 PREFIX = "base_model.model."
@@ -42,9 +43,7 @@ class Folder:
         file = self._going / "request.json"
         if file.exists():
             earlier = json.loads(file.read_bytes())
-            asked = json.loads(json.dumps(request))
-            if changed := sorted(name for name in {*earlier, *asked} if earlier.get(name) != asked.get(name)):
-                raise ResumeMismatch.holds(self.path, "another training", changed)
+            check_same(self.path, "another training", earlier, json.loads(json.dumps(request)))
         elif (self.path / WEIGHTS).exists():
             raise ResumeMismatch.holds(self.path, "another training", ["it is done"])
 

@@ -10,19 +10,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from agentcho.calls.call import EnginePort
-from agentcho.config import RunConfig
-from agentcho.errors import RecordBroken, ResumeMismatch, TuneError
+from agentcho.errors import RecordBroken, TuneError
 from agentcho.events import Counting, Encoded, Ended, Event, Over, Sink
 from agentcho.games.game import Forced
-from agentcho.games.run import GameSelection
-from agentcho.games.runtime import play, tasks_of
+from agentcho.lab.collect import Playing, check_same
 from agentcho.progress import Tell
 from agentcho.records.files import Lines, read_lines
 from agentcho.records.trace import Workflow, exported, read_traces, workflow, write_traces
 from agentcho.records.transcript import Entry, carry
-from agentcho.scenario import Scenario
-
-SAME = ("scenario", "options", "tasks", "digest", "seed", "temperature", "top_p", "max_tokens", "model")
 
 
 class Sampled(NamedTuple):
@@ -34,45 +29,31 @@ class Sampled(NamedTuple):
     interrupted: bool
 
 
-def asked_for(scenario: Scenario, config: RunConfig, engine: EnginePort) -> dict[str, Any]:
-    """What decides what the games are, as each trace's `meta` has it."""
-    tasks = tasks_of(scenario, config)
-    return {
-        "scenario": scenario.name, "options": scenario.options.model_dump(mode="json"),
-        "tasks": config.tasks or scenario.tasks, "digest": None if tasks is None else tasks.digest,
-        "seed": config.seed, "temperature": config.temperature, "top_p": config.top_p, "max_tokens": config.max_tokens,
-        "model": engine.fingerprint,
-    }  # fmt: skip
-
-
 def sample(
-    scenario: Scenario, config: RunConfig, engine: EnginePort, numbers: range, file: Path, tell: Tell,
-    at_once: int | None = None, finals: Iterable[Workflow] | None = None,
-) -> Sampled:  # fmt: skip
+    playing: Playing, numbers: range, file: Path, tell: Tell, finals: Iterable[Workflow] | None = None
+) -> Sampled:
     """Play the games of these numbers that the file lacks, and append each when it is over; at the end the file is in
     order. With `finals`, what is said is not sampled: each game, of one step, ends on what the workflow of its number
     ended on (the paper's distilled baseline).
 
     Raises `ResumeMismatch` where the file was sampled otherwise, and `GamesFailed` where errors ended games.
     """
-    asked = asked_for(scenario, config, engine)
     with Lines(file) as lines:
-        there = _there(file, asked)
-        left = tuple(number for number in numbers if number not in there)
-        forced = {} if finals is None else _final_words(finals, engine, asked)
+        writing = _Writing(playing, lines)
+        there = _there(file, writing.asked)
+        left = [number for number in numbers if number not in there]
+        forced = {} if finals is None else _final_words(finals, playing.engine, writing.asked)
         if missing := [number for number in left if finals is not None and number not in forced]:
             raise TuneError("--final-of", f"has no workflow of game {missing[0]}")
         counting = Counting(tell, len(numbers), len(numbers) - len(left))
-        ear = _Ear(scenario.name, asked, engine, lines, counting)
-        selection = GameSelection(left, lambda number: forced.get(number, {}))
-        played = play(scenario, config, engine=engine, sink=ear, at_once=at_once, selection=selection) if left else None
+        played = playing.play(left, forced, _both(writing, counting)) if left else None
     if played is not None:
         if isinstance(played.error, TuneError):
             raise played.error
         played.check(len(left))
     found = sorted(read_traces(file), key=lambda each: int(each.meta["game"]))
     write_traces(file, found)
-    return Sampled(len(found), ear.without, played is not None and played.interrupted)
+    return Sampled(len(found), writing.without, played is not None and played.interrupted)
 
 
 def _there(file: Path, asked: Mapping[str, Any]) -> set[int]:
@@ -82,18 +63,27 @@ def _there(file: Path, asked: Mapping[str, Any]) -> set[int]:
         meta = workflow(line, f"{file}:{number}").meta
         if not isinstance(meta.get("game"), int):
             raise RecordBroken(f"{file}:{number}", "is a trace that `agentcho trace` did not write")
-        if changed := [name for name in SAME if meta.get(name) != asked[name]]:
-            raise ResumeMismatch.holds(file, "other traces", changed)
+        check_same(file, "other traces", {name: meta.get(name) for name in asked}, asked)
         found.add(meta["game"])
     return found
 
 
-class _Ear:
-    """Writes each game down when it is over."""
+def _both(one: Sink, other: Sink) -> Sink:
+    """What is heard by both."""
 
-    def __init__(self, scenario: str, asked: dict[str, Any], engine: EnginePort, lines: Lines, counting: Sink) -> None:
-        self._scenario, self._asked, self._engine = scenario, asked, engine
-        self._lines, self._counting = lines, counting
+    def hear(event: Event) -> None:
+        one(event)
+        other(event)
+
+    return hear
+
+
+class _Writing:
+    """Writes each game down when it is over. `without` counts those that had no outcome."""
+
+    def __init__(self, playing: Playing, lines: Lines) -> None:
+        self.asked, self._tokenizer = playing.asked, playing.engine.fingerprint.get("tokenizer")
+        self._lines = lines
         self._said: dict[int, list[Entry]] = {}
         self.without = 0
 
@@ -104,16 +94,15 @@ class _Ear:
             carry(self._said[event.encodings.game], event.encodings)
         if isinstance(event, Over):
             self._write(event, self._said.pop(event.game, []))
-        self._counting(event)
 
     def _write(self, over: Over, said: list[Entry]) -> None:
         if over.outcome is None:
             self.without += 1
             return
-        meta = self._asked | {"game": over.game, "outcome": over.outcome, "score": over.score}
-        id = f"{self._scenario}-{self._asked['seed']}-{over.game}"
-        tokenizer = self._engine.fingerprint.get("tokenizer")
-        self._lines.append(exported(self._scenario, id, meta, (), said, tokenizer).to_json())
+        meta = self.asked | {"game": over.game, "outcome": over.outcome, "score": over.score}
+        scenario = self.asked["scenario"]
+        id = f"{scenario}-{self.asked['seed']}-{over.game}"
+        self._lines.append(exported(scenario, id, meta, (), said, self._tokenizer).to_json())
 
 
 class _Final(Mapping[str, tuple[int, ...]]):

@@ -1,0 +1,104 @@
+"""Plays the games that something is measured of, and never a game twice: what an earlier, broken-off command finished
+is taken from where it is kept.
+
+Does not know: what is measured, columns, training.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from agentcho.calls.call import EnginePort
+from agentcho.config import RunConfig
+from agentcho.errors import ResumeMismatch
+from agentcho.events import Sink
+from agentcho.games.game import Forced
+from agentcho.games.run import GameSelection
+from agentcho.games.runtime import Played, play, tasks_of
+from agentcho.records.record import Over, SavedRun, runs
+from agentcho.records.trace import Workflow
+from agentcho.records.transcript import Entry
+from agentcho.scenario import Scenario
+
+
+class Interrupted(Exception):
+    """Ctrl-C while games were played. What was over stays on disk."""
+
+
+class Playing(NamedTuple):
+    """How games are played: all but which of them."""
+
+    scenario: Scenario
+    config: RunConfig
+    engine: EnginePort
+    at_once: int | None = None
+
+    @property
+    def asked(self) -> dict[str, Any]:
+        """What decides what the games are. `TaskError` and its kin where the tasks are wrong."""
+        scenario, tasks = self.scenario, tasks_of(self.scenario, self.config)
+        return {
+            "scenario": scenario.name,
+            "options": scenario.options.model_dump(mode="json"),
+            "tasks": self.config.tasks or scenario.tasks,
+            "digest": None if tasks is None else tasks.digest,
+            "model": self.engine.fingerprint,
+            **self.config.model_dump(include={"seed", "temperature", "top_p", "max_tokens"}),
+        }
+
+    def play(self, left: Iterable[int], forced: Mapping[int, Forced], sink: Sink, out: Path | None = None) -> Played:
+        """Play these games, each with the words that `forced` has for it; `out` is where records go, if anywhere."""
+        scenario, config, engine, at_once = self
+        selection = GameSelection(tuple(left), lambda number: forced.get(number, {}))
+        return play(scenario, config, engine=engine, sink=sink, out=out, at_once=at_once, selection=selection)
+
+
+def check_same(where: Path, what: str, earlier: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
+    """`ResumeMismatch`: what is there was asked for otherwise, and is other games'; `what` says whose."""
+    if changed := sorted(name for name in {*earlier, *asked} if earlier.get(name) != asked.get(name)):
+        raise ResumeMismatch.holds(where, what, changed)
+
+
+class Games(NamedTuple):
+    """What a folder of records has: its games by number, and what was said in each."""
+
+    finished: dict[int, Over]
+    said: dict[int, list[Entry]]
+    workflows: dict[int, Workflow]
+
+
+def over(folder: Path, games: int) -> frozenset[int]:
+    """Which of so many games are over by the records in a folder. One that was ended by an error is not."""
+    numbers = {number for run in runs(folder) for number, game in run.finished().items() if not game.failed}
+    return frozenset(numbers.intersection(range(games)))
+
+
+def collected(folder: Path) -> Games:
+    """All games of all records in a folder. One that was ended by an error does not count: it is played again."""
+    games = Games({}, {}, {})
+    for run in runs(folder) if folder.is_dir() else ():
+        _collect(run, games)
+    return games
+
+
+def _collect(run: SavedRun, games: Games) -> None:
+    whole = {number: over for number, over in run.finished().items() if not over.failed}
+    said, exported = run.games(), {int(w.meta["game"]): w for w in run.export(whole)}
+    for number, over in whole.items():
+        games.finished[number], games.said[number] = over, said.get(number, [])
+        games.workflows[number] = exported[number]
+
+
+def completed(playing: Playing, folder: Path, forced: Mapping[int, Forced], sink: Sink) -> Games:
+    """Play those of all games that no record in the folder has, and return all. `GamesFailed`, when the others are
+    over, where errors ended some, and `Interrupted` after Ctrl-C."""
+    there = collected(folder).finished
+    left = [number for number in range(playing.config.games) if number not in there]
+    if left:
+        played = playing.play(left, forced, sink, folder)
+        if played.interrupted:
+            raise Interrupted
+        played.check(len(left))
+    return collected(folder)
