@@ -10,8 +10,9 @@ from collections.abc import Iterable
 
 from agentcho.backends.words import FakeFraming
 from agentcho.calls.call import EncodingId
+from agentcho.engine.cache import Encoding, Storage
 from agentcho.engine.core import EngineCore
-from agentcho.engine.encoding import Encoding, Piece, Segment, Storage
+from agentcho.engine.layout import Piece, Segment
 from agentcho.engine.virtual import VirtualRunner, VirtualSlot, virtual
 
 Influence = frozenset[tuple[int, ...]]

@@ -15,11 +15,11 @@ from agentcho.backends.words import FakeFraming
 from agentcho.calls.call import Call, Decode, EncodingId, Prefill, Repair, StepResult
 from agentcho.calls.checks import named
 from agentcho.calls.owner import owned
-from agentcho.engine.admission import Local
 from agentcho.engine.base import Constraint, Ran, Row
-from agentcho.engine.core import EngineCore
-from agentcho.engine.encoding import Segment, Storage
-from agentcho.engine.plan import Plan
+from agentcho.engine.cache import Storage
+from agentcho.engine.core import EngineCore, Local
+from agentcho.engine.forward import Plan
+from agentcho.engine.layout import Segment
 from agentcho.engine.sequence import Draw
 from agentcho.engine.sequence import Sequence as Admitted
 from agentcho.engine.virtual import VirtualRunner, VirtualSlot

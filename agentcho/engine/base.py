@@ -12,10 +12,11 @@ from agentcho.calls.call import ContentPort, FramingPort, Sampling
 from agentcho.calls.owner import Owner
 
 if TYPE_CHECKING:
-    from agentcho.engine.budget import Budget
-    from agentcho.engine.encoding import Context, Segment, Storage
+    from agentcho.engine.cache import Storage
+    from agentcho.engine.layout import Context, Segment
     from agentcho.engine.sequence import Draw
     from agentcho.engine.sequence import Sequence as Admitted
+    from agentcho.engine.waiting import Budget
 
 Row = Any
 """A row of logits `[vocab]`, or what stands for one. The runner that made it looks inside, and nobody else."""

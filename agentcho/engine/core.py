@@ -6,29 +6,44 @@ choreographer; `prefill`, `decode` and `repair` run to the end. A `Runner` compu
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from math import ceil
 from typing import TYPE_CHECKING, Any, Self
+from weakref import WeakValueDictionary
 
-from agentcho.calls.call import ANY_TURN, Call, Decode, EncodingId, Ids, Receipt, StepResult, Turn
+from agentcho.calls.call import (
+    ANY_TURN,
+    Call,
+    Decode,
+    EncodingId,
+    First,
+    Ids,
+    Most,
+    Prefill,
+    Receipt,
+    Repair,
+    Shadow,
+    StepResult,
+    Turn,
+)
 from agentcho.calls.checks import Bounds, checked, is_id, known_as_id, named, readable
 from agentcho.calls.owner import Owner, owned
 from agentcho.calls.values import numbers
-from agentcho.engine.admission import Admission, Local
-from agentcho.engine.assembly import Assembly
 from agentcho.engine.base import Constraint, Ran, Runner, Template
-from agentcho.engine.blame import Blame
+from agentcho.engine.cache import Assembly, Encoding, Fullness, Storage, Tiers
 from agentcho.engine.debug import Debug
 from agentcho.engine.direct import Direct
-from agentcho.engine.encoding import Context, Encoding, Piece, Recipe, Storage
+from agentcho.engine.forward import Blame, Plan, Trial
 from agentcho.engine.integrity import Integrity
-from agentcho.engine.layout import Rules, encoded
-from agentcho.engine.plan import Plan
+from agentcho.engine.layout import Context, Layout, Piece, Recipe, Rules, encoded, layout
 from agentcho.engine.scheduler import Scheduler
+from agentcho.engine.sequence import Generation, Reuse
 from agentcho.engine.sequence import Sequence as Admitted
-from agentcho.engine.tiers import Fullness, Tiers
-from agentcho.engine.trial import Trial
 from agentcho.errors import EngineClosed, EngineFailed, RequestError, UnknownEncoding
 from agentcho.message import Words
+
+Local = Mapping[int, Admitted]
+"""The calls of the same list that were admitted already, each by the `id()` of the call."""
 
 
 class EngineCore(Direct):
@@ -47,8 +62,8 @@ class EngineCore(Direct):
         self._blame = Blame(runner.probe)
         self._trial = Trial(runner, self._blame)
         self._scheduler = Scheduler(self._assembly, runner, self._finished, self._blame)
-        rules = Rules(template, self._encode_bos(), context, runner.origin)
-        self._admission = Admission(rules, template, self._constrain, self._assembly, self._parent, self.message)
+        self._shared: WeakValueDictionary[bytes, Storage] = WeakValueDictionary()
+        self._rules = Rules(template, self._encode_bos(), context, runner.origin)
 
     @property
     def owner(self) -> Owner:
@@ -122,18 +137,21 @@ class EngineCore(Direct):
     def submit(self, calls: Sequence[Call], turn: Turn = ANY_TURN) -> tuple[EncodingId, ...]:
         """See `EnginePort.submit`."""
         plain, turn = checked(calls, turn, self._bounds)
-        last = self._ids.last
+        admitted, last = dict[int, Admitted](), self._ids.last
         try:
             with readable("the list of calls"):
-                admitted = self._admission.admit(plain, self._ids.new)
+                for call in plain:
+                    admitted[id(call)] = self._admit(call, admitted)
         except BaseException:
+            for each in admitted.values():
+                self._tiers.release(each.holds)
             self._ids.last = last  # nobody has heard of these
             raise
-        for call in admitted:
-            if call.entry is not None:
-                self._waiting[call.id] = call
-        self._scheduler.add(admitted, turn)
-        return tuple(call.id for call in admitted)
+        for each in admitted.values():
+            if each.entry is not None:
+                self._waiting[each.id] = each
+        self._scheduler.add(admitted.values(), turn)
+        return tuple(each.id for each in admitted.values())
 
     @owned
     def step(self, deterministic: bool = False) -> StepResult:
@@ -223,17 +241,109 @@ class EngineCore(Direct):
             return RequestError.parents(f"encoding {id} is not finished")
         return UnknownEncoding(id, self._ids.gave(id), self._ids.foreign(id))
 
-    def _parent(self, id: EncodingId) -> Storage:
-        """The storage of a finished encoding, or of a prefill that waits."""
-        there = id in self._waiting and not self._ids.foreign(id)
-        return self._waiting[id].own if there else self._encoding(id).storage
-
-    def _constrain(self, call: Decode, local: Local) -> Constraint | None:
-        """What follows a decode whose words are not forced; `local` are the calls before it in its list."""
-        return self._runner.constrain(call.sampling)
-
     def _encode_bos(self) -> Piece | None:
         """Encode the BOS once, at position 0, for every context to begin with."""
         if (bos := self.framing.bos) is None:
             return None
         return Piece(None, self._assembly.keep(Recipe((bos,), Context((), 0, self._runner.origin), "")), 0)
+
+    # -- a call of a list, over what is there and the calls before it ------------------------------------
+
+    def _layout(self, call: Call, local: Local | None = None, own: int = 0) -> Layout:
+        """See `layout`, over parents that are stored, wait, or stand in the same list."""
+        return layout(self._rules, call, [self._resolve(parent, local or {}) for parent in call.parents], own)
+
+    def _admit(self, call: Call, local: Local) -> Admitted:
+        """Make a call ready to run: ids, positions, room. Raises with nothing held."""
+        match call:
+            case Prefill():
+                sequence = self._prefill(call, self._layout(call, local))
+            case Decode():
+                sequence = self._decode(call, self._layout(call, local), local)
+            case Shadow():
+                sequence = self._shadow(call, local)
+            case Repair():
+                sequence = self._repair(call, local)
+        self._assembly.check(sequence.needs, sequence.grows, sequence.context.length + sequence.grows)
+        self._tiers.hold(sequence.holds)
+        return sequence
+
+    def _prefill(self, call: Prefill, placed: Layout) -> Admitted:
+        assert placed.words is not None
+        entry = self._storage(Recipe(placed.words.tokens, placed.context, call.salt))
+        return Admitted(self._ids.new(), call, placed.context, placed.longest, placed.words, entry)
+
+    def _decode(self, call: Decode, placed: Layout, local: Local) -> Admitted:
+        constraint = self._constrain(call, local) if call.forced is None else None
+        id = self._ids.new()
+        generation = Generation(id, call, placed, self.framing, constraint)
+        return Admitted(id, call, placed.context, placed.longest, generation=generation)
+
+    def _constrain(self, call: Decode, local: Local) -> Constraint | None:
+        """What follows a decode whose words are not forced; `local` are the calls before it in its list."""
+        return self._runner.constrain(call.sampling)
+
+    def _shadow(self, call: Shadow, local: Local) -> Admitted:
+        leader = local.get(id(call.of))
+        if leader is None or leader.generation is None or leader.leader is not None:
+            raise RequestError.parents("a Shadow follows a Decode that does not stand earlier in the same list")
+        placed = self._layout(call, local, leader.longest)
+        return Admitted(
+            self._ids.new(), call, placed.context, placed.longest, generation=leader.generation, leader=leader
+        )
+
+    def _repair(self, call: Repair, local: Local) -> Admitted:
+        base = self._resolve(call.of, local)
+        words = self.message(call.of) if isinstance(call.of, int) else local[id(call.of)].words
+        assert words is not None
+        placed = self._layout(call, local, len(words.tokens))
+        context, count = placed.context, self._count(call.choose, len(words.tokens))
+        first = isinstance(call.choose, First)
+        judged = None if first else self._judged(call, context, local)
+        reuse = Reuse(Piece(base[0], base[1], context.start), count, judged, tuple(range(count)) if first else ())
+        recipe = Recipe(
+            words.tokens,
+            context,
+            call.salt,
+            base=reuse.base,
+            choose=call.choose,
+            places=tuple(reuse.places),
+            judged=judged.key((), "", "whole") if judged else b"",
+        )
+        words = words._replace(sampled=None, stopped=None)
+        return Admitted(self._ids.new(), call, context, placed.longest, words, self._storage(recipe), reuse)
+
+    @staticmethod
+    def _count(choose: First | Most, length: int) -> int:
+        """How many tokens are encoded anew."""
+        return min(length, choose.tokens if isinstance(choose, First) else ceil(choose.share * length))
+
+    def _judged(self, call: Repair, context: Context, local: Local) -> Context:
+        """The same places, each held by what is reused there: of a repaired parent its base, which is stored."""
+        bos = len(context.pieces) - len(call.parents)
+        repairs = [local[id(parent)].repair if isinstance(parent, Repair) else None for parent in call.parents]
+        pieces = [
+            piece if repair is None else Piece(repair.base.id, repair.base.storage, piece.offset)
+            for piece, repair in zip(context.pieces[bos:], repairs, strict=True)
+        ]
+        return Context((*context.pieces[:bos], *pieces), context.start)
+
+    def _storage(self, recipe: Recipe) -> Storage:
+        """That of an equal call, in whichever tier it is, or a new one, to be made in the forward of the call. One that
+        nobody holds any more would be made again before that, in a forward of its own."""
+        storage = Storage.of(recipe)
+        known = self._shared.get(storage.key)
+        if known is not None and known.holders:
+            return known
+        self._shared[storage.key] = storage
+        return storage
+
+    def _resolve(self, parent: EncodingId | Prefill | Repair, local: Local) -> tuple[EncodingId, Storage]:
+        if isinstance(parent, Prefill | Repair):
+            if id(parent) not in local:
+                raise RequestError.parents(
+                    f"a {type(parent).__name__} is named as parent and does not stand earlier in the list"
+                )
+            return local[id(parent)].id, local[id(parent)].own
+        there = parent in self._waiting and not self._ids.foreign(parent)
+        return parent, self._waiting[parent].own if there else self._encoding(parent).storage

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from agentcho.calls.call import EncodingId
-from agentcho.engine.encoding import Encoding, Storage
+from agentcho.engine.cache import Encoding, Storage
 from agentcho.engine.sequence import Sequence
 
 

@@ -9,9 +9,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from agentcho.calls.call import EncodingId
-from agentcho.engine.encoding import Encoding, Recipe, Storage
+from agentcho.engine.cache import Encoding, Storage, Tiers
+from agentcho.engine.layout import Recipe
 from agentcho.engine.sequence import Sequence as Admitted
-from agentcho.engine.tiers import Tiers
 from agentcho.errors import StoreDamaged
 
 

@@ -1,19 +1,37 @@
-"""Lays a call out: the ids of its message, part by part, what it attends to, and the positions of both.
+"""Lays a call out: the ids of its message, part by part, what it attends to, the positions of both, and the key that
+names what comes of it.
 
 The one place where that is decided, for whatever computes: a model, a fake, sets, or nothing. Does not know: how keys
-are made, when a call runs.
+and values are made or kept, when a call runs.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from agentcho.calls.call import Call, Decode, EncodingId, FramingPort, Offsets, Prefill, Stopped
+from agentcho.calls.call import (
+    Call,
+    ContextEntry,
+    Decode,
+    EncodingId,
+    First,
+    FramingPort,
+    Most,
+    Offsets,
+    Prefill,
+    Receipt,
+    Stopped,
+)
 from agentcho.calls.values import text as plain
-from agentcho.engine.encoding import Context, Piece, Storage
+from agentcho.engine.base import SharedContext, Slot
 from agentcho.errors import ContextOverflow, RequestError
 from agentcho.message import Words
+
+if TYPE_CHECKING:
+    from agentcho.engine.cache import Storage
 
 Ids = tuple[int, ...]
 
@@ -83,6 +101,158 @@ def decoded(call: Decode, framed: Framed, text: str, stopped: Stopped | None, ca
     return Words(call.header, text, framed.tokens, framed.span, framed.said, stopped, canonical)
 
 
+class Piece(NamedTuple):
+    """One encoding as a context places it: its first token at position `offset`. `id` None is the BOS."""
+
+    id: EncodingId | None
+    storage: Storage
+    offset: int
+
+    @property
+    def shift(self) -> int:
+        """By how many positions its keys turn."""
+        return self.offset - self.storage.position
+
+
+class Context(NamedTuple):
+    """The pieces a call attends to, BOS first where the model has one, and the call's own first position.
+
+    `origin` names what computes it.
+    """
+
+    pieces: tuple[Piece, ...]
+    start: int
+    origin: str = ""
+
+    @property
+    def receipt(self) -> Receipt:
+        """What the gather of these pieces attends to."""
+        entries = tuple(ContextEntry(p.id, p.offset, p.storage.length) for p in self.pieces if p.id is not None)
+        return Receipt(entries, self.start, any(p.id is None for p in self.pieces))
+
+    @property
+    def length(self) -> int:
+        """Tokens of context."""
+        return sum(piece.storage.length for piece in self.pieces)
+
+    def key(
+        self, tokens: Sequence[int], salt: str, recipe: Literal["whole", "stepwise"], feeds: Sequence[int] = ()
+    ) -> bytes:
+        """A hash that names the keys and values of `tokens` in this context, framed part by part.
+
+        `salt` keeps apart what must not be shared, `recipe` what was fed at once from what was fed token by token,
+        `feeds`, where forwards were of their own, what was fed in others: the last bits are not the same.
+        """
+        hasher = hashlib.blake2b(digest_size=32, person=recipe.encode())
+        for text in (self.origin.encode(), salt.encode()):
+            hasher.update(len(text).to_bytes(8) + text)
+        hasher.update(len(self.pieces).to_bytes(8))
+        for piece in self.pieces:
+            hasher.update(piece.storage.key + piece.offset.to_bytes(8))
+        hasher.update(b"own" + self.start.to_bytes(8) + len(tokens).to_bytes(8))
+        width = 4 if max(tokens, default=0) < 1 << 32 else 8  # ids of fakes are words
+        for numbers in (tokens, feeds):
+            hasher.update(b"".join(number.to_bytes(width) for number in numbers))
+        return hasher.digest()
+
+
+class Recipe(NamedTuple):
+    """How the keys and values of `tokens` come about: over `context`, at once or (`feeds` not empty) in forwards of so
+    many tokens each. With a `base`, the tokens at `places`, found by `choose` over what `judged` names, anew, and the
+    others as the base has them. `way` and `feeds` are part of the key: what was fed token by token is so named, however
+    it is made again."""
+
+    tokens: tuple[int, ...]
+    context: Context
+    salt: str
+    way: Literal["whole", "stepwise"] = "whole"
+    feeds: tuple[int, ...] = ()
+    base: Piece | None = None
+    choose: First | Most | None = None
+    judged: bytes = b""
+    places: tuple[int, ...] = ()
+
+    @property
+    def key(self) -> bytes:
+        """What names the result."""
+        fresh = self.context.key(self.tokens, self.salt, self.way, self.feeds)
+        return fresh if self.base is None else repaired_key(fresh, self.base.storage.key, self.choose, self.judged)
+
+    @property
+    def sources(self) -> tuple[Storage, ...]:
+        """All that it is made from, each once."""
+        base = () if self.base is None else (self.base,)
+        return tuple(dict.fromkeys(piece.storage for piece in (*self.context.pieces, *base)))
+
+    def segment(self, storage: Storage) -> Segment:
+        """One forward's work, into `storage`."""
+        ids = self.tokens if self.base is None else [self.tokens[place] for place in self.places]
+        start, pieces = self.context.start, self.context.pieces
+        return Segment(ids, start, pieces, storage=storage, base=self.base, places=self.places)
+
+
+def repaired_key(fresh: bytes, base: bytes, choose: object, judged: bytes) -> bytes:
+    """A hash that names a repaired encoding: by what it would be anew, what it keeps, and how and over what its tokens
+    are chosen."""
+    parts = fresh + base + judged + repr(choose).encode()
+    return hashlib.blake2b(parts, digest_size=32, person=b"repaired").digest()
+
+
+@dataclass(eq=False)
+class Segment:
+    """New tokens `ids` at `position`, over `pieces`.
+
+    With a `slot`, pieces are gathered into it and own keys appended; where it has a shared context, they are gathered
+    there. Own keys go to `storage`'s block, if there is one. `wanted` are the own token indices whose next-token logits
+    are asked for. With a `base`, `ids` are those tokens of a message that are encoded anew, at its indices `places`;
+    the others are the base's. The first `done` tokens of the message were encoded before, and are in `storage` already.
+    """
+
+    ids: Sequence[int]
+    position: int
+    pieces: Sequence[Piece] = ()
+    slot: Slot | None = None
+    storage: Storage | None = None
+    wanted: Sequence[int] = ()
+    base: Piece | None = None
+    places: Sequence[int] = ()
+    done: int = 0
+    first: int = field(default=0, init=False)
+
+    @property
+    def shared(self) -> SharedContext | None:
+        """What it attends to along with other rows."""
+        return None if self.slot is None else self.slot.pool.shared
+
+    @property
+    def gathered(self) -> int:
+        """Tokens that are gathered into its own slot."""
+        return 0 if self.shared is not None else sum(piece.storage.length for piece in self.pieces)
+
+    @property
+    def written(self) -> tuple[Piece, int] | None:
+        """What is to be gathered of its own message, where that is not in its slot, and how many tokens that is."""
+        if self.storage is None or not self.done or self.slot is not None:
+            return None
+        return Piece(None, self.storage, self.storage.position), self.done
+
+    @property
+    def last(self) -> bool:
+        """Whether nothing of its message is left when it is done."""
+        return self.storage is None or self.base is not None or self.done + len(self.ids) == self.storage.length
+
+    @property
+    def positions(self) -> Sequence[int]:
+        """Of its tokens, one by one."""
+        if self.base is None:
+            return range(self.position, self.position + len(self.ids))
+        return [self.position + place for place in self.places]
+
+    def span(self) -> slice:
+        """Where its tokens stand in the packed row."""
+        return slice(self.first, self.first + len(self.ids))
+
+
 class Rules(NamedTuple):
     """What of an engine its layouts depend on: its `template`, the piece that every context begins with, the number of
     positions, and the name of what computes, which is part of every key."""
@@ -105,7 +275,7 @@ class Layout(NamedTuple):
 
 
 NOTHING = Framed((), (), (), ())
-Parents = Sequence[tuple[EncodingId, Storage]]
+Parents = Sequence[tuple[EncodingId, "Storage"]]
 
 
 def layout(rules: Rules, call: Call, parents: Parents, own: int = 0) -> Layout:

@@ -11,15 +11,12 @@ from collections.abc import Callable, Container, Iterable
 from collections.abc import Sequence as Listed
 
 from agentcho.calls.call import Begun, EncodingId, Failure, Spoken, StepResult, Turn
-from agentcho.engine.assembly import Assembly
 from agentcho.engine.base import Row, Runner
-from agentcho.engine.blame import Blame
-from agentcho.engine.budget import Rush
-from agentcho.engine.deferred import Deferred
-from agentcho.engine.encoding import Encoding, Recipe, Segment
-from agentcho.engine.plan import Plan
-from agentcho.engine.queue import Queue, Waiting
+from agentcho.engine.cache import Assembly, Encoding, Storage
+from agentcho.engine.forward import Blame, Plan
+from agentcho.engine.layout import Recipe, Segment
 from agentcho.engine.sequence import Sequence, Status, take_turns
+from agentcho.engine.waiting import Deferred, Queue, Rush, Waiting
 from agentcho.errors import CallFailed
 
 
@@ -318,7 +315,7 @@ class Scheduler:
         slot, words = row.slot, row.speech.words()
         assert slot is not None
         feeds = (*row.feeds, len(row.feed)) if slot.pool.kind.alone else ()
-        entry = Recipe(words.tokens, row.context, row.call.salt, "stepwise", feeds).storage()
+        entry = Storage.of(Recipe(words.tokens, row.context, row.call.salt, "stepwise", feeds))
         self._unreserve(row)
         self._tiers.hold([entry])
         try:

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 from agentcho.calls.call import Begun, Call, Decode, EncodingId, Sampling, Spoken, Stopped
 from agentcho.calls.checks import asked
 from agentcho.engine.base import Constraint, Row, Slot, Template
-from agentcho.engine.encoding import Context, Piece, Segment, Storage
-from agentcho.engine.layout import Framed, Layout, decoded
+from agentcho.engine.cache import Storage
+from agentcho.engine.layout import Context, Framed, Layout, Piece, Segment, decoded
 from agentcho.message import Words
 
 STRIDE = 16

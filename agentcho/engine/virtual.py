@@ -13,10 +13,11 @@ from typing import Any
 from agentcho.calls.call import Sampling
 from agentcho.calls.owner import Owner
 from agentcho.engine.base import Constraint, Ran, Row
-from agentcho.engine.budget import Budget
-from agentcho.engine.encoding import Context, Segment, Storage
+from agentcho.engine.cache import Storage
+from agentcho.engine.layout import Context, Segment
 from agentcho.engine.sequence import Draw
 from agentcho.engine.sequence import Sequence as Admitted
+from agentcho.engine.waiting import Budget
 from agentcho.errors import RequestError, StoreFull
 
 

@@ -17,7 +17,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from agentcho.engine.encoding import Piece, Segment, Storage
+from agentcho.engine.cache import Storage
+from agentcho.engine.layout import Piece, Segment
 from agentcho.runner import flex
 from agentcho.runner.attention import Locality, Scoring, attend, attend_both, causal, causal_at
 from agentcho.runner.gather import Gather, Gathered, Source

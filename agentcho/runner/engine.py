@@ -22,8 +22,7 @@ from agentcho.calls.values import numbers, text
 from agentcho.config import Markers
 from agentcho.engine.adapter import find_adapter
 from agentcho.engine.core import EngineCore
-from agentcho.engine.encoding import Piece, Segment
-from agentcho.engine.layout import check_fits
+from agentcho.engine.layout import Piece, Segment, check_fits
 from agentcho.engine.template import Framing
 from agentcho.errors import ContextOverflow, RequestError, StoreFull
 from agentcho.progress import Tell, unheard
@@ -157,7 +156,7 @@ class Engine(EngineCore):
         asked = Decode(header, parents, offsets, new_offset, name=name, forced=())  # how long it is comes below
         (call,), _ = checked([asked], ANY_TURN, self._bounds)
         assert isinstance(call, Decode)
-        placed = self._admission.layout(call)
+        placed = self._layout(call)
         ids = self.framing.content.encode(text(continuation, "the text")) if tokens is None else tokens
         said = numbers(ids, "tokens", self._bounds.vocabulary)
         own = (*placed.framed.begun, *said)

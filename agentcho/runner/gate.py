@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from agentcho.engine.encoding import Piece, Segment, Storage
+from agentcho.engine.cache import Storage
+from agentcho.engine.layout import Piece, Segment
 from agentcho.errors import UnsupportedModel
 from agentcho.runner.attention import Locality, Scoring, attend, causal, is_plain
 from agentcho.runner.batch import Batch, Layers

@@ -14,7 +14,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from agentcho.engine.encoding import Piece, Storage
+from agentcho.engine.cache import Storage
+from agentcho.engine.layout import Piece
 from agentcho.runner.pages import PagePool, Pages
 from agentcho.runner.rope import Angles, Rotation, Workspace
 

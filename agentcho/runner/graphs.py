@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from agentcho.engine.encoding import Segment
+from agentcho.engine.layout import Segment
 from agentcho.errors import EngineFailed
 from agentcho.runner.batch import Batch, DecodeGroup, Layers, grouped
 from agentcho.runner.model import Model

@@ -17,11 +17,12 @@ from torch import Tensor
 
 from agentcho.calls.call import Sampling
 from agentcho.engine.base import Constraint
-from agentcho.engine.budget import Budget
-from agentcho.engine.encoding import Recipe, Segment, Storage
+from agentcho.engine.cache import Storage
+from agentcho.engine.layout import Recipe, Segment
 from agentcho.engine.sequence import Draw
 from agentcho.engine.sequence import Sequence as Repairing
 from agentcho.engine.template import Framing
+from agentcho.engine.waiting import Budget
 from agentcho.runner.attention import Locality, Scoring
 from agentcho.runner.batch import Batch, Layers, split
 from agentcho.runner.constraint import Constraints

@@ -16,7 +16,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from agentcho.engine.encoding import Context, Storage
+from agentcho.engine.cache import Storage
+from agentcho.engine.layout import Context
 from agentcho.runner import flex
 from agentcho.runner.pages import LayerShape, zeros
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from agentcho import Engine
-from agentcho.engine.blame import Blame
+from agentcho.engine.forward import Blame
 
 
 def dead(patch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from agentcho import Decode, Engine, Prefill, Sampling
 from agentcho.calls.call import Call, EncodingId, First, Most, Repair, Shadow
-from agentcho.engine.encoding import Storage
+from agentcho.engine.cache import Storage
 from agentcho.errors import EngineFailed, LeakageError, StoreDamaged, StoreFull, UnknownEncoding
 from agentcho.runner.model import Model
 from agentcho.runner.pages import ALIGNED, LayerShape, PagePool, zeros

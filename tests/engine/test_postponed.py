@@ -12,7 +12,7 @@ import torch
 
 from agentcho import Decode, Engine, Prefill, Sampling
 from agentcho.calls.call import Call, EncodingId, First, Most, Repair, Shadow, StepResult, Turn
-from agentcho.engine.budget import Budget
+from agentcho.engine.waiting import Budget
 from agentcho.errors import CallFailed, EngineFailed, LeakageError, RequestError, StoreFull
 
 from .broken import dead

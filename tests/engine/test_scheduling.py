@@ -9,10 +9,10 @@ import torch
 
 from agentcho import Decode, Engine, Prefill, Sampling, replay
 from agentcho.calls.call import First, Most, Repair, Shadow, Turn
-from agentcho.engine.budget import DEPTH, Budget, Rush
-from agentcho.engine.encoding import Context, Storage
-from agentcho.engine.queue import Queue
+from agentcho.engine.cache import Storage
+from agentcho.engine.layout import Context
 from agentcho.engine.sequence import Sequence
+from agentcho.engine.waiting import DEPTH, Budget, Queue, Rush
 from agentcho.lab.bench.recorded import recorded
 
 LONG = Sampling(max_tokens=40, temperature=0)

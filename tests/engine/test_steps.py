@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from agentcho import Decode, Engine, Prefill, Sampling
-from agentcho.engine.budget import Budget
+from agentcho.engine.waiting import Budget
 from agentcho.errors import CallFailed, EngineFailed, RequestError, StoreFull, UnknownEncoding
 from agentcho.runner.model import Model
 

@@ -10,8 +10,8 @@ import torch
 
 from agentcho import Decode, Engine, Prefill, Sampling
 from agentcho.calls.call import EncodingId, Shadow
-from agentcho.engine.budget import Budget
 from agentcho.engine.sequence import SHORT, STRIDE
+from agentcho.engine.waiting import Budget
 from agentcho.errors import CallFailed, EngineFailed, RequestError
 from agentcho.runner.sampler import choose
 from agentcho.testing import FakeEngine

@@ -141,7 +141,7 @@ SHARED = (
     Mutant(
         "share what nobody holds any more",
         "an encoding of which the recipe alone is left would be made in a forward of its own, and then once more read",
-        "agentcho/engine/admission.py",
+        "agentcho/engine/core.py",
         "if known is not None and known.holders:",
         "if known is not None:",
         (f"{MEMORY}::test_what_nobody_holds_any_more_is_encoded_with_its_next_reader_and_not_made_again_before",),
@@ -189,7 +189,7 @@ SHARED = (
     Mutant(
         "out with the oldest and not with the least used",
         "what is read again and again would leave the store first, and be made again and again",
-        "agentcho/engine/tiers.py",
+        "agentcho/engine/cache.py",
         "            del self.resident[storage]\n            self.resident[storage] = None\n",
         "",
         (f"{MEMORY}::test_the_least_recently_used_leaves_first",),
@@ -197,7 +197,7 @@ SHARED = (
     Mutant(
         "read a damaged copy",
         "keys that changed in host memory would come back and be read as if they were sound",
-        "agentcho/engine/tiers.py",
+        "agentcho/engine/cache.py",
         "if self.store.checksum(storage.host) != storage.digest:",
         "if storage.digest is None:",
         (f"{MEMORY}::test_what_was_damaged_outside_does_not_come_back_but_is_made_again",),
@@ -205,7 +205,7 @@ SHARED = (
     Mutant(
         "credit for the time one was away",
         "a workflow that comes back would be served alone until it has caught up with those that stayed",
-        "agentcho/engine/queue.py",
+        "agentcho/engine/waiting.py",
         "self._served[turn.workflow] = max(self._served[turn.workflow], level) if here else 0",
         "pass",
         (f"{SCHEDULING}::test_a_workflow_that_was_away_has_no_credit",),
@@ -251,7 +251,7 @@ SHADOWS = (
     Mutant(
         "make a postponed shadow for a reader that cannot run yet",
         "it would be fed, and take room, before the one call that it is for lacks nothing else",
-        "agentcho/engine/deferred.py",
+        "agentcho/engine/waiting.py",
         "if all(storage in self.sequences for storage in lacked):",
         "if lacked:",
         (f"{POSTPONED}::test_a_reader_that_lacks_something_else_does_not_have_it_made_before",),
@@ -259,7 +259,7 @@ SHADOWS = (
     Mutant(
         "forget why a postponed shadow was refused",
         "who reads it would be told of a cancelled parent, and not of the leak that its guard found",
-        "agentcho/engine/deferred.py",
+        "agentcho/engine/waiting.py",
         "            self.refused[call.own] = error\n",
         "",
         (f"{POSTPONED}::test_what_its_guard_refuses_in_the_end_is_never_read",),
@@ -267,7 +267,7 @@ SHADOWS = (
     Mutant(
         "let go of a postponed shadow and not of its chain",
         "what it alone had read would be held for good",
-        "agentcho/engine/deferred.py",
+        "agentcho/engine/waiting.py",
         "                    left += held\n",
         "",
         (f"{POSTPONED}::test_released_it_is_gone_with_all_it_holds",),
@@ -294,7 +294,7 @@ REPAIRS = (
     Mutant(
         "judge a repair over what its parents became",
         "which tokens are encoded anew goes by the keys that its parents keep, whether they come in one list or not",
-        "agentcho/engine/admission.py",
+        "agentcho/engine/core.py",
         "piece if repair is None else Piece(repair.base.id, repair.base.storage, piece.offset)",
         "piece",
         (f"{PROFILE}::test_what_is_chosen_over_other_keys_is_not_shared",),

@@ -121,7 +121,7 @@ ENFORCEMENT = (
     Mutant(
         "key without parents",
         "the same words over other parents would be taken for the same encoding",
-        "agentcho/engine/encoding.py",
+        "agentcho/engine/layout.py",
         "hasher.update(piece.storage.key + piece.offset.to_bytes(8))",
         "hasher.update(piece.storage.length.to_bytes(8) + piece.offset.to_bytes(8))",
         (CACHE,),
@@ -129,7 +129,7 @@ ENFORCEMENT = (
     Mutant(
         "key without offset",
         "the same words over the same parents elsewhere would be taken for the same encoding",
-        "agentcho/engine/encoding.py",
+        "agentcho/engine/layout.py",
         "hasher.update(piece.storage.key + piece.offset.to_bytes(8))",
         "hasher.update(piece.storage.key)",
         (CACHE,),
@@ -137,7 +137,7 @@ ENFORCEMENT = (
     Mutant(
         "key without feeds",
         "in the deterministic profile bits would depend on how another game was fed the same words",
-        "agentcho/engine/encoding.py",
+        "agentcho/engine/layout.py",
         "for numbers in (tokens, feeds):",
         "for numbers in (tokens,):",
         (PROFILE, CACHE),
@@ -145,7 +145,7 @@ ENFORCEMENT = (
     Mutant(
         "key without what its tokens were chosen over",
         "a repaired encoding would be shared with one whose tokens were judged over other keys",
-        "agentcho/engine/encoding.py",
+        "agentcho/engine/layout.py",
         "parts = fresh + base + judged + repr(choose).encode()",
         "parts = fresh + base + repr(choose).encode()",
         (PROFILE,),
@@ -291,7 +291,7 @@ ENFORCEMENT = (
     Mutant(
         "make a postponed shadow for a score with nobody asked",
         "what is made at once, for scores and looks at the cache, would be gathered without its guard's word",
-        "agentcho/engine/deferred.py",
+        "agentcho/engine/waiting.py",
         "            call.ask()\n",
         "            pass\n",
         ("tests/engine/test_postponed.py",),
@@ -461,7 +461,7 @@ ENFORCEMENT = (
     Mutant(
         "a key that does not say how it was fed",
         "what was fed at once and what was fed token by token, whose last bits differ, would stand for each other",
-        "agentcho/engine/encoding.py",
+        "agentcho/engine/layout.py",
         "hasher = hashlib.blake2b(digest_size=32, person=recipe.encode())",
         "hasher = hashlib.blake2b(digest_size=32)",
         (f"{GOLDEN}::test_the_embedded_model_says_the_same_words_by_the_same_keys",),

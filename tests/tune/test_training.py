@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file
 
 from agentcho.engine.adapter import find_adapter
-from agentcho.engine.encoding import Segment
+from agentcho.engine.layout import Segment
 from agentcho.errors import ConfigError, ResumeMismatch, TuneError
 from agentcho.lab.tune.lessons import batches, lessons, packed, steps_of
 from agentcho.lab.tune.losses import loss

@@ -1,4 +1,5 @@
-"""Does one by one what fails when it is done all at once, so that the guilty one alone is lost.
+"""One forward: what is planned for it, and, where it fails, whose fault that was: what fails when it is done at once is
+done one by one, so that the guilty call alone is lost.
 
 Does not know: how it was planned, what comes of it.
 """
@@ -6,13 +7,61 @@ Does not know: how it was planned, what comes of it.
 from __future__ import annotations
 
 import logging
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from agentcho.engine.base import Ran, Row, Runner, SharedContext
-from agentcho.engine.blame import Blame
-from agentcho.engine.encoding import Segment
-from agentcho.engine.plan import Plan
+from agentcho.engine.layout import Segment
+from agentcho.engine.sequence import Sequence
+from agentcho.engine.waiting import Waiting
+from agentcho.errors import AgentchoError, CallFailed, EngineFailed
 
 log = logging.getLogger(__name__)
+Fed = tuple[Sequence, Segment]
+
+
+@dataclass
+class Plan:
+    """One forward: segments with the sequence of each, and of these the decodes and shadows (`rows`); known words that
+    end with it; calls that fail before it or in it; repairs whose tokens are chosen (`judged`) first; shadows that are
+    `late`: done with it, and encoded when somebody reads them; and who has left the line (`begun`) for it. `exact`:
+    each sequence depends on itself alone, to the bit."""
+
+    exact: bool
+    segments: list[Segment] = field(default_factory=list)
+    sequences: list[Sequence] = field(default_factory=list)
+    rows: list[Fed] = field(default_factory=list)
+    prefills: list[Sequence] = field(default_factory=list)
+    failed: list[tuple[Sequence, Exception]] = field(default_factory=list)
+    judged: list[Sequence] = field(default_factory=list)
+    late: list[Sequence] = field(default_factory=list)
+    begun: list[Waiting] = field(default_factory=list)
+
+
+class Blame:
+    """Asked after each failure. A device has failed when a trivial operation on it fails too."""
+
+    def __init__(self, touch: Callable[[], None]) -> None:
+        self._touch = touch
+
+    def of(self, error: BaseException) -> AgentchoError:
+        """What a call fails with that raised this by itself. `EngineFailed`: it was a device. What the failed work held
+        is let go, so that memory that was short is there for the next. Ctrl-C is nobody's fault, and comes out."""
+        if isinstance(error, KeyboardInterrupt):
+            raise error
+        traceback.clear_frames(error.__traceback__)
+        try:
+            self.probe()
+        except Exception:
+            raise EngineFailed.of(error) from error
+        if isinstance(error, AgentchoError):
+            return error
+        return CallFailed.of(error)
+
+    def probe(self) -> None:
+        """Something trivial on each device: see `Runner.probe`. Raises what that raises."""
+        self._touch()
 
 
 class Trial:
