@@ -45,10 +45,8 @@ class BranchSolveMerge(agentcho.Scenario):
         groups = await dan.split(concepts.words)
         texts = await game.together(*(writer.write() for writer in writers))
         merged = await gus.merge([text.id for text in texts])
-        return self.Outcome(
-            words=concepts.words, groups=groups, texts=tuple(text.text for text in texts), merged=merged.text,
-            covered=tuple(sorted(concepts.covered(merged.text))),
-        )  # fmt: skip
+        written, covered = tuple(text.text for text in texts), tuple(sorted(concepts.covered(merged.text)))
+        return self.Outcome(words=concepts.words, groups=groups, texts=written, merged=merged.text, covered=covered)
 
     def judged(self, outcome: Outcome) -> agentcho.Judged:
         """The merged text."""

@@ -8,9 +8,8 @@ from pydantic import Field
 
 import agentcho
 
-NAMES = (
-    "ada", "ben", "cleo", "dan", "eli", "fay", "gil", "hana", "ian", "joy", "kim", "leo", "mia", "noah", "olga", "pete",
-)  # fmt: skip
+NAMES: tuple[str, ...] = ("ada", "ben", "cleo", "dan", "eli", "fay", "gil", "hana")
+NAMES += ("ian", "joy", "kim", "leo", "mia", "noah", "olga", "pete")
 
 
 class ParallelDebate(agentcho.Scenario):

@@ -11,7 +11,6 @@ import tempfile
 import traceback
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -20,9 +19,10 @@ import typer
 from agentcho import audit as auditing
 from agentcho.audit.report import AuditReport, FailOn
 from agentcho.audit.suppressions import Suppression
-from agentcho.cli.options import again, configured, run_config
+from agentcho.cli.options import again, run_config
 from agentcho.cli.outputs import UNREAD, Outputs, silence
-from agentcho.cli.play import play_shown, tell_failed, telling
+from agentcho.cli.play import chosen, play_recorded, telling
+from agentcho.cli.signals import INTERRUPTED
 from agentcho.cli.words import AUDITED
 from agentcho.config import RunConfig
 from agentcho.display import Kind
@@ -32,17 +32,14 @@ from agentcho.display.safe import visible
 from agentcho.engine.adapter import find_adapter
 from agentcho.errors import AdapterError, AgentchoError, RecordNotFound, ScenarioNotFound
 from agentcho.extras import require
-from agentcho.games import library
 from agentcho.games.discovery import find as on_shelf
-from agentcho.games.discovery import from_anywhere
 from agentcho.games.faults import words
-from agentcho.games.runtime import play, tasks_of
+from agentcho.games.runtime import tasks_of
 from agentcho.progress import Tell
 from agentcho.records.record import SavedRun, find
 from agentcho.records.trace import read_traces
 
 INTERNAL = 4
-INTERRUPTED = 130
 Nature = Literal["scenario", "trace", "run"]
 
 TAKES: dict[Nature, frozenset[str]] = {
@@ -153,19 +150,12 @@ def _prepare(asked: Asked) -> Prepared:
 def _of_scenario(asked: Asked, told: Progress) -> AuditReport | None:
     """Play it, record it, audit the record. None: it was interrupted."""
     config = run_config(**asked.how)
-    scenario = configured(library.scenario(asked.target), asked.given)
-    for agent in library.casts(type(scenario)):
-        library.agent(agent)
+    scenario = chosen(asked.target, asked.given)
     tasks_of(scenario, config)
     engine = _engine(config, told.tell) if asked.measure else None
-    named = from_anywhere(asked.target)
-    playing = partial(play, scenario, config, engine=engine, out=asked.out, asked=named, tell=told.tell)
-    played = play_shown(scenario, config, _playing(asked), playing, told=told)
-    if played.interrupted:
+    run = play_recorded(asked.target, scenario, config, engine, asked.out, _playing(asked), told)
+    if run is None:
         return None
-    tell_failed(played)
-    assert played.record is not None
-    run = SavedRun(played.record)
     report = auditing.audit_run(run, asked.reveal)
     environment = report.subject.environment | {
         "played by": again(("agentcho", "audit", asked.target), AUDITED, config, asked.given)

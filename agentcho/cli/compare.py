@@ -15,13 +15,15 @@ from typing import Any, NamedTuple
 import typer
 
 from agentcho.calls.call import EnginePort
-from agentcho.cli.options import again, configured
+from agentcho.cli.options import again
+from agentcho.cli.play import chosen
+from agentcho.cli.signals import INTERRUPTED
 from agentcho.cli.words import COLUMNS
 from agentcho.config import RunConfig
 from agentcho.display.compared import show
 from agentcho.display.progress import progress
 from agentcho.flow.markers import asked_of
-from agentcho.games import library, runtime
+from agentcho.games import runtime
 from agentcho.lab.collect import Interrupted, Playing
 from agentcho.lab.compare.columns import Column, columns
 from agentcho.lab.compare.compare import Comparing, Effort
@@ -31,8 +33,6 @@ from agentcho.records import writer
 from agentcho.records.files import check_file, check_folder, writing
 from agentcho.records.writer import Writer
 from agentcho.scenario import Scenario
-
-INTERRUPTED = 130
 
 
 class Asked(NamedTuple):
@@ -54,9 +54,7 @@ class Asked(NamedTuple):
 def compare_columns(asked: Asked) -> int:
     """Play, compare, show, write. Returns the exit code: 0, or 130 after Ctrl-C, when what was played is kept."""
     found = columns(asked.modes, asked.repair, asked.adapter)
-    scenario = configured(library.scenario(asked.scenario), asked.given)
-    for agent in library.casts(type(scenario)):
-        library.agent(agent)
+    scenario = chosen(asked.scenario, asked.given)
     for column in found:
         column.config(asked.config)
     runtime.tasks_of(scenario, asked.config)

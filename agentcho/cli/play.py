@@ -17,6 +17,7 @@ from pydantic import SecretBytes, SecretStr
 from agentcho.cli.leaks import leaks
 from agentcho.cli.options import configured, run_config
 from agentcho.cli.outputs import silence
+from agentcho.cli.signals import INTERRUPTED
 from agentcho.config import RunConfig
 from agentcho.display import Kind, Screen, heading, screen
 from agentcho.display.progress import Progress, progress
@@ -31,7 +32,6 @@ from agentcho.games.runtime import Played, play, resume
 from agentcho.records.record import SavedRun, find
 from agentcho.scenario import Scenario
 
-INTERRUPTED = 130
 KEPT = "what was said until then is recorded, and `agentcho run --resume last` goes on"
 
 
@@ -90,6 +90,11 @@ def _last_line(line: str, record: Path) -> None:
 def _scenario(name: str | None, given: Mapping[str, Any]) -> Scenario:
     if name is None:
         raise typer.BadParameter("give a scenario, or --resume", param_hint="SCENARIO")
+    return chosen(name, given)
+
+
+def chosen(name: str, given: Mapping[str, Any]) -> Scenario:
+    """The scenario of that name with its options, once all agents that it casts by name are found."""
     scenario = configured(library.scenario(name), given)
     for agent in library.casts(type(scenario)):
         library.agent(agent)
@@ -125,9 +130,13 @@ def telling(command: str, display: Kind | None) -> Progress:
 
 
 def play_shown(
-    scenario: Scenario, config: RunConfig, display: Kind | None, playing: Callable[..., Played],
-    saved: SavedRun | None = None, told: Progress | None = None,
-) -> Played:  # fmt: skip
+    scenario: Scenario,
+    config: RunConfig,
+    display: Kind | None,
+    playing: Callable[..., Played],
+    saved: SavedRun | None = None,
+    told: Progress | None = None,
+) -> Played:
     """Play on a screen, which has what is `saved` already: `playing` takes the `sink`. `told` says how far it is."""
     kept, told = "nothing was begun", told or Progress()
     try:
@@ -158,7 +167,16 @@ def _both(shown: Screen, told: Progress, games: int) -> Sink:
     return hear
 
 
-def tell_failed(played: Played) -> None:
-    """Name the games that an error ended, where what is made of the others is to come yet."""
+def play_recorded(
+    target: str, scenario: Scenario, config: RunConfig, engine: Any, out: Path, display: Kind | None, told: Progress
+) -> SavedRun | None:
+    """Play what something is to be made of, and name the games that an error ended. None: it was interrupted."""
+    named = from_anywhere(target)
+    playing = partial(play, scenario, config, engine=engine, out=out, asked=named, tell=told.tell)
+    played = play_shown(scenario, config, display, playing, told=told)
+    if played.interrupted:
+        return None
     for game, failed in played.errors.items():
         print(f"game {game} ended by an error: {visible(' '.join(str(failed.fault).split()))}", file=sys.stderr)
+    assert played.record is not None
+    return SavedRun(played.record)

@@ -8,32 +8,29 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
 
 from agentcho.cli.audit import nature_of
-from agentcho.cli.options import configured
 from agentcho.cli.outputs import STDOUT, Outputs
-from agentcho.cli.play import play_shown, tell_failed
+from agentcho.cli.play import chosen, play_recorded
+from agentcho.cli.signals import INTERRUPTED
 from agentcho.config import RunConfig
 from agentcho.display import Kind
 from agentcho.display.progress import Progress, progress
 from agentcho.display.proved import show
 from agentcho.errors import AudienceError
-from agentcho.games import library, runtime
-from agentcho.games.discovery import from_anywhere
+from agentcho.games import runtime
 from agentcho.progress import counted
-from agentcho.records.record import SavedRun, find
+from agentcho.records.record import find
 from agentcho.records.trace import Workflow, read_traces
 
 if TYPE_CHECKING:
     from agentcho.lab.prove import Proof
 
 GAMES = 4
-INTERRUPTED = 130
 
 
 class Asked(NamedTuple):
@@ -77,9 +74,15 @@ def _proof(asked: Asked, engine: Any, workflows: Sequence[Workflow], told: Progr
     source = Path(asked.target).name if asked.target.endswith(".jsonl") else asked.target
     played = counted(told.tell, "workflows", len(workflows))
     return proving.prove(
-        workflows, engine, source=source, of=asked.of, swap=asked.swap, stride=asked.stride,
-        seed=asked.config.seed, progress=lambda done, of: played(done),
-    )  # fmt: skip
+        workflows,
+        engine,
+        source=source,
+        of=asked.of,
+        swap=asked.swap,
+        stride=asked.stride,
+        seed=asked.config.seed,
+        progress=lambda done, of: played(done),
+    )
 
 
 def _page(proof: Any) -> str:
@@ -92,10 +95,7 @@ def _known(asked: Asked) -> Sequence[Workflow] | None:
     """The workflows of a file or a run; None: it is a scenario, and fit to be played."""
     nature = nature_of(asked.target, asked.out)
     if nature == "scenario":
-        scenario = configured(library.scenario(asked.target), asked.given)
-        for agent in library.casts(type(scenario)):
-            library.agent(agent)
-        runtime.tasks_of(scenario, asked.config)
+        runtime.tasks_of(chosen(asked.target, asked.given), asked.config)
         return None
     if asked.given or asked.config.tasks:
         raise typer.BadParameter(f"says nothing about a {nature}: that is played already", param_hint="--set, --tasks")
@@ -108,12 +108,6 @@ def _known(asked: Asked) -> Sequence[Workflow] | None:
 
 def _played(asked: Asked, engine: Any, told: Progress) -> Sequence[Workflow] | None:
     """Play the scenario and record it. None: it was interrupted."""
-    scenario = configured(library.scenario(asked.target), asked.given)
     config = asked.config.model_copy(update={"games": asked.games or GAMES})
-    playing = partial(runtime.play, scenario, config, engine=engine, out=asked.out, asked=from_anywhere(asked.target))
-    played = play_shown(scenario, config, "none", playing, told=told)
-    if played.interrupted:
-        return None
-    tell_failed(played)
-    assert played.record is not None
-    return SavedRun(played.record).export()
+    run = play_recorded(asked.target, chosen(asked.target, asked.given), config, engine, asked.out, "none", told)
+    return None if run is None else run.export()

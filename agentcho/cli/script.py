@@ -36,9 +36,12 @@ class Script(Scenario):
 
 
 def run(
-    *agents: Agent | Scenario, engine: EnginePort | None = None, display: Kind | None = None,
-    out: str | Path | None = None, **options: Any,
-) -> Played:  # fmt: skip
+    *agents: Agent | Scenario,
+    engine: EnginePort | None = None,
+    display: Kind | None = None,
+    out: str | Path | None = None,
+    **options: Any,
+) -> Played:
     """Play agents together, each by its `run`, or one scenario; show the transcript and return what it came to.
 
     `options` are those of `RunConfig` (model, mode, seed, games, temperature, max_tokens, limits, …). `engine`

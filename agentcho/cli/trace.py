@@ -10,16 +10,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from agentcho.cli.options import configured
+from agentcho.cli.play import chosen
+from agentcho.cli.signals import INTERRUPTED
 from agentcho.config import RunConfig
 from agentcho.display.progress import progress
 from agentcho.display.safe import inline
-from agentcho.games import library, runtime
+from agentcho.games import runtime
 from agentcho.records.files import check_file, writing
 from agentcho.records.trace import read_traces
 from agentcho.records.writer import Writer, beside
-
-INTERRUPTED = 130
 
 
 class Asked(NamedTuple):
@@ -37,9 +36,7 @@ class Asked(NamedTuple):
 
 def trace(asked: Asked) -> int:
     """Play, write, say what came of it. Returns the exit code: 0, or 130 after Ctrl-C, when what was over is kept."""
-    scenario = configured(library.scenario(asked.scenario), asked.given)
-    for agent in library.casts(type(scenario)):
-        library.agent(agent)
+    scenario = chosen(asked.scenario, asked.given)
     numbers = range(asked.first, asked.first + asked.games)
     config = asked.config.model_copy(update={"games": numbers.stop})
     runtime.tasks_of(scenario, config)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from agentcho.cli.signals import INTERRUPTED
 from agentcho.config import RunConfig
 from agentcho.display.progress import Progress, progress
 from agentcho.errors import TuneError
@@ -23,7 +24,6 @@ from agentcho.records.writer import NAME, Writer
 if TYPE_CHECKING:
     from agentcho.lab.tune.training import Progress as Step
 
-INTERRUPTED = 130
 TIMED = 8
 
 

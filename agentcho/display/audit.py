@@ -22,8 +22,12 @@ from agentcho.display.parts import section, show_parts
 from agentcho.display.safe import inline
 
 TONES: dict[Verdict, str] = {
-    "direct": "red", "transitive": "red", "positional": "yellow", "unlabelled": "magenta", "clean": "green",
-}  # fmt: skip
+    "direct": "red",
+    "transitive": "red",
+    "positional": "yellow",
+    "unlabelled": "magenta",
+    "clean": "green",
+}
 WORDS = {"LEAKS": "red", "UNKNOWN": "magenta", "CLEAN": "green", "INCONCLUSIVE": "yellow", "SUPPRESSED": "yellow"}
 LEVELS = {"error": "red", "warning": "yellow", "note": "blue"}
 
@@ -62,10 +66,8 @@ def _readers(rows: Sequence[ReaderVerdict]) -> Table:
         leaking = f"{row.leaking:,} of {row.readings:,}" if row.leaking else f"{row.readings:,}"
         of = f", of {listed(row.secrets_of)}" if row.secrets_of else ""
         meaning = MEANING[row.verdict] + of if row.readings else "reads nothing at all"
-        grid.add_row(
-            Text(inline(row.reader), style="bold"), Text(row.verdict, style=TONES[row.verdict]), Text(leaking),
-            Text(inline(meaning)),
-        )  # fmt: skip
+        reader, verdict = Text(inline(row.reader), style="bold"), Text(row.verdict, style=TONES[row.verdict])
+        grid.add_row(reader, verdict, Text(leaking), Text(inline(meaning)))
     return grid
 
 

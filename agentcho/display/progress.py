@@ -121,10 +121,8 @@ class Bars(Progress):
 
     def _begun(self) -> Bar:
         name, words = (TextColumn(f"{{task.{each}}}", markup=False) for each in ("description", "fields[words]"))
-        self._bar = Bar(
-            name, BarColumn(20), words, console=self._console, transient=True, auto_refresh=False,
-            redirect_stdout=self._console.file is sys.stdout,
-        )  # fmt: skip
+        shared, columns = self._console.file is sys.stdout, (name, BarColumn(20), words)
+        self._bar = Bar(*columns, console=self._console, transient=True, auto_refresh=False, redirect_stdout=shared)
         self._bar.add_task(self._name, words="")
         self._bar.start()
         return self._bar

@@ -36,10 +36,8 @@ def _pad(word: str, width: int, left: bool) -> str:
 
 def table(sheet: Sheet) -> Table:
     """The sheet for a terminal. Words are never read as markup."""
-    grid = Table(
-        title=Text(inline(sheet.title), style="bold"), title_justify="left", box=None, pad_edge=False,
-        show_header=any(sheet.columns),
-    )  # fmt: skip
+    title = Text(inline(sheet.title), style="bold")
+    grid = Table(title=title, title_justify="left", box=None, pad_edge=False, show_header=any(sheet.columns))
     for number, column in enumerate(sheet.columns):
         words = number < sheet.words
         grid.add_column(
