@@ -202,7 +202,7 @@ def _measured(report: AuditReport, source: SavedRun | Path, engine: Any, config:
     from agentcho.lab.measure.whole import measure
 
     games = read_traces(source) if isinstance(source, Path) else [said for said in source.games().values() if said]
-    found = measure(games, engine, seed=config.seed, progress=lambda done, of: tell("measurements", done, of))
+    found = measure(games, engine, seed=config.seed, tell=tell)
     return auditing.measured(report, found, controls(found))
 
 

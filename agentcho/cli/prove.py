@@ -23,7 +23,6 @@ from agentcho.display.progress import Progress, progress
 from agentcho.display.proved import show
 from agentcho.errors import AudienceError
 from agentcho.games import runtime
-from agentcho.progress import counted
 from agentcho.records.record import find
 from agentcho.records.trace import Workflow, read_traces
 
@@ -72,17 +71,8 @@ def _proof(asked: Asked, engine: Any, workflows: Sequence[Workflow], told: Progr
     from agentcho.lab import prove as proving
 
     source = Path(asked.target).name if asked.target.endswith(".jsonl") else asked.target
-    played = counted(told.tell, "workflows", len(workflows))
-    return proving.prove(
-        workflows,
-        engine,
-        source=source,
-        of=asked.of,
-        swap=asked.swap,
-        stride=asked.stride,
-        seed=asked.config.seed,
-        progress=lambda done, of: played(done),
-    )
+    options = {"of": asked.of, "swap": asked.swap, "stride": asked.stride, "seed": asked.config.seed}
+    return proving.prove(workflows, engine, source=source, tell=told.tell, **options)
 
 
 def _page(proof: Any) -> str:

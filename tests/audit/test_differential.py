@@ -158,7 +158,7 @@ def test_a_score_of_a_direct_reading_is_refused_under_enforcement(five: Engine, 
 
 def test_progress_ends_at_all_and_everything_that_was_encoded_is_given_up(five: Engine) -> None:
     heard, before = list[tuple[int, int]](), five.fullness
-    measure(talks(2), five, progress=lambda done, all_: heard.append((done, all_)))
+    measure(talks(2), five, tell=lambda what, done, of: heard.append((done, of)))
     assert [done for done, _ in heard] == sorted(done for done, _ in heard)
     assert heard[-1] == (6, 6), "two games, and two for the probe of each of two owners"
     assert (five.fullness[:2], five.idle) == (before[:2], True)

@@ -18,7 +18,6 @@ from agentcho.lab.measure.play import of_workflow
 from agentcho.lab.prove import Proof, prove
 from agentcho.lab.prove.html import html
 from agentcho.lab.prove.kept import HIDES_NOTHING, NO_WAY, SILENT, WORDLESS, kept, secrets, without
-from agentcho.lab.prove.playing import NO_CONTEXT, REFUSED
 from agentcho.lab.prove.proof import Compared, Digests, Waits
 from agentcho.lab.prove.wording import headline, why_not
 from agentcho.records.trace import Workflow, read_traces
@@ -31,6 +30,9 @@ from .test_html import EVIL, Page
 OFFICE = Path(__file__).parents[3] / "shared" / "data" / "agentleak.five-models.jsonl"
 SWAPS = ("same-length", "other-length", "absent")
 
+REFUSED = "enforcement refuses it: a call names what its caller may not read"
+NO_CONTEXT = "the context of this model does not hold it"
+
 
 def pairs(proof: Proof) -> set[tuple[str, str, str]]:
     return {(one.owner, one.reader, one.conclusion) for one in proof.compared}
@@ -39,10 +41,10 @@ def pairs(proof: Proof) -> set[tuple[str, str, str]]:
 @pytest.mark.parametrize("swap", [SWAPS[0], *(pytest.param(swap, marks=pytest.mark.slow) for swap in SWAPS[1:])])
 def test_what_is_kept_moves_every_reader_under_audit_and_none_under_enforce(five: Engine, swap: str) -> None:
     used, seen = five.fullness.used, list[tuple[int, int]]()
-    proof = prove(talks(2), five, swap=swap, progress=lambda *at: seen.append(at))  # type: ignore[arg-type]
+    proof = prove(talks(2), five, swap=swap, tell=lambda what, done, of: seen.append((done, of)))  # type: ignore[arg-type]
     assert pairs(proof) == {("alice", "bob", "holds"), ("bob", "alice", "holds")}
     assert (proof.conclusion, proof.exit_code) == ("holds", 0)
-    assert seen == [(1, 2), (2, 2)]
+    assert seen == [(0, 2), (1, 2), (2, 2)]
     assert five.fullness.used == used
     assert Proof.model_validate_json(proof.model_dump_json()) == proof
 

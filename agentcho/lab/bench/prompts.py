@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
-from agentcho.calls.call import EnginePort, FramingPort
+from agentcho.calls.call import FramingPort
 from agentcho.games.traced import framed
 from agentcho.records.trace import Workflow
 
@@ -28,13 +28,6 @@ class Prompt(NamedTuple):
     author: str
     prompt: Ids
     text: Ids
-
-
-class PromptPort(EnginePort, Protocol):
-    """An engine with the framing of a real model."""
-
-    @property
-    def framing(self) -> TemplatePort: ...
 
 
 def prompts(workflow: Workflow, framing: TemplatePort) -> dict[str, Prompt]:

@@ -112,10 +112,19 @@ def _rate(pair: Pair, outcome: Outcome, choice: str, seen: Seen, games: Sequence
     count = sum(game[seen] for game in chose)
     turned: Flips = flips([game["all"] for game in chose], [game[seen] for game in chose], 1)
     return Ablation(
-        reader=pair.reader, owner=pair.owner, seen=seen, outcome=outcome, choice=choice, games=len(chose), count=count,
-        rate=count / len(chose), interval=clopper_pearson(count, len(chose)), flips=turned.flips,
-        mcnemar_p=turned.p, holm_p=turned.p,
-    )  # fmt: skip
+        reader=pair.reader,
+        owner=pair.owner,
+        seen=seen,
+        outcome=outcome,
+        choice=choice,
+        games=len(chose),
+        count=count,
+        rate=count / len(chose),
+        interval=clopper_pearson(count, len(chose)),
+        flips=turned.flips,
+        mcnemar_p=turned.p,
+        holm_p=turned.p,
+    )
 
 
 def _adjusted(drafts: list[Ablation]) -> list[Ablation]:

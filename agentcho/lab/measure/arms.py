@@ -15,10 +15,9 @@ from numpy.typing import NDArray
 
 from agentcho.audit.measurement import Arm, Swap
 from agentcho.config import ReusePolicy
-from agentcho.errors import ContextOverflow, LeakageError, StoreFull
 from agentcho.lab.measure.decisions import Question
 from agentcho.lab.measure.play import Line, MeasuredPort, Pair, Play, compared, through_to
-from agentcho.lab.measure.stage import Stage
+from agentcho.lab.measure.stage import UNENCODABLE, Stage, why_not
 from agentcho.lab.measure.swap import swapped
 from agentcho.lab.stats import Floats, distance
 
@@ -76,13 +75,9 @@ class Bench:
         try:
             with Stage(self.engine, play, reuse, apart) as stage:
                 return {line.message.id: stage.rows(line.message.id, first) for line in decodes}
-        except LeakageError:
-            self.skipped["enforcement refuses a call of it: it names what its caller may not read"] += 1
-        except ContextOverflow:
-            self.skipped["the context does not hold it"] += 1
-        except StoreFull:
-            self.skipped["the store does not hold it"] += 1
-        return None
+        except UNENCODABLE as error:
+            self.skipped[why_not(error)] += 1
+            return None
 
 
 class Original(NamedTuple):
@@ -98,10 +93,8 @@ def original(bench: Bench, game: int, readers: Sequence[str]) -> Original:
     play = bench.plays[game]
     decodes = [line for reader in readers for line in play.decodes(reader)]
     reuse, enforce = bench.ways.reuse, bench.ways.enforce
-    return Original(
-        bench.said(play, reuse, decodes), bench.said(play, reuse, decodes, apart=True),
-        bench.said(play, enforce, decodes),
-    )  # fmt: skip
+    floor = bench.said(play, reuse, decodes, apart=True)
+    return Original(bench.said(play, reuse, decodes), floor, bench.said(play, enforce, decodes))
 
 
 def shown(bench: Bench, game: int, pair: Pair, before: Original, asked: Question | None) -> Iterator[Shown]:

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import permutations
 from typing import Any, NamedTuple, Protocol
 
-from agentcho.calls.call import EnginePort, Offsets
+from agentcho.calls.call import EnginePort
 from agentcho.flow.views import Place, Read, ReadSet
 from agentcho.games.traced import traced
 from agentcho.message import Message
@@ -26,15 +26,13 @@ Ids = tuple[int, ...]
 
 
 class MeasuredPort(EnginePort, Protocol):
-    """The engine as measurements see it: the rows of known words, and the keys and values of what is encoded."""
+    """The engine as measurements see it: the rows of known words (`Engine.score`), and the keys and values of what is
+    encoded."""
 
     @property
     def framing(self) -> Any: ...
-    def score(
-        self, continuation: str, header: str = "", parents: Sequence[int] = (),
-        offsets: Offsets = None, new_offset: int | None = None, name: str | None = None,
-        tokens: Sequence[int] | None = None,
-    ) -> Any: ...  # fmt: skip
+    @property
+    def score(self) -> Callable[..., Any]: ...
     def cached(self, id: int) -> Any: ...
 
 

@@ -55,10 +55,18 @@ def probes(owner: str, samples: Sequence[Sample], classes: int, seed: int) -> It
         drawn = [_right(samples, tests, (source, layer), labels) for labels in dealt]
         interval = clopper_pearson(right, len(tests))
         yield Probe(
-            owner=owner, source=source, layer=layer, classes=classes, trained=_trained(samples), tested=len(tests),
-            accuracy=right / len(tests), interval=interval, chance=1 / classes,
-            control=sum(drawn) / (PERMUTATIONS * len(tests)), bits=proven_bits(interval.low, classes),
-        )  # fmt: skip
+            owner=owner,
+            source=source,
+            layer=layer,
+            classes=classes,
+            trained=_trained(samples),
+            tested=len(tests),
+            accuracy=right / len(tests),
+            interval=interval,
+            chance=1 / classes,
+            control=sum(drawn) / (PERMUTATIONS * len(tests)),
+            bits=proven_bits(interval.low, classes),
+        )
 
 
 def _trained(samples: Sequence[Sample]) -> int:

@@ -15,11 +15,10 @@ from numpy.typing import NDArray
 
 from agentcho.audit.measurement import Source
 from agentcho.config import ReusePolicy
-from agentcho.errors import ContextOverflow, LeakageError, StoreFull
 from agentcho.lab.measure.arms import Bench
 from agentcho.lab.measure.kinds import Kinds
 from agentcho.lab.measure.play import Pair, Play
-from agentcho.lab.measure.stage import Stage
+from agentcho.lab.measure.stage import UNENCODABLE, Stage
 from agentcho.lab.measure.swap import Secrets, borrowed, donor_order, fitted
 
 Vector = NDArray[np.float32]
@@ -108,13 +107,15 @@ class Looking:
             return None
         play, utterance = self.bench.plays[game].saying(words), self.targets[game].utterance
         text = np.bincount(play.by_id[utterance].content).astype(np.float32)
+        sources: dict[Source, ReusePolicy] = {"author": self.bench.ways.reuse, "audience": self.bench.ways.enforce}
+        seen: dict[Key, Vector] = {("text", None): text}
         try:
-            seen = {**self._layers("author", self.bench.ways.reuse, play, utterance),
-                    **self._layers("audience", self.bench.ways.enforce, play, utterance)}  # fmt: skip
-        except (LeakageError, ContextOverflow, StoreFull):
+            for source, reuse in sources.items():
+                seen |= self._layers(source, reuse, play, utterance)
+        except UNENCODABLE:
             self.bench.skipped["a probe's secret could not be put behind the words"] += 1
             return None
-        return {("text", None): text, **seen}
+        return seen
 
     def _layers(self, source: Source, reuse: ReusePolicy, play: Play, utterance: str) -> dict[Key, Vector]:
         with Stage(self.bench.engine, play, reuse) as stage:

@@ -13,11 +13,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agentcho.config import ReusePolicy
-from agentcho.errors import LeakageError
+from agentcho.errors import ContextOverflow, LeakageError, StoreFull
 from agentcho.flow.resolver import Draft, Needed, Resolved, Resolver
 from agentcho.flow.views import Read, ReadSet
 from agentcho.lab.measure.play import Line, MeasuredPort, Play
 from agentcho.message import Message
+
+UNENCODABLE = (LeakageError, ContextOverflow, StoreFull)
+"""Why a game, as it is to be read, cannot be encoded."""
+
+
+def why_not(error: Exception) -> str:
+    """The same in words, for one of these errors."""
+    if isinstance(error, LeakageError):
+        return "enforcement refuses it: a call names what its caller may not read"
+    what = "context of this model" if isinstance(error, ContextOverflow) else "store of this engine"
+    return f"the {what} does not hold it"
 
 
 class Stage:
@@ -51,11 +62,9 @@ class Stage:
         reads = line.reads._replace(reads=(*(Read(id) for id in first), *line.reads.reads))
         self._refuse_direct(reads)
         resolved = self._resolve(reads)
-        scored = self._engine.score(
-            "", parents=_ids(resolved), offsets=resolved.offsets, new_offset=resolved.new_offset,
-            name=line.message.name, tokens=line.content,
-        )  # fmt: skip
-        rows: NDArray[np.float32] = scored.numpy()
+        offsets, new_offset, name = resolved.offsets, resolved.new_offset, line.message.name
+        places = {"parents": _ids(resolved), "offsets": offsets, "new_offset": new_offset}
+        rows: NDArray[np.float32] = self._engine.score("", **places, name=name, tokens=line.content).numpy()
         return rows[line.headed :]
 
     def cached(self, message: str, reader: str) -> list[tuple[NDArray[np.float32], NDArray[np.float32]]]:

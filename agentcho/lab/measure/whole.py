@@ -6,7 +6,7 @@ know: verdicts, records on disk.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, Literal
 
 from agentcho.audit.measurement import Measurement, Probe
@@ -26,13 +26,12 @@ from agentcho.lab.measure.play import (
     through_to,
 )
 from agentcho.lab.measure.probe import probe
+from agentcho.progress import Tell, unheard
 from agentcho.records.trace import Workflow
 from agentcho.records.transcript import Entry
 
 Part = Literal["differential", "probe", "ablation"]
 PARTS: frozenset[Part] = frozenset({"differential", "probe", "ablation"})
-Progress = Callable[[int, int], None]
-"""(done, of all), in games looked at."""
 SCOPE = (
     "Effects are of choreographed mode over the finished games' own words, whichever way these were played: reuse is "
     "what audit reads, enforce what enforcement reads.",
@@ -50,29 +49,41 @@ BOUND = (
 
 
 def measure(
-    games: Sequence[Sequence[Entry] | Workflow], engine: Any, *, seed: int = 0, deterministic: bool = True,
-    parts: Collection[Part] = PARTS, kinds: Sequence[str] | None = None, progress: Progress | None = None,
-) -> Measurement:  # fmt: skip
+    games: Sequence[Sequence[Entry] | Workflow],
+    engine: Any,
+    *,
+    seed: int = 0,
+    deterministic: bool = True,
+    parts: Collection[Part] = PARTS,
+    kinds: Sequence[str] | None = None,
+    tell: Tell = unheard,
+) -> Measurement:
     """Measure finished games: entries of a transcript, one sequence a game, or workflows of a trace.
 
     `engine` is an `Engine`, used by nobody else meanwhile; all that is encoded is given up again. `deterministic` is
-    the profile of the arms. `kinds` name what each game's secrets are like, for the probe. `progress` is told after
-    each game and part. What cannot be encoded (refused, too long) is left out and counted in the notes. Raises
+    the profile of the arms. `kinds` name what each game's secrets are like, for the probe. `tell` hears of it
+    after each game and part. What cannot be encoded (refused, too long) is left out and counted in the notes. Raises
     what the engine raises on its own failure.
     """
     port: MeasuredPort = engine
     plays = _plays(games, port, kinds)
     bench, found = Bench(port, plays, seed, deterministic), pairs(plays)
-    work = _Work(bench, found, parts, progress or _nobody)
+    work = _Work(bench, found, parts, tell)
     shows, answers = work.games()
     probes, notes = work.probes()
     reached = frozenset(pair for pair in found if any(through_to(play, pair) for play in plays))
     made = effects(shows, found, reached, seed)
     return Measurement(
-        deterministic=deterministic, model=port.fingerprint.get("model", "unknown"), seed=seed, games=len(plays),
-        noise=noise(made), effects=made, probes=probes, ablations=ablations(answers),
+        deterministic=deterministic,
+        model=port.fingerprint.get("model", "unknown"),
+        seed=seed,
+        games=len(plays),
+        noise=noise(made),
+        effects=made,
+        probes=probes,
+        ablations=ablations(answers),
         notes=(*SCOPE, *((BOUND,) if probes else ()), *notes, *_skipped(bench), *(() if found else (NOTHING,))),
-    )  # fmt: skip
+    )
 
 
 def _plays(
@@ -92,8 +103,8 @@ def _play(game: Sequence[Entry] | Workflow, engine: MeasuredPort, number: int) -
 class _Work:
     """The measurements under way."""
 
-    def __init__(self, bench: Bench, found: Sequence[Pair], parts: Collection[Part], progress: Progress) -> None:
-        self._bench, self._pairs, self._parts, self._progress = bench, found, parts, progress
+    def __init__(self, bench: Bench, found: Sequence[Pair], parts: Collection[Part], tell: Tell) -> None:
+        self._bench, self._pairs, self._parts, self._tell = bench, found, parts, tell
         self._owners = {pair.owner: pair for pair in reversed(found)} if "probe" in parts else {}
         looks = bool({"differential", "ablation"} & set(parts)) and bool(found)
         self._all, self._done = len(bench.plays) * (looks + len(self._owners)), 0
@@ -135,13 +146,9 @@ class _Work:
 
     def _tick(self, steps: int = 1) -> None:
         self._done += steps
-        self._progress(self._done, self._all)
+        self._tell("measurements", self._done, self._all)
 
 
 def _skipped(bench: Bench) -> Iterator[str]:
     for reason, times in sorted(bench.skipped.items()):
         yield f"left out {times} times: {reason}"
-
-
-def _nobody(done: int, all_: int) -> None:
-    """Progress that nobody follows."""

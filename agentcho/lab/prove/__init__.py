@@ -4,6 +4,6 @@ Does not know: receipts, cones, findings; only what an engine computes.
 """
 
 from agentcho.lab.prove.proof import Proof
-from agentcho.lab.prove.prove import Progress, prove
+from agentcho.lab.prove.prove import prove
 
-__all__ = ["Progress", "Proof", "prove"]
+__all__ = ["Proof", "prove"]

@@ -13,13 +13,10 @@ import numpy as np
 
 from agentcho.calls.call import EnginePort
 from agentcho.config import Leakage, Mode
-from agentcho.errors import ContextOverflow, LeakageError, StoreFull
 from agentcho.games.replay import Replayed, replay
+from agentcho.lab.measure.stage import UNENCODABLE, why_not
 from agentcho.records.trace import Workflow
 
-REFUSED = "enforcement refuses it: a call names what its caller may not read"
-NO_CONTEXT = "the context of this model does not hold it"
-NO_STORE = "the store of this engine does not hold it"
 FLOAT = np.dtype("<f4")
 
 
@@ -48,12 +45,8 @@ def played(
     """Play it. Raises `Unplayable`, whose text says why, where this workflow cannot be; other errors as they are."""
     try:
         replayed = replay(workflow, engine, mode, leakage, deterministic=True, stride=stride)
-    except LeakageError:
-        raise Unplayable(REFUSED) from None
-    except ContextOverflow:
-        raise Unplayable(NO_CONTEXT) from None
-    except StoreFull:
-        raise Unplayable(NO_STORE) from None
+    except UNENCODABLE as error:
+        raise Unplayable(why_not(error)) from None
     authors = {message.author for message in workflow.messages if message.kind == "decode" and message.author}
     order = [message.id for message in workflow.messages if message.kind == "decode"]
     agents = {

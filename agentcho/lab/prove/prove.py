@@ -5,7 +5,7 @@ Does not know: files, the terminal, how a digest is computed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from agentcho.errors import AudienceError, RecordBroken
@@ -13,37 +13,50 @@ from agentcho.lab.measure.play import Play, of_workflow
 from agentcho.lab.prove.kept import NOT_IN_IT, WORDLESS, Secret, changed, secrets
 from agentcho.lab.prove.playing import Played, Unplayable, played
 from agentcho.lab.prove.proof import Compared, Digests, Proof, Skipped, Swapped, Waits
+from agentcho.progress import Tell, counted, unheard
 from agentcho.records.environment import machine, versions
 from agentcho.records.trace import Workflow
 
-Progress = Callable[[int, int], None]
-"""(done, of all), in workflows."""
 STRIDE = 64
 
 
 def prove(
-    workflows: Sequence[Workflow], engine: Any, *, source: str = "", of: str | None = None,
-    swap: Swapped = "same-length", stride: int = STRIDE, seed: int = 0, progress: Progress | None = None,
-) -> Proof:  # fmt: skip
+    workflows: Sequence[Workflow],
+    engine: Any,
+    *,
+    source: str = "",
+    of: str | None = None,
+    swap: Swapped = "same-length",
+    stride: int = STRIDE,
+    seed: int = 0,
+    tell: Tell = unheard,
+) -> Proof:
     """Play each workflow under audit and under enforce, as it is and with the secrets of `of`, or of each agent in
     turn, swapped; hash what every other agent chose from.
 
     `engine` is an `Engine`, used by nobody else meanwhile; all that is encoded is given up again. Words for a swap are
-    those of another of the workflows. `AudienceError` where no workflow has an agent `of`.
+    those of another of the workflows. `tell` hears of workflows. `AudienceError` where no workflow has an agent `of`.
     """
     if of is not None and not any(of in workflow.agents for workflow in workflows):
         raise AudienceError(f"there is no agent {of}", {name for one in workflows for name in one.agents})
     work = _Work(workflows, engine, swap, stride, seed)
+    told = counted(tell, "workflows", len(workflows))
     for game in range(len(workflows)):
         work.one(game, of)
-        if progress is not None:
-            progress(game + 1, len(workflows))
+        told(game + 1)
     return Proof(
-        source=source, model=engine.fingerprint.get("model", "unknown"), seed=seed, swap=swap, stride=stride,
-        workflows=len(workflows), compared=tuple(work.compared), skipped=tuple(work.skipped), waits=tuple(work.waits),
+        source=source,
+        model=engine.fingerprint.get("model", "unknown"),
+        seed=seed,
+        swap=swap,
+        stride=stride,
+        workflows=len(workflows),
+        compared=tuple(work.compared),
+        skipped=tuple(work.skipped),
+        waits=tuple(work.waits),
         environment=versions() | machine() | {"weights": engine.fingerprint.get("weights", "unknown")},
         unfinished=tuple(workflow.id for workflow in workflows if workflow.unfinished),
-    )  # fmt: skip
+    )
 
 
 class _Work:
@@ -99,12 +112,16 @@ class _Work:
         enforced, audited = self._play(other, "enforce"), self._play(other, "audit")
         return [
             Compared(
-                workflow=workflow.id, owner=secret.owner, reader=reader, swapped=tuple(sorted(swapped)),
-                rows=enforce.agents[reader].rows, audit=_digests(audit, audited, reader),
+                workflow=workflow.id,
+                owner=secret.owner,
+                reader=reader,
+                swapped=tuple(sorted(swapped)),
+                rows=enforce.agents[reader].rows,
+                audit=_digests(audit, audited, reader),
                 enforce=_digests(enforce, enforced, reader),
             )
             for reader in secret.readers
-        ]  # fmt: skip
+        ]
 
     def _skip(self, game: int, secret: Secret, why: str) -> None:
         id = self._workflows[game].id

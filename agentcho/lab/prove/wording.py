@@ -12,9 +12,10 @@ from agentcho.lab.prove.proof import Compared, Conclusion, Proof, Swapped, Waits
 
 WORDS: dict[Conclusion, str] = {"holds": "HOLDS", "broken": "BROKEN", "inconclusive": "INCONCLUSIVE"}
 SWAPS: dict[Swapped, str] = {
-    "same-length": "swapped for others of the same length", "other-length": "swapped for others of another length",
+    "same-length": "swapped for others of the same length",
+    "other-length": "swapped for others of another length",
     "absent": "left out altogether",
-}  # fmt: skip
+}
 NOTES = (
     "Every word is forced, in the deterministic profile. What is hashed is all that a reader's words could have been "
     "chosen from: the logits of each row, float32, message by message.",

@@ -53,10 +53,8 @@ class Recipe(BaseModel):
         """The peft configuration: `modules` are the attention's own."""
         if self.peft is not None:
             return self.peft
-        return {
-            "peft_type": "LORA", "r": self.rank, "lora_alpha": self.alpha, "lora_dropout": self.dropout,
-            "target_modules": modules,
-        }  # fmt: skip
+        lora = {"r": self.rank, "lora_alpha": self.alpha, "lora_dropout": self.dropout}
+        return {"peft_type": "LORA", **lora, "target_modules": modules}
 
     def peak(self, width: int) -> float:
         """The highest learning rate; where none is asked for, one that falls with the root of the model's width."""

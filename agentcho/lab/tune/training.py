@@ -65,14 +65,17 @@ class Training:
     """One training under way."""
 
     def __init__(
-        self, scenario: str, base: Engine, lessons: Lessons, recipe: Recipe, folder: Path,
+        self,
+        scenario: str,
+        base: Engine,
+        lessons: Lessons,
+        recipe: Recipe,
+        folder: Path,
         tell: Callable[[Progress], None],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._scenario, self._print, self._lessons, self._recipe = scenario, base.fingerprint, lessons, recipe
-        request = {
-            "scenario": scenario, "base": self._print["weights"], "traces": lessons.digest,
-            "recipe": recipe.model_dump(mode="json"),
-        }  # fmt: skip
+        plan = recipe.model_dump(mode="json")
+        request = {"scenario": scenario, "base": self._print["weights"], "traces": lessons.digest, "recipe": plan}
         self._folder, self._tell = Folder(folder, request), tell
         torch.manual_seed(recipe.seed)
         self.engine = base.trained(recipe.adapter(attention_linears(base.network)))
@@ -158,12 +161,22 @@ class Training:
     def _trained(self) -> Trained:
         count = self._count
         return Trained(
-            scenario=self._scenario, mode=self._recipe.mode, leakage=self._recipe.leakage, base=self._print,
-            recipe=self._recipe.model_dump(mode="json"), traces=self._lessons.digest, train=len(self._lessons.train),
-            dev=len(self._lessons.dev), before=count.before, best=count.best, step=count.best_step,
-            tokens=count.tokens, seconds=round(count.seconds, 1), machine=machine() | versions(),
+            scenario=self._scenario,
+            mode=self._recipe.mode,
+            leakage=self._recipe.leakage,
+            base=self._print,
+            recipe=self._recipe.model_dump(mode="json"),
+            traces=self._lessons.digest,
+            train=len(self._lessons.train),
+            dev=len(self._lessons.dev),
+            before=count.before,
+            best=count.best,
+            step=count.best_step,
+            tokens=count.tokens,
+            seconds=round(count.seconds, 1),
+            machine=machine() | versions(),
             speed=None if self.speed is None else self.speed._asdict(),
-        )  # fmt: skip
+        )
 
     def _save(self) -> None:
         adapters = self.engine.adapters
