@@ -129,11 +129,9 @@ def _call(call: Any, copies: Mapping[int, Call], bounds: Bounds) -> Call:
 
 def _prefill(call: Prefill, copies: Mapping[int, Call], bounds: Bounds) -> Prefill:
     parents, offsets, start, salt, guard = _placed(call, copies)
-    ids = call.tokens
-    return Prefill(
-        text(call.text, "the text"), parents, offsets, start, role_of(call.role), _name(call.name),
-        None if ids is None else numbers(ids, "tokens", bounds.vocabulary), salt, guard,
-    )  # fmt: skip
+    said, role, name = text(call.text, "the text"), role_of(call.role), _name(call.name)
+    tokens = None if call.tokens is None else numbers(call.tokens, "tokens", bounds.vocabulary)
+    return Prefill(said, parents, offsets, start, role, name, tokens, salt, guard)
 
 
 def _decode(call: Decode, copies: Mapping[int, Call], bounds: Bounds) -> Decode:
@@ -142,10 +140,10 @@ def _decode(call: Decode, copies: Mapping[int, Call], bounds: Bounds) -> Decode:
     forced = None if ids is None else numbers(ids, "forced", bounds.vocabulary)
     if stride != 1 and forced is None:
         raise RequestError(f"stride={stride}: one above 1 goes with forced tokens")
-    return Decode(
-        text(call.header, "the header"), parents, offsets, start, _sampling(call.sampling), _name(call.name), forced,
-        logits, stride, salt, guard, None if call.most is None else whole(call.most, "most", 1),
-    )  # fmt: skip
+    header, sampling, name = text(call.header, "the header"), _sampling(call.sampling), _name(call.name)
+    most = None if call.most is None else whole(call.most, "most", 1)
+    place = (parents, offsets, start)
+    return Decode(header, *place, sampling, name, forced, logits, stride, salt, guard, most)
 
 
 def _placed(call: Call, copies: Mapping[int, Call]) -> tuple[tuple[Any, ...], Offsets, int | None, str, Guard | None]:

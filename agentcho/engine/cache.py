@@ -129,10 +129,9 @@ class Tiers:
     def fullness(self) -> Fullness:
         """See `Fullness`."""
         store = self.store
-        return Fullness(
-            store.used, store.reserved, store.limit, store.page_tokens, store.high_water,
-            self.host_used, self._host_limit, self._host_high_water, self.evicted, self.dropped, self.remade,
-        )  # fmt: skip
+        stored = (store.used, store.reserved, store.limit, store.page_tokens, store.high_water)
+        copied = (self.host_used, self._host_limit, self._host_high_water)
+        return Fullness(*stored, *copied, self.evicted, self.dropped, self.remade)
 
     # -- holding and pinning -----------------------------------------------------------------------------
 

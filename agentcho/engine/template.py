@@ -57,10 +57,11 @@ class Framing:
         """Roles whose messages, one right after the other, have nothing between them but what a text can spell or a
         model can say: there, one message can pass for two. What neither can is a control token."""
         control = self.content.forbidden
-        return tuple(
-            (one, other) for one, other in product(self.frames, repeat=2)
-            if any(control.isdisjoint((*self.closing(one), *opening)) for opening in self._openings(other))
-        )  # fmt: skip
+
+        def spellable(one: str, other: str) -> bool:
+            return any(control.isdisjoint((*self.closing(one), *opening)) for opening in self._openings(other))
+
+        return tuple((one, other) for one, other in product(self.frames, repeat=2) if spellable(one, other))
 
     def _openings(self, role: str) -> Iterator[tuple[int, ...]]:
         """The ids before a message's content, with a name and without, the name left out."""

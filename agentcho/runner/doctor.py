@@ -35,9 +35,13 @@ class DoctorReport(NamedTuple):
 
 
 def doctor(
-    model: str | Path = "understudy", device: str = "auto", dtype: str = "auto", context: int | None = None,
-    device_map: DeviceMap | None = None, tell: Tell = unheard,
-) -> DoctorReport:  # fmt: skip
+    model: str | Path = "understudy",
+    device: str = "auto",
+    dtype: str = "auto",
+    context: int | None = None,
+    device_map: DeviceMap | None = None,
+    tell: Tell = unheard,
+) -> DoctorReport:
     """Load a model through the gate and report. Raises as `Engine.load` does, with the cause and the remedy."""
     engine = Engine.load(model, device, dtype, context=context, device_map=device_map, tell=tell)
     rows = [Row("model", None, engine.fingerprint["model_type"], _numbers(engine))]

@@ -30,7 +30,7 @@ from agentcho.runner.batch import Batch, Made
 from agentcho.runner.device import DeviceMap, Place
 from agentcho.runner.flex import has_kernels
 from agentcho.runner.gate import LayerProof, can_share
-from agentcho.runner.loading import load
+from agentcho.runner.loading import Sizes, Weights, load
 from agentcho.runner.lora import Adapters
 from agentcho.runner.model import Model
 from agentcho.runner.pages import PagePool
@@ -67,37 +67,41 @@ class Engine(EngineCore):
 
     @classmethod
     def load(
-        cls, model: str | Path = "understudy", device: str = "auto", dtype: str = "auto",
-        adapter: str | Path | None = None, *, merge: bool = False, context: int | None = None,
-        store_tokens: int | None = None, host_tokens: int | None = None, device_map: DeviceMap | None = None,
-        plain_markers: Markers = "accept", tell: Tell = unheard,
-    ) -> Engine:  # fmt: skip
+        cls,
+        model: str | Path = "understudy",
+        device: str = "auto",
+        dtype: str = "auto",
+        adapter: str | Path | None = None,
+        *,
+        merge: bool = False,
+        context: int | None = None,
+        store_tokens: int | None = None,
+        host_tokens: int | None = None,
+        device_map: DeviceMap | None = None,
+        plain_markers: Markers = "accept",
+        tell: Tell = unheard,
+    ) -> Engine:
         """Load a model, and prove on its weights that encodings can be shared. Safetensors only, no remote code.
 
-        - `model` is "understudy", a folder, or a Hugging Face id.
+        - `model`: "understudy", a folder, or a Hugging Face id. `adapter`: a folder that peft wrote, which every
+          forward goes through; with `merge` it is added to the weights.
         - `device` "auto": CUDA if there is one, else the CPU. `device_map`, in place of a device: "auto" spreads the
           layers over all GPUs; or what else transformers takes.
         - `dtype` "auto": on CUDA that of the checkpoint; on a CPU float32, or bfloat16 where that is more than 64 MiB
           of weights and the processor has it. `fingerprint["dtype"]` says which was taken.
-        - `adapter` is a folder that peft wrote: each forward goes through it, or with `merge` it is added to the
-          weights.
-        - `context` lowers the number of positions used. `store_tokens` bounds the store, in tokens (by default 4 GiB of
-          a CPU's memory, half of the free memory on CUDA), `host_tokens` what leaves it for host memory (by default
-          4 GiB; 0: what leaves is dropped, and made again).
+        - `context`: use fewer positions. `store_tokens`: tokens of the store (by default 4 GiB of a CPU's memory, half
+          of the free memory on CUDA). `host_tokens`: tokens that left it, in host memory (by default 4 GiB; 0: none).
         - `plain_markers` "refuse" takes no model in whose chat template a text can spell what stands between messages.
-        - `tell` hears of megabytes downloaded, weights read, matrices packed and proofs made, in the thread that does
-          it.
+        - `tell` hears of megabytes downloaded, weights read, matrices packed and proofs made, in another thread.
 
-        Raises `ModelNotFound`, `UnsupportedModel` (with the gate's cause), `ModelError` where it cannot be placed, and
-        `AdapterError`.
-
-        Loading runs in a thread of its own that ends with it: torch keeps a pool of compute threads for each
-        thread that ever called it, and a second pool halves the speed of the one that steps the engine.
+        Raises `ModelNotFound`, `UnsupportedModel` (the gate's cause), `ModelError` (no place for it), `AdapterError`.
         """
+        found = None if adapter is None else find_adapter(adapter)
+        weights = Weights(model, Place(device, dtype, device_map), found, merge)
+        parts = partial(load, weights, Sizes(context, store_tokens, host_tokens), plain_markers, tell)
+        # torch keeps a pool of compute threads for each thread that ever called it, and a second pool halves the speed
+        # of the thread that steps the engine; so loading runs in a thread that ends with it.
         with ThreadPoolExecutor(1) as alone:
-            found = None if adapter is None else find_adapter(adapter)
-            place, room = Place(device, dtype, device_map), (store_tokens, host_tokens)
-            parts = partial(load, model, place, found, merge, context, *room, plain_markers, tell)
             return alone.submit(lambda: cls(*parts())._warmed()).result()
 
     def _warmed(self) -> Engine:
@@ -144,10 +148,15 @@ class Engine(EngineCore):
 
     @owned
     def score(
-        self, continuation: str, header: str = "", parents: Sequence[EncodingId] = (),
-        offsets: Offsets = None, new_offset: int | None = None, name: str | None = None,
+        self,
+        continuation: str,
+        header: str = "",
+        parents: Sequence[EncodingId] = (),
+        offsets: Offsets = None,
+        new_offset: int | None = None,
+        name: str | None = None,
         tokens: Sequence[int] | None = None,
-    ) -> Tensor:  # fmt: skip
+    ) -> Tensor:
         """Log-probabilities `[tokens + 1, vocab]`, float32 on the CPU, of each token of an assistant's message.
 
         Row i is what token i was to be chosen from; the last row is for the first closing token. `tokens`, if

@@ -32,24 +32,45 @@ class Parts(NamedTuple):
     context: int
 
 
-def load(
-    model: str | Path, place: Place, adapter: Adapter | None, merge: bool, context: int | None,
-    store_tokens: int | None, host_tokens: int | None, markers: Markers, tell: Tell = unheard,
-) -> Parts:  # fmt: skip
-    """See `Engine.load`. The store's default size is of the memory that the weights leave free."""
-    _check_count("context", context, PROBE, "nothing can be proved over so few positions")
-    _check_count("store_tokens", store_tokens, 1, "nothing can be kept in so few tokens")
-    _check_count("host_tokens", host_tokens, 0, "this is no number of tokens")
+class Sizes(NamedTuple):
+    """How much of a model may be used: `context` positions; `store_tokens` tokens of encodings in the store, and
+    `host_tokens` tokens of copies in host memory. None: as much as there is, or a default share of the free memory."""
+
+    context: int | None = None
+    store_tokens: int | None = None
+    host_tokens: int | None = None
+
+    def check(self) -> None:
+        """`ModelError`: one of them is no whole number, or too small."""
+        _check_count("context", self.context, PROBE, "nothing can be proved over so few positions")
+        _check_count("store_tokens", self.store_tokens, 1, "nothing can be kept in so few tokens")
+        _check_count("host_tokens", self.host_tokens, 0, "this is no number of tokens")
+
+
+class Weights(NamedTuple):
+    """Which weights are loaded, and to which device: a model's name or folder, and an adapter, which every forward goes
+    through; `merge`: it is added to the weights instead."""
+
+    model: str | Path
+    place: Place
+    adapter: Adapter | None = None
+    merge: bool = False
+
+
+def load(weights: Weights, sizes: Sizes, markers: Markers, tell: Tell = unheard) -> Parts:
+    """See `Engine.load`. The default size of the store is a share of the memory that the weights leave free."""
+    sizes.check()
     if markers not in get_args(Markers):
         raise ModelError(f"plain_markers={markers!r} is neither; give refuse or accept")
-    source = find(model)
-    check_config(source, context)
+    source = find(weights.model)
+    check_config(source, sizes.context)
     if markers == "refuse":
         check_markers(_framed(source).plain, markers, source.name)
-    loaded = Model.load(source, place, tell)
-    loaded = loaded if adapter is None else loaded.adapted(adapter, merge)
+    loaded = Model.load(source, weights.place, tell)
+    if weights.adapter is not None:
+        loaded = loaded.adapted(weights.adapter, weights.merge)
     loaded.prepacked = pack(loaded.network, tell=tell) > 0
-    return proved(loaded, context, store_tokens, host_tokens, tell)
+    return proved(loaded, sizes, tell)
 
 
 def _framed(source: Source) -> Framing:
@@ -74,24 +95,24 @@ def check_vocabulary(model: Model, framing: Framing) -> None:
     used = content.union(*framing.ids.values(), () if framing.bos is None else (framing.bos,))
     if over := sorted(id for id in used if id >= rows):
         what = f"its tokenizer uses ids up to {over[-1]}, its embedding has {rows} rows ({len(over)} ids lie outside)"
-        raise ModelBroken(
-            model.source.name, Path(model.source.path), what, "Take the tokenizer that belongs to these weights, or "
-            "resize the embedding with resize_token_embeddings and save both"
-        )  # fmt: skip
+        fix = (
+            "Take the tokenizer that belongs to these weights, or resize the embedding with resize_token_embeddings "
+            "and save both"
+        )
+        raise ModelBroken(model.source.name, Path(model.source.path), what, fix)
 
 
-def proved(
-    model: Model, context: int | None, store_tokens: int | None, host_tokens: int | None, tell: Tell = unheard
-) -> Parts:
-    """All that is found out about a loaded model."""
+def proved(model: Model, sizes: Sizes, tell: Tell = unheard) -> Parts:
+    """All that is found out about a loaded model: its framing, and a proof a layer. Raises as `Engine.load` does."""
     framing = derive(model.tokenizer, model.source.name, model.end_tokens())
     if not model.source.random:
         check_vocabulary(model, framing)
-    positions = min(context or model.context, model.context)
+    positions = min(sizes.context or model.context, model.context)
     proving = counted(tell, "proofs", 1)
     proofs = Gate(model, positions).prove()
     proving(1)
     shapes = [proof.shape for proof in proofs]
-    room = default_tokens(shapes, model.device, model.dtype) if store_tokens is None else store_tokens
-    outside = default_host_tokens(shapes, model.dtype) if host_tokens is None else host_tokens
+    room, outside = sizes.store_tokens, sizes.host_tokens
+    room = default_tokens(shapes, model.device, model.dtype) if room is None else room
+    outside = default_host_tokens(shapes, model.dtype) if outside is None else outside
     return Parts(model, framing, proofs, room, outside, positions)

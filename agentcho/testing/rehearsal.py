@@ -66,10 +66,15 @@ class Lines:
 
 
 def play(
-    scenario: Playable | Script, replies: Mapping[str, Iterable[str]] | Reply | None = None, *,
-    config: RunConfig | None = None, engine: FakeEngine | None = None, policy: Policy = audience_policy,
-    find_agent: Callable[[str], type[Agent]] | None = None, backend: str = "asyncio",
-) -> Rehearsal:  # fmt: skip
+    scenario: Playable | Script,
+    replies: Mapping[str, Iterable[str]] | Reply | None = None,
+    *,
+    config: RunConfig | None = None,
+    engine: FakeEngine | None = None,
+    policy: Policy = audience_policy,
+    find_agent: Callable[[str], type[Agent]] | None = None,
+    backend: str = "asyncio",
+) -> Rehearsal:
     """Play one game without a model: a scenario, or `async def script(game)`, whose result is then the outcome.
 
     `replies` gives each agent its lines, or is `FakeEngine`'s `reply`. `backend` is an event loop of anyio.

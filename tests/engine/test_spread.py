@@ -20,7 +20,7 @@ from agentcho.lab.tune.unfolding import unfold
 from agentcho.runner import flex
 from agentcho.runner.device import Place, check_kept
 from agentcho.runner.graphs import Graphs
-from agentcho.runner.loading import proved
+from agentcho.runner.loading import Sizes, proved
 from agentcho.runner.model import Model, find
 from agentcho.runner.pages import LayerShape, default_tokens
 
@@ -80,7 +80,7 @@ def single(folder: Path, waited: list[torch.device]) -> Iterator[Engine]:
 
 
 def made(loaded: Model) -> Engine:
-    return Engine(*proved(Model(loaded.source, loaded.network, loaded.tokenizer), None, 2048, 2048))
+    return Engine(*proved(Model(loaded.source, loaded.network, loaded.tokenizer), Sizes(None, 2048, 2048)))
 
 
 def played(engine: Engine) -> dict[str, Any]:

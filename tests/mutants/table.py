@@ -324,8 +324,8 @@ ENFORCEMENT = (
         "a model whose role markers anyone can write",
         "what one agent says could pass for what another said, under a claim that presumes it cannot",
         "agentcho/engine/template.py",
-        "if any(control.isdisjoint((*self.closing(one), *opening)) for opening in self._openings(other))",
-        "if all(control.isdisjoint((*self.closing(one), *opening)) for opening in ()) and not self.frames",
+        "for one, other in product(self.frames, repeat=2) if spellable(one, other))",
+        "for one, other in product(self.frames, repeat=0) if spellable(one, other))",
         ("tests/leaks/test_markers.py", "tests/engine/test_framing.py"),
     ),
     Mutant(
