@@ -119,40 +119,42 @@ def _call(call: Any, copies: Mapping[int, Call], bounds: Bounds) -> Call:
         case Decode():
             return _decode(call, copies, bounds)
         case Shadow():
-            parents, offsets, start, salt, guard = _placed(call, copies)
-            return Shadow(_mapped(call.of, copies), parents, offsets, start, salt, guard)
+            shared = _shared(call, copies)
+            return Shadow(_mapped(call.of, copies), **shared)
         case Repair():
-            parents, offsets, start, salt, guard = _placed(call, copies)
-            return Repair(_parent(call.of, copies), _choose(call.choose), parents, offsets, start, salt, guard)
+            shared = _shared(call, copies)
+            return Repair(_parent(call.of, copies), _choose(call.choose), **shared)
     raise RequestError(f"a call is a Prefill, a Decode, a Shadow or a Repair, and this one is {kind(call)}")
 
 
 def _prefill(call: Prefill, copies: Mapping[int, Call], bounds: Bounds) -> Prefill:
-    parents, offsets, start, salt, guard = _placed(call, copies)
-    said, role, name = text(call.text, "the text"), role_of(call.role), _name(call.name)
-    tokens = None if call.tokens is None else numbers(call.tokens, "tokens", bounds.vocabulary)
-    return Prefill(said, parents, offsets, start, role, name, tokens, salt, guard)
+    shared, content = _shared(call, copies), text(call.text, "the text")
+    role, name, ids = role_of(call.role), _name(call.name), call.tokens
+    tokens = None if ids is None else numbers(ids, "tokens", bounds.vocabulary)
+    return Prefill(content, role=role, name=name, tokens=tokens, **shared)
 
 
 def _decode(call: Decode, copies: Mapping[int, Call], bounds: Bounds) -> Decode:
-    parents, offsets, start, salt, guard = _placed(call, copies)
-    ids, logits, stride = call.forced, truth(call.logits, "logits"), whole(call.stride, "stride", 1)
+    shared, ids, most = _shared(call, copies), call.forced, call.most
+    logits, stride = truth(call.logits, "logits"), whole(call.stride, "stride", 1)
     forced = None if ids is None else numbers(ids, "forced", bounds.vocabulary)
     if stride != 1 and forced is None:
         raise RequestError(f"stride={stride}: one above 1 goes with forced tokens")
     header, sampling, name = text(call.header, "the header"), _sampling(call.sampling), _name(call.name)
-    most = None if call.most is None else whole(call.most, "most", 1)
-    place = (parents, offsets, start)
-    return Decode(header, *place, sampling, name, forced, logits, stride, salt, guard, most)
+    most = None if most is None else whole(most, "most", 1)
+    return Decode(
+        header, sampling=sampling, name=name, forced=forced, logits=logits, stride=stride, most=most, **shared
+    )
 
 
-def _placed(call: Call, copies: Mapping[int, Call]) -> tuple[tuple[Any, ...], Offsets, int | None, str, Guard | None]:
-    """What all calls have: parents, their places, the call's own, its class and its guard."""
+def _shared(call: Call, copies: Mapping[int, Call]) -> dict[str, Any]:
+    """The fields that all calls have: parents, their places, the call's own, its class and its guard."""
     parents = tuple(_parent(parent, copies) for parent in _list(call.parents, RequestError.parents, "parents"))
     salt, guard, start = text(call.salt, "salt"), call.guard, call.new_offset
     if guard is not None and not callable(getattr(guard, "admit", None)):
         raise RequestError(f"guard is {kind(guard)}; give an object with a method admit(id, context), or None")
-    return parents, _offsets(call.offsets), None if start is None else position(start), salt, guard
+    offsets, new_offset = _offsets(call.offsets), None if start is None else position(start)
+    return {"parents": parents, "offsets": offsets, "new_offset": new_offset, "salt": salt, "guard": guard}
 
 
 def _parent(parent: Any, copies: Mapping[int, Call]) -> Any:

@@ -11,6 +11,7 @@ AHEAD = "tests/choreography/test_ahead.py"
 BRIEFS = "tests/choreography/test_briefs.py"
 CHOREOGRAPHER = "tests/choreography/test_choreographer.py"
 TAINT = "tests/leaks/test_taint.py"
+FAILURES = "tests/cli/test_failures.py"
 FIXES = "tests/choreography/test_fixes.py"
 GAME = "tests/choreography/test_game.py"
 LEFTOVERS = "tests/choreography/test_leftovers.py"
@@ -39,6 +40,14 @@ LOOP = (
         "quiet + 1 if before == self._stirred + activity() and not self._awake else 0",
         "quiet + 1 if not self._awake else 0",
         (f"{TURNS}::test_what_untracked_tasks_submit_is_activity",),
+    ),
+    Mutant(
+        "who is cancelled once is not being ended",
+        "code that cancels the task of its run would be one game that failed, and the run would go on without it",
+        "agentcho/choreography/quiescence.py",
+        "task.cancelling() > 0",
+        "task.cancelling() > 1",
+        (f"{FAILURES}::test_code_that_stops_the_whole_run_is_told_and_the_rest_is_played_later",),
     ),
     Mutant(
         "the last child wakes nobody",
