@@ -325,7 +325,7 @@ ENFORCEMENT = (
         "what one agent says could pass for what another said, under a claim that presumes it cannot",
         "agentcho/engine/template.py",
         "for one, other in product(self.frames, repeat=2) if spellable(one, other))",
-        "for one, other in product(self.frames, repeat=0) if spellable(one, other))",
+        "for one, other in product(self.frames, repeat=2) if spellable(one, other) and not self.frames)",
         ("tests/leaks/test_markers.py", "tests/engine/test_framing.py"),
     ),
     Mutant(
