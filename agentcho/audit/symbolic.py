@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from agentcho.backends.words import FakeFraming
 from agentcho.calls.call import EncodingId
-from agentcho.engine.cache import Encoding, Storage
+from agentcho.engine.cache import Encoding, KVEntry
 from agentcho.engine.core import EngineCore
 from agentcho.engine.layout import Piece, Segment
 from agentcho.engine.virtual import VirtualRunner, VirtualSlot, virtual
@@ -26,7 +26,7 @@ class SetRunner(VirtualRunner):
 
     def __init__(self) -> None:
         super().__init__()
-        self.values: dict[Storage, Influence] = {}
+        self.values: dict[KVEntry, Influence] = {}
 
     def feed(self, segment: Segment) -> None:
         """What is gathered for it, with its own words where it is all of a message."""
@@ -34,28 +34,28 @@ class SetRunner(VirtualRunner):
         value = self._gathered((*segment.pieces, *base))
         if (slot := virtual(segment)) is not None:
             slot.value = value | (slot.value or frozenset())
-        if segment.storage is not None:
-            self.values[segment.storage] = value | _words(segment.storage)
+        if segment.entry is not None:
+            self.values[segment.entry] = value | _words(segment.entry)
 
-    def store(self, slot: VirtualSlot, start: int, storage: Storage) -> None:
+    def store(self, slot: VirtualSlot, start: int, entry: KVEntry) -> None:
         """What a row has gathered, and what it said."""
-        self.values[storage] = slot.value | _words(storage)
+        self.values[entry] = slot.value | _words(entry)
 
-    def of(self, storage: Storage) -> Influence:
+    def of(self, entry: KVEntry) -> Influence:
         """All that has reached an encoding, or will when it is made."""
-        if storage in self.values:
-            return self.values[storage]
-        assert storage.recipe is not None
-        return self._gathered(storage.recipe.context.pieces) | _words(storage)
+        if entry in self.values:
+            return self.values[entry]
+        assert entry.recipe is not None
+        return self._gathered(entry.recipe.context.pieces) | _words(entry)
 
     def _gathered(self, pieces: Iterable[Piece]) -> Influence:
         """All that has reached these; nothing has reached the BOS."""
-        return frozenset[tuple[int, ...]]().union(*(self.of(piece.storage) for piece in pieces if piece.id is not None))
+        return frozenset[tuple[int, ...]]().union(*(self.of(piece.entry) for piece in pieces if piece.id is not None))
 
 
-def _words(storage: Storage) -> Influence:
-    assert storage.recipe is not None
-    return frozenset({storage.recipe.tokens})
+def _words(entry: KVEntry) -> Influence:
+    assert entry.recipe is not None
+    return frozenset({entry.recipe.tokens})
 
 
 class SymbolicEngine(EngineCore):
@@ -67,7 +67,7 @@ class SymbolicEngine(EngineCore):
     _runner: SetRunner
 
     def __init__(self) -> None:
-        self._made: dict[EncodingId, Storage] = {}
+        self._made: dict[EncodingId, KVEntry] = {}
         super().__init__(SetRunner(), FakeFraming(), 1 << 60, 0)
 
     @property
@@ -80,5 +80,5 @@ class SymbolicEngine(EngineCore):
         return self._runner.of(self._made[id])
 
     def _finished(self, encoding: Encoding) -> None:
-        self._made[encoding.id] = encoding.storage
+        self._made[encoding.id] = encoding.entry
         super()._finished(encoding)

@@ -16,7 +16,7 @@ from agentcho.calls.call import Call, Decode, EncodingId, Prefill, Repair, StepR
 from agentcho.calls.checks import named
 from agentcho.calls.owner import owned
 from agentcho.engine.base import Constraint, Ran, Row
-from agentcho.engine.cache import Storage
+from agentcho.engine.cache import KVEntry
 from agentcho.engine.core import EngineCore, Local
 from agentcho.engine.forward import Plan
 from agentcho.engine.layout import Segment
@@ -48,7 +48,7 @@ class ScriptedRunner(VirtualRunner):
                 self.feed(segment)
         return super().run(segments)
 
-    def store(self, slot: VirtualSlot, start: int, storage: Storage) -> None:
+    def store(self, slot: VirtualSlot, start: int, entry: KVEntry) -> None:
         """There is nothing to store."""
 
     def sample(self, rows: Sequence[Row], draws: Sequence[Draw]) -> list[int | None]:

@@ -12,7 +12,7 @@ from agentcho.calls.call import ContentPort, FramingPort, Sampling
 from agentcho.calls.owner import Owner
 
 if TYPE_CHECKING:
-    from agentcho.engine.cache import Storage
+    from agentcho.engine.cache import KVEntry
     from agentcho.engine.layout import Context, Segment
     from agentcho.engine.sequence import Draw
     from agentcho.engine.sequence import Sequence as Admitted
@@ -139,11 +139,11 @@ class Runner(Protocol):
     def select(self, groups: Sequence[Sequence[Admitted]]) -> int:
         """Choose the tokens of repairs, in a forward a group; returns the tokens that this fed."""
 
-    def make(self, storage: Storage) -> int:
-        """Compute a storage into its pages by its recipe; returns the tokens fed."""
+    def make(self, entry: KVEntry) -> int:
+        """Compute an entry into its pages by its recipe; returns the tokens fed."""
 
-    def store(self, slot: Slot, start: int, storage: Storage) -> None:
-        """Move a row's own keys, from token `start` of its slot on, into the pages of a storage."""
+    def store(self, slot: Slot, start: int, entry: KVEntry) -> None:
+        """Move a row's own keys, from token `start` of its slot on, into the pages of an entry."""
 
     def sample(self, rows: Sequence[Row], draws: Sequence[Draw]) -> list[int | None]:
         """A token for each row; None where it has none."""

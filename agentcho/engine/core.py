@@ -30,7 +30,7 @@ from agentcho.calls.checks import Bounds, checked, is_id, known_as_id, named, re
 from agentcho.calls.owner import Owner, owned
 from agentcho.calls.values import numbers
 from agentcho.engine.base import Constraint, Ran, Runner, Template
-from agentcho.engine.cache import Assembly, Encoding, Fullness, Storage, Tiers
+from agentcho.engine.cache import Assembly, Encoding, Fullness, KVEntry, Tiers
 from agentcho.engine.debug import Debug
 from agentcho.engine.direct import Direct
 from agentcho.engine.forward import Blame, Plan, Trial
@@ -62,7 +62,7 @@ class EngineCore(Direct):
         self._blame = Blame(runner.probe)
         self._trial = Trial(runner, self._blame)
         self._scheduler = Scheduler(self._assembly, runner, self._finished, self._blame)
-        self._shared: WeakValueDictionary[bytes, Storage] = WeakValueDictionary()
+        self._shared: WeakValueDictionary[bytes, KVEntry] = WeakValueDictionary()
         self._rules = Rules(template, self._encode_bos(), context, runner.origin)
 
     @property
@@ -194,7 +194,7 @@ class EngineCore(Direct):
         """See `EnginePort.cancel`."""
         gone = {id for id in named(ids) if not self._ids.foreign(id)}
         self._scheduler.cancel(gone)
-        self._waiting = {id: storage for id, storage in self._waiting.items() if id not in gone}
+        self._waiting = {id: entry for id, entry in self._waiting.items() if id not in gone}
 
     @owned
     def release(self, ids: Iterable[EncodingId]) -> None:
@@ -205,12 +205,12 @@ class EngineCore(Direct):
             raise UnknownEncoding(max(given, key=given.count), released=True)
         for encoding in encodings:
             del self._encodings[encoding.id]
-            self._scheduler.deferred.release([encoding.storage])
+            self._scheduler.deferred.release([encoding.entry])
 
     @owned
     def swap_out(self, ids: Iterable[EncodingId]) -> None:
         """See `EnginePort.swap_out`."""
-        self._tiers.swap_out([self._encoding(id).storage for id in named(ids)])
+        self._tiers.swap_out([self._encoding(id).entry for id in named(ids)])
 
     def finished(self, id: EncodingId) -> bool:
         """Whether an id names an encoding: its call is done, and it was not released."""
@@ -270,7 +270,7 @@ class EngineCore(Direct):
 
     def _prefill(self, call: Prefill, placed: Layout) -> Admitted:
         assert placed.words is not None
-        entry = self._storage(Recipe(placed.words.tokens, placed.context, call.salt))
+        entry = self._entry(Recipe(placed.words.tokens, placed.context, call.salt))
         return Admitted(self._ids.new(), call, placed.context, placed.longest, placed.words, entry)
 
     def _decode(self, call: Decode, placed: Layout, local: Local) -> Admitted:
@@ -311,7 +311,7 @@ class EngineCore(Direct):
             judged=judged.key((), "", "whole") if judged else b"",
         )
         words = words._replace(sampled=None, stopped=None)
-        return Admitted(self._ids.new(), call, context, placed.longest, words, self._storage(recipe), reuse)
+        return Admitted(self._ids.new(), call, context, placed.longest, words, self._entry(recipe), reuse)
 
     @staticmethod
     def _count(choose: First | Most, length: int) -> int:
@@ -323,22 +323,22 @@ class EngineCore(Direct):
         bos = len(context.pieces) - len(call.parents)
         repairs = [local[id(parent)].repair if isinstance(parent, Repair) else None for parent in call.parents]
         pieces = [
-            piece if repair is None else Piece(repair.base.id, repair.base.storage, piece.offset)
+            piece if repair is None else Piece(repair.base.id, repair.base.entry, piece.offset)
             for piece, repair in zip(context.pieces[bos:], repairs, strict=True)
         ]
         return Context((*context.pieces[:bos], *pieces), context.start)
 
-    def _storage(self, recipe: Recipe) -> Storage:
+    def _entry(self, recipe: Recipe) -> KVEntry:
         """That of an equal call, in whichever tier it is, or a new one, to be made in the forward of the call. One that
         nobody holds any more would be made again before that, in a forward of its own."""
-        storage = Storage.of(recipe)
-        known = self._shared.get(storage.key)
+        entry = KVEntry.of(recipe)
+        known = self._shared.get(entry.key)
         if known is not None and known.holders:
             return known
-        self._shared[storage.key] = storage
-        return storage
+        self._shared[entry.key] = entry
+        return entry
 
-    def _resolve(self, parent: EncodingId | Prefill | Repair, local: Local) -> tuple[EncodingId, Storage]:
+    def _resolve(self, parent: EncodingId | Prefill | Repair, local: Local) -> tuple[EncodingId, KVEntry]:
         if isinstance(parent, Prefill | Repair):
             if id(parent) not in local:
                 raise RequestError.parents(
@@ -346,4 +346,4 @@ class EngineCore(Direct):
                 )
             return local[id(parent)].id, local[id(parent)].own
         there = parent in self._waiting and not self._ids.foreign(parent)
-        return parent, self._waiting[parent].own if there else self._encoding(parent).storage
+        return parent, self._waiting[parent].own if there else self._encoding(parent).entry

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from agentcho.calls.call import EncodingId
-from agentcho.engine.cache import Encoding, Storage
+from agentcho.engine.cache import Encoding, KVEntry
 from agentcho.engine.sequence import Sequence
 
 
@@ -25,6 +25,6 @@ class Debug(NamedTuple):
         """Contexts that several rows have in common."""
         return tuple(self.slots.shared.values())
 
-    def entry(self, id: EncodingId) -> Storage:
+    def entry(self, id: EncodingId) -> KVEntry:
         """The keys and values that a finished id names. KeyError: it names none."""
-        return self.encodings[id].storage
+        return self.encodings[id].entry

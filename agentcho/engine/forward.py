@@ -98,7 +98,7 @@ class Trial:
         for call, segment in zip(plan.sequences, plan.segments, strict=True):
             if segment.shared in left:
                 segment.pieces = call.context.pieces
-            if call in lost or not all(piece.storage.ready for piece in segment.pieces):
+            if call in lost or not all(piece.entry.ready for piece in segment.pieces):
                 left |= _gathering(segment)
                 continue
             try:

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from agentcho.calls.call import EncodingId
-from agentcho.engine.cache import Encoding, Storage, Tiers
+from agentcho.engine.cache import Encoding, KVEntry, Tiers
 from agentcho.engine.layout import Recipe
 from agentcho.engine.sequence import Sequence as Admitted
 from agentcho.errors import StoreDamaged
@@ -21,30 +21,30 @@ class Integrity:
 
     def __init__(self, tiers: Tiers, encodings: Mapping[EncodingId, Encoding], calls: Sequence[Admitted]) -> None:
         self._tiers, self._encodings, self._calls = tiers, encodings, calls
-        self._holders = Counter(encoding.storage for encoding in encodings.values())
-        self._holders.update(storage for call in calls for storage in call.holds)
-        self._holders.update(storage for owner in tiers.pins if owner not in calls for storage in tiers.pins[owner])
+        self._holders = Counter(encoding.entry for encoding in encodings.values())
+        self._holders.update(entry for call in calls for entry in call.holds)
+        self._holders.update(entry for owner in tiers.pins if owner not in calls for entry in tiers.pins[owner])
         self._storages = _closure([*self._holders, *tiers.resident, *tiers.outside])
 
     def check(self) -> None:
         """`StoreDamaged` unless: each page is in one block or free, and promised pages are those of running calls;
-        each storage is in one tier, and held, pinned and counted as often as it is named; what is stored or copied has
+        each entry is in one tier, and held, pinned and counted as often as it is named; what is stored or copied has
         the checksum that was taken when it first moved or was first checked (now, where none was taken); what is
         dropped can be made again; key, position and length are those of the recipe, and its tokens and places those
         of the words and receipt of each of its ids.
         """
         self._pages()
         self._counts()
-        for storage in self._storages:
-            self._tier(storage)
-            self._label(storage)
-            self._content(storage)
+        for entry in self._storages:
+            self._tier(entry)
+            self._label(entry)
+            self._content(entry)
         for encoding in self._encodings.values():
             self._words(encoding)
 
     def _pages(self) -> None:
         store = self._tiers.store
-        blocks = [storage.pages for storage in self._storages if storage.pages is not None]
+        blocks = [entry.pages for entry in self._storages if entry.pages is not None]
         pages = Counter(page for block in blocks for page in block.numbers) + Counter(store.free_pages)
         _sound(all(count == 1 for count in pages.values()), "a page is in two places")
         _sound(set(pages) == set(range(store.allocated)), "a page is nowhere, or none of the store's")
@@ -55,47 +55,47 @@ class Integrity:
 
     def _counts(self) -> None:
         tiers = self._tiers
-        for storage in self._storages:
-            named = self._holders[storage]
-            _sound(storage.holders == named, f"an encoding counts {storage.holders} holders and has {named}")
-        pinned = Counter(storage for pins in tiers.pins.values() for storage in pins)
+        for entry in self._storages:
+            named = self._holders[entry]
+            _sound(entry.holders == named, f"an encoding counts {entry.holders} holders and has {named}")
+        pinned = Counter(entry for pins in tiers.pins.values() for entry in pins)
         _sound(pinned == tiers.pinned, "pins do not add up")
-        pages = sum(tiers.store.pages_for(storage.length) for storage in pinned)
+        pages = sum(tiers.store.pages_for(entry.length) for entry in pinned)
         _sound(tiers.available == tiers.store.limit - tiers.store.reserved - pages, "pinned pages do not add up")
         _sound(tiers.host_used == sum(s.length for s in tiers.outside), "host memory does not add up")
 
-    def _tier(self, storage: Storage) -> None:
-        tiers, here = self._tiers, storage.pages is not None
-        _sound(here == (storage in tiers.resident), "a block is not in the order of use")
-        _sound((storage.host is not None) == (storage in tiers.outside), "a copy is not in the order of use")
-        _sound(not here or storage.host is None, "an encoding is in two tiers")
-        _sound(not here or storage.block.length == storage.length, "a block is not as long as its encoding")
-        _sound(storage.holders > 0 or (not here and storage.host is None), "what nobody holds takes room")
-        _sound(here or not tiers.pinned[storage], "what is pinned is not in the store")
+    def _tier(self, entry: KVEntry) -> None:
+        tiers, here = self._tiers, entry.pages is not None
+        _sound(here == (entry in tiers.resident), "a block is not in the order of use")
+        _sound((entry.host is not None) == (entry in tiers.outside), "a copy is not in the order of use")
+        _sound(not here or entry.host is None, "an encoding is in two tiers")
+        _sound(not here or entry.block.length == entry.length, "a block is not as long as its encoding")
+        _sound(entry.holders > 0 or (not here and entry.host is None), "what nobody holds takes room")
+        _sound(here or not tiers.pinned[entry], "what is pinned is not in the store")
 
-    def _label(self, storage: Storage) -> None:
-        recipe = storage.recipe
+    def _label(self, entry: KVEntry) -> None:
+        recipe = entry.recipe
         if recipe is None:
             raise StoreDamaged("an encoding has no recipe")
-        label = (storage.key, storage.position, storage.length)
+        label = (entry.key, entry.position, entry.length)
         _sound(label == (recipe.key, recipe.context.start, len(recipe.tokens)), "a label is not that of the recipe")
-        if storage.ready:
+        if entry.ready:
             _sound(_complete(recipe), "an encoding could not be made again")
 
-    def _content(self, storage: Storage) -> None:
-        copy = storage.host
-        if storage.pages is not None and storage.ready:
-            copy = self._tiers.store.copy_out(storage.pages)
+    def _content(self, entry: KVEntry) -> None:
+        copy = entry.host
+        if entry.pages is not None and entry.ready:
+            copy = self._tiers.store.copy_out(entry.pages)
         if copy is not None:
             found = self._tiers.store.checksum(copy)
-            storage.digest = found if storage.digest is None else storage.digest
-            _sound(storage.digest == found, "keys or values have changed since their checksum was taken")
+            entry.digest = found if entry.digest is None else entry.digest
+            _sound(entry.digest == found, "keys or values have changed since their checksum was taken")
 
     def _words(self, encoding: Encoding) -> None:
-        recipe, receipt = encoding.storage.recipe, encoding.receipt
+        recipe, receipt = encoding.entry.recipe, encoding.receipt
         assert recipe is not None
         _sound(encoding.words.tokens == recipe.tokens, f"encoding {encoding.id} has other words than its recipe")
-        entries = [(piece.offset, piece.storage.length) for piece in recipe.context.pieces if piece.id is not None]
+        entries = [(piece.offset, piece.entry.length) for piece in recipe.context.pieces if piece.id is not None]
         named = [(entry.offset, entry.length) for entry in receipt.context]
         _sound(
             named == entries and receipt.start == recipe.context.start, f"encoding {encoding.id} has another receipt"
@@ -114,13 +114,13 @@ def _complete(recipe: Recipe) -> bool:
     return fed and repaired and all(source.ready for source in recipe.sources)
 
 
-def _closure(storages: Sequence[Storage]) -> list[Storage]:
+def _closure(entries: Sequence[KVEntry]) -> list[KVEntry]:
     """These, and all that any of them is made from, each once."""
-    found: dict[Storage, None] = {}
-    left = list(storages)
+    found: dict[KVEntry, None] = {}
+    left = list(entries)
     while left:
-        storage = left.pop()
-        if storage not in found:
-            found[storage] = None
-            left += () if storage.recipe is None else storage.sources
+        entry = left.pop()
+        if entry not in found:
+            found[entry] = None
+            left += () if entry.recipe is None else entry.sources
     return list(found)

@@ -31,7 +31,7 @@ from agentcho.errors import ContextOverflow, RequestError
 from agentcho.message import Words
 
 if TYPE_CHECKING:
-    from agentcho.engine.cache import Storage
+    from agentcho.engine.cache import KVEntry
 
 Ids = tuple[int, ...]
 
@@ -105,13 +105,13 @@ class Piece(NamedTuple):
     """One encoding as a context places it: its first token at position `offset`. `id` None is the BOS."""
 
     id: EncodingId | None
-    storage: Storage
+    entry: KVEntry
     offset: int
 
     @property
     def shift(self) -> int:
         """By how many positions its keys turn."""
-        return self.offset - self.storage.position
+        return self.offset - self.entry.position
 
 
 class Context(NamedTuple):
@@ -127,13 +127,13 @@ class Context(NamedTuple):
     @property
     def receipt(self) -> Receipt:
         """What the gather of these pieces attends to."""
-        entries = tuple(ContextEntry(p.id, p.offset, p.storage.length) for p in self.pieces if p.id is not None)
+        entries = tuple(ContextEntry(p.id, p.offset, p.entry.length) for p in self.pieces if p.id is not None)
         return Receipt(entries, self.start, any(p.id is None for p in self.pieces))
 
     @property
     def length(self) -> int:
         """Tokens of context."""
-        return sum(piece.storage.length for piece in self.pieces)
+        return sum(piece.entry.length for piece in self.pieces)
 
     def key(
         self, tokens: Sequence[int], salt: str, recipe: Literal["whole", "stepwise"], feeds: Sequence[int] = ()
@@ -148,7 +148,7 @@ class Context(NamedTuple):
             hasher.update(len(text).to_bytes(8) + text)
         hasher.update(len(self.pieces).to_bytes(8))
         for piece in self.pieces:
-            hasher.update(piece.storage.key + piece.offset.to_bytes(8))
+            hasher.update(piece.entry.key + piece.offset.to_bytes(8))
         hasher.update(b"own" + self.start.to_bytes(8) + len(tokens).to_bytes(8))
         width = 4 if max(tokens, default=0) < 1 << 32 else 8  # ids of fakes are words
         for numbers in (tokens, feeds):
@@ -176,19 +176,19 @@ class Recipe(NamedTuple):
     def key(self) -> bytes:
         """What names the result."""
         fresh = self.context.key(self.tokens, self.salt, self.way, self.feeds)
-        return fresh if self.base is None else repaired_key(fresh, self.base.storage.key, self.choose, self.judged)
+        return fresh if self.base is None else repaired_key(fresh, self.base.entry.key, self.choose, self.judged)
 
     @property
-    def sources(self) -> tuple[Storage, ...]:
+    def sources(self) -> tuple[KVEntry, ...]:
         """All that it is made from, each once."""
         base = () if self.base is None else (self.base,)
-        return tuple(dict.fromkeys(piece.storage for piece in (*self.context.pieces, *base)))
+        return tuple(dict.fromkeys(piece.entry for piece in (*self.context.pieces, *base)))
 
-    def segment(self, storage: Storage) -> Segment:
-        """One forward's work, into `storage`."""
+    def segment(self, entry: KVEntry) -> Segment:
+        """One forward's work, into `entry`."""
         ids = self.tokens if self.base is None else [self.tokens[place] for place in self.places]
         start, pieces = self.context.start, self.context.pieces
-        return Segment(ids, start, pieces, storage=storage, base=self.base, places=self.places)
+        return Segment(ids, start, pieces, entry=entry, base=self.base, places=self.places)
 
 
 def repaired_key(fresh: bytes, base: bytes, choose: object, judged: bytes) -> bytes:
@@ -203,16 +203,16 @@ class Segment:
     """New tokens `ids` at `position`, over `pieces`.
 
     With a `slot`, pieces are gathered into it and own keys appended; where it has a shared context, they are gathered
-    there. Own keys go to `storage`'s block, if there is one. `wanted` are the own token indices whose next-token logits
+    there. Own keys go to `entry`'s block, if there is one. `wanted` are the own token indices whose next-token logits
     are asked for. With a `base`, `ids` are those tokens of a message that are encoded anew, at its indices `places`;
-    the others are the base's. The first `done` tokens of the message were encoded before, and are in `storage` already.
+    the others are the base's. The first `done` tokens of the message were encoded before, and are in `entry` already.
     """
 
     ids: Sequence[int]
     position: int
     pieces: Sequence[Piece] = ()
     slot: Slot | None = None
-    storage: Storage | None = None
+    entry: KVEntry | None = None
     wanted: Sequence[int] = ()
     base: Piece | None = None
     places: Sequence[int] = ()
@@ -227,19 +227,19 @@ class Segment:
     @property
     def gathered(self) -> int:
         """Tokens that are gathered into its own slot."""
-        return 0 if self.shared is not None else sum(piece.storage.length for piece in self.pieces)
+        return 0 if self.shared is not None else sum(piece.entry.length for piece in self.pieces)
 
     @property
     def written(self) -> tuple[Piece, int] | None:
         """What is to be gathered of its own message, where that is not in its slot, and how many tokens that is."""
-        if self.storage is None or not self.done or self.slot is not None:
+        if self.entry is None or not self.done or self.slot is not None:
             return None
-        return Piece(None, self.storage, self.storage.position), self.done
+        return Piece(None, self.entry, self.entry.position), self.done
 
     @property
     def last(self) -> bool:
         """Whether nothing of its message is left when it is done."""
-        return self.storage is None or self.base is not None or self.done + len(self.ids) == self.storage.length
+        return self.entry is None or self.base is not None or self.done + len(self.ids) == self.entry.length
 
     @property
     def positions(self) -> Sequence[int]:
@@ -275,7 +275,7 @@ class Layout(NamedTuple):
 
 
 NOTHING = Framed((), (), (), ())
-Parents = Sequence[tuple[EncodingId, "Storage"]]
+Parents = Sequence[tuple[EncodingId, "KVEntry"]]
 
 
 def layout(rules: Rules, call: Call, parents: Parents, own: int = 0) -> Layout:
@@ -301,22 +301,22 @@ def layout(rules: Rules, call: Call, parents: Parents, own: int = 0) -> Layout:
 def place(rules: Rules, parents: Parents, offsets: Offsets, new_offset: int | None) -> Context:
     """Give every parent and the new message its position: as asked, where made, or right after the one before."""
     if offsets == "made":
-        offsets = [storage.position for _, storage in parents]
-        ends = [storage.position + storage.length for _, storage in parents]
+        offsets = [entry.position for _, entry in parents]
+        ends = [entry.position + entry.length for _, entry in parents]
         new_offset = max(ends, default=None) if new_offset is None else new_offset
     asked = [None] * len(parents) if offsets is None else offsets
     if len(asked) != len(parents):
         raise RequestError.offsets(f"{len(asked)} offsets for {len(parents)} parents")
     pieces, end = [] if rules.bos is None else [rules.bos], 0 if rules.bos is None else 1
-    for (id, storage), offset in zip(parents, asked, strict=True):
+    for (id, entry), offset in zip(parents, asked, strict=True):
         start = end if offset is None else offset
-        pieces.append(Piece(id, storage, start))
-        end = start + storage.length
+        pieces.append(Piece(id, entry, start))
+        end = start + entry.length
     return Context(tuple(pieces), end if new_offset is None else new_offset, rules.origin)
 
 
 def check_fits(context: Context, own: int, limit: int) -> None:
     """`ContextOverflow` where a parent or the new message's `own` tokens would pass the last of `limit` positions."""
-    end = max([piece.offset + piece.storage.length for piece in context.pieces] + [context.start + own])
+    end = max([piece.offset + piece.entry.length for piece in context.pieces] + [context.start + own])
     if end > limit:
         raise ContextOverflow(end, limit)

@@ -12,7 +12,7 @@ from collections.abc import Sequence as Listed
 
 from agentcho.calls.call import Begun, EncodingId, Failure, Spoken, StepResult, Turn
 from agentcho.engine.base import Row, Runner
-from agentcho.engine.cache import Assembly, Encoding, Storage
+from agentcho.engine.cache import Assembly, Encoding, KVEntry
 from agentcho.engine.forward import Blame, Plan
 from agentcho.engine.layout import Recipe, Segment
 from agentcho.engine.sequence import Sequence, Status, take_turns
@@ -286,7 +286,7 @@ class Scheduler:
         """Finish known words that are encoded now, and let go of deferred ones that are."""
         finished = [self._finish_known(call) for call in plan.prefills]
         self._making[:] = plan.late
-        self.deferred.settle(segment.storage for segment in plan.segments if segment.storage is not None)
+        self.deferred.settle(segment.entry for segment in plan.segments if segment.entry is not None)
         return finished
 
     def _finish_known(self, call: Sequence) -> EncodingId:
@@ -315,7 +315,7 @@ class Scheduler:
         slot, words = row.slot, row.speech.words()
         assert slot is not None
         feeds = (*row.feeds, len(row.feed)) if slot.pool.kind.alone else ()
-        entry = Storage.of(Recipe(words.tokens, row.context, row.call.salt, "stepwise", feeds))
+        entry = KVEntry.of(Recipe(words.tokens, row.context, row.call.salt, "stepwise", feeds))
         self._unreserve(row)
         self._tiers.hold([entry])
         try:
@@ -340,7 +340,7 @@ class Scheduler:
     def _let_go(self, call: Sequence) -> None:
         call.status = Status.FINISHED
         self._tiers.unpin(call)
-        self.deferred.release([piece.storage for piece in call.reads])
+        self.deferred.release([piece.entry for piece in call.reads])
 
     def _failure(self, call: Sequence, error: Exception) -> Failure:
         """Drop a call that failed, wherever it is by now, and its shadows."""

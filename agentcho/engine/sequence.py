@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from agentcho.calls.call import Begun, Call, Decode, EncodingId, Sampling, Spoken, Stopped
 from agentcho.calls.checks import asked
 from agentcho.engine.base import Constraint, Row, Slot, Template
-from agentcho.engine.cache import Storage
+from agentcho.engine.cache import KVEntry
 from agentcho.engine.layout import Context, Framed, Layout, Piece, Segment, decoded
 from agentcho.message import Words
 
@@ -208,7 +208,7 @@ class Sequence:
     context: Context
     longest: int
     words: Words | None = None
-    entry: Storage | None = None
+    entry: KVEntry | None = None
     repair: Reuse | None = None
     generation: Generation | None = None
     leader: Sequence | None = None
@@ -224,7 +224,7 @@ class Sequence:
     # -- what it reads, holds and needs ------------------------------------------------------------------
 
     @property
-    def own(self) -> Storage:
+    def own(self) -> KVEntry:
         """What known words are encoded into."""
         assert self.entry is not None
         return self.entry
@@ -245,24 +245,24 @@ class Sequence:
         return (*self.context.pieces, self.repair.base, *judged)
 
     @property
-    def holds(self) -> tuple[Storage, ...]:
+    def holds(self) -> tuple[KVEntry, ...]:
         """All that it counts as a holder of, as often as it names it: what it reads, and what it makes for its id. That
         of a deferred shadow is held by who may ask for it."""
-        read = tuple(piece.storage for piece in self.reads)
+        read = tuple(piece.entry for piece in self.reads)
         return read if self.entry is None or self.status is Status.DEFERRED else (*read, self.entry)
 
     @property
-    def lacks(self) -> list[Storage]:
+    def lacks(self) -> list[KVEntry]:
         """What it reads and no forward has made, nor will by the end of the one that is being planned."""
-        return [piece.storage for piece in self.reads if not piece.storage.attendable]
+        return [piece.entry for piece in self.reads if not piece.entry.attendable]
 
     @property
-    def needs(self) -> tuple[Storage, ...]:
+    def needs(self) -> tuple[KVEntry, ...]:
         """What must be in the store for it to begin: all that it reads; of words that were encoded before, that
         alone."""
         if self.entry is not None and self.entry.ready:
             return (self.entry,)
-        return tuple(piece.storage for piece in self.reads)
+        return tuple(piece.entry for piece in self.reads)
 
     @property
     def grows(self) -> int:
@@ -281,13 +281,13 @@ class Sequence:
         """Whether all that it attends to is stored, or completed by the forward that is being planned."""
         if self.repair is not None:
             judged = () if self.repair.judged is None else self.repair.judged.pieces
-            if not all(piece.storage.ready for piece in (self.repair.base, *judged)):
+            if not all(piece.entry.ready for piece in (self.repair.base, *judged)):
                 return False
-        return all(piece.storage.attendable for piece in self.context.pieces)
+        return all(piece.entry.attendable for piece in self.context.pieces)
 
-    def promised(self, *making: Container[Storage]) -> bool:
+    def promised(self, *making: Container[KVEntry]) -> bool:
         """Whether all that it lacks is in one of these, which calls are going to make."""
-        return all(any(storage in those for those in making) for storage in self.lacks)
+        return all(any(entry in those for those in making) for entry in self.lacks)
 
     # -- what it feeds next ------------------------------------------------------------------------------
 
@@ -372,7 +372,7 @@ class Sequence:
         """The next segment of known words, of at most so many tokens, which completes the entry or goes on with it.
 
         From now on the entry is made over this call's context, and made again over that: an equal call may read other
-        storages of the same keys, which nobody has made."""
+        entries of the same keys, which nobody has made."""
         entry = self.own
         recipe = entry.recipe
         assert recipe is not None
@@ -387,14 +387,14 @@ class Sequence:
         done = self.own.written
         ids = self.words.tokens[done : done + most]
         pieces = () if done else self.context.pieces
-        return Segment(ids, self.context.start + done, pieces, slot=self.slot, storage=self.own, done=done)
+        return Segment(ids, self.context.start + done, pieces, slot=self.slot, entry=self.own, done=done)
 
     def _repaired(self) -> Segment:
         """The chosen tokens among those of the base, all at once."""
         assert self.repair is not None
         base, places = self.repair.base, self.repair.places
         start, pieces = self.context.start, self.context.pieces
-        return Segment(self._chosen(), start, pieces, storage=self.own, base=base, places=places)
+        return Segment(self._chosen(), start, pieces, entry=self.own, base=base, places=places)
 
     def choose(self, places: Listed[int]) -> None:
         """Say which tokens a repair encodes anew, before the forward it is planned in."""

@@ -13,7 +13,7 @@ from typing import Any
 from agentcho.calls.call import Sampling
 from agentcho.calls.owner import Owner
 from agentcho.engine.base import Constraint, Ran, Row
-from agentcho.engine.cache import Storage
+from agentcho.engine.cache import KVEntry
 from agentcho.engine.layout import Context, Segment
 from agentcho.engine.sequence import Draw
 from agentcho.engine.sequence import Sequence as Admitted
@@ -142,7 +142,7 @@ class VirtualRunner(ABC):
         """Take in a segment whose pieces were made, or stand before it in the same forward."""
 
     @abstractmethod
-    def store(self, slot: VirtualSlot, start: int, storage: Storage) -> None:
+    def store(self, slot: VirtualSlot, start: int, entry: KVEntry) -> None:
         """Make an encoding of all that a row was fed."""
 
     def step(self, segments: Sequence[Segment]) -> Ran:
@@ -153,15 +153,15 @@ class VirtualRunner(ABC):
         """One forward; there is nothing in its rows."""
         for segment in segments:
             self.feed(segment)
-            if segment.storage is not None:
-                segment.storage.segment, segment.storage.written = None, segment.storage.length
+            if segment.entry is not None:
+                segment.entry.segment, segment.entry.written = None, segment.entry.length
         return list(segments), [None for segment in segments for _ in segment.wanted]
 
-    def make(self, storage: Storage) -> int:
+    def make(self, entry: KVEntry) -> int:
         """Make an encoding by its recipe."""
-        assert storage.recipe is not None
-        self.run([storage.recipe.segment(storage)])
-        return storage.length
+        assert entry.recipe is not None
+        self.run([entry.recipe.segment(entry)])
+        return entry.length
 
     def select(self, groups: Sequence[Sequence[Admitted]]) -> int:
         """A repair encodes its first tokens anew: nothing tells one from another here."""

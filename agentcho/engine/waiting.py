@@ -16,7 +16,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from agentcho.calls.call import EncodingId, Turn
-from agentcho.engine.cache import Encoding, Storage, Tiers
+from agentcho.engine.cache import Encoding, KVEntry, Tiers
 from agentcho.engine.layout import Piece, Recipe
 from agentcho.engine.sequence import Sequence, Status
 from agentcho.errors import CallbackFailed, LeakageError, RequestError
@@ -66,13 +66,13 @@ class Queue:
         ahead = [each for each in self.waiting if each.turn.ahead]
         if not ahead or not any(each.call.entry is not None or each.call.due for each in wanted):
             return self._sorted(self.waiting)
-        asked = {storage for each in wanted for storage in each.call.holds}
+        asked = {entry for each in wanted for entry in each.call.holds}
         twins = [each for each in ahead if each.call.own in asked]
         spare = [each._replace(spare=True) for each in ahead if each not in twins and each.call.started]
         return [*self._sorted([*wanted, *twins]), *spare]
 
     def _sorted(self, line: Iterable[Waiting]) -> list[Waiting]:
-        highest: dict[Storage, int] = {}
+        highest: dict[KVEntry, int] = {}
         for call, turn, *_ in line:
             if call.entry is not None:
                 highest[call.entry] = max(turn.priority, highest.get(call.entry, turn.priority))
@@ -170,23 +170,23 @@ class Deferred:
 
     def __init__(self, tiers: Tiers, finished: Callable[[Encoding], None]) -> None:
         self._tiers, self._finished = tiers, finished
-        self.sequences: dict[Storage, Sequence] = {}
-        self.refused: dict[Storage, Exception] = {}
+        self.sequences: dict[KVEntry, Sequence] = {}
+        self.refused: dict[KVEntry, Exception] = {}
 
     def __iter__(self) -> Iterator[Sequence]:
         return iter(list(self.sequences.values()))
 
-    def __contains__(self, storage: object) -> bool:
-        return storage in self.sequences
+    def __contains__(self, entry: object) -> bool:
+        return entry in self.sequences
 
     def takes(self, call: Sequence) -> bool:
         """Whether a call is the shadow of a leader that has ended, has fed nothing, and lacks nothing to be encoded."""
-        return call.late and all(storage in self.sequences for storage in call.lacks)
+        return call.late and all(entry in self.sequences for entry in call.lacks)
 
     def add(self, call: Sequence) -> EncodingId:
         """Take such a shadow, with what it holds: its id is finished."""
         words = call.speech.words()
-        entry = Storage.of(Recipe(words.tokens, call.context, call.call.salt, "stepwise"))
+        entry = KVEntry.of(Recipe(words.tokens, call.context, call.call.salt, "stepwise"))
         self._tiers.hold([entry])
         call.entry, call.words, call.status = entry, words, Status.DEFERRED
         self.sequences[entry] = call
@@ -199,31 +199,31 @@ class Deferred:
         for waiting in line:
             if self.sequences and waiting.call.due:
                 lacked = waiting.call.lacks
-                if all(storage in self.sequences for storage in lacked):
+                if all(entry in self.sequences for entry in lacked):
                     yield from (waiting._replace(call=call) for call in self.among(lacked) if call.id not in gone)
             yield waiting
 
-    def among(self, storages: Iterable[Storage]) -> list[Sequence]:
+    def among(self, entries: Iterable[KVEntry]) -> list[Sequence]:
         """Those of these that are yet to be made, and of what they read, each after what it reads."""
-        found, left = set[Sequence](), list(storages)
+        found, left = set[Sequence](), list(entries)
         while left:
-            storage = left.pop()
-            call = self.sequences.get(storage)
-            if call is not None and call not in found and not storage.attendable:
+            entry = left.pop()
+            call = self.sequences.get(entry)
+            if call is not None and call not in found and not entry.attendable:
                 found.add(call)
-                left += (piece.storage for piece in call.context.pieces)
+                left += (piece.entry for piece in call.context.pieces)
         return [call for call in self if call in found] if found else []
 
-    def hasten(self, pieces: Iterable[Piece], make: Callable[[Storage], None]) -> None:
+    def hasten(self, pieces: Iterable[Piece], make: Callable[[KVEntry], None]) -> None:
         """Have those of these made that are yet to be, and what they read. `LeakageError`: a guard refuses it, or has
         refused one before; `RequestError`: one is not finished; what `make` raises. What is not made then is still
         deferred."""
         asked = list(pieces)
-        late = self.among(piece.storage for piece in asked)
+        late = self.among(piece.entry for piece in asked)
         made = {call.entry for call in late}
         for piece in (*(piece for call in late for piece in call.context.pieces), *asked):
-            if not piece.storage.ready and piece.storage not in made:
-                raise self.refused.get(piece.storage) or RequestError.parents(f"encoding {piece.id} is not finished")
+            if not piece.entry.ready and piece.entry not in made:
+                raise self.refused.get(piece.entry) or RequestError.parents(f"encoding {piece.id} is not finished")
         for call in late:
             call.ask()
         for call in late:
@@ -242,18 +242,18 @@ class Deferred:
         again."""
         return call.status is Status.DEFERRED and not isinstance(error, LeakageError | CallbackFailed)
 
-    def unmade(self, failed: Mapping[Sequence, Exception]) -> dict[Storage, Exception]:
+    def unmade(self, failed: Mapping[Sequence, Exception]) -> dict[KVEntry, Exception]:
         """The entries of those that failed and stay deferred, and of what is made from them, with their errors."""
-        unmade = dict[Storage, Exception]()
+        unmade = dict[KVEntry, Exception]()
         for call in self if failed else ():
-            errors = (unmade.get(piece.storage) for piece in call.context.pieces)
+            errors = (unmade.get(piece.entry) for piece in call.context.pieces)
             if error := failed.get(call) or next(filter(None, errors), None):
                 unmade[call.own] = error
         return unmade
 
     def why(self, call: Sequence) -> Exception:
         """Why a call will never have all that it reads."""
-        errors = (self.refused.get(piece.storage) for piece in call.reads)
+        errors = (self.refused.get(piece.entry) for piece in call.reads)
         cancelled = RequestError.parents("a parent was cancelled before it was encoded")
         return next((error for error in errors if error is not None), cancelled)
 
@@ -266,20 +266,20 @@ class Deferred:
                 self._tiers.discard(call.own)
         self.settle(list(self.sequences))
 
-    def release(self, storages: Iterable[Storage]) -> None:
+    def release(self, entries: Iterable[KVEntry]) -> None:
         """Count one holder less of each, see `Tiers.release`; nothing is made for what has none."""
-        given = list(storages)
+        given = list(entries)
         self._tiers.release(given)
         self.settle(given)
 
-    def settle(self, storages: Iterable[Storage]) -> None:
+    def settle(self, entries: Iterable[KVEntry]) -> None:
         """Let go of those of these that were made, or that nobody may ask for any more, and then of what they held."""
-        left = list(storages) if self.sequences or self.refused else []
+        left = list(entries) if self.sequences or self.refused else []
         while left:
-            storage = left.pop()
-            if storage.ready or not storage.holders:
-                self.refused.pop(storage, None)
-                if (call := self.sequences.pop(storage, None)) is not None:
+            entry = left.pop()
+            if entry.ready or not entry.holders:
+                self.refused.pop(entry, None)
+                if (call := self.sequences.pop(entry, None)) is not None:
                     self._tiers.unpin(call)
                     held = call.holds
                     call.status = Status.FINISHED

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from agentcho.engine.cache import Storage
+from agentcho.engine.cache import KVEntry
 from agentcho.engine.layout import Piece, Segment
 from agentcho.runner import flex
 from agentcho.runner.attention import Locality, Scoring, attend, attend_both, causal, causal_at
@@ -28,7 +28,7 @@ from agentcho.runner.slots import Slot, SlotPool
 
 LENT = 1 << 14
 """Tokens of contexts without slots that are kept through a layer for others to copy."""
-Made = dict[Storage, list[tuple[Tensor, Tensor]]]
+Made = dict[KVEntry, list[tuple[Tensor, Tensor]]]
 """Keys and values `[heads, tokens, dim]` a layer, where they were encoded, of what earlier forwards made."""
 
 
@@ -55,7 +55,7 @@ class Batch:
     """The packed tokens of one forward and their attention. Use for one forward, then `commit`.
 
     `segments` are in the order of their tokens and of their rows of logits. With `grad` nothing is stored and gradients
-    are kept: the storage of every piece names its segment, and this stands earlier in `segments`, or the storage in
+    are kept: the entry of every piece names its segment, and this stands earlier in `segments`, or the entry in
     `made`, to which the forward adds its own. A `table` `[4, tokens]` takes the place of the columns of ids, positions,
     slots and ends, where there are rows with single tokens alone.
     """
@@ -102,9 +102,9 @@ class Batch:
         for segment in self.segments:
             if segment.slot is not None:
                 segment.slot.length += len(segment.ids) + (segment.gathered if segment.pieces else 0)
-            if segment.storage is not None:
-                written = segment.storage.length if segment.last else segment.done + len(segment.ids)
-                segment.storage.segment, segment.storage.written = None, written
+            if segment.entry is not None:
+                written = segment.entry.length if segment.last else segment.done + len(segment.ids)
+                segment.entry.segment, segment.entry.written = None, written
 
 
 def split(segments: Sequence[Segment]) -> tuple[list[Segment], dict[SlotPool, list[Segment]]]:
@@ -112,7 +112,7 @@ def split(segments: Sequence[Segment]) -> tuple[list[Segment], dict[SlotPool, li
     their pool."""
     spans, pools = list[Segment](), dict[SlotPool, list[Segment]]()
     for segment in segments:
-        if segment.slot is None or segment.pieces or segment.storage is not None or len(segment.ids) != 1:
+        if segment.slot is None or segment.pieces or segment.entry is not None or len(segment.ids) != 1:
             spans.append(segment)
         else:
             pools.setdefault(segment.slot.pool, []).append(segment)
@@ -181,7 +181,7 @@ class _Part:
 
     def _begin_spans(self, device: torch.device) -> None:
         gathered, self._workspace = Gathered(), Workspace()
-        lengths = accumulate(sum(piece.storage.length for piece in s.pieces) for s in self._spans)
+        lengths = accumulate(sum(piece.entry.length for piece in s.pieces) for s in self._spans)
         lending = [s.slot is not None or length <= LENT for s, length in zip(self._spans, lengths, strict=True)]
         pairs = zip(self._spans, lending, strict=True)
         self._contexts = [_Context(segment, device, gathered, lend) for segment, lend in pairs]
@@ -308,8 +308,8 @@ class _Context:
         segment, (own_k, own_v) = self._segment, self._own(source)
         if segment.shared is not None:
             return self._beside(source)
-        if segment.storage is not None:
-            source.pages.write(segment.storage.block, source.layer, own_k, own_v, segment.done)
+        if segment.entry is not None:
+            source.pages.write(segment.entry.block, source.layer, own_k, own_v, segment.done)
         before, own = self._gather.length, own_k.shape[1]
         if segment.slot is not None:
             k, v = segment.slot.room(source.layer, before + own)
@@ -360,15 +360,15 @@ class _GradPart:
         """See `Batch.attend`."""
         asked = queries.split(self._lengths, dim=2)  # type: ignore[no-untyped-call]
         own_k, own_v = (each[0].split(self._lengths, dim=1) for each in (keys, values))  # type: ignore[no-untyped-call]
-        own = {s.storage: pair for s, *pair in zip(self._segments, own_k, own_v, strict=True) if s.storage is not None}
+        own = {s.entry: pair for s, *pair in zip(self._segments, own_k, own_v, strict=True) if s.entry is not None}
         if self._made is not None:
-            for storage, (k, v) in own.items():
-                if len(made := self._made.setdefault(storage, [])) == layer:
+            for entry, (k, v) in own.items():
+                if len(made := self._made.setdefault(entry, [])) == layer:
                     made.append((k, v))
         if locality not in self._masks:
             pairs = zip(self._places, self._lengths, strict=True)
             self._masks[locality] = [causal(places[-count:], places, count, locality) for places, count in pairs]
-        turned, parts = dict[tuple[Storage, int], Tensor](), list[Tensor]()
+        turned, parts = dict[tuple[KVEntry, int], Tensor](), list[Tensor]()
         for number, segment in enumerate(self._segments):
             pieces = [self._gather(piece, layer, own, turned) for piece in segment.pieces]
             k = torch.cat([*(k for k, _ in pieces), own_k[number]], dim=1)[None]
@@ -377,15 +377,15 @@ class _GradPart:
         return torch.cat(parts, dim=2).transpose(1, 2).contiguous()
 
     def _gather(
-        self, piece: Piece, layer: int, own: dict[Storage, list[Tensor]], turned: dict[tuple[Storage, int], Tensor]
+        self, piece: Piece, layer: int, own: dict[KVEntry, list[Tensor]], turned: dict[tuple[KVEntry, int], Tensor]
     ) -> tuple[Tensor, Tensor]:
         """Keys, turned to where the piece stands, and values; what several readers have at one place is turned once."""
-        if piece.storage in own:
-            k, v = own[piece.storage]
+        if piece.entry in own:
+            k, v = own[piece.entry]
         else:
             assert self._made is not None
-            k, v = self._made[piece.storage][layer]
-        known = (piece.storage, piece.shift)
+            k, v = self._made[piece.entry][layer]
+        known = (piece.entry, piece.shift)
         if known not in turned:
             turned[known] = self._layers.rotations[layer].turn(k, piece.shift)
         return turned[known], v
@@ -393,6 +393,6 @@ class _GradPart:
 
 def _places(segment: Segment, device: torch.device) -> Tensor:
     """Logical positions of all that a segment attends to, its own tokens last."""
-    spans = [(piece.offset, piece.storage.length) for piece in segment.pieces]
+    spans = [(piece.offset, piece.entry.length) for piece in segment.pieces]
     spans.append((segment.position, len(segment.ids)))
     return torch.cat([torch.arange(start, start + length, device=device) for start, length in spans])

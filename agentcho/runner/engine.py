@@ -173,7 +173,7 @@ class Engine(EngineCore):
         first = len(own) - len(said) - 1
         segment = Segment(own, placed.context.start, placed.context.pieces, wanted=range(first, len(own)))
         self._scheduler.deferred.hasten(placed.context.pieces, self._assembly.first)
-        with self._assembly.gathering(p.storage for p in placed.context.pieces):
+        with self._assembly.gathering(p.entry for p in placed.context.pieces):
             return self._runner.run([segment])[1].log_softmax(-1).cpu()
 
     @owned
@@ -196,8 +196,8 @@ class Engine(EngineCore):
     @owned
     def cached(self, id: EncodingId) -> list[tuple[Tensor, Tensor]]:
         """Copies of its keys and values a layer, `[heads, tokens, dim]`, float32 on the CPU, where it was encoded."""
-        storage = self._encoding(id).storage
-        self._scheduler.deferred.hasten([Piece(id, storage, storage.position)], self._assembly.first)
-        with self._assembly.gathering([storage]):
-            pairs = (self.store.read(storage.block, layer) for layer in range(self.store.layers))
+        entry = self._encoding(id).entry
+        self._scheduler.deferred.hasten([Piece(id, entry, entry.position)], self._assembly.first)
+        with self._assembly.gathering([entry]):
+            pairs = (self.store.read(entry.block, layer) for layer in range(self.store.layers))
             return [(keys.float().cpu(), values.float().cpu()) for keys, values in pairs]

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from agentcho.engine.cache import Storage
+from agentcho.engine.cache import KVEntry
 from agentcho.engine.layout import Piece, Segment
 from agentcho.errors import UnsupportedModel
 from agentcho.runner.attention import Locality, Scoring, attend, causal, is_plain
@@ -237,8 +237,8 @@ class Gate:
         """Hidden states of the probe's second half over its first, which was stored at another position."""
         model = self._model
         store = PagePool(shapes, 4 * PROBE, model.device, model.dtype)
-        first = Storage(b"", 5, PROBE, pages=store.allocate(PROBE))
-        first.segment = Segment(self._ids[:PROBE], 5, storage=first)
+        first = KVEntry(b"", 5, PROBE, pages=store.allocate(PROBE))
+        first.segment = Segment(self._ids[:PROBE], 5, entry=first)
         layers = Layers(store, rotations, model.device)
         batch = Batch([first.segment], layers)
         self._run(batch)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from agentcho.engine.cache import Storage
+from agentcho.engine.cache import KVEntry
 from agentcho.engine.layout import Piece
 from agentcho.runner.pages import PagePool, Pages
 from agentcho.runner.rope import Angles, Rotation, Workspace
@@ -45,7 +45,7 @@ class _Part(NamedTuple):
     @property
     def name(self) -> _Name:
         """Equal where the turned keys are."""
-        return self.piece.storage, self.piece.shift, self.length
+        return self.piece.entry, self.piece.shift, self.length
 
     @property
     def kind(self) -> tuple[bool, bool]:
@@ -55,15 +55,15 @@ class _Part(NamedTuple):
     @property
     def stored(self) -> bool:
         """Whether it is read from pages; if not, from this forward's own tensors."""
-        maker = self.piece.storage.segment
+        maker = self.piece.entry.segment
         return maker is None or maker.base is not None or maker.done > 0  # where partly stored, wholly by then
 
     def rows(self, device: torch.device) -> Tensor:
         """Where it lies."""
         if self.stored:
-            pages: Pages = self.piece.storage.block
+            pages: Pages = self.piece.entry.block
             return pages.on(device)[: self.length]
-        maker = self.piece.storage.segment
+        maker = self.piece.entry.segment
         assert maker is not None
         return torch.arange(maker.first, maker.first + self.length, device=device)
 
@@ -123,7 +123,7 @@ class Gather:
         made: Gathered | None = None,
         lend: bool = False,
     ) -> None:
-        self._parts = [_Part(piece, piece.storage.length) for piece in pieces]
+        self._parts = [_Part(piece, piece.entry.length) for piece in pieces]
         if written is not None:
             self._parts.append(_Part(*written))
         self.length = sum(part.length for part in self._parts)
@@ -166,7 +166,7 @@ class Gather:
             start = span.stop
 
 
-_Name = tuple[Storage, int, int]
+_Name = tuple[KVEntry, int, int]
 Gathered = dict[_Name, tuple[Gather, int]]
 """Where a part is found that was gathered before: in which gather, and from which of its tokens on."""
 _Kind = tuple[Gather, int] | tuple[bool, bool]

@@ -1,4 +1,4 @@
-"""Runs segments through the model: those of a step, those that choose a repair's tokens, and those that make a storage
+"""Runs segments through the model: those of a step, those that choose a repair's tokens, and those that make an entry
 again.
 
 Which tokens of a message a repair encodes anew is CacheBlend's choice (arXiv 2405.16444): those whose values deviate
@@ -17,7 +17,7 @@ from torch import Tensor
 
 from agentcho.calls.call import Sampling
 from agentcho.engine.base import Constraint
-from agentcho.engine.cache import Storage
+from agentcho.engine.cache import KVEntry
 from agentcho.engine.layout import Recipe, Segment
 from agentcho.engine.sequence import Draw
 from agentcho.engine.sequence import Sequence as Repairing
@@ -99,7 +99,7 @@ class TorchRunner:
         assert values.found is not None
         for call, segment in zip(calls, segments, strict=True):
             assert call.repair is not None
-            _, kept = self.pages.read(call.repair.base.storage.block, layer)
+            _, kept = self.pages.read(call.repair.base.entry.block, layer)
             call.choose(most_deviating(values.found[:, segment.span()], kept, call.repair.count))
         tokens = sum(len(segment.ids) for segment in segments)
         return -(-tokens * (layer + 1) // self.pages.layers)
@@ -117,9 +117,9 @@ class TorchRunner:
         free = sampling.choices is None and sampling.json_schema is None
         return None if free else self._constraints.of(sampling)
 
-    def store(self, slot: Slot, start: int, storage: Storage) -> None:
-        """Move a row's own keys, from token `start` of its slot on, into the pages of a storage."""
-        self.pages.write_all(storage.block, slot.all(start, start + storage.length))
+    def store(self, slot: Slot, start: int, entry: KVEntry) -> None:
+        """Move a row's own keys, from token `start` of its slot on, into the pages of an entry."""
+        self.pages.write_all(entry.block, slot.all(start, start + entry.length))
 
     def synchronize(self) -> None:
         """Wait until the devices have done all that was asked of them; a CPU does things at once."""
@@ -132,19 +132,19 @@ class TorchRunner:
                 torch.cuda.empty_cache()
             assert torch.ones(2, device=device).sum().item() == 2
 
-    def make(self, storage: Storage) -> int:
-        """Compute a storage into its pages, alone, by its recipe; returns the tokens fed. Its sources are in the store.
+    def make(self, entry: KVEntry) -> int:
+        """Compute an entry into its pages, alone, by its recipe; returns the tokens fed. Its sources are in the store.
 
         Bit for bit what it was, where it was first made in a forward of its own or in feeds that are known.
         """
-        assert storage.recipe is not None
-        if storage.recipe.feeds:
-            return self._make_stepwise(storage, storage.recipe)
-        segment = storage.recipe.segment(storage)
+        assert entry.recipe is not None
+        if entry.recipe.feeds:
+            return self._make_stepwise(entry, entry.recipe)
+        segment = entry.recipe.segment(entry)
         self.run([segment])
         return len(segment.ids)
 
-    def _make_stepwise(self, storage: Storage, recipe: Recipe) -> int:
+    def _make_stepwise(self, entry: KVEntry, recipe: Recipe) -> int:
         """The same forwards that a row of its own went through, in a slot of the same sizes."""
         context, fed = recipe.context, 0
         slot = self.slots.open(context.length + 2 * recipe.feeds[0], alone=True)
@@ -153,7 +153,7 @@ class TorchRunner:
                 ids, pieces = recipe.tokens[fed : fed + feed], () if fed else context.pieces
                 self.run([Segment(ids, context.start + fed, pieces, slot=slot)])
                 fed += feed
-            self.pages.write_all(storage.block, slot.all(context.length, slot.length))
+            self.pages.write_all(entry.block, slot.all(context.length, slot.length))
         finally:
             self.slots.close(slot)
         return fed

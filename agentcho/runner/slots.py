@@ -16,7 +16,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from agentcho.engine.cache import Storage
+from agentcho.engine.cache import KVEntry
 from agentcho.engine.layout import Context
 from agentcho.runner import flex
 from agentcho.runner.pages import LayerShape, zeros
@@ -26,7 +26,7 @@ IDLE = 1 / 4
 """Of the tokens that may be stored: what pools that no row is in may keep."""
 LEAST = 64
 """Tokens of a context below which reading it apart takes longer than reading it several times."""
-_Places = tuple[tuple[Storage, int], ...]
+_Places = tuple[tuple[KVEntry, int], ...]
 
 
 class Slot:
@@ -264,4 +264,4 @@ class Slots:
 
 
 def _places(context: Context) -> _Places:
-    return tuple((piece.storage, piece.offset) for piece in context.pieces)
+    return tuple((piece.entry, piece.offset) for piece in context.pieces)

@@ -194,11 +194,11 @@ def test_a_row_that_cannot_be_finished_fails_alone(engine: Engine, monkeypatch: 
     engine.step()
     allocate, calls = engine._tiers.allocate, list[object]()
 
-    def first_fails(storage: Any) -> None:
-        calls.append(storage)
+    def first_fails(entry: Any) -> None:
+        calls.append(entry)
         if len(calls) == 1:
             raise MemoryError
-        allocate(storage)
+        allocate(entry)
 
     monkeypatch.setattr(engine._tiers, "allocate", first_fails)
     [failure] = drain(engine)

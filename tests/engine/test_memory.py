@@ -12,7 +12,7 @@ from torch import Tensor
 
 from agentcho import Decode, Engine, Prefill, Sampling
 from agentcho.calls.call import Call, EncodingId, First, Most, Repair, Shadow
-from agentcho.engine.cache import Storage
+from agentcho.engine.cache import KVEntry
 from agentcho.errors import EngineFailed, LeakageError, StoreDamaged, StoreFull, UnknownEncoding
 from agentcho.runner.model import Model
 from agentcho.runner.pages import ALIGNED, LayerShape, PagePool, zeros
@@ -82,7 +82,7 @@ def run(engine: Engine, *calls: Call) -> tuple[EncodingId, ...]:
     return ids
 
 
-def storage(engine: Engine, id: EncodingId) -> Storage:
+def entry(engine: Engine, id: EncodingId) -> KVEntry:
     return engine.debug.entry(id)
 
 
@@ -170,7 +170,7 @@ def test_the_least_recently_used_leaves_first(small: Small) -> None:
     first, second, third = (engine.prefill(f"number {n} " + "x" * 15) for n in range(3))
     engine.score("so", parents=[first])
     engine.prefill("y" * 30)
-    outside = [id for id in (first, second, third) if storage(engine, id).host is not None]
+    outside = [id for id in (first, second, third) if entry(engine, id).host is not None]
     assert outside[0] == second
     assert first not in outside
     engine.check_integrity()
@@ -181,7 +181,7 @@ def test_the_oldest_copy_is_dropped_first(small: Small) -> None:
     ids = [engine.prefill(f"number {n}") for n in range(4)]
     size = len(engine.message(ids[0]).tokens)
     engine.swap_out(ids)
-    kept = [id for id in ids if storage(engine, id).host is not None]
+    kept = [id for id in ids if entry(engine, id).host is not None]
     assert kept == ids[-(40 // size) :]
     assert (engine.fullness.host_high_water, engine.fullness.dropped) == (engine.fullness.host_used, 4 - len(kept))
     engine.check_integrity()
@@ -308,7 +308,7 @@ def test_an_equal_call_shares_what_has_left_the_store(small: Small) -> None:
         first = engine.prefill(LONG)
         engine.swap_out([first])
         second = engine.prefill(LONG)
-        assert storage(engine, first) is storage(engine, second)
+        assert entry(engine, first) is entry(engine, second)
         engine.release([first])
         assert engine.score("so", parents=[second]).isfinite().all()
         engine.check_integrity()
@@ -365,12 +365,12 @@ def test_on_the_way_copies_go_beyond_the_limit_and_no_further(small: Small) -> N
 
 
 def flip(engine: Engine, id: EncodingId) -> None:
-    engine.store._values[2][storage(engine, id).block.rows[1], 0, 0] += 1
+    engine.store._values[2][entry(engine, id).block.rows[1], 0, 0] += 1
 
 
 def copied(engine: Engine, id: EncodingId) -> None:
     engine.swap_out([id])
-    copy = storage(engine, id).host
+    copy = entry(engine, id).host
     assert copy is not None
     copy[1][0][0, 0, 0] += 1
 
@@ -380,15 +380,15 @@ def lose(engine: Engine, id: EncodingId) -> None:
 
 
 def double(engine: Engine, id: EncodingId) -> None:
-    engine.store.free_pages.append(storage(engine, id).block.numbers[0])
+    engine.store.free_pages.append(entry(engine, id).block.numbers[0])
 
 
 def renamed(engine: Engine, id: EncodingId) -> None:
-    storage(engine, id).key = bytes(32)
+    entry(engine, id).key = bytes(32)
 
 
 def displaced(engine: Engine, id: EncodingId) -> None:
-    storage(engine, id).position += 1
+    entry(engine, id).position += 1
 
 
 def reworded(engine: Engine, id: EncodingId) -> None:
@@ -402,19 +402,19 @@ def attributed(engine: Engine, id: EncodingId) -> None:
 
 
 def forgotten(engine: Engine, id: EncodingId) -> None:
-    storage(engine, id).recipe = None
+    entry(engine, id).recipe = None
 
 
 def unmade(engine: Engine, id: EncodingId) -> None:
-    storage(engine, id).sources[1].written = 0
+    entry(engine, id).sources[1].written = 0
 
 
 def held(engine: Engine, id: EncodingId) -> None:
-    storage(engine, id).holders += 1
+    entry(engine, id).holders += 1
 
 
 def pinned(engine: Engine, id: EncodingId) -> None:
-    engine._tiers.pinned[storage(engine, id)] += 1
+    engine._tiers.pinned[entry(engine, id)] += 1
 
 
 def promised(engine: Engine, id: EncodingId) -> None:

@@ -95,18 +95,18 @@ def test_what_is_chosen_over_other_keys_is_not_shared(fresh: Callable[[], Engine
 
     (made,) = run(engine, again)
     together, apart, twice = repaired(again), repaired(made), repaired(made)
-    storages = [engine.debug.entry(id) for id in (together, apart, twice)]
-    assert storages[0] is not storages[1], "judged over what its parent keeps, and over what that became"
-    assert storages[1] is storages[2]
+    entries = [engine.debug.entry(id) for id in (together, apart, twice)]
+    assert entries[0] is not entries[1], "judged over what its parent keeps, and over what that became"
+    assert entries[1] is entries[2]
 
 
 @pytest.mark.parametrize("how", WAYS)
 def test_what_was_dropped_is_made_again_by_the_same_feeds(fresh: Callable[[], Engine], how: str) -> None:
     engine = fresh()
     id = spoken(engine, how)
-    before, storage = numbers(engine, id), engine.debug.entry(id)
-    engine._tiers.drop(storage)
-    assert storage.dropped
+    before, entry = numbers(engine, id), engine.debug.entry(id)
+    engine._tiers.drop(entry)
+    assert entry.dropped
     assert torch.equal(numbers(engine, id), before)
     engine.check_integrity()
 

@@ -9,7 +9,7 @@ import torch
 
 from agentcho import Decode, Engine, Prefill, Sampling, replay
 from agentcho.calls.call import First, Most, Repair, Shadow, Turn
-from agentcho.engine.cache import Storage
+from agentcho.engine.cache import KVEntry
 from agentcho.engine.layout import Context
 from agentcho.engine.sequence import Sequence
 from agentcho.engine.waiting import DEPTH, Budget, Queue, Rush
@@ -222,7 +222,7 @@ def test_workflows_are_served_alike(fresh: Fresh) -> None:
 
 def waiting(number: int) -> Sequence:
     """A prefill that waits."""
-    return Sequence(number, Prefill(""), Context((), 0), 3, None, Storage(bytes([number]), 0, 3))
+    return Sequence(number, Prefill(""), Context((), 0), 3, None, KVEntry(bytes([number]), 0, 3))
 
 
 def test_a_workflow_that_was_away_has_no_credit() -> None:

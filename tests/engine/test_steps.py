@@ -281,11 +281,11 @@ def test_what_finished_in_a_step_that_failed_later_is_given_up(llama: Engine, mo
     monkeypatch.setattr(llama._scheduler, "_budget", Budget(4096, 4096))
     real, calls = llama._tiers.allocate, list[object]()
 
-    def second_fails(storage: Any) -> None:
-        calls.append(storage)
+    def second_fails(entry: Any) -> None:
+        calls.append(entry)
         if len(calls) == 2:
             raise RuntimeError("no memory is left")
-        real(storage)
+        real(entry)
 
     monkeypatch.setattr(llama._tiers, "allocate", second_fails)
     dead(monkeypatch)

@@ -122,16 +122,16 @@ ENFORCEMENT = (
         "key without parents",
         "the same words over other parents would be taken for the same encoding",
         "agentcho/engine/layout.py",
-        "hasher.update(piece.storage.key + piece.offset.to_bytes(8))",
-        "hasher.update(piece.storage.length.to_bytes(8) + piece.offset.to_bytes(8))",
+        "hasher.update(piece.entry.key + piece.offset.to_bytes(8))",
+        "hasher.update(piece.entry.length.to_bytes(8) + piece.offset.to_bytes(8))",
         (CACHE,),
     ),
     Mutant(
         "key without offset",
         "the same words over the same parents elsewhere would be taken for the same encoding",
         "agentcho/engine/layout.py",
-        "hasher.update(piece.storage.key + piece.offset.to_bytes(8))",
-        "hasher.update(piece.storage.key)",
+        "hasher.update(piece.entry.key + piece.offset.to_bytes(8))",
+        "hasher.update(piece.entry.key)",
         (CACHE,),
     ),
     Mutant(
@@ -174,7 +174,7 @@ ENFORCEMENT = (
         """        mask, asked = self._masks[locality], queries[:, :, segment.span()]
 """,
         """        mask, asked = self._masks[locality], queries[:, :, segment.span()]
-        if segment.storage is not None and segment.pieces:
+        if segment.entry is not None and segment.pieces:
             pages, layer = source.pages, source.layer
             rows = pages.allocated * pages.page_tokens
             all_k, all_v = (p[layer][:rows].transpose(0, 1) for p in (pages._keys, pages._values))
@@ -188,8 +188,8 @@ ENFORCEMENT = (
         "share by size",
         "rows would read another's context where theirs are as long",
         "agentcho/runner/slots.py",
-        "return tuple((piece.storage, piece.offset) for piece in context.pieces)",
-        "return tuple((piece.storage.length, piece.offset) for piece in context.pieces)  # type: ignore[misc]",
+        "return tuple((piece.entry, piece.offset) for piece in context.pieces)",
+        "return tuple((piece.entry.length, piece.offset) for piece in context.pieces)  # type: ignore[misc]",
         ("tests/engine/test_sharing.py::test_contexts_of_equal_sizes_are_not_taken_for_each_other",),
     ),
     Mutant(

@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 from agentcho.calls.call import ANY_TURN, Call, EncodingId, Repair, Shadow, Turn
 from agentcho.config import Leakage, Mode
 from agentcho.engine.base import Template
-from agentcho.engine.cache import Storage
+from agentcho.engine.cache import KVEntry
 from agentcho.engine.core import EngineCore
 from agentcho.engine.layout import Segment
 from agentcho.engine.template import Framing
@@ -72,7 +72,7 @@ def _needed(segments: Sequence[Segment]) -> set[Segment]:
     for segment in reversed(segments):
         if segment.wanted or segment in needed:
             needed.add(segment)
-            needed.update(piece.storage.segment for piece in segment.pieces if piece.storage.segment is not None)
+            needed.update(piece.entry.segment for piece in segment.pieces if piece.entry.segment is not None)
     return needed
 
 
@@ -83,24 +83,24 @@ class RecordingRunner(VirtualRunner):
 
     def __init__(self, template: Template) -> None:
         super().__init__()
-        self.segments: dict[Storage, Segment] = {}
+        self.segments: dict[KVEntry, Segment] = {}
         self.targets: list[int] = []
         self._closing = len(template.closing("assistant"))
 
     def feed(self, segment: Segment) -> None:
         """Of a message of known words, all of it; of a row, how long its opening and header are."""
-        if segment.storage is not None:
-            self.segments[segment.storage] = segment
+        if segment.entry is not None:
+            self.segments[segment.entry] = segment
         elif (slot := virtual(segment)) is not None and slot.value is None:
             slot.value = len(segment.ids)
 
-    def store(self, slot: VirtualSlot, start: int, storage: Storage) -> None:
+    def store(self, slot: VirtualSlot, start: int, entry: KVEntry) -> None:
         """What an agent said is fed at once, and asked for row by row."""
-        assert storage.recipe is not None
-        tokens, context = storage.recipe.tokens, storage.recipe.context
+        assert entry.recipe is not None
+        tokens, context = entry.recipe.tokens, entry.recipe.context
         begin, end = slot.value, len(tokens) - self._closing
         wanted = range(begin - 1, end)
-        self.segments[storage] = Segment(tokens, context.start, context.pieces, storage=storage, wanted=wanted)
+        self.segments[entry] = Segment(tokens, context.start, context.pieces, entry=entry, wanted=wanted)
         self.targets += tokens[begin : end + 1]
 
 
@@ -120,9 +120,9 @@ class Paper(EngineCore):
 
     @property
     def segments(self) -> tuple[Segment, ...]:
-        """All that was written down, each after what it attends to; from now on each is that of its storage."""
-        for storage, segment in self._runner.segments.items():
-            storage.segment = segment
+        """All that was written down, each after what it attends to; from now on each is that of its entry."""
+        for entry, segment in self._runner.segments.items():
+            entry.segment = segment
         return tuple(self._runner.segments.values())
 
     @property
