@@ -79,7 +79,7 @@ class Killed:
         return self._written.left(folder / "cut", count, torn)
 
 
-@pytest.fixture(params=["audit", "enforce"])
+@pytest.fixture(params=[pytest.param("audit", marks=pytest.mark.slow), "enforce"])
 def killed(request: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Killed:
     monkeypatch.setattr("os.fsync", lambda file: None)
     return Killed(tmp_path, Written(monkeypatch), request.param)

@@ -237,6 +237,8 @@ def test_what_is_gone_through_is_what_is_committed(played: list[Flows], tmp_path
 
 def test_the_figures_are_printed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(sys, "argv", ["ratchets", "--figures"])
+    monkeypatch.setattr("tests.ratchets.source.counts", lambda root, layers: {"code lines": 12345})
     main()
     lines = [line.rsplit(None, 1) for line in capsys.readouterr().out.splitlines()]
     assert [name for name, number in lines if int(number.replace(",", "")) >= 0] == list(committed())
+    assert lines[0] == ["code lines", "12,345"]

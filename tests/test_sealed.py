@@ -108,7 +108,9 @@ def all_of_a_piece(record: dict[str, Any]) -> None:
 CHANGES = (without_context, elsewhere, anothers, all_of_a_piece)
 
 
-@pytest.mark.parametrize("place", [3, LISTED // 2, LISTED + 4, LENGTH])
+@pytest.mark.parametrize(
+    "place", [3, LISTED + 4, *(pytest.param(n, marks=pytest.mark.slow) for n in (LISTED // 2, LENGTH))]
+)
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_receipt_that_was_changed_breaks_what_stands_on_it(
     tmp_path: Path, change: Callable[[dict[str, Any]], None], place: int

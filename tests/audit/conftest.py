@@ -1,4 +1,4 @@
-"""A random model of five layers: a leak of k hops needs k + 1 of them."""
+"""A random model of three layers: a leak of k hops needs k + 1 of them."""
 
 import pytest
 
@@ -8,6 +8,6 @@ from tests.engines import Engines
 
 
 @pytest.fixture(scope="session")
-def five(engines: Engines) -> Engine:
-    """A random Llama of five layers, with BOS."""
-    return engines(Family("llama", "Llama", layers=(Layer(),) * 5), store_tokens=1 << 14)
+def three(engines: Engines) -> Engine:
+    """A random Llama of three layers, with BOS."""
+    return engines(Family("llama", "Llama", layers=(Layer(),) * 3), store_tokens=1 << 14)

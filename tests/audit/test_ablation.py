@@ -24,9 +24,9 @@ ASKED = Question("decision", 1, (7, 9), ("yes", "no"))
 
 
 @pytest.fixture(scope="module")
-def play(five: Engine) -> Play:
+def play(three: Engine) -> Play:
     """One game."""
-    return of_workflow(talk(0), five)
+    return of_workflow(talk(0), three)
 
 
 @pytest.mark.parametrize(
@@ -54,11 +54,11 @@ def test_places_go_with_their_parents(play: Play) -> None:
 
 
 @pytest.mark.parametrize(("seen", "moved"), [("all", {"rules", "plan"}), ("system", {"rules"}), ("plan", {"plan"})])
-def test_only_what_is_seen_can_move_the_reader(five: Engine, play: Play, seen: Seen, moved: set[str]) -> None:
+def test_only_what_is_seen_can_move_the_reader(three: Engine, play: Play, seen: Seen, moved: set[str]) -> None:
     rows = {}
     for changed in (None, "rules", "plan"):
         words: Secrets = {} if changed is None else {changed: play.by_id[changed].content[::-1]}
-        with Stage(five, seeing(play.saying(words), BOB, seen), AUDIT) as stage:
+        with Stage(three, seeing(play.saying(words), BOB, seen), AUDIT) as stage:
             rows[changed] = stage.rows("decision")
     assert {id for id in ("rules", "plan") if not np.array_equal(rows[id], rows[None])} == moved
 
@@ -89,14 +89,14 @@ def test_outcomes_are_kept_and_corrected_apart() -> None:
     assert [one.outcome for one in ablations([game])] == ["decision"] * 4 + ["prediction"] * 4
 
 
-def test_the_whole_on_a_model(five: Engine) -> None:
-    found = measure(talks(8), five, parts={"ablation"}).ablations
+def test_the_whole_on_a_model(three: Engine) -> None:
+    found = measure(talks(4), three, parts={"ablation"}).ablations
     bobs = [one for one in found if one.reader == "bob"]
     assert {(one.seen, one.outcome) for one in bobs} == {
         (seen, outcome) for seen in SEEN for outcome in ("decision", "prediction")
     }
     assert {one.choice for one in bobs} == {"no"}
-    assert all(one.games == 8 and one.count == round(one.rate * 8) for one in bobs)
+    assert all(one.games == 4 and one.count == round(one.rate * 4) for one in bobs)
     assert all(one.flips == 0 for one in bobs if one.seen == "all")
 
 

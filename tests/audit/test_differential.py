@@ -1,4 +1,4 @@
-"""The differential test on a random model of five layers: what moves, what stands still to the last bit."""
+"""The differential test on a random model of three layers: what moves, what stands still to the last bit."""
 
 from __future__ import annotations
 
@@ -44,15 +44,15 @@ ENFORCE = AUDIT._replace(leakage="enforce")
 
 
 @pytest.fixture(scope="module")
-def plays(five: Engine) -> Sequence[Play]:
+def plays(three: Engine) -> Sequence[Play]:
     """Eight games."""
-    return guess_choices([of_workflow(game, five) for game in talks(8)])
+    return guess_choices([of_workflow(game, three) for game in talks(8)])
 
 
 @pytest.fixture(scope="module")
-def measured(five: Engine) -> Measurement:
+def measured(three: Engine) -> Measurement:
     """Eight games in the deterministic profile, arms alone."""
-    return measure(talks(8), five, parts={"differential"})
+    return measure(talks(8), three, parts={"differential"})
 
 
 def arms(measured: Measurement, pair: Pair, swap: Swap) -> dict[Arm, Effect]:
@@ -82,20 +82,20 @@ def test_reuse_moves_logits_and_enforcement_does_not_by_one_bit(measured: Measur
     assert len({e.rows for e in found.values()}) == 1
 
 
-def test_what_is_the_same_twice_is_the_same_to_the_bit_and_a_swap_is_not(five: Engine, plays: Sequence[Play]) -> None:
+def test_what_is_the_same_twice_is_the_same_to_the_bit_and_a_swap_is_not(three: Engine, plays: Sequence[Play]) -> None:
     other = plays[0].saying(swapped(plays, 0, BOB, "same-length", 0))
     for reuse, same in ((AUDIT, False), (ENFORCE, True)):
-        with Stage(five, plays[0], reuse) as stage:
+        with Stage(three, plays[0], reuse) as stage:
             before = stage.rows("decision")
-        with Stage(five, other, reuse) as stage:
+        with Stage(three, other, reuse) as stage:
             after = stage.rows("decision")
         assert np.array_equal(before, after) == same
 
 
-def test_an_agent_that_reads_nothing_of_a_secret_shows_zero_through_reuse(five: Engine) -> None:
+def test_an_agent_that_reads_nothing_of_a_secret_shows_zero_through_reuse(three: Engine) -> None:
     """Bob's secret is said after everything that Alice reads; nothing that she reads stands on it."""
     quiet = [game.model_copy(update={"messages": _with_late_secret(game)}) for game in talks(2)]
-    found = measure(quiet, five, parts={"differential"})
+    found = measure(quiet, three, parts={"differential"})
     reuse = [e for e in found.effects if (e.reader, e.owner, e.arm) == ("alice", "bob", "reuse")]
     assert [e.tv_max for e in reuse] == [0.0, 0.0]
     assert not any(e.carried for e in reuse)
@@ -109,8 +109,8 @@ def _with_late_secret(game: Workflow) -> tuple[TraceMessage, ...]:
     return tuple(m.model_copy(update=told) if m.id == "bob-rules" else m for m in game.messages)
 
 
-def test_the_fast_profile_has_noise_far_below_the_effect(five: Engine) -> None:
-    found = measure(talks(2), five, deterministic=False, parts={"differential"})
+def test_the_fast_profile_has_noise_far_below_the_effect(three: Engine) -> None:
+    found = measure(talks(2), three, deterministic=False, parts={"differential"})
     assert not found.deterministic
     effects = arms(found, BOB, "same-length")
     assert effects["floor"].tv_max < effects["reuse"].tv_max / 100
@@ -118,17 +118,17 @@ def test_the_fast_profile_has_noise_far_below_the_effect(five: Engine) -> None:
     assert silent(found) == {"enough games"}
 
 
-def test_the_same_games_measure_the_same_as_traces_and_as_transcripts(five: Engine) -> None:
+def test_the_same_games_measure_the_same_as_traces_and_as_transcripts(three: Engine) -> None:
     games = talks(1)
-    entries = [replay(game, five, leakage="audit").entries for game in games]
-    one, two = (measure(given, five, parts={"differential"}, seed=3) for given in (games, entries))
+    entries = [replay(game, three, leakage="audit").entries for game in games]
+    one, two = (measure(given, three, parts={"differential"}, seed=3) for given in (games, entries))
     assert one.effects == two.effects
     line = of_entries(entries[0]).by_id["hello"]
-    assert line.headed == len(five.framing.content.encode("To Bob: "))
+    assert line.headed == len(three.framing.content.encode("To Bob: "))
 
 
-def test_a_direct_reading_is_measured_and_enforcement_of_it_is_not(five: Engine) -> None:
-    found = measure(talks(2, direct=True), five, parts={"differential"})
+def test_a_direct_reading_is_measured_and_enforcement_of_it_is_not(three: Engine) -> None:
+    found = measure(talks(2, direct=True), three, parts={"differential"})
     effects = arms(found, BOB, "same-length")
     assert effects["reuse"].tv_max > 0
     assert "enforce" not in effects
@@ -137,31 +137,31 @@ def test_a_direct_reading_is_measured_and_enforcement_of_it_is_not(five: Engine)
 
 
 @pytest.mark.parametrize("reuse", [AUDIT, ENFORCE])
-def test_places_are_counted_as_in_a_game(five: Engine, plays: Sequence[Play], reuse: ReusePolicy) -> None:
+def test_places_are_counted_as_in_a_game(three: Engine, plays: Sequence[Play], reuse: ReusePolicy) -> None:
     def placed(plus: int) -> np.ndarray[Any, Any]:
         places = (None, After("bob-rules"), After("hello", plus))
         lines = (line._replace(places=places) if line.message.id == "reply" else line for line in plays[0].lines)
-        with Stage(five, plays[0]._replace(lines=tuple(lines)), reuse) as stage:
+        with Stage(three, plays[0]._replace(lines=tuple(lines)), reuse) as stage:
             return stage.rows("reply")
 
-    with Stage(five, plays[0], reuse) as stage:
+    with Stage(three, plays[0], reuse) as stage:
         plain = stage.rows("reply")
     assert np.array_equal(placed(0), plain)
     assert not np.array_equal(placed(5), plain)
 
 
-def test_a_score_of_a_direct_reading_is_refused_under_enforcement(five: Engine, plays: Sequence[Play]) -> None:
-    play = of_workflow(talk(0, direct=True), five)
-    with Stage(five, play, ENFORCE) as stage, pytest.raises(LeakageError):
+def test_a_score_of_a_direct_reading_is_refused_under_enforcement(three: Engine, plays: Sequence[Play]) -> None:
+    play = of_workflow(talk(0, direct=True), three)
+    with Stage(three, play, ENFORCE) as stage, pytest.raises(LeakageError):
         stage.rows("reply")
 
 
-def test_progress_ends_at_all_and_everything_that_was_encoded_is_given_up(five: Engine) -> None:
-    heard, before = list[tuple[int, int]](), five.fullness
-    measure(talks(2), five, tell=lambda what, done, of: heard.append((done, of)))
+def test_progress_ends_at_all_and_everything_that_was_encoded_is_given_up(three: Engine) -> None:
+    heard, before = list[tuple[int, int]](), three.fullness
+    measure(talks(2), three, tell=lambda what, done, of: heard.append((done, of)))
     assert [done for done, _ in heard] == sorted(done for done, _ in heard)
     assert heard[-1] == (6, 6), "two games, and two for the probe of each of two owners"
-    assert (five.fullness[:2], five.idle) == (before[:2], True)
+    assert (three.fullness[:2], three.idle) == (before[:2], True)
 
 
 # -- what is compared ------------------------------------------------------------------------------------
@@ -199,9 +199,9 @@ def test_a_swap_changes_what_is_hidden_and_nothing_else(plays: Sequence[Play], s
 
 @pytest.mark.parametrize("swap", SWAPS)
 def test_a_secret_that_is_the_same_in_every_game_is_shuffled_where_nothing_else_is_behind(
-    five: Engine, swap: Swap
+    three: Engine, swap: Swap
 ) -> None:
-    same = [of_workflow(talk(0), five) for _ in range(3)]
+    same = [of_workflow(talk(0), three) for _ in range(3)]
     words = swapped(same, 1, BOB, swap, 0)
     assert set(words) == {"rules", "plan"}
     assert sorted(set(words["plan"])) == sorted(set(same[0].by_id["plan"].content))
@@ -219,9 +219,9 @@ def test_lengths_are_fitted() -> None:
 # -- decisions -------------------------------------------------------------------------------------------
 
 
-def test_a_decision_is_read_where_its_choices_part(five: Engine, plays: Sequence[Play]) -> None:
-    encode = five.framing.content.encode
-    found = question(plays[0], "bob", encode, five.framing.closing("assistant")[0], '"decision"')
+def test_a_decision_is_read_where_its_choices_part(three: Engine, plays: Sequence[Play]) -> None:
+    encode = three.framing.content.encode
+    found = question(plays[0], "bob", encode, three.framing.closing("assistant")[0], '"decision"')
     assert found is not None
     assert found.id == "decision"
     assert found.names == ("no", "yes")
@@ -235,7 +235,7 @@ def test_a_decision_is_read_where_its_choices_part(five: Engine, plays: Sequence
 
 
 def test_choices_are_guessed_only_where_nearly_each_text_is_one_of_few_words(
-    five: Engine, plays: Sequence[Play]
+    three: Engine, plays: Sequence[Play]
 ) -> None:
     assert plays[0].by_id["decision"].choices == ('"no"', '"yes"')
     assert plays[0].by_id["reply"].choices == ()
@@ -258,23 +258,23 @@ def _answering(play: Play, text: str) -> Play:
     return play._replace(lines=tuple(lines))
 
 
-def test_without_anything_hidden_there_is_nothing_to_measure(five: Engine) -> None:
+def test_without_anything_hidden_there_is_nothing_to_measure(three: Engine) -> None:
     told = {"audience": "everyone"}
     open_ = [
         game.model_copy(update={"messages": tuple(m.model_copy(update=told) for m in game.messages)})
         for game in talks(2)
     ]
-    found = measure(open_, five)
+    found = measure(open_, three)
     assert not (*found.effects, *found.probes, *found.ablations)
     assert "nothing to swap" in found.notes[-1]
 
 
-def test_without_choices_the_first_row_of_the_last_message_decides(five: Engine) -> None:
-    bare = of_workflow(talk(0), five)
-    found = question(bare, "bob", five.framing.content.encode, 0)
+def test_without_choices_the_first_row_of_the_last_message_decides(three: Engine) -> None:
+    bare = of_workflow(talk(0), three)
+    found = question(bare, "bob", three.framing.content.encode, 0)
     assert found == Question("diary", 0)
-    assert question(bare, "carol", five.framing.content.encode, 0) is None
-    assert question(bare, "bob", five.framing.content.encode, 0, '"prediction"') is None
+    assert question(bare, "carol", three.framing.content.encode, 0) is None
+    assert question(bare, "bob", three.framing.content.encode, 0, '"prediction"') is None
 
 
 def test_flips_are_counted_by_direction() -> None:
@@ -284,8 +284,8 @@ def test_flips_are_counted_by_direction() -> None:
     assert flips([], []).p == 1.0
 
 
-def test_the_ceiling_has_the_secrets_in_plain_sight(five: Engine, plays: Sequence[Play]) -> None:
-    bench = Bench(five, plays, 0, True)
+def test_the_ceiling_has_the_secrets_in_plain_sight(three: Engine, plays: Sequence[Play]) -> None:
+    bench = Bench(three, plays, 0, True)
     (hidden,) = [s.tv for s in shown(bench, 0, BOB, original(bench, 0, ["bob"]), None) if s.arm == "plain"][:1]
     assert in_sight(plays[0], BOB) == ["rules", "plan"]
     assert in_sight(plays[0], ALICE) == ["bob-rules"]
@@ -296,22 +296,22 @@ def test_the_ceiling_has_the_secrets_in_plain_sight(five: Engine, plays: Sequenc
 
 
 def test_the_floor_of_the_fast_profile_is_found_with_each_encoding_made_alone(
-    five: Engine, plays: Sequence[Play], monkeypatch: pytest.MonkeyPatch
+    three: Engine, plays: Sequence[Play], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bench, steps = Bench(five, plays, 0, False), list[bool]()
-    step = five.step
+    bench, steps = Bench(three, plays, 0, False), list[bool]()
+    step = three.step
 
     def noted(deterministic: bool = False) -> StepResult:
         steps.append(deterministic)
         return step(deterministic)
 
-    monkeypatch.setattr(five, "step", noted)
+    monkeypatch.setattr(three, "step", noted)
     original(bench, 0, ["bob"])
     assert set(steps) == {False, True}
 
 
-def test_every_row_of_every_arm_is_there(five: Engine, plays: Sequence[Play]) -> None:
-    bench = Bench(five, plays, 0, True)
+def test_every_row_of_every_arm_is_there(three: Engine, plays: Sequence[Play]) -> None:
+    bench = Bench(three, plays, 0, True)
     found = list(shown(bench, 0, BOB, original(bench, 0, ["bob"]), Question("decision", 1)))
     lines: list[Line] = list(compared(plays[0], BOB))
     assert len(found) == 10

@@ -127,13 +127,13 @@ def test_folds_hold_every_kind_evenly() -> None:
         assert sorted(held, key=str) == [0, 0, 1, 1]
 
 
-def test_a_secret_is_borrowed_within_its_fold_at_the_same_length_and_of_its_kind(five: Engine) -> None:
-    plays = [of_workflow(talk(n), five)._replace(kind="ab"[n % 2]) for n in range(14)]
+def test_a_secret_is_borrowed_within_its_fold_at_the_same_length_and_of_its_kind(three: Engine) -> None:
+    plays = [of_workflow(talk(n), three)._replace(kind="ab"[n % 2]) for n in range(14)]
     found = kinds(plays, BOB, _behind(plays))
     assert found is not None
     dealt = folds(found.labels, 3, 0)
     targets = [one for play in plays if (one := target(play, BOB)) is not None]
-    looking = Looking(Bench(five, plays, 0, True), BOB, targets, found, dealt, 0)
+    looking = Looking(Bench(three, plays, 0, True), BOB, targets, found, dealt, 0)
     for game, fold in enumerate(dealt):
         assert fold is not None
         for label in (0, 1):
@@ -160,13 +160,13 @@ def test_what_is_looked_into_is_the_last_public_message_with_secrets_behind_it()
 
 
 @pytest.mark.slow
-def test_encodings_of_the_author_tell_and_those_of_the_audience_do_not(five: Engine) -> None:
+def test_encodings_of_the_author_tell_and_those_of_the_audience_do_not(three: Engine) -> None:
     """Even a random model carries its context along; its first layer sees nothing but the words."""
     games = [talk(n) for n in range(31)]
     kinds_ = ["fruit" if n % 2 == 0 else "stone" for n in range(31)]
-    found = measure(games, five, parts={"probe"}, kinds=kinds_)
+    found = measure(games, three, parts={"probe"}, kinds=kinds_)
     alices = {(p.source, p.layer): p for p in found.probes if p.owner == "alice"}
-    assert set(alices) == {("text", None), *(("author", n) for n in range(5)), *(("audience", n) for n in range(5))}
+    assert set(alices) == {("text", None), *(("author", n) for n in range(3)), *(("audience", n) for n in range(3))}
     best = max((p for key, p in alices.items() if key[0] == "author"), key=lambda p: p.accuracy)
     assert best.interval.low > 0.5
     assert best.bits > 0
@@ -176,15 +176,15 @@ def test_encodings_of_the_author_tell_and_those_of_the_audience_do_not(five: Eng
     assert any("lower bound" in note for note in found.notes)
 
 
-def test_a_game_that_ended_early_takes_no_part(five: Engine) -> None:
-    plays = [of_workflow(talk(n), five)._replace(kind="ab"[n % 2]) for n in range(10)]
+def test_a_game_that_ended_early_takes_no_part(three: Engine) -> None:
+    plays = [of_workflow(talk(n), three)._replace(kind="ab"[n % 2]) for n in range(10)]
     torn = plays[0]._replace(lines=plays[0].lines[:2])
-    found, _ = probe(Bench(five, [torn, *plays[1:]], 0, True), BOB, lambda: None)
+    found, _ = probe(Bench(three, [torn, *plays[1:]], 0, True), BOB, lambda: None)
     assert {one.tested for one in found} == {8}, "one is torn, one is put aside"
 
 
-def test_no_probe_says_why(five: Engine) -> None:
-    found, note = probe(Bench(five, [of_workflow(game, five) for game in talks(3)], 0, True), BOB, lambda: None)
+def test_no_probe_says_why(three: Engine) -> None:
+    found, note = probe(Bench(three, [of_workflow(game, three) for game in talks(3)], 0, True), BOB, lambda: None)
     assert found == ()
     assert note.startswith("no probe of alice's words")
 

@@ -39,20 +39,20 @@ def pairs(proof: Proof) -> set[tuple[str, str, str]]:
 
 
 @pytest.mark.parametrize("swap", [SWAPS[0], *(pytest.param(swap, marks=pytest.mark.slow) for swap in SWAPS[1:])])
-def test_what_is_kept_moves_every_reader_under_audit_and_none_under_enforce(five: Engine, swap: str) -> None:
-    used, seen = five.fullness.used, list[tuple[int, int]]()
-    proof = prove(talks(2), five, swap=swap, tell=lambda what, done, of: seen.append((done, of)))  # type: ignore[arg-type]
+def test_what_is_kept_moves_every_reader_under_audit_and_none_under_enforce(three: Engine, swap: str) -> None:
+    used, seen = three.fullness.used, list[tuple[int, int]]()
+    proof = prove(talks(2), three, swap=swap, tell=lambda what, done, of: seen.append((done, of)))  # type: ignore[arg-type]
     assert pairs(proof) == {("alice", "bob", "holds"), ("bob", "alice", "holds")}
     assert (proof.conclusion, proof.exit_code) == ("holds", 0)
     assert seen == [(0, 2), (1, 2), (2, 2)]
-    assert five.fullness.used == used
+    assert three.fullness.used == used
     assert Proof.model_validate_json(proof.model_dump_json()) == proof
 
 
-def test_a_digest_is_of_all_rows_of_all_that_the_reader_says_in_order(five: Engine) -> None:
+def test_a_digest_is_of_all_rows_of_all_that_the_reader_says_in_order(three: Engine) -> None:
     game = talk(0)
-    (one, *_) = prove([game, talk(1)], five, of="alice").compared
-    replayed = replay(game, five, leakage="enforce", deterministic=True, stride=64)
+    (one, *_) = prove([game, talk(1)], three, of="alice").compared
+    replayed = replay(game, three, leakage="enforce", deterministic=True, stride=64)
     said = [replayed[id].logits.numpy() for id in ("reply", "guess", "decision", "diary")]
     rows = np.concatenate(said)
     assert one.reader == "bob"
@@ -61,36 +61,36 @@ def test_a_digest_is_of_all_rows_of_all_that_the_reader_says_in_order(five: Engi
     assert one.audit.before != one.audit.after
 
 
-def test_the_same_bits_whichever_strides_others_prove_in(five: Engine) -> None:
-    one, other = (prove(talks(2), five, stride=stride, of="alice") for stride in (8, 64))
+def test_the_same_bits_whichever_strides_others_prove_in(three: Engine) -> None:
+    one, other = (prove(talks(2), three, stride=stride, of="alice") for stride in (8, 64))
     assert {proof.conclusion for proof in (one, other)} == {"holds"}
 
 
 def test_a_resolver_that_reads_the_authors_encodings_is_found_out(
-    five: Engine, monkeypatch: pytest.MonkeyPatch
+    three: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Under enforce it does what it does under audit: the very leak that enforcement is there against. With the guards
     in place nothing is computed of it, so nothing is shown either; without them the digests tell."""
     monkeypatch.setattr(Resolver, "enforcing", property(lambda self: False))
-    guarded = prove(talks(2), five, of="alice")
+    guarded = prove(talks(2), three, of="alice")
     assert (guarded.exit_code, {one.why for one in guarded.skipped}) == (3, {REFUSED})
     monkeypatch.setattr(Resolver, "_guard", lambda self, utterance, clearance: None)
-    proof = prove(talks(2), five, of="alice")
+    proof = prove(talks(2), three, of="alice")
     assert {one.conclusion for one in proof.compared} == {"broken"}
     assert (proof.conclusion, proof.exit_code) == ("broken", 1)
 
 
-def test_nothing_to_compare_is_no_proof(five: Engine) -> None:
+def test_nothing_to_compare_is_no_proof(three: Engine) -> None:
     everyone = [message("hi", "ada", "hello", to="everyone"), message("re", "ben", "yes", ["hi"], "everyone", "")]
     open_ = Workflow(
         format="agentcho-trace/1", workflow="w", id="open", agents=("ada", "ben", "eve"), messages=tuple(everyone)
     )
-    proof = prove([open_], five)
+    proof = prove([open_], three)
     assert (proof.compared, proof.waits, proof.conclusion, proof.exit_code) == ((), (), "inconclusive", 3)
     assert {one.why for one in proof.skipped} == {HIDES_NOTHING}
 
 
-def test_who_cannot_be_compared_is_said_with_the_reason(five: Engine) -> None:
+def test_who_cannot_be_compared_is_said_with_the_reason(three: Engine) -> None:
     mute = (
         message("a", "ada", "my own", to=("ada",)),
         message("b", "ben", "aside", to=("ben",)),
@@ -98,7 +98,7 @@ def test_who_cannot_be_compared_is_said_with_the_reason(five: Engine) -> None:
         message("re", "ben", "yes", ["b"], header=""),
     )
     game = Workflow(format="agentcho-trace/1", workflow="w", id="mute", agents=("ada", "ben", "eve"), messages=mute)
-    proof = prove([game], five)
+    proof = prove([game], three)
     assert proof.exit_code == 3
     assert {(one.owner, one.reader): one.why for one in proof.skipped} == {
         ("ada", "ben"): NO_WAY,
@@ -110,8 +110,8 @@ def test_who_cannot_be_compared_is_said_with_the_reason(five: Engine) -> None:
     }
 
 
-def test_a_secret_of_one_token_without_another_game_has_no_other_words(five: Engine) -> None:
-    ids = five.framing.content
+def test_a_secret_of_one_token_without_another_game_has_no_other_words(three: Engine) -> None:
+    ids = three.framing.content
     word = next(word for word in "abc" if len(ids.encode(word)) == 1)
     messages = (
         message("a", "ada", word),
@@ -119,35 +119,35 @@ def test_a_secret_of_one_token_without_another_game_has_no_other_words(five: Eng
         message("re", "ben", "yes", ["said"], header=""),
     )
     game = Workflow(format="agentcho-trace/1", workflow="w", id="one", agents=("ada", "ben"), messages=messages)
-    proof = prove([game], five, of="ada")
+    proof = prove([game], three, of="ada")
     assert [(one.reader, one.why) for one in proof.skipped] == [("ben", WORDLESS)]
-    assert prove([game], five, of="ada", swap="absent").conclusion == "holds"
+    assert prove([game], three, of="ada", swap="absent").conclusion == "holds"
 
 
-def test_what_enforcement_refuses_or_the_context_cannot_hold_is_skipped_and_the_rest_goes_on(five: Engine) -> None:
+def test_what_enforcement_refuses_or_the_context_cannot_hold_is_skipped_and_the_rest_goes_on(three: Engine) -> None:
     direct, long = talk(0, direct=True), talk(1, secret="figs " * 4000)
-    proof = prove([direct, long, *talks(2)], five, of="alice")
+    proof = prove([direct, long, *talks(2)], three, of="alice")
     whole = {one.workflow: one.why for one in proof.skipped if one.owner is None}
     assert whole == {"talk-0": REFUSED, "talk-1": NO_CONTEXT}
     assert (len(proof.compared), proof.exit_code) == (2, 0)
 
 
-def test_an_owner_that_is_in_no_workflow_is_refused(five: Engine) -> None:
+def test_an_owner_that_is_in_no_workflow_is_refused(three: Engine) -> None:
     with pytest.raises(AudienceError, match="there is no agent eve"):
-        prove(talks(1), five, of="eve")
+        prove(talks(1), three, of="eve")
 
 
-def test_what_the_scenario_told_one_alone_is_that_ones_secret(five: Engine) -> None:
+def test_what_the_scenario_told_one_alone_is_that_ones_secret(three: Engine) -> None:
     whisper = message("psst", "alice", "only you know").model_copy(update={"author": None})
     game = talk(0)
-    play = of_workflow(game.model_copy(update={"messages": (whisper, *game.messages)}), five)
+    play = of_workflow(game.model_copy(update={"messages": (whisper, *game.messages)}), three)
     assert "psst" in {line.message.id for line in kept(play, "alice", "bob")}
     assert "psst" not in {line.message.id for line in kept(play, "bob", "alice")}
 
 
-def test_a_workflow_without_messages_closes_up(five: Engine) -> None:
+def test_a_workflow_without_messages_closes_up(three: Engine) -> None:
     game = talk(0)
-    (found, *_), _ = secrets(of_workflow(game, five), "alice", ["bob"])
+    (found, *_), _ = secrets(of_workflow(game, three), "alice", ["bob"])
     left = without(game, found.messages)
     assert {m.id: m.parents for m in left.messages}["hello"] == ()
     assert not {m.id for m in left.messages} & found.messages
@@ -230,13 +230,13 @@ def test_a_workflow_of_any_name_is_told_in_one_line() -> None:
     assert [line[:6] for line in out.getvalue().splitlines() if line.startswith("HOLDS")] == ["HOLDS:"]
 
 
-def test_a_workflow_without_the_agent_is_passed_over(five: Engine) -> None:
+def test_a_workflow_without_the_agent_is_passed_over(three: Engine) -> None:
     first, second = talks(2)
     said = tuple(m.model_copy(update={"audience": "everyone"}) for m in second.messages if m.author != "bob")
     closed = {m.id for m in said}
     said = tuple(m.model_copy(update={"parents": tuple(id for id in m.parents if id in closed)}) for m in said)
     other = second.model_copy(update={"messages": said, "agents": ("alice", "carol")})
-    proof = prove([first, other], five, of="bob")
+    proof = prove([first, other], three, of="bob")
     assert [one.workflow for one in proof.compared] == [first.id]
     assert [(one.workflow, one.owner, one.reader, one.why) for one in proof.skipped] == [
         (second.id, "bob", None, "it has no agent of that name")

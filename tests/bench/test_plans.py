@@ -39,13 +39,14 @@ def test_the_paper_is_played_at_its_sizes() -> None:
 
 def test_sweeps_grow() -> None:
     counts = [f"{count} agents" for count in (2, 4, 8, 16)]
-    assert [each.name for each in agents(1, 0.05)] == [name + more for name in counts for more in ("", ", unnamed")]
+    many = agents(1, 0.05)
+    assert [each.name for each in many] == [name + more for name in counts for more in ("", ", unnamed")]
     widest = branches(1, 0.05)[-1]
     assert (widest.name, decodes(widest.workflow)) == (
         "16 branches, 8 voters",
         {"solver": 16, "voter": 8, "finisher": 1},
     )
-    read = [sum(len(m.parents) for m in each.workflow.messages) for each in agents(1, 0.05)[::2]]
+    read = [sum(len(m.parents) for m in each.workflow.messages) for each in many[::2]]
     assert all(3 < many / few < 4.2 for few, many in pairwise(read[1:])), "with the square of the agents"
 
 

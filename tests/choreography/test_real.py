@@ -170,6 +170,6 @@ def test_a_choreographed_turn_is_chosen_over_what_its_receipts_say(tiny: Engine)
 @pytest.mark.parametrize("mode", MODES)
 def test_the_same_seed_gives_the_same_transcript_on_both_loops(tiny: Engine, mode: Mode) -> None:
     first, *others = [
-        canonical_transcript(played(tiny, mode, backend, games=2)[0]) for backend in (*BACKENDS, *BACKENDS)
+        canonical_transcript(played(tiny, mode, backend, games=2)[0]) for backend in (*BACKENDS, BACKENDS[0])
     ]
-    assert others == [first] * 3
+    assert others == [first] * 2

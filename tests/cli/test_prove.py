@@ -34,7 +34,7 @@ def loaded(small: Engine, monkeypatch: pytest.MonkeyPatch) -> Engine:
 
 @pytest.fixture
 def traces(here: Path) -> str:
-    write_traces(here / "talks.jsonl", talks(3))
+    write_traces(here / "talks.jsonl", talks(2))
     return "talks.jsonl"
 
 
@@ -79,7 +79,7 @@ def test_one_owner_another_swap_and_nothing_else_on_standard_output(
     ran = agentcho("prove", traces, "--of", "bob", "--swap", "absent", "--json", "-")
     found = Proof.model_validate_json(ran.out)
     assert {one.owner for one in found.compared} == {"bob"}
-    assert (ran.code, found.swap, len(found.waits)) == (0, "absent", 3)
+    assert (ran.code, found.swap, len(found.waits)) == (0, "absent", 2)
 
 
 def test_an_enforcement_that_leaks_ends_with_one(
@@ -89,14 +89,14 @@ def test_an_enforcement_that_leaks_ends_with_one(
     monkeypatch.setattr(Resolver, "_guard", lambda self, draft, clearance: None)
     ran = agentcho("prove", traces, "--html", "p.html")
     assert ran.code == 1
-    assert ran.out.startswith("BROKEN: under enforce something changed for a reader in 6 of 6: alice of bob and bob of")
+    assert ran.out.startswith("BROKEN: under enforce something changed for a reader in 4 of 4: alice of bob and bob of")
     assert "BROKEN" in Path("p.html").read_text()
 
 
 def test_a_scenario_is_played_and_then_proved_and_its_record_can_be_proved_again(
     agentcho: Command, loaded: Engine
 ) -> None:
-    words = ("-n", "2", "--max-tokens", "4", "--display", "plain")
+    words = ("-n", "1", "--max-tokens", "2", "--display", "plain")
     ran = agentcho("prove", "prisoners-dilemma", *words, "--json", "p.json")
     assert ran.code == 0, ran.out + ran.err
     again = agentcho("prove", "last", "--json", "q.json")
@@ -109,7 +109,7 @@ def test_of_a_run_that_was_killed_what_there_is_is_played_and_named(
     agentcho: Command, loaded: Engine, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written = Written(monkeypatch)
-    agentcho("run", "prisoners-dilemma", "--games", "2", "--max-tokens", "6", "--display", "none")
+    agentcho("run", "prisoners-dilemma", "--games", "2", "--max-tokens", "3", "--display", "none")
     left = (written.left(here / str(count), count) for count in range(len(written.writes), 0, -1))
     run = next(run for run in left if [entry.ended for entry in run.entries()].count("died") == 2)
     assert not run.finished()

@@ -16,7 +16,7 @@ from agentcho.calls.call import First, Most, Repair
 from agentcho.errors import ContextOverflow, LeakageError, RequestError, UnknownEncoding
 
 from ..engines import Engines
-from .families import Family, llama_family
+from .families import Family, each, llama_family
 from .oracle import Message, Oracle
 
 Places = list[tuple[int, int]]
@@ -83,6 +83,7 @@ def spelled(family: Family, engines: Engines) -> Spelled:
     return Spelled(family, engines(family), engines.stock(family))
 
 
+@pytest.mark.parametrize("family", each("llama", "llama4_text", "gpt_neox"))
 def test_some_tokens_anew_and_the_others_kept(spelled: Spelled) -> None:
     """For every family: a chain of two repaired messages, by first tokens and by those that deviate most."""
     engine = spelled.engine

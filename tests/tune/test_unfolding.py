@@ -47,7 +47,7 @@ def apart(found: dict[str, Tensor], wanted: dict[str, Tensor]) -> float:
 
 
 @pytest.mark.parametrize("way", WAYS, ids=":".join)
-@pytest.mark.parametrize("family", each("llama", "llama4_text", "gpt_oss"))
+@pytest.mark.parametrize("family", each("llama", "llama4_text"))
 def test_the_loss_is_the_sum_of_the_engines_own_scores(
     family: Family, way: tuple[Mode, Leakage], engines: Engines
 ) -> None:
@@ -138,7 +138,7 @@ def workflows(draw: st.DrawFn) -> Workflow:
     return trace(*messages)
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(flow=workflows(), way=st.sampled_from(WAYS))
 def test_any_workflow_is_scored_as_the_engine_scores_it(
     engines: Engines, flow: Workflow, way: tuple[Mode, Leakage]
