@@ -86,7 +86,7 @@ def _other_words(act: Act, who: str) -> Act:
     return replace(act, words=same_length(act.number, act.words)) if act.who == who else act
 
 
-@pytest.mark.parametrize("turn", [WORDS_A_TURN, pytest.param(LONG, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("turn", [pytest.param(WORDS_A_TURN, marks=pytest.mark.slow), LONG])
 def test_shadow_lazy_and_deterministic_make_the_same_encodings(deep_engine: Engine, turn: int) -> None:
     acts, reader = workflow(34), "alice"
     lazy = play(deep_engine, acts, reader, profile=replace(FAST, shadow="never", turn=turn))
