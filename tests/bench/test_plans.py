@@ -13,9 +13,9 @@ from agentcho.errors import ConfigError
 from agentcho.lab.bench.plans import agents, branches, paper, shortened, traced
 from agentcho.lab.bench.played import Call, Played
 from agentcho.lab.bench.recorded import KINDS, RAGGED, WORDS_A_TOKEN, _Words, recorded
-from agentcho.lab.bench.workflows import crowd
 from agentcho.records.trace import Workflow, workflow
 from agentcho.testing import FakeEngine
+from tools.bench.overhead import crowd
 
 
 def decodes(whole: Workflow) -> Counter[str]:

@@ -5,7 +5,9 @@ Does not know: how anything is measured.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+import inspect
+from collections.abc import Callable
+from typing import Annotated, Any, cast, get_type_hints
 
 import typer
 
@@ -28,12 +30,14 @@ from agentcho.cli.speed import (
     named,
     paper,
 )
+from agentcho.lab.bench.result import Figures, Kind, Result
+from agentcho.progress import Tell
 from tools.bench import PROGRAM
 
-if TYPE_CHECKING:
-    from agentcho.lab.bench.result import Result
-
+Measure = Callable[[Any, Tell], list[Figures]]
+"""Measures on an engine, and tells how far it is."""
 Context = Annotated[int, typer.Option(help="Tokens that each row has behind it.", min=16)]
+COMMANDS: dict[str, Callable[..., None]] = {}
 
 
 def app() -> typer.Typer:
@@ -46,9 +50,40 @@ def app() -> typer.Typer:
         help="Measure this machine, one thing at a time.",
     )
     cli.callback()(lambda: None)
-    for command in (cost, step, overhead, growth, stall, roofline, gpu):
+    for command in (*COMMANDS.values(), gpu):
         cli.command()(command)
     return cli
+
+
+def benchmark(usual: int, plot: bool = True) -> Callable[[Callable[..., Measure]], Callable[..., Measure]]:
+    """A command with the options that all of them have (`usual`: how many repeats; `plot`: whether there is a picture)
+    and those of a function, which returns what measures; it is given `repeats` and `seed` beside its own."""
+    before = {"model": (Model, UNDERSTUDY), "shape": (Shape, None), "dtype": (Dtype, "auto")}
+    after = {"repeats": (Repeats, usual), "seed": (Seed, 1), "json_": (Json, None)}
+    after |= {"plot": (Plot, None)} if plot else {}
+
+    def made(function: Callable[..., Measure]) -> Callable[..., Measure]:
+        hints, given = get_type_hints(function, include_extras=True), inspect.signature(function).parameters
+        own = {name: (hints[name], each.default) for name, each in given.items() if name not in after}
+
+        def command(**words: Any) -> None:
+            model, shape, dtype, json = (words.pop(name) for name in ("model", "shape", "dtype", "json_"))
+            files, repeats, seed = Files(json, words.pop("plot", None)), words["repeats"], words["seed"]
+            measure = function(**words)
+            bench = cast(Kind, function.__name__)
+            asked = Benchmark(bench, named(model, shape), dtype, repeats, seed, files, program=PROGRAM)
+            _finish(asked, asked.measured(measure, scale=words.get("scale", 1.0)))
+
+        options = before | own | after
+        kind = inspect.Parameter.KEYWORD_ONLY
+        signed = [inspect.Parameter(name, kind, annotation=a, default=d) for name, (a, d) in options.items()]
+        command.__name__, command.__doc__ = function.__name__, function.__doc__
+        command.__annotations__ = {name: annotation for name, (annotation, _) in options.items()}
+        vars(command)["__signature__"] = inspect.Signature(signed)
+        COMMANDS[function.__name__] = command
+        return function
+
+    return made
 
 
 def _finish(asked: Benchmark, found: Result) -> None:
@@ -59,124 +94,80 @@ def _finish(asked: Benchmark, found: Result) -> None:
     asked.finish(result, table(result))
 
 
-def cost(
-    model: Model = UNDERSTUDY,
-    shape: Shape = None,
-    dtype: Dtype = "auto",
-    workflow: Annotated[
-        list[str] | None, typer.Option(help="One or more of the paper's; default: three.", show_default=False)
-    ] = None,
-    scale: Scale = 1.0,
-    repeats: Repeats = 5,
-    seed: Seed = 1,
-    json_: Json = None,
-) -> None:
+Played = Annotated[
+    list[str] | None, typer.Option(help="One or more of the paper's; default: three.", show_default=False)
+]
+
+
+@benchmark(5, plot=False)
+def cost(repeats: int, seed: int, workflow: Played = None, scale: Scale = 1.0) -> Measure:
     """What enforcing costs, and the deterministic profile beside the fast one: four arms in turns, token by token."""
     from agentcho.lab.bench.speed import workflows
     from tools.bench.cost import ARMS, PLAYED
 
     subjects = paper(workflow or PLAYED, seed, scale)
-    asked = Benchmark("cost", named(model, shape), dtype, repeats, seed, Files(json_), program=PROGRAM)
-    measure = lambda engine, tell: workflows(engine, subjects, ARMS, repeats, True, tell)  # noqa: E731
-    _finish(asked, asked.measured(measure, scale=scale))
+    return lambda engine, tell: workflows(engine, subjects, ARMS, repeats, True, tell)
 
 
-def step(
-    model: Model = UNDERSTUDY,
-    shape: Shape = None,
-    dtype: Dtype = "auto",
-    context: Context = 512,
-    repeats: Repeats = 7,
-    seed: Seed = 1,
-    json_: Json = None,
-    plot: Plot = None,
-) -> None:
+@benchmark(7)
+def step(repeats: int, seed: int, context: Context = 512) -> Measure:
     """One decode step with one row and with eight (over one message, and "apart": over one each), against a stock
     cached forward."""
     from tools.bench.step import step as measure
 
-    asked = Benchmark("step", named(model, shape), dtype, repeats, seed, Files(json_, plot), program=PROGRAM)
-    _finish(asked, asked.measured(lambda engine, tell: measure(engine, context, repeats, seed, tell)))
+    return lambda engine, tell: measure(engine, context, repeats, seed, tell)
 
 
+@benchmark(5)
 def overhead(
-    model: Model = UNDERSTUDY,
-    shape: Shape = None,
-    dtype: Dtype = "auto",
+    repeats: int,
+    seed: int,
     agents: Annotated[int, typer.Option(help="Agents that talk at once on the model.", min=1)] = 64,
     crowd: Annotated[int, typer.Option(help="Agents that ask a fake engine.", min=1)] = 1000,
     each: Annotated[int, typer.Option(help="Requests of each of them.", min=1)] = 20,
-    repeats: Repeats = 5,
-    seed: Seed = 1,
-    json_: Json = None,
-    plot: Plot = None,
-) -> None:
+) -> Measure:
     """The choreographer's own cost: its share of wall time, and requests a second on a fake engine."""
     from tools.bench.overhead import requests, share
 
-    asked = Benchmark("overhead", named(model, shape), dtype, repeats, seed, Files(json_, plot), program=PROGRAM)
-    found = asked.measured(
-        lambda engine, tell: [*share(engine, agents, repeats, seed, tell), *requests(crowd, each, repeats, tell)]
-    )
-    _finish(asked, found)
+    return lambda engine, tell: [
+        *share(engine, agents, repeats, seed, tell),
+        *requests(crowd, each, repeats, tell),
+    ]
 
 
-def growth(
-    model: Model = UNDERSTUDY,
-    shape: Shape = None,
-    dtype: Dtype = "auto",
-    size: Annotated[
-        list[int] | None, typer.Option(help="Tokens read; default: 1024, doubled up to 8192.", show_default=False)
-    ] = None,
-    repeats: Repeats = 3,
-    seed: Seed = 1,
-    json_: Json = None,
-    plot: Plot = None,
-) -> None:
+Sizes = Annotated[
+    list[int] | None, typer.Option(help="Tokens read; default: 1024, doubled up to 8192.", show_default=False)
+]
+
+
+@benchmark(3)
+def growth(repeats: int, seed: int, size: Sizes = None) -> Measure:
     """How the time to a first token grows with what is read."""
     from agentcho.lab.bench.arms import OURS
     from tools.bench.growth import growth as measure
     from tools.bench.growth import sizes_of
 
-    def measured(engine: Any, tell: Any) -> Any:
-        return measure(engine, sorted(size or sizes_of(engine.context)), list(OURS), repeats, seed, tell)
-
-    asked = Benchmark("growth", named(model, shape), dtype, repeats, seed, Files(json_, plot), program=PROGRAM)
-    _finish(asked, asked.measured(measured))
+    return lambda engine, tell: measure(
+        engine, sorted(size or sizes_of(engine.context)), list(OURS), repeats, seed, tell
+    )
 
 
+@benchmark(3)
 def stall(
-    model: Model = UNDERSTUDY,
-    shape: Shape = None,
-    dtype: Dtype = "auto",
-    tokens: Annotated[int, typer.Option(help="Of the prefill.", min=512)] = 4096,
-    repeats: Repeats = 3,
-    seed: Seed = 1,
-    json_: Json = None,
-    plot: Plot = None,
-) -> None:
+    repeats: int, seed: int, tokens: Annotated[int, typer.Option(help="Of the prefill.", min=512)] = 4096
+) -> Measure:
     """Times between the tokens of eight speakers, undisturbed and beside a long prefill."""
     from tools.bench.stall import stall as measure
 
-    asked = Benchmark("stall", named(model, shape), dtype, repeats, seed, Files(json_, plot), program=PROGRAM)
-    _finish(asked, asked.measured(lambda engine, tell: measure(engine, tokens, repeats, seed, tell)))
+    return lambda engine, tell: measure(engine, tokens, repeats, seed, tell)
 
 
-def roofline(
-    model: Model = UNDERSTUDY,
-    shape: Shape = None,
-    dtype: Dtype = "auto",
-    context: Context = 512,
-    repeats: Repeats = 5,
-    seed: Seed = 1,
-    json_: Json = None,
-    plot: Plot = None,
-) -> None:
+@benchmark(5)
+def roofline(repeats: int, seed: int, context: Context = 512) -> Measure:
     """What steps take, against what this machine can do."""
     from tools.bench.roofline import roofline as measure
 
-    asked = Benchmark("roofline", named(model, shape), dtype, repeats, seed, Files(json_, plot), program=PROGRAM)
-    _finish(asked, asked.measured(lambda engine, tell: measure(engine, context, repeats, seed, tell)))
+    return lambda engine, tell: measure(engine, context, repeats, seed, tell)
 
 
 def gpu(

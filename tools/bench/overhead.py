@@ -5,6 +5,7 @@ Does not know: models.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping
 from time import perf_counter
 from typing import Any
@@ -16,7 +17,7 @@ from agentcho.games.replay import replay
 from agentcho.games.runtime import blocking
 from agentcho.lab.bench.measure import Timed, measure
 from agentcho.lab.bench.result import Figures
-from agentcho.lab.bench.workflows import crowd
+from agentcho.lab.bench.workflows import line, spoken, whole, words_of
 from agentcho.progress import Tell
 from agentcho.records.trace import Workflow
 from agentcho.testing import FakeEngine
@@ -45,14 +46,14 @@ class Watched:
 
 def share(engine: Any, agents: int, repeats: int, seed: int, tell: Tell) -> list[Figures]:
     """Of wall time, what passes outside the engine's steps, while so many agents talk in two simultaneous rounds."""
-    whole, small = crowd(seed, agents, 2, 8), crowd(seed, 2, 1, 2)
-    timed = Timed(lambda: _share(engine, small), lambda: _share(engine, whole))
+    many, small = crowd(seed, agents, 2, 8), crowd(seed, 2, 1, 2)
+    timed = Timed(lambda: _share(engine, small), lambda: _share(engine, many))
     return measure(f"{agents} agents", {NAME: timed}, repeats, tell)
 
 
-def _share(engine: Any, whole: Workflow) -> Mapping[str, float]:
+def _share(engine: Any, played: Workflow) -> Mapping[str, float]:
     watched = Watched(engine)
-    seconds = replay(whole, watched, leakage="audit", logits=False).seconds
+    seconds = replay(played, watched, leakage="audit", logits=False).seconds
     return {"share": 1 - watched.seconds / seconds, "seconds": seconds, "steps": watched.seconds}
 
 
@@ -83,3 +84,19 @@ async def _talk(engine: Any, word: tuple[int, ...], agents: int, each: int) -> f
         began = perf_counter()
         await choreographer.tasks.run(choreographer.tasks.together(*(agent(number) for number in range(agents))))
         return perf_counter() - began
+
+
+def crowd(seed: int, agents: int, rounds: int, words: int) -> Workflow:
+    """Agents with private rules who speak at the same time, round by round; each reads itself and three others."""
+    names, dice = [f"agent{number}" for number in range(agents)], random.Random(seed)
+
+    def said() -> str:
+        return words_of(words, dice.randrange(1 << 30))
+
+    lines = [line(f"{name}.0", name, [], said(), audience=[name]) for name in names]
+    for turn in range(1, rounds + 1):
+        for place, name in enumerate(names):
+            near = dict.fromkeys(names[(place + step) % agents] for step in range(4)) if turn > 1 else {}
+            parents = [f"{name}.0", *(f"{other}.{turn - 1}" for other in near)]
+            lines.append(spoken(f"{name}.{turn}", name, parents, said()))
+    return whole("crowd", seed, names, lines)

@@ -41,7 +41,8 @@ KINDS = (*map(Kind, ROWS), Kind(ROWS[-1], apart=True))
 def step(engine: Any, context: int, repeats: int, seed: int, tell: Tell = unheard) -> list[Figures]:
     """Figures of `KINDS`, arms "agentcho" and "stock", in "seconds" a step; a warm-up comes before. To stock rows it is
     all one what they read."""
-    from agentcho.lab.bench.peers.generate import StockRows, stock_attention
+    from agentcho.lab.bench.peers.generate import stock_attention
+    from tools.bench.stock import StockRows
 
     told = tokens_of(engine, context, seed)
     ours = {kind: OurRows(engine, told, kind, (repeats + 1) * STEPS) for kind in KINDS}

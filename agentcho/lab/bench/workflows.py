@@ -84,19 +84,3 @@ def open_talk(seed: int, agents: int = 8, rounds: int = 2, words: int = TALK) ->
         for name in names:
             talk.say(name, words)
     return talk.done("open-talk", seed)
-
-
-def crowd(seed: int, agents: int, rounds: int, words: int) -> Workflow:
-    """Agents with private rules who speak at the same time, round by round; each reads itself and three others."""
-    names, dice = [f"agent{number}" for number in range(agents)], random.Random(seed)
-
-    def said() -> str:
-        return words_of(words, dice.randrange(1 << 30))
-
-    lines = [line(f"{name}.0", name, [], said(), audience=[name]) for name in names]
-    for turn in range(1, rounds + 1):
-        for place, name in enumerate(names):
-            near = dict.fromkeys(names[(place + step) % agents] for step in range(4)) if turn > 1 else {}
-            parents = [f"{name}.0", *(f"{other}.{turn - 1}" for other in near)]
-            lines.append(spoken(f"{name}.{turn}", name, parents, said()))
-    return whole("crowd", seed, names, lines)

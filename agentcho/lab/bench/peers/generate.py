@@ -3,7 +3,7 @@
 The network is the engine's own, with the library's own attention and caches. Calls that can be made at the same time
 are one batch. Of every prompt the longest prefix that any kept cache begins with is reused: cropped where one call is
 made, cropped and padded on the left where several are. What several prompts of a batch begin with is encoded once,
-before. `StockRows` are plain cached forwards, one token a row. Does not know: messages, workflows.
+before. Does not know: messages, workflows.
 """
 
 from __future__ import annotations
@@ -175,36 +175,3 @@ class Generating:
             said = torch.arange(width, width + len(call.text), device=mask.device)
             columns = None if mask[row].all() else torch.cat([mask[row].nonzero()[:, 0], said])
             self._prefixes.keep(call.view, (*call.prompt, *call.text), cache, row, columns)
-
-
-class StockRows:
-    """Rows that all go on from the same ids, a cached forward a step: what a decode step is held against. Use under
-    `stock_attention`, in one thread with the engine's steps."""
-
-    @torch.inference_mode()
-    def __init__(self, network: Any, ids: tuple[int, ...], rows: int) -> None:
-        self._network, self._place = network, len(ids)
-        self._cache = DynamicCache()
-        network(
-            input_ids=torch.tensor([ids], device=network.device),
-            past_key_values=self._cache,
-            use_cache=True,
-            logits_to_keep=1,
-        )
-        self._cache.batch_repeat_interleave(rows)
-        self._next = torch.full((rows, 1), ids[-1], device=network.device)
-
-    @torch.inference_mode()
-    def step(self) -> float:
-        """Seconds of one forward with its greedy choice. The same token is fed in every row."""
-        began = perf_counter()
-        out = self._network(
-            input_ids=self._next,
-            position_ids=torch.full_like(self._next, self._place),
-            past_key_values=self._cache,
-            use_cache=True,
-            logits_to_keep=1,
-        )
-        out.logits[:, -1].argmax(-1).tolist()
-        self._place += 1
-        return perf_counter() - began

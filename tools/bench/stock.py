@@ -1,0 +1,42 @@
+"""A stock cached forward, one token a row: what a decode step is held against. Does not know: messages."""
+
+from __future__ import annotations
+
+from time import perf_counter
+from typing import Any
+
+import torch
+from transformers import DynamicCache
+
+
+class StockRows:
+    """Rows that all go on from the same ids, a cached forward a step: what a decode step is held against. Use under
+    `stock_attention`, in one thread with the engine's steps."""
+
+    @torch.inference_mode()
+    def __init__(self, network: Any, ids: tuple[int, ...], rows: int) -> None:
+        self._network, self._place = network, len(ids)
+        self._cache = DynamicCache()
+        network(
+            input_ids=torch.tensor([ids], device=network.device),
+            past_key_values=self._cache,
+            use_cache=True,
+            logits_to_keep=1,
+        )
+        self._cache.batch_repeat_interleave(rows)
+        self._next = torch.full((rows, 1), ids[-1], device=network.device)
+
+    @torch.inference_mode()
+    def step(self) -> float:
+        """Seconds of one forward with its greedy choice. The same token is fed in every row."""
+        began = perf_counter()
+        out = self._network(
+            input_ids=self._next,
+            position_ids=torch.full_like(self._next, self._place),
+            past_key_values=self._cache,
+            use_cache=True,
+            logits_to_keep=1,
+        )
+        out.logits[:, -1].argmax(-1).tolist()
+        self._place += 1
+        return perf_counter() - began
