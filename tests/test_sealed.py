@@ -16,8 +16,7 @@ from agentcho.config import Leakage
 from agentcho.events import Ended, Event
 from agentcho.games.runtime import play
 from agentcho.records.record import SavedRun
-from agentcho.records.sealed import LISTED
-from agentcho.records.transcript import Entry
+from agentcho.records.transcript import LISTED, Entry
 from agentcho.testing import FakeEngine
 
 from .choreography.stage import Scripted

@@ -15,10 +15,9 @@ from agentcho.audit.notes import Seal
 from agentcho.audit.report import Subject
 from agentcho.config import RunConfig
 from agentcho.records.environment import machine, versions
-from agentcho.records.heard import NAME as HEARD
 from agentcho.records.record import SavedRun
 from agentcho.records.trace import Workflow
-from agentcho.records.transcript import Entry
+from agentcho.records.transcript import HEARD, Entry
 
 LIMITS = "limits of a whole game"
 MARKERS = "engine markers"

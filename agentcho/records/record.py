@@ -27,13 +27,12 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from agentcho.config import RunConfig
 from agentcho.errors import CannotWrite, RecordBroken, RecordNotFound
 from agentcho.message import AgentName
-from agentcho.records import heard, writer
+from agentcho.records import writer
 from agentcho.records.environment import versions
 from agentcho.records.files import Lines, read_lines, replace_whole, writing
-from agentcho.records.heard import HeardLines, died
 from agentcho.records.lines import Count, read
 from agentcho.records.trace import UNFINISHED, Workflow, exported
-from agentcho.records.transcript import AllSeals, Encodings, Entry, by_attempt, read_transcript
+from agentcho.records.transcript import HEARD, AllSeals, Encodings, Entry, HeardLines, by_attempt, died, read_transcript
 from agentcho.records.writer import Who, Writer
 
 NO_FILE, LONGEST = re.compile(r"[^\w.-]+"), 60
@@ -123,7 +122,7 @@ class RunRecord:
             _write_info(path, info)
             self._transcript = self._files.enter_context(Lines(path / "transcript.jsonl"))
             self._outcomes = self._files.enter_context(Lines(path / "outcomes.jsonl"))
-            self._heard = HeardLines(path / heard.NAME)
+            self._heard = HeardLines(path / HEARD)
             self._files.callback(self._heard.close)
             claimed.pop_all()
         self._seals = AllSeals()
@@ -275,7 +274,7 @@ class SavedRun:
         """Every message, all games and all their attempts, in the order of their lines: what is whole, and what is not
         (`Entry.ended`), because its call was cancelled or failed, or, last, because the process died while it was said.
         """
-        file, pieces = self.path / "transcript.jsonl", self.path / heard.NAME
+        file, pieces = self.path / "transcript.jsonl", self.path / HEARD
         entries = read_transcript(file) if file.exists() else []
         return [*entries, *(died(pieces, entries) if pieces.exists() else [])]
 

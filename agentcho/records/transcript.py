@@ -1,34 +1,50 @@
-"""The transcript: one JSON line a message, appended whole, readable after a kill at any byte.
+"""The messages of a run on disk: a line each once it has ended, and before that every piece of it as it comes.
 
-A line holds the message, all encodings that were made since the line before, of whatever message, with their receipts
-and cones (of long ones the seals, see `sealed`), and what it cost. A message of known text may have its line before
-anybody encoded it: it has no encoding there, and a later line brings it. What no message carries stands on a line of
-encodings alone, which is read as part of the message line before it. The last line of a file may be torn (a kill); it
-is dropped on reading and cut before more is appended. Does not know: how a run is played, engines, the terminal.
+    transcript.jsonl  {"game": 0, "id": "alice.3", "kind": "decode", …}           a message that has ended
+                      {"game": 0, "encodings": […]}                               encodings that no message carries
+    heard.jsonl       {"game": 0, "id": "alice.3", "kind": "decode", …}           its first token has come
+                      {"game": 0, "id": "alice.3", "tokens": [17], "text": "so"}  and what each step brought
+
+Lines are appended whole, and readable after a kill at any byte: a torn last line is dropped on reading and cut before
+more is appended. A line of the transcript holds the message, all encodings that were made since the line before, of
+whatever message, with their receipts and cones, and what it cost. A message of known text may have its line before
+anybody encoded it: it has no encoding there, and a later line brings it. Encodings that stand alone are read as part of
+the message line before them. A message of which only pieces are there was under way when the process died.
 
 That is format 2 (`agentcho-run/2`). Lines of format 1 are read for ever: there each has its encoding and its tokens,
 each is whole, of the first attempt, and says nothing of its engine and origin.
+
+A seal stands for a long cone, so that a line is as long as what an encoding was made over, and no longer. It is a
+digest of what the encoding is of, of where it was made, and of the seals of all that it was made over. Whoever reads
+works the cone out again from what those were, and takes it only where the seal fits: a cone whose receipts have changed
+since, its own or any behind it, is empty, which no audit passes over. Does not know: how a run is played, engines, who
+listens.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence, Set
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from pydantic import TypeAdapter
 
-from agentcho.calls.call import ContextEntry, Receipt
+from agentcho.calls.call import ContextEntry, EncodingId, Receipt
 from agentcho.errors import RecordBroken
-from agentcho.flow.labels import EncodingRecord
+from agentcho.flow.labels import EncodingRecord, Roll, adds_up, attended
 from agentcho.flow.views import Act
-from agentcho.message import Audience, Message, Words, audience
-from agentcho.records.files import read_lines
-from agentcho.records.lines import EncodingPart, EncodingsLine, Ending, MessageLine, Origin, read
-from agentcho.records.sealed import Seals
+from agentcho.message import Message, Words, audience
+from agentcho.records.files import Lines, read_lines
+from agentcho.records.lines import EncodingPart, EncodingsLine, Ending, MessageLine, Origin, PieceLine, read
 
-MESSAGE, ENCODINGS = TypeAdapter(MessageLine), TypeAdapter(EncodingsLine)
+HEARD = "heard.jsonl"
+MESSAGE, ENCODINGS, PIECE = TypeAdapter(MessageLine), TypeAdapter(EncodingsLine), TypeAdapter(PieceLine)
+LISTED = 64
+"""A cone of so many messages is written out, and has no seal."""
+Key = tuple[int, str, int]
+"""Game, message, attempt."""
 
 
 class Usage(NamedTuple):
@@ -223,6 +239,52 @@ def read_transcript(path: Path) -> list[Entry]:
     return entries
 
 
+class Seals:
+    """Of one attempt at one game, its encodings in the order in which they were made."""
+
+    def __init__(self) -> None:
+        self._roll = Roll()
+        self._known: dict[EncodingId, tuple[str, Set[str]]] = {}
+
+    def close(self, record: EncodingRecord) -> str | None:
+        """Take in what is written. Its seal, where that can stand for its cone; None: the cone has to be listed."""
+        over = self._over(record.receipt)
+        if over is None:
+            return None
+        seal = _seal(record, over)
+        self._known[record.id] = seal, record.cone
+        whole = adds_up(record.cone, record.message, (cone for _, cone in over))
+        return seal if whole and len(record.cone) > LISTED else None
+
+    def open(self, record: EncodingRecord, seal: str) -> EncodingRecord:
+        """What was written without its cone, with it; with none where the seal does not fit."""
+        over = self._over(record.receipt)
+        if over is None or _seal(record, over) != seal:
+            return record._replace(cone=frozenset())
+        cone = self._roll.cone(record.message, (self._roll.of(cone) for _, cone in over))
+        self._known[record.id] = seal, cone
+        return record._replace(cone=cone)
+
+    def listed(self, record: EncodingRecord) -> None:
+        """Take in what was written with its cone."""
+        over = self._over(record.receipt)
+        if over is not None:
+            self._known[record.id] = _seal(record, over), record.cone
+
+    def _over(self, receipt: Receipt) -> list[tuple[str, Set[str]]] | None:
+        """Seals and cones of all that an encoding was made over; None: something is not known."""
+        found = [known for id in attended(receipt) if (known := self._known.get(id)) is not None]
+        return found if len(found) == len(attended(receipt)) else None
+
+
+def _seal(record: EncodingRecord, over: list[tuple[str, Set[str]]]) -> str:
+    receipt = record.receipt
+    places = [(offset, length) for _, offset, length in receipt.context]
+    made = (record.message, record.recipe, record.caller, receipt.start, receipt.bos, receipt.base is None)
+    whole = repr((made, places, [seal for seal, _ in over])).encode("utf-8", "surrogatepass")
+    return hashlib.blake2b(whole, digest_size=8, person=b"agentcho.cone").hexdigest()
+
+
 class AllSeals(defaultdict[tuple[int, int], Seals]):
     """Those of every game, by its number and its attempt."""
 
@@ -268,6 +330,84 @@ def own_records(entries: Iterable[Entry]) -> dict[str, EncodingRecord]:
     return found
 
 
-def audiences(entries: list[Entry]) -> dict[str, Audience]:
-    """Audience by message id, for `provenance.readers`."""
-    return {entry.message.id: entry.message.audience for entry in entries}
+class HeardLines:
+    """The file being written: what is noted goes there with the next `flush`, in one write."""
+
+    def __init__(self, path: Path) -> None:
+        self._lines = Lines(path)
+        self._noted: list[dict[str, Any]] = []
+        self._attempts: dict[int, int] = {}
+
+    def begun(self, entry: Entry, seals: Seals | None = None) -> None:
+        """Note a message of which the first token has come; `seals` are those of its game."""
+        self._attempts[entry.message.game] = entry.attempt
+        self._noted.append(entry.to_json(seals))
+
+    def said(self, game: int, id: str, token: int | None, text: str) -> None:
+        """Note what a step brought of it."""
+        attempt = self._attempts.get(game, 1)
+        again = {"attempt": attempt} if attempt > 1 else {}
+        self._noted.append({"game": game, "id": id, "tokens": [] if token is None else [token], "text": text, **again})
+
+    def flush(self) -> None:
+        """Write down what was noted. It is with the kernel when this returns."""
+        noted, self._noted = self._noted, []
+        if noted:
+            self._lines.extend(noted)
+
+    def close(self) -> None:
+        """Flush to the disk and close."""
+        try:
+            self.flush()
+        finally:
+            self._lines.close()
+
+
+def died(path: Path, entries: Sequence[Entry]) -> list[Entry]:
+    """The messages of a file of pieces that no entry is of, in the order in which they began, as far as they were
+    heard; `ended` says "died". While somebody writes the record, they are under way."""
+    there = {_key(entry) for entry in entries}
+    begun: dict[Key, Entry] = {}
+    pieces: dict[Key, list[PieceLine]] = {}
+    seals = AllSeals(entries)
+    for number, line in read_lines(path):
+        try:
+            key = (line["game"], line["id"], line.get("attempt", 1))
+            if key in there:
+                continue
+            if "kind" in line:
+                begun[key] = Entry.from_json(line, seals[line["game"], line.get("attempt", 1)])
+            else:
+                _ = begun[key]
+                pieces.setdefault(key, []).append(read(PIECE, line))
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise RecordBroken(
+                f"{path}:{number}", f"not a piece of a message ({type(error).__name__}: {error})"
+            ) from None
+    return _without_doubles([_so_far(entry, pieces.get(key, [])) for key, entry in begun.items()], entries)
+
+
+def _key(entry: Entry) -> Key:
+    return entry.message.game, entry.message.id, entry.attempt
+
+
+def _so_far(entry: Entry, pieces: Sequence[PieceLine]) -> Entry:
+    """The message with what it said after it had begun."""
+    said = entry.message
+    tokens = (*said.tokens, *(token for piece in pieces for token in piece.tokens))
+    start, text = len(said.tokens), "".join(piece.text for piece in pieces)
+    content = (said.content[0], len(tokens))
+    sampled = start, len(tokens)
+    whole = said.saying(tokens=tokens, text=text, content=content, sampled=sampled, canonical=len(tokens) == start)
+    return entry._replace(message=whole, ended="died")
+
+
+def _without_doubles(found: Sequence[Entry], entries: Sequence[Entry]) -> list[Entry]:
+    """Each with those of its encodings that stand nowhere else."""
+    there = {(entry.message.game, entry.attempt, record.id) for entry in entries for record in entry.made}
+    kept = []
+    for entry in found:
+        fresh = [r for r in entry.made if (entry.message.game, entry.attempt, r.id) not in there]
+        there.update((entry.message.game, entry.attempt, record.id) for record in fresh)
+        kept.append(entry._replace(made=tuple(fresh)))
+    return kept

@@ -411,7 +411,7 @@ ENFORCEMENT = (
     Mutant(
         "believe a seal",
         "a record whose receipts were changed would have the cones that they give now, and nobody would know",
-        "agentcho/records/sealed.py",
+        "agentcho/records/transcript.py",
         "if over is None or _seal(record, over) != seal:",
         "if over is None:",
         ("tests/test_sealed.py",),
