@@ -1,6 +1,8 @@
-"""What a core needs of whoever computes: the `Runner` under it, its pages and slots, and the template of its words.
+"""What the core of an engine needs from below: a `Runner` that computes, its pages and its slots, and the template that
+frames messages.
 
-No torch: a model's runner has tensors behind all this, others have none. Does not know: calls, when they run.
+No torch: the runner of a model keeps tensors behind these types, other runners keep none. Does not know: calls, when
+they run.
 """
 
 from __future__ import annotations
@@ -19,32 +21,35 @@ if TYPE_CHECKING:
     from agentcho.engine.waiting import Budget
 
 Row = Any
-"""A row of logits `[vocab]`, or what stands for one. The runner that made it looks inside, and nobody else."""
+"""One row of logits `[vocab]`, or what stands for one. Only the runner that made it looks inside."""
 Stored = Any
-"""Pages of one encoding, and a copy of them in host memory; likewise."""
+"""The pages of one encoding, or a copy of them in host memory. Only the runner that made it looks inside."""
 Slot = Any
-"""Where one running decode keeps what it attends to; `slot.pool.shared` is the context it shares with others, or None,
-and `slot.pool.kind.alone` says whether its forwards are of its own."""
+"""The place where one running decode keeps the keys and values that it attends to. `slot.pool.shared` is the context
+that it shares with other slots, or None; `slot.pool.kind.alone` says whether its decode runs in forwards of its own."""
 SharedContext = Any
-"""A context that several slots have in common; `claimed`: one of their rows gathers it, or has."""
+"""A context that several slots have in common. `claimed`: one of their decodes gathers it in this forward, or has
+gathered it."""
 Ran = tuple[list["Segment"], Any]
-"""The segments of a forward in the order of their rows, and a sequence of these: one for each wanted token."""
+"""What a forward returns: its segments in the order of their rows of logits, and a sequence of these rows, one for each
+wanted token."""
 
 
 class Detokenizer(Protocol):
-    """Text token by token."""
+    """Turns the tokens of one message into text, one token at a time."""
 
     def push(self, id: int) -> str: ...
 
 
 class Content(ContentPort, Protocol):
-    """Text to content ids, and back; `stream` is a fresh decoder of one message."""
+    """Turns text into the token ids of a message's content, and back. `stream` gives a fresh `Detokenizer`."""
 
     def stream(self) -> Detokenizer: ...
 
 
 class Template(FramingPort, Protocol):
-    """How messages are framed. `stops` end a decode; `bos` is the id that every context begins with, or None."""
+    """How messages are framed. `stops`: the ids that end a decode. `bos`: the id that every context begins with, or
+    None."""
 
     @property
     def content(self) -> Content: ...
@@ -55,11 +60,12 @@ class Template(FramingPort, Protocol):
 
 
 class Constraint(Protocol):
-    """Follows one row. `allowed` are the ids it may sample now, for `Runner.sample`; `done` says that nothing can
-    follow.
+    """Restricts what one decode may say. `allowed`: the ids that it may sample next, for `Runner.sample`. `done`: no
+    token can follow.
 
-    `take(token, left)` follows a sampled token, `left` tokens from the end of the budget (this one included),
-    and returns the token to be said: another one only where the sampled one could not be ended in time.
+    `take(token, left)` notes a sampled token, `left` tokens before the end of the budget (this token included), and
+    returns the token to be said. That is another one only where the sampled token could not be brought to an end in
+    time.
     """
 
     @property
@@ -70,8 +76,9 @@ class Constraint(Protocol):
 
 
 class Pool(Protocol):
-    """Where encodings are kept, in pages of `page_tokens`, at most `limit`; `used` are of encodings, `reserved`
-    promised to running calls, `room` is left. `allocated` are ready for use, those in `free_pages` not in use."""
+    """Keeps encodings in pages of `page_tokens` tokens, at most `limit` pages. Counted in pages: `used` hold encodings,
+    `reserved` are promised to running calls, `room` are left. `allocated` pages have memory, and of these `free_pages`
+    are not in use."""
 
     page_tokens: int
     limit: int
@@ -86,21 +93,21 @@ class Pool(Protocol):
     def room(self) -> int: ...
     def pages_for(self, tokens: int) -> int: ...
     def reserve(self, tokens: int) -> int:
-        """Promise room for so many tokens; returns the pages. `StoreFull`: nothing was promised."""
+        """Promise room for this many tokens; returns the number of pages. `StoreFull`: nothing was promised."""
 
     def unreserve(self, pages: int) -> None: ...
     def allocate(self, length: int) -> Stored:
-        """Pages for so many tokens. `StoreFull`: no room is left."""
+        """Pages for this many tokens. `StoreFull`: there is no room."""
 
     def free(self, pages: Stored) -> None: ...
     def copy_out(self, pages: Stored) -> Stored: ...
     def copy_in(self, pages: Stored, copy: Stored) -> None: ...
     def checksum(self, copy: Stored) -> int:
-        """Of all that a copy holds."""
+        """A checksum of all that a copy holds."""
 
 
 class Slots(Protocol):
-    """Where running decodes keep what they attend to."""
+    """The places where running decodes keep the keys and values that they attend to."""
 
     def expect(self, contexts: Iterable[Context]) -> None: ...
     def take(self, context: Context, feed: int, alone: bool, apart: bool) -> Slot: ...
@@ -110,9 +117,9 @@ class Slots(Protocol):
 
 
 class Runner(Protocol):
-    """What computes. `origin` names it in every key; token ids are below `vocabulary` (None: whatever the template
-    knows); `budget` is what one forward of it takes; `owner` says who may call it. Stateless but for pages and
-    slots."""
+    """Computes. `origin` is its name in every key. Token ids are below `vocabulary` (None: whatever ids the template
+    knows). `budget` is what fits in one of its forwards. `owner` says who may call it. It keeps no state but its pages
+    and slots."""
 
     @property
     def pages(self) -> Pool: ...
@@ -128,34 +135,37 @@ class Runner(Protocol):
     def owner(self) -> Owner: ...
     @property
     def asynchronous(self) -> bool:
-        """Whether forwards go on after they were asked for."""
+        """Whether a forward may still be under way when its method has returned."""
 
     def step(self, segments: Sequence[Segment]) -> Ran:
-        """One forward of a step, kept, by whatever is quickest."""
+        """Run one forward of a step by the fastest way there is, and store its results."""
 
     def run(self, segments: Sequence[Segment]) -> Ran:
-        """One forward, kept. The same bits for the same segments."""
+        """Run one forward and store its results. The same segments give the same bits."""
 
     def select(self, groups: Sequence[Sequence[Admitted]]) -> int:
-        """Choose the tokens of repairs, in a forward a group; returns the tokens that this fed."""
+        """Choose which tokens of these repairs are encoded anew, in one forward a group; returns the number of tokens
+        fed for that."""
 
     def make(self, entry: KVEntry) -> int:
-        """Compute an entry into its pages by its recipe; returns the tokens fed."""
+        """Compute the keys and values of an entry by its recipe and write them into its pages; returns the number of
+        tokens fed."""
 
     def store(self, slot: Slot, start: int, entry: KVEntry) -> None:
-        """Move a row's own keys, from token `start` of its slot on, into the pages of an entry."""
+        """Move what a decode has in its slot, from token `start` on, into the pages of an entry."""
 
     def sample(self, rows: Sequence[Row], draws: Sequence[Draw]) -> list[int | None]:
-        """A token for each row; None where it has none."""
+        """A token for each row of logits; None where a row has no token that can be drawn."""
 
     def keep(self, rows: Sequence[Row]) -> Sequence[Row]:
-        """These rows, to be kept for good."""
+        """The same rows, copied so that they stay valid after the step."""
 
     def constrain(self, sampling: Sampling) -> Constraint | None:
-        """What follows a row that may not say anything. `RequestError`: nobody can."""
+        """The constraint of a decode with these options; None where it may say anything. `RequestError`: nothing can
+        satisfy them."""
 
     def synchronize(self) -> None:
-        """Wait until all that was asked for has been computed."""
+        """Wait until all forwards that were asked for are done."""
 
     def probe(self) -> None:
-        """Do something trivial on each device. Raises what that raises: then a device has failed."""
+        """Do a trivial operation on each device. If that raises, the device has failed."""

@@ -1,13 +1,13 @@
-"""Where encodings are kept: in the store, in host memory, or dropped to their recipes; what has to move for others, and
-how what a call gathers is brought together.
+"""Keeps encodings: in the store, in host memory, or only as a recipe; and brings together in the store all that a call
+gathers.
 
-An entry is *held* as long as somebody may yet ask for it, and *pinned* while a call gathers or makes it. Pinned ones
-stay in the store. The others leave it least recently used first: to host memory while that has room, where the oldest
-copies give way, and from there to nothing but their recipe.
+An entry is *held* while an id or a call can still ask for it, and *pinned* while a call gathers or makes it. Pinned
+entries stay in the store. The others leave it when room is needed, the least recently used first: to host memory, where
+the oldest copies make room for new ones, and from there to their recipe alone.
 
-Whether all that a call gathers can be brought together is settled first, by counting pages; then nothing but a failing
-forward or a damaged copy stops it. What is made again gathers what it gathered when it was first made, and nothing
-else, so no label changes. Does not know: calls, guards, how a forward computes.
+Whether all that a call gathers fits is settled before anything is moved, by counting pages. After that only a failing
+forward or a damaged copy can stop it. An entry that is made again gathers exactly what it gathered the first time, so
+its label stays true. Does not know: calls, guards, how a forward computes.
 """
 
 from __future__ import annotations
@@ -27,12 +27,14 @@ from agentcho.message import Words
 
 @dataclass(eq=False)
 class KVEntry:
-    """Keys and values of `length` tokens. Equal `key`s (tokens, context, positions) share one entry.
+    """The keys and values of `length` tokens. Calls with the same `key` (tokens, context, positions) share one entry.
 
-    `position` is where its first token was encoded, `written` how many of its tokens were. Once `ready` all of it was
-    made, and is in one of three tiers: in `pages` of the store, in a `host` copy, or dropped, to be made again by its
-    `recipe`. Until then only segments of the forward that completes it (`segment`) can attend to it. `holders` counts
-    who may yet ask for it: ids, calls in flight, the BOS. `digest` is the checksum of its content, once one was taken.
+    - `position`: where its first token was encoded. `written`: how many of its tokens were computed so far.
+    - An entry that is `ready` was computed whole. It is in one of three tiers: in `pages` of the store, in a `host`
+      copy, or dropped, to be made again by its `recipe`.
+    - Before that, only segments of the forward that completes it (`segment`) can attend to it.
+    - `holders`: how many ids, unfinished calls and (for the BOS) engines can still ask for it.
+    - `digest`: the checksum of its content, once one was taken.
     """
 
     key: bytes
@@ -48,43 +50,41 @@ class KVEntry:
 
     @property
     def ready(self) -> bool:
-        """All of it was made."""
+        """Whether all of its tokens were computed."""
         return self.written == self.length
 
     @property
     def attendable(self) -> bool:
-        """It was made, or will be when the forward that is being planned is over."""
+        """Whether it was computed, or will be by the end of the forward that is being planned."""
         return self.ready or (self.segment is not None and self.segment.last)
 
     @property
     def block(self) -> Stored:
-        """Its pages; it must be in the store."""
+        """Its pages in the store. It must be there."""
         assert self.pages is not None
         return self.pages
 
     @property
     def dropped(self) -> bool:
-        """It was made, and its recipe alone is left."""
+        """Whether it was computed, and only its recipe is left."""
         return self.ready and self.pages is None and self.host is None
 
     @property
     def sources(self) -> tuple[KVEntry, ...]:
-        """What is gathered to make it, each once."""
+        """The entries that are gathered to make it, each once."""
         assert self.recipe is not None
         return self.recipe.sources
 
     @classmethod
     def of(cls, recipe: Recipe) -> KVEntry:
-        """One that `recipe` can be made into; nothing is made."""
+        """A new, empty entry for the result of `recipe`."""
         return cls(recipe.key, recipe.context.start, len(recipe.tokens), recipe)
 
 
 @dataclass(eq=False)
 class Encoding:
-    """One id: its words and receipt, and the entry that it may share with other ids.
-
-    `logits` are the kept rows `[vocab]`, where a decode asked for them.
-    """
+    """What one id names: its words, its receipt, and its entry, which other ids may share. `logits`: the kept rows
+    `[vocab]`, where the decode asked for them."""
 
     id: EncodingId
     entry: KVEntry
@@ -112,8 +112,11 @@ class Fullness(NamedTuple):
 
 
 class Tiers:
-    """All entries of one store, and up to `host_limit` tokens of copies. `resident` and `outside` are in order of last
-    use, the least recent first. What is in `wanted` is never dropped: it goes to host memory beyond the limit."""
+    """All entries of one store, and up to `host_limit` tokens of copies in host memory.
+
+    `resident` (in the store) and `outside` (in host memory) are in the order of last use, the least recent first.
+    Entries in `wanted` are never dropped: they go to host memory even beyond its limit.
+    """
 
     def __init__(self, store: Pool, host_limit: int) -> None:
         self.store, self._host_limit = store, host_limit
@@ -136,12 +139,13 @@ class Tiers:
     # -- holding and pinning -----------------------------------------------------------------------------
 
     def hold(self, entries: Iterable[KVEntry]) -> None:
-        """Count one more holder of each, as often as it is named."""
+        """Count one more holder of each entry, as often as it is named."""
         for entry in entries:
             entry.holders += 1
 
     def release(self, entries: Iterable[KVEntry]) -> None:
-        """Count one holder less of each; the last one leaves it its recipe alone, for what was made from it."""
+        """Count one holder less of each entry. An entry without holders keeps its recipe alone, for the entries that
+        were made from it."""
         for entry in entries:
             entry.holders -= 1
             assert entry.holders >= 0
@@ -149,13 +153,13 @@ class Tiers:
                 self.discard(entry)
 
     def discard(self, entry: KVEntry) -> None:
-        """Give up its pages and its copy."""
+        """Give up an entry's pages and its copy."""
         self._leave(entry)
         self._forget_copy(entry)
         entry.segment = entry.digest = None
 
     def pin(self, owner: Hashable, entries: Iterable[KVEntry]) -> None:
-        """Keep these where they are, and their pages promised, until `unpin(owner)`. One set of pins an owner."""
+        """Keep these entries where they are, and their pages promised, until `unpin(owner)`. An owner pins once."""
         assert owner not in self.pins
         self.pins[owner] = tuple(dict.fromkeys(entries))
         for entry in self.pins[owner]:
@@ -163,7 +167,7 @@ class Tiers:
             self.pinned[entry] += 1
 
     def unpin(self, owner: Hashable) -> None:
-        """Let go of what it pinned; nothing, where it has no pins."""
+        """Let go of the entries that `owner` pinned; none: nothing happens."""
         for entry in self.pins.pop(owner, ()):
             self.pinned[entry] -= 1
             if not self.pinned[entry]:
@@ -174,28 +178,29 @@ class Tiers:
 
     @property
     def available(self) -> int:
-        """Pages that are neither pinned nor promised: free, or to be had."""
+        """Pages that are neither pinned nor promised: they are free, or can be freed."""
         return self.store.limit - self.store.reserved - self._pinned_pages
 
     def fits(self, entries: Iterable[KVEntry], own: int) -> bool:
-        """Whether these and `own` tokens more could be in the store at once, beside what is pinned and promised."""
+        """Whether these entries and `own` more tokens can be in the store at the same time, beside all that is pinned
+        and promised."""
         asked = {entry for entry in entries if not self.pinned[entry]}
         return sum(map(self._pages, asked)) + self.store.pages_for(own) <= self.available
 
     def check(self, entries: Iterable[KVEntry], own: int, wide: int) -> None:
-        """`StoreFull` where these and `own` tokens more do not fit in an empty store, or `wide` tokens are more than it
-        holds."""
+        """`StoreFull` where these entries and `own` more tokens do not fit even in an empty store, or where `wide`
+        tokens do not."""
         pages = max(sum(map(self._pages, set(entries))) + self.store.pages_for(own), self.store.pages_for(wide))
         if pages > self.store.limit:
             raise StoreFull(pages * self.store.page_tokens, self.store.limit * self.store.page_tokens)
 
     def reserve(self, tokens: int) -> int:
-        """Promise pages for `tokens` tokens; others may have to leave. Returns the pages."""
+        """Promise pages for `tokens` tokens; returns their number. Unpinned entries may have to leave the store."""
         self._make_room(self.store.pages_for(tokens))
         return self.store.reserve(tokens)
 
     def allocate(self, entry: KVEntry) -> None:
-        """Give an entry its pages, to be written next; others may have to leave."""
+        """Give an entry its pages, to be written next. Unpinned entries may have to leave the store."""
         self._make_room(self._pages(entry))
         entry.pages = self.store.allocate(entry.length)
         self.resident[entry] = None
@@ -203,9 +208,8 @@ class Tiers:
     # -- moving ------------------------------------------------------------------------------------------
 
     def bring(self, entries: Iterable[KVEntry]) -> None:
-        """Copy back what is in host memory, and note that all of these are in use. They are pinned, none is dropped.
-
-        `StoreDamaged`: a copy is not what it was."""
+        """Copy those of these entries that are in host memory back into the store, and note that all of them are in
+        use. They must be pinned, and none dropped. `StoreDamaged`: a copy is not what it was."""
         for entry in entries:
             if entry.host is not None:
                 if self.store.checksum(entry.host) != entry.digest:
@@ -219,7 +223,8 @@ class Tiers:
             self.resident[entry] = None
 
     def move_out(self, entry: KVEntry) -> None:
-        """Out of the store: to host memory if it has room, else dropped. `StoreDamaged`: it is not what it was."""
+        """Move an entry out of the store: to host memory if there is room, else it is dropped. `StoreDamaged`: its
+        content is not what it was."""
         self.evicted += 1
         if entry in self.wanted or self._room_outside(entry.length):
             copy = self.store.copy_out(entry.block)
@@ -235,12 +240,12 @@ class Tiers:
             self.drop(entry)
 
     def drop(self, entry: KVEntry) -> None:
-        """Leave it its recipe alone."""
+        """Drop an entry: keep its recipe alone."""
         self.dropped += 1
         self.discard(entry)
 
     def swap_out(self, entries: Iterable[KVEntry]) -> None:
-        """Move out those that nobody pins; the rest stay."""
+        """Move those of these entries out of the store that are not pinned."""
         for entry in dict.fromkeys(entries):
             if entry.pages is not None and not self.pinned[entry]:
                 self.move_out(entry)
@@ -284,8 +289,8 @@ class Tiers:
 
 
 class Assembly:
-    """`make(entry)` computes an entry into its pages by its recipe, and returns the tokens it fed. `fed` counts all
-    tokens that were fed to make dropped entries again."""
+    """Brings entries together in the store. `make(entry)` computes an entry into its pages by its recipe and returns
+    the number of tokens fed. `fed`: the tokens that were fed so far to make dropped entries again."""
 
     def __init__(self, tiers: Tiers, make: Callable[[KVEntry], int]) -> None:
         self.tiers, self._make = tiers, make
@@ -293,7 +298,7 @@ class Assembly:
         self.fed = 0
 
     def keep(self, recipe: Recipe) -> KVEntry:
-        """Make an entry and keep it in the store for good."""
+        """Make an entry and keep it in the store as long as the engine lives."""
         entry = KVEntry.of(recipe)
         self.tiers.hold([entry])
         self.tiers.pin(self, [entry])
@@ -303,8 +308,8 @@ class Assembly:
         return entry
 
     def first(self, entry: KVEntry) -> None:
-        """Make an entry for the first time, between steps. Raises what `gathering` and a forward raise; then it is not
-        made."""
+        """Make an entry for the first time, between two steps. Raises what `gathering` and a forward raise; the entry
+        is not made then."""
         with self.gathering(entry.sources, entry):
             try:
                 self._make(entry)
@@ -313,20 +318,21 @@ class Assembly:
                 raise
 
     def check(self, entries: Iterable[KVEntry], own: int, wide: int) -> None:
-        """`StoreFull` where a call that gathers these and makes `own` tokens could never run. It attends to `wide`
-        tokens in the end: what it reads several times is gathered so often."""
+        """`StoreFull` where a call that gathers these entries and makes `own` tokens could never run. In the end it
+        attends to `wide` tokens: an entry that it reads several times is gathered as often."""
         self.tiers.check((*entries, *self._kept), own, wide)
 
     def fits(self, entries: Sequence[KVEntry], own: int) -> bool:
-        """Whether a call that gathers these and makes `own` tokens can begin now: both they, and on the way there each
-        dropped one together with what it is made from, fit beside what is pinned and promised."""
+        """Whether a call that gathers these entries and makes `own` tokens can begin now. That needs room for both at
+        once, and before that for each dropped entry together with its sources."""
         tiers = self.tiers
         return tiers.fits(entries, own) and all(tiers.fits((*s.sources, s), 0) for s in lacking(entries))
 
     def begin(self, owner: Hashable, entries: Sequence[KVEntry], own: KVEntry | None = None) -> None:
-        """Have all of `entries` in the store, pinned for `owner` until `Tiers.unpin`, and pages for `own`, pinned too.
+        """Bring all of `entries` into the store, pinned for `owner` until `Tiers.unpin`, and give `own` its pages,
+        pinned too.
 
-        They must fit. Raises what a forward raises, or `StoreDamaged`; then nothing is pinned for `owner`.
+        They must fit (see `fits`). Raises what a forward raises, or `StoreDamaged`; nothing is pinned for `owner` then.
         """
         dropped = lacking(entries)
         users = Counter(entries)
@@ -352,8 +358,8 @@ class Assembly:
 
     @contextmanager
     def gathering(self, entries: Iterable[KVEntry], own: KVEntry | None = None) -> Iterator[None]:
-        """Have these in the store meanwhile, and pages for `own`, for who asks between steps; `StoreFull` where running
-        calls leave no room for them."""
+        """For callers between two steps: have these entries in the store, and pages for `own`, until the end of the
+        `with` block. `StoreFull`: running calls leave no room for them."""
         owner, asked = object(), list(entries)
         made = 0 if own is None else own.length
         if not self.fits(asked, made):
@@ -366,7 +372,7 @@ class Assembly:
             self.tiers.unpin(owner)
 
     def _again(self, entry: KVEntry) -> None:
-        """Make one again, over its sources, none of which is dropped."""
+        """Make a dropped entry again. None of its sources is dropped."""
         self.tiers.pin(entry, (*entry.sources, entry))
         try:
             self.tiers.bring(entry.sources)
@@ -381,7 +387,8 @@ class Assembly:
 
 
 def lacking(entries: Iterable[KVEntry]) -> list[KVEntry]:
-    """What is dropped of these, and of all that these would be made from, each after what it is made from."""
+    """The dropped ones among these entries, and among all entries that they would be made from, each after its
+    sources."""
     order: dict[KVEntry, None] = {}
     left = [(entry, False) for entry in entries]
     while left:
@@ -401,7 +408,7 @@ def _tokens(entries: Iterable[KVEntry]) -> int:
 
 
 def _used_up(users: Counter[KVEntry], used: Iterable[KVEntry]) -> list[KVEntry]:
-    """Count one use of each; those that nobody needs any more are taken out, and returned."""
+    """Count one use of each of `used`; returns the entries that no later one needs, which are taken out of `users`."""
     done = []
     for entry in used:
         users[entry] -= 1

@@ -47,8 +47,9 @@ Local = Mapping[int, Admitted]
 
 
 class EngineCore(Direct):
-    """What a runner computes, kept under ids: at most `context` positions, in the words of `template`; `host_tokens` of
-    what leaves the runner's pages are kept in host memory. As a context manager it closes itself."""
+    """Keeps what a runner computes under ids: at most `context` positions, in the words of `template`. Up to
+    `host_tokens` tokens of what leaves the runner's pages stay in host memory. As a context manager it closes
+    itself."""
 
     def __init__(self, runner: Runner, template: Template, context: int, host_tokens: int) -> None:
         self._runner, self.framing, self.context = runner, template, context
@@ -67,13 +68,12 @@ class EngineCore(Direct):
 
     @property
     def owner(self) -> Owner:
-        """Who may call it now."""
+        """Who may call this engine now."""
         return self._runner.owner
 
     def close(self) -> None:
-        """Give up all that it keeps and its part in the network, at once: calls under way, encodings, memory. What is
-        asked of it afterwards is refused with `EngineClosed`; to close it again is a no-op. Others on its network go
-        on."""
+        """Give up all calls under way, all encodings and their memory, at once. Afterwards every use is refused with
+        `EngineClosed`; closing again does nothing. Other engines on the same network go on."""
         if vars(self):
             with self.owner.acting(None, "close"):
                 self._scheduler.drop_all()
@@ -111,14 +111,15 @@ class EngineCore(Direct):
 
     @property
     def debug(self) -> Debug:
-        """What it is in the midst of, between steps."""
+        """Its running, waiting and deferred calls, to be read between steps."""
         calls, late = self._scheduler.calls, tuple(self._scheduler.deferred)
         return Debug(self._scheduler.rows, late, calls, self._runner.slots, self._encodings)
 
     @owned
     def check_integrity(self) -> None:
-        """Raise `StoreDamaged` unless pages, counts, contents, recipes and labels are whole. See `Integrity`. Between
-        steps. It reads all that is stored: for tests, and for whoever doubts a machine."""
+        """Raise `StoreDamaged` unless pages, counts, contents, recipes and labels are whole; see `Integrity`. To be
+        called between steps. It reads all that is stored, so it is meant for tests, and for finding out whether a
+        machine can be trusted."""
         Integrity(self._tiers, self._encodings, (*self._scheduler.calls, *self._scheduler.deferred)).check()
 
     def message(self, id: EncodingId) -> Words:
@@ -177,8 +178,8 @@ class EngineCore(Direct):
             raise
 
     def _forward(self, plan: Plan) -> Ran:
-        """The forward of a plan, kept: its segments in the order of their rows of logits, and these. Where it fails,
-        and where each call depends on itself alone, one by one."""
+        """Run the forward of a plan and store its results; returns its segments in the order of their rows of logits,
+        and these rows. If it fails, and in the exact profile, its calls are run one by one."""
         if not plan.segments:
             return [], []
         unjudged = bool(plan.judged) and any(call in plan.judged for call, _ in plan.failed)
@@ -218,12 +219,12 @@ class EngineCore(Direct):
 
     @property
     def idle(self) -> bool:
-        """Nothing waits and nothing runs."""
+        """Whether no call waits and none runs."""
         return self._scheduler.idle
 
     @property
     def rows(self) -> int:
-        """Decodes that run now."""
+        """How many decodes and shadows run now."""
         return len(self._scheduler.rows)
 
     def _finished(self, encoding: Encoding) -> None:
@@ -250,11 +251,12 @@ class EngineCore(Direct):
     # -- a call of a list, over what is there and the calls before it ------------------------------------
 
     def _layout(self, call: Call, local: Local | None = None, own: int = 0) -> Layout:
-        """See `layout`, over parents that are stored, wait, or stand in the same list."""
+        """See `layout.layout`; the parents are stored, or they wait, or stand earlier in the same list."""
         return layout(self._rules, call, [self._resolve(parent, local or {}) for parent in call.parents], own)
 
     def _admit(self, call: Call, local: Local) -> Admitted:
-        """Make a call ready to run: ids, positions, room. Raises with nothing held."""
+        """Check a call against what is stored and make it ready to run: its id, its positions, whether there can be
+        room for it. If it raises, the call holds nothing."""
         match call:
             case Prefill():
                 sequence = self._prefill(call, self._layout(call, local))
@@ -280,7 +282,7 @@ class EngineCore(Direct):
         return Admitted(id, call, placed.context, placed.longest, generation=generation)
 
     def _constrain(self, call: Decode, local: Local) -> Constraint | None:
-        """What follows a decode whose words are not forced; `local` are the calls before it in its list."""
+        """The constraint of a decode whose words are not forced. `local` are the calls before it in its list."""
         return self._runner.constrain(call.sampling)
 
     def _shadow(self, call: Shadow, local: Local) -> Admitted:
@@ -315,11 +317,12 @@ class EngineCore(Direct):
 
     @staticmethod
     def _count(choose: First | Most, length: int) -> int:
-        """How many tokens are encoded anew."""
+        """How many tokens of a message of this length are encoded anew."""
         return min(length, choose.tokens if isinstance(choose, First) else ceil(choose.share * length))
 
     def _judged(self, call: Repair, context: Context, local: Local) -> Context:
-        """The same places, each held by what is reused there: of a repaired parent its base, which is stored."""
+        """The context over which a repair compares its tokens with those of its base: the call's own context, but with
+        the base of each repaired parent in that parent's place, because bases are stored already."""
         bos = len(context.pieces) - len(call.parents)
         repairs = [local[id(parent)].repair if isinstance(parent, Repair) else None for parent in call.parents]
         pieces = [
@@ -329,8 +332,9 @@ class EngineCore(Direct):
         return Context((*context.pieces[:bos], *pieces), context.start)
 
     def _entry(self, recipe: Recipe) -> KVEntry:
-        """That of an equal call, in whichever tier it is, or a new one, to be made in the forward of the call. One that
-        nobody holds any more would be made again before that, in a forward of its own."""
+        """The entry of an equal call, in whichever tier it is; else a new one, which the forward of this call will
+        fill. An entry that nobody holds any more is not taken: it would have to be made again first, in a forward of
+        its own."""
         entry = KVEntry.of(recipe)
         known = self._shared.get(entry.key)
         if known is not None and known.holders:
@@ -339,6 +343,8 @@ class EngineCore(Direct):
         return entry
 
     def _resolve(self, parent: EncodingId | Prefill | Repair, local: Local) -> tuple[EncodingId, KVEntry]:
+        """The id and the entry of a parent, which is stored, waits, or stands earlier in the same list. `RequestError`:
+        there is no such parent."""
         if isinstance(parent, Prefill | Repair):
             if id(parent) not in local:
                 raise RequestError.parents(

@@ -1,4 +1,4 @@
-"""What an engine is in the midst of, for tests and for whoever doubts it, to be read between steps."""
+"""A view of the calls that an engine has under way, for tests and for finding faults, to be read between steps."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from agentcho.engine.sequence import Sequence
 
 
 class Debug(NamedTuple):
-    """Decodes and shadows that run (`rows`), shadows that are made when they are read (`deferred`), all calls not
-    finished, the `slots` of those that run, and what ids name."""
+    """`rows`: the decodes and shadows that run. `deferred`: the shadows that are encoded only when a call first reads
+    them. `calls`: all calls that are not finished. `slots`: where the running ones keep their contexts. `encodings`:
+    what the ids name."""
 
     rows: tuple[Sequence, ...]
     deferred: tuple[Sequence, ...]
@@ -22,9 +23,9 @@ class Debug(NamedTuple):
 
     @property
     def shared(self) -> tuple[Any, ...]:
-        """Contexts that several rows have in common."""
+        """The contexts that several running decodes have in common."""
         return tuple(self.slots.shared.values())
 
     def entry(self, id: EncodingId) -> KVEntry:
-        """The keys and values that a finished id names. KeyError: it names none."""
+        """The stored keys and values that a finished id names. `KeyError`: it names none."""
         return self.encodings[id].entry

@@ -15,7 +15,8 @@ from agentcho.errors import RequestError
 
 
 class Direct(ABC):
-    """Each method submits calls, steps until they are done, and returns their ids."""
+    """Each of `prefill`, `decode` and `repair` submits calls, steps the engine until they are done, and returns their
+    ids."""
 
     @property
     @abstractmethod
@@ -47,10 +48,10 @@ class Direct(ABC):
     @overload
     def prefill(self, calls: Sequence[Prefill], **options: Any) -> list[EncodingId]: ...
     def prefill(self, calls: str | Prefill | Sequence[Prefill], **options: Any) -> EncodingId | list[EncodingId]:
-        """Encode a message of known text over its parents, or a list of them in one forward.
+        """Encode one message of known text over its parents, or a list of messages in one forward.
 
-        With a text, the options are those of `Prefill`. Returns a new id a call; raises `RequestError` with
-        nothing changed, `StoreFull` where there is no room.
+        The keyword options are the fields of `Prefill`, where a text is given. Returns one new id for each call.
+        `RequestError`: a call is wrong, and nothing has changed. `StoreFull`: there is no room.
         """
         if isinstance(calls, str):
             calls = Prefill(calls, **options)
@@ -63,9 +64,10 @@ class Direct(ABC):
     @overload
     def decode(self, calls: Sequence[Decode], **options: Any) -> list[EncodingId]: ...
     def decode(self, calls: str | Decode | Sequence[Decode] = "", **options: Any) -> EncodingId | list[EncodingId]:
-        """Generate a message after `header` over its parents, or a list of them side by side.
+        """Generate one message after `header` over its parents, or a list of messages side by side.
 
-        With a header, the options are those of `Decode`. Returns a new id a call.
+        The keyword options are the fields of `Decode`, where a header is given. Returns one new id for each call.
+        Raises as `prefill` does, and `CallFailed` where one of them cannot be computed or sampled.
         """
         if isinstance(calls, str):
             calls = Decode(calls, **options)
@@ -78,9 +80,10 @@ class Direct(ABC):
     @overload
     def repair(self, calls: Sequence[Repair]) -> list[EncodingId]: ...
     def repair(self, calls: Repair | Sequence[Repair]) -> EncodingId | list[EncodingId]:
-        """Encode some tokens of a stored message anew over other parents, or of a list of them in one forward.
+        """Encode some tokens of a stored message anew over other parents, or those of a list of messages in one
+        forward.
 
-        Returns a new id a call.
+        Returns one new id for each call. Raises as `prefill` does.
         """
         if isinstance(calls, Repair):
             return self._complete([calls])[0]
@@ -93,7 +96,7 @@ class Direct(ABC):
         return list(calls)
 
     def _complete(self, calls: Sequence[Call]) -> list[EncodingId]:
-        """Run until these calls are done; if one fails, the others are given up and its error is raised."""
+        """Run until these calls are done. If one of them fails, the others are given up, and its error is raised."""
         with self.owner.acting(None, type(calls[0]).__name__.lower() if calls else "submit"):
             return self._run(calls)
 

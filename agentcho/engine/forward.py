@@ -1,7 +1,7 @@
-"""One forward: what is planned for it, and, where it fails, whose fault that was: what fails when it is done at once is
-done one by one, so that the guilty call alone is lost.
+"""One forward: the plan of it, and what happens if it fails.
 
-Does not know: how it was planned, what comes of it.
+A forward of many calls that fails is repeated call by call, so that only the call that is to blame is lost. Does not
+know: how the plan was made, what comes of the results.
 """
 
 from __future__ import annotations
@@ -23,10 +23,16 @@ Fed = tuple[Sequence, Segment]
 
 @dataclass
 class Plan:
-    """One forward: segments with the sequence of each, and of these the decodes and shadows (`rows`); known words that
-    end with it; calls that fail before it or in it; repairs whose tokens are chosen (`judged`) first; shadows that are
-    `late`: done with it, and encoded when somebody reads them; and who has left the line (`begun`) for it. `exact`:
-    each sequence depends on itself alone, to the bit."""
+    """The plan of one forward.
+
+    - `segments` are fed; `sequences` are the calls they belong to, in the same order. `rows` are the decodes and
+      shadows among them, each with its segment.
+    - `prefills` are the calls of known words that are whole after this forward; `judged` the repairs whose tokens must
+      be chosen before it.
+    - `late` are shadows that finish with this forward without being encoded: that is done when a call first reads them.
+    - `failed` are calls that failed before the forward or in it; `begun` the calls that left the waiting line for it.
+    - `exact`: the result of each call depends on that call alone, to the bit.
+    """
 
     exact: bool
     segments: list[Segment] = field(default_factory=list)
@@ -40,14 +46,16 @@ class Plan:
 
 
 class Blame:
-    """Asked after each failure. A device has failed when a trivial operation on it fails too."""
+    """Finds out whether a failure was the fault of one call or of a device: a device has failed if a trivial operation
+    on it fails too."""
 
     def __init__(self, touch: Callable[[], None]) -> None:
         self._touch = touch
 
     def of(self, error: BaseException) -> AgentchoError:
-        """What a call fails with that raised this by itself. `EngineFailed`: it was a device. What the failed work held
-        is let go, so that memory that was short is there for the next. Ctrl-C is nobody's fault, and comes out."""
+        """The error of a call that raised `error` while it was computed alone. `EngineFailed`: the device has failed.
+        The memory that the failed work held is freed, so that the next one finds it. Ctrl-C is the fault of no call: it
+        is raised again."""
         if isinstance(error, KeyboardInterrupt):
             raise error
         traceback.clear_frames(error.__traceback__)
@@ -60,18 +68,19 @@ class Blame:
         return CallFailed.of(error)
 
     def probe(self) -> None:
-        """Something trivial on each device: see `Runner.probe`. Raises what that raises."""
+        """See `Runner.probe`."""
         self._touch()
 
 
 class Trial:
-    """A call whose segment fails by itself is added to the plan's `failed`. Who would have read it does not run."""
+    """Runs the calls of a plan one by one. A call that fails alone is added to the plan's `failed`; calls that would
+    have read its result are not run."""
 
     def __init__(self, runner: Runner, blame: Blame) -> None:
         self._runner, self._blame = runner, blame
 
     def judge(self, plan: Plan) -> int:
-        """See `Runner.select`."""
+        """Choose the tokens of the plan's repairs; returns the number of tokens fed. See `Runner.select`."""
         try:
             return self._runner.select([[call] for call in plan.judged] if plan.exact else [plan.judged])
         except Exception as error:
@@ -85,13 +94,15 @@ class Trial:
         return fed
 
     def again(self, error: Exception, count: int) -> None:
-        """Go on one by one, unless it was a device: then `EngineFailed`."""
+        """Say in the log that calls are now tried one by one. `EngineFailed`: a device has failed, and trying again is
+        of no use."""
         self._blame.of(error)
         log.warning("a forward of %d calls failed (%s); each is tried by itself", count, type(error).__name__)
 
     def apart(self, plan: Plan) -> Ran:
-        """The forwards of a plan one by one, kept, each after those it reads. The shared context of one that fails is
-        gathered by the next. The segments are in the order of their rows of logits."""
+        """Run the segments of a plan in one forward each, every segment after those that it reads. If the segment that
+        would gather a shared context fails, the next segment over that context gathers it. Returns the segments in the
+        order of their rows of logits, and these rows."""
         order, rows = list[Segment](), list[Row]()
         lost = {call for call, _ in plan.failed}
         left: set[SharedContext] = set()
@@ -114,5 +125,5 @@ class Trial:
 
 
 def _gathering(segment: Segment) -> set[SharedContext]:
-    """The shared context that it gathers, for itself and others."""
+    """The shared context that this segment gathers for itself and for others, as a set of one or none."""
     return {segment.shared} if segment.shared is not None and segment.pieces else set()

@@ -1,6 +1,6 @@
-"""Whether stored keys, their counts and their labels are what they must be.
+"""Checks that stored keys and values, the counts of their holders, and their labels are as they must be.
 
-Does not know: how anything got there, how to mend it.
+Does not know: how they came to be there, how to mend them.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from agentcho.errors import StoreDamaged
 
 
 class Integrity:
-    """All that can be asked for: what ids name, what calls in flight hold, what stays pinned, and what any of these
-    would be made from. Checked between steps."""
+    """Looks at every entry that can still be asked for: those that ids name, that unfinished calls hold, that are
+    pinned, and those from which any of these would be made again. To be used between steps."""
 
     def __init__(self, tiers: Tiers, encodings: Mapping[EncodingId, Encoding], calls: Sequence[Admitted]) -> None:
         self._tiers, self._encodings, self._calls = tiers, encodings, calls
@@ -27,11 +27,15 @@ class Integrity:
         self._storages = _closure([*self._holders, *tiers.resident, *tiers.outside])
 
     def check(self) -> None:
-        """`StoreDamaged` unless: each page is in one block or free, and promised pages are those of running calls;
-        each entry is in one tier, and held, pinned and counted as often as it is named; what is stored or copied has
-        the checksum that was taken when it first moved or was first checked (now, where none was taken); what is
-        dropped can be made again; key, position and length are those of the recipe, and its tokens and places those
-        of the words and receipt of each of its ids.
+        """Raise `StoreDamaged` unless all of this holds:
+
+        - each page is free or belongs to one entry, and the promised pages are those of running calls;
+        - each entry is in one tier, and is held, pinned and counted as often as it is named;
+        - each entry in the store or in host memory has the checksum that was taken when it first moved or was first
+          checked (now, where none was taken);
+        - each dropped entry can be made again;
+        - key, position and length of an entry are those of its recipe, and its tokens and positions are those of the
+          words and the receipt of each of its ids.
         """
         self._pages()
         self._counts()
@@ -108,14 +112,14 @@ def _sound(holds: bool, otherwise: str) -> None:
 
 
 def _complete(recipe: Recipe) -> bool:
-    """Whether it can be followed: all it starts from was made, and its tokens are all accounted for."""
+    """Whether the recipe can be followed: all that it starts from was made, and every token is accounted for."""
     fed = not recipe.feeds or sum(recipe.feeds) == len(recipe.tokens)
     repaired = recipe.base is None or (bool(recipe.places) and max(recipe.places) < len(recipe.tokens))
     return fed and repaired and all(source.ready for source in recipe.sources)
 
 
 def _closure(entries: Sequence[KVEntry]) -> list[KVEntry]:
-    """These, and all that any of them is made from, each once."""
+    """These entries and all entries that any of them is made from, each once."""
     found: dict[KVEntry, None] = {}
     left = list(entries)
     while left:

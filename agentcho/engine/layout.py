@@ -1,8 +1,8 @@
-"""Lays a call out: the ids of its message, part by part, what it attends to, the positions of both, and the key that
-names what comes of it.
+"""Lays a call out: the token ids of its message, part by part, the encodings that it attends to, the positions of both,
+and the key that names the resulting keys and values.
 
-The one place where that is decided, for whatever computes: a model, a fake, sets, or nothing. Does not know: how keys
-and values are made or kept, when a call runs.
+This is the one place where that is decided, for every engine: with a model, scripted, of sets. Does not know: how keys
+and values are computed or kept, when a call runs.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Ids = tuple[int, ...]
 
 
 class Framed(NamedTuple):
-    """The ids of one message, in four parts; of a decode, `content` is what it has said by now."""
+    """The token ids of one message, in four parts. Of a decode, `content` is what it has said so far."""
 
     opening: Ids
     header: Ids
@@ -67,8 +67,8 @@ class Framed(NamedTuple):
         return begin, begin + len(self.content)
 
     def inside(self, tokens: Ids, closed: bool = True) -> Ids | None:
-        """The ids of header and content of a message with this framing; None: it has another. One that is not `closed`
-        ended before its closing."""
+        """The ids of header and content in `tokens`, if that is a message with this opening and closing; else None. A
+        message that is not `closed` ended before its closing."""
         closing = self.closing if closed else ()
         end = len(tokens) - len(closing)
         if end < len(self.opening) or tokens[: len(self.opening)] != self.opening or tokens[end:] != closing:
@@ -79,14 +79,14 @@ class Framed(NamedTuple):
 def frame(
     template: FramingPort, role: str, name: str | None, header: Iterable[int] = (), content: Iterable[int] = ()
 ) -> Framed:
-    """The ids of a message of this role, by `name`, with these ids of header and content."""
+    """The ids of a message of this role, by `name`, around these ids of header and content."""
     return Framed(template.opening(role, name), tuple(header), tuple(content), template.closing(role))
 
 
 def encoded(
     template: FramingPort, role: str, name: str | None, text: str, tokens: Sequence[int] | None = None
 ) -> Words:
-    """The words of a `Prefill` of this text, or of these content ids: see `FramePort.frame`. `RequestError`: one of the
+    """The words of a `Prefill` of this text, or of these content ids; see `FramePort.frame`. `RequestError`: one of the
     ids cannot be content."""
     said, content = plain(text, "the text"), template.content
     own = content.encode(said) if tokens is None else content.check(tokens)
@@ -97,12 +97,12 @@ def encoded(
 
 
 def decoded(call: Decode, framed: Framed, text: str, stopped: Stopped | None, canonical: bool = True) -> Words:
-    """The words of a finished `Decode` that has said `text`, the content of `framed`."""
+    """The words of a `Decode` that said `text`, which is the content of `framed`."""
     return Words(call.header, text, framed.tokens, framed.span, framed.said, stopped, canonical)
 
 
 class Piece(NamedTuple):
-    """One encoding as a context places it: its first token at position `offset`. `id` None is the BOS."""
+    """One encoding at its place in a context: its first token stands at position `offset`. `id` None is the BOS."""
 
     id: EncodingId | None
     entry: KVEntry
@@ -110,15 +110,13 @@ class Piece(NamedTuple):
 
     @property
     def shift(self) -> int:
-        """By how many positions its keys turn."""
+        """By how many positions its keys are moved from where they were encoded."""
         return self.offset - self.entry.position
 
 
 class Context(NamedTuple):
-    """The pieces a call attends to, BOS first where the model has one, and the call's own first position.
-
-    `origin` names what computes it.
-    """
+    """The pieces that a call attends to, the BOS first where the model has one, and `start`, the position of the call's
+    own first token. `origin` names the runner."""
 
     pieces: tuple[Piece, ...]
     start: int
@@ -126,22 +124,23 @@ class Context(NamedTuple):
 
     @property
     def receipt(self) -> Receipt:
-        """What the gather of these pieces attends to."""
+        """The receipt of this context: the encodings that are gathered for it, and where."""
         entries = tuple(ContextEntry(p.id, p.offset, p.entry.length) for p in self.pieces if p.id is not None)
         return Receipt(entries, self.start, any(p.id is None for p in self.pieces))
 
     @property
     def length(self) -> int:
-        """Tokens of context."""
+        """The number of tokens of all its pieces."""
         return sum(piece.entry.length for piece in self.pieces)
 
     def key(
         self, tokens: Sequence[int], salt: str, recipe: Literal["whole", "stepwise"], feeds: Sequence[int] = ()
     ) -> bytes:
-        """A hash that names the keys and values of `tokens` in this context, framed part by part.
+        """A hash that names the keys and values of `tokens` in this context. Every part is hashed with its length, so
+        that no two inputs look alike.
 
-        `salt` keeps apart what must not be shared, `recipe` what was fed at once from what was fed token by token,
-        `feeds`, where forwards were of their own, what was fed in others: the last bits are not the same.
+        `salt` keeps classes of readers apart, which must not share. `recipe` and `feeds` keep apart what was fed at
+        once, token by token, and (in the exact profile) in forwards of other sizes, because the last bits differ.
         """
         hasher = hashlib.blake2b(digest_size=32, person=recipe.encode())
         for text in (self.origin.encode(), salt.encode()):
@@ -157,10 +156,13 @@ class Context(NamedTuple):
 
 
 class Recipe(NamedTuple):
-    """How the keys and values of `tokens` come about: over `context`, at once or (`feeds` not empty) in forwards of so
-    many tokens each. With a `base`, the tokens at `places`, found by `choose` over what `judged` names, anew, and the
-    others as the base has them. `way` and `feeds` are part of the key: what was fed token by token is so named, however
-    it is made again."""
+    """How the keys and values of `tokens` are computed over `context`: at once, or (`feeds` not empty) in forwards of
+    so many tokens each.
+
+    With a `base`, only the tokens at `places` are computed; the others are taken from the base. The places were found
+    by `choose` over the context that `judged` names. `way` and `feeds` are part of the key: what was fed token by token
+    keeps that name, however it is made again.
+    """
 
     tokens: tuple[int, ...]
     context: Context
@@ -174,38 +176,40 @@ class Recipe(NamedTuple):
 
     @property
     def key(self) -> bytes:
-        """What names the result."""
+        """The key of the result."""
         fresh = self.context.key(self.tokens, self.salt, self.way, self.feeds)
         return fresh if self.base is None else repaired_key(fresh, self.base.entry.key, self.choose, self.judged)
 
     @property
     def sources(self) -> tuple[KVEntry, ...]:
-        """All that it is made from, each once."""
+        """All entries that it is made from, each once."""
         base = () if self.base is None else (self.base,)
         return tuple(dict.fromkeys(piece.entry for piece in (*self.context.pieces, *base)))
 
     def segment(self, entry: KVEntry) -> Segment:
-        """One forward's work, into `entry`."""
+        """The segment of one forward that makes it, into `entry`."""
         ids = self.tokens if self.base is None else [self.tokens[place] for place in self.places]
         start, pieces = self.context.start, self.context.pieces
         return Segment(ids, start, pieces, entry=entry, base=self.base, places=self.places)
 
 
 def repaired_key(fresh: bytes, base: bytes, choose: object, judged: bytes) -> bytes:
-    """A hash that names a repaired encoding: by what it would be anew, what it keeps, and how and over what its tokens
-    are chosen."""
+    """The key of a repaired encoding, from the key that it would have if all of it was encoded anew, the key of its
+    base, and how and over which context its tokens were chosen."""
     parts = fresh + base + judged + repr(choose).encode()
     return hashlib.blake2b(parts, digest_size=32, person=b"repaired").digest()
 
 
 @dataclass(eq=False)
 class Segment:
-    """New tokens `ids` at `position`, over `pieces`.
+    """New tokens `ids`, the first at `position`, over `pieces`.
 
-    With a `slot`, pieces are gathered into it and own keys appended; where it has a shared context, they are gathered
-    there. Own keys go to `entry`'s block, if there is one. `wanted` are the own token indices whose next-token logits
-    are asked for. With a `base`, `ids` are those tokens of a message that are encoded anew, at its indices `places`;
-    the others are the base's. The first `done` tokens of the message were encoded before, and are in `entry` already.
+    With a `slot`, the pieces are gathered into the slot (or into the context that it shares) and the tokens' own keys
+    are appended there. With an `entry`, their own keys go to its pages. `wanted`: the indices of its tokens whose
+    next-token logits are asked for.
+
+    With a `base`, `ids` are the tokens of a message that are encoded anew, at its indices `places`, and the others are
+    those of the base. The first `done` tokens of the message were encoded before, and are in `entry` already.
     """
 
     ids: Sequence[int]
@@ -221,41 +225,42 @@ class Segment:
 
     @property
     def shared(self) -> SharedContext | None:
-        """What it attends to along with other rows."""
+        """The context that its slot shares with others, or None."""
         return None if self.slot is None else self.slot.pool.shared
 
     @property
     def gathered(self) -> int:
-        """Tokens that are gathered into its own slot."""
+        """How many tokens are gathered into its own slot."""
         return 0 if self.shared is not None else sum(piece.entry.length for piece in self.pieces)
 
     @property
     def written(self) -> tuple[Piece, int] | None:
-        """What is to be gathered of its own message, where that is not in its slot, and how many tokens that is."""
+        """The part of its own message that was encoded before and is not in its slot, as a piece, and the number of its
+        tokens; None: there is no such part."""
         if self.entry is None or not self.done or self.slot is not None:
             return None
         return Piece(None, self.entry, self.entry.position), self.done
 
     @property
     def last(self) -> bool:
-        """Whether nothing of its message is left when it is done."""
+        """Whether its message is whole once it is done."""
         return self.entry is None or self.base is not None or self.done + len(self.ids) == self.entry.length
 
     @property
     def positions(self) -> Sequence[int]:
-        """Of its tokens, one by one."""
+        """The position of each of its tokens."""
         if self.base is None:
             return range(self.position, self.position + len(self.ids))
         return [self.position + place for place in self.places]
 
     def span(self) -> slice:
-        """Where its tokens stand in the packed row."""
+        """Where its tokens stand in the packed row of the forward."""
         return slice(self.first, self.first + len(self.ids))
 
 
 class Rules(NamedTuple):
-    """What of an engine its layouts depend on: its `template`, the piece that every context begins with, the number of
-    positions, and the name of what computes, which is part of every key."""
+    """What layouts depend on in one engine: its `template`, the piece that every context begins with, the number of
+    positions, and the name of its runner, which is part of every key."""
 
     template: FramingPort
     bos: Piece | None
@@ -264,9 +269,12 @@ class Rules(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """Where a call stands. `framed`: its own ids, of a decode as far as they are known before it has said anything; of
-    a shadow or a repair, which take the ids of another message, none. `longest`: how many tokens it may come to.
-    `words` are those of a prefill."""
+    """Where a call stands.
+
+    `framed`: its own ids; of a decode those that are known before it has said anything; of a shadow or a repair none,
+    because these take the ids of another message. `longest`: the number of tokens that it may come to. `words`: of a
+    prefill, its words.
+    """
 
     framed: Framed
     context: Context
@@ -279,10 +287,10 @@ Parents = Sequence[tuple[EncodingId, "KVEntry"]]
 
 
 def layout(rules: Rules, call: Call, parents: Parents, own: int = 0) -> Layout:
-    """Lay a call out over its resolved parents; nothing is held. `own` is the length of what a shadow or a repair
-    takes its ids from.
+    """Lay a call out over its parents, which are resolved; nothing is held. `own`: for a shadow or a repair, the number
+    of tokens of the message that it takes its ids from.
 
-    Raises `RequestError`, `ContextOverflow`, and what is wrong with the call's own ids: `RequestError`.
+    `RequestError`: its offsets or its own ids are wrong. `ContextOverflow`: it does not fit.
     """
     framed, words, more = NOTHING, None, own
     if isinstance(call, Prefill):
@@ -299,7 +307,8 @@ def layout(rules: Rules, call: Call, parents: Parents, own: int = 0) -> Layout:
 
 
 def place(rules: Rules, parents: Parents, offsets: Offsets, new_offset: int | None) -> Context:
-    """Give every parent and the new message its position: as asked, where made, or right after the one before."""
+    """The context of a call: each parent and the new message at the position that was asked for, at the one where it
+    was encoded ("made"), or right after the message before it (None)."""
     if offsets == "made":
         offsets = [entry.position for _, entry in parents]
         ends = [entry.position + entry.length for _, entry in parents]
@@ -316,7 +325,8 @@ def place(rules: Rules, parents: Parents, offsets: Offsets, new_offset: int | No
 
 
 def check_fits(context: Context, own: int, limit: int) -> None:
-    """`ContextOverflow` where a parent or the new message's `own` tokens would pass the last of `limit` positions."""
+    """`ContextOverflow` where a parent, or the new message of `own` tokens, would go beyond the last of `limit`
+    positions."""
     end = max([piece.offset + piece.entry.length for piece in context.pieces] + [context.start + own])
     if end > limit:
         raise ContextOverflow(end, limit)

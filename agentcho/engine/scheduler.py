@@ -1,8 +1,8 @@
-"""What runs in the next forward: running decodes and shadows, and waiting calls as far as the budget goes; and what
-comes of it.
+"""Decides what runs in the next forward (running decodes and shadows, and waiting calls as far as the budget goes), and
+turns the results of the forward into tokens, finished encodings and failures.
 
-While nothing waits, a step goes through the running decodes alone. Does not know: how calls are checked (`admission`),
-how a forward computes.
+While no call waits, a step looks at the running decodes alone. Does not know: how calls are checked, how a forward
+computes.
 """
 
 from __future__ import annotations
@@ -21,15 +21,10 @@ from agentcho.errors import CallFailed
 
 
 class Scheduler:
-    """Waiting calls in order, running decodes and shadows, and finished encodings handed to `finished`."""
+    """The waiting calls in their order, and the running decodes and shadows. Finished encodings are handed to
+    `finished`."""
 
-    def __init__(
-        self,
-        assembly: Assembly,
-        runner: Runner,
-        finished: Callable[[Encoding], None],
-        blame: Blame,
-    ) -> None:
+    def __init__(self, assembly: Assembly, runner: Runner, finished: Callable[[Encoding], None], blame: Blame) -> None:
         self._tiers, self._assembly = assembly.tiers, assembly
         self._runner, self._slots, self._budget = runner, runner.slots, runner.budget
         self._finished, self._blame = finished, blame
@@ -41,22 +36,22 @@ class Scheduler:
 
     @property
     def idle(self) -> bool:
-        """Nothing waits and nothing runs; what is deferred waits for nothing."""
+        """Whether no call waits and none runs. Deferred shadows wait for no forward."""
         return not self._waiting.waiting and not self._running
 
     @property
     def in_flight(self) -> frozenset[EncodingId]:
-        """Ids of calls not finished."""
+        """The ids of all calls that are not finished."""
         return frozenset(call.id for call in self.calls)
 
     @property
     def rows(self) -> tuple[Sequence, ...]:
-        """Decodes and shadows that run."""
+        """The decodes and shadows that run."""
         return tuple(self._running)
 
     @property
     def calls(self) -> tuple[Sequence, ...]:
-        """Calls not finished."""
+        """All calls that are not finished."""
         return (*self._waiting, *self._running)
 
     def add(self, calls: Iterable[Sequence], turn: Turn) -> None:
@@ -66,11 +61,12 @@ class Scheduler:
     # -- what runs next ----------------------------------------------------------------------------------
 
     def schedule(self, exact: bool = False) -> Plan:
-        """One feed of every running decode and shadow, and waiting calls as far as the budget goes.
+        """The plan of the next forward: one feed of every running decode and shadow, and waiting calls as far as the
+        budget goes.
 
-        A call waits for the forward in which what it attends to is ready or completed, and until there is room for that
-        and for itself in the store; nobody takes room before one that waits for it. One call always goes. `exact`: rows
-        that begin share no slot's tensor with others, no prefill is divided, and no shadow deferred.
+        A waiting call goes into the forward in which all that it attends to is ready or completed, once the store has
+        room for that and for its own tokens. No call takes room before one that waits for room. At least one call goes.
+        `exact`: rows that begin share no tensor with others, no prefill is divided, and no shadow is deferred.
         """
         plan, waiting = Plan(exact), bool(self._waiting.waiting)
         followed = waiting
@@ -129,18 +125,19 @@ class Scheduler:
         self._making += (*(call for call, _ in plan.failed), *plan.late)
 
     def _afresh(self, call: Sequence) -> None:
-        """Forget parts that were encoded beside others: what is alone is encoded at once, or its bits would tell."""
+        """Forget the parts of a prefill that were encoded beside other calls: in the exact profile it is encoded at
+        once, or its bits would show what ran beside it."""
         if call.slot is not None and not call.own.ready:
             self._slots.close(call.slot)
             call.slot, call.own.written = None, 0
 
     def _fits(self, call: Sequence) -> bool:
-        """Whether there is room for all that it gathers and makes."""
+        """Whether there is room for all that a call gathers and makes."""
         return call.placed or self._assembly.fits(call.needs, call.grows)
 
     def _begin(self, plan: Plan, waiting: Waiting, tokens: int) -> bool:
-        """Ask the call's guard about the very pieces that are gathered next, and start it, go on with it, or defer it;
-        returns whether it waits no more."""
+        """Ask the call's guard about exactly the pieces that are gathered next; then start the call, go on with it, or
+        defer it. Returns whether it has left the waiting line."""
         call = waiting.call
         try:
             call.ask()
@@ -185,8 +182,9 @@ class Scheduler:
     # -- what comes of it --------------------------------------------------------------------------------
 
     def process(self, plan: Plan, order: list[Segment], logits: Listed[Row]) -> StepResult:
-        """Turn logits (rows `[vocab]` in `order`'s wanted order) into tokens, ends and failures. Rows that began have
-        their contexts in slots now, and need them in the store no more."""
+        """Turn the rows of logits `[vocab]`, in the order of the wanted tokens of `order`, into tokens, finished
+        encodings and failures. Decodes that began have their contexts in slots now, so their entries in the store are
+        unpinned."""
         failed, finished = list[Failure](), list[EncodingId]()
         for waiting in plan.begun:
             if waiting.call.entry is None:
@@ -212,8 +210,8 @@ class Scheduler:
         return StepResult(tuple(spoken), tuple(finished), tuple(failed), fed, begun=tuple(begun))
 
     def _asking(self, plan: Plan, order: list[Segment], logits: Listed[Row]) -> tuple[list[Sequence], list[Row]]:
-        """The decodes that asked for rows, in the order of these, and the last row of each; where they are wanted, all
-        are kept."""
+        """The decodes that asked for rows of logits, in the order of these, and the last row of each. Where a decode
+        keeps its logits, all its rows are kept."""
         of = dict[int, Sequence]()
         for row, segment in plan.rows:
             of[id(segment)] = row
@@ -230,7 +228,7 @@ class Scheduler:
         return asking, last
 
     def _choose(self, asking: list[Sequence], rows: list[Row], exact: bool) -> list[int | None]:
-        """The next token of each; None where none can be drawn, or the message has ended."""
+        """The next token of each of these decodes. None: no token can be drawn, or the message has ended."""
         tokens, free, drawing = list[int | None](), list[int](), list[Sequence]()
         lines: list[Row] = []
         for place, row in enumerate(asking):
@@ -250,7 +248,8 @@ class Scheduler:
         return tokens
 
     def _draw(self, asking: list[Sequence], rows: list[Row]) -> list[int | None]:
-        """A token for each of these decodes, from its row; None where it has none, or cannot be drawn by itself."""
+        """A token for each of these decodes, from its row of logits. If drawing them together fails, each is drawn
+        alone; None where that fails too, or no token can be drawn."""
         try:
             return self._runner.sample(rows, [row.speech.draw() for row in asking])
         except BaseException as error:  # a grammar's library may panic, which is no `Exception`
@@ -262,7 +261,7 @@ class Scheduler:
     def _say(
         self, asking: list[Sequence], tokens: list[int | None], failed: list[Failure]
     ) -> tuple[list[Spoken], list[Begun]]:
-        """Give each its token; those that said their first are told of besides."""
+        """Give each decode its token. Returns the tokens said, and those decodes that said their first."""
         spoken, begun = list[Spoken](), list[Begun]()
         for row, token in zip(asking, tokens, strict=True):
             speech = row.speech
@@ -283,7 +282,7 @@ class Scheduler:
         return spoken, begun
 
     def _complete(self, plan: Plan) -> list[EncodingId]:
-        """Finish known words that are encoded now, and let go of deferred ones that are."""
+        """Finish the known words that are encoded now, and let go of deferred shadows that are."""
         finished = [self._finish_known(call) for call in plan.prefills]
         self._making[:] = plan.late
         self.deferred.settle(segment.entry for segment in plan.segments if segment.entry is not None)
@@ -300,7 +299,7 @@ class Scheduler:
         return call.id
 
     def _finishes(self, row: Sequence, failed: list[Failure]) -> bool:
-        """Finish a row; False: it has failed by itself."""
+        """Finish a decode or a shadow; False: it failed."""
         if row.status is not Status.RUNNING:  # the shadow of one that has just failed
             return False
         try:
@@ -311,7 +310,7 @@ class Scheduler:
         return True
 
     def _finish_row(self, row: Sequence) -> None:
-        """Move a row's own keys from its slot to the store."""
+        """Move the keys of a row's own tokens from its slot into the store."""
         slot, words = row.slot, row.speech.words()
         assert slot is not None
         feeds = (*row.feeds, len(row.feed)) if slot.pool.kind.alone else ()
@@ -332,7 +331,7 @@ class Scheduler:
         self._let_go(row)
 
     def _defer(self, plan: Plan, failed: list[Failure]) -> list[EncodingId]:
-        """Defer late shadows, but those whose leaders are lost."""
+        """Defer the late shadows of a plan, except those whose leaders failed."""
         lost = {failure.id for failure in failed}
         plan.late[:] = [call for call in plan.late if not self._follows(call, lost)]
         return [self.deferred.add(call) for call in plan.late]
@@ -354,9 +353,12 @@ class Scheduler:
         return Failure(call.id, error)
 
     def _leave_out(self, plan: Plan, order: list[Segment]) -> list[Failure]:
-        """Of a plan that was not run whole, what was lost: calls that failed, and their shadows. Who would have read
-        something that was lost, or waited for it to encode the same, goes back in line; who lacks nothing but what
-        was deferred and could not be made fails with the same error."""
+        """Undo what a plan promised and its forward did not do; returns the failures.
+
+        Calls that failed are lost with their shadows. Calls that would have read their result, or waited for them to
+        encode the same, go back in line. A call that lacks only deferred shadows which could not be made fails with the
+        same error.
+        """
         failed = [self._failure(call, error) for call, error in plan.failed if not self.deferred.keeps(call, error)]
         lost, ran = {failure.id for failure in failed}, {id(segment) for segment in order}
         plan.rows[:] = [
@@ -376,7 +378,7 @@ class Scheduler:
         return failed
 
     def _follows(self, late: Sequence, lost: Container[EncodingId]) -> bool:
-        """Whether the leader of a late shadow is lost, and it with it."""
+        """Whether the leader of a late shadow has failed; the shadow is dropped then."""
         if late.leader is None or late.leader.id not in lost:
             return False
         self._making.remove(late)
@@ -384,7 +386,7 @@ class Scheduler:
         return True
 
     def _put_back(self, waiting: Waiting) -> None:
-        """Undo what was begun for a call in the forward that is over; it is begun anew."""
+        """Undo what was begun for a call in this forward; the call will begin anew."""
         call = waiting.call
         self._tiers.unpin(call)
         self._making = [each for each in self._making if each is not call]
@@ -401,7 +403,7 @@ class Scheduler:
             self._waiting.put_back(waiting)
 
     def drop_all(self) -> None:
-        """Drop every call in flight, those of a forward that failed included; what was deferred stays so."""
+        """Drop every unfinished call, those of a failed forward included. Deferred shadows stay deferred."""
         for call in dict.fromkeys((*self._making, *self.calls)):
             if call.status is not Status.DEFERRED:
                 self._drop(call)
@@ -410,7 +412,7 @@ class Scheduler:
         self._making, self._waiting, self._running = [], Queue(), []
 
     def cancel(self, ids: Iterable[EncodingId]) -> None:
-        """Drop waiting and running calls of these ids, and their shadows, with all they hold."""
+        """Drop the waiting and running calls of these ids, their shadows, and all that they hold."""
         gone = frozenset(ids)
         gone |= self._shadows(gone)
         for call in [call for call in self.calls if call.id in gone]:
@@ -438,7 +440,7 @@ class Scheduler:
 
 
 def _starved(call: Sequence, fed: Container[Sequence]) -> bool:
-    """Whether nothing came of what was begun for a call."""
+    """Whether what was begun for a call came to nothing."""
     if call.entry is None:
         return call.status is Status.RUNNING and call not in fed
     return not call.entry.ready

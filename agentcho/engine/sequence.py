@@ -1,4 +1,5 @@
-"""One admitted call until it is done: what it reads and makes, what it feeds next, and how a decode goes on and ends.
+"""One admitted call until it is done: the encodings it reads, the encoding it makes, the tokens it feeds next, and how
+a decode goes on and ends.
 
 Does not know: when a call runs, how a forward computes.
 """
@@ -19,14 +20,14 @@ from agentcho.engine.layout import Context, Framed, Layout, Piece, Segment, deco
 from agentcho.message import Words
 
 STRIDE = 16
-"""Tokens that a shadow feeds at a time: it reads its context once for all of them."""
+"""How many tokens a shadow feeds at a time, so that it reads its context once for all of them."""
 SHORT = 2 * STRIDE
-"""Tokens of a message, its framing and header among them, up to which its shadow does not begin while it is said."""
+"""A message of at most so many tokens, framing and header included, has no shadow begin while it is being said."""
 
 
 class Status(Enum):
     """WAITING: in line, perhaps encoded in part. RUNNING: a decode or a shadow that has begun. DEFERRED: a shadow whose
-    id is finished, and which is encoded when somebody first reads it. FINISHED: done, failed or dropped."""
+    id is finished, and which is encoded when a call first reads it. FINISHED: done, failed or dropped."""
 
     WAITING = "waiting"
     RUNNING = "running"
@@ -35,7 +36,8 @@ class Status(Enum):
 
 
 class Draw(NamedTuple):
-    """How a token is drawn: by which options, the number of the token (from 0), the ids it may be (None: any)."""
+    """How a token is drawn: the sampling options, the index of the token in its message (from 0), and the ids that it
+    may be (None: any)."""
 
     sampling: Sampling
     nth: int
@@ -43,10 +45,8 @@ class Draw(NamedTuple):
 
 
 class Generation:
-    """What a decode says, from its framing to its closing.
-
-    Feeds opening and header, then each token it is given, then the closing. `feed` is what the next forward takes.
-    """
+    """What a decode says, from its framing to its closing. It feeds the opening and the header, then each token that it
+    is given, then the closing. `feed`: the ids that the next forward takes."""
 
     def __init__(
         self, id: EncodingId, call: Decode, placed: Layout, template: Template, constraint: Constraint | None
@@ -63,8 +63,9 @@ class Generation:
 
     @property
     def wanted(self) -> Listed[int]:
-        """The own tokens of the next feed whose next-token logits are asked for: the last one's while it waits for a
-        token; where logits are kept, those of every token of its text, the last one's for the first closing token."""
+        """The indices in the next feed of the tokens whose next-token logits are asked for: the last one, while the
+        decode waits for a token. Where logits are kept: every token of its text, the last of these for the first
+        closing token."""
         asks = self.stopped is None
         said = len(self.feed) - (0 if asks else len(self._closing))
         if self.call.logits and self.sampled:
@@ -73,13 +74,14 @@ class Generation:
 
     @property
     def script(self) -> tuple[int, ...]:
-        """Every id that is certain to be the message's: framing, header, accepted tokens, the closing once it ended."""
+        """All ids that are certain to be in the message: framing, header, accepted tokens, and the closing once it has
+        ended."""
         closing = () if self.stopped is None else self._closing
         return (*self._framed.begun, *self.sampled, *closing)
 
     @property
     def tokens(self) -> tuple[int, ...]:
-        """Every id of the message, as if it ended now."""
+        """All ids of the message, if it ended now."""
         return (*self._framed.begun, *self.sampled, *self._closing)
 
     def draw(self) -> Draw:
@@ -94,7 +96,7 @@ class Generation:
         return self.call.forced[done] if done < len(self.call.forced) else self._closing[0]
 
     def accept(self, token: int) -> Spoken | None:
-        """Say `token`; sets the next feed. None where it ended the message and adds no text."""
+        """Take `token` as the next one and set the next feed. None: it ended the message and adds no text."""
         forced = self.call.forced
         if forced is not None:
             return self._repeat(token, forced)
@@ -116,7 +118,7 @@ class Generation:
         return Spoken(self.id, len(self.sampled) - 1, token, self._show())
 
     def _repeat(self, token: int, forced: tuple[int, ...]) -> Spoken | None:
-        """The next forced token, or as many as go in at once."""
+        """Take the next forced token, or as many as are fed at once."""
         done = len(self.sampled)
         if forced and self.call.stride > 1:
             self._say(forced[done : done + self.call.stride])
@@ -142,12 +144,12 @@ class Generation:
             self._text = whole
 
     def _cut(self) -> int | None:
-        """Where the earliest stop string begins in the text, if one is there."""
+        """Where the earliest stop string begins in the text; None: there is none."""
         found = [at for at in map(self._text.find, self._until) if at >= 0]
         return min(found, default=None)
 
     def _show(self) -> str:
-        """Text that is certain to stay, and was not shown before."""
+        """The text that is certain to stay and was not shown before."""
         end = len(self._text)
         if self._until:
             cut = self._cut()
@@ -156,7 +158,7 @@ class Generation:
         return piece
 
     def _doubtful(self) -> int:
-        """Length of the text's end that may yet turn out to begin a stop string."""
+        """How many characters at the end of the text may be the beginning of a stop string."""
         longest = max(map(len, self._until), default=1) - 1
         ends = range(min(longest, len(self._text)), 0, -1)
         return next((n for n in ends if any(stop.startswith(self._text[-n:]) for stop in self._until)), 0)
@@ -167,12 +169,12 @@ class Generation:
 
     @property
     def begun(self) -> Begun:
-        """What is fed before its first token, and over what."""
+        """What is fed before the first token, and the receipt of the context."""
         framed = self._framed._replace(content=(), closing=())
         return Begun(self.id, decoded(self.call, framed, "", None), self.receipt)
 
     def words(self) -> Words:
-        """The finished message."""
+        """The words of the finished message."""
         whole, cut = self._content.decode(self.sampled), self._cut()
         text = whole if cut is None else whole[:cut]
         framed: Framed = self._framed._replace(content=tuple(self.sampled))
@@ -181,9 +183,9 @@ class Generation:
 
 @dataclass
 class Reuse:
-    """What a repair keeps: `base`, where it stands now; how many tokens are encoded anew, which (`places`, once they
-    are known), and the context over which they are compared with the base's, where they are chosen by that
-    (`judged`)."""
+    """What a repair keeps of a message: `base`, its encoding, at its new place; `count`, how many tokens are encoded
+    anew; `places`, which tokens these are, once that is known; `judged`, the context over which they are chosen by how
+    their values differ from the base's (None: they are not chosen that way)."""
 
     base: Piece
     count: int
@@ -195,12 +197,14 @@ class Reuse:
 class Sequence:
     """One admitted call.
 
-    A prefill, a repair and a deferred shadow encode `words` that are known into an `entry`, which may be shared, and
-    may be ready already; of all calls that want it the one that `started` it encodes it, perhaps in parts: then `slot`
-    keeps what these attend to. A decode has a `generation`, which its shadow (`leader` is the decode) follows: the same
-    tokens over another context, fed once they are accepted. Both may become `longest` tokens long, and have pages
-    `reserved` for that while they run, and a `slot`, in which their own tokens come after `before` others; `fed` counts
-    the tokens fed so far, `feeds` forward by forward, and a shadow feeds `portion` in the next one.
+    - A prefill, a repair and a deferred shadow encode known `words` into an `entry`. Other calls may share the entry,
+      and it may be ready already. Of all calls that want it, the one that `started` it encodes it, perhaps in parts;
+      then `slot` keeps the context that the parts attend to.
+    - A decode has a `generation`. Its shadow (`leader` is the decode) feeds the same tokens over another context, after
+      they were accepted. Both can become `longest` tokens long and have so many pages `reserved` while they run, and a
+      `slot`, where their own tokens come after `before` others.
+    - `fed`: the tokens fed so far. `feeds`: the same for each forward. `portion`: the tokens that a shadow feeds in the
+      next forward.
     """
 
     id: EncodingId
@@ -225,20 +229,20 @@ class Sequence:
 
     @property
     def own(self) -> KVEntry:
-        """What known words are encoded into."""
+        """The entry that its known words are encoded into."""
         assert self.entry is not None
         return self.entry
 
     @property
     def speech(self) -> Generation:
-        """What a decode says, or the leader of a shadow."""
+        """The generation of a decode; of a shadow that of its leader."""
         assert self.generation is not None
         return self.generation
 
     @property
     def reads(self) -> tuple[Piece, ...]:
-        """All stored keys that it reads, and holds until it is done: its context; of a repair its base too, and what
-        its tokens are judged over."""
+        """All pieces that it reads, and holds until it is done: its context; of a repair also its base, and the context
+        that its tokens are judged over."""
         if self.repair is None:
             return self.context.pieces
         judged = () if self.repair.judged is None else self.repair.judged.pieces
@@ -246,39 +250,41 @@ class Sequence:
 
     @property
     def holds(self) -> tuple[KVEntry, ...]:
-        """All that it counts as a holder of, as often as it names it: what it reads, and what it makes for its id. That
-        of a deferred shadow is held by who may ask for it."""
+        """All entries that it counts as a holder of, as often as it names them: those that it reads, and the one that
+        it makes for its id. The entry of a deferred shadow is held by its id, and by the calls that read it."""
         read = tuple(piece.entry for piece in self.reads)
         return read if self.entry is None or self.status is Status.DEFERRED else (*read, self.entry)
 
     @property
     def lacks(self) -> list[KVEntry]:
-        """What it reads and no forward has made, nor will by the end of the one that is being planned."""
+        """The entries that it reads and that are not computed, nor will be by the end of the forward that is being
+        planned."""
         return [piece.entry for piece in self.reads if not piece.entry.attendable]
 
     @property
     def needs(self) -> tuple[KVEntry, ...]:
-        """What must be in the store for it to begin: all that it reads; of words that were encoded before, that
-        alone."""
+        """The entries that must be in the store before it begins: all that it reads; of words that were encoded before,
+        their entry alone."""
         if self.entry is not None and self.entry.ready:
             return (self.entry,)
         return tuple(piece.entry for piece in self.reads)
 
     @property
     def grows(self) -> int:
-        """How many tokens its own encoding may yet add to the store."""
+        """How many tokens its own encoding may still add to the store."""
         if self.entry is None:
             return self.longest
         return 0 if self.entry.ready else self.entry.length
 
     def ask(self) -> None:
-        """Ask its guard about all that it reads: `LeakageError` where that refuses, `CallbackFailed` where it fails."""
+        """Ask its guard about all that it reads. `LeakageError`: the guard refuses. `CallbackFailed`: the guard itself
+        failed."""
         if self.call.guard is not None:
             asked(self.call.guard, self.id, [piece.id for piece in self.reads if piece.id is not None])
 
     @property
     def attendable(self) -> bool:
-        """Whether all that it attends to is stored, or completed by the forward that is being planned."""
+        """Whether all that it attends to is computed, or will be by the end of the forward that is being planned."""
         if self.repair is not None:
             judged = () if self.repair.judged is None else self.repair.judged.pieces
             if not all(piece.entry.ready for piece in (self.repair.base, *judged)):
@@ -286,42 +292,43 @@ class Sequence:
         return all(piece.entry.attendable for piece in self.context.pieces)
 
     def promised(self, *making: Container[KVEntry]) -> bool:
-        """Whether all that it lacks is in one of these, which calls are going to make."""
+        """Whether every entry that it lacks is in one of `making`, the entries that waiting or deferred calls are going
+        to make."""
         return all(any(entry in those for those in making) for entry in self.lacks)
 
     # -- what it feeds next ------------------------------------------------------------------------------
 
     @property
     def placed(self) -> bool:
-        """Whether known words have all the room they need: they go on with what was started, or their keys are there,
-        or come out of the forward that is being planned."""
+        """Whether its known words have all the room that they need: it has started, or its entry is computed or will be
+        by the end of the forward that is being planned."""
         if self.entry is None or self.entry.dropped:
             return False
         return self.started or self.entry.attendable
 
     @property
     def due(self) -> bool:
-        """Whether it may go into the forward that is being planned, where what it attends to is there."""
+        """Whether it may go into the forward that is being planned, provided that its context is ready."""
         if self.entry is None:
             return self.leader is None or self.portion > 0
         return self.started or self.entry.attendable or self.entry.pages is None  # else another encodes it in parts
 
     @property
     def divisible(self) -> bool:
-        """Whether it can be encoded in parts: a prefill of known text. A deferred shadow is encoded at once, as a
-        shadow's last tokens are."""
+        """Whether it can be encoded in parts: only a prefill can. A deferred shadow is encoded at once, as the last
+        tokens of any shadow are."""
         return self.entry is not None and self.repair is None and self.leader is None
 
     @property
     def feed(self) -> tuple[int, ...]:
-        """What the next forward takes of a decode or a shadow."""
+        """The ids that the next forward takes of a decode or a shadow."""
         if self.leader is None:
             return self.speech.feed
         return self.speech.script[self.fed : self.fed + self.portion]
 
     @property
     def remaining(self) -> int:
-        """Tokens that it has to feed next: of known words all that is left."""
+        """How many tokens it has to feed next; of known words, all that are left."""
         if self.entry is None:
             return len(self.feed)
         if self.entry.attendable:
@@ -330,23 +337,24 @@ class Sequence:
 
     @property
     def depth(self) -> int:
-        """How many tokens its next one attends to."""
+        """How many tokens its next token attends to."""
         return self.context.length + (0 if self.entry is None else self.entry.written)
 
     @property
     def lacking(self) -> int:
-        """Tokens that are the leader's and not yet a shadow's own, or go into the same forward."""
+        """How many tokens of its leader a shadow has not fed."""
         return len(self.speech.script) - self.fed
 
     @property
     def late(self) -> bool:
-        """Whether it is a shadow whose leader has ended in a short message, and has fed nothing: it need not begin
-        before somebody reads it. More is not left for who reads it to wait for."""
+        """Whether it is a shadow that has fed nothing, and its leader has ended in a short message. Such a shadow is
+        not encoded before a call reads it; it is so short that the call does not wait long."""
         ended = self.entry is None and self.leader is not None and self.speech.stopped is not None
         return ended and not self.fed and self.lacking <= SHORT
 
     def next_segment(self) -> Segment:
-        """What a decode or a shadow feeds next. Of all rows over a shared context the first to begin gathers it."""
+        """The next segment of a decode or a shadow. Of all rows over a shared context, the first to begin gathers that
+        context."""
         assert self.slot is not None
         generation, shared = self.speech, self.slot.pool.shared
         if self.leader is None:
@@ -359,7 +367,7 @@ class Sequence:
         return Segment(feed, self.context.start + self.fed, pieces, slot=self.slot, wanted=wanted)
 
     def advance(self, fed: int) -> None:
-        """So many tokens of a decode or a shadow went through a forward."""
+        """Note that `fed` tokens of a decode or a shadow went through a forward."""
         self.fed += fed
         self.feeds.append(fed)
         self.portion = 0
@@ -369,10 +377,11 @@ class Sequence:
     # -- known words -------------------------------------------------------------------------------------
 
     def encode(self, most: int) -> Segment:
-        """The next segment of known words, of at most so many tokens, which completes the entry or goes on with it.
+        """The next segment of known words, of at most `most` tokens. It completes the entry, or goes on with it.
 
-        From now on the entry is made over this call's context, and made again over that: an equal call may read other
-        entries of the same keys, which nobody has made."""
+        The first of them fixes the recipe of the entry to this call's own context: an equal call may read other entries
+        with the same keys, and those may never have been computed.
+        """
         entry = self.own
         recipe = entry.recipe
         assert recipe is not None
@@ -390,14 +399,14 @@ class Sequence:
         return Segment(ids, self.context.start + done, pieces, slot=self.slot, entry=self.own, done=done)
 
     def _repaired(self) -> Segment:
-        """The chosen tokens among those of the base, all at once."""
+        """The segment of the chosen tokens, among those of the base, all at once."""
         assert self.repair is not None
         base, places = self.repair.base, self.repair.places
         start, pieces = self.context.start, self.context.pieces
         return Segment(self._chosen(), start, pieces, entry=self.own, base=base, places=places)
 
     def choose(self, places: Listed[int]) -> None:
-        """Say which tokens a repair encodes anew, before the forward it is planned in."""
+        """Say which tokens a repair encodes anew, before the forward that it is planned in."""
         segment, recipe = self.own.segment, self.own.recipe
         assert self.repair is not None
         assert segment is not None
@@ -413,11 +422,14 @@ class Sequence:
 
 
 def take_turns(rows: Listed[Sequence], exact: bool) -> None:
-    """Say how many tokens each shadow among decodes and shadows feeds in the next forward: `STRIDE` at least, and all
-    of them together no more than that, or than their leaders say in it, so that they keep up and hold up nobody. Who
-    lacks most goes first. None goes with its leader's first token, whose coming it must not delay, or begins before its
-    message is more than `SHORT`; each goes with its leader's last, unless it is late. `exact`: what one feeds depends
-    on its leader only, and a late one is fed like the others."""
+    """Decide how many tokens each shadow among these decodes and shadows feeds in the next forward (`portion`).
+
+    - All shadows together feed at most `STRIDE` tokens, or as many as their leaders say in this forward, so that they
+      keep up with their leaders and hold up no decode. The shadow that is furthest behind goes first.
+    - None feeds in the forward of its leader's first token, which must not be delayed, or before the message is longer
+      than `SHORT`. Each feeds all that is left when its leader has ended, unless it is late.
+    - `exact`: what a shadow feeds depends on its leader alone, and late shadows are fed like all others.
+    """
     shadows = [row for row in rows if row.leader is not None]
     room = max(STRIDE, sum(len(leader.feed) for shadow in shadows if (leader := shadow.leader) and leader.fed))
     for shadow in sorted(shadows, key=lambda each: (-each.lacking, each.id)):

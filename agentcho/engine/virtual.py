@@ -1,6 +1,7 @@
-"""A runner without tensors, to be made into one that computes something else: its pages and slots only count.
+"""A runner without tensors, from which runners are made that compute something else: sets, or nothing. Its pages and
+slots are only counted.
 
-Does not know: what that is.
+Does not know: what is computed.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from agentcho.errors import RequestError, StoreFull
 
 
 class VirtualPages:
-    """See `base.Pool`: a page is a token, and nothing is in it. Nothing leaves it but what is dropped."""
+    """See `base.Pool`. A page is one token and has no content. An entry that leaves it can only be dropped."""
 
     page_tokens = 1
 
@@ -32,16 +33,16 @@ class VirtualPages:
 
     @property
     def allocated(self) -> int:
-        """Tokens that encodings have."""
+        """The tokens of all entries."""
         return self.used
 
     @property
     def room(self) -> int:
-        """Tokens that are neither of encodings nor promised."""
+        """The tokens that no entry has and that are not promised."""
         return self.limit - self.used - self.reserved
 
     def pages_for(self, tokens: int) -> int:
-        """One a token."""
+        """One page a token."""
         return tokens
 
     def reserve(self, tokens: int) -> int:
@@ -57,7 +58,7 @@ class VirtualPages:
         assert self.reserved >= 0
 
     def allocate(self, length: int) -> int:
-        """Room for so many tokens, which is named by its length. `StoreFull`: there is none."""
+        """Room for `length` tokens; its name is its length. `StoreFull`: there is none."""
         self.unreserve(self.reserve(length))
         self.used += length
         self.high_water = max(self.high_water, self.used)
@@ -80,7 +81,7 @@ class VirtualPages:
 
 
 class VirtualSlot:
-    """One row's place. `value` is whatever its runner puts there. Rows share no contexts, and each is by itself."""
+    """The place of one running decode. `value` is whatever its runner keeps there. No context is shared."""
 
     pool = SimpleNamespace(shared=None, kind=SimpleNamespace(alone=False))
 
@@ -106,7 +107,7 @@ class VirtualSlots:
         return len(self._open)
 
     def expect(self, contexts: Iterable[Context]) -> None:
-        """Nobody shares anything."""
+        """Contexts are not shared, so there is nothing to prepare."""
 
     def take(self, context: Context, feed: int, alone: bool, apart: bool) -> VirtualSlot:
         """A slot for a row."""
@@ -127,7 +128,7 @@ class VirtualSlots:
 
 
 class VirtualRunner(ABC):
-    """See `base.Runner`. Everything that can go into a forward goes into the next one, and every word is forced."""
+    """See `base.Runner`. A forward has no bound, so that every call that can run does, and every word is forced."""
 
     origin: str = "virtual"
     vocabulary: int | None = None
@@ -139,18 +140,18 @@ class VirtualRunner(ABC):
 
     @abstractmethod
     def feed(self, segment: Segment) -> None:
-        """Take in a segment whose pieces were made, or stand before it in the same forward."""
+        """Compute a segment. Each of its pieces was made, or stands before it in the same forward."""
 
     @abstractmethod
     def store(self, slot: VirtualSlot, start: int, entry: KVEntry) -> None:
-        """Make an encoding of all that a row was fed."""
+        """Make an entry of all that a decode was fed."""
 
     def step(self, segments: Sequence[Segment]) -> Ran:
         """See `run`."""
         return self.run(segments)
 
     def run(self, segments: Sequence[Segment]) -> Ran:
-        """One forward; there is nothing in its rows."""
+        """One forward. Its rows of logits are None."""
         for segment in segments:
             self.feed(segment)
             if segment.entry is not None:
@@ -158,20 +159,20 @@ class VirtualRunner(ABC):
         return list(segments), [None for segment in segments for _ in segment.wanted]
 
     def make(self, entry: KVEntry) -> int:
-        """Make an encoding by its recipe."""
+        """Make an entry by its recipe; returns the number of tokens fed."""
         assert entry.recipe is not None
         self.run([entry.recipe.segment(entry)])
         return entry.length
 
     def select(self, groups: Sequence[Sequence[Admitted]]) -> int:
-        """A repair encodes its first tokens anew: nothing tells one from another here."""
+        """Choose the first tokens of each repair: without values, there is nothing to choose them by."""
         for call in (call for group in groups for call in group):
             assert call.repair is not None
             call.choose(range(call.repair.count))
         return 0
 
     def constrain(self, sampling: Sampling) -> Constraint | None:
-        """`RequestError`: there are no words."""
+        """`RequestError`: there are no words to choose from."""
         raise RequestError("an engine without a model has nothing to say; force the words")
 
     def sample(self, rows: Sequence[Row], draws: Sequence[Draw]) -> list[int | None]:
@@ -183,7 +184,7 @@ class VirtualRunner(ABC):
         return ()
 
     def synchronize(self) -> None:
-        """All was done at once."""
+        """Nothing is left to wait for."""
         return
 
     def probe(self) -> None:

@@ -1,11 +1,12 @@
-"""What waits: calls for a forward, in whose line they stand and how many of their tokens go into the next one; and
-shadows until somebody reads them.
+"""What waits: calls in line for a forward, how many of their tokens go into the next one, and shadows until a call
+reads them.
 
-Calls go by priority; then what was begun; then those of the workflow that was served least while anybody waited; then
-by arrival. Of equal prefills one is encoded for all, and has the highest of their priorities.
+The order of calls: by priority; then those that have begun; then those of the workflow that was served the fewest
+tokens while any call waited; then by arrival. Of equal prefills one is encoded for all, with the highest of their
+priorities.
 
-Shadows whose leaders ended before they fed anything are encoded when they are first read, in that forward: nobody may
-ever read what was said in few words, such as a vote, so nothing is fed for it until somebody does. Does not know: how
+A shadow whose leader ended before the shadow fed anything is encoded when a call first reads it, in the same forward.
+Nobody may ever read what was said in a few words, such as a vote, so nothing is fed for it before. Does not know: how
 calls are checked, how a forward computes.
 """
 
@@ -23,8 +24,9 @@ from agentcho.errors import CallbackFailed, LeakageError, RequestError
 
 
 class Waiting(NamedTuple):
-    """A call in line: whose turn it waits for, and its number among all that ever came. `spare`: it was begun ahead of
-    its time, and others wait now; it goes on only where these find no room, which it then gives back."""
+    """A call in line, its turn (workflow and priority), and its number in the order of arrival. `spare`: the call was
+    made and begun ahead of time, and other calls wait now; it goes on only where these find no room, and then it gives
+    its room back."""
 
     call: Sequence
     turn: Turn
@@ -33,8 +35,8 @@ class Waiting(NamedTuple):
 
 
 class Queue:
-    """Waiting calls, `waiting` in no order. Calls of one workflow and priority keep theirs: those that others build on
-    come first."""
+    """The waiting calls, in no order. Calls of one workflow and priority keep the order in which they came, so that
+    parents come before the calls that read them."""
 
     def __init__(self) -> None:
         self.waiting: list[Waiting] = []
@@ -48,8 +50,8 @@ class Queue:
         return len(self.waiting)
 
     def add(self, calls: Iterable[Sequence], turn: Turn) -> None:
-        """To the end. A workflow that was not waiting begins level with the least served that is, with no credit for
-        the time it was away."""
+        """Put calls at the end of the line. A workflow that had no call waiting begins level with the least served one
+        that has, and gets no credit for the time when it did not wait."""
         waits = any(each.turn.workflow == turn.workflow and not each.turn.ahead for each in self.waiting)
         if not turn.ahead and not waits:
             here = self._here
@@ -60,8 +62,8 @@ class Queue:
             self._arrived += 1
 
     def line(self) -> list[Waiting]:
-        """All, the next one first. What is made ahead comes in when nobody waits for anything, or for the very same; if
-        it was begun, last."""
+        """All waiting calls, the next one first. Calls that were made ahead of time come in only when no other call
+        waits for a forward, or when another call needs the same entry; those that have begun come last."""
         wanted = [each for each in self.waiting if not each.turn.ahead]
         ahead = [each for each in self.waiting if each.turn.ahead]
         if not ahead or not any(each.call.entry is not None or each.call.due for each in wanted):
@@ -86,61 +88,70 @@ class Queue:
 
     @property
     def _here(self) -> set[str]:
-        """Workflows that somebody waits in."""
+        """The workflows that have a call waiting."""
         return {each.turn.workflow for each in self.waiting if not each.turn.ahead}
 
     def serve(self, waiting: Waiting, tokens: int) -> None:
-        """So many tokens were encoded for it, which count where somebody waits for them."""
+        """Count `tokens` tokens as served to the workflow of a call, unless the call was made ahead of time."""
         self._served[waiting.turn.workflow] += 0 if waiting.turn.ahead else tokens
 
     def put_back(self, waiting: Waiting) -> None:
-        """Where it was in line before it began."""
+        """Put a call back to where it was in line before it began."""
         self.waiting.append(waiting)
 
     def keep(self, wanted: Callable[[Sequence], bool]) -> None:
-        """Leave out all other calls."""
+        """Keep the calls that are `wanted`, and leave out all others."""
         self.waiting = [each for each in self.waiting if wanted(each.call)]
         self._served = Counter({workflow: self._served[workflow] for workflow in self._here})
 
 
 DEPTH = 1024
-"""A token that attends to so many others costs about twice one that attends to none, as measured on a CPU."""
+"""A token that attends to so many others costs about twice as much as a token that attends to none, as measured on a
+CPU."""
 
 
 class Budget(NamedTuple):
-    """Tokens of one forward: at most `packed` in all, and while anybody is to be spared so much of prefills as `beside`
-    tokens cost that attend to nothing, so that a long one does not hold up the next tokens of all others."""
+    """How many tokens one forward takes: at most `packed` in all. While decodes run, prefills get only so much work as
+    `beside` tokens take that attend to nothing, so that a long prefill does not hold up the next tokens of all
+    others."""
 
     packed: int
     beside: int
 
     def room(self, fed: int, speaking: bool) -> Room:
-        """What is left of a forward that feeds `fed` tokens already."""
+        """What is left of a forward that already feeds `fed` tokens. `speaking`: decodes run that must not be held
+        up."""
         return Room(self.packed - fed, self.beside if speaking else None, empty=fed == 0)
 
 
 class Rush:
-    """Whether most of those concerned wait for their first tokens: at least two calls, and as many as speak, such as
-    all that came together. It lasts until nobody waits, or the last of them would go by the small parts that spare a
-    speaker. Total work is the same; what a speaker loses at once it would lose bit by bit, while others wait longer."""
+    """Whether as many calls wait for their first token as decodes run, and at least two, as when many calls come at
+    once. Then prefills get the whole forward. That lasts until no call waits, or the last of them would go on in the
+    small parts that spare running decodes.
+
+    The work is the same in all. A running decode loses at once the time that it would lose bit by bit, and the waiting
+    calls get their first tokens earlier.
+    """
 
     def __init__(self) -> None:
         self.on = False
 
     def see(self, waiting: int, speaking: int) -> None:
-        """So many wait now, and so many speak."""
+        """Note how many calls wait for their first token, and how many decodes run."""
         self.on = waiting > 0 and (self.on or waiting >= max(2, speaking))
 
 
 class Room:
-    """What is left of one forward: tokens in all, and the work of prefills (None: there is no other bound)."""
+    """What is left of one forward: `total` tokens, and the `work` of prefills, counted in tokens that attend to nothing
+    (None: no bound)."""
 
     def __init__(self, total: int, work: float | None, empty: bool) -> None:
         self._total, self._work, self._empty, self._begun = total, work, empty, False
 
     def take(self, tokens: int, divisible: bool, depth: int = 0) -> int | None:
-        """How many of a call's tokens go now, that attend to `depth` others; None: it waits. Where nothing else goes,
-        an indivisible call goes whatever its size; one that waits is not overtaken."""
+        """How many tokens of a call go into this forward, the first of which attends to `depth` others; None: the call
+        waits. A call that cannot be divided goes whatever its size if nothing else does; once one has to wait, none
+        overtakes it."""
         if not tokens:
             return 0
         if divisible:
@@ -164,9 +175,12 @@ class Room:
 
 
 class Deferred:
-    """Sequences whose ids are finished and whose entries were not made, in the order they came: each after those it
-    reads. They hold what they read, and are given up with the last who may ask for them. Each is handed to `finished`
-    as it comes. `sequences` has them by their entries, `refused` the errors of those that a guard refused."""
+    """Shadows whose ids are finished and whose entries are not made, in the order they came, so that each stands after
+    those that it reads. They hold what they read, and are given up when nobody can ask for them any more. Each is
+    handed to `finished` as it comes.
+
+    `sequences`: the shadows by their entries. `refused`: the errors of those that a guard refused.
+    """
 
     def __init__(self, tiers: Tiers, finished: Callable[[Encoding], None]) -> None:
         self._tiers, self._finished = tiers, finished
@@ -180,11 +194,11 @@ class Deferred:
         return entry in self.sequences
 
     def takes(self, call: Sequence) -> bool:
-        """Whether a call is the shadow of a leader that has ended, has fed nothing, and lacks nothing to be encoded."""
+        """Whether a call is a late shadow for which nothing is missing but other deferred shadows."""
         return call.late and all(entry in self.sequences for entry in call.lacks)
 
     def add(self, call: Sequence) -> EncodingId:
-        """Take such a shadow, with what it holds: its id is finished."""
+        """Defer a late shadow: its id is finished, and it keeps holding what it reads. Returns its id."""
         words = call.speech.words()
         entry = KVEntry.of(Recipe(words.tokens, call.context, call.call.salt, "stepwise"))
         self._tiers.hold([entry])
@@ -194,8 +208,8 @@ class Deferred:
         return call.id
 
     def before(self, line: Iterable[Waiting], gone: Container[EncodingId]) -> Iterator[Waiting]:
-        """A line in which each of them that is not `gone` comes right before a call that reads it and lacks nothing
-        else, in its turn."""
+        """The line, in which each deferred shadow (unless it is `gone`) comes right before the first call that reads it
+        and lacks nothing else."""
         for waiting in line:
             if self.sequences and waiting.call.due:
                 lacked = waiting.call.lacks
@@ -204,7 +218,7 @@ class Deferred:
             yield waiting
 
     def among(self, entries: Iterable[KVEntry]) -> list[Sequence]:
-        """Those of these that are yet to be made, and of what they read, each after what it reads."""
+        """The deferred shadows among these entries and among all that they read, each after those that it reads."""
         found, left = set[Sequence](), list(entries)
         while left:
             entry = left.pop()
@@ -215,9 +229,11 @@ class Deferred:
         return [call for call in self if call in found] if found else []
 
     def hasten(self, pieces: Iterable[Piece], make: Callable[[KVEntry], None]) -> None:
-        """Have those of these made that are yet to be, and what they read. `LeakageError`: a guard refuses it, or has
-        refused one before; `RequestError`: one is not finished; what `make` raises. What is not made then is still
-        deferred."""
+        """Make all deferred shadows among these pieces now, and those that they read.
+
+        `LeakageError`: a guard refuses one of them, or did before. `RequestError`: one of the pieces is not finished.
+        Raises what `make` raises. Those that are not made then stay deferred.
+        """
         asked = list(pieces)
         late = self.among(piece.entry for piece in asked)
         made = {call.entry for call in late}
@@ -231,19 +247,20 @@ class Deferred:
             self.settle([call.own])
 
     def refuse(self, call: Sequence, error: Exception) -> None:
-        """Count it no more among them, where it is one: who reads it fails with the same error. It still holds what it
-        reads."""
+        """Take a shadow that a guard refused out of the deferred ones: calls that read it fail with the same error. It
+        keeps holding what it reads. Any other call is left alone."""
         if call.status is Status.DEFERRED:
             self.refused[call.own] = error
             del self.sequences[call.own]
 
     def keeps(self, call: Sequence, error: Exception) -> bool:
-        """Whether a call that failed stays deferred: nobody refused it, so that it can be made when it is read
-        again."""
+        """Whether a shadow that failed stays deferred, to be made when it is read again: it does, unless a guard
+        refused it."""
         return call.status is Status.DEFERRED and not isinstance(error, LeakageError | CallbackFailed)
 
     def unmade(self, failed: Mapping[Sequence, Exception]) -> dict[KVEntry, Exception]:
-        """The entries of those that failed and stay deferred, and of what is made from them, with their errors."""
+        """The entries that could not be made because of these failures, each with its error: those of the failed
+        shadows, and of those made from them."""
         unmade = dict[KVEntry, Exception]()
         for call in self if failed else ():
             errors = (unmade.get(piece.entry) for piece in call.context.pieces)
@@ -252,13 +269,13 @@ class Deferred:
         return unmade
 
     def why(self, call: Sequence) -> Exception:
-        """Why a call will never have all that it reads."""
+        """The error of a call that will never have all that it reads."""
         errors = (self.refused.get(piece.entry) for piece in call.reads)
         cancelled = RequestError.parents("a parent was cancelled before it was encoded")
         return next((error for error in errors if error is not None), cancelled)
 
     def put_back(self) -> None:
-        """After a forward that failed: what was begun in it has to be begun anew."""
+        """After a forward that failed: what it began will begin anew."""
         for call in self:
             self._tiers.unpin(call)
             call.started = False
@@ -267,13 +284,15 @@ class Deferred:
         self.settle(list(self.sequences))
 
     def release(self, entries: Iterable[KVEntry]) -> None:
-        """Count one holder less of each, see `Tiers.release`; nothing is made for what has none."""
+        """Count one holder less of each entry (see `Tiers.release`), and give up the deferred shadows that have none
+        left."""
         given = list(entries)
         self._tiers.release(given)
         self.settle(given)
 
     def settle(self, entries: Iterable[KVEntry]) -> None:
-        """Let go of those of these that were made, or that nobody may ask for any more, and then of what they held."""
+        """Let go of those deferred shadows that were made or that nobody can ask for any more, and then of those that
+        only they held."""
         left = list(entries) if self.sequences or self.refused else []
         while left:
             entry = left.pop()
