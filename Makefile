@@ -29,13 +29,13 @@ quick: .venv/.tools               ## the quick tests alone
 	@$(if $(COVER),$(BIN)/coverage report --sort=cover | grep -v '100%' | head -n 22; $(BIN)/coverage report --format=total)
 
 test-doors: .venv/.tools          ## the tests that need a browser, a server, real clients, or a cluster
-	$(PYTEST) --dist loadfile -m "($(DOORS)) and not slow"
+	$(PYTEST) --dist loadfile -m "($(DOORS)) and not (slow or nightly)"
 
 test-plain: .venv/.tools          ## quick tests of the engine and of what is kept, as on a processor without AVX-512
 	ATEN_CPU_CAPABILITY=avx2 DNNL_MAX_CPU_ISA=AVX2 AGENTCHO_TEST_PLAIN_PROCESSOR=1 $(PYTEST) --dist loadfile tests/engine tests/golden
 
 test-slow: .venv/.tools           ## the slow tests alone
-	$(PYTEST) --dist worksteal -m "slow and not ($(DOORS))"
+	$(PYTEST) --dist worksteal -m "slow and not (nightly or $(DOORS))"
 
 lint: .venv/.tools
 	$(BIN)/ruff check .
@@ -82,7 +82,8 @@ bench-gpu: .venv/.tools           ## one GPU, on the shape of Llama-3.1-8B: its 
 mutants: .venv/.tools             ## break the code on purpose, and see that the tests notice
 	$(BIN)/python -m tests.mutants.run
 
-nightly: mutants                  ## what is longer than CI allows: all mutants, and thousands of workflows that a reader must not tell apart
+nightly: mutants                  ## what is longer than CI allows: all mutants, other cells of slow tests, and thousands of workflows that a reader must not tell apart
+	$(PYTEST) --dist worksteal -m "nightly and not ($(DOORS))"
 	$(BIN)/python -m tests.leaks.interference.nightly
 	$(BIN)/python -m tools.pages.leakage docs/results docs/leakage.md
 

@@ -62,7 +62,9 @@ def test_nor_where_readers_repair_what_they_read(change: Change, repair: RepairB
 
 @pytest.mark.slow
 @pytest.mark.parametrize("change", CHANGES)
-@pytest.mark.parametrize("shadow", ["auto", "always", "never"])
+@pytest.mark.parametrize(
+    "shadow", ["auto", *(pytest.param(way, marks=pytest.mark.nightly) for way in ("always", "never"))]
+)
 def test_what_is_hidden_makes_no_difference_in_thousands_of_scripts(change: Change, shadow: Shadowing) -> None:
     assert differ(range(1000, 3000), change, ReusePolicy("choreographed", "enforce", shadow)) == 0
 

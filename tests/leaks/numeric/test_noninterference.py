@@ -52,7 +52,9 @@ def test_the_same_workflows_leak_where_nothing_is_enforced(deep_engine: Engine, 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("repair", ["first-k:3", "top-k:0.4", "full"])
+@pytest.mark.parametrize(
+    "repair", ["top-k:0.4", *(pytest.param(way, marks=pytest.mark.nightly) for way in ("first-k:3", "full"))]
+)
 def test_repair_changes_nothing_about_it(deep_engine: Engine, repair: str) -> None:
     profile = replace(BITWISE, repair=repair)
     acts, reader = workflow(1), READERS[1]
@@ -115,7 +117,7 @@ def test_a_secret_reaches_the_last_of_a_chain_through_public_words_alone(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(100, 112))
+@pytest.mark.parametrize("seed", [100, *(pytest.param(seed, marks=pytest.mark.nightly) for seed in range(101, 112))])
 def test_hidden_words_change_no_bit_for_any_reader_of_many_workflows(deep_engine: Engine, seed: int) -> None:
     acts = workflow(seed, steps=10)
     for reader in READERS:
