@@ -1,4 +1,4 @@
-"""What a run tells while it goes on: to the display, to the record, to whoever listens.
+"""The events of a run, for the display, the record and other listeners.
 
 Does not know: who listens.
 """
@@ -37,7 +37,7 @@ class Began:
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """What a message that began said in a step: a token, if any, and the text that it adds, which may be none."""
+    """What a step generated of a message: a token, if any, and the text that it adds, which may be empty."""
 
     game: int
     id: str
@@ -47,21 +47,22 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class FirstToken:
-    """The first token of a message is about to be told: all that is known of it now, with what it is said over."""
+    """The first token of a message has come, and its `Token` event follows: all that is known of the message by now,
+    with the encodings that it attends to."""
 
     entry: Entry
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A message has come to its end, with its provenance: it is whole, or `entry.ended` says why not."""
+    """A message has ended, with its provenance: it is whole, or `entry.ended` says why not."""
 
     entry: Entry
 
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """At the end of a game: encodings that no message's line has carried."""
+    """At the end of a game: encodings that are on no message's line of the transcript."""
 
     encodings: Encodings
 
@@ -71,8 +72,8 @@ Sink = Callable[[Event], None]
 
 
 class Counting:
-    """A sink that tells how many of so many games are over: `done` when it begins, and then at the end of each message
-    and each game. `what` may change while it goes on."""
+    """A sink that calls `tell` with the number of games that are over, of `of`: `done` to begin with, and then at the
+    end of each message and each game. `what` may change meanwhile."""
 
     def __init__(self, tell: Tell, of: int, done: int = 0, what: str = "games") -> None:
         self._tell, self._of, self._done, self.what = tell, of, done, what

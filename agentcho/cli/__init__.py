@@ -37,7 +37,7 @@ def run(command: Callable[..., object]) -> None:
 
 
 def _ended(command: Callable[..., object]) -> Any:
-    """Run the command; what to exit with."""
+    """Run the command. Returns its exit code."""
     from agentcho.errors import AgentchoError
 
     try:
@@ -70,15 +70,15 @@ def _line(words: str) -> str:
 
 
 def _open() -> None:
-    """Streams that whoever started us has closed lead nowhere."""
+    """Open the null device in place of streams that the calling process has closed."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
 
 
 def _printed(out: TextIO, code: Any) -> Any:
-    """Let out all that was printed, and what to exit with then. Whoever reads no further, as `head` does, is told
-    nothing; typer has put another stream in the place of theirs."""
+    """Flush what was printed; the exit code after that. Where the reader has closed the pipe, as `head` does, nothing
+    is said; typer has then put another stream in the place of standard output."""
     from agentcho.cli.outputs import UNREAD, silence
 
     try:

@@ -74,8 +74,8 @@ class Prepared(NamedTuple):
 
 
 def audit(asked: Asked) -> int:
-    """Do it all. Returns the exit code; an `AgentchoError` and a usage error go on up, anything else is told in a
-    line, with its traceback in a file."""
+    """Audit, write and show. Returns the exit code. `AgentchoError` and usage errors are raised; any other error is
+    printed in one line, with its traceback in a file."""
     try:
         return _audit(asked)
     except (AgentchoError, typer.BadParameter, typer.Exit):
@@ -179,7 +179,8 @@ def _of_run(asked: Asked, told: Progress) -> AuditReport:
 
 
 def _of_trace(asked: Asked, told: Progress) -> AuditReport:
-    """A trace says nothing of how it was played: what plain reuse of it would leak, unless another way is asked for."""
+    """Audit a trace, which does not say how it was played: as if encodings were reused without enforcement, unless
+    options say otherwise."""
     path, config = Path(asked.target), run_config(**{"leakage": "audit", **asked.how})
     report = auditing.audit_traces(
         path, config.mode, config.leakage, asked.reveal, config.deterministic, repair=config.repair
@@ -197,7 +198,7 @@ def _finished(report: AuditReport, prepared: Prepared) -> AuditReport:
 
 
 def _measured(report: AuditReport, source: SavedRun | Path, engine: Any, config: RunConfig, tell: Tell) -> AuditReport:
-    """What a leak does, measured in the deterministic profile, whatever the run was played in."""
+    """The report with measured effects of leaks, in the deterministic profile whatever the run's own was."""
     from agentcho.lab.measure.controls import controls
     from agentcho.lab.measure.whole import measure
 
@@ -216,7 +217,7 @@ def _engine(config: RunConfig, tell: Tell) -> Any:
 
 
 def _playing(asked: Asked) -> Kind | None:
-    """While it is played: nothing where standard output is taken, and no talk where there is a report to come."""
+    """The display while it is played: none where standard output is for JSON, or where no display was asked for."""
     return "none" if asked.outputs.piped or asked.display in (None, "none") else asked.display
 
 

@@ -52,7 +52,7 @@ class Asked(NamedTuple):
 
 
 def compare_columns(asked: Asked) -> int:
-    """Play, compare, show, write. Returns the exit code: 0, or 130 after Ctrl-C, when what was played is kept."""
+    """Play, compare, show, write. Returns the exit code: 0, or 130 after Ctrl-C; games that are over are kept."""
     found = columns(asked.modes, asked.repair, asked.adapter)
     scenario = chosen(asked.scenario, asked.given)
     for column in found:
@@ -83,7 +83,7 @@ def compare_columns(asked: Asked) -> int:
 
 @contextmanager
 def _folder(out: Path | None) -> Iterator[Path]:
-    """The folder of the games; one that does not outlive the command where none is given."""
+    """The folder of the games; where none is given, a temporary one."""
     if out is not None:
         with writing(out):
             out.mkdir(parents=True, exist_ok=True)
@@ -104,7 +104,7 @@ def _check_files(asked: Asked) -> None:
 
 
 def _check_judge(judge: str | None, scenario: Scenario) -> None:
-    """A usage error for a judge that has nothing to say."""
+    """A usage error for a model that cannot judge, or a scenario without texts to judge."""
     if judge is None:
         return
     if judge == "understudy":
@@ -114,7 +114,7 @@ def _check_judge(judge: str | None, scenario: Scenario) -> None:
 
 
 def _loading(config: RunConfig, found: Sequence[Column]) -> RunConfig:
-    """The options to load a model by: it has to serve every column, those too that claim something of it."""
+    """The options to load a model with: where any column refuses models with plain markers, loading has to."""
     claims = any(asked_of(column.config(config).reuse, "refuse") == "refuse" for column in found)
     return config.model_copy(update={"leakage": "enforce" if claims else "audit"})
 
@@ -125,7 +125,7 @@ def _judge(asked: Asked, tell: Tell) -> EnginePort:
 
 
 def _effort(asked: Asked, engine: Any) -> Effort:
-    """An engine without distributions (the fake one) has no times worth telling either."""
+    """No fidelity and no timing on the fake engine, which computes no distributions."""
     return asked.effort if hasattr(engine, "logits") else asked.effort._replace(fidelity=0, timed=0)
 
 

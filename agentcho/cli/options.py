@@ -1,4 +1,4 @@
-"""Options of the command line from the fields of models, and their words to checked values.
+"""Makes options of the command line from the fields of models, and checked values from what was typed.
 
 Does not know: what the options mean.
 """
@@ -24,7 +24,7 @@ PAIR = "KEY=VALUE"
 
 
 class Given(dict[str, Any]):
-    """The options that a command took of one model, by field. `typed` are those that stood on the command line."""
+    """The values of a command's options that come from one model, by field; `typed`: of those on the command line."""
 
     def __init__(self, options: Mapping[str, Any], typed: Iterable[str]) -> None:
         super().__init__(options)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 STDOUT = Path("-")
 UNREAD = 141
-"""What a command exits with whose output nobody reads any more, as any filter does."""
+"""Exit code of a command whose output is no longer read: that of a filter that ended by SIGPIPE."""
 
 
 class Outputs(NamedTuple):
@@ -103,7 +103,7 @@ def writable(path: Path | None) -> Path | None:
 
 
 def drawable(path: Path | None) -> Path | None:
-    """An option's callback for a picture: its ending has to say of a kind that can be drawn."""
+    """An option's callback for a picture: a usage error unless matplotlib can write files with its ending."""
     if path is not None:
         require("to draw", "lab")
         from matplotlib.backend_bases import FigureCanvasBase
@@ -115,7 +115,8 @@ def drawable(path: Path | None) -> Path | None:
 
 
 def silence(stream: IO[str]) -> None:
-    """Nobody reads this any more: let what is still to come go nowhere, or the interpreter complains at its end."""
+    """Send the rest of a stream that is no longer read to the null device: the interpreter, which flushes it at its
+    end, would complain."""
     with suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
@@ -138,7 +139,7 @@ def fault_of(path: Path) -> str | None:
 
 
 def _write(path: Path, text: str) -> None:
-    """Through a file beside it where that can be, so that a reader never sees half of it."""
+    """Write to a file beside `path` and rename it, so that no reader sees half of it; to a device directly."""
     if path.exists() and not path.is_file():
         path.write_text(text, encoding="utf-8")
         return

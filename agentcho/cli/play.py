@@ -36,8 +36,8 @@ KEPT = "what was said until then is recorded, and `agentcho run --resume last` g
 
 
 class Asked(NamedTuple):
-    """A run as the command line asks for it: `how` are the options of playing that were given, `given` the scenario's
-    own. With `resume` the rest is that run's; `scenario` is None where that is to be found there too."""
+    """The arguments of the command: `how` are the run options that were typed, `given` the scenario's own. With
+    `resume` all others are those of that run, and `scenario` may be None."""
 
     scenario: str | None
     how: Mapping[str, Any]
@@ -137,7 +137,8 @@ def play_shown(
     saved: SavedRun | None = None,
     told: Progress | None = None,
 ) -> Played:
-    """Play on a screen, which has what is `saved` already: `playing` takes the `sink`. `told` says how far it is."""
+    """Play with a screen that shows the events, those of a `saved` run first. `playing` takes the `sink`; `told` shows
+    how many games are over."""
     kept, told = "nothing was begun", told or Progress()
     try:
         with screen(display, heading(scenario.name, config), config.games, sys.stdout) as shown:
@@ -155,7 +156,7 @@ def play_shown(
 
 
 def _both(shown: Screen, told: Progress, games: int) -> Sink:
-    """Events for a screen and for the progress, which leaves the terminal to a screen that moves by itself."""
+    """A sink for the screen and for the progress, which shows nothing where the screen is live."""
 
     def hear(event: Event) -> None:
         if shown.moves:
@@ -170,7 +171,7 @@ def _both(shown: Screen, told: Progress, games: int) -> Sink:
 def play_recorded(
     target: str, scenario: Scenario, config: RunConfig, engine: Any, out: Path, display: Kind | None, told: Progress
 ) -> SavedRun | None:
-    """Play what something is to be made of, and name the games that an error ended. None: it was interrupted."""
+    """Play and record a scenario, and name the games that an error ended. None: it was interrupted."""
     named = from_anywhere(target)
     playing = partial(play, scenario, config, engine=engine, out=out, asked=named, tell=told.tell)
     played = play_shown(scenario, config, display, playing, told=told)

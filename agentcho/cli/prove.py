@@ -1,4 +1,4 @@
-"""`agentcho prove`: find out what is to be played, play it if it is a scenario, swap secrets, show what moved.
+"""`agentcho prove`: find the workflows, play them if they are a scenario, swap secrets, show whose digests changed.
 
 Exit codes: 0 it holds, 1 something differs under enforce, 2 usage, 3 nothing could be shown. Does not know: how words
 are swapped, how a page is drawn.
@@ -33,7 +33,7 @@ GAMES = 4
 
 
 class Asked(NamedTuple):
-    """The words of the command. `games` None: all of a file, `GAMES` of a scenario."""
+    """The arguments of the command. `games` None: all of a file, `GAMES` of a scenario."""
 
     target: str
     of: str | None
@@ -48,7 +48,7 @@ class Asked(NamedTuple):
 
 
 def prove(asked: Asked) -> int:
-    """Do it all. Returns the exit code."""
+    """Play, swap, compare, write and show. Returns the exit code."""
     asked.outputs.check()
     if asked.config.model == "fake":
         raise typer.BadParameter("the fake model computes nothing to compare; take another", param_hint="--model")

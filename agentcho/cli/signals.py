@@ -1,4 +1,4 @@
-"""What ends a command from outside ends it as Ctrl-C does: what is open is closed, what was said is kept.
+"""Signals that end a command from outside end it as Ctrl-C does: files are closed, records are kept.
 
 Does not know: what is running. Only the command line does this; a program that calls the library keeps its handlers.
 """

@@ -1,7 +1,7 @@
-"""How far a command is: a bar on a terminal; elsewhere a line, at most one each half minute.
+"""The progress of a command: a bar on a terminal; elsewhere a line, at most one each half minute.
 
-Both move when something is told, by no thread and no timer: while nothing is told nothing moves, and of a wait that is
-longer than half a minute no line says anything before its end. Does not know: what is done.
+Both are drawn only inside `tell`, by no thread or timer: during a long wait without a call of `tell` nothing is drawn.
+Does not know: what the work is.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from rich.progress import Progress as Bar
 from agentcho.display.safe import inline
 
 EVERY, DRAWN = 30.0, 0.1
-"""Seconds between two lines, and between two pictures of a bar."""
+"""Seconds between two lines, and between two drawings of a bar."""
 Clock = Callable[[], float]
 
 
@@ -55,8 +55,8 @@ def _span(seconds: float) -> str:
 
 
 class Progress:
-    """Hears how far something is (`tell`, an `agentcho.progress.Tell`), and shows it: here, nowhere. A context manager
-    that clears at its end. `every`: seconds between two pictures."""
+    """Shows the progress that it is told of (`tell`, an `agentcho.progress.Tell`); this one shows nothing. A context
+    manager that clears at its end. `every`: seconds between two drawings."""
 
     every = inf
 
@@ -66,7 +66,7 @@ class Progress:
         self._done = 0
 
     def tell(self, what: str, done: int, of: int) -> None:
-        """So many of so many are done. Other things, or fewer than were done, are the beginning of other work."""
+        """`done` of `of` are done. Another unit, another total, or a smaller `done` means that other work begins."""
         now, unit = self._clock(), what.partition(" ")[0]
         if (unit, of) != (self._pace.unit, self._pace.of) or done < self._done:
             self._pace = Pace(unit, of, done, now)
@@ -77,7 +77,7 @@ class Progress:
             self._last = now
 
     def clear(self) -> None:
-        """Leave a terminal as it was; what is told next begins again."""
+        """Leave the terminal as it was; the next `tell` draws anew."""
 
     def _show(self, words: str) -> None:
         """Show it now."""
@@ -92,7 +92,7 @@ class Progress:
 
 
 class Lines(Progress):
-    """A line each half minute, the first after one. A file that takes none is no error."""
+    """A line each half minute, the first after half a minute. A file that cannot be written to is no error."""
 
     every = EVERY
 
@@ -134,8 +134,8 @@ class Bars(Progress):
 
 
 def progress(name: str, file: IO[str] | None, bars: bool = True, clock: Clock | None = None) -> Progress:
-    """The progress of a command, on a file that is nothing else's: a bar where that is a terminal, unless it shall be
-    no `bars`, for something else is written there too; lines elsewhere."""
+    """The progress of a command, written to `file`: a bar where that is a terminal, lines elsewhere. `bars` False:
+    lines there too, because something else is written to the same terminal."""
     clock = clock or monotonic
     if file is None:
         return Progress()

@@ -19,7 +19,7 @@ def visible(text: str) -> str:
 
 
 def inline(text: str) -> str:
-    """`text` made visible in one line: what names a thing cannot look like a line of ours."""
+    """`text` made visible in one line: a name cannot look like another line of the output."""
     return visible(text.replace("\n", "␊").replace("\t", "␉"))
 
 

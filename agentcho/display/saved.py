@@ -62,14 +62,14 @@ class Replay:
 
 
 def _speech(entry: Entry, written: bool) -> speech.Speech:
-    """How a message looks. Of one that no line tells the end of, the process died; unless the record is being
-    written."""
+    """How a message is shown. One without an end on record is under way while the record is being written, and died
+    with its process otherwise."""
     said = speech.Speech.of(entry)
     return said._replace(ended=speech.UNDER_WAY) if written and entry.ended == "died" else said
 
 
 def _how(run: SavedRun) -> str:
-    """How a run stands; of one that is written, or was when it died, by whom."""
+    """The status of a run; of one that is running or died, with the process that writes or wrote it."""
     status, who = run.status, run.writer
     if who is None or status not in ("running", "died"):
         return status

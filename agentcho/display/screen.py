@@ -1,4 +1,4 @@
-"""What every screen keeps: the messages and games it heard of, for the tables at the end.
+"""What every screen keeps: the messages and games of the run, for the tables at the end.
 
 Does not know: how they are shown.
 """
@@ -17,9 +17,9 @@ from agentcho.records.transcript import Entry, carry
 
 
 class Screen:
-    """Hears the events of a run, and then what it came to. A context manager around the run.
+    """Receives the events of a run, and at the end its result. A context manager around the run.
 
-    `moves`: it shows on a terminal, from the first event on, how far the run is.
+    `moves`: it is live on a terminal from the first event on, so that no progress bar is needed.
     """
 
     moves = False
@@ -38,13 +38,13 @@ class Screen:
             self.games[event.game] = event
 
     def remember(self, run: SavedRun) -> None:
-        """Games of an earlier part of the run belong into the tables too."""
+        """Add the games of a run that is resumed, which belong in the tables too."""
         said = run.games()
         self.games = {number: over for number, over in run.finished().items() if not over.failed}
         self.entries = [entry for number in self.games for entry in said[number]]
 
     def close(self, played: Played) -> None:
-        """The run is over: show what it came to."""
+        """The run is over: show its result."""
 
     def sheets(self) -> list[Sheet]:
         """The tables at the end: outcomes, scores, costs."""

@@ -1,4 +1,4 @@
-"""What a run came to: costs per agent, outcomes and scores over its games. Does not know: the terminal."""
+"""Tables of a run's results: costs per agent, outcomes and scores over its games. Does not know: the terminal."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ def costs(entries: Iterable[Entry]) -> Sheet:
     """Per agent: tokens encoded and reused, mean time to first token, sampled tokens per second.
 
     Every encoding counts once, for the author of the message whose call made it. Reuse and times are those of
-    decodes, waiting included. Messages of no agent count for the scenario, what has lost its line for nothing.
+    decodes, waiting included. Messages without an author count for the scenario; encodings of messages that the record
+    does not have count as 0 tokens.
     """
     by_author: dict[str, list[Entry]] = {}
     lengths: dict[tuple[int, str], int] = {}

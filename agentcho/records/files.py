@@ -1,6 +1,6 @@
-"""Files of JSON lines, and files that are written whole or not at all; whether there is room for them.
+"""Files of JSON lines, files that are written whole or not at all, and checks that a place can be written to.
 
-What the system says of a file that cannot be written is one line. Does not know: what is in a file.
+An error of the operating system becomes `CannotWrite`, one line. Does not know: what is in a file.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def writing(path: Path) -> Iterator[None]:
 
 
 def replace_whole(path: Path, content: str | bytes) -> None:
-    """Write a file beside it and let it take its place, once it is with the disk: a reader never sees half of it."""
+    """Write a file beside `path`, flush it to the disk and rename it to `path`: no reader sees half of it."""
     fresh = path.with_name(f"{path.name}.new")
     with writing(path):
         with fresh.open("wb") as file:
@@ -78,12 +78,12 @@ class Lines:
             self._size = os.fstat(self._file).st_size
 
     def append(self, line: dict[str, Any]) -> None:
-        """Write one line. Safe against a kill: it is there whole, or torn and ignored by readers. `CannotWrite`: it is
-        not there at all."""
+        """Write one line. After a kill it is there whole, or torn and ignored by readers. `CannotWrite`: nothing of it
+        is there."""
         self.extend([line])
 
     def extend(self, lines: Iterable[dict[str, Any]]) -> None:
-        """Write lines at once; of them a kill leaves the first ones."""
+        """Write several lines at once; after a kill the first of them may be there without the others."""
         data = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines).encode(errors="backslashreplace")
         size = len(data)
         with writing(self.path):

@@ -1,4 +1,4 @@
-"""What the lines of a record are made of, for a record may come from anybody: of which types, with which fixed words.
+"""Models of the lines of a record, which check types and fixed words: a record may come from anybody.
 
 Does not know: files, what a line means.
 """
@@ -29,7 +29,7 @@ Span = Annotated[tuple[Count, Count], LIST]
 
 
 class Line(BaseModel):
-    """A line, or a part of one. What it holds beyond is not looked at."""
+    """A line, or a part of one. Fields that it does not name are ignored."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
 
@@ -126,7 +126,7 @@ class MessageLine(EncodingsLine):
 
 
 class PieceLine(Line):
-    """What a step brought of a message."""
+    """What a step generated of a message."""
 
     game: Count
     id: str
@@ -139,7 +139,7 @@ L = TypeVar("L")
 
 
 def read(kind: TypeAdapter[L], line: Mapping[str, Any]) -> L:
-    """The line as what it is one of. ValueError, which names the place and quotes nothing: it is none."""
+    """The value of a line. ValueError: it is no line of that kind; the text names the field and quotes no value."""
     try:
         return kind.validate_python(line)
     except ValidationError as error:

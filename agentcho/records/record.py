@@ -2,12 +2,12 @@
 
     DIR/<id>/run.json          versions, digests, seed, options, cast; status last, replaced whole
     DIR/<id>/transcript.jsonl  a line a message, and lines of encodings that were made later, each appended whole
-    DIR/<id>/heard.jsonl       every piece of it, as it comes, before any code hears of it
+    DIR/<id>/heard.jsonl       every piece of a message, as it is generated, before any other code sees it
     DIR/<id>/outcomes.jsonl    one line a finished game, appended whole
-    DIR/<id>/writer.json       who writes it: process, host, since when, and a heartbeat; gone when it is over
+    DIR/<id>/writer.json       the process that writes the record, its host, since when; removed at the end
 
-A kill at any byte leaves a record that opens: nobody writes it any more, so it died. Does not know: how games are
-played, engines, the terminal.
+A record can be opened after a kill at any byte: no process writes it any more, so its status is "died".
+Does not know: how games are played, engines, the terminal.
 """
 
 from __future__ import annotations
@@ -51,12 +51,14 @@ class Resumed(BaseModel):
 
 
 class RunInfo(BaseModel):
-    """What `run.json` holds. Times are ISO 8601 in UTC; `cast` is role by agent. `key` (hex) is the run's own, for
-    digests of its words that leave it: they cannot be guessed at, or compared with those of other runs. `tasks` is the
-    digest of the task set, if there was one. `at_once` is how many games were to be played side by side (None: as the
-    store has room), `most` how many were. `asked` is the scenario as it was named, or its file; `sources` are digests
-    of its file and of those of agents that it casts by name; `resumed` says when it went on. Records of format 1 are
-    read for ever; see `transcript`."""
+    """What `run.json` holds. Times are ISO 8601 in UTC; `cast` is role by agent.
+
+    `key` (hex) is random, for digests of the run's words in reports: they cannot be guessed, or compared with those of
+    other runs. `tasks` is the digest of the task set, if there was one. `at_once` is how many games were allowed side
+    by side (None: as many as the store has room for), `most` the largest number that were. `asked` is the scenario as
+    it was named, or its file; `sources` are digests of its file and of those of agents that it casts by name; `resumed`
+    says when the run went on. Records of format 1 are read for ever; see `transcript`.
+    """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -85,9 +87,9 @@ class Over(NamedTuple):
 
     `outcome` None: `ended` says which limit or error ended it early.
 
-    `error` (class and words) and `traceback` are an error's, whole: the record holds every word, reports do not.
-    `raced`: the order of its messages depended on which of several decodes ended first, so that another schedule may
-    play it otherwise.
+    `error` (class and text) and `traceback` are those of an error, in full: the record holds every word, reports do
+    not. `raced`: the order of the messages depended on which of several decodes ended first, so that the same game may
+    be played differently when its calls are scheduled in another way.
     """
 
     game: Count
@@ -177,15 +179,15 @@ class RunRecord:
         self._transcript.append(entry.to_json(self._seals.of(entry)))
 
     def begun(self, entry: Entry) -> None:
-        """Note a message of which the first token has come; it is written with the next `flush`."""
+        """Add a message whose first token has come; the next `flush` writes it."""
         self._heard.begun(entry, self._seals.of(entry))
 
     def heard(self, game: int, id: str, token: int | None, text: str) -> None:
-        """Note what was said of it in a step; it is written with the next `flush`."""
+        """Add what a step generated of a message; the next `flush` writes it."""
         self._heard.said(game, id, token, text)
 
     def flush(self) -> None:
-        """Write down what was heard. No code may hear it before this has returned."""
+        """Write what was generated. No other code may see it before this has returned."""
         self._heard.flush()
 
     def encoded(self, encodings: Encodings) -> None:
@@ -271,16 +273,15 @@ class SavedRun:
         return writer.read(self.path / writer.NAME)
 
     def entries(self) -> list[Entry]:
-        """Every message, all games and all their attempts, in the order of their lines: what is whole, and what is not
-        (`Entry.ended`), because its call was cancelled or failed, or, last, because the process died while it was said.
-        """
+        """Every message of all games and all their attempts, in the order of their lines. Some are unfinished
+        (`Entry.ended`): their call was cancelled or failed, or, at the end, the process died meanwhile."""
         file, pieces = self.path / "transcript.jsonl", self.path / HEARD
         entries = read_transcript(file) if file.exists() else []
         return [*entries, *(died(pieces, entries) if pieces.exists() else [])]
 
     def games(self) -> dict[int, list[Entry]]:
-        """The messages by game, of its last attempt; a game that ended without any has none. Who takes words from here,
-        to force them say, passes over what is not whole (`Entry.ended`): nobody read it, and it may have no end."""
+        """The messages by game, of its last attempt; a game that ended without any has none. Code that plays these
+        words again leaves out unfinished messages (`Entry.ended`): no call read them."""
         return {game: by_attempt(entries)[-1] for game, entries in self.attempts().items()}
 
     def attempts(self) -> dict[int, list[Entry]]:

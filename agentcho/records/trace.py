@@ -32,8 +32,8 @@ class TraceMessage(BaseModel):
 
     `offsets` (one a parent) and `new_offset` are absolute positions, None: right after the preceding message.
     `tokens` are all ids fed, framing and closing included; they win over `text` where `tokenizer`, a digest,
-    is the engine's own. `ended`: it is as much of a decode as was heard before that, its tokens have no closing, and
-    it is nobody's parent.
+    is the engine's own. `ended`: the decode is unfinished: these are its tokens up to then, without closing ones, and
+    no message has it as a parent.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -105,12 +105,12 @@ class Workflow(BaseModel):
 
     @property
     def unfinished(self) -> bool:
-        """Whether it is of a game that did not come to its end, as far as it went."""
+        """Whether its game did not come to an end; it holds the messages up to then."""
         return str(self.meta.get("ended")).startswith(UNFINISHED)
 
     @property
     def whole(self) -> Workflow:
-        """Without messages that were heard in part and never ended: nobody reads them."""
+        """The workflow without unfinished messages, which no call read."""
         return self.model_copy(update={"messages": tuple(m for m in self.messages if m.ended is None)})
 
     def to_json(self) -> dict[str, Any]:

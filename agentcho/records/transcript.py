@@ -5,11 +5,11 @@
     heard.jsonl       {"game": 0, "id": "alice.3", "kind": "decode", …}           its first token has come
                       {"game": 0, "id": "alice.3", "tokens": [17], "text": "so"}  and what each step brought
 
-Lines are appended whole, and readable after a kill at any byte: a torn last line is dropped on reading and cut before
-more is appended. A line of the transcript holds the message, all encodings that were made since the line before, of
-whatever message, with their receipts and cones, and what it cost. A message of known text may have its line before
-anybody encoded it: it has no encoding there, and a later line brings it. Encodings that stand alone are read as part of
-the message line before them. A message of which only pieces are there was under way when the process died.
+Lines are appended whole, and the files can be read after a kill at any byte: readers drop a torn last line, and writers
+cut it off before they append. A line of the transcript holds the message, all encodings that were made since the line
+before, of whatever message, with their receipts and cones, and what it cost. A message of known text may have its line
+before any call reads it: it has no encoding there, and a later line brings it. Encodings that stand alone are read as
+part of the message line before them. A message of which only pieces are there was under way when the process died.
 
 That is format 2 (`agentcho-run/2`). Lines of format 1 are read for ever: there each has its encoding and its tokens,
 each is whole, of the first attempt, and says nothing of its engine and origin.
@@ -52,8 +52,7 @@ class Usage(NamedTuple):
 
     `encoded`: tokens of the encodings of its line; over all lines they sum to what was encoded, and to what would be if
     everybody read every short message. `reused`: tokens of context read from the store. `ttft`: seconds from submission
-    to its first row, waiting included.
-    `seconds`: from submission to its end.
+    to its first logits, waiting included. `seconds`: from submission to its end.
     """
 
     encoded: int
@@ -65,15 +64,16 @@ class Usage(NamedTuple):
 class Entry(NamedTuple):
     """One message with its provenance.
 
-    `made` are the records of the encodings that its line carries, of itself and of others. `encoding` is the id of its
-    own among them; None: it has none. Either its words were known and nobody had read them when it was written (its
-    encoding, once made, is in the `made` of a later entry), or it is not whole. `direct` are the messages it read
-    outside its author's audience.
+    `made` are the records of the encodings that its line carries, of this message and of others. `encoding` is the id
+    of this message's own encoding among them; None: there is none, because the words were known beforehand and no call
+    had read them yet (the encoding, once made, is in `made` of a later entry), or because the message is unfinished.
+    `direct` are the messages that its author read without being in their audience.
 
-    `ended` None: the message is whole. Otherwise its tokens are those that had come until its call ended so, its last
-    record in `made` is of what they were said over, and nobody reads it: that encoding was dropped. `attempt` counts
-    the times that its game was begun; of several, the last is the game. `engine` is who said it, where that is not the
-    run's own. `origin` None: its words were known. A message of an engine without token ids has no `tokens`.
+    `ended` None: the message is whole. Otherwise it is unfinished: its tokens are those sampled before the call ended,
+    the last record in `made` says which encodings they attended to, and its own encoding was dropped, so that no call
+    reads it. `attempt` counts how often its game was begun; the last attempt is the one that counts. `engine` names the
+    engine that generated it, where that is not the run's own. `origin` None: its words were known beforehand. A message
+    of an engine without token ids has no `tokens`.
     """
 
     message: Message
@@ -89,14 +89,15 @@ class Entry(NamedTuple):
 
     @property
     def own(self) -> EncodingRecord | None:
-        """The record of its own encoding, where this entry has it; of one that is not whole, what it was said over."""
+        """The record of the message's own encoding, where this entry has it; of an unfinished message, the record that
+        says what its tokens attended to."""
         if self.ended is not None:
             return next((record for record in reversed(self.made) if record.message == self.message.id), None)
         return next((record for record in self.made if record.id == self.encoding), None)
 
     def to_json(self, seals: Seals | None = None) -> dict[str, Any]:
-        """The line as a JSON object; `from_json` inverts it. What says nothing is left out. `seals` are those of all
-        lines before it; without, each cone is written out."""
+        """The line as a JSON object; `from_json` inverts it. Optional fields at their defaults are left out. `seals`:
+        those of the game's earlier lines; None: each cone is listed in full."""
         message, words, act = self.message, self.message.words, self.act
         line = {
             "game": message.game,
@@ -127,7 +128,7 @@ class Entry(NamedTuple):
 
     @classmethod
     def from_json(cls, line: dict[str, Any], seals: Seals | None = None) -> Entry:
-        """Read one line; `seals` are those of all lines before it. ValueError where it is no message line."""
+        """Read one line; `seals`: those of the game's earlier lines. ValueError: it is no message line."""
         said = read(MESSAGE, line)
         words = Words(
             said.header, said.text, said.tokens or (), said.content, said.sampled, said.stopped, said.canonical
@@ -180,7 +181,7 @@ class Encodings(NamedTuple):
 
     @classmethod
     def from_json(cls, line: dict[str, Any], seals: Seals | None = None) -> Encodings:
-        """Read one line. ValueError where it is none."""
+        """Read one line. ValueError: it is no line of encodings."""
         alone = read(ENCODINGS, line)
         return cls(alone.game, _records(alone, seals), alone.attempt, alone.encoded)
 
@@ -240,14 +241,15 @@ def read_transcript(path: Path) -> list[Entry]:
 
 
 class Seals:
-    """Of one attempt at one game, its encodings in the order in which they were made."""
+    """The seals and cones of one attempt at one game, in the order in which its encodings were made."""
 
     def __init__(self) -> None:
         self._roll = Roll()
         self._known: dict[EncodingId, tuple[str, Set[str]]] = {}
 
     def close(self, record: EncodingRecord) -> str | None:
-        """Take in what is written. Its seal, where that can stand for its cone; None: the cone has to be listed."""
+        """Register an encoding that is being written. Returns its seal where that can stand for its cone; None: the
+        cone has to be listed."""
         over = self._over(record.receipt)
         if over is None:
             return None
@@ -257,7 +259,8 @@ class Seals:
         return seal if whole and len(record.cone) > LISTED else None
 
     def open(self, record: EncodingRecord, seal: str) -> EncodingRecord:
-        """What was written without its cone, with it; with none where the seal does not fit."""
+        """A record that was written with a seal, with its cone worked out again; with an empty cone where the seal does
+        not fit."""
         over = self._over(record.receipt)
         if over is None or _seal(record, over) != seal:
             return record._replace(cone=frozenset())
@@ -266,13 +269,13 @@ class Seals:
         return record._replace(cone=cone)
 
     def listed(self, record: EncodingRecord) -> None:
-        """Take in what was written with its cone."""
+        """Register an encoding whose cone is listed in the file."""
         over = self._over(record.receipt)
         if over is not None:
             self._known[record.id] = _seal(record, over), record.cone
 
     def _over(self, receipt: Receipt) -> list[tuple[str, Set[str]]] | None:
-        """Seals and cones of all that an encoding was made over; None: something is not known."""
+        """Seals and cones of the encodings that a call attended to; None: one of them is not known."""
         found = [known for id in attended(receipt) if (known := self._known.get(id)) is not None]
         return found if len(found) == len(attended(receipt)) else None
 
@@ -300,7 +303,7 @@ class AllSeals(defaultdict[tuple[int, int], Seals]):
 
 
 def carry(entries: list[Entry], alone: Encodings) -> None:
-    """Let the last entry of their game have encodings that no message's line carries. KeyError: there is none."""
+    """Add encodings that no message's line carries to the last entry of their game. KeyError: it has no entry."""
     for place in reversed(range(len(entries))):
         entry = entries[place]
         if (entry.message.game, entry.attempt) == (alone.game, alone.attempt):
@@ -331,7 +334,7 @@ def own_records(entries: Iterable[Entry]) -> dict[str, EncodingRecord]:
 
 
 class HeardLines:
-    """The file being written: what is noted goes there with the next `flush`, in one write."""
+    """`heard.jsonl`, being written: lines collect in memory until the next `flush`, which writes them at once."""
 
     def __init__(self, path: Path) -> None:
         self._lines = Lines(path)
@@ -339,18 +342,18 @@ class HeardLines:
         self._attempts: dict[int, int] = {}
 
     def begun(self, entry: Entry, seals: Seals | None = None) -> None:
-        """Note a message of which the first token has come; `seals` are those of its game."""
+        """Add a message whose first token has come; `seals` are those of its game."""
         self._attempts[entry.message.game] = entry.attempt
         self._noted.append(entry.to_json(seals))
 
     def said(self, game: int, id: str, token: int | None, text: str) -> None:
-        """Note what a step brought of it."""
+        """Add what a step generated of a message: a token, if any, and the text that it adds."""
         attempt = self._attempts.get(game, 1)
         again = {"attempt": attempt} if attempt > 1 else {}
         self._noted.append({"game": game, "id": id, "tokens": [] if token is None else [token], "text": text, **again})
 
     def flush(self) -> None:
-        """Write down what was noted. It is with the kernel when this returns."""
+        """Write the collected lines. They are with the kernel when this returns."""
         noted, self._noted = self._noted, []
         if noted:
             self._lines.extend(noted)
@@ -364,8 +367,8 @@ class HeardLines:
 
 
 def died(path: Path, entries: Sequence[Entry]) -> list[Entry]:
-    """The messages of a file of pieces that no entry is of, in the order in which they began, as far as they were
-    heard; `ended` says "died". While somebody writes the record, they are under way."""
+    """The messages of `heard.jsonl` that have no entry in the transcript, in the order in which they began, as far as
+    they were generated. Their `ended` is "died"; while a process still writes the record, they are under way."""
     there = {_key(entry) for entry in entries}
     begun: dict[Key, Entry] = {}
     pieces: dict[Key, list[PieceLine]] = {}
@@ -392,7 +395,7 @@ def _key(entry: Entry) -> Key:
 
 
 def _so_far(entry: Entry, pieces: Sequence[PieceLine]) -> Entry:
-    """The message with what it said after it had begun."""
+    """A message that had begun, with the tokens and text of its later pieces."""
     said = entry.message
     tokens = (*said.tokens, *(token for piece in pieces for token in piece.tokens))
     start, text = len(said.tokens), "".join(piece.text for piece in pieces)
@@ -403,7 +406,7 @@ def _so_far(entry: Entry, pieces: Sequence[PieceLine]) -> Entry:
 
 
 def _without_doubles(found: Sequence[Entry], entries: Sequence[Entry]) -> list[Entry]:
-    """Each with those of its encodings that stand nowhere else."""
+    """The entries, each encoding in the first of them that has it and in none that the transcript has it in."""
     there = {(entry.message.game, entry.attempt, record.id) for entry in entries for record in entry.made}
     kept = []
     for entry in found:

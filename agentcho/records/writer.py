@@ -1,8 +1,8 @@
-"""One writer at a time of what is on disk, and whether the one that said it is writing still lives.
+"""One writer at a time for a folder or file, and whether the process that writes it is still alive.
 
-A claim is a small file beside what is written: process, host, since when; its time of change is a heartbeat. The system
-locks it for as long as the process lives (POSIX), however that ends. Where there are no such locks, a heartbeat that is
-fresh counts as life. Does not know: what is written.
+A claim is a small file beside what is written, with process, host and time; its modification time is a heartbeat. The
+operating system locks it for as long as the process lives (POSIX), however that ends. Where there are no such locks, a
+recent heartbeat counts as alive. Does not know: what is written.
 """
 
 from __future__ import annotations
