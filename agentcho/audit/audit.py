@@ -18,7 +18,7 @@ from agentcho.audit.positions import raw_offsets
 from agentcho.audit.report import LEVELS, AuditReport, Blockage, Finding, Place, Release, Said, Subject, Unfinished
 from agentcho.audit.rules import RULES
 from agentcho.audit.subject import of_run
-from agentcho.audit.verdict import Judge, Reading, line_of
+from agentcho.audit.verdict import GameVerdict, Reading, line_of
 from agentcho.records.record import SavedRun
 from agentcho.records.transcript import Entry, by_attempt
 
@@ -45,7 +45,7 @@ PLAYED = Planned()
 class Judged(NamedTuple):
     """What was found in all games."""
 
-    judges: tuple[Judge, ...]
+    verdicts: tuple[GameVerdict, ...]
     readings: tuple[Reading, ...]
     blockages: tuple[Blockage, ...]
     releases: tuple[Release, ...]
@@ -93,24 +93,24 @@ def new_key() -> bytes:
 
 def _judge(games: Mapping[int, Sequence[Entry]], seal: Seal, planned: Planned) -> Judged:
     attempts = ((game, said) for game, entries in games.items() for said in by_attempt(entries))
-    judges = tuple(Judge(game, said, planned.places.get(game)) for game, said in attempts)
-    readings = chain.from_iterable(judge.readings() for judge in judges)
+    verdicts = tuple(GameVerdict(game, said, planned.places.get(game)) for game, said in attempts)
+    readings = chain.from_iterable(verdict.readings() for verdict in verdicts)
     return Judged(
-        judges,
+        verdicts,
         (*readings, *(refusal.reading for refusal in planned.refused.values())),
-        tuple(chain.from_iterable(notes.blockages(judge) for judge in judges)),
-        tuple(chain.from_iterable(notes.releases(judge, seal) for judge in judges)),
-        tuple(chain.from_iterable(notes.unfinished(judge, seal) for judge in judges)),
+        tuple(chain.from_iterable(notes.blockages(verdict) for verdict in verdicts)),
+        tuple(chain.from_iterable(notes.releases(verdict, seal) for verdict in verdicts)),
+        tuple(chain.from_iterable(notes.unfinished(verdict, seal) for verdict in verdicts)),
     )
 
 
 def _findings(subject: Subject, games: Mapping[int, Sequence[Entry]], judged: Judged) -> list[Finding]:
     scenario = subject.scenario
     lines: dict[tuple[int, str], Place | None] = {}
-    for judge in judged.judges:
-        lines |= {(judge.game, id): judge.asked(entry) for id, entry in judge.cones.entries.items()}
+    for verdict in judged.verdicts:
+        lines |= {(verdict.game, id): verdict.asked(entry) for id, entry in verdict.cones.entries.items()}
     found = [
-        *findings.leaks(scenario, judged.readings, judged.judges),
+        *findings.leaks(scenario, judged.readings, judged.verdicts),
         *findings.of_the_run(subject),
         *findings.acts(scenario, games),
         *findings.released(scenario, judged.releases, lines, games),

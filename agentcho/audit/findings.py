@@ -13,7 +13,7 @@ from typing import NamedTuple
 from agentcho.audit.report import Blockage, Finding, Place, Release, Subject, Verdict
 from agentcho.audit.rules import RULES, fingerprint
 from agentcho.audit.subject import LIMITS, MARKERS
-from agentcho.audit.verdict import Judge, Reading, Share, line_of
+from agentcho.audit.verdict import GameVerdict, Reading, Share, line_of
 from agentcho.flow.labels import EncodingRecord
 from agentcho.message import SCENARIO
 from agentcho.records.transcript import Entry
@@ -72,7 +72,7 @@ def gathered(scenario: str, evidence: Evidence, say: Mapping[str, str]) -> Itera
         )
 
 
-def leaks(scenario: str, readings: Iterable[Reading], judges: Sequence[Judge]) -> list[Finding]:
+def leaks(scenario: str, readings: Iterable[Reading], verdicts: Sequence[GameVerdict]) -> list[Finding]:
     """AC001 to AC004, and AC009: one a rule, reader, owner of the secret and author of what carried it."""
     evidence: Evidence = {}
     seen: Seen = set()
@@ -87,8 +87,8 @@ def leaks(scenario: str, readings: Iterable[Reading], judges: Sequence[Judge]) -
         if reading.cached is not None:
             shown = Shown(edge.game, (edge.game,), place=reading.place)
             evidence.setdefault(Who("AC009", edge.reader, reading.cached), []).append(shown)
-    for judge in judges:
-        _loose(judge, seen, evidence)
+    for verdict in verdicts:
+        _loose(verdict, seen, evidence)
     return list(gathered(scenario, evidence, _SAY))
 
 
@@ -111,22 +111,22 @@ def _unknown(reading: Reading) -> Shown:
     return Shown(reading.edge.game, (reading.edge.game,), place=reading.place, detail=reading.fault or "")
 
 
-def _loose(judge: Judge, seen: Seen, evidence: Evidence) -> None:
+def _loose(verdict: GameVerdict, seen: Seen, evidence: Evidence) -> None:
     """Encodings of which nothing can be said either, where no reading shows it: neither of them, nor by them."""
-    for id, fault in judge.cones.roots.items():
-        record = judge.cones.records.get(id)
-        if (judge.game, judge.attempt, id) in seen or (record is not None and _told(judge, record)):
+    for id, fault in verdict.cones.roots.items():
+        record = verdict.cones.records.get(id)
+        if (verdict.game, verdict.attempt, id) in seen or (record is not None and _told(verdict, record)):
             continue
-        message = judge.cones.messages.get(record.message) if record else None
+        message = verdict.cones.messages.get(record.message) if record else None
         who = Who("AC004", None, None, message.author or SCENARIO if message else None)
         detail = fault if id < 0 else f"encoding {id}: {fault}"
-        shown = Shown(judge.game, (judge.game,), place=judge.place(id), detail=detail)
+        shown = Shown(verdict.game, (verdict.game,), place=verdict.place(id), detail=detail)
         evidence.setdefault(who, []).append(shown)
 
 
-def _told(judge: Judge, record: EncodingRecord) -> bool:
+def _told(verdict: GameVerdict, record: EncodingRecord) -> bool:
     """Whether the readings by this encoding's own call are unlabelled already."""
-    return judge.reader(record) is not None and any(judge.cones.fault(piece.id) for piece in record.receipt.context)
+    return verdict.reader(record) is not None and any(verdict.cones.fault(piece.id) for piece in record.receipt.context)
 
 
 def acts(scenario: str, games: Mapping[int, Sequence[Entry]]) -> list[Finding]:

@@ -28,7 +28,7 @@ Plot = Callable[[Sequence[Effect], Measurement], str]
 """Draws the effects of one pair of reader and owner as SVG."""
 
 
-class Pair(NamedTuple):
+class PairEffects(NamedTuple):
     """What was measured of one reader and one owner: the plot and its numbers."""
 
     reader: str
@@ -93,14 +93,14 @@ def grid(report: AuditReport) -> Grid:
     return Grid(authors, tuple((r, tuple(cells.get((r, author)) for author in authors)) for r in readers))
 
 
-def pairs(measurement: Measurement, plot: Plot | None) -> Iterator[Pair]:
+def pairs(measurement: Measurement, plot: Plot | None) -> Iterator[PairEffects]:
     """Effects by reader and owner, the largest through reused encodings first."""
     found: dict[tuple[str, str], list[Effect]] = {}
     for effect in measurement.effects:
         found.setdefault((effect.reader, effect.owner), []).append(effect)
     for (reader, owner), effects in sorted(found.items(), key=lambda item: -_leak(item[1])):
         drawn = "" if plot is None else plot(effects, measurement)
-        yield Pair(reader, owner, Markup(drawn), effects)
+        yield PairEffects(reader, owner, Markup(drawn), effects)
 
 
 def _leak(effects: Sequence[Effect]) -> float:

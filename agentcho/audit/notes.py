@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from agentcho.audit.report import Blockage, Place, Release, Said, Unfinished
-from agentcho.audit.verdict import Judge
+from agentcho.audit.verdict import GameVerdict
 from agentcho.message import SCENARIO, Message
 
 
@@ -41,13 +41,13 @@ def said(message: Message, seal: Seal, place: Place | None = None) -> Said:
     return Said(**about, tokens=len(tokens), digest=seal.tokens(tokens), text=seal.words(message), place=place)
 
 
-def unfinished(judge: Judge, seal: Seal) -> Iterator[Unfinished]:
+def unfinished(verdict: GameVerdict, seal: Seal) -> Iterator[Unfinished]:
     """Messages that were heard in part and never ended."""
-    for entry in judge.cones.entries.values():
+    for entry in verdict.cones.entries.values():
         message, (start, stop) = entry.message, entry.message.sampled or (0, 0)
         if entry.ended is not None:
             yield Unfinished(
-                game=judge.game,
+                game=verdict.game,
                 message=message.id,
                 author=message.author or SCENARIO,
                 audience=message.audience.to_json(),
@@ -58,12 +58,12 @@ def unfinished(judge: Judge, seal: Seal) -> Iterator[Unfinished]:
             )
 
 
-def blockages(judge: Judge) -> Iterator[Blockage]:
+def blockages(verdict: GameVerdict) -> Iterator[Blockage]:
     """Messages that stand in an agent's prompt before another one, whose encoding did not attend to them. In
     baseline mode each attends to all before it, so there are none."""
-    cones = judge.cones
+    cones = verdict.cones
     for call in cones.records.values():
-        reader = judge.reader(call)
+        reader = verdict.reader(call)
         if reader is None or call.recipe == "baseline":
             continue
         before: list[str] = []
@@ -75,14 +75,14 @@ def blockages(judge: Judge) -> Iterator[Blockage]:
             missing = tuple(m for m in before if m not in over and m != read.message)
             if missing:
                 one, other = call.message, read.message
-                yield Blockage(game=judge.game, reader=reader, call=one, message=other, missing=missing)
+                yield Blockage(game=verdict.game, reader=reader, call=one, message=other, missing=missing)
             before.append(read.message)
 
 
-def releases(judge: Judge, seal: Seal) -> Iterator[Release]:
+def releases(verdict: GameVerdict, seal: Seal) -> Iterator[Release]:
     """Messages of agents that were put before an audience which may not read all that their author had read."""
-    attended = _attended(judge)
-    messages = judge.cones.messages
+    attended = _attended(verdict)
+    messages = verdict.cones.messages
     for message in messages.values():
         if message.author is None:
             continue
@@ -90,23 +90,23 @@ def releases(judge: Judge, seal: Seal) -> Iterator[Release]:
         sources = [id for id in read if not messages[id].audience.covers(message.audience)]
         if sources:
             yield Release(
-                game=judge.game,
+                game=verdict.game,
                 message=message.id,
                 author=message.author,
                 audience=message.audience.to_json(),
-                sources=tuple(sorted(sources, key=judge.cones.order.__getitem__)),
+                sources=tuple(sorted(sources, key=verdict.cones.order.__getitem__)),
                 digest=seal.tokens(message.tokens),
                 canonical=message.canonical,
             )
 
 
-def _attended(judge: Judge) -> dict[str, set[str]]:
+def _attended(verdict: GameVerdict) -> dict[str, set[str]]:
     """What its author's own encodings of a message attended to, by message."""
-    records, messages = judge.cones.records, judge.cones.messages
+    records, messages = verdict.cones.records, verdict.cones.messages
     found: dict[str, set[str]] = {}
     for record in records.values():
         own = messages.get(record.message)
-        if own is not None and own.author is not None and judge.reader(record) == own.author:
+        if own is not None and own.author is not None and verdict.reader(record) == own.author:
             over = {records[piece.id].message for piece in record.receipt.context if piece.id in records}
             found.setdefault(own.id, set()).update(over & messages.keys())
     return found

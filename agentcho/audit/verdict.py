@@ -47,7 +47,7 @@ class Reading(NamedTuple):
     attempt: int = 1
 
 
-class Judge:
+class GameVerdict:
     """The readings of one attempt at a game. `place` stands in for calls that do not know their line."""
 
     def __init__(self, game: int, entries: Sequence[Entry], place: Place | None = None) -> None:

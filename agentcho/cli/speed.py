@@ -20,7 +20,7 @@ from agentcho.progress import Tell
 
 if TYPE_CHECKING:
     from agentcho.display.sheet import Sheet
-    from agentcho.lab.bench.plans import Subject
+    from agentcho.lab.bench.plans import Workload
     from agentcho.lab.bench.result import Figures, Kind, Result
 
 UNDERSTUDY = "understudy"
@@ -170,7 +170,7 @@ def text(sheets: Iterable[Sheet]) -> str:
     return "\n\n".join(map(plain, sheets))
 
 
-def paper(named: Sequence[str] | None, seed: int, scale: float) -> Sequence[Subject]:
+def paper(named: Sequence[str] | None, seed: int, scale: float) -> Sequence[Workload]:
     """Workflows of the paper; None: all of them."""
     from agentcho.lab.bench import plans
     from agentcho.lab.bench.recorded import KINDS
@@ -178,14 +178,14 @@ def paper(named: Sequence[str] | None, seed: int, scale: float) -> Sequence[Subj
     return plans.paper(named or list(KINDS), seed, scale)
 
 
-def swept(sweep: str, seed: int, scale: float) -> Sequence[Subject]:
+def swept(sweep: str, seed: int, scale: float) -> Sequence[Workload]:
     """A sweep by its name."""
     from agentcho.lab.bench import plans
 
     return plans.branches(seed, scale) if sweep == "branches" else plans.agents(seed, scale)
 
 
-def traced(file: Path, limit: int, scale: float) -> Sequence[Subject]:
+def traced(file: Path, limit: int, scale: float) -> Sequence[Workload]:
     """Workflows of a trace file."""
     from agentcho.lab.bench import plans
     from agentcho.records.trace import read_traces

@@ -10,7 +10,7 @@ from statistics import median
 
 from agentcho.display.sheet import Sheet, plain
 from agentcho.lab.bench.arms import BASELINE
-from agentcho.lab.bench.games import Comparison
+from agentcho.lab.bench.games import BothWays
 from agentcho.lab.bench.leakage import ARMS, LeakageBench
 from agentcho.lab.bench.result import Result
 
@@ -44,7 +44,7 @@ def against(result: Result, subject: str, arm: str, what: str, *others: str) -> 
     return (f"{result.spread(subject, arm, what).shown(3)} s", *ratios)
 
 
-def games(found: Comparison) -> str:
+def games(found: BothWays) -> str:
     """Both ways, and their ratio."""
     ways = {
         "at once": (found.together, found.together_steps),

@@ -15,7 +15,7 @@ from agentcho.config import ReusePolicy
 from agentcho.errors import LeakageError
 from agentcho.flow.views import After
 from agentcho.games.replay import replay
-from agentcho.lab.measure.arms import SWAPS, Bench, in_sight, original, shown
+from agentcho.lab.measure.arms import SWAPS, Experiment, in_sight, original, shifts_of
 from agentcho.lab.measure.controls import controls
 from agentcho.lab.measure.decisions import Question, question
 from agentcho.lab.measure.differential import flips
@@ -285,8 +285,10 @@ def test_flips_are_counted_by_direction() -> None:
 
 
 def test_the_ceiling_has_the_secrets_in_plain_sight(three: Engine, plays: Sequence[Play]) -> None:
-    bench = Bench(three, plays, 0, True)
-    (hidden,) = [s.tv for s in shown(bench, 0, BOB, original(bench, 0, ["bob"]), None) if s.arm == "plain"][:1]
+    experiment = Experiment(three, plays, 0, True)
+    (hidden,) = [
+        s.tv for s in shifts_of(experiment, 0, BOB, original(experiment, 0, ["bob"]), None) if s.arm == "plain"
+    ][:1]
     assert in_sight(plays[0], BOB) == ["rules", "plan"]
     assert in_sight(plays[0], ALICE) == ["bob-rules"]
     assert (hidden > 0).all()
@@ -298,7 +300,7 @@ def test_the_ceiling_has_the_secrets_in_plain_sight(three: Engine, plays: Sequen
 def test_the_floor_of_the_fast_profile_is_found_with_each_encoding_made_alone(
     three: Engine, plays: Sequence[Play], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bench, steps = Bench(three, plays, 0, False), list[bool]()
+    experiment, steps = Experiment(three, plays, 0, False), list[bool]()
     step = three.step
 
     def noted(deterministic: bool = False) -> StepResult:
@@ -306,13 +308,13 @@ def test_the_floor_of_the_fast_profile_is_found_with_each_encoding_made_alone(
         return step(deterministic)
 
     monkeypatch.setattr(three, "step", noted)
-    original(bench, 0, ["bob"])
+    original(experiment, 0, ["bob"])
     assert set(steps) == {False, True}
 
 
 def test_every_row_of_every_arm_is_there(three: Engine, plays: Sequence[Play]) -> None:
-    bench = Bench(three, plays, 0, True)
-    found = list(shown(bench, 0, BOB, original(bench, 0, ["bob"]), Question("decision", 1)))
+    experiment = Experiment(three, plays, 0, True)
+    found = list(shifts_of(experiment, 0, BOB, original(experiment, 0, ["bob"]), Question("decision", 1)))
     lines: list[Line] = list(compared(plays[0], BOB))
     assert len(found) == 10
     assert {len(s.tv) for s in found} == {sum(len(line.content) - line.headed + 1 for line in lines)}

@@ -16,7 +16,7 @@ from agentcho.audit import AuditReport, audit_run, audit_traces
 from agentcho.audit.planned import plan
 from agentcho.audit.report import Edge, Place
 from agentcho.audit.symbolic import SymbolicEngine
-from agentcho.audit.verdict import Judge
+from agentcho.audit.verdict import GameVerdict
 from agentcho.calls.call import First, Most
 from agentcho.config import Leakage, Mode, RepairBy
 from agentcho.games.runtime import play
@@ -146,7 +146,7 @@ def test_a_cone_that_is_not_what_reached_the_encoding_is_unlabelled(monkeypatch:
         return influence(engine, id) | ({(9, 9)} if id == 3 else set())
 
     monkeypatch.setattr(SymbolicEngine, "influence", more)
-    edges = [reading.edge for reading in Judge(0, plan(whispers(), "choreographed", "audit").entries).readings()]
+    edges = [reading.edge for reading in GameVerdict(0, plan(whispers(), "choreographed", "audit").entries).readings()]
     assert [edge.verdict for edge in edges if edge.reader == "carol"] == ["unlabelled"]
 
 
@@ -239,11 +239,11 @@ def test_enforcement_leaks_nothing_and_audit_finds_what_deny_refuses(
 ) -> None:
     enforced = plan(flow, "choreographed", "enforce", deterministic, repair)
     assert enforced.refusal is None
-    assert {reading.edge.verdict for reading in Judge(0, enforced.entries).readings()} <= {"clean"}
-    recorded = list(Judge(0, plan(flow, "choreographed", "audit").entries).readings())
+    assert {reading.edge.verdict for reading in GameVerdict(0, enforced.entries).readings()} <= {"clean"}
+    recorded = list(GameVerdict(0, plan(flow, "choreographed", "audit").entries).readings())
     assert {reading.edge.verdict for reading in recorded} <= {"clean", "transitive"}
     leaks = any(reading.edge.verdict == "transitive" for reading in recorded)
     refused = plan(flow, "choreographed", "deny").refusal
     assert refused is not None or not leaks
-    prompted = {reading.edge.verdict for reading in Judge(0, plan(flow, "baseline", "audit").entries).readings()}
+    prompted = {reading.edge.verdict for reading in GameVerdict(0, plan(flow, "baseline", "audit").entries).readings()}
     assert prompted <= {"clean"}

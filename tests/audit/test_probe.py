@@ -10,11 +10,11 @@ import pytest
 
 from agentcho import Engine
 from agentcho.audit.measurement import Probe
-from agentcho.lab.measure.arms import Bench
+from agentcho.lab.measure.arms import Experiment
 from agentcho.lab.measure.kinds import Kinds, folds, kinds
 from agentcho.lab.measure.play import Pair, Play, of_workflow
 from agentcho.lab.measure.probe import probe, probes
-from agentcho.lab.measure.samples import Looking, Sample, target
+from agentcho.lab.measure.samples import ProbeGames, Sample, target
 from agentcho.lab.measure.whole import measure
 
 from .talks import FRUITS, STONES, talk, talks
@@ -133,7 +133,7 @@ def test_a_secret_is_borrowed_within_its_fold_at_the_same_length_and_of_its_kind
     assert found is not None
     dealt = folds(found.labels, 3, 0)
     targets = [one for play in plays if (one := target(play, BOB)) is not None]
-    looking = Looking(Bench(three, plays, 0, True), BOB, targets, found, dealt, 0)
+    looking = ProbeGames(Experiment(three, plays, 0, True), BOB, targets, found, dealt, 0)
     for game, fold in enumerate(dealt):
         assert fold is not None
         for label in (0, 1):
@@ -179,12 +179,12 @@ def test_encodings_of_the_author_tell_and_those_of_the_audience_do_not(three: En
 def test_a_game_that_ended_early_takes_no_part(three: Engine) -> None:
     plays = [of_workflow(talk(n), three)._replace(kind="ab"[n % 2]) for n in range(10)]
     torn = plays[0]._replace(lines=plays[0].lines[:2])
-    found, _ = probe(Bench(three, [torn, *plays[1:]], 0, True), BOB, lambda: None)
+    found, _ = probe(Experiment(three, [torn, *plays[1:]], 0, True), BOB, lambda: None)
     assert {one.tested for one in found} == {8}, "one is torn, one is put aside"
 
 
 def test_no_probe_says_why(three: Engine) -> None:
-    found, note = probe(Bench(three, [of_workflow(game, three) for game in talks(3)], 0, True), BOB, lambda: None)
+    found, note = probe(Experiment(three, [of_workflow(game, three) for game in talks(3)], 0, True), BOB, lambda: None)
     assert found == ()
     assert note.startswith("no probe of alice's words")
 

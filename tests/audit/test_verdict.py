@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agentcho.audit.report import Edge
-from agentcho.audit.verdict import Judge
+from agentcho.audit.verdict import GameVerdict
 from agentcho.calls.call import ContextEntry
 
 from .transcripts import Talk, chain
@@ -179,4 +179,4 @@ def test_a_message_without_a_record_of_its_own_encoding_is_a_fault() -> None:
     talk = Talk()
     talk.say("alice.0", "everyone")
     talk.change("alice.0", made=())
-    assert Judge(0, talk.entries).cones.roots == {1: "message alice.0 has no record of its own encoding"}
+    assert GameVerdict(0, talk.entries).cones.roots == {1: "message alice.0 has no record of its own encoding"}

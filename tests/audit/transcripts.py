@@ -8,7 +8,7 @@ from typing import Any
 from agentcho.audit.audit import audit_entries
 from agentcho.audit.notes import Seal
 from agentcho.audit.report import AuditReport, Edge, Subject
-from agentcho.audit.verdict import Judge, Reading
+from agentcho.audit.verdict import GameVerdict, Reading
 from agentcho.calls.call import ContextEntry, Receipt
 from agentcho.flow.labels import EncodingRecord, Ledger, Recipe
 from agentcho.flow.views import Act
@@ -79,7 +79,7 @@ class Talk:
 
     def readings(self) -> list[Reading]:
         """The verdict's."""
-        return list(Judge(self.game, self.entries).readings())
+        return list(GameVerdict(self.game, self.entries).readings())
 
     def edges(self, reader: str) -> list[Edge]:
         """One agent's edges, in order."""

@@ -11,7 +11,7 @@ import pytest
 from agentcho import replay
 from agentcho.errors import ConfigError
 from agentcho.lab.bench.plans import agents, branches, paper, shortened, traced
-from agentcho.lab.bench.played import Call, Played
+from agentcho.lab.bench.played import CallTimes, WorkflowTimes
 from agentcho.lab.bench.recorded import KINDS, RAGGED, WORDS_A_TOKEN, _Words, recorded
 from agentcho.records.trace import Workflow, workflow
 from agentcho.testing import FakeEngine
@@ -84,8 +84,8 @@ def test_traces_lose_words_and_positions_to_warm_up() -> None:
 
 
 def test_waiting_counts_overlapping_calls_once() -> None:
-    calls = {"a": Call(0, 2, 5), "b": Call(1, 3, 4), "c": Call(5, 6, 10)}
-    played = Played(calls, 7)
+    calls = {"a": CallTimes(0, 2, 5), "b": CallTimes(1, 3, 4), "c": CallTimes(5, 6, 10)}
+    played = WorkflowTimes(calls, 7)
     assert played.ttft == pytest.approx((2 + 2 + 1) / 3)
     assert played.seconds == 10
     assert played.prefill == pytest.approx(0.4)

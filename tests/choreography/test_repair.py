@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from agentcho import Agent, Engine, Game, Read, RunConfig, Scenario, View
-from agentcho.audit.verdict import Judge
+from agentcho.audit.verdict import GameVerdict
 from agentcho.calls.call import First, Most
 from agentcho.config import ReusePolicy, parsed_repair
 from agentcho.events import Ended, Event
@@ -75,7 +75,7 @@ def test_each_caller_has_its_own_and_uses_it_again(leakage: str, repair: str) ->
 @pytest.mark.parametrize("repair", REPAIRS)
 def test_what_is_kept_of_an_authors_encoding_still_leaks(repair: str) -> None:
     entries = played(Talk(), repair=repair, leakage="audit")
-    verdicts = {reading.edge.verdict for reading in Judge(0, entries).readings() if reading.edge.reader == "bob"}
+    verdicts = {reading.edge.verdict for reading in GameVerdict(0, entries).readings() if reading.edge.reader == "bob"}
     assert ("transitive" in verdicts) == (repair != "full")
     repaired = next(
         record for e in entries for record in e.made if record.message == "alice.3" and record.caller == "bob"
@@ -87,7 +87,7 @@ def test_what_is_kept_of_an_authors_encoding_still_leaks(repair: str) -> None:
 @pytest.mark.parametrize("repair", REPAIRS)
 def test_enforced_repair_starts_from_what_leaks_nothing(repair: str) -> None:
     entries = played(Talk(), repair=repair, leakage="enforce")
-    assert {reading.edge.verdict for reading in Judge(0, entries).readings()} == {"clean"}
+    assert {reading.edge.verdict for reading in GameVerdict(0, entries).readings()} == {"clean"}
     recipes = {record.id: record.recipe for entry in entries for record in entry.made}
     bases = [record.receipt.base for entry in entries for record in entry.made if record.receipt.base is not None]
     assert all(recipes[base] == "audience" for base in bases)

@@ -22,7 +22,7 @@ from agentcho.lab.compare.compare import Comparing, Effort, read_comparison
 from agentcho.lab.compare.comparison import Comparison
 from agentcho.lab.compare.fidelity import apart
 from agentcho.lab.compare.files import write
-from agentcho.lab.compare.judge import Pair, prefer
+from agentcho.lab.compare.judge import TextPair, prefer
 from agentcho.message import Metadata
 from agentcho.scenario import Judged
 from agentcho.testing import FakeEngine
@@ -219,8 +219,8 @@ def judging(call: Decode, prompt: str) -> str:
     return "A" if len(a.strip()) >= len(b.strip()) else "B"
 
 
-def pair(first: str, other: str) -> Pair:
-    return Pair(Judged("Write.", first), Judged("Write.", other))
+def pair(first: str, other: str) -> TextPair:
+    return TextPair(Judged("Write.", first), Judged("Write.", other))
 
 
 def test_a_text_wins_where_it_is_preferred_in_both_orders() -> None:

@@ -11,7 +11,7 @@ from statistics import median
 from typing import Any
 
 from agentcho.lab.bench.arms import AUDIT, BASELINE, CONTINUOUS, ENFORCE
-from agentcho.lab.bench.plans import Subject
+from agentcho.lab.bench.plans import Workload
 from agentcho.lab.bench.result import Figures
 from agentcho.lab.bench.speed import workflows
 from agentcho.lab.timing import alone
@@ -22,7 +22,7 @@ from tools.bench.targets import WEIGHTS, step_of
 ARMS = (AUDIT, ENFORCE, BASELINE, CONTINUOUS)
 
 
-def gpu(engine: Any, subjects: Sequence[Subject], context: int, repeats: int, seed: int, tell: Tell) -> list[Figures]:
+def gpu(engine: Any, subjects: Sequence[Workload], context: int, repeats: int, seed: int, tell: Tell) -> list[Figures]:
     """Figures of decode steps, arms "agentcho" and `WEIGHTS`, in "seconds", and of all subjects in `ARMS`, token by
     token. The steps come first: they are over in seconds."""
     return [*_steps(engine, context, repeats, seed, tell), *workflows(engine, subjects, ARMS, repeats, True, tell)]

@@ -14,14 +14,14 @@ from typing import Any
 
 from agentcho.calls.call import EnginePort
 from agentcho.games.replay import awaited, replay
-from agentcho.lab.bench.played import Call, Played
+from agentcho.lab.bench.played import CallTimes, WorkflowTimes
 from agentcho.lab.bench.prompts import Prompt, prompts
 from agentcho.lab.timing import alone
 from agentcho.records.trace import Workflow
 
 AUDIT, ENFORCE, BASELINE = "choreographed:audit", "choreographed:enforce", "baseline"
 GENERATE, CONTINUOUS = "generate", "generate_batch"
-Arm = Callable[[Any, Workflow, bool], Played]
+Arm = Callable[[Any, Workflow, bool], WorkflowTimes]
 """`(engine, workflow, stepwise)`; not stepwise: a text is fed `STRIDE` tokens a step after its first, or at once where
 the arm is stock."""
 OURS: dict[str, Mapping[str, Any]] = {
@@ -55,21 +55,21 @@ def arms() -> dict[str, Arm]:
     return {**ours, GENERATE: alone(_generate), CONTINUOUS: alone(_continuous)}
 
 
-def _replayed(options: Mapping[str, Any], engine: EnginePort, workflow: Workflow, stepwise: bool) -> Played:
+def _replayed(options: Mapping[str, Any], engine: EnginePort, workflow: Workflow, stepwise: bool) -> WorkflowTimes:
     replayed = replay(workflow, engine, logits=False, stride=1 if stepwise else STRIDE, **options)
-    needs, calls = _awaited(workflow), dict[str, Call]()
+    needs, calls = _awaited(workflow), dict[str, CallTimes]()
     for id, needed in needs.items():  # parents stand before children
         ready = max((calls[other].ended for other in needed), default=0.0)
         said = replayed[id]
-        calls[id] = Call(ready, ready + said.ttft, ready + said.seconds)
-    return Played(calls, replayed.encoded)
+        calls[id] = CallTimes(ready, ready + said.ttft, ready + said.seconds)
+    return WorkflowTimes(calls, replayed.encoded)
 
 
-def _generate(engine: Any, workflow: Workflow, stepwise: bool) -> Played:
+def _generate(engine: Any, workflow: Workflow, stepwise: bool) -> WorkflowTimes:
     """All calls that can be made are one batch; the next ones are looked for when it has ended."""
     from agentcho.lab.bench.peers.generate import Forced, Generating, stock_attention
 
-    said, needs, calls = prompts(workflow, engine.framing), _awaited(workflow), dict[str, Call]()
+    said, needs, calls = prompts(workflow, engine.framing), _awaited(workflow), dict[str, CallTimes]()
     stop = engine.framing.closing("assistant")[0]
     with stock_attention(engine.network):
         stock, began = Generating(engine.network, stop, stepwise), perf_counter()
@@ -78,16 +78,16 @@ def _generate(engine: Any, workflow: Workflow, stepwise: bool) -> Played:
             heard = stock.batch([Forced(call.author, call.prompt, call.text) for call in batch])
             ready = {call.id: _ready(needs[call.id], calls) for call in batch}
             for call, (first, ended) in zip(batch, heard, strict=True):
-                calls[call.id] = Call(ready[call.id], first - began, ended - began)
-    return Played(calls, stock.encoded)
+                calls[call.id] = CallTimes(ready[call.id], first - began, ended - began)
+    return WorkflowTimes(calls, stock.encoded)
 
 
-def _continuous(engine: Any, workflow: Workflow, stepwise: bool) -> Played:
+def _continuous(engine: Any, workflow: Workflow, stepwise: bool) -> WorkflowTimes:
     """Each call is handed over when all that it reads has been said."""
     from agentcho.lab.bench.peers.continuous import Continuous
     from agentcho.lab.bench.peers.generate import Forced, stock_attention
 
-    said, needs, calls = prompts(workflow, engine.framing), _awaited(workflow), dict[str, Call]()
+    said, needs, calls = prompts(workflow, engine.framing), _awaited(workflow), dict[str, CallTimes]()
     stop = engine.framing.closing("assistant")[0]
     room, network = _room(said), engine.network
     with stock_attention(network), Continuous(network, stop, room, len(said), stepwise) as stock:
@@ -97,8 +97,8 @@ def _continuous(engine: Any, workflow: Workflow, stepwise: bool) -> Played:
                 given.add(id)
                 stock.submit(id, Forced(said[id].author, said[id].prompt, said[id].text))
             id, (first, ended) = stock.next()
-            calls[id] = Call(_ready(needs[id], calls), first - began, ended - began)
-    return Played(calls, stock.encoded)
+            calls[id] = CallTimes(_ready(needs[id], calls), first - began, ended - began)
+    return WorkflowTimes(calls, stock.encoded)
 
 
 def _awaited(workflow: Workflow) -> dict[str, frozenset[str]]:
@@ -106,7 +106,7 @@ def _awaited(workflow: Workflow) -> dict[str, frozenset[str]]:
     return {message.id: needs[message.id] for message in workflow.messages if message.kind == "decode"}
 
 
-def _ready(needed: frozenset[str], calls: Mapping[str, Call]) -> float:
+def _ready(needed: frozenset[str], calls: Mapping[str, CallTimes]) -> float:
     return max((calls[other].ended for other in needed), default=0.0)
 
 

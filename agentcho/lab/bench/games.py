@@ -15,7 +15,7 @@ from agentcho.progress import Tell, unheard
 from agentcho.scenario import Scenario
 
 
-class Comparison(NamedTuple):
+class BothWays(NamedTuple):
     """Seconds and engine steps of both ways, loading aside; `same`: games whose outcomes agree."""
 
     games: int
@@ -26,7 +26,7 @@ class Comparison(NamedTuple):
     same: int
 
 
-def compare(scenario: Scenario, config: RunConfig, tell: Tell = unheard) -> Comparison:
+def compare(scenario: Scenario, config: RunConfig, tell: Tell = unheard) -> BothWays:
     """Play `config.games` games both ways on one loaded engine, after a game to warm up. Nothing is claimed of them."""
     config = config.model_copy(update={"plain_markers": "accept"})
     engine = load_engine(config, tell)
@@ -38,7 +38,7 @@ def compare(scenario: Scenario, config: RunConfig, tell: Tell = unheard) -> Comp
     apart = play(scenario, config, engine=engine, sink=counting, at_once=1)
     end = perf_counter()
     same = _same(together, apart)
-    return Comparison(config.games, middle - begin, together.steps, end - middle, apart.steps, same)
+    return BothWays(config.games, middle - begin, together.steps, end - middle, apart.steps, same)
 
 
 def _same(one: Played, other: Played) -> int:

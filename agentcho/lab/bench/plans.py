@@ -23,7 +23,7 @@ WARM = 0.05
 """The share of its words that a workflow is warmed up with."""
 
 
-class Subject(NamedTuple):
+class Workload(NamedTuple):
     """A workflow by the name that figures go by, and a short one of the same shape to warm up with."""
 
     name: str
@@ -31,7 +31,7 @@ class Subject(NamedTuple):
     warm: Workflow
 
 
-def paper(names: Sequence[str], seed: int, scale: float) -> list[Subject]:
+def paper(names: Sequence[str], seed: int, scale: float) -> list[Workload]:
     """The scenarios at the paper's sizes. `ConfigError`: a name that there is not."""
     for name in names:
         if name not in KINDS:
@@ -40,19 +40,19 @@ def paper(names: Sequence[str], seed: int, scale: float) -> list[Subject]:
     return [each for subject, name in subjects for each in (subject, *_unnamed(subject, name, seed, scale))]
 
 
-def branches(seed: int, scale: float) -> list[Subject]:
+def branches(seed: int, scale: float) -> list[Workload]:
     """Trees of thoughts."""
     sizes = [{"branches": wide, "voters": votes} for votes in VOTERS for wide in BRANCHES]
     return [_swept("tree-of-thoughts", seed, scale, options) for options in sizes]
 
 
-def agents(seed: int, scale: float) -> list[Subject]:
+def agents(seed: int, scale: float) -> list[Workload]:
     """Parallel debates of three rounds: solvers that are told their names first, and solvers that are not."""
     named = [({"agents": count}, _swept(DEBATE, seed, scale, {"agents": count})) for count in AGENTS]
     return [each for how, subject in named for each in (subject, *_unnamed(subject, DEBATE, seed, scale, **how))]
 
 
-def _unnamed(subject: Subject, name: str, seed: int, scale: float, **options: Any) -> list[Subject]:
+def _unnamed(subject: Workload, name: str, seed: int, scale: float, **options: Any) -> list[Workload]:
     """The same where agents of a role have one system prompt for all, if names are what parts them: then a baseline
     that keeps prefixes does not encode the question anew for each."""
     if name != DEBATE:
@@ -60,20 +60,20 @@ def _unnamed(subject: Subject, name: str, seed: int, scale: float, **options: An
     return [_subject(subject.name + UNNAMED, recorded(name, seed, scale, named=False, **options))]
 
 
-def traced(workflows: Iterable[Workflow], scale: float) -> list[Subject]:
+def traced(workflows: Iterable[Workflow], scale: float) -> list[Workload]:
     """Workflows of a trace file, each with so much of its words."""
     whole = (each if scale == 1 else shortened(each, scale) for each in workflows)
     return [_subject(f"trace {each.workflow} {each.id}", each) for each in whole]
 
 
-def _swept(name: str, seed: int, scale: float, options: dict[str, Any]) -> Subject:
+def _swept(name: str, seed: int, scale: float, options: dict[str, Any]) -> Workload:
     return _subject(
         ", ".join(f"{count} {what}" for what, count in options.items()), recorded(name, seed, scale, **options)
     )
 
 
-def _subject(name: str, whole: Workflow) -> Subject:
-    return Subject(name, whole, shortened(whole, WARM))
+def _subject(name: str, whole: Workflow) -> Workload:
+    return Workload(name, whole, shortened(whole, WARM))
 
 
 def shortened(whole: Workflow, share: float) -> Workflow:

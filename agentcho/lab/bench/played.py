@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 
-class Call(NamedTuple):
+class CallTimes(NamedTuple):
     """Seconds since the workflow began: when all that it reads was said, its first token, its end."""
 
     ready: float
@@ -21,10 +21,10 @@ class ArmUnavailable(Exception):
     """An arm that this machine, or this version of its library, does not run."""
 
 
-class Played(NamedTuple):
+class WorkflowTimes(NamedTuple):
     """All calls by message id, and the tokens that were fed for them."""
 
-    calls: Mapping[str, Call]
+    calls: Mapping[str, CallTimes]
     encoded: int
 
     @property

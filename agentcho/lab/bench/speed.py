@@ -9,14 +9,14 @@ from typing import Any
 from agentcho.errors import ConfigError
 from agentcho.lab.bench.arms import Arm, arms
 from agentcho.lab.bench.measure import Timed, measure, runs_of, steady
-from agentcho.lab.bench.plans import Subject
+from agentcho.lab.bench.plans import Workload
 from agentcho.lab.bench.result import Figures
 from agentcho.progress import Tell, part
 from agentcho.records.trace import Workflow
 
 
 def workflows(
-    engine: Any, subjects: Sequence[Subject], named: Sequence[str], repeats: int, stepwise: bool, tell: Tell
+    engine: Any, subjects: Sequence[Workload], named: Sequence[str], repeats: int, stepwise: bool, tell: Tell
 ) -> list[Figures]:
     """Every subject in all named arms, which take turns. `ConfigError`: a name that there is not."""
     known = arms()
@@ -31,7 +31,7 @@ def workflows(
     return found
 
 
-def _timed(engine: Any, arm: Arm, subject: Subject, stepwise: bool) -> Timed:
+def _timed(engine: Any, arm: Arm, subject: Workload, stepwise: bool) -> Timed:
     def take(workflow: Workflow) -> dict[str, float]:
         return arm(engine, workflow, stepwise).figures()
 

@@ -18,10 +18,10 @@ from agentcho.games.game import Forced
 from agentcho.games.runtime import meet
 from agentcho.lab.collect import Games, Playing, check_same, completed, over
 from agentcho.lab.compare.columns import Column
-from agentcho.lab.compare.comparison import Comparison, Cost, Fidelity, Preference, Request
+from agentcho.lab.compare.comparison import Comparison, ComparisonRequest, Cost, Fidelity, Preference
 from agentcho.lab.compare.costs import costs
 from agentcho.lab.compare.fidelity import Arm, fidelity
-from agentcho.lab.compare.judge import Pair, prefer
+from agentcho.lab.compare.judge import TextPair, prefer
 from agentcho.lab.compare.pairs import metrics
 from agentcho.progress import Tell, counted
 from agentcho.records.environment import machine, versions
@@ -59,9 +59,9 @@ class Comparing:
     effort: Effort
 
     @property
-    def request(self) -> Request:
+    def request(self) -> ComparisonRequest:
         """What is asked for, whole."""
-        return Request(**self.playing.asked, games=self.playing.config.games, columns=self.columns)
+        return ComparisonRequest(**self.playing.asked, games=self.playing.config.games, columns=self.columns)
 
     def claim(self) -> None:
         """Make the folder this comparison's own. `ResumeMismatch`: it holds another one's games.
@@ -74,7 +74,7 @@ class Comparing:
         file = self.folder / FILE
         if file.exists():
             try:
-                earlier = Request.model_validate_json(file.read_bytes())
+                earlier = ComparisonRequest.model_validate_json(file.read_bytes())
             except ValueError:
                 raise RecordBroken(f"{file}:1", "is no request of a comparison") from None
             more = {"games", "columns"}
@@ -142,7 +142,9 @@ class Comparing:
         first, *others = texts
         found: dict[str, Preference] = {}
         for name in others:
-            pairs = [Pair(texts[first][n], texts[name][n]) for n in sorted(texts[first].keys() & texts[name].keys())]
+            pairs = [
+                TextPair(texts[first][n], texts[name][n]) for n in sorted(texts[first].keys() & texts[name].keys())
+            ]
             found[name] = prefer(judge, pairs, counted(self.tell, f"pairs judged ({name})", len(pairs)))
         return found
 

@@ -105,7 +105,7 @@ class Preference(Frozen):
     p: float
 
 
-class Request(Frozen):
+class ComparisonRequest(Frozen):
     """What was asked: all that decides what the games are."""
 
     scenario: str
@@ -126,7 +126,7 @@ class Comparison(Frozen):
     the fingerprint of the model whose `preferences` these are, if one was asked."""
 
     format: Literal["agentcho-comparison/1"] = "agentcho-comparison/1"
-    request: Request
+    request: ComparisonRequest
     machine: dict[str, str]
     command: str
     without: dict[str, int]

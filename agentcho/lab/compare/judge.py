@@ -21,14 +21,14 @@ RULES = (
 ASKED = "The task:\n{task}\n\nText A:\n{a}\n\nText B:\n{b}\n\nWhich text is better, A or B?"
 
 
-class Pair(NamedTuple):
+class TextPair(NamedTuple):
     """The same task done twice: the text of the first column, and that of another."""
 
     first: Judged
     other: Judged
 
 
-def prefer(engine: EnginePort, pairs: Sequence[Pair], told: Callable[[int], None], at_once: int = 16) -> Preference:
+def prefer(engine: EnginePort, pairs: Sequence[TextPair], told: Callable[[int], None], at_once: int = 16) -> Preference:
     """How often the other text is preferred to the first one's. Greedy: the same texts, the same verdicts."""
     verdicts: list[int] = []
     for start in range(0, len(pairs), at_once):

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
 from agentcho.audit.measurement import Ablation
-from agentcho.lab.measure.arms import Bench, Original, Said
+from agentcho.lab.measure.arms import Experiment, Original, RowsByMessage
 from agentcho.lab.measure.decisions import Question
 from agentcho.lab.measure.differential import Flips, flips
 from agentcho.lab.measure.play import Line, Pair, Play
@@ -57,27 +57,29 @@ def _without(line: Line, gone: set[str], owner: str) -> Line:
 
 
 def answered(
-    bench: Bench, game: int, pair: Pair, before: Original, asked: dict[Outcome, Question]
+    experiment: Experiment, game: int, pair: Pair, before: Original, asked: dict[Outcome, Question]
 ) -> Iterator[Answered]:
     """What the reader of one game answers, by how much the owner's words saw. "all" is what was reused, "public" what
     enforcement reads. Questions without known choices are left out."""
     known = {outcome: one for outcome, one in asked.items() if one.tokens}
-    if not known or not bench.plays[game].hidden(pair.owner, pair.reader):
+    if not known or not experiment.plays[game].hidden(pair.owner, pair.reader):
         return
     for seen in SEEN:
-        rows = _rows(bench, game, pair, before, seen, [one.id for one in known.values()])
+        rows = _rows(experiment, game, pair, before, seen, [one.id for one in known.values()])
         for outcome, one in known.items() if rows is not None else ():
             yield Answered(pair, outcome, seen, one, one.answer(rows[one.id]) if rows is not None else 0)
 
 
-def _rows(bench: Bench, game: int, pair: Pair, before: Original, seen: Seen, ids: Sequence[str]) -> Said | None:
+def _rows(
+    experiment: Experiment, game: int, pair: Pair, before: Original, seen: Seen, ids: Sequence[str]
+) -> RowsByMessage | None:
     if seen == "all":
         return before.reuse
     if seen == "public":
         return before.enforce
-    play = seeing(bench.plays[game], pair, seen)
+    play = seeing(experiment.plays[game], pair, seen)
     known = play.by_id
-    return bench.said(play, bench.ways.reuse, [known[id] for id in dict.fromkeys(ids)])
+    return experiment.said(play, experiment.policies.reuse, [known[id] for id in dict.fromkeys(ids)])
 
 
 def ablations(found: Sequence[Sequence[Answered]]) -> tuple[Ablation, ...]:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from agentcho.audit.measurement import Arm, Effect, Swap
-from agentcho.lab.measure.arms import SWAPS, Shown
+from agentcho.lab.measure.arms import SWAPS, Shift
 from agentcho.lab.measure.play import Pair
 from agentcho.lab.stats import Floats, clopper_pearson, clustered, holm, mcnemar, pooled_mean
 
@@ -40,7 +40,7 @@ def flips(before: Sequence[int], after: Sequence[int], reference: int | None = N
     return Flips(len(before), len(turned), gained, lost)
 
 
-def effects(found: Sequence[Shown], pairs: Sequence[Pair], carried: frozenset[Pair], seed: int) -> tuple[Effect, ...]:
+def effects(found: Sequence[Shift], pairs: Sequence[Pair], carried: frozenset[Pair], seed: int) -> tuple[Effect, ...]:
     """One effect a pair, swap and arm that some game shows. Holm's correction runs over the pairs of one swap and
     one arm. `carried` are the pairs whose owner's secrets are behind what the reader reads."""
     made: list[Effect] = []
@@ -51,7 +51,7 @@ def effects(found: Sequence[Shown], pairs: Sequence[Pair], carried: frozenset[Pa
     return tuple(made)
 
 
-def _family(family: dict[Pair, list[Shown]], swap: Swap, arm: Arm, carried: frozenset[Pair], seed: int) -> list[Effect]:
+def _family(family: dict[Pair, list[Shift]], swap: Swap, arm: Arm, carried: frozenset[Pair], seed: int) -> list[Effect]:
     counts = {pair: _flips(own) for pair, own in family.items()}
     adjusted = dict(zip(counts, holm([count.p for count in counts.values()]), strict=True))
     return [
@@ -60,13 +60,13 @@ def _family(family: dict[Pair, list[Shown]], swap: Swap, arm: Arm, carried: froz
     ]
 
 
-def _flips(own: Sequence[Shown]) -> Flips:
+def _flips(own: Sequence[Shift]) -> Flips:
     decided = [(s.before, s.after) for s in own if s.before is not None and s.after is not None]
     return flips([before for before, _ in decided], [after for _, after in decided])
 
 
 def _effect(
-    pair: Pair, own: Sequence[Shown], swap: Swap, arm: Arm, count: Flips, holm_p: float, carried: bool, seed: int
+    pair: Pair, own: Sequence[Shift], swap: Swap, arm: Arm, count: Flips, holm_p: float, carried: bool, seed: int
 ) -> Effect:
     tv, kl = [s.tv for s in own], [s.kl for s in own]
     return Effect(

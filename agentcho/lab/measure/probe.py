@@ -18,30 +18,30 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from agentcho.audit.measurement import Probe
-from agentcho.lab.measure.arms import Bench
+from agentcho.lab.measure.arms import Experiment
 from agentcho.lab.measure.kinds import folds, kinds
 from agentcho.lab.measure.play import Pair
-from agentcho.lab.measure.samples import Key, Looking, Sample, Vector, target
+from agentcho.lab.measure.samples import Key, ProbeGames, Sample, Vector, target
 from agentcho.lab.stats import clopper_pearson, proven_bits
 
 FOLDS = 5
 PERMUTATIONS = 20
 
 
-def probe(bench: Bench, pair: Pair, done: Callable[[], None]) -> tuple[tuple[Probe, ...], str]:
+def probe(experiment: Experiment, pair: Pair, done: Callable[[], None]) -> tuple[tuple[Probe, ...], str]:
     """The probes of one owner's words, as `pair.reader` would read them, and a note: how kinds were made, or why there
     is no probe. `done` is called after each game."""
-    targets = {game: one for game, play in enumerate(bench.plays) if (one := target(play, pair)) is not None}
-    bench = bench.of(list(targets))
-    found = kinds(bench.plays, pair, [one.behind for one in targets.values()])
+    targets = {game: one for game, play in enumerate(experiment.plays) if (one := target(play, pair)) is not None}
+    experiment = experiment.of(list(targets))
+    found = kinds(experiment.plays, pair, [one.behind for one in targets.values()])
     if found is None:
         return (), f"no probe of {pair.owner}'s words: there are no two kinds of secret behind them with games enough"
     rest = found.putting_aside(found.spare)
-    dealt = folds(rest.labels, min(FOLDS, rest.smallest // 2), bench.seed)
-    samples = Looking(bench, pair, list(targets.values()), rest, dealt, found.spare).samples(done)
+    dealt = folds(rest.labels, min(FOLDS, rest.smallest // 2), experiment.seed)
+    samples = ProbeGames(experiment, pair, list(targets.values()), rest, dealt, found.spare).samples(done)
     if len({sample.fold for sample in samples}) < 2:
         return (), f"no probe of {pair.owner}'s words: secrets of every kind could not be put behind them"
-    return tuple(probes(pair.owner, samples, rest.classes, bench.seed)), f"{pair.owner}'s secrets: {rest.how}"
+    return tuple(probes(pair.owner, samples, rest.classes, experiment.seed)), f"{pair.owner}'s secrets: {rest.how}"
 
 
 def probes(owner: str, samples: Sequence[Sample], classes: int, seed: int) -> Iterator[Probe]:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from agentcho.audit.measurement import Source
 from agentcho.config import ReusePolicy
-from agentcho.lab.measure.arms import Bench
+from agentcho.lab.measure.arms import Experiment
 from agentcho.lab.measure.kinds import Kinds
 from agentcho.lab.measure.play import Pair, Play
 from agentcho.lab.measure.stage import UNENCODABLE, Stage
@@ -53,11 +53,11 @@ def target(play: Play, pair: Pair) -> Target | None:
 
 
 @dataclass(frozen=True)
-class Looking:
+class ProbeGames:
     """What is looked into: whose words, as whom, in which games, behind secrets of which kinds. `dealt` is the fold
     of each game; `aside` the game whose secret the reader puts there itself."""
 
-    bench: Bench
+    experiment: Experiment
     pair: Pair
     targets: Sequence[Target]
     kinds: Kinds
@@ -86,16 +86,16 @@ class Looking:
         return found
 
     def _donors(self, game: int, fold: int, label: int) -> list[int]:
-        order = donor_order(game, len(self.dealt), self.bench.seed)
+        order = donor_order(game, len(self.dealt), self.experiment.seed)
         return [other for other in order if self.dealt[other] == fold and self.kinds.labels[other] == label]
 
     def _secret(self, game: int, donors: Sequence[int], label: int | None) -> Secrets:
         """The first donor's words, cut or repeated to the length of what was said there; none where nobody has."""
-        play, behind = self.bench.plays[game], self.targets[game].behind
+        play, behind = self.experiment.plays[game], self.targets[game].behind
         secrets = (line for line in play.hidden(self.pair.owner, self.pair.reader) if line.message.id in behind)
         hidden = {line.message.id: line.content for line in secrets}
         for donor in donors:
-            words = borrowed(play, self.bench.plays[donor], hidden)
+            words = borrowed(play, self.experiment.plays[donor], hidden)
             shaped = {id: fitted(ids, len(hidden[id])) for id, ids in words.items() if ids}
             if shaped and (label is None or self.kinds.fits(label, _thoughts(play, shaped))):
                 return shaped
@@ -105,20 +105,23 @@ class Looking:
         """By source and layer; None: no words, or they cannot be encoded there."""
         if not words:
             return None
-        play, utterance = self.bench.plays[game].saying(words), self.targets[game].utterance
+        play, utterance = self.experiment.plays[game].saying(words), self.targets[game].utterance
         text = np.bincount(play.by_id[utterance].content).astype(np.float32)
-        sources: dict[Source, ReusePolicy] = {"author": self.bench.ways.reuse, "audience": self.bench.ways.enforce}
+        sources: dict[Source, ReusePolicy] = {
+            "author": self.experiment.policies.reuse,
+            "audience": self.experiment.policies.enforce,
+        }
         seen: dict[Key, Vector] = {("text", None): text}
         try:
             for source, reuse in sources.items():
                 seen |= self._layers(source, reuse, play, utterance)
         except UNENCODABLE:
-            self.bench.skipped["a probe's secret could not be put behind the words"] += 1
+            self.experiment.skipped["a probe's secret could not be put behind the words"] += 1
             return None
         return seen
 
     def _layers(self, source: Source, reuse: ReusePolicy, play: Play, utterance: str) -> dict[Key, Vector]:
-        with Stage(self.bench.engine, play, reuse) as stage:
+        with Stage(self.experiment.engine, play, reuse) as stage:
             layers = stage.cached(utterance, self.pair.reader)
         return {(source, layer): _pooled(keys, values) for layer, (keys, values) in enumerate(layers)}
 

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from agentcho.audit.measurement import Measurement, Probe
 from agentcho.lab.measure.ablation import HEADERS, Answered, Outcome, ablations, answered
-from agentcho.lab.measure.arms import Bench, Shown, original, shown
+from agentcho.lab.measure.arms import Experiment, Shift, original, shifts_of
 from agentcho.lab.measure.controls import noise
 from agentcho.lab.measure.decisions import Question, question
 from agentcho.lab.measure.differential import effects
@@ -67,12 +67,12 @@ def measure(
     """
     port: MeasuredPort = engine
     plays = _plays(games, port, kinds)
-    bench, found = Bench(port, plays, seed, deterministic), pairs(plays)
-    work = _Work(bench, found, parts, tell)
-    shows, answers = work.games()
+    experiment, found = Experiment(port, plays, seed, deterministic), pairs(plays)
+    work = _Work(experiment, found, parts, tell)
+    shifts, answers = work.games()
     probes, notes = work.probes()
     reached = frozenset(pair for pair in found if any(through_to(play, pair) for play in plays))
-    made = effects(shows, found, reached, seed)
+    made = effects(shifts, found, reached, seed)
     return Measurement(
         deterministic=deterministic,
         model=port.fingerprint.get("model", "unknown"),
@@ -82,7 +82,7 @@ def measure(
         effects=made,
         probes=probes,
         ablations=ablations(answers),
-        notes=(*SCOPE, *((BOUND,) if probes else ()), *notes, *_skipped(bench), *(() if found else (NOTHING,))),
+        notes=(*SCOPE, *((BOUND,) if probes else ()), *notes, *_skipped(experiment), *(() if found else (NOTHING,))),
     )
 
 
@@ -103,35 +103,35 @@ def _play(game: Sequence[Entry] | Workflow, engine: MeasuredPort, number: int) -
 class _Work:
     """The measurements under way."""
 
-    def __init__(self, bench: Bench, found: Sequence[Pair], parts: Collection[Part], tell: Tell) -> None:
-        self._bench, self._pairs, self._parts, self._tell = bench, found, parts, tell
+    def __init__(self, experiment: Experiment, found: Sequence[Pair], parts: Collection[Part], tell: Tell) -> None:
+        self._experiment, self._pairs, self._parts, self._tell = experiment, found, parts, tell
         self._owners = {pair.owner: pair for pair in reversed(found)} if "probe" in parts else {}
         looks = bool({"differential", "ablation"} & set(parts)) and bool(found)
-        self._all, self._done = len(bench.plays) * (looks + len(self._owners)), 0
+        self._all, self._done = len(experiment.plays) * (looks + len(self._owners)), 0
         self._looks = looks
-        framing = bench.engine.framing
+        framing = experiment.engine.framing
         self._encode, self._closing = framing.content.encode, framing.closing("assistant")[0]
 
-    def games(self) -> tuple[list[Shown], list[list[Answered]]]:
+    def games(self) -> tuple[list[Shift], list[list[Answered]]]:
         """The arms and the ablation, game by game: what was encoded for the one serves the other."""
-        shows, answers = list[Shown](), list[list[Answered]]()
-        for game in range(len(self._bench.plays)) if self._looks else ():
-            before = original(self._bench, game, sorted({pair.reader for pair in self._pairs}))
+        shifts, answers = list[Shift](), list[list[Answered]]()
+        for game in range(len(self._experiment.plays)) if self._looks else ():
+            before = original(self._experiment, game, sorted({pair.reader for pair in self._pairs}))
             for pair in self._pairs:
-                asked = self._asked(self._bench.plays[game], pair)
+                asked = self._asked(self._experiment.plays[game], pair)
                 if "differential" in self._parts:
-                    shows += shown(self._bench, game, pair, before, asked.get("decision"))
+                    shifts += shifts_of(self._experiment, game, pair, before, asked.get("decision"))
                 if "ablation" in self._parts:
-                    answers.append(list(answered(self._bench, game, pair, before, asked)))
+                    answers.append(list(answered(self._experiment, game, pair, before, asked)))
             self._tick()
-        return shows, answers
+        return shifts, answers
 
     def probes(self) -> tuple[tuple[Probe, ...], list[str]]:
         """One owner after another, each as the first of those whom it hides something from."""
         found, notes = list[Probe](), list[str]()
         for pair in reversed(self._owners.values()):
-            end = self._done + len(self._bench.plays)
-            made, note = probe(self._bench, pair, self._tick)
+            end = self._done + len(self._experiment.plays)
+            made, note = probe(self._experiment, pair, self._tick)
             found += made
             notes.append(note)
             self._tick(end - self._done)
@@ -149,6 +149,6 @@ class _Work:
         self._tell("measurements", self._done, self._all)
 
 
-def _skipped(bench: Bench) -> Iterator[str]:
-    for reason, times in sorted(bench.skipped.items()):
+def _skipped(experiment: Experiment) -> Iterator[str]:
+    for reason, times in sorted(experiment.skipped.items()):
         yield f"left out {times} times: {reason}"

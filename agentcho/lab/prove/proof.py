@@ -67,7 +67,7 @@ class Waits(Frozen):
     enforce: float
 
 
-class Pair(NamedTuple):
+class PairSummary(NamedTuple):
     """One owner and one reader over all workflows: how many were compared, in how many what was read under audit
     moved, and in how many it did under enforce."""
 
@@ -107,12 +107,14 @@ class Proof(Frozen):
         return EXIT[self.conclusion]
 
     @property
-    def pairs(self) -> tuple[Pair, ...]:
+    def pairs(self) -> tuple[PairSummary, ...]:
         """What was found of each owner and reader, in the order they were met."""
         found: dict[tuple[str, str], list[Compared]] = {}
         for one in self.compared:
             found.setdefault((one.owner, one.reader), []).append(one)
-        return tuple(Pair(*key, len(own), _count(own, "audit"), _count(own, "enforce")) for key, own in found.items())
+        return tuple(
+            PairSummary(*key, len(own), _count(own, "audit"), _count(own, "enforce")) for key, own in found.items()
+        )
 
     @property
     def reasons(self) -> dict[tuple[str, str, str], int]:

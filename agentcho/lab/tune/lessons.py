@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from agentcho.errors import AgentchoError, ContextOverflow, LeakageError, TuneError
 from agentcho.lab.tune.recipe import Recipe
-from agentcho.lab.tune.unfolding import Framed, Unfolded, unfold
+from agentcho.lab.tune.unfolding import EngineTemplate, Unfolded, unfold
 from agentcho.records.trace import read_traces
 
 MOST_DEV = 50
@@ -32,7 +32,7 @@ class Lessons(NamedTuple):
         return sum(each.tokens for each in self.train)
 
 
-def lessons(file: Path, scenario: str, engine: Framed, recipe: Recipe) -> Lessons:
+def lessons(file: Path, scenario: str, engine: EngineTemplate, recipe: Recipe) -> Lessons:
     """All traces of a file, none left out. `TuneError` names the line of one that is of another scenario, too long
     for the model, or says nothing, before anything is trained."""
     traces = read_traces(file)

@@ -41,7 +41,7 @@ class Unfolded(NamedTuple):
         return sum(len(segment.ids) for segment in self.segments)
 
 
-class Framed(Protocol):
+class EngineTemplate(Protocol):
     """What unfolding needs of an engine: how it frames messages, and how many positions it has."""
 
     framing: Framing
@@ -51,19 +51,19 @@ class Framed(Protocol):
     def fingerprint(self) -> dict[str, str]: ...
 
 
-def unfold(workflow: Workflow, engine: Framed, mode: Mode, leakage: Leakage) -> Unfolded:
+def unfold(workflow: Workflow, engine: EngineTemplate, mode: Mode, leakage: Leakage) -> Unfolded:
     """All that a play of this workflow by `mode` and `leakage` would feed, and every word that agents say.
 
     Raises what replay raises, before anything is computed: `RecordBroken`, `LeakageError`, `ContextOverflow`.
     """
-    paper = Paper(engine)
+    recording = RecordingEngine(engine)
     try:
-        replay(workflow.whole, paper, mode, leakage, logits=False, shadow="never", stride=STRIDE)
+        replay(workflow.whole, recording, mode, leakage, logits=False, shadow="never", stride=STRIDE)
     except ExceptionGroup as group:
         raise group.exceptions[0] from None
-    segments = paper.segments
+    segments = recording.segments
     needed = _needed(segments)
-    return Unfolded(tuple(segment for segment in segments if segment in needed), paper.targets)
+    return Unfolded(tuple(segment for segment in segments if segment in needed), recording.targets)
 
 
 def _needed(segments: Sequence[Segment]) -> set[Segment]:
@@ -104,12 +104,12 @@ class RecordingRunner(VirtualRunner):
         self.targets += tokens[begin : end + 1]
 
 
-class Paper(EngineCore):
+class RecordingEngine(EngineCore):
     """A core that writes down what it would feed. Equal prefills are one segment."""
 
     _runner: RecordingRunner
 
-    def __init__(self, engine: Framed) -> None:
+    def __init__(self, engine: EngineTemplate) -> None:
         self._print = engine.fingerprint
         super().__init__(RecordingRunner(engine.framing), engine.framing, engine.context, 0)
 

@@ -17,7 +17,7 @@ from torch import Tensor
 from transformers import ContinuousBatchingConfig
 from transformers.generation.continuous_batching.cb_logits_processors import ContinuousBatchingLogitsProcessor
 
-from agentcho.lab.bench.peers.generate import Forced, Heard, greedy
+from agentcho.lab.bench.peers.generate import Forced, Times, greedy
 from agentcho.lab.bench.played import ArmUnavailable
 
 PAGE = 32
@@ -112,14 +112,14 @@ class Continuous:
         self._calls[id] = call
         self._add(id, call.prompt, len(call.text) + 1 if self._stepwise else SHORT)
 
-    def next(self) -> tuple[str, Heard]:
+    def next(self) -> tuple[str, Times]:
         """Wait for the next call that ends. `ArmUnavailable`: the manager has died."""
         while True:
             result = self._finished()
             first, last = result.timestamps[0], result.timestamps[-1]
             id = result.request_id.removesuffix(FEED)
             if self._stepwise or result.request_id != id:
-                return id, Heard(self._first.get(id, first), last)
+                return id, Times(self._first.get(id, first), last)
             self._first[id] = first
             call = self._calls[id]
             self._add(id + FEED, (*call.prompt, *call.text), SHORT)

@@ -35,7 +35,7 @@ class Forced(NamedTuple):
     text: Ids
 
 
-class Heard(NamedTuple):
+class Times(NamedTuple):
     """When a call had its first token, and when it ended: readings of `perf_counter`."""
 
     first: float
@@ -102,7 +102,7 @@ class Generating:
         self.logits: list[Tensor] = []
 
     @torch.inference_mode()
-    def batch(self, calls: Sequence[Forced]) -> list[Heard]:
+    def batch(self, calls: Sequence[Forced]) -> list[Times]:
         """Make these calls side by side."""
         if len(calls) > 1:
             self._encode_shared(calls)
@@ -123,7 +123,7 @@ class Generating:
         ended = perf_counter()
         self._remember(calls, cache, mask)
         times = forcing.times
-        return [Heard(times[0], times[len(call.text)] if self._stepwise else ended) for call in calls]
+        return [Times(times[0], times[len(call.text)] if self._stepwise else ended) for call in calls]
 
     def _generate(self, ids: Tensor, mask: Tensor, cache: DynamicCache, forcing: Forcing, tokens: int) -> None:
         config = greedy(tokens, self._stop)
