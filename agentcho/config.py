@@ -6,6 +6,8 @@ Does not know: scenarios' own options (each scenario has a model of its own), th
 from __future__ import annotations
 
 import re
+import shlex
+from collections.abc import Iterable
 from typing import Annotated, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -156,3 +158,18 @@ class RunConfig(BaseModel):
     def sampling(self) -> Sampling:
         """The defaults that an agent's verbs start from; its seed is set a call."""
         return Sampling(max_tokens=self.max_tokens, temperature=self.temperature, top_p=self.top_p)
+
+
+def again(
+    words: Iterable[str], config: RunConfig | None = None, names: Iterable[str] = (), given: Iterable[str] = ()
+) -> str:
+    """The command line that does the same once more: `words`, and those of the run options `names` that are not the
+    default in `config`. Options of the scenario, `given`, may be secret: they are named alone."""
+    said, config = list(words), config or RunConfig()
+    for name in names:
+        value = getattr(config, name)
+        if value != RunConfig.model_fields[name].default:
+            said += [f"--{name.replace('_', '-')}", *([] if value is True else [str(value)])]
+    for name in given:
+        said += ["--set", f"{name}=..."]
+    return shlex.join(said)

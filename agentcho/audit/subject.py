@@ -6,14 +6,13 @@ Does not know: verdicts.
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from agentcho.audit.notes import Seal
 from agentcho.audit.report import Subject
-from agentcho.config import RunConfig
+from agentcho.config import RunConfig, again
 from agentcho.records.environment import machine, versions
 from agentcho.records.record import SavedRun
 from agentcho.records.trace import Workflow
@@ -40,7 +39,7 @@ def of_run(run: SavedRun, games: Mapping[int, Sequence[Entry]], seal: Seal) -> S
         games=len(games),
         lost=tuple(_lost(run, games)),
         agents=tuple(sorted({*info.cast, *named(e for entries in games.values() for e in entries)})),
-        reproduce=shlex.join(["agentcho", "audit", str(run.path)]),
+        reproduce=again(("agentcho", "audit", str(run.path))),
     )
 
 
@@ -75,8 +74,7 @@ def _lost(run: SavedRun, games: Mapping[int, Sequence[Entry]]) -> Iterator[str]:
 
 def of_traces(path: Path, traces: Sequence[Workflow], config: RunConfig, seal: Seal) -> Subject:
     """A file of traces, whose games are planned by the resolver as a run of these options would have them."""
-    again = ["agentcho", "audit", str(path), "--mode", config.mode, "--leakage", config.leakage]
-    again += [] if config.repair is None else ["--repair", config.repair]
+    audit = "agentcho", "audit", str(path), "--mode", config.mode, "--leakage", config.leakage
     return _subject(
         config,
         versions() | {"trace": seal.data(path.read_bytes())},
@@ -86,7 +84,7 @@ def of_traces(path: Path, traces: Sequence[Workflow], config: RunConfig, seal: S
         games=len(traces),
         lost=tuple(f"game {game} did not come to its end" for game, trace in enumerate(traces) if trace.unfinished),
         agents=tuple(sorted({agent for trace in traces for agent in trace.agents})),
-        reproduce=shlex.join(again + ["--deterministic"] * config.deterministic),
+        reproduce=again(audit, config, ("deterministic", "repair")),
     )
 
 

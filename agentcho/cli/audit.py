@@ -19,12 +19,12 @@ import typer
 from agentcho import audit as auditing
 from agentcho.audit.report import AuditReport, FailOn
 from agentcho.audit.suppressions import Suppression
-from agentcho.cli.options import again, run_config
+from agentcho.cli.options import run_config
 from agentcho.cli.outputs import UNREAD, Outputs, silence
 from agentcho.cli.play import chosen, play_recorded, telling
 from agentcho.cli.signals import INTERRUPTED
 from agentcho.cli.words import AUDITED
-from agentcho.config import RunConfig
+from agentcho.config import RunConfig, again
 from agentcho.display import Kind
 from agentcho.display.audit import show
 from agentcho.display.progress import Progress
@@ -158,7 +158,7 @@ def _of_scenario(asked: Asked, told: Progress) -> AuditReport | None:
         return None
     report = auditing.audit_run(run, asked.reveal)
     environment = report.subject.environment | {
-        "played by": again(("agentcho", "audit", asked.target), AUDITED, config, asked.given)
+        "played by": again(("agentcho", "audit", asked.target), config, AUDITED.fields(()), asked.given)
     }
     subject = report.subject.model_copy(update={"environment": environment})
     report = report.model_copy(update={"subject": subject})

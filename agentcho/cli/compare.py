@@ -15,11 +15,10 @@ from typing import Any, NamedTuple
 import typer
 
 from agentcho.calls.call import EnginePort
-from agentcho.cli.options import again
 from agentcho.cli.play import chosen
 from agentcho.cli.signals import INTERRUPTED
 from agentcho.cli.words import COLUMNS
-from agentcho.config import RunConfig
+from agentcho.config import RunConfig, again
 from agentcho.display.compared import show
 from agentcho.display.progress import progress
 from agentcho.flow.markers import asked_of
@@ -134,4 +133,4 @@ def _command(asked: Asked) -> str:
     words = ["agentcho", "compare", asked.scenario, "--modes", asked.modes, "-n", str(asked.config.games)]
     words += [] if asked.repair is None else ["--repair", asked.repair]
     words += [] if asked.adapter is None else ["--adapter", asked.adapter]
-    return again(words, COLUMNS, asked.config, asked.given)
+    return again(words, asked.config, COLUMNS.fields(()), asked.given)

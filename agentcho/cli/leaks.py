@@ -5,9 +5,9 @@ The words are those of the audit; nothing is put more mildly here. Does not know
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 
+from agentcho.config import again
 from agentcho.display.safe import inline
 from agentcho.errors import AgentchoError
 from agentcho.records.record import SavedRun
@@ -18,9 +18,8 @@ def leaks(record: Path) -> str:
     from agentcho.audit import audit_run
     from agentcho.audit.wording import headline
 
-    again = shlex.join(["agentcho", "audit", str(record)])
     try:
         word, sentence = headline(audit_run(SavedRun(record)))
     except AgentchoError as error:
         word, sentence = "NOT JUDGED", " ".join(str(error).split())
-    return inline(f"{word}: {sentence} · {again}")
+    return inline(f"{word}: {sentence} · {again(('agentcho', 'audit', str(record)))}")

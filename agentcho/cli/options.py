@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import inspect
 import json
-import shlex
 from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Any, NamedTuple, TypeVar, get_type_hints
 
@@ -127,19 +126,6 @@ def fields(option: str, given: Iterable[str]) -> dict[str, str]:
             raise typer.BadParameter(f"{key} is given twice", param_hint=option)
         found[key] = value
     return found
-
-
-def again(words: Iterable[str], options: From, config: RunConfig, given: Iterable[str]) -> str:
-    """The command line that does the same once more: `words`, and of the command's run options those that are not the
-    default. The scenario's own, `given`, may be secret: they are named alone."""
-    said = list(words)
-    for name in options.fields(()):
-        value = getattr(config, name)
-        if value != RunConfig.model_fields[name].default:
-            said += [f"--{name.replace('_', '-')}", *([] if value is True else [str(value)])]
-    for name in given:
-        said += ["--set", f"{name}=..."]
-    return shlex.join(said)
 
 
 def run_config(**options: Any) -> RunConfig:

@@ -11,9 +11,9 @@ from pydantic import Field
 from typer.main import get_command
 
 from agentcho.cli.app import app
-from agentcho.cli.options import From, Given, again, spread
+from agentcho.cli.options import From, Given, spread
 from agentcho.cli.words import AUDITED, COLUMNS
-from agentcho.config import RunConfig
+from agentcho.config import RunConfig, again
 
 
 class Wider(RunConfig):
@@ -70,8 +70,8 @@ def test_the_line_that_does_it_again_says_what_is_not_the_default(options: From)
         "seed": 5,
         "plain_markers": "accept",
     }
-    line = again(("agentcho", "audit", "a talk"), options, RunConfig(**others), ("secret",))
+    line = again(("agentcho", "audit", "a talk"), RunConfig(**others), options.fields(()), ("secret",))
     *words, flag, named = shlex.split(line)[3:]
     assert ran(options, *words).typed == others
     assert (flag, named) == ("--set", "secret=...")
-    assert again(("agentcho",), options, RunConfig(), ()) == "agentcho"
+    assert again(("agentcho",), RunConfig(), options.fields(())) == "agentcho"
