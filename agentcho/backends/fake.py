@@ -13,7 +13,7 @@ from math import inf
 from agentcho.backends.script import Reply, Script, scripted
 from agentcho.backends.words import FakeFraming
 from agentcho.calls.call import Call, Decode, EncodingId, Prefill, Repair, StepResult
-from agentcho.calls.checks import named
+from agentcho.calls.checks import checked_ids
 from agentcho.calls.owner import owned
 from agentcho.engine.base import Constraint, Ran, Row
 from agentcho.engine.cache import KVEntry
@@ -117,7 +117,7 @@ class FakeEngine(EngineCore):
     @owned
     def swap_out(self, ids: Iterable[EncodingId]) -> None:
         """See `EnginePort.swap_out`. There is nowhere to go; `swapped` has the ids."""
-        self.swapped += [self._encoding(id).id for id in named(ids)]
+        self.swapped += [self._encoding(id).id for id in checked_ids(ids)]
 
     def _forward(self, plan: Plan) -> Ran:
         if self.broken is not None:

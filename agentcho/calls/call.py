@@ -20,7 +20,7 @@ from agentcho.errors import RequestError
 from agentcho.message import Words
 
 EncodingId = int
-"""A small number that one engine gave out: see `Given`."""
+"""A small number that one engine gave out: see `GivenId`."""
 _engines = count()
 Stopped = Literal["stop", "stop_string", "max_tokens", "forced"]
 Offsets = Sequence[int | None] | Literal["made"] | None
@@ -120,7 +120,7 @@ def _told(error: ValidationError) -> str:
     )
 
 
-class Given(int):
+class GivenId(int):
     """A number that one engine gave out. As a number it is like any other: where somebody has written it to a file and
     reads it back, nothing tells whose it was."""
 
@@ -140,22 +140,22 @@ class Ids:
 
     def at(self, number: int) -> int:
         """The one of that number, given already or not."""
-        id = Given(number)
+        id = GivenId(number)
         id.engine = self._engine
         return id
 
-    def gave(self, id: object) -> bool:
+    def issued(self, id: object) -> bool:
         """Whether it was given out here."""
         return isinstance(id, int) and 0 < id <= self.last and not self.foreign(id)
 
     def foreign(self, id: object) -> bool:
         """Whether another engine gave it out."""
-        return isinstance(id, Given) and id.engine != self._engine
+        return isinstance(id, GivenId) and id.engine != self._engine
 
 
-def akin(id: object, other: object) -> bool:
-    """Whether one engine may have given out both."""
-    return not (isinstance(id, Given) and isinstance(other, Given)) or id.engine == other.engine
+def same_engine(id: object, other: object) -> bool:
+    """Whether one engine may have given out both: of a plain number nobody knows."""
+    return not (isinstance(id, GivenId) and isinstance(other, GivenId)) or id.engine == other.engine
 
 
 class Guard(Protocol):

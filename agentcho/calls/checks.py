@@ -16,7 +16,7 @@ from agentcho.calls.call import (
     Decode,
     EncodingId,
     First,
-    Given,
+    GivenId,
     Guard,
     Most,
     Offsets,
@@ -26,7 +26,7 @@ from agentcho.calls.call import (
     Shadow,
     Turn,
 )
-from agentcho.calls.owner import foreign
+from agentcho.calls.owner import foreign_code
 from agentcho.calls.values import kind, listed, numbers, position, text, truth, whole
 from agentcho.errors import AgentchoError, CallbackFailed, RequestError, UnknownEncoding, shown
 from agentcho.message import Role
@@ -40,34 +40,34 @@ class Bounds(NamedTuple):
     vocabulary: int | None = None
 
 
-def checked(calls: object, turn: object, bounds: Bounds) -> tuple[list[Call], Turn]:
+def checked_calls(calls: object, turn: object, bounds: Bounds) -> tuple[list[Call], Turn]:
     """Plain copies of all calls of a list, and of whose turn they wait for. `RequestError`: one cannot be worked with.
 
     Calls that name each other as parents do so among the copies.
     """
-    with foreign(), readable("the list of calls"):
+    with foreign_code(), reading("the list of calls"):
         given = listed(calls, "the calls")
         if not given:
             raise RequestError("an empty list of calls; give at least one Prefill or Decode")
         copies: dict[int, Call] = {}
         plain = list[Call]()
         for number, call in enumerate(given):
-            with readable(f"call {number}"):
+            with reading(f"call {number}"):
                 plain.append(_call(call, copies, bounds))
                 copies[id(call)] = plain[-1]
         return plain, _turn(turn, plain)
 
 
-def named(ids: object) -> list[EncodingId]:
+def checked_ids(ids: object) -> list[EncodingId]:
     """Ids of encodings, each once read. `UnknownEncoding`: one is no id."""
-    with foreign(), readable("the list of ids"):
+    with foreign_code(), reading("the list of ids"):
         found = list(listed(ids, "the ids", ordered=False))
         for id in found:
-            known_as_id(id)
+            checked_id(id)
         return found
 
 
-def known_as_id(id: object) -> EncodingId:
+def checked_id(id: object) -> EncodingId:
     """An id, which may name something or not. `UnknownEncoding`: it is none."""
     if not is_id(id):
         raise UnknownEncoding(id)
@@ -76,16 +76,16 @@ def known_as_id(id: object) -> EncodingId:
 
 def is_id(id: object) -> TypeGuard[EncodingId]:
     """Whether it is a number of the kinds that ids are, and nothing that only equals one."""
-    return type(id) in (int, Given)
+    return type(id) in (int, GivenId)
 
 
-def asked(guard: Guard | None, id: EncodingId, context: list[EncodingId]) -> None:
+def ask_guard(guard: Guard | None, id: EncodingId, context: list[EncodingId]) -> None:
     """Ask a guard about a call, right before anything is gathered. Raises what it refuses by, `LeakageError`, or
     `CallbackFailed`: what is not admitted is refused."""
     if guard is None:
         return
     try:
-        with foreign():
+        with foreign_code():
             guard.admit(id, context)
     except (AgentchoError, KeyboardInterrupt):
         raise
@@ -93,7 +93,7 @@ def asked(guard: Guard | None, id: EncodingId, context: list[EncodingId]) -> Non
         raise CallbackFailed("the guard", error) from error
 
 
-def role_of(role: object) -> Role:
+def checked_role(role: object) -> Role:
     """One of the roles that a message can have. `RequestError`: it is none."""
     known = text(role, "role")
     if known not in ROLES:
@@ -102,7 +102,7 @@ def role_of(role: object) -> Role:
 
 
 @contextmanager
-def readable(what: str) -> Iterator[None]:
+def reading(what: str) -> Iterator[None]:
     """Whatever is raised inside is about one call, and says so: `RequestError`. Ctrl-C is about none."""
     try:
         yield
@@ -129,7 +129,7 @@ def _call(call: Any, copies: Mapping[int, Call], bounds: Bounds) -> Call:
 
 def _prefill(call: Prefill, copies: Mapping[int, Call], bounds: Bounds) -> Prefill:
     shared, content = _shared(call, copies), text(call.text, "the text")
-    role, name, ids = role_of(call.role), _name(call.name), call.tokens
+    role, name, ids = checked_role(call.role), _name(call.name), call.tokens
     tokens = None if ids is None else numbers(ids, "tokens", bounds.vocabulary)
     return Prefill(content, role=role, name=name, tokens=tokens, **shared)
 

@@ -12,7 +12,6 @@ import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
-from types import TracebackType
 from typing import Any, Concatenate, NamedTuple, ParamSpec, Protocol, TypeVar
 
 from agentcho.calls.call_site import call_site
@@ -30,7 +29,7 @@ _foreign = _Foreign()
 
 
 @contextmanager
-def foreign() -> Iterator[None]:
+def foreign_code() -> Iterator[None]:
     """Around code that a call brought with it, which an engine runs in the midst of its own: from in there nobody calls
     one."""
     before, _foreign.on = _foreign.on, True
@@ -81,36 +80,35 @@ class Owner:
             if self._hold is not None and self._hold.who() is who:
                 self._hold = None
 
-    def acting(self, who: object | None, what: str) -> _Acting:
-        """A context in which this thread calls the engine: for `who` holds it, or (None) directly. `EngineBusy` on
-        entry: somebody else holds it, or another thread is inside."""
-        return _Acting(self, who, what)
+    @contextmanager
+    def acting(self, who: object | None, what: str) -> Iterator[None]:
+        """A context in which this thread calls the engine: for `who` holds it, or (None) directly. What is called
+        inside of a call is part of it. `EngineBusy` on entry: somebody else holds it, or another thread is inside."""
+        left = self._enter(who, what)
+        try:
+            if left is not None:
+                left.clear()
+            yield
+        finally:
+            with self._lock:
+                self._depth -= 1
+                if not self._depth:
+                    self._inside = None
 
-    def enter(self, who: object | None, what: str) -> None:
-        """See `acting`. What is called inside a call is part of it."""
+    def _enter(self, who: object | None, what: str) -> Hold | None:
+        """Be inside, or one call further in. Who held the network, is gone and has not cleared up."""
         left, me = None, threading.get_ident()
         if _foreign.on:
             raise EngineBusy("the very call that runs this code")
         with self._lock:
             if self._inside != me:
                 if self._inside is not None:
-                    raise EngineBusy(
-                        f"a direct call of {self._doing}{_where_is(self._inside)}"
-                        if self._hold is None
-                        else self._hold.words
-                    )
+                    direct = f"a direct call of {self._doing}{_where_is(self._inside)}"
+                    raise EngineBusy(direct if self._hold is None else self._hold.words)
                 left = self._admit(who)
                 self._inside, self._doing = me, what
             self._depth += 1
-        if left is not None:
-            left.clear()
-
-    def leave(self) -> None:
-        """The end of what `enter` began."""
-        with self._lock:
-            self._depth -= 1
-            if not self._depth:
-                self._inside = None
+        return left
 
     def _admit(self, who: object | None) -> Hold | None:
         """Who held it, is gone and has not cleared up; None: nobody."""
@@ -120,21 +118,6 @@ class Owner:
             raise EngineBusy(self._hold.words)
         left, self._hold = self._hold, None
         return left
-
-
-class _Acting:
-    """See `Owner.acting`."""
-
-    def __init__(self, owner: Owner, who: object | None, what: str) -> None:
-        self._owner, self._who, self._what = owner, who, what
-
-    def __enter__(self) -> None:
-        self._owner.enter(self._who, self._what)
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._owner.leave()
 
 
 class Owned(Protocol):

@@ -20,8 +20,8 @@ import anyio.abc
 import anyio.lowlevel
 import anyio.to_thread
 
-from agentcho.calls.call import EncodingId, EnginePort, FramePort, StepResult, akin
-from agentcho.calls.checks import named
+from agentcho.calls.call import EncodingId, EnginePort, FramePort, StepResult, same_engine
+from agentcho.calls.checks import checked_ids
 from agentcho.choreography.handle import FinishedCall, Handle, Request, Result, checked_request
 from agentcho.choreography.prefetch import Make, Prefetch
 from agentcho.choreography.quiescence import TaskTracker
@@ -185,9 +185,9 @@ class Choreographer:
         `UnknownEncoding`, with nothing given up: an id that is not held here.
         """
         self._check_here()
-        given = set[EncodingId]() if self._closed else set(named(ids))
+        given = set[EncodingId]() if self._closed else set(checked_ids(ids))
         one = next(iter(self._held), None)
-        for id in (each for each in given if each not in self._held or not akin(each, one)):
+        for id in (each for each in given if each not in self._held or not same_engine(each, one)):
             raise UnknownEncoding(id, released=False)
         self._held -= given
         self._release.extend(sorted(given))
@@ -216,7 +216,7 @@ class Choreographer:
     def swap_out(self, ids: Iterable[EncodingId]) -> None:
         """Let those that are held here make room at the next step. They come back when somebody reads them."""
         self._check_here()
-        self._swap.extend(sorted(self._held.intersection(named(ids))))
+        self._swap.extend(sorted(self._held.intersection(checked_ids(ids))))
         self._work.set()
 
     async def _loop(self) -> None:

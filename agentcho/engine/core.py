@@ -26,7 +26,7 @@ from agentcho.calls.call import (
     StepResult,
     Turn,
 )
-from agentcho.calls.checks import Bounds, checked, is_id, known_as_id, named, readable
+from agentcho.calls.checks import Bounds, checked_calls, checked_id, checked_ids, is_id, reading
 from agentcho.calls.owner import Owner, owned
 from agentcho.calls.values import numbers
 from agentcho.engine.base import Constraint, Ran, Runner, Template
@@ -137,10 +137,10 @@ class EngineCore(Direct):
     @owned
     def submit(self, calls: Sequence[Call], turn: Turn = ANY_TURN) -> tuple[EncodingId, ...]:
         """See `EnginePort.submit`."""
-        plain, turn = checked(calls, turn, self._bounds)
+        plain, turn = checked_calls(calls, turn, self._bounds)
         admitted, last = dict[int, Admitted](), self._ids.last
         try:
-            with readable("the list of calls"):
+            with reading("the list of calls"):
                 for call in plain:
                     admitted[id(call)] = self._admit(call, admitted)
         except BaseException:
@@ -193,14 +193,14 @@ class EngineCore(Direct):
     @owned
     def cancel(self, ids: Iterable[EncodingId]) -> None:
         """See `EnginePort.cancel`."""
-        gone = {id for id in named(ids) if not self._ids.foreign(id)}
+        gone = {id for id in checked_ids(ids) if not self._ids.foreign(id)}
         self._scheduler.cancel(gone)
         self._waiting = {id: entry for id, entry in self._waiting.items() if id not in gone}
 
     @owned
     def release(self, ids: Iterable[EncodingId]) -> None:
         """Give up finished encodings; their pages are freed when nothing else holds them."""
-        given = named(ids)
+        given = checked_ids(ids)
         encodings = [self._encoding(id) for id in given]
         if len(set(given)) < len(given):
             raise UnknownEncoding(max(given, key=given.count), released=True)
@@ -211,7 +211,7 @@ class EngineCore(Direct):
     @owned
     def swap_out(self, ids: Iterable[EncodingId]) -> None:
         """See `EnginePort.swap_out`."""
-        self._tiers.swap_out([self._encoding(id).entry for id in named(ids)])
+        self._tiers.swap_out([self._encoding(id).entry for id in checked_ids(ids)])
 
     def finished(self, id: EncodingId) -> bool:
         """Whether an id names an encoding: its call is done, and it was not released."""
@@ -233,14 +233,14 @@ class EngineCore(Direct):
         self._encodings[encoding.id] = encoding
 
     def _encoding(self, id: EncodingId) -> Encoding:
-        if known_as_id(id) not in self._encodings or self._ids.foreign(id):
+        if checked_id(id) not in self._encodings or self._ids.foreign(id):
             raise self._missing(id)
         return self._encodings[id]
 
     def _missing(self, id: EncodingId) -> RequestError:
         if id in self._scheduler.in_flight and not self._ids.foreign(id):
             return RequestError.parents(f"encoding {id} is not finished")
-        return UnknownEncoding(id, self._ids.gave(id), self._ids.foreign(id))
+        return UnknownEncoding(id, self._ids.issued(id), self._ids.foreign(id))
 
     def _encode_bos(self) -> Piece | None:
         """Encode the BOS once, at position 0, for every context to begin with."""

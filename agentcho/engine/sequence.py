@@ -13,7 +13,7 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from agentcho.calls.call import Begun, Call, Decode, EncodingId, Sampling, Spoken, Stopped
-from agentcho.calls.checks import asked
+from agentcho.calls.checks import ask_guard
 from agentcho.engine.base import Constraint, Row, Slot, Template
 from agentcho.engine.cache import KVEntry
 from agentcho.engine.layout import Context, Framed, Layout, Piece, Segment, decoded
@@ -280,7 +280,7 @@ class Sequence:
         """Ask its guard about all that it reads. `LeakageError`: the guard refuses. `CallbackFailed`: the guard itself
         failed."""
         if self.call.guard is not None:
-            asked(self.call.guard, self.id, [piece.id for piece in self.reads if piece.id is not None])
+            ask_guard(self.call.guard, self.id, [piece.id for piece in self.reads if piece.id is not None])
 
     @property
     def attendable(self) -> bool:

@@ -19,7 +19,7 @@ from agentcho.agent import Agent, Names, Utterance, ViewLike
 from agentcho.calls import values
 from agentcho.calls.call import Sampling, SamplingOptions, Turn
 from agentcho.calls.call_site import call_site
-from agentcho.calls.checks import role_of
+from agentcho.calls.checks import checked_role
 from agentcho.choreography.choreographer import Choreographer
 from agentcho.choreography.handle import Piece, Request, Result, Unfinished
 from agentcho.config import ReusePolicy, RunConfig
@@ -232,7 +232,7 @@ class Game:
         self, author: str, role: str, to: Audience, text: str, reads: ReadSet, ids: tuple[int, ...] | None = None
     ) -> tuple[Draft, Words]:
         """A message of known text before it is said, and its words. Raises what is wrong with it."""
-        text, known = values.text(text, "the text"), role_of(role)
+        text, known = values.text(text, "the text"), checked_role(role)
         metadata = self._metadata(author, "prefill", known, to, reads)
         name = author if known == "assistant" else None
         words = self._frames.frame(known, name, text, ids)

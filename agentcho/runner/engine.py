@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from agentcho.calls.call import ANY_TURN, Decode, EncodingId, Offsets
-from agentcho.calls.checks import checked
+from agentcho.calls.checks import checked_calls
 from agentcho.calls.owner import owned
 from agentcho.calls.values import numbers, text
 from agentcho.config import Markers
@@ -163,7 +163,7 @@ class Engine(EngineCore):
         given, win over the text. Stores nothing. Raises as `decode` does.
         """
         asked = Decode(header, parents, offsets, new_offset, name=name, forced=())  # how long it is comes below
-        (call,), _ = checked([asked], ANY_TURN, self._bounds)
+        (call,), _ = checked_calls([asked], ANY_TURN, self._bounds)
         assert isinstance(call, Decode)
         placed = self._layout(call)
         ids = self.framing.content.encode(text(continuation, "the text")) if tokens is None else tokens

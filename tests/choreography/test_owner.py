@@ -12,7 +12,7 @@ import anyio
 import pytest
 
 from agentcho.agent import Agent
-from agentcho.calls.call import Decode, Given, Prefill
+from agentcho.calls.call import Decode, GivenId, Prefill
 from agentcho.choreography.choreographer import Choreographer
 from agentcho.choreography.handle import Request
 from agentcho.errors import EngineBusy, EngineClosed, RequestError, UnknownEncoding
@@ -275,7 +275,7 @@ def test_a_number_that_only_looks_like_an_id_is_unknown() -> None:
     engine.step()
     for ask in (engine.message, lambda id: engine.release([id]), lambda id: engine.submit([Prefill("", [id])])):
         with pytest.raises(UnknownEncoding, match="is another engine's"):
-            ask(Given(1))
+            ask(GivenId(1))
 
 
 def test_a_choreographer_holds_no_ids_of_another_engine() -> None:

@@ -340,7 +340,7 @@ ENFORCEMENT = (
         "ids of another engine",
         "equal numbers name other messages there: one would be read, or given up, for another",
         "agentcho/calls/call.py",
-        "return isinstance(id, Given) and id.engine != self._engine",
+        "return isinstance(id, GivenId) and id.engine != self._engine",
         "return False",
         ("tests/choreography/test_owner.py",),
     ),
