@@ -1,4 +1,4 @@
-"""What a fake says when nobody scripts it: words that depend on seed and prompt alone."""
+"""What the fake engine says where no script is given: words that depend on the seed and the prompt alone."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from agentcho.calls.call import Decode
 
 
 def babble(call: Decode, prompt: str) -> str:
-    """A few words that depend on the call's seed and on what it reads."""
+    """A few words that depend on the call's seed and on the text of its parents."""
     words = ("yes", "no", "maybe", "trust", "me", "we", "talk", "again")
     count = 2 + _digest("length", call.sampling.seed, prompt) % 5
     return " ".join(words[_digest(i, call.sampling.seed, prompt) % len(words)] for i in range(count))
 
 
 def comply(call: Decode, prompt: str) -> str:
-    """One of the call's choices, by its seed and what it reads, or the smallest JSON of its schema."""
+    """One of the call's choices, by its seed and the text of its parents, or the smallest JSON document of its
+    schema."""
     sampling = call.sampling
     return _pick(sampling.seed, prompt, sampling.choices) if sampling.choices else smallest(sampling.json_schema or {})
 

@@ -1,8 +1,8 @@
-"""A fake engine, to test agents and scenarios without a model and without torch.
+"""An engine without a model and without torch, to test agents and scenarios.
 
-A core like any other, over a runner that computes nothing: ids, positions, receipts, endings, what is refused, what is
-shared and what is freed are as on a model. What it says comes from `reply` and `answer`, or from the call's seed and
-prompt. Does not know: attention.
+It is an `EngineCore` like any other, over a runner that computes nothing: ids, positions, receipts, endings, and what
+is refused, shared and freed are as on a model. What it says comes from `reply` and `answer`, or is made up from the
+call's seed and prompt. Does not know: attention.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from agentcho.message import Words
 
 
 class ScriptedRunner(VirtualRunner):
-    """Says what each call's script has next. Segments of `faults` fail, alone or beside others."""
+    """Says the next token of each decode's script. Segments in `faults` fail, alone or beside others."""
 
     origin = "fake"
 
@@ -37,12 +37,12 @@ class ScriptedRunner(VirtualRunner):
         self.faults: dict[int, Exception] = {}
 
     def feed(self, segment: Segment) -> None:
-        """Nothing is computed. Raises the segment's fault."""
+        """Compute nothing. Raises the fault of the segment."""
         if (fault := self.faults.get(id(segment))) is not None:
             raise fault
 
     def run(self, segments: Sequence[Segment]) -> Ran:
-        """All faults show before anything is written."""
+        """Raise the faults of all segments before anything is stored; then compute nothing."""
         if self.faults:
             for segment in segments:
                 self.feed(segment)
@@ -59,13 +59,16 @@ class ScriptedRunner(VirtualRunner):
 class FakeEngine(EngineCore):
     """An engine without a model.
 
-    `reply(call, prompt)` gives the text of a decode, `answer(call, prompt)` that of one with choices or a JSON
-    schema, `prompt` being the text of its parents, stop strings included; by default words, a choice and the smallest
-    document.
-    `broken` makes the next step raise, as a device that fails does; `faulty(call)` fails single decodes, and
-    `guilty(call)` gives what the forward of a call raises, alone or beside others (None: nothing). `steps`, `rows` and
-    `pages` (one a stored message) count what is used; a store of `store_tokens` (None: any number) tells how full it
-    is, and nothing has to leave it. `batches` lists the ids in each step, `swapped` what was swapped out.
+    - `reply(call, prompt)` gives the text of a decode, and `answer(call, prompt)` that of a decode with choices or a
+      JSON schema. `prompt` is the text of its parents. By default: some words, one of the choices, the smallest
+      document.
+    - `faulty(call)` gives an error with which a decode fails, or None. `guilty(call)` does the same for every kind of
+      call. An error that is not one of agentcho's comes out as `CallFailed`. `broken`: an error that makes the next
+      step raise, as a device does that fails.
+    - `bos`: whether contexts begin with a BOS. `context`: the number of positions. `store_tokens`: the size of the
+      store that `StepResult.held` is a share of (None: no bound); no encoding ever has to leave it.
+    - `steps`: the steps so far. `rows`: the decodes that run. `pages`: the messages that are stored. `batches`: the ids
+      of each step. `swapped`: the ids that were to be swapped out.
     """
 
     _runner: ScriptedRunner
@@ -90,18 +93,18 @@ class FakeEngine(EngineCore):
         self.swapped: list[EncodingId] = []
 
     def meet(self, *texts: str) -> None:
-        """Know the long words of texts that another one said, so that they can be said again."""
+        """Learn the long words of these texts, which another engine said, so that their tokens can be said here."""
         for text in texts:
             self.framing.content.encode(text)
 
     @property
     def pages(self) -> int:
-        """Stored messages that something holds."""
+        """How many messages are stored."""
         return len(self._tiers.resident) - self.bos
 
     @property
     def fingerprint(self) -> dict[str, str]:
-        """What a run record says of it."""
+        """The names of model, tokenizer, numbers and device in a run record."""
         return {"model": "fake", "model_type": "fake", "tokenizer": "fake", "dtype": "none", "device": "none"}
 
     @owned
@@ -116,7 +119,7 @@ class FakeEngine(EngineCore):
 
     @owned
     def swap_out(self, ids: Iterable[EncodingId]) -> None:
-        """See `EnginePort.swap_out`. There is nowhere to go; `swapped` has the ids."""
+        """See `EnginePort.swap_out`. There is nowhere to go: the ids are noted in `swapped`."""
         self.swapped += [self._encoding(id).id for id in checked_ids(ids)]
 
     def _forward(self, plan: Plan) -> Ran:
@@ -128,7 +131,7 @@ class FakeEngine(EngineCore):
         return super()._forward(plan)
 
     def _fault(self, sequence: Admitted) -> Exception | None:
-        """What the forward of a call raises."""
+        """The error that the forward of a call raises, or None."""
         call = sequence.call
         if (raised := self.guilty(call)) is not None:
             return raised

@@ -1,7 +1,5 @@
-"""The smallest document of a JSON schema, as pydantic writes schemas. For fakes; `engine` constrains for real.
-
-Does not know: patterns, formats, multiples.
-"""
+"""The smallest JSON document of a schema, as pydantic writes schemas. For the fake engine; `runner/constraint` is what
+a model has. Does not know: patterns, formats, multiples."""
 
 from __future__ import annotations
 
@@ -17,8 +15,8 @@ MOST = 1 << 14
 
 
 def smallest(schema: Schema) -> str:
-    """JSON text that fits `schema`, without needless parts. `RequestError`: every document of it is endless, or as good
-    as that."""
+    """JSON text that fits `schema`, without optional parts. `RequestError`: every document of it is endless, or nearly
+    so."""
     try:
         value = _value(schema, _Definitions({**schema.get("$defs", {})}), frozenset())
     except _Endless:
@@ -37,16 +35,16 @@ def smallest(schema: Schema) -> str:
 
 
 class _Endless(Exception):
-    """A definition needs itself, or too much of others."""
+    """A definition needs itself, or too many others."""
 
 
 class _Definitions(dict[str, Any]):
-    """Those of a schema, and how many values were made of it."""
+    """The definitions of a schema, and how many values were made so far."""
 
     made = 0
 
     def count(self, values: int) -> int:
-        """So many more, which it returns."""
+        """Count so many more values; returns their number."""
         self.made += values
         if self.made > MOST:
             raise _Endless
@@ -54,7 +52,7 @@ class _Definitions(dict[str, Any]):
 
 
 def _value(schema: Schema, defs: _Definitions, inside: frozenset[str]) -> Any:
-    """`inside` are the definitions that the value stands in."""
+    """The smallest value of a schema. `inside`: the definitions that the value is part of."""
     defs.count(1)
     if "$ref" in schema:
         name = schema["$ref"].rsplit("/", 1)[-1]
@@ -72,7 +70,7 @@ def _value(schema: Schema, defs: _Definitions, inside: frozenset[str]) -> Any:
 
 
 def _first(schemas: list[Schema], defs: _Definitions, inside: frozenset[str]) -> Any:
-    """The first of several that ends."""
+    """The value of the first of several schemas that has a finite one."""
     for schema in schemas:
         try:
             return _value(schema, defs, inside)
@@ -105,7 +103,7 @@ def _plain(schema: Schema, defs: _Definitions, inside: frozenset[str]) -> Any:
 
 
 def _number(schema: Schema) -> float:
-    """0, or what is nearest to it within the bounds; between bounds less than 1 apart, their middle."""
+    """0, or the number nearest to it within the bounds; the middle of bounds that are less than 1 apart."""
     low = schema.get("minimum", schema.get("exclusiveMinimum"))
     high = schema.get("maximum", schema.get("exclusiveMaximum"))
     step = 1 if low is None or high is None or high - low > 1 or schema["type"] == "integer" else (high - low) / 2

@@ -1,4 +1,4 @@
-"""What the decodes of a fake say: a script each, and how it ends. Does not know: engines, steps."""
+"""What the decodes of the fake engine say: a script for each, and how it ends. Does not know: engines, steps."""
 
 from __future__ import annotations
 
@@ -14,43 +14,44 @@ Reply = Callable[[Decode, str], str]
 
 
 class Script(NamedTuple):
-    """Where the texts come from; see `FakeEngine`."""
+    """The functions that give the texts; see `FakeEngine`."""
 
     reply: Reply | None
     answer: Reply | None
 
     def text(self, call: Decode, prompt: str) -> str:
-        """What a call says over this prompt."""
+        """The text of a decode over this prompt."""
         if call.sampling.choices is not None or call.sampling.json_schema is not None:
             return (self.answer or comply)(call, prompt)
         return (self.reply or babble)(call, prompt)
 
 
 class Scripted:
-    """See `base.Constraint`: one token may be said, the next of the script, and after the last one `stop`. `abrupt`:
-    its last token ends it, no stop token follows."""
+    """A `base.Constraint` that allows one token at a time: the next of the script, and after the last one `stop`.
+    `abrupt`: the message ends with the last token of the script, without `stop`."""
 
     def __init__(self, script: Sequence[int], stop: int, abrupt: bool) -> None:
         self._script, self._stop, self._abrupt, self._said = script, stop, abrupt, 0
 
     @property
     def allowed(self) -> int:
-        """What is said next."""
+        """The one id that may be said next."""
         return self._script[self._said] if self._said < len(self._script) else self._stop
 
     @property
     def done(self) -> bool:
-        """All is said, and nothing can follow."""
+        """Whether all is said, and no token can follow."""
         return self._abrupt and self._said == len(self._script)
 
     def take(self, token: int, left: int) -> int:
-        """Go on."""
+        """Note that a token was said, and return it."""
         self._said += 1
         return token
 
 
 def scripted(call: Decode, text: str, words: Vocabulary, stop: int) -> Scripted:
-    """The script of a decode; of one that is constrained, refused as a model's is."""
+    """The script of a decode that says `text`. `RequestError`: the text does not meet the call's constraint, as on a
+    model."""
     script, sampling = words.encode(text), call.sampling
     if sampling.json_schema is not None:
         if len(script) > sampling.max_tokens:

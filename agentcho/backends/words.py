@@ -17,14 +17,15 @@ FIRST_WORD = 1 << 8
 
 
 class Vocabulary:
-    """A reversible toy tokenizer: a token is a word with the space before it. The id of a short one is its letters,
-    read as a number, so that another process can say it again; that of a long one is a hash, known once encoded."""
+    """A reversible toy tokenizer: a token is a word with the space before it. The id of a short word is its letters,
+    read as a number, so that another process can decode it; the id of a long word is a hash, which is known once the
+    word was encoded."""
 
     def __init__(self) -> None:
         self._long: dict[int, str] = {}
 
     def encode(self, text: str) -> list[int]:
-        """Ids of a text; no text gives an id of framing."""
+        """The ids of a text. No text gives an id that frames messages."""
         return [self._id(piece) for piece in re.findall(r"\s?[^\s]+|\s", text)]
 
     def decode(self, ids: Iterable[int]) -> str:
@@ -32,11 +33,11 @@ class Vocabulary:
         return "".join(self._piece(id) or "" for id in ids)
 
     def spells(self, ids: Iterable[int], text: str) -> bool:
-        """Whether ids are those of a text."""
+        """Whether `ids` are those that `text` encodes to."""
         return self.encode(text) == list(ids)
 
     def check(self, ids: Iterable[int]) -> tuple[int, ...]:
-        """Ids that are content. `RequestError`: one is of framing, or of no word."""
+        """These ids, if they can be content. `RequestError`: one frames messages, or belongs to no word."""
         given = tuple(ids)
         wrong = sorted(id for id in set(given) if self._piece(id) is None)
         if wrong:
@@ -60,7 +61,7 @@ class Vocabulary:
 
 
 class WordStream:
-    """Words one by one."""
+    """Decodes a message word by word."""
 
     def __init__(self, words: Vocabulary) -> None:
         self._words = words
@@ -72,7 +73,7 @@ class WordStream:
 
 @lru_cache(maxsize=1 << 16)
 def _letters(id: int) -> str | None:
-    """The letters that a number is; None: it is of no short word."""
+    """The letters that a number stands for; None: it is the id of no short word."""
     bytes_ = max(id, 0).to_bytes(max(1, (max(id, 0).bit_length() + 7) // 8))
     try:
         return bytes_[1:].decode() or None if bytes_[:1] == LETTERS else None

@@ -30,7 +30,7 @@ def _sentinel(index: int) -> str:
 
 
 class Frame(NamedTuple):
-    """One role's framing as text. With `named`, the opening is split around the speaker's name."""
+    """The framing of one role, as text. `named`: the opening is split around the name of the speaker."""
 
     opening: str
     closing: str
@@ -39,11 +39,9 @@ class Frame(NamedTuple):
 
 @dataclass(frozen=True)
 class Framing:
-    """Openings and closings as ids.
-
-    `aliases` maps a role to the role it is framed as. `stops` are the ids that end a decode; each becomes the
-    assistant's canonical `closing`. `bos` is the id encoded once at position 0, or None.
-    """
+    """Openings and closings as token ids. `aliases`: the role that a role is framed as. `stops`: the ids that end a
+    decode; after each comes the canonical `closing` of the assistant. `bos`: the id that is encoded once, at position
+    0, or None."""
 
     frames: dict[str, Frame]
     aliases: dict[str, str]
@@ -54,8 +52,8 @@ class Framing:
 
     @property
     def plain(self) -> tuple[tuple[str, str], ...]:
-        """Roles whose messages, one right after the other, have nothing between them but what a text can spell or a
-        model can say: there, one message can pass for two. What neither can is a control token."""
+        """Pairs of roles whose messages, one right after the other, have nothing between them but what a text can spell
+        or a model can say: there, one message can pass for two. A control token is something that neither can."""
         control = self.content.forbidden
 
         def spellable(one: str, other: str) -> bool:
@@ -64,14 +62,14 @@ class Framing:
         return tuple((one, other) for one, other in product(self.frames, repeat=2) if spellable(one, other))
 
     def _openings(self, role: str) -> Iterator[tuple[int, ...]]:
-        """The ids before a message's content, with a name and without, the name left out."""
+        """The ids before the content of a message, with a name and without; the name itself is left out."""
         frame = self.frames[role]
         yield self.ids[frame.opening]
         if frame.named is not None:
             yield sum((self.ids[part] for part in frame.named), ())
 
     def unsayable(self, vocabulary: int, known: int) -> list[int]:
-        """Control tokens that end nothing, and the model's ids past the tokenizer's `known` ones."""
+        """Control tokens that do not end a message, and the ids beyond those that the tokenizer knows (`known`)."""
         control = {id for id in self.content.forbidden - self.stops if id < vocabulary}
         return sorted(control.union(range(known, vocabulary)))
 
@@ -184,7 +182,7 @@ class _Template:
         return [*parts, rest]
 
     def _turns(self) -> tuple[Frame, Frame]:
-        """User and assistant, read off the middle of a talk, where no preamble or think block stands."""
+        """The frames of user and assistant, read from the middle of a talk, where no preamble or think block stands."""
         _, to_assistant, to_user, after_user = self._render("user", "assistant", "user")
         *_, at_end = self._render("user", "assistant")
         close_user = self._common_start(after_user, to_assistant)
@@ -205,7 +203,7 @@ class _Template:
         return Frame(_bare_opening(before, user), closing, None) if closing else None
 
     def _with_name(self, talk: tuple[str, ...], frame: Frame, before: str) -> Frame:
-        """Find where the template puts a speaker's name, if it does; `before` closes what stands before the last
+        """Where the template puts the name of a speaker, if it does. `before` closes what stands before the last
         sentinel of `talk`."""
         try:
             opening = self._render(*talk, name=NAME)[len(talk) - 1]
@@ -236,11 +234,9 @@ def _bare_opening(before: str, user: Frame) -> str:
 
 
 class ContentTokenizer:
-    """Tokenises what users and models say.
-
-    `special` are the ids that no text turns into: every added token. `forbidden`, the control tokens among
-    them, are also never sampled as content and never accepted in it (a model may say `<think>`, a text cannot).
-    """
+    """Tokenises what users and models say. `special`: the ids that no text turns into, those of every added token.
+    `forbidden`: the control tokens among them, which are also never sampled and never accepted as content. (A model may
+    say `<think>`; a text cannot.)"""
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, model: str) -> None:
         backend = getattr(tokenizer, "backend_tokenizer", None)
@@ -266,7 +262,7 @@ class ContentTokenizer:
         return ids
 
     def _parts(self, text: str, id: int, span: tuple[int, int]) -> tuple[str, str]:
-        """A text cut inside what makes a special token of it."""
+        """A text, cut inside of what would become a special token."""
         start, stop = span
         if stop - start < 2:
             token = str(self._whole.id_to_token(id))
@@ -288,7 +284,7 @@ class ContentTokenizer:
         return given
 
     def spells(self, ids: Sequence[int], text: str) -> bool:
-        """Whether `ids` are the ones that `text` encodes to: they say nothing that it does not."""
+        """Whether `text` encodes to exactly these ids, so that they say nothing more than the text does."""
         try:
             return self.encode(text) == list(ids)
         except RequestError:
@@ -300,7 +296,7 @@ class ContentTokenizer:
 
 
 class TextStream:
-    """Decodes one message token by token; a piece comes as soon as its characters are whole."""
+    """Decodes one message token by token. A piece of text comes as soon as its characters are complete."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         from tokenizers.decoders import DecodeStream

@@ -1,7 +1,7 @@
-"""The attention of one layer over chosen keys: queries of a segment, its context and itself.
+"""The attention of one layer: the queries of a segment over the keys of its context and its own.
 
-Only what a segment may attend to is handed in; masks separate causality and locality (sliding windows and
-chunks, by logical position), nothing else. Does not know: where keys come from, rotations, the store.
+Only the keys that a segment may attend to are handed in. Masks express causality and locality (sliding windows and
+chunks, by logical position) and nothing else. Does not know: where keys come from, rotations, the store.
 """
 
 from __future__ import annotations
@@ -43,10 +43,9 @@ class Scoring(NamedTuple):
 
 
 def causal(queries: Tensor, keys: Tensor, own: int, locality: Locality) -> Tensor | None:
-    """The mask `[own, keys]` of a segment whose `own` tokens are the last of `keys` (both are positions).
-
-    Context keys are all visible but for locality; own keys up to the query's. None: nothing is hidden.
-    """
+    """The mask `[own, keys]` of a segment whose `own` tokens are the last of `keys` (both are positions), True where
+    seen: all keys of the context within the locality, and own keys up to the query's own token. None: nothing is
+    hidden."""
     visible = locality.visible(queries, keys)
     if own == 1:
         return visible
@@ -55,8 +54,8 @@ def causal(queries: Tensor, keys: Tensor, own: int, locality: Locality) -> Tenso
 
 
 def causal_at(queries: Tensor, keys: Tensor, places: Tensor, length: int, locality: Locality) -> Tensor:
-    """The mask `[queries, keys]` of single tokens of a message of `length` tokens, which are the last of `keys`: the
-    token at each of `places` sees the context, and the message up to itself."""
+    """The mask `[queries, keys]` for single tokens of a message of `length` tokens, whose keys are the last of `keys`.
+    The token at each of `places` sees the context, and the message up to itself."""
     seen = torch.ones(len(places), len(keys), dtype=torch.bool, device=keys.device)
     own = torch.arange(length, device=keys.device)
     seen[:, len(keys) - length :] = own <= places.unsqueeze(1)
@@ -83,7 +82,7 @@ def attend(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, s
 
 
 def is_plain(locality: Locality, scoring: Scoring) -> bool:
-    """Whether all keys are seen, and weighed by a plain softmax."""
+    """Whether every key is seen, and weighed by a plain softmax."""
     return locality.kind == "full" and scoring.softcap is None and scoring.sinks is None
 
 
@@ -91,8 +90,8 @@ def attend_both(
     queries: Tensor, shared: tuple[Tensor, Tensor], own: tuple[Tensor, Tensor], mask: Tensor | None, scale: float
 ) -> Tensor:
     """`attend` over two parts: keys and values `[kv_heads, length, dim]` that all rows see whole, and `[rows, kv_heads,
-    length, dim]` of each row, masked. Both are weighed apart, and then against each other by the sums of their weights,
-    in float32. On a CPU."""
+    length, dim]` of each row, masked. Each part is weighed alone, and then both against each other by the sums of their
+    weights, in float32. On a CPU only."""
     rows, heads, count, dim = queries.shape
     together = queries.transpose(0, 1).reshape(1, heads, rows * count, dim)
     theirs, their_sums = _weighed(together, shared[0][None], shared[1][None], None, scale)
@@ -104,7 +103,7 @@ def attend_both(
 
 
 def _weighed(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, scale: float) -> tuple[Tensor, Tensor]:
-    """Weighted values, and the logarithms of the sums of their weights `[rows, heads, n]`, float32."""
+    """Weighted values, and the logarithms of the sums of their weights, `[rows, heads, n]`, float32."""
     rows, heads, count, dim = queries.shape
     kv_heads = keys.shape[1]
     groups = heads // kv_heads
@@ -119,7 +118,7 @@ def _weighed(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None,
 
 
 def _explicit(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, scoring: Scoring) -> Tensor:
-    """The same by plain products in float32, for layers whose weights are no plain softmax."""
+    """`attend` by plain matrix products in float32, for layers whose weights are no plain softmax."""
     groups = queries.shape[1] // keys.shape[1]
     keys, values = keys.repeat_interleave(groups, 1), values.repeat_interleave(groups, 1)
     scores = (queries @ keys.transpose(-1, -2)).float() * scoring.scale

@@ -1,10 +1,12 @@
-"""One forward: packed segments, what each attends to, and where its keys go.
+"""One forward: packed segments, what each of them attends to, and where its keys and values go.
 
 A segment is new tokens over a context of pieces: stored encodings, or other segments of the same forward. The batch
-lays the tokens out as one row, and answers the model's attention layer by layer: it gathers and turns the pieces,
-attends, and writes new keys to their pages or slot. The gather is all a segment sees: what is not in its pieces is
-absent, not masked. Single tokens of running rows that are in one pool attend in one operation; where they stand is told
-by a tensor, so that a captured forward serves other steps of the same shape. Does not know: calls, agents, sampling.
+lays all tokens out in one row, and answers the model's attention layer by layer: it gathers and turns the pieces,
+attends, and writes new keys and values to their pages or their slot. A segment sees what was gathered for it and
+nothing else: what is not in its pieces is absent, not masked.
+
+Single tokens of running rows in one pool attend in one operation. A tensor says where they stand, so that a captured
+forward can serve other steps of the same shape. Does not know: calls, agents, sampling.
 """
 
 from __future__ import annotations
@@ -29,12 +31,13 @@ from agentcho.runner.slots import Slot, SlotPool
 LENT = 1 << 14
 """Tokens of contexts without slots that are kept through a layer for others to copy."""
 Made = dict[KVEntry, list[tuple[Tensor, Tensor]]]
-"""Keys and values `[heads, tokens, dim]` a layer, where they were encoded, of what earlier forwards made."""
+"""The keys and values `[heads, tokens, dim]` of each layer that earlier forwards computed for an entry, where it was
+encoded."""
 
 
 class Layers:
-    """What forwards go over: a pool of pages, and the rotation of each layer's keys. Token ids and logits are on
-    `device`, each layer where the pool has its pages; `others` are the devices of layers that are elsewhere."""
+    """What forwards run over: a pool of pages, and the rotation of each layer's keys. Token ids and logits are on
+    `device`, each layer where its pages are; `others` are the devices of layers that are not on `device`."""
 
     def __init__(self, pages: PagePool, rotations: Sequence[Rotation], device: torch.device) -> None:
         self.pages, self.rotations, self.device = pages, rotations, device
@@ -42,8 +45,8 @@ class Layers:
 
 
 class _Columns(NamedTuple):
-    """Of each token of a forward: its id and position; of a running row's single token also the index of its slot and
-    the tokens that this has already."""
+    """For each token of a forward: its id and its position; for the single token of a running row also the index of its
+    slot, and how many tokens the slot has already."""
 
     ids: list[int]
     positions: list[int]
@@ -52,12 +55,13 @@ class _Columns(NamedTuple):
 
 
 class Batch:
-    """The packed tokens of one forward and their attention. Use for one forward, then `commit`.
+    """The packed tokens of one forward and their attention. Use it for one forward, then `commit`.
 
-    `segments` are in the order of their tokens and of their rows of logits. With `grad` nothing is stored and gradients
-    are kept: the entry of every piece names its segment, and this stands earlier in `segments`, or the entry in
-    `made`, to which the forward adds its own. A `table` `[4, tokens]` takes the place of the columns of ids, positions,
-    slots and ends, where there are rows with single tokens alone.
+    - `segments` are in the order of their tokens and of their rows of logits.
+    - With `grad` nothing is stored and gradients are kept. The entry of every piece must then name its segment, which
+      stands earlier in `segments`, or the entry must be in `made`, to which the forward adds its own.
+    - A `table` `[4, tokens]` replaces the columns of ids, positions, slots and lengths, where all segments are single
+      tokens of running rows.
     """
 
     def __init__(
@@ -98,7 +102,7 @@ class Batch:
         return self._parts[self._devices[layer]].attend(layer, queries, keys, values, locality, scoring)
 
     def commit(self) -> None:
-        """After a forward that went well: slots have grown, and what it made is stored."""
+        """After a forward that succeeded: note that slots have grown, and store what was computed."""
         for segment in self.segments:
             if segment.slot is not None:
                 segment.slot.length += len(segment.ids) + (segment.gathered if segment.pieces else 0)
@@ -108,8 +112,8 @@ class Batch:
 
 
 def split(segments: Sequence[Segment]) -> tuple[list[Segment], dict[SlotPool, list[Segment]]]:
-    """Segments that attend each by itself; and single tokens of running rows, which attend together with the others of
-    their pool."""
+    """The segments that attend each by itself; and, pool by pool, the single tokens of running rows, which attend
+    together."""
     spans, pools = list[Segment](), dict[SlotPool, list[Segment]]()
     for segment in segments:
         if segment.slot is None or segment.pieces or segment.entry is not None or len(segment.ids) != 1:
@@ -120,7 +124,7 @@ def split(segments: Sequence[Segment]) -> tuple[list[Segment], dict[SlotPool, li
 
 
 def _lay_out(segment: Segment, columns: _Columns, wanted: list[int]) -> None:
-    """Add its tokens to the columns of its forward."""
+    """Add the tokens of a segment to the columns of its forward."""
     first, count = len(columns.ids), len(segment.ids)
     segment.first = first
     wanted += [first + i for i in segment.wanted]
@@ -129,8 +133,8 @@ def _lay_out(segment: Segment, columns: _Columns, wanted: list[int]) -> None:
 
 
 class DecodeGroup:
-    """Single tokens of running rows of one pool, in the order of their slots, added to the columns of their forward:
-    `first` is where they begin, and `width` the tokens of the longest slot, with its new one."""
+    """Single tokens of running rows of one pool, in the order of their slots, added to the columns of their forward.
+    `first`: the column where they begin. `width`: the number of tokens in the longest slot, its new token included."""
 
     def __init__(self, pool: SlotPool, segments: list[Segment], columns: _Columns, wanted: list[int]) -> None:
         self.pool, self.first, self.width = pool, len(columns.ids), 0
@@ -148,18 +152,18 @@ class DecodeGroup:
                 wanted.append(row)
 
     def reach(self, fixed: bool) -> int:
-        """How many tokens of each slot are read; where that is `fixed`, one number serves several steps."""
+        """How many tokens of each slot are read. `fixed`: a number that also serves later steps."""
         return flex.rounded(self.width, self.pool.capacity) if fixed else self.width
 
 
 def grouped(pools: dict[SlotPool, list[Segment]]) -> tuple[list[DecodeGroup], list[list[int]]]:
-    """Running rows alone, as a batch lays them out, and their columns."""
+    """A forward of running rows alone: their groups, as a batch lays them out, and their columns."""
     columns, wanted = _Columns([], [], [], []), list[int]()
     return [DecodeGroup(pool, rows, columns, wanted) for pool, rows in pools.items()], [*columns]
 
 
 class _Forward(NamedTuple):
-    """What the parts of a batch are made of. `fixed`: another step of the same shape may be computed by it."""
+    """What the parts of a batch share. `fixed`: another step of the same shape may be computed by the same forward."""
 
     spans: list[Segment]
     groups: list[DecodeGroup]
@@ -202,8 +206,8 @@ class _Part:
 
 
 class DecodeAttention:
-    """The attention of a group's rows in one forward. Where each row reads its own blocks alone, all rows of the pool
-    are handed over, whose number seldom changes."""
+    """The attention of the rows of a group in one forward. On devices where each row reads only its own blocks of keys,
+    all rows of the pool take part, because their number seldom changes (see `flex`)."""
 
     def __init__(self, group: DecodeGroup, table: Tensor, fixed: bool) -> None:
         pool = self._pool = group.pool
@@ -221,7 +225,8 @@ class DecodeAttention:
     def attend(
         self, layer: int, queries: Tensor, keys: Tensor, values: Tensor, locality: Locality, scoring: Scoring
     ) -> Tensor:
-        """Append this step's keys, attend: packed `[1, heads, tokens, dim]` in, `[1, rows, heads, value_dim]` out."""
+        """Append the keys and values of this step, then attend: packed `[1, heads, tokens, dim]` in, `[1, rows, heads,
+        value_dim]` out."""
         pool, asked = self._pool, queries[0, :, self._span].transpose(0, 1).unsqueeze(2)
         pool.keys[layer][self._rows, :, self._ends] = keys[0, :, self._span].transpose(0, 1)
         pool.values[layer][self._rows, :, self._ends] = values[0, :, self._span].transpose(0, 1)
@@ -263,8 +268,8 @@ class DecodeAttention:
 
 
 class _Context:
-    """What one segment attends to by itself: how its keys are gathered, their logical positions, and its masks, made
-    once a forward and locality. `_base` and `_places` are of a message that is repaired."""
+    """What one segment attends to by itself: how its keys and values are gathered, their logical positions, and its
+    masks, which are made once a forward and locality. `_base` and `_places` are those of a message that is repaired."""
 
     def __init__(self, segment: Segment, device: torch.device, gathered: Gathered, lend: bool) -> None:
         self._segment, self._queries = segment, torch.tensor(segment.positions, device=device)
@@ -285,7 +290,7 @@ class _Context:
         self._masks: dict[Locality, Tensor | None] = {}
 
     def attend(self, source: Source, queries: Tensor, locality: Locality, scoring: Scoring) -> Tensor:
-        """See `Batch.attend`; of its own tokens."""
+        """See `Batch.attend`; for the segment's own tokens alone."""
         segment = self._segment
         if locality not in self._masks:
             self._masks[locality] = self._mask(locality)
@@ -304,7 +309,8 @@ class _Context:
         return causal(self._queries, self._keys, len(self._queries), locality)
 
     def _keys_and_values(self, source: Source) -> tuple[Tensor, Tensor]:
-        """All keys and values `[heads, length, dim]` that it attends to, but what it shares; its own last."""
+        """All keys and values `[heads, length, dim]` that it attends to, its own last; without those of a shared
+        context."""
         segment, (own_k, own_v) = self._segment, self._own(source)
         if segment.shared is not None:
             return self._beside(source)
@@ -322,7 +328,8 @@ class _Context:
         return (k, v) if segment.slot is None else segment.slot.get(source.layer, 0, segment.slot.length + before + own)
 
     def _beside(self, source: Source) -> tuple[Tensor, Tensor]:
-        """The same of a row over a shared context, which the first of its rows gathers: all tokens of its own slot."""
+        """The same of a row over a shared context, which is gathered by the first of its rows: all tokens of the row's
+        own slot."""
         shared, span = self._segment.shared, self._segment.span()
         slot: Slot | None = self._segment.slot
         assert shared is not None
@@ -334,7 +341,7 @@ class _Context:
         return slot.get(source.layer, 0, slot.length + len(self._segment.ids))
 
     def _own(self, source: Source) -> tuple[Tensor, Tensor]:
-        """The keys and values of the segment's message: new ones, among those of its base where it has one."""
+        """The keys and values of the segment's message: the new ones, put among those of its base where it has one."""
         span = self._segment.span()
         new_k, new_v = source.keys[:, span], source.values[:, span]
         if self._base is None:
@@ -345,8 +352,8 @@ class _Context:
 
 
 class _GradPart:
-    """The attention of a batch on one device, with gradients: keys and values stay in the autograd graph, so that what
-    a message is worth to its readers reaches the words it was made from. A segment sees what a `_Part` would gather."""
+    """The attention of a batch on one device, with gradients: keys and values stay in the autograd graph, so that the
+    loss of a message also reaches the messages that it reads. A segment sees what a `_Part` would gather for it."""
 
     def __init__(self, forward: _Forward, table: Tensor) -> None:
         self._segments, self._layers, self._made = forward.spans, forward.layers, forward.made
@@ -379,7 +386,8 @@ class _GradPart:
     def _gather(
         self, piece: Piece, layer: int, own: dict[KVEntry, list[Tensor]], turned: dict[tuple[KVEntry, int], Tensor]
     ) -> tuple[Tensor, Tensor]:
-        """Keys, turned to where the piece stands, and values; what several readers have at one place is turned once."""
+        """Keys, turned to where the piece stands, and values. A piece that several segments read at the same place is
+        turned once."""
         if piece.entry in own:
             k, v = own[piece.entry]
         else:
@@ -392,7 +400,7 @@ class _GradPart:
 
 
 def _places(segment: Segment, device: torch.device) -> Tensor:
-    """Logical positions of all that a segment attends to, its own tokens last."""
+    """The logical positions of all that a segment attends to, its own tokens last."""
     spans = [(piece.offset, piece.entry.length) for piece in segment.pieces]
     spans.append((segment.position, len(segment.ids)))
     return torch.cat([torch.arange(start, start + length, device=device) for start, length in spans])

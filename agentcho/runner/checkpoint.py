@@ -1,6 +1,5 @@
-"""The files of a model: how far their download is; looked at before weights are read, and after the library failed on
-them: which is at fault, why, and what to do. Does not know: networks.
-"""
+"""The files of a model: how far their download is; a look at them before weights are read; and after the library failed
+on them, which file is at fault, why, and what to do. Does not know: networks."""
 
 from __future__ import annotations
 
@@ -43,7 +42,7 @@ Unreadable = (
 
 
 def check_files(model: str, folder: Path) -> None:
-    """`ModelBroken` names the first file that is missing, cut short or no safetensors. Weights are not read."""
+    """`ModelBroken` names the first file that is missing, cut short, or no safetensors file. Weights are not read."""
     shards = _indexed(model, folder)
     for file in shards or sorted(folder.glob("*.safetensors")):
         _check(model, file)
@@ -57,7 +56,7 @@ def check_files(model: str, folder: Path) -> None:
 
 
 def _indexed(model: str, folder: Path) -> list[Path]:
-    """The shards that the index names, if there is one."""
+    """The files of weights that the index names, if there is an index."""
     index = folder / INDEX
     if not index.is_file():
         return []
@@ -69,7 +68,7 @@ def _indexed(model: str, folder: Path) -> list[Path]:
 
 
 def _check(model: str, file: Path) -> None:
-    """The header tells how long a file must be."""
+    """Compare the length of a file with the one that its header says."""
     if not file.is_file():
         raise ModelBroken(model, file, f"there is no such file, and {INDEX} names it")
     try:
@@ -82,7 +81,7 @@ def _check(model: str, file: Path) -> None:
 
 
 def refusal(model: str, path: str, error: BaseException) -> ModelError:
-    """What the library's error says of a model, in words for who asked for it."""
+    """What an error of the library means, in the words of agentcho's errors."""
     for cause in _chain(error):
         if isinstance(cause, GatedRepoError):
             page = f"ask for access at https://huggingface.co/{path}, then log in with `hf auth login`"
@@ -103,7 +102,7 @@ def refusal(model: str, path: str, error: BaseException) -> ModelError:
 
 
 def folder_of(path: str) -> Path | None:
-    """Where a model's files lie: the folder itself, or what the local cache has of a hub id."""
+    """Where the files of a model are: its folder, or the folder in the local cache of the hub."""
     if Path(path).is_dir():
         return Path(path)
     found: Any = None
@@ -125,13 +124,13 @@ def _line(error: BaseException) -> str:
 
 
 def heard(tell: Tell) -> dict[str, Any]:
-    """The option of the library by which `tell` hears of megabytes; none where nobody listens."""
+    """The library's option by which `tell` hears of megabytes; no option where nobody listens."""
     return {} if tell is unheard else {"tqdm_class": _bars(tell)}
 
 
 def _bars(tell: Tell) -> type[tqdm]:
     class Told(tqdm):
-        """A bar that is not drawn. Of bytes that are written to disk it tells, and of nothing else."""
+        """A progress bar that is not drawn. It tells of bytes that are written to disk, and of nothing else."""
 
         def __init__(self, *args: Any, **options: Any) -> None:
             self._tells = options.get("unit") == "B" and not str(options.get("name")).endswith(".transfer")

@@ -1,7 +1,7 @@
 """Constraints on what a call may sample: exact choices, or JSON of a schema.
 
-Choices are followed along their own tokenisation. JSON goes through llguidance; a way to end the document is
-kept within the tokens left, so that what is said always parses. Does not know: logits, coins.
+Choices are followed token by token. JSON goes through llguidance; a way to end the document is always kept within the
+tokens that are left, so that what is said always parses. Does not know: logits, random numbers.
 """
 
 from __future__ import annotations
@@ -21,14 +21,15 @@ from agentcho.errors import RequestError
 
 
 class Constraints:
-    """Makes the constraint of a call, in the words of one template."""
+    """Makes the constraints of calls, in the words of one template."""
 
     def __init__(self, template: Template, tokenizer: Any, vocabulary: int) -> None:
         self._content, self._stop = template.content, template.closing("assistant")[0]
         self._grammars = Grammars(tokenizer, vocabulary, self._stop)
 
     def of(self, sampling: Sampling) -> Constraint | None:
-        """One of its choices, JSON of its schema, or None. `RequestError`: nothing can be said by it."""
+        """The constraint of a call with choices or a JSON schema; None: it has neither. `RequestError`: nothing can
+        satisfy it."""
         if sampling.choices is not None:
             return Choices([self._content.encode(c) for c in sampling.choices], self._stop, sampling.max_tokens)
         if sampling.json_schema is not None:
@@ -37,7 +38,7 @@ class Constraints:
 
 
 class Choices:
-    """One of several token sequences. Where one is the start of another, `stop` ends it."""
+    """One of several token sequences. Where one sequence is the beginning of another, `stop` ends it."""
 
     def __init__(self, sequences: list[list[int]], stop: int, max_tokens: int) -> None:
         longest = max(map(len, sequences))
@@ -50,12 +51,12 @@ class Choices:
 
     @property
     def allowed(self) -> Tensor:
-        """First tokens of what is left of each choice."""
+        """The next tokens of the choices that are still possible."""
         return torch.tensor(sorted({left[0] if left else self._stop for left in self._left}))
 
     @property
     def done(self) -> bool:
-        """One choice is said and no other goes on."""
+        """Whether one choice is said, and no other goes on."""
         return not any(self._left)
 
     def take(self, token: int, left: int) -> int:
@@ -86,13 +87,14 @@ class Grammars:
         return JsonConstraint(matcher, self._vocabulary, self._stop, self._endings(), max_tokens)
 
     def _endings(self) -> list[int]:
-        """Tokens of single characters: a letter, the quote, then what brings a document to its end, best first."""
+        """Tokens of single characters in the order in which they bring a document to its end: a letter, the quote, then
+        the closing marks."""
         backend = self._hf.backend_tokenizer
         return [backend.encode(mark, add_special_tokens=False).ids[-1] for mark in 'x"}],:0']
 
 
 class JsonConstraint:
-    """JSON of one schema, which can be ended within the budget at every token."""
+    """JSON of one schema. At every token the document can be ended within the budget."""
 
     def __init__(self, matcher: LLMatcher, vocabulary: int, stop: int, endings: list[int], max_tokens: int) -> None:
         self._matcher, self._vocabulary, self._stop = matcher, vocabulary, stop
@@ -108,12 +110,12 @@ class JsonConstraint:
 
     @property
     def allowed(self) -> Tensor:
-        """Ids that keep the document on its way to valid JSON."""
+        """The ids after which the document can still become valid JSON."""
         return _allowed(self._matcher, self._vocabulary)
 
     @property
     def done(self) -> bool:
-        """The document is whole and nothing can follow."""
+        """Whether the document is whole, and nothing can follow."""
         return self._matcher.is_stopped() or self.allowed.tolist() == [self._stop]
 
     def take(self, token: int, left: int) -> int:
@@ -132,7 +134,7 @@ class JsonConstraint:
         return token
 
     def _shortest(self, matcher: LLMatcher, at_most: int) -> list[int] | None:
-        """A short way to end the document, or None if none of at most that many tokens was found."""
+        """A short way to end the document, of at most so many tokens; None: none was found."""
         ahead, path = matcher.deep_copy(), list[int]()
         while not ahead.is_accepting():
             if len(path) == at_most or ahead.is_error():
@@ -154,7 +156,7 @@ class JsonConstraint:
 
 
 def _allowed(matcher: LLMatcher, vocabulary: int) -> Tensor:
-    """The ids a matcher accepts next, ascending."""
+    """The ids that a matcher accepts next, in ascending order."""
     mask = llguidance.numpy.allocate_token_bitmask(1, vocabulary)
     llguidance.numpy.fill_next_token_bitmask(matcher, mask, 0)
     bits = np.unpackbits(mask.view(np.uint8), bitorder="little")[:vocabulary]

@@ -1,5 +1,5 @@
-"""Where a model runs and in which numbers, by name, whether there is room, and what the processor can do: asked of
-torch, never timed. Does not know: models."""
+"""Where a model runs and in which numbers, by name; whether there is room; and what the processor can do, as torch says
+it (never by timing). Does not know: models."""
 
 from __future__ import annotations
 
@@ -22,27 +22,28 @@ SPARE = 1 << 30
 KINDS = ("cpu", "cuda", "meta")
 """Where models run; on "meta" they have shapes and no numbers."""
 DeviceMap = str | Mapping[str, str | int | torch.device]
-"""Which modules go where: "auto", "balanced", "sequential", or devices by the names of modules, as transformers takes
-it."""
+"""Which modules go to which device: "auto", "balanced", "sequential", or devices by names of modules, as transformers
+takes it."""
 
 
 class Place(NamedTuple):
-    """Where a model was asked to be, and in which numbers. With a map, `device` is "auto"."""
+    """Where a model shall run, and in which numbers. With a `map`, `device` must be "auto"."""
 
     device: str = "auto"
     dtype: str = "auto"
     map: DeviceMap | None = None
 
     def where(self) -> torch.device:
-        """The device; with a map, the kind of most of them. `ModelError`: it is not here, or both are given."""
+        """The device; with a map, the kind of most devices in it. `ModelError`: it is not on this machine, or both are
+        given."""
         if self.map is not None and self.device != "auto":
             raise ModelError(f"device {self.device!r} says nothing beside a device map; give one of both")
         return device_of(self.device)
 
 
 def device_of(name: str) -> torch.device:
-    """The device of that name; "auto": CUDA if there is one. `ModelError`: it is not here, or of another kind, as
-    Apple's MPS, which nobody has tried."""
+    """The device of this name; "auto": CUDA if there is one. `ModelError`: it is not on this machine, or of a kind that
+    is untested, such as Apple's MPS."""
     cuda = torch.cuda.is_available()
     if name == "auto":
         return torch.device("cuda" if cuda else "cpu")
@@ -83,8 +84,8 @@ def check_room(name: str, weights: int, device: torch.device) -> None:
 
 
 def memory_of(device: torch.device) -> int:
-    """Bytes that are free on a CUDA device, with those that torch keeps for later; elsewhere, all that the machine has,
-    or that the container may use of it."""
+    """Free bytes on a CUDA device, including those that torch keeps for later; elsewhere all bytes that the machine
+    has, or that its container may use."""
     if device.type == "cuda":
         torch.cuda.empty_cache()
         return torch.cuda.mem_get_info(device)[0]
@@ -94,7 +95,7 @@ def memory_of(device: torch.device) -> int:
 
 
 def _limit(path: Path) -> int:
-    """What a control group's file allows in bytes; a file that is not there, or says "max", allows all."""
+    """The number of bytes that a file of a control group allows. A file that is missing, or says "max", allows all."""
     try:
         return int(path.read_text())
     except (OSError, ValueError):
@@ -102,40 +103,40 @@ def _limit(path: Path) -> int:
 
 
 def synchronize(*devices: torch.device) -> None:
-    """Wait until the devices have done all that was asked of them; a CPU does things at once."""
+    """Wait until these devices have done all that was asked of them. A CPU has done it already."""
     for device in devices:
         if device.type == "cuda":
             torch.cuda.synchronize(device)
 
 
 def hardware(device: torch.device) -> dict[str, str]:
-    """What a GPU calls itself, as "gpu"; of a CPU nothing."""
+    """The name of a GPU, as "gpu"; of a CPU nothing."""
     return {"gpu": torch.cuda.get_device_name(device)} if device.type == "cuda" else {}
 
 
 def check_kept(name: str, placed: Mapping[str, Any]) -> None:
-    """Refuse a placement, by modules' names, that keeps weights elsewhere than where they are used. `ModelError`."""
+    """Refuse a device map that keeps weights on another device than the one that uses them. `ModelError`."""
     kinds = {str(where).partition(":")[0] for where in placed.values()}
     if "disk" in kinds or ("cpu" in kinds and len(kinds) > 1):
         raise ModelError(f"{name} does not fit into the memory of all GPUs; give more of them, or a smaller model")
 
 
 def capability() -> str:
-    """The widest instructions that torch uses here, as it calls them; less than the processor has where somebody bounds
-    it (`ATEN_CPU_CAPABILITY`)."""
+    """The widest instructions that torch uses here, by torch's name for them. They can be narrower than the
+    processor's, if `ATEN_CPU_CAPABILITY` says so."""
     return str(torch.backends.cpu.get_cpu_capability())
 
 
 def reorders_bfloat16() -> bool:
-    """Whether oneDNN says that it reads bfloat16 weights in an order of its own: on x86 it needs AVX-512. Some builds
-    of torch, as on macOS, are without oneDNN."""
+    """Whether oneDNN reads bfloat16 weights in an order of its own: on x86 that needs AVX-512. Some builds of torch, as
+    on macOS, have no oneDNN."""
     there: bool = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
     return there and bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
 
 
 def has_bfloat16() -> bool:
-    """Whether products of bfloat16 are done in hardware, with kernels that use it: AVX-512 with its BF16 instructions,
-    AMX, or ARM's own."""
+    """Whether products of bfloat16 are computed in hardware: by AVX-512 with its BF16 instructions, by AMX, or by those
+    of ARM."""
     if platform.machine().lower() not in ("x86_64", "amd64"):
         return reorders_bfloat16()
     wide = capability().startswith(("AVX512", "AMX"))
@@ -143,6 +144,6 @@ def has_bfloat16() -> bool:
 
 
 def _says(probe: str) -> bool:
-    """What torch answers; where it has no such probe, no."""
+    """What torch answers to a question; False if it does not know the question."""
     ask: Any = getattr(torch.cpu, probe, None)
     return ask is not None and bool(ask())

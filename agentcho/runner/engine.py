@@ -1,6 +1,6 @@
-"""The engine: the paper's API over one model and one store. Synchronous, one thread.
+"""The engine: the paper's API over one model and one store of encodings. Synchronous, one thread.
 
-A core over a model's runner, and what only a model has: logits, scores, gradients, adapters. See `core`.
+It is an `EngineCore` over the runner of a model, with what only a model has: logits, scores, gradients, adapters.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class Engine(EngineCore):
             return alone.submit(lambda: cls(*parts())._warmed()).result()
 
     def _warmed(self) -> Engine:
-        """Kernels for steps of one row and of few are compiled now where they need any."""
+        """Compile kernels for steps of one row and of two now, on devices that need it; returns the engine."""
         words = tuple(self.framing.content.encode("to be or not"))
         with suppress(ContextOverflow, StoreFull):  # it may be smaller than that
             for rows in (1, 2) if has_kernels(self._model.device) else ():

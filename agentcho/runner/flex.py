@@ -1,9 +1,9 @@
-"""Attention of single tokens by torch's FlexAttention: each row reads the blocks of keys that it sees, and no others,
-and several of a GPU's processors share a long row.
+"""Attention of single tokens by torch's FlexAttention: each row reads only the blocks of keys that it sees, and several
+processors of a GPU share a long row.
 
-Each number of rows has kernels of its own, compiled when they are first needed: torch shares out the keys of a row only
-where it knows how many rows there are. They are compared with plain attention then; a device where they cannot be
-compiled, or weigh otherwise, is left for that. Does not know: slots, where keys come from.
+There are kernels for each number of rows, compiled when they are first needed, because torch divides the keys of a row
+only where it knows how many rows there are. Their results are then compared with plain attention. A device where they
+cannot be compiled, or give other results, goes on with plain attention. Does not know: slots, where keys come from.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ _numbers = count()
 
 
 def has_kernels(device: torch.device) -> bool:
-    """Whether FlexAttention compiles to kernels for it that are faster than plain attention, as far as is known."""
+    """Whether FlexAttention has kernels for this device that are faster than plain attention, as far as is known."""
     return device.type == "cuda" and device not in _refused
 
 
 def rounded(width: int, capacity: int) -> int:
-    """How many tokens of slots with room for `capacity` are handed over where `width` are needed."""
+    """How many tokens of slots with room for `capacity` are handed over, where `width` tokens are needed."""
     return min(capacity, -(-width // WIDTH) * WIDTH)
 
 
@@ -50,8 +50,8 @@ class Seen:
         self._blocks: dict[int, BlockMask] = {}
 
     def blocks(self, queries: int) -> BlockMask:
-        """The same for kernels and so many queries a row: how many blocks it sees keys of, these first of all, and the
-        mask."""
+        """The same in the form that kernels take, for so many queries a row: the number of blocks in which a row sees
+        keys, the order of blocks with these first, and the mask."""
         if queries not in self._blocks:
             self._blocks[queries] = _blocks(self.mask[:, 0], queries)
         return self._blocks[queries]

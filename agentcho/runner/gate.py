@@ -1,8 +1,8 @@
-"""The gate: proves on the loaded model that its keys can be reused, or refuses it with the reason.
+"""The gate: proves on the loaded model that its keys can be reused, or refuses it and says why.
 
-It measures, layer by layer, that a shift of all positions only turns the keys, by which rotation, that a
-packed forward equals the stock one, and that neighbours in a batch change nothing. What cannot be seen on a
-short probe is refused by its config. Does not know: messages, calls.
+It measures, layer by layer, that a shift of all positions only turns the keys, and by which rotation; that a packed
+forward equals the forward of the unchanged model; and that neighbours in a batch change nothing. What a short probe
+cannot show is refused by the model's config. Does not know: messages, calls.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ is off by more, and nobody reads what they say."""
 
 
 class LayerProof(NamedTuple):
-    """What was measured on one layer; errors are relative to the largest value. `plain`: its queries see all keys, and
+    """What was measured on one layer. Errors are relative to the largest value. `plain`: its queries see all keys, and
     weigh them by a plain softmax."""
 
     layer: int
@@ -45,13 +45,13 @@ class LayerProof(NamedTuple):
 
 
 def can_share(proofs: Sequence[LayerProof]) -> bool:
-    """Whether rows may share contexts: every layer weighs all keys by a plain softmax, so that two parts of them can be
-    weighed apart, and torch tells how much each part weighs, which it does on a CPU."""
+    """Whether rows may share contexts. That needs every layer to weigh all keys by a plain softmax, so that two parts
+    of them can be weighed apart; and that torch gives the sum of the weights of each part, which it does on a CPU."""
     return all(proof.plain and proof.shape.device is not None and proof.shape.device.type == "cpu" for proof in proofs)
 
 
 class _Recorder:
-    """Answers attention for one plain sequence without windows, and keeps each layer's keys."""
+    """Answers the attention of one plain sequence without windows, and keeps the keys of each layer."""
 
     def __init__(self) -> None:
         self.keys: dict[int, Tensor] = {}
@@ -72,7 +72,7 @@ class _Recorder:
 
 
 def check_config(source: Source, context: int | None) -> None:
-    """Refuse what a short probe cannot see, before any weights are read."""
+    """Refuse what a short probe cannot show, before any weights are read. `UnsupportedModel`, `ModelError`."""
     for cause, remedy in _config_causes(source.config, context):
         raise UnsupportedModel(source.name, cause, remedy)
 
@@ -194,7 +194,7 @@ class Gate:
         return rotation, error
 
     def _forms(self, dim: int) -> list[Rotation]:
-        """The known forms for keys of `dim` dimensions; layers that turn alike get the same object."""
+        """The known forms of rotation for keys of `dim` dimensions. Layers that turn alike get the same object."""
         if dim not in self._known:
             self._known[dim] = list(candidates(self._frequencies(), dim))
         return self._known[dim]

@@ -1,8 +1,9 @@
-"""What one segment of a forward attends to before itself: where each key lies, and by how much it turns.
+"""What one segment of a forward attends to before its own tokens: where each key lies, and by how many positions it is
+moved.
 
-Made once a forward; every layer copies its keys and values from there to where they are attended to, all of one kind
-at once. What an earlier segment of the forward has turned alike is copied from there. Does not know: calls, masks,
-attention.
+This is worked out once a forward. Every layer then copies its keys and values from there to where they are attended to,
+all neighbours of one kind at once. What an earlier segment of the forward has gathered at the same place is copied from
+there. Does not know: calls, masks, attention.
 """
 
 from __future__ import annotations
@@ -24,8 +25,9 @@ AT_ONCE = 1 << 20
 
 
 class Source(NamedTuple):
-    """The tensors of one layer that keys come from: those in pages, those of this forward `[heads, tokens, dim]`, and
-    what was `gathered` already for others, `[heads, length, dim]`. `workspace` is of the whole forward."""
+    """The tensors of one layer from which keys and values are copied: those in pages, those of this forward `[heads,
+    tokens, dim]`, and those that were `gathered` for other segments, `[heads, length, dim]`. All layers of the forward
+    use the same `workspace`."""
 
     pages: PagePool
     layer: int
@@ -44,22 +46,22 @@ class _Part(NamedTuple):
 
     @property
     def name(self) -> _Name:
-        """Equal where the turned keys are."""
+        """Equal for parts whose turned keys are equal."""
         return self.piece.entry, self.piece.shift, self.length
 
     @property
     def kind(self) -> tuple[bool, bool]:
-        """Whether it is stored, and whether it turns."""
+        """Whether it is stored, and whether its keys turn."""
         return self.stored, self.piece.shift != 0
 
     @property
     def stored(self) -> bool:
-        """Whether it is read from pages; if not, from this forward's own tensors."""
+        """Whether it is read from pages; else it is read from the tensors of this forward."""
         maker = self.piece.entry.segment
         return maker is None or maker.base is not None or maker.done > 0  # where partly stored, wholly by then
 
     def rows(self, device: torch.device) -> Tensor:
-        """Where it lies."""
+        """The rows where it lies, in the pages or in this forward."""
         if self.stored:
             pages: Pages = self.piece.entry.block
             return pages.on(device)[: self.length]
@@ -69,7 +71,7 @@ class _Part(NamedTuple):
 
 
 class _Copied(NamedTuple):
-    """Tokens `span` of a context, which `other` has from `start` on."""
+    """The tokens `span` of a context, which the gather `other` has from token `start` on."""
 
     span: slice
     other: Gather
@@ -82,7 +84,8 @@ class _Copied(NamedTuple):
 
 
 class _Read:
-    """Tokens `span` of a context, neighbours of one kind: all stored or all of this forward, all turned or none."""
+    """The tokens `span` of a context, neighbours of one kind: all from pages or all from this forward, all turned or
+    none."""
 
     def __init__(self, span: slice, parts: Sequence[_Part], device: torch.device) -> None:
         self._span, self._device = span, device
@@ -104,16 +107,19 @@ class _Read:
         _turn(source, self._angles[rotation], k, keys[:, self._span])
 
     def _where_encoded(self, source: Source) -> tuple[Tensor, Tensor]:
-        """Its keys and values, `[heads, tokens, dim]`."""
+        """Their keys and values, `[heads, tokens, dim]`, at the positions where they were encoded."""
         if self._stored:
             return source.pages.gather(self._rows, source.layer, source.workspace)
         return source.keys[:, self._rows], source.values[:, self._rows]
 
 
 class Gather:
-    """Pieces in a row, and after them the first tokens of one more, where `written` names it and how many. `made` is
-    what others of this forward gather, which are written before it in each layer: it is copied from there, and what is
-    new is added where this one can `lend`."""
+    """The pieces of a context in a row, and after them the first tokens of one more piece, where `written` names it and
+    their number.
+
+    `made`: what other segments of the forward gather before it in each layer; what is there already is copied from
+    there, and what is new is added, where this gather can `lend` it.
+    """
 
     def __init__(
         self,
@@ -136,15 +142,15 @@ class Gather:
         return [torch.arange(*span, device=self._device) for span in spans]
 
     def write(self, source: Source, keys: Tensor, values: Tensor) -> None:
-        """Copy one layer's into `keys` and `values` `[heads, length, dim]`, keys turned to where this context has
-        them."""
+        """Copy the keys and values of one layer into `keys` and `values` `[heads, length, dim]`, with the keys turned
+        to where this context has them."""
         for run in self._runs:
             run.write(source, keys, values)
         if self._copied:
             source.gathered[self] = keys, values
 
     def _in_runs(self, made: Gathered, lend: bool) -> Iterator[_Copied | _Read]:
-        """The parts in order, neighbours of one kind together: copied from one gather, or read alike."""
+        """The parts in order, joined where neighbours are of one kind: copied from the same gather, or read alike."""
         kinds, starts = list[tuple[_Kind, _Part]](), Gathered()
         start = 0
         for part in self._parts:
@@ -174,7 +180,7 @@ _Kind = tuple[Gather, int] | tuple[bool, bool]
 
 
 def _turn(source: Source, angles: Angles, keys: Tensor, out: Tensor) -> None:
-    """Turn `keys` `[heads, tokens, dim]` into `out`, as many tokens at once as stay in the cache."""
+    """Turn `keys` `[heads, tokens, dim]` into `out`, as many tokens at a time as stay in the processor's cache."""
     heads, tokens, dim = keys.shape
     most = max(1, AT_ONCE // (heads * dim))
     for start in range(0, tokens, most):

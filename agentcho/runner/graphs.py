@@ -1,8 +1,9 @@
-"""Steps of running rows alone on CUDA, captured once and replayed: Python and launches cost nothing then.
+"""Steps of running rows alone on CUDA, captured once as a graph and replayed, so that Python and kernel launches cost
+nothing.
 
-A graph serves every step that has as many rows in the same pools' tensors. What differs from step to step is written
-into one small tensor before each replay. The first step of a kind runs as it is, and the second too, and is captured;
-the third runs both ways, and its logits must agree. Does not know: calls, what comes of logits.
+A graph serves every step with as many rows in the tensors of the same pools. What differs from step to step is written
+into one small tensor before each replay. The first step of a kind runs without a graph. So does the second, which is
+then captured. The third runs both ways, and its logits must agree. Does not know: calls, what comes of logits.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from agentcho.runner.model import Model
 from agentcho.runner.slots import SlotPool
 
 MOST = 16
-"""Graphs that are kept; the one that was not used for longest goes first."""
+"""How many graphs are kept. The one that was not used for longest goes first."""
 NOTED = 256
 """Kinds of steps that are remembered to have been, before any is forgotten."""
 CLOSE = 1 / 64
@@ -43,7 +44,8 @@ where the same graph serves."""
 
 @dataclass(eq=False)
 class _Graph:
-    """One kind of step: where its rows are told of, what runs it, and whether that was seen to be right."""
+    """One kind of step: the table that says where its rows are, what replays it, and whether its logits were
+    compared."""
 
     table: Tensor
     run: Forward
@@ -51,7 +53,7 @@ class _Graph:
 
 
 class Graphs:
-    """The graphs of one engine. `capture` is CUDA's own but for tests. `broken` says why there are no more."""
+    """The graphs of one engine. `capture` is CUDA's own, except in tests. `broken`: why no more graphs are made."""
 
     def __init__(self, model: Model, layers: Layers, capture: Capture | None = None) -> None:
         self._model, self._layers = model, layers
@@ -61,8 +63,8 @@ class Graphs:
         self.broken: str | None = None
 
     def run(self, pools: dict[SlotPool, list[Segment]]) -> tuple[list[Segment], Tensor]:
-        """One forward of single tokens of running rows; the segments in the order of their rows of logits.
-        `EngineFailed`: a graph gave other logits than its step; what the step wrote is not to be used."""
+        """One forward of single tokens of running rows. Returns the segments in the order of their rows of logits, and
+        these rows. `EngineFailed`: a graph gave other logits than its step; what the step wrote must not be used."""
         groups, columns = grouped(pools)
         order = [segment for group in groups for segment in group.segments]
         logits = self._logits(tuple(map(_kind, groups)), order, torch.tensor(columns))
@@ -73,7 +75,7 @@ class Graphs:
         return order, logits[torch.tensor(wanted, device=logits.device, dtype=torch.long)]
 
     def _logits(self, kind: Kind, segments: Sequence[Segment], table: Tensor) -> Tensor:
-        """Of every row, `[rows, vocab]`."""
+        """The logits of every row, `[rows, vocab]`."""
         graph = self._graphs.get(kind)
         if graph is not None and graph.proved:
             self._graphs.move_to_end(kind)
@@ -98,7 +100,7 @@ class Graphs:
         self._seen.add(kind)
 
     def _keep(self, kind: Kind, segments: Sequence[Segment], table: Tensor) -> None:
-        """Capture this step, for the next ones of its kind."""
+        """Capture this step, for later steps of its kind."""
         try:
             self._graphs[kind] = _Graph(table, self._capture(partial(self._forward, segments, table)))
         except RuntimeError as error:
@@ -107,7 +109,7 @@ class Graphs:
             self._graphs.popitem(last=False)
 
     def _prove(self, graph: _Graph, table: Tensor, expected: Tensor) -> None:
-        """Replay another step than the one that was captured, and compare."""
+        """Replay a step that is not the captured one, and compare its logits."""
         graph.table.copy_(table)
         gap = float((graph.run() - expected).abs().max() / expected.abs().max())
         if not gap <= CLOSE:
@@ -130,8 +132,8 @@ def _kind(group: DecodeGroup) -> tuple[int, ...]:
 
 
 class _Cuda:
-    """Captures forwards that have run before, on one device. All of an engine share a stream and a pool of memory, for
-    one runs at a time."""
+    """Captures forwards on one device, which have run there before. All graphs of an engine share a stream and a pool
+    of memory, because only one runs at a time."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device

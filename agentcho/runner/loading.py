@@ -1,7 +1,5 @@
-"""From what a user names to the parts of an engine: a model, its framing, its proofs, and how much may be kept.
-
-Does not know: engines, calls.
-"""
+"""From what a user names to the parts of an engine: a model, its framing, the proofs of its layers, and how much may be
+kept. Does not know: engines, calls."""
 
 from __future__ import annotations
 
@@ -22,7 +20,8 @@ from agentcho.runner.prepack import pack
 
 
 class Parts(NamedTuple):
-    """What an engine is made of; `store_tokens` and `host_tokens` bound what it keeps."""
+    """What an engine is made of. `store_tokens` and `host_tokens`: how many tokens it keeps in the store and in host
+    memory."""
 
     model: Model
     framing: Framing
@@ -74,7 +73,7 @@ def load(weights: Weights, sizes: Sizes, markers: Markers, tell: Tell = unheard)
 
 
 def _framed(source: Source) -> Framing:
-    """Its framing, from the tokenizer alone: what it says of markers is so whatever the weights are."""
+    """The framing, from the tokenizer alone. Whether messages can be told apart does not depend on the weights."""
     return derive(read_tokenizer(source), source.name)
 
 
@@ -88,8 +87,8 @@ def _check_count(name: str, value: object, least: int, what: str) -> None:
 
 
 def check_vocabulary(model: Model, framing: Framing) -> None:
-    """Refuse a tokenizer that has ids which text turns into, or which frame messages, and the model has no row for.
-    What nothing can bring in may lie outside: added tokens, as those of images, and ends that it cannot say."""
+    """Refuse a tokenizer with ids, for text or for framing, for which the model's embedding has no row. Added tokens
+    that no text turns into, as those of images, may lie outside. `ModelBroken`."""
     rows = min(model.vocabulary, model.network.get_input_embeddings().num_embeddings)  # type: ignore[operator]
     content = {id for id in model.tokenizer.get_vocab().values() if id not in framing.content.special}
     used = content.union(*framing.ids.values(), () if framing.bos is None else (framing.bos,))

@@ -1,7 +1,5 @@
-"""Adapters over one network, by peft: each is loaded once, one of them or none is in use.
-
-The one module that imports peft. Does not know: what an adapter was trained for.
-"""
+"""peft's adapters on one network. Each is loaded once; one of them or none is in use. The one module that imports peft.
+Does not know: what an adapter was trained for."""
 
 from __future__ import annotations
 
@@ -32,14 +30,14 @@ def _peft() -> Any:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """What one library has deprecated and the other still uses is nothing to tell our users."""
+    """Hide a warning of peft about something that another library has deprecated, which users can do nothing about."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)
         yield
 
 
 class Adapters:
-    """Knows which adapters a network carries, and which one, or None, its next forward goes through: `used`."""
+    """The adapters on a network. `used`: the name of the one that its next forward goes through, or None."""
 
     def __init__(self, network: nn.Module) -> None:
         self._network = network
@@ -47,7 +45,7 @@ class Adapters:
         self.used: str | None = None
 
     def load(self, adapter: Adapter) -> None:
-        """Read an adapter's weights, under its digest as name. `AdapterError`: they do not fit the network."""
+        """Read the weights of an adapter, which is named by its digest. `AdapterError`: they do not fit the network."""
         peft = _peft()
         if self._wrapped is not None and adapter.digest in self._wrapped.peft_config:
             return
@@ -72,7 +70,7 @@ class Adapters:
             raise AdapterError(path, "it puts tokens before the prompt, which shared encodings do not have")
 
     def use(self, name: str | None) -> None:
-        """Let forwards go through an adapter, or through the base alone."""
+        """Let forwards go through this adapter, or (None) through the base alone."""
         if name is None:
             self._wrapped.base_model.disable_adapter_layers()
         else:
@@ -81,7 +79,7 @@ class Adapters:
         self.used = name
 
     def merge(self, name: str) -> None:
-        """Add an adapter to the base's weights for good."""
+        """Add an adapter to the weights of the base, for good."""
         self.use(name)
         self._wrapped.merge_and_unload()
         self._wrapped, self.used = None, None
@@ -89,8 +87,8 @@ class Adapters:
     # -- training ----------------------------------------------------------------------------------------
 
     def begin(self, config: Mapping[str, Any]) -> None:
-        """Put a fresh adapter on the network, by the fields of a peft configuration; its weights alone are trained.
-        `ConfigError`: it is none, or none for this network."""
+        """Put a new adapter on the network, made from the fields of a peft configuration; only its weights are trained.
+        `ConfigError`: these are no fields of one, or it does not fit this network."""
         peft = _peft()
         try:
             made = peft.get_peft_config({"task_type": "CAUSAL_LM", **config})
@@ -103,7 +101,7 @@ class Adapters:
         self.used = TRAINING
 
     def _put(self, peft: Any, config: Any) -> None:
-        """Add the adapter in training, in place of one that was there."""
+        """Add the adapter that is trained, in place of an earlier one."""
         if self._wrapped is None:
             self._wrapped = peft.PeftModel(self._network, config, TRAINING)
         else:
@@ -116,22 +114,22 @@ class Adapters:
         self._wrapped.set_adapter(TRAINING)
 
     def state(self) -> dict[str, Tensor]:
-        """The weights in training, on the CPU."""
+        """The weights that are trained, on the CPU."""
         found: dict[str, Tensor] = _peft().get_peft_model_state_dict(self._wrapped, adapter_name=TRAINING)
         return {name: each.detach().cpu().clone() for name, each in found.items()}
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
-        """Set the weights in training."""
+        """Set the weights that are trained."""
         _peft().set_peft_model_state_dict(self._wrapped, dict(state), adapter_name=TRAINING)
 
     def config(self) -> dict[str, Any]:
-        """The configuration in training as `adapter_config.json` has it."""
+        """The configuration of the adapter that is trained, as `adapter_config.json` has it."""
         found: dict[str, Any] = self._wrapped.peft_config[TRAINING].to_dict()
         return {name: _plain(value) for name, value in found.items()} | {"inference_mode": True}
 
 
 def attention_linears(network: nn.Module) -> list[str]:
-    """The names of the linear layers inside a network's attention: q, k, v and o, or what its family calls them."""
+    """The names of the linear layers in the attention of a network: q, k, v and o, or what its family calls them."""
     found: dict[str, None] = {}
     for module in network.modules():
         if hasattr(module, "layer_idx") and type(module).__name__.endswith("Attention"):
@@ -145,7 +143,7 @@ def _linear(module: nn.Module) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """A value as JSON can have it."""
+    """A value in the form that JSON has for it."""
     if isinstance(value, set | frozenset):
         return sorted(value)
     return getattr(value, "value", value)

@@ -1,7 +1,7 @@
-"""Loading a stock Hugging Face model and running it over a batch. The one module that imports model classes.
+"""Loads an unchanged Hugging Face model and runs it over a batch. The one module that imports model classes.
 
-The model's own attention call comes back to the batch in use, so that no class is changed and no cache of the
-library's is made. Does not know: what a batch holds.
+The model's own attention function calls back into the batch in use, so that no class is changed, and the library makes
+no cache of its own. Does not know: what a batch holds.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ T = TypeVar("T")
 
 
 class Attending(Protocol):
-    """What a forward's attention calls are answered by: see `Batch.attend`."""
+    """What answers the attention calls of a forward; see `Batch.attend`."""
 
     def attend(
         self, layer: int, queries: Tensor, keys: Tensor, values: Tensor, locality: Locality, scoring: Scoring
@@ -65,8 +65,9 @@ class Attending(Protocol):
 
 @dataclass(frozen=True)
 class Source:
-    """Where a model comes from: the name the user gave, the folder or hub id, and its config. `random`: only its
-    tokenizer comes from there. `renamed`: it is the text part of another, whose weights have longer names."""
+    """Where a model comes from: the name that the user gave, the folder or hub id, and its config. `random`: its
+    weights are random, and only its tokenizer comes from there. `renamed`: it is the text part of a larger model, whose
+    weights have longer names."""
 
     name: str
     path: str
@@ -76,7 +77,7 @@ class Source:
 
 
 def find(model: str | Path) -> Source:
-    """Read a model's config, and no weights. `ModelNotFound` says what was looked for."""
+    """Read the config of a model, and no weights. `ModelNotFound` says where it was looked for."""
     name = str(model)
     if name.startswith(PREFIX):
         return _shape(name)
@@ -98,7 +99,7 @@ def find(model: str | Path) -> Source:
 
 
 def _text(config: Any) -> Any:
-    """Of a model of several kinds of input, the part that reads and writes text, where that is a model of its own."""
+    """The part of a multimodal model that reads and writes text, where that is a model of its own; else the model."""
     part: Any = getattr(config, "text_config", None)
     if type(part) not in MODEL_FOR_CAUSAL_LM_MAPPING:
         return config
@@ -137,11 +138,9 @@ def _first_line(error: BaseException) -> str:
 
 
 class Model:
-    """A stock causal language model and its tokenizer, in evaluation mode on one device.
-
-    `chunks` maps a layer to its attention chunk where the config alone tells it (llama4). `packed` bounds the
-    tokens of one forward. Where it is `prepacked`, forwards go through weights in the kernels' own order.
-    """
+    """An unchanged causal language model and its tokenizer, in evaluation mode. `chunks`: the attention chunk of each
+    layer that only the config tells of (llama4). `packed`: how many tokens one forward takes at most. `prepacked`:
+    forwards go through weights in the order of the processor's kernels."""
 
     def __init__(self, source: Source, network: nn.Module, tokenizer: Any) -> None:
         self.source, self.network, self.tokenizer = source, network, tokenizer
@@ -162,8 +161,8 @@ class Model:
 
     @classmethod
     def load(cls, source: Source, place: Place, tell: Tell = unheard) -> Model:
-        """Load weights (safetensors only, no remote code) straight to their device. "auto": CUDA if there is one, and
-        the dtype that `dtype_of` says."""
+        """Load weights (safetensors only, no remote code) straight to their device. See `Engine.load` for where and in
+        which numbers."""
         where = place.where()
         if source.random and place.map is not None:
             raise ModelError(f"{source.name} is drawn on one device; give a device, and no map")
@@ -182,8 +181,8 @@ class Model:
         return cls(source, network.eval(), tokenizer)
 
     def adapted(self, adapter: Adapter | None, merge: bool = False) -> Model:
-        """The same network through an adapter, or the base alone; both can be used in turn. With `merge` the adapter
-        becomes part of the weights, for this model and every other on the network."""
+        """The same network through an adapter, or None: the base alone. Both can be used in turn. With `merge` the
+        adapter is added to the weights, for this model and every other on the network. `AdapterError`."""
         base = {"model": self.source.name, "weights": self.weights}  # before anything is put on the network
         other = copy.copy(self)
         other.adapter = None if adapter is None else adapter.digest
@@ -196,7 +195,8 @@ class Model:
         return other
 
     def trained(self, config: Mapping[str, Any]) -> Model:
-        """The same network through a fresh adapter, by the fields of a peft configuration. `ConfigError`."""
+        """The same network through a new adapter that is to be trained, made from the fields of a peft configuration.
+        `ConfigError`."""
         self._weights = self.weights
         other = copy.copy(self)
         self.adapters.begin(config)
@@ -205,7 +205,7 @@ class Model:
 
     @property
     def origin(self) -> str:
-        """What tells apart keys that two models on one machine compute of the same words."""
+        """A name that is different for two models on one machine which compute different keys for the same words."""
         return f"{self.source.name} {self.dtype} {self.adapter or ''} {'merged' if self.merged else ''}\0"
 
     @property
@@ -224,7 +224,7 @@ class Model:
             return self.differentiable(ids, positions, wanted, attending)
 
     def differentiable(self, ids: Tensor, positions: Tensor, wanted: Tensor, attending: Attending) -> Tensor:
-        """The same with gradients."""
+        """The same, with gradients."""
         if not self.merged and self.adapters.used != self.adapter:
             self.adapters.use(self.adapter)
         keep = wanted.tolist() if self._hooked else wanted  # a tensor would be sent to where the ids are
@@ -242,7 +242,7 @@ class Model:
 
     @contextmanager
     def stock(self) -> Iterator[nn.Module]:
-        """The same network with the library's own eager attention, for comparison."""
+        """The same network with the library's own eager attention, to compare with."""
         self.network.set_attn_implementation("eager")  # type: ignore[operator]
         try:
             yield self.network
@@ -250,7 +250,7 @@ class Model:
             self.network.set_attn_implementation(ATTENTION)  # type: ignore[operator]
 
     def end_tokens(self) -> frozenset[int]:
-        """The ids that the model's generation config ends at."""
+        """The ids that end a message by the model's generation config."""
         eos = getattr(getattr(self.network, "generation_config", None), "eos_token_id", None)
         return frozenset() if eos is None else frozenset([eos] if isinstance(eos, int) else eos)
 
@@ -269,7 +269,7 @@ class Model:
 
 
 def weights_digest(network: nn.Module) -> str:
-    """A digest of all weights, by name, kind and content. Reads every one of them."""
+    """A digest of all weights, by name, type and content. It reads every one of them."""
     hasher = hashlib.blake2b(digest_size=16)
     for name, tensor in sorted(network.state_dict().items()):
         hasher.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\0".encode())
@@ -294,12 +294,12 @@ def _refusal(source: Source, error: Exception) -> ModelError:
 
 
 def _loader() -> Any:
-    """The library's annotations do not know that a loading report can be asked for."""
+    """The library's loading function; its annotations do not know that a loading report can be asked for."""
     return AutoModelForCausalLM
 
 
 def _read(source: Source, dtype: torch.dtype, where: torch.device | DeviceMap, tell: Tell) -> nn.Module:
-    """Weights from safetensors, every one of them, none by way of host memory; no remote code."""
+    """Weights from safetensors files, straight to their devices without a copy in host memory. No remote code."""
     if isinstance(where, torch.device):
         placed: DeviceMap | None = None if where.type == "cpu" else {"": where}
     else:
@@ -322,12 +322,12 @@ def _read(source: Source, dtype: torch.dtype, where: torch.device | DeviceMap, t
 
 
 def _part(source: Source) -> dict[str, Any]:
-    """How the weights of a text part are found among those of the whole."""
+    """How the weights of a text part are found among those of the whole model."""
     return {"config": source.config, "key_mapping": TEXT_PART} if source.renamed else {}
 
 
 def _drawn(source: Source, dtype: torch.dtype, where: torch.device) -> nn.Module:
-    """Random weights made on the device, the same every time on one of its kind. `ModelError`: they do not fit."""
+    """Random weights made on the device, the same every time on devices of one kind. `ModelError`: they do not fit."""
     check_room(source.name, _size(source, dtype), where)
     with torch.random.fork_rng(devices=[where] if where.type == "cuda" else []):
         torch.manual_seed(0)
@@ -335,19 +335,19 @@ def _drawn(source: Source, dtype: torch.dtype, where: torch.device) -> nn.Module
 
 
 def _size(source: Source, dtype: torch.dtype = torch.float32) -> int:
-    """Bytes of all its weights, shared ones once. Nothing is loaded."""
+    """How many bytes all weights take, shared ones counted once. Nothing is loaded."""
     return sum(weight.nbytes for weight in _made(source, dtype, torch.device("meta")).parameters())
 
 
 def _made(source: Source, dtype: torch.dtype, where: torch.device) -> nn.Module:
-    """A network with weights as its class begins with."""
+    """A network with the weights that its class begins with."""
     with where:
         network: nn.Module = _loader().from_config(source.config, dtype=dtype, attn_implementation=ATTENTION)
     return network
 
 
 def _check_whole(source: Source, report: Any) -> None:
-    """Refuse a checkpoint that leaves weights to chance."""
+    """Refuse a checkpoint in which weights are missing, which the library would fill with random numbers."""
     lacking = sorted(map(str, [*report["missing_keys"], *report["mismatched_keys"]]))
     if lacking:
         what = f"its files lack {len(lacking)} weights that its config asks for ({lacking[0]} …)"
@@ -363,7 +363,7 @@ def _answer(
     scaling: float | None = None,
     **options: Any,
 ) -> tuple[Tensor, None]:
-    """The registered attention function: hands a layer's packed tensors to the batch in use."""
+    """The registered attention function: hands the packed tensors of a layer to the batch in use."""
     layer: int = module.layer_idx  # type: ignore[assignment]
     window, chunk = options.get("sliding_window"), options["chunks"].get(layer)
     locality = Locality("chunked", chunk) if chunk else Locality("sliding", window) if window else Locality()
@@ -375,14 +375,14 @@ def _answer(
 
 
 def _context(config: Any) -> int:
-    """Positions the model has, below the first step of a query scale that goes by packed index."""
+    """How many positions the model has, below the first step of a query scale that depends on the packed index."""
     limit: int = getattr(config, "max_position_embeddings", 0) or getattr(config, "n_positions", 0) or 2048
     return min(limit, _scale_step(config))
 
 
 def _scale_step(config: Any) -> int:
-    """Tokens before llama4 scales queries by their index in the forward, counted from 1, which in a packed one means
-    nothing."""
+    """After so many tokens llama4 scales queries by their index in the forward (from 1), which means nothing in a
+    packed forward."""
     return int(config.floor_scale) - 1 if getattr(config, "attn_temperature_tuning", False) else 1 << 30
 
 
@@ -394,7 +394,7 @@ def _chunks(config: Any) -> dict[int, int]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Silence the library's loading bars, and put them back."""
+    """Turn the library's loading bars off, and on again afterwards."""
     shown = hf_logging.is_progress_bar_enabled()
     hf_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     try:
@@ -406,7 +406,8 @@ def _quiet() -> Iterator[None]:
 
 @contextmanager
 def _heard(tell: Tell) -> Iterator[None]:
-    """Tell of each weight that the library takes up in this thread: the one place where it counts them is its bar."""
+    """Tell of each weight that the library loads in this thread. Its progress bar is the one place where it counts
+    them."""
     if tell is unheard:
         yield
         return

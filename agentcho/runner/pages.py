@@ -1,7 +1,7 @@
-"""The paged pool: keys and values of encodings on the device, in small pages; and zeros that cost nothing.
+"""The paged pool: keys and values of encodings on the device, in small pages; and tensors of zeros that take no memory.
 
-The pages of one encoding are written once and never changed until they are freed. Does not know: messages, positions,
-whose pages are, what is done when none is left (`tiers`).
+The pages of an encoding are written once, and not changed until they are freed. Does not know: messages, positions,
+whose pages they are, what is done when none is left (`engine/cache`).
 """
 
 from __future__ import annotations
@@ -22,15 +22,16 @@ from agentcho.runner.device import memory_of
 from agentcho.runner.rope import Workspace
 
 ALIGNED = 64
-"""Bytes that torch's own tensors begin at a multiple of; kernels may compute in another order where one does not."""
+"""torch's own tensors begin at a multiple of so many bytes. Kernels may compute in another order for one that does
+not."""
 Copy = tuple[tuple[Tensor, Tensor], ...]
 """Keys and values `[length, heads, dim]` of one encoding, a pair a layer, in host memory."""
 
 
 def zeros(shape: tuple[int, ...], device: torch.device, dtype: torch.dtype) -> Tensor:
-    """A tensor of zeros, which on a CPU costs nothing until it is written: the system hands out memory then, so that a
-    tensor may be as long as it can ever become. `torch.zeros` writes all of it, which takes longer than a step for a
-    long context's keys. `MemoryError`: the system does not promise so much."""
+    """A tensor of zeros. On a CPU it takes no memory until it is written, because the system hands out memory then; so
+    it can be as long as it may ever become. (`torch.zeros` writes all of it, which takes longer than a step for the
+    keys of a long context.) `MemoryError`: the system does not promise so much."""
     if device.type != "cpu":
         return torch.zeros(shape, device=device, dtype=dtype)
     size = math.prod(shape) * dtype.itemsize
@@ -53,8 +54,8 @@ class LayerShape(NamedTuple):
 
 @dataclass(eq=False)
 class Pages:
-    """The pages of one encoding of `length` tokens: their `numbers`, and its token `rows` in the pools, in order;
-    `elsewhere` the same on other devices."""
+    """The pages of one encoding of `length` tokens: their `numbers`, and the `rows` of its tokens in the pools, in
+    order; `elsewhere` has these rows on other devices."""
 
     numbers: list[int]
     length: int
@@ -71,11 +72,12 @@ class Pages:
 
 
 class PagePool:
-    """Pools of pages, one pair a layer, up to `limit_tokens`: of those that are `allocated` so many are `used`, and the
-    others free; `reserved` are promised.
+    """Pools of pages, one pair (keys and values) a layer, of `limit_tokens` tokens at most. Counted in pages:
+    `allocated` have memory, `used` of them hold encodings, and `reserved` are promised.
 
-    On a CPU they are as long as they can become, for what was never written takes no memory there. Elsewhere they grow
-    on demand, by a sixteenth at a time."""
+    On a CPU the pools are as long as they can become, because memory that was never written costs nothing. Elsewhere
+    they grow on demand, by a sixteenth at a time.
+    """
 
     def __init__(
         self,
@@ -107,10 +109,10 @@ class PagePool:
 
     @property
     def overhead(self) -> float:
-        """What tensors take over the keys and values that are in pages, as a share of these: 0.1 is a tenth more.
+        """How much more memory the pools take than the keys and values in their pages, as a share of these: 0.1 is a
+        tenth more; 0 for an empty pool.
 
-        Counts rows not used in pages, pages not used in pools that have been, and the numbers of rows. An empty pool
-        has none.
+        It counts unused rows in pages, unused pages in pools, and the numbers of rows.
         """
         raw = self._tokens * token_bytes(self._layers, self._dtype)
         pools = self.allocated * self.page_tokens * token_bytes(self._layers, self._dtype)
@@ -152,7 +154,8 @@ class PagePool:
         self.free_pages.extend(pages.numbers)
 
     def write(self, pages: Pages, layer: int, keys: Tensor, values: Tensor, start: int = 0) -> None:
-        """Store keys and values `[heads, n, dim]` of one layer as tokens start … start + n. Once a layer and token."""
+        """Store keys and values `[heads, n, dim]` of one layer as tokens start … start + n. Each token of a layer is
+        written once."""
         rows = pages.on(keys.device)[start : start + keys.shape[1]]
         self._keys[layer][rows] = keys.transpose(0, 1)
         self._values[layer][rows] = values.transpose(0, 1)
@@ -167,7 +170,7 @@ class PagePool:
         return self.gather(pages.on(self.devices[layer]), layer, Workspace())
 
     def gather(self, rows: Tensor, layer: int, workspace: Workspace) -> tuple[Tensor, Tensor]:
-        """The same for the rows of any tokens, of several encodings together, in a workspace's memory."""
+        """The same for the given rows of any encodings, in the memory of a workspace."""
         keys = _selected(self._keys[layer], rows, workspace, "keys")
         return keys, _selected(self._values[layer], rows, workspace, "values")
 
@@ -195,7 +198,7 @@ class PagePool:
         return torch.empty(rows.shape, dtype=rows.dtype, pin_memory=True).copy_(rows)
 
     def _pools(self, rows: int) -> tuple[list[Tensor], list[Tensor]]:
-        """Keys and values of every layer, of so many token rows on a CPU, of none elsewhere."""
+        """Keys and values of every layer: of so many token rows on a CPU, of none elsewhere."""
         places = [(s, at, rows if at.type == "cpu" else 0) for s, at in zip(self._layers, self.devices, strict=True)]
         keys = [zeros((n, shape.heads, shape.key_dim), at, self._dtype) for shape, at, n in places]
         values = [zeros((n, shape.heads, shape.value_dim), at, self._dtype) for shape, at, n in places]
@@ -209,8 +212,8 @@ class PagePool:
         self.allocated += pages
 
     def _lengthen(self, rows: int) -> None:
-        """Pool by pool, so that no more than one is there twice. An old one is of no use to who asks CUDA for memory
-        next, which is always for more."""
+        """Make the pools longer, one after another, so that only one of them is there twice. On CUDA the memory of the
+        old ones is given back: the next request is always for more than one of them had."""
         for pool in (self._keys, self._values):
             for layer, old in enumerate(pool):
                 if len(old) < rows:
@@ -220,7 +223,7 @@ class PagePool:
 
 
 def _selected(pool: Tensor, rows: Tensor, workspace: Workspace, name: str) -> Tensor:
-    """Those rows of `[rows, heads, dim]`, as `[heads, rows, dim]`."""
+    """These rows of a pool `[rows, heads, dim]`, as `[heads, rows, dim]`."""
     out = workspace.take(name, (len(rows), *pool.shape[1:]), pool.device, pool.dtype)
     return torch.index_select(pool, 0, rows, out=out).transpose(0, 1)
 

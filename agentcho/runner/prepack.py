@@ -1,8 +1,8 @@
-"""Weights of linear layers a second time, in the order in which the processor's kernels read them.
+"""A second copy of the weights of linear layers, in the order in which the processor's kernels read them.
 
-On a CPU torch puts weights into that order anew for every product, which with few rows takes longer than the product
-itself. Used where `packed` is entered; everywhere else, and for who looks at its weights, a layer is as it was. Where
-the processor has no such kernels for a dtype, every layer stays as it is. Does not know: attention, models.
+On a CPU torch brings weights into that order for every product, which takes longer than the product itself if there are
+few rows. The copies are used inside `packed` alone; everywhere else, and for code that looks at its weights, a layer is
+unchanged. If the processor has no such kernels for a dtype, no layer has a copy. Does not know: attention, models.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _use = _Use()
 
 @contextmanager
 def packed() -> Iterator[None]:
-    """Go through packed weights in this thread, where there are any. No gradients."""
+    """In this thread and within the `with` block, use the copies where there are any. Without gradients."""
     before, _use.on = _use.on, True
     try:
         yield
@@ -44,28 +44,28 @@ def packed() -> Iterator[None]:
 
 
 class Packed(nn.Linear):
-    """A linear layer with a second copy of its weight, which is not used where the weight is not what it was. Copies of
-    the layer have none."""
+    """A linear layer with a second copy of its weight. The copy is not used once the weight has changed. Copies of the
+    layer have no second copy."""
 
     _copy: Tensor
     _state: tuple[int, int]
 
     @classmethod
     def make(cls, layer: Any) -> None:
-        """Make one of a linear layer."""
+        """A packed layer from a linear layer."""
         layer.__class__ = cls
         layer._copy = _kernels()._reorder_linear_weight(layer.weight.detach())
         layer._state = _state(layer.weight)
 
     def forward(self, input: Tensor) -> Tensor:
-        """As of any linear layer."""
+        """See `torch.nn.Linear`."""
         if _use.on and self._state == _state(self.weight):
             product: Tensor = _kernels()._linear_pointwise(input, self._copy, self.bias, "none", [], "")
             return product
         return super().forward(input)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> nn.Linear:
-        """A plain layer: packed weights cannot be copied, and a copy is made to be changed."""
+        """A plain linear layer: packed weights cannot be copied, and a copy is made to be changed."""
         other = memo[id(self)] = nn.Linear.__new__(nn.Linear)
         kept = {name: value for name, value in self.__dict__.items() if name not in ("_copy", "_state")}
         other.__dict__.update(copy.deepcopy(kept, memo))
@@ -73,8 +73,8 @@ class Packed(nn.Linear):
 
 
 def pack(network: nn.Module, least: int | None = None, tell: Tell = unheard) -> int:
-    """Pack the linear layers of a network on a CPU, where that pays (from `least` bytes on, by default `LEAST`) and
-    there is memory for it; returns the bytes that this takes."""
+    """Pack the linear layers of a network on a CPU, if they are large enough (`least` bytes, by default `LEAST`) and
+    there is memory for the copies. Returns the bytes that these take."""
     layers = [each for each in network.modules() if type(each) is nn.Linear and _suits(each.weight)]
     if _cause(layers, LEAST if least is None else least):
         return 0
@@ -98,8 +98,8 @@ def _cause(layers: Sequence[nn.Linear], least: int) -> str | None:
 
 
 def refusal(dtype: torch.dtype) -> str | None:
-    """Why this processor's kernels cannot be used for weights of a dtype; None: they can. The processor is asked, and
-    then it is done once, with a weight that is small."""
+    """Why this processor's kernels cannot be used for weights of a dtype; None: they can. torch is asked, and then one
+    small weight is packed to be sure."""
     if dtype not in KINDS:
         return f"there are no kernels for {_short(dtype)}"
     if dtype == torch.bfloat16 and not reorders_bfloat16():
@@ -115,7 +115,7 @@ def refusal(dtype: torch.dtype) -> str | None:
 
 
 def kernels(network: nn.Module, device: torch.device) -> tuple[str, str]:
-    """Which kernels multiply by a network's linear layers, in a word, and why."""
+    """Which kernels multiply by the linear layers of a network, in a word, and why."""
     if device.type != "cpu":
         return "plain", f"torch's own for {device.type}"
     layers = [each for each in network.modules() if isinstance(each, nn.Linear)]
@@ -134,7 +134,7 @@ def _short(dtype: torch.dtype) -> str:
 
 
 def _state(weight: Tensor) -> tuple[int, int]:
-    """Changes where the weight is put elsewhere, or written."""
+    """A value that changes when the weight is written, or its tensor replaced."""
     return weight.data_ptr(), 0 if weight.is_inference() else weight._version
 
 

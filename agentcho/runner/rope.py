@@ -1,9 +1,9 @@
-"""Turning keys: moving a stored key to another position by one rotation of its whole message.
+"""Turns keys: moves a stored key to another position, by one rotation for the whole message.
 
-A key is stored as its layer made it, rotated to the position it was encoded at. To read it elsewhere, every
-key of the message turns by the same angle, offset - position; nothing is turned when the two are equal, and a
-stored key is never written. A factor that the model multiplies into its rotation (yarn) stays as it is. Does
-not know: models. `infer` finds the rotation of a layer by trying the known forms on measured keys.
+A key is stored as its layer made it, rotated to the position where it was encoded. To read it elsewhere, every key of
+the message is turned by the same angle, that of offset - position. Nothing is turned where the two are equal, and a
+stored key is never written. A factor that the model multiplies into its rotation (yarn) stays as it is. Does not know:
+models; `infer` finds the rotation of a layer by trying the known forms on measured keys.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ Form = Literal["none", "half", "interleaved"]
 
 
 class Workspace:
-    """Memory that every layer of a forward writes over, for fresh memory costs its first writer as much again: one
-    tensor of each name, device and type, as long as the longest that was taken."""
+    """Memory that every layer of a forward writes over, because the first write to fresh memory costs as much again. It
+    has one tensor for each name, device and type, as long as the longest that was asked for."""
 
     def __init__(self) -> None:
         self._blocks: dict[tuple[str, torch.device, torch.dtype], Tensor] = {}
 
     def take(self, name: str, shape: Sequence[int], device: torch.device, dtype: torch.dtype) -> Tensor:
-        """An uninitialised, contiguous tensor, good until the next of its name is taken."""
+        """An uninitialised, contiguous tensor, valid until the next one of its name is taken."""
         size, kind = math.prod(shape), (name, device, dtype)
         if kind not in self._blocks or len(self._blocks[kind]) < size:
             self._blocks[kind] = torch.empty(size, device=device, dtype=dtype)
@@ -69,7 +69,8 @@ class Rotation:
         return torch.cat([keys[..., : self.first], turned, keys[..., last:]], -1)
 
     def angles(self, by: Tensor, device: torch.device) -> Angles:
-        """What `turn_into` needs to move tokens by as many positions as `by` `[tokens]` (integers, on the CPU) says."""
+        """The angles by which `turn_into` moves each token by as many positions as `by` `[tokens]` (integers, on the
+        CPU) says."""
         assert self.frequencies is not None
         angles = by.double().unsqueeze(-1) * self.frequencies
         cos, sin = angles.cos(), angles.sin()
@@ -80,7 +81,7 @@ class Rotation:
         return Angles(each.cos.to(device, torch.float32), each.sin.to(device, torch.float32))
 
     def turn_into(self, out: Tensor, keys: Tensor, angles: Angles, workspace: Workspace) -> None:
-        """Write keys `[..., tokens, dim]`, moved, into `out` of the same shape, as `turn` does but for gradients."""
+        """Write keys `[..., tokens, dim]`, moved, into `out` of the same shape; like `turn`, but without gradients."""
         last = self.first + angles.cos.shape[-1]
         old = keys[..., self.first : last]
         turned = workspace.take("turned", old.shape, old.device, torch.float32).copy_(old)
@@ -91,7 +92,7 @@ class Rotation:
             out[..., : self.first], out[..., last:] = keys[..., : self.first], keys[..., last:]
 
     def _swapped(self, keys: Tensor, out: Tensor | None = None) -> Tensor:
-        """The turned dimensions `[..., 2n]`, the two of each pair in each other's place."""
+        """The turned dimensions `[..., 2n]`, with the two dimensions of each pair exchanged."""
         if self.form == "half":
             middle = keys.shape[-1] // 2
             return torch.cat([keys[..., middle:], keys[..., :middle]], -1, out=out)
@@ -100,7 +101,7 @@ class Rotation:
 
 
 def candidates(frequencies: Iterable[Tensor], dim: int) -> Iterator[Rotation]:
-    """The known forms for keys of `dim` dimensions, the likely ones first."""
+    """The known forms of rotation for keys of `dim` dimensions, the likely ones first."""
     for form in ("half", "interleaved"):
         for freq in frequencies:
             rotated = 2 * len(freq)

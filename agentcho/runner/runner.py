@@ -1,10 +1,10 @@
-"""Runs segments through the model: those of a step, those that choose a repair's tokens, and those that make an entry
-again.
+"""Runs segments through the model: those of a step, those that choose the tokens of a repair, and those that make an
+entry again.
 
-Which tokens of a message a repair encodes anew is CacheBlend's choice (arXiv 2405.16444): those whose values deviate
-most, at an early layer, from fresh ones. Keys and values of the first layer do not depend on a context, so one layer of
-attention over what is reused tells what a fresh encoding has at the second: a forward is run up to there and left. Does
-not know: calls' order, tiers, what comes of logits.
+Which tokens of a message a repair encodes anew is chosen as in CacheBlend (arXiv 2405.16444): those whose values differ
+most, at an early layer, from values encoded anew. Keys and values of the first layer do not depend on the context, so
+one layer of attention over what is reused gives what a fresh encoding has at the second layer. A forward is run up to
+there and left. Does not know: the order of calls, tiers, what comes of logits.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ COMPARED = 1
 
 
 class TorchRunner:
-    """One model over one pool of pages and its slots. `rotations` are those of its layers. See `base.Runner`."""
+    """One model over one pool of pages and its slots. `rotations`: the rotation of each layer. See `base.Runner`."""
 
     def __init__(
         self, model: Model, pages: PagePool, slots: Slots, rotations: Sequence[Rotation], template: Framing
@@ -66,7 +66,8 @@ class TorchRunner:
         return self._forward(segments)
 
     def run(self, segments: Sequence[Segment]) -> tuple[list[Segment], Tensor]:
-        """One forward, kept; the segments in the order of their rows of logits. Same bits for the same segments."""
+        """One forward, whose results are stored; returns the segments in the order of their rows of logits, and these
+        rows. The same segments give the same bits."""
         self._make_room(segments)
         return self._forward(segments)
 
@@ -77,7 +78,7 @@ class TorchRunner:
         return batch.segments, logits
 
     def _make_room(self, segments: Sequence[Segment]) -> None:
-        """Slots that are too narrow for what is fed now move to wider pools."""
+        """Move slots that are too narrow for the tokens that are fed now to wider pools."""
         for segment in segments:
             if (slot := segment.slot) is not None:
                 tokens = slot.length + len(segment.ids) + (segment.gathered if segment.pieces else 0)
@@ -85,8 +86,8 @@ class TorchRunner:
                     self.slots.ensure(slot, tokens)
 
     def select(self, groups: Sequence[Sequence[Repairing]]) -> int:
-        """Choose the tokens of repairs that go by how their values deviate, in a forward a group; returns the tokens
-        that this fed: all of each message, through a part of the layers, rounded up."""
+        """Choose the tokens of repairs by how their values differ, in one forward a group. Returns the tokens that this
+        fed: all of each message, times the share of layers that they went through, rounded up."""
         return sum(self._select(group) for group in groups if group)
 
     def _select(self, calls: Sequence[Repairing]) -> int:
@@ -105,7 +106,7 @@ class TorchRunner:
         return -(-tokens * (layer + 1) // self.pages.layers)
 
     def sample(self, rows: Sequence[Tensor], draws: Sequence[Draw]) -> list[int | None]:
-        """One token for each row of logits `[vocab]`; None where it has none that can be drawn."""
+        """One token for each row of logits `[vocab]`; None where a row has no token that can be drawn."""
         return choose(torch.stack(list(rows)), draws, self._banned)
 
     def keep(self, rows: Sequence[Tensor]) -> list[Tensor]:
@@ -118,24 +119,27 @@ class TorchRunner:
         return None if free else self._constraints.of(sampling)
 
     def store(self, slot: Slot, start: int, entry: KVEntry) -> None:
-        """Move a row's own keys, from token `start` of its slot on, into the pages of an entry."""
+        """Move the keys and values of a row's own tokens, from token `start` of its slot on, into the pages of an
+        entry."""
         self.pages.write_all(entry.block, slot.all(start, start + entry.length))
 
     def synchronize(self) -> None:
-        """Wait until the devices have done all that was asked of them; a CPU does things at once."""
+        """Wait until the devices have done all that was asked of them. A CPU has done it already."""
         synchronize(*self._devices)
 
     def probe(self) -> None:
-        """Something trivial on each device; memory that nobody has any more is let go first."""
+        """Free unused memory, and do a trivial operation on each device. Raises what that raises."""
         for device in self._model.devices:
             if device.type == "cuda":
                 torch.cuda.empty_cache()
             assert torch.ones(2, device=device).sum().item() == 2
 
     def make(self, entry: KVEntry) -> int:
-        """Compute an entry into its pages, alone, by its recipe; returns the tokens fed. Its sources are in the store.
+        """Compute an entry into its pages by its recipe, in forwards of its own; returns the tokens fed. Its sources
+        must be in the store.
 
-        Bit for bit what it was, where it was first made in a forward of its own or in feeds that are known.
+        The result is the same to the bit where the entry was first made in a forward of its own, or in feeds that the
+        recipe names.
         """
         assert entry.recipe is not None
         if entry.recipe.feeds:
@@ -145,7 +149,7 @@ class TorchRunner:
         return len(segment.ids)
 
     def _make_stepwise(self, entry: KVEntry, recipe: Recipe) -> int:
-        """The same forwards that a row of its own went through, in a slot of the same sizes."""
+        """Run the same forwards that the row went through, in a slot of the same sizes."""
         context, fed = recipe.context, 0
         slot = self.slots.open(context.length + 2 * recipe.feeds[0], alone=True)
         try:
@@ -160,17 +164,17 @@ class TorchRunner:
 
 
 def budget_of(packed: int, device: torch.device) -> Budget:
-    """A model's budget. A step streams all weights once; beside it go as many tokens as take less than that to compute,
-    so that no step takes more than twice what it takes alone (`python -m tools.bench stall` measures it)."""
+    """The budget of a model. A step reads all weights once. Beside it go as many tokens as take less time than that, so
+    that no step takes more than twice as long as it takes alone (`python -m tools.bench stall` measures it)."""
     return Budget(packed, 512 if device.type == "cuda" else 16)
 
 
 class Enough(Exception):
-    """The layer whose values are compared has been reached."""
+    """Raised to leave a forward: the layer whose values are compared has been reached."""
 
 
 class _Values:
-    """Answers the attention of a forward up to one layer, and keeps the values `[heads, tokens, dim]` of that."""
+    """Answers the attention of a forward up to one layer, and keeps the values `[heads, tokens, dim]` of that layer."""
 
     def __init__(self, batch: Batch, layer: int) -> None:
         self._batch, self._layer = batch, layer
@@ -187,15 +191,16 @@ class _Values:
 
 
 def most_deviating(fresh: Tensor, kept: Tensor, count: int) -> tuple[int, ...]:
-    """The `count` tokens whose values `[heads, tokens, dim]` differ most from those that are kept, in order. The same
-    tensors, the same choice."""
+    """The `count` tokens whose values `[heads, tokens, dim]` differ most from the kept ones, in order. Equal tensors
+    give equal choices."""
     deviation = (fresh.float() - kept.float()).square().sum(dim=(0, 2))
     order = torch.argsort(deviation, descending=True, stable=True)
     return tuple(sorted(order[:count].tolist()))
 
 
 def _whole(call: Repairing) -> Segment:
-    """All tokens of the message over what it is judged over; nothing of it is stored."""
+    """A segment of all tokens of a repair's message over the context that they are judged over; nothing of it is
+    stored."""
     assert call.words is not None
     assert call.repair is not None
     assert call.repair.judged is not None

@@ -1,7 +1,8 @@
-"""Choosing tokens: all rows of a step at once, each by its own options and its own random number.
+"""Draws the tokens of all rows of a step at once, each by its own options and its own random number.
 
-Random numbers are counter-based: keyed by a call's seed and a token's index, with no state. A row's choice depends on
-its logits, its options and its number, never on the other rows. Does not know: what a token means, when a message ends.
+Random numbers are counter-based: they depend on a call's seed and a token's index, and there is no state (Philox is the
+well-known example). The choice for a row depends on its logits, its options and its number, and never on other rows.
+Does not know: what a token means, when a message ends.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ def uniform(seed: int, index: int) -> float:
 
 
 def choose(logits: Tensor, draws: Sequence[Draw], banned: Tensor) -> list[int | None]:
-    """One token a row of `logits` `[rows, vocab]`; None where a row has no token that can be drawn.
+    """One token for each row of `logits` `[rows, vocab]`; None where a row has no token that can be drawn.
 
-    `banned` is bool `[vocab]`: ids that no message may contain. `allowed` of a draw are the ids (int64) a
-    constraint leaves it; they win over `banned`. Logits must be finite where allowed: a NaN fails its row.
+    `banned`: bool `[vocab]`, the ids that no message may contain. The `allowed` ids (int64) of a draw are those that
+    its constraint leaves; they win over `banned`. Logits must be finite where allowed: a NaN fails its row.
     """
     scores, hot = logits.masked_fill(banned, float("-inf")), list[bool]()
     for row, draw in enumerate(draws):
@@ -58,11 +59,8 @@ def _options(draws: Sequence[Draw], device: torch.device) -> Tensor:
 
 
 def _draw(scores: Tensor, options: Tensor) -> Tensor:
-    """Inverse transform sampling over the kept tokens, most likely first; -1 where none can be drawn.
-
-    Only rows whose kept tokens reach past the `FEW` likeliest are sorted whole; which those are depends on
-    each row alone.
-    """
+    """Inverse transform sampling over the kept tokens, the likeliest first; -1 where none can be drawn. Only rows whose
+    kept tokens go beyond the `FEW` likeliest are sorted whole; which rows these are depends on each row alone."""
     probs = (scores / options[:, :1].to(scores.dtype)).softmax(-1)
     few = probs.topk(min(FEW, probs.shape[-1]))
     tokens = _pick(few.values, few.indices, options)
@@ -77,7 +75,7 @@ def _draw(scores: Tensor, options: Tensor) -> Tensor:
 
 
 def _pick(probs: Tensor, order: Tensor, options: Tensor) -> Tensor:
-    """One of the sorted tokens `order` a row, by its random number; -1 where none has a probability."""
+    """For each row one of the sorted tokens `order`, by its random number; -1 where no token has a probability."""
     probs = torch.where(_kept(probs, options), probs, 0.0).double()
     reach = probs.cumsum(-1)
     last = (probs > 0).sum(-1, keepdim=True) - 1
@@ -86,7 +84,7 @@ def _pick(probs: Tensor, order: Tensor, options: Tensor) -> Tensor:
 
 
 def _kept(probs: Tensor, options: Tensor) -> Tensor:
-    """Which of the sorted probabilities pass top_k, then top_p over what is left, then min_p."""
+    """Which of the sorted probabilities pass top_k, then top_p among those left, then min_p."""
     _, top_k, top_p, min_p, _ = options.unsqueeze(-1).unbind(1)
     rank = torch.arange(probs.shape[-1], device=probs.device)
     ranked = (top_k == 0) | (rank < top_k)

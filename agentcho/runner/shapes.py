@@ -1,7 +1,6 @@
-"""Known model shapes, to be filled with random weights: what a step takes does not depend on what they are.
-
-For benchmarks: `shape:NAME` is a model's name wherever one is asked for. It speaks the understudy's tokens.
-"""
+"""Sizes of known models, to be filled with random weights: the time of a step does not depend on their values. For
+benchmarks: `shape:NAME` can stand wherever the name of a model is asked for. Such a model has the tokenizer of the
+understudy."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Slots: where running decodes keep their contexts, gathered once and then appended to.
+"""Slots: where running decodes keep the keys and values of their contexts, gathered once and then appended to.
 
-A slot is one row of a pool; a pool holds rows of like capacity in one tensor a layer, so that all its rows attend in
-one operation. A slot handed out is all zeros: what another row left never stands behind a mask. Rows that begin
-together over the same encodings at the same places share that context: it is gathered once, and read once a step for
-all. Does not know: calls, sampling, where keys are stored in the end.
+A slot is one row of a pool. A pool has rows of like capacity in one tensor a layer, so that all of them attend in one
+operation. A slot that is handed out is all zeros, so that nothing which another decode left stands behind a mask.
+Decodes that begin together over the same encodings at the same places share that context: it is gathered once, and read
+once a step for all. Does not know: calls, sampling, where keys are stored in the end.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from agentcho.runner.pages import LayerShape, zeros
 
 _serials = count()
 IDLE = 1 / 4
-"""Of the tokens that may be stored: what pools that no row is in may keep."""
+"""The share of the store's tokens that pools without any row may keep."""
 LEAST = 64
-"""Tokens of a context below which reading it apart takes longer than reading it several times."""
+"""A context of fewer tokens is not shared: to read it apart takes longer than to read it several times."""
 _Places = tuple[tuple[KVEntry, int], ...]
 
 
 class Slot:
-    """One row's place. `length` tokens are filled, and nothing beyond `touched` was ever written; `pool` and `index`
-    change when it moves."""
+    """The place of one row. `length` tokens are filled, and nothing beyond token `touched` was ever written. `pool` and
+    `index` change when it moves to a wider pool."""
 
     def __init__(self, pool: SlotPool, index: int) -> None:
         self.pool, self.index, self.length, self.touched = pool, index, 0, 0
@@ -41,7 +41,7 @@ class Slot:
         return self.get(layer, self.length, self.length + tokens)
 
     def get(self, layer: int, start: int, stop: int) -> tuple[Tensor, Tensor]:
-        """Views of keys and values `[heads, stop - start, dim]` of one layer."""
+        """Views of the keys and values `[heads, stop - start, dim]` of one layer."""
         pool = self.pool
         return pool.keys[layer][self.index, :, start:stop], pool.values[layer][self.index, :, start:stop]
 
@@ -60,8 +60,8 @@ class Slot:
 
 
 class SharedContext:
-    """A context of `tokens` tokens in a slot of its own, which `rows` attend to before their own tokens. Once one of
-    them gathers it, it is `claimed`."""
+    """A context of `tokens` tokens in a slot of its own, which `rows` rows attend to before their own tokens.
+    `claimed`: one of these rows has gathered it, or does so in this forward."""
 
     def __init__(self, slot: Slot, tokens: int) -> None:
         self.slot, self.tokens, self.rows, self.claimed = slot, tokens, 0, False
@@ -72,9 +72,9 @@ class SharedContext:
 
 
 class Kind(NamedTuple):
-    """Which rows stand in one pool. One that is `alone` has one row for good, so that its shapes and alignment depend
-    on that row only. Rows that do not go at every step are `apart` from those that do, who would read their contexts
-    along with their own. Rows over a `shared` context are among themselves."""
+    """Which rows are in one pool. A pool that is `alone` has one row for good, so that its shapes and its alignment
+    depend on that row only. Rows that do not go in every step (shadows) are `apart` from those that do, which would
+    else read their contexts too. Rows over a `shared` context are in a pool of their own."""
 
     capacity: int
     alone: bool = False
@@ -83,8 +83,8 @@ class Kind(NamedTuple):
 
 
 class SlotPool:
-    """Rows of one kind: `keys[layer]` and `values[layer]` are `[rows, heads, capacity, dim]`, `positions` `[rows,
-    capacity]`. `kernels` are the devices where rows read their own blocks alone (see `flex`)."""
+    """Rows of one kind. `keys[layer]` and `values[layer]` are `[rows, heads, capacity, dim]`, `positions` is `[rows,
+    capacity]`. `kernels`: the devices on which rows read only their own blocks (see `flex`)."""
 
     def __init__(self, layers: list[LayerShape], kind: Kind, device: torch.device, dtype: torch.dtype) -> None:
         self.kind, self.capacity, self.shared, self.serial = kind, kind.capacity, kind.shared, next(_serials)
@@ -98,8 +98,8 @@ class SlotPool:
 
     @property
     def tokens(self) -> int:
-        """Tokens that it takes memory for: on a CPU those that were written before their slots were given up, elsewhere
-        all that there is room for."""
+        """How many tokens it takes memory for: on a CPU those that were ever written, elsewhere all that there is room
+        for."""
         return sum(self._reached) if self.positions.device.type == "cpu" else self.positions.numel()
 
     def open(self) -> Slot:
@@ -111,7 +111,7 @@ class SlotPool:
         return slot
 
     def close(self, slot: Slot) -> None:
-        """Give a slot up. The last one moves into its row, so that rows in use stay the first ones."""
+        """Give a slot up. The last slot moves into its row, so that the rows in use stay the first ones."""
         last = self.slots.pop()
         dirty = max(slot.touched, last.touched)
         for row in (slot.index, last.index):
@@ -125,12 +125,13 @@ class SlotPool:
             last.index = slot.index
 
     def _tensors(self) -> Iterator[Tensor]:
-        """All of them, tokens last."""
+        """All its tensors, with tokens as the last dimension."""
         yield from (tensor.transpose(2, 3) for tensor in (*self.keys, *self.values))
         yield self.positions
 
     def _widen(self) -> None:
-        """Four times the rows where they are cheap: a pool that fills up at all tends to fill up at once."""
+        """Make more rows: four times as many where they are cheap, because a pool that fills up at all tends to do so
+        at once."""
         rows = len(self.positions) * (4 if self.positions.numel() < 4096 else 2)
         dirty = max((slot.touched for slot in self.slots), default=0)
         self.keys = [_widened(tensor, rows, dirty) for tensor in self.keys]
@@ -142,16 +143,19 @@ class SlotPool:
 
 
 def _widened(tensor: Tensor, rows: int, dirty: int) -> Tensor:
-    """More rows, of which the first `dirty` tokens alone were ever written."""
+    """A copy with more rows, of which only the first `dirty` tokens were ever written."""
     wide = zeros((rows, *tensor.shape[1:]), tensor.device, tensor.dtype)
     wide[: len(tensor), :, :dirty] = tensor[:, :, :dirty]
     return wide
 
 
 class Slots:
-    """All slots of an engine, in pools of doubling capacity from `smallest` on. Emptied pools are kept for the next of
-    their kind while they come to `idle` tokens at most: fresh memory costs its first writer as much again as what it
-    writes. Rows `may_share` contexts where that is exact and was found to pay (see `gate.can_share`)."""
+    """All slots of an engine, in pools whose capacities double from `smallest` on.
+
+    Pools without rows are kept for the next row of their kind, up to `idle` tokens in all, because the first write to
+    fresh memory costs as much again. Rows `may_share` contexts where that is exact and was found to be worth it (see
+    `gate.can_share`).
+    """
 
     def __init__(
         self,
@@ -174,11 +178,12 @@ class Slots:
     # -- for rows, which may share contexts --------------------------------------------------------------
 
     def expect(self, contexts: Iterable[Context]) -> None:
-        """Tell of all rows that wait, before any of them takes a slot: who begins alone shares with nobody."""
+        """Announce the contexts of all rows that wait, before any of them takes a slot. A context that only one of them
+        has is not shared."""
         self._expected = Counter(_places(context) for context in contexts) if self.may_share else Counter()
 
     def take(self, context: Context, feed: int, alone: bool, apart: bool) -> Slot:
-        """A slot for a row that begins with `feed` tokens over that context."""
+        """A slot for a row that begins with `feed` tokens over this context. See `Kind` for `alone` and `apart`."""
         shared = None if alone or context.length < LEAST else self._common(context)
         if shared is None:
             return self.open(context.length + 2 * feed, alone, apart)
@@ -192,14 +197,14 @@ class Slots:
         return slot
 
     def _common(self, context: Context) -> SharedContext | None:
-        """A context that others have too, or are going to have."""
+        """The shared slot of a context that other rows have too, or will have; None: no other row has it."""
         places = _places(context)
         if places not in self.shared and self._expected[places] > 1:
             self.shared[places] = SharedContext(self.open(context.length, alone=True), context.length)
         return self.shared.get(places)
 
     def clear(self) -> None:
-        """After all slots were closed, whether their rows had begun or not: no context is shared any more."""
+        """Forget all shared contexts, after all slots were closed."""
         for shared in list(self.shared.values()):
             self._forget(shared)
 
@@ -216,8 +221,8 @@ class Slots:
         return self._pool(Kind(tokens, alone, apart, shared)).open()
 
     def close(self, slot: Slot) -> None:
-        """Give a slot up; the context that its row shared goes with the last row over it. A pool that is `alone` gives
-        its memory back; one that is emptied, when another is needed and too much is kept."""
+        """Give a slot up. A shared context goes with the last row over it. A pool that is `alone` gives its memory back
+        at once; another one without rows does so when a new pool is needed and too much is kept."""
         shared = slot.pool.shared
         self._vacate(slot)
         if shared is not None:
@@ -244,7 +249,7 @@ class Slots:
         slot.pool.slots[slot.index] = slot
 
     def _pool(self, needed: Kind) -> SlotPool:
-        """One of the kind with at least that capacity."""
+        """A pool of this kind with at least its capacity."""
         capacity = self._smallest
         while capacity < needed.capacity:
             capacity *= 2
@@ -257,7 +262,8 @@ class Slots:
         return self._pools[-1]
 
     def _drop_idle(self) -> None:
-        """The smallest empty pools go first: to touch as much memory again costs least."""
+        """Drop pools without rows until they keep no more than `idle` tokens; the smallest go first, because to write
+        their memory again costs least."""
         empty = sorted((pool for pool in self._pools if not pool.slots), key=lambda each: each.tokens)
         while sum(pool.tokens for pool in empty) > self._idle:
             self._pools.remove(empty.pop(0))

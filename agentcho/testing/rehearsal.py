@@ -1,7 +1,5 @@
-"""Plays a scenario, or a few lines of a test, on a fake engine, and gives back all that was said.
-
-Does not know: runs and their records, real engines.
-"""
+"""Plays a scenario, or a few lines of a test, on the fake engine, and returns all that was said. Does not know: runs
+and their records, engines with a model."""
 
 from __future__ import annotations
 
@@ -31,8 +29,8 @@ Script = Callable[[Game], Awaitable[Any]]
 
 
 class Rehearsal(NamedTuple):
-    """What came of it. `over` has the outcome, `entries` are the finished messages in order, `events` all that
-    was told, `engine` counts what was used."""
+    """The result of a play. `over`: its outcome. `entries`: the finished messages, in order. `events`: all events.
+    `engine`: counts what was used."""
 
     over: Over
     entries: tuple[Entry, ...]
@@ -40,16 +38,14 @@ class Rehearsal(NamedTuple):
     engine: FakeEngine
 
     def said(self, agent: str | None = None) -> tuple[Message, ...]:
-        """What agents (or one of them) generated to its end, in order."""
+        """The messages that agents (or one of them) generated to their end, in order."""
         messages = (entry.message for entry in self.entries if entry.ended is None)
         return tuple(m for m in messages if m.kind == "decode" and agent in (None, m.author))
 
 
 class Lines:
-    """Scripted lines of agents, one a decode, in order; agents without lines say what the fake makes up.
-
-    For a choice or an answer, the line is the whole text: the choice with its opening and closing, or JSON.
-    """
+    """Scripted lines of agents, one for each decode, in order. Agents without lines say what the fake engine makes up.
+    For a choice or an answer the line is the whole text: the choice with its opening and closing, or JSON."""
 
     def __init__(self, lines: Mapping[str, Iterable[str]]) -> None:
         self._lines = {agent: deque(texts) for agent, texts in lines.items()}
@@ -77,8 +73,8 @@ def play(
 ) -> Rehearsal:
     """Play one game without a model: a scenario, or `async def script(game)`, whose result is then the outcome.
 
-    `replies` gives each agent its lines, or is `FakeEngine`'s `reply`. `backend` is an event loop of anyio.
-    Blocks; raises what the game raises. Nothing is left in the engine.
+    `replies`: the lines of each agent, or a function as `FakeEngine`'s `reply`. `backend`: an event loop of anyio
+    ("asyncio", "trio"). Blocks until the game is over; raises what the game raises. The engine keeps nothing.
     """
     config, events = config or RunConfig(model="fake"), list[Event]()
     if isinstance(replies, Mapping):
@@ -100,7 +96,7 @@ def play(
 
 
 def heard(events: Iterable[Event]) -> list[Entry]:
-    """The messages that ended, each with the encodings that its line carries."""
+    """The messages that ended, each with the encodings that its line in a transcript has."""
     entries: list[Entry] = []
     for event in events:
         if isinstance(event, Ended):
@@ -111,7 +107,7 @@ def heard(events: Iterable[Event]) -> list[Entry]:
 
 
 class _Value(BaseModel):
-    """What a script returned."""
+    """The result of a script, as the outcome of a game."""
 
     value: Any
 
