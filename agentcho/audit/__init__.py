@@ -1,4 +1,4 @@
-"""Audits: who read what through which encodings, exactly, from transcripts alone; and what came of it.
+"""Audits: who read what through which encodings, from transcripts alone.
 
 The verdict imports no engine; `audit_traces`, which plays traces on a symbolic one, is imported when it is asked
 for. Does not know: the terminal.

@@ -1,4 +1,4 @@
-"""The verdict of an audit: from transcripts to a report. No engine, no model: receipts and audiences are enough.
+"""The verdict of an audit: from transcripts to a report, by receipts and audiences alone, without engine or model.
 
 Does not know: how games were played, what a leak does, how a report is drawn.
 """
@@ -31,15 +31,15 @@ class Refused(NamedTuple):
 
 
 class Planned(NamedTuple):
-    """What is known of games that were planned and not played: of each the line of the file where a message does not
-    know its own, and those that ended in a refusal."""
+    """Facts about games that were planned and not played: the line of the file of each, for messages without a place,
+    and the games that ended in a refusal."""
 
     places: Mapping[int, Place] = MappingProxyType({})
     refused: Mapping[int, Refused] = MappingProxyType({})
 
 
 PLAYED = Planned()
-"""Of games that were played there is nothing such."""
+"""Games that were played have neither."""
 
 
 class Judged(NamedTuple):
@@ -120,7 +120,7 @@ def _findings(subject: Subject, games: Mapping[int, Sequence[Entry]], judged: Ju
 
 
 def order(finding: Finding) -> tuple[int, str, str, str, str]:
-    """How findings stand in a report: by level, rule and names."""
+    """The sort key of findings in a report: level, rule and names."""
     names = (finding.reader or "", finding.owner or "", finding.carrier or "")
     return (LEVELS.index(RULES[finding.rule].level), finding.rule, *names)
 
@@ -133,7 +133,7 @@ def _subject(subject: Subject, games: Mapping[int, Sequence[Entry]]) -> Subject:
 def _drawn(
     game: int, entries: Sequence[Entry], readings: Sequence[Reading], seal: Seal, planned: Planned
 ) -> tuple[Said, ...]:
-    """The messages of a game, of its attempts the worst."""
+    """The messages of the worst attempt at a game."""
     if game in planned.refused:
         return planned.refused[game].said
     attempts = {said[0].attempt: said for said in by_attempt(entries) if said}

@@ -1,4 +1,5 @@
-"""What an audit comes to in one word, and why in short sentences; worked out again whenever a report gets more.
+"""The conclusion of an audit in one word, with its reasons in short sentences. Computed again whenever something is
+added to a report.
 
 Does not know: how findings were found, what was measured.
 """
@@ -12,18 +13,20 @@ from agentcho.audit.measurement import Measurement
 from agentcho.audit.report import AuditReport, Conclusion, Control, Finding
 
 FEW = 3
-"""So many games that are not whole are told one by one."""
+"""At most so many incomplete games are named one by one."""
 
 
 def concluded(report: AuditReport, before: AuditReport | None = None, more: Iterable[str] = ()) -> AuditReport:
-    """The report with its conclusion and reasons. What `before` said beyond its own parts is kept; `more` is new."""
+    """The report with its conclusion and reasons. Reasons of `before` that do not follow from its parts are kept;
+    `more` are new ones."""
     kept = [] if before is None else [r for r in before.reasons if r not in set(_reasons(before))]
     reasons = tuple(dict.fromkeys([*_reasons(report), *kept, *more]))
     return report.model_copy(update={"conclusion": _word(report), "reasons": reasons})
 
 
 def measured(report: AuditReport, measurement: Measurement | None, controls: Sequence[Control] = ()) -> AuditReport:
-    """The report with what was measured. It never clears a finding; a control that did not fire leaves doubt."""
+    """The report with its measurement. A measurement clears no finding; a control that did not fire makes the report
+    inconclusive."""
     fuller = report.model_copy(
         update={"measurement": measurement, "controls": (*report.controls, *controls)},
     )
@@ -31,7 +34,7 @@ def measured(report: AuditReport, measurement: Measurement | None, controls: Seq
 
 
 def _word(report: AuditReport) -> Conclusion:
-    """Errors that stand are findings; else doubt is said before anything good is."""
+    """Findings where an error is not suppressed; else inconclusive where there is doubt; else clean."""
     errors = [f for f in report.findings if f.level == "error" and f.status != "gone"]
     if not all(finding.suppressed for finding in errors):
         return "findings"
@@ -41,7 +44,7 @@ def _word(report: AuditReport) -> Conclusion:
 
 
 def _doubts(report: AuditReport) -> list[str]:
-    """Why a clean report would say more than is known."""
+    """The reasons why the report must not be clean."""
     lost = report.subject.lost
     doubts = [f"not whole: {each}" for each in lost[:FEW]]
     if len(lost) > FEW:

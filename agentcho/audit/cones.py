@@ -1,6 +1,6 @@
-"""Cones, computed once more from the receipts of one game, and what in its transcript does not fit together.
+"""The cones of one game, computed again from its receipts, and contradictions in its transcript.
 
-Nothing that the transcript says of a cone is believed: it is compared. Does not know: who may read what.
+Stored cones are not trusted: they are compared with the computed ones. Does not know: who may read what.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ from agentcho.records.transcript import Entry
 
 
 class Walk(NamedTuple):
-    """All encodings that one was made over, itself first, nearest first; `before` is the way back to it."""
+    """An encoding and all encodings that it was made over, directly or not, nearest first. `before` leads back to the
+    first."""
 
     order: tuple[int, ...]
     before: dict[int, int]
 
     def trail(self, end: int) -> tuple[int, ...]:
-        """The encodings from the first to `end`, both included: a shortest walk."""
+        """A shortest path of encodings from the first to `end`, both included."""
         path = [end]
         while path[-1] in self.before:
             path.append(self.before[path[-1]])
@@ -50,11 +51,11 @@ class Cones:
         self._walks: dict[int, Walk] = {}
 
     def fault(self, id: int) -> str | None:
-        """Why nothing can be said of an encoding; None where its cone is known."""
+        """Why the cone of an encoding is unknown; None where it is known."""
         return self.faults.get(id) if id in self.records else "there is no record of it"
 
     def walk(self, start: int) -> Walk:
-        """Breadth first from an encoding through all that were attended to, in the order of the prompts."""
+        """Breadth-first search from an encoding through the encodings attended to, in the order of the prompts."""
         if start not in self._walks:
             before, order, queue = dict[int, int](), [start], deque([start])
             while queue:
@@ -91,7 +92,8 @@ class Cones:
         return cones
 
     def _judge(self, entries: Sequence[Entry], made: Sequence[EncodingRecord]) -> None:
-        """Fill `faults` and `roots`. An encoding made over one of which nothing can be said is no better."""
+        """Fill `faults` and `roots`. An encoding that was made over one with an unknown cone has an unknown cone
+        too."""
         lines, ids = Counter(entry.message.id for entry in entries), Counter(record.id for record in made)
         for entry in entries:
             own = entry.encoding, entry.message.id
@@ -111,7 +113,7 @@ class Cones:
                 self.roots[id] = self.faults[id] = fault
 
     def _misfit(self, record: EncodingRecord, lines: int, records: int) -> str | None:
-        """What is wrong with a record by itself, its stored cone aside."""
+        """What is wrong with a record by itself, apart from its stored cone."""
         lost = [over for over in attended(record.receipt) if over not in self.records]
         if lines != 1:
             return f"message {record.message} has {lines or 'no'} lines"
@@ -123,8 +125,8 @@ class Cones:
 
 
 def _silent(entry: Entry) -> str | None:
-    """Why it cannot be told what a message was said over; None: it is known, or there was nothing to read. Words that
-    were known may have no encoding, and words that came from elsewhere have none."""
+    """Why the context of a decode is unknown; None: it is known, or there is none. A prefill may have no encoding, and
+    a message from another source (a person, a tool, another engine) has none."""
     elsewhere = entry.engine is not None or entry.origin in ("human", "tool")
     if entry.message.kind == "prefill" or entry.encoding is not None or entry.own is not None or elsewhere:
         return None
@@ -132,7 +134,7 @@ def _silent(entry: Entry) -> str | None:
 
 
 def _in_order(records: dict[int, EncodingRecord]) -> list[int]:
-    """Ids, each after all that it attends to. What attends to itself is left out, and all that stands on it."""
+    """Ids in topological order. Encodings on a cycle, and all that were made over them, are left out."""
     users: dict[int, list[int]] = {}
     waiting = {id: set(attended(record.receipt)) & records.keys() for id, record in records.items()}
     for id, over in waiting.items():

@@ -1,6 +1,6 @@
-"""Where everything stands in the picture of one game: a column an agent, time downwards, an edge a reading.
+"""The layout of the picture of one game: a column an agent, time downwards, an edge a reading.
 
-Grey edges are readings, amber ones carried a secret on, red ones are leaks. Does not know: SVG, colours, texts.
+Grey edges are readings, amber edges passed a secret on, red edges are leaks. Does not know: SVG, colours, texts.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from agentcho.message import SCENARIO
 
 ROW, BOX_WIDTH, BOX_HEIGHT = 66.0, 176.0, 44.0
 NARROW, WIDE, PAGE = 250.0, 360.0, 1020.0
-"""Columns are as wide as a page lets them be, between these two."""
+"""The least and the largest width of a column, and the width of a page."""
 
 TOP, SIDE = 76.0, 16.0
 CROWDED = 250
@@ -21,7 +21,7 @@ CROWDED = 250
 Reach = Literal["private", "some", "everyone"]
 Kind = Literal["reads", "carries", "leaks"]
 Key = tuple[str, str]
-"""An edge by the message that is read and the one that is spoken."""
+"""An edge: the message that is read, and the message whose call reads it."""
 
 
 class Node(NamedTuple):
@@ -68,7 +68,7 @@ class Drawing(NamedTuple):
 
     @property
     def dense(self) -> bool:
-        """Whether there are so many readings that they would hide the leaks among them."""
+        """Whether there are so many readings that they would hide the leaks."""
         return sum(line.kind == "reads" for line in self.lines) > CROWDED
 
 
@@ -98,7 +98,7 @@ def draw(report: AuditReport) -> Drawing:
 
 
 def _lanes(report: AuditReport) -> tuple[Lane, ...]:
-    """Agents in the order of the report, the scenario before them if it says anything."""
+    """A column for each agent in the order of the report, after the scenario's if it has messages."""
     speaking = {said.author for said in report.drawn}
     known = [agent for agent in report.subject.agents if agent in speaking]
     others = sorted(speaking - {None, *known}, key=str)
@@ -139,7 +139,7 @@ def _reach(said: Said) -> tuple[Reach, str]:
 
 
 def _kinds(drawn: Iterable[Said], edges: Iterable[Edge]) -> dict[Key, Kind]:
-    """What each edge is; the worst where it is several."""
+    """The kind of each edge; the worst of several."""
     kinds: dict[Key, Kind] = {(parent, said.id): "reads" for said in drawn for parent in said.parents}
     for edge in edges:
         for call, read in zip(edge.path, edge.path[1:], strict=False):

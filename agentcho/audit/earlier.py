@@ -1,4 +1,4 @@
-"""A report against an earlier one: which findings are new, which are as they were, which are gone.
+"""Compares a report with an earlier one: which findings are new, unchanged, or gone.
 
 Does not know: how findings are found, suppressions.
 """
@@ -28,7 +28,7 @@ def read_report(path: Path) -> AuditReport:
 
 
 def against(report: AuditReport, earlier: AuditReport) -> AuditReport:
-    """The report with a status for each finding. Those that are gone are listed too, and count for nothing."""
+    """The report with a status for each finding. Findings that are gone are listed too, and do not count."""
     before = {finding.fingerprint: finding for finding in earlier.findings if finding.status != "gone"}
     now = {finding.fingerprint for finding in report.findings}
     compared = tuple(

@@ -1,6 +1,6 @@
-"""Findings: readings, releases, blockages and acts of all games, put together by what one would act on.
+"""Findings: the readings, releases, blockages and acts of all games, grouped by what a user would fix.
 
-Does not know: how a verdict was found, what was found before, who has put up with what.
+Does not know: how a verdict was found, earlier reports, suppressions.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LEAKS: dict[Verdict, str] = {"direct": "AC001", "transitive": "AC002", "position
 
 
 class Who(NamedTuple):
-    """What findings of one rule are told apart by."""
+    """The key of a finding: its rule, who is concerned, and the file."""
 
     rule: str
     reader: str | None = None
@@ -32,7 +32,7 @@ class Who(NamedTuple):
 
 
 class Shown(NamedTuple):
-    """One thing that shows a finding. `rank` sorts: the lowest is what the finding tells of."""
+    """One piece of evidence for a finding. The finding describes the piece with the lowest `rank`."""
 
     game: int
     rank: tuple[int, ...]
@@ -46,11 +46,11 @@ Evidence = dict[Who, list[Shown]]
 Lines = Mapping[tuple[int, str], Place | None]
 """The line of code, or of a trace, by game and message."""
 Seen = set[tuple[int, int, int]]
-"""Encodings that readings tell of, by game and attempt: another attempt's of the same number is another."""
+"""Encodings that have a reading, by game, attempt and id: ids of different attempts are different encodings."""
 
 
 def gathered(scenario: str, evidence: Evidence, say: Mapping[str, str]) -> Iterator[Finding]:
-    """One finding for each key of the evidence; `say` is the sentence of each rule."""
+    """One finding for each key of the evidence; `say` has the sentence of each rule."""
     for who, shown in evidence.items():
         worst = min(shown, key=lambda one: one.rank)
         rule, reader, owner, carrier, _ = who
@@ -112,7 +112,7 @@ def _unknown(reading: Reading) -> Shown:
 
 
 def _loose(verdict: GameVerdict, seen: Seen, evidence: Evidence) -> None:
-    """Encodings of which nothing can be said either, where no reading shows it: neither of them, nor by them."""
+    """Encodings with unknown cones that no reading shows: nobody reads them, and they read nothing."""
     for id, fault in verdict.cones.roots.items():
         record = verdict.cones.records.get(id)
         if (verdict.game, verdict.attempt, id) in seen or (record is not None and _told(verdict, record)):
@@ -125,12 +125,13 @@ def _loose(verdict: GameVerdict, seen: Seen, evidence: Evidence) -> None:
 
 
 def _told(verdict: GameVerdict, record: EncodingRecord) -> bool:
-    """Whether the readings by this encoding's own call are unlabelled already."""
+    """Whether readings by the call of this encoding are unlabelled already."""
     return verdict.reader(record) is not None and any(verdict.cones.fault(piece.id) for piece in record.receipt.context)
 
 
 def acts(scenario: str, games: Mapping[int, Sequence[Entry]]) -> list[Finding]:
-    """AC006: messages said after a look at words that some of their hearers may not read, by file."""
+    """AC006: messages that were requested after the code had read words which some of their readers may not read, by
+    file."""
     evidence: Evidence = {}
     for game, entries in games.items():
         authors = {entry.message.id: entry.message.author or SCENARIO for entry in entries}
@@ -149,7 +150,7 @@ def acts(scenario: str, games: Mapping[int, Sequence[Entry]]) -> list[Finding]:
 def released(
     scenario: str, releases: Iterable[Release], lines: Lines, games: Mapping[int, Sequence[Entry]]
 ) -> list[Finding]:
-    """AC007: who put what it had read of whom before a wider audience."""
+    """AC007: authors that spoke before a wider audience after reading private messages."""
     authors = {(game, e.message.id): e.message.author or SCENARIO for game, said in games.items() for e in said}
     evidence: Evidence = {}
     strange: Counter[Who] = Counter()

@@ -1,7 +1,7 @@
-"""A report as one HTML file that asks nobody for anything: styles, drawings and plots are in it.
+"""A report as one HTML file that loads nothing else: styles, drawings and plots are in it.
 
-Works without scripts; the one script measures the drawing and marks ways through it, and the policy in the file's
-head allows that script alone and no network. Does not know: how anything in the report was found.
+It works without scripts. Its one script measures the drawing and marks paths in it; the policy in the file's head
+allows that script alone and no network. Does not know: how anything in the report was found.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Plot = Callable[[Sequence[Effect], Measurement], str]
 
 
 class PairEffects(NamedTuple):
-    """What was measured of one reader and one owner: the plot and its numbers."""
+    """The measurement of one reader and one owner: a plot and its numbers."""
 
     reader: str
     owner: str
@@ -70,8 +70,8 @@ def html(report: AuditReport, plot: Plot | None = None) -> str:
 
 
 def render(folder: Path, template: str, styles: Sequence[Path], **values: Any) -> str:
-    """A page from a template of a folder. It is shown `style`, what stands in the files of styles, and `many`, which
-    counts things."""
+    """A page from a template of a folder. The template's values are `values`, `style` (the content of the style files)
+    and `many`."""
     environment = Environment(
         loader=FileSystemLoader(folder),
         autoescape=True,
@@ -112,11 +112,11 @@ def _shares(interval: Interval) -> str:
 
 
 def _way(finding: Finding) -> list[tuple[str, str]]:
-    """The way of a finding from the secret to its reader, as (kind of step, name)."""
+    """The path of a finding from the secret to its reader, as (kind of step, name)."""
     steps = [("secret" if number == 0 else "carrier", id) for number, id in enumerate(reversed(finding.path))]
     return [*steps, *([("reader", finding.reader)] if finding.reader else [])]
 
 
 def _hash(script: str) -> str:
-    """The name by which the policy allows the script, whose line ends the page must keep."""
+    """The hash by which the policy allows the script; the page must keep its line ends."""
     return "sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()

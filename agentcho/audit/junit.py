@@ -1,7 +1,7 @@
-"""A report as JUnit XML, which build servers show: one case a reader and rule.
+"""A report as JUnit XML, which build servers show: one test case a reader and rule.
 
-A failure is what makes the audit's exit code 1, or an error-level finding; an error says that the audit is
-inconclusive; what is suppressed is skipped. Does not know: how findings were found.
+A finding that makes the audit's exit code 1, or has the level error, is a failure; an inconclusive audit is an error;
+a suppressed finding is skipped. Does not know: how findings were found.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ OF_THE_RUN = ("AC004", "AC005", "AC006", "AC007")
 
 
 def junit(report: AuditReport, fail_on: FailOn = "error") -> str:
-    """The report as a JUnit document. Warnings fail where `fail_on` says so, and are told as output elsewhere."""
+    """The report as a JUnit document. Warnings are failures where `fail_on` says so, and output of their case
+    otherwise."""
     suite = ElementTree.Element("testsuite", name=legal(f"agentcho audit {report.subject.scenario}"))
     cases = list(_cases(report, _failing(fail_on)))
     suite.extend([_properties(report), _conclusion(report), *cases])
@@ -33,7 +34,7 @@ def junit(report: AuditReport, fail_on: FailOn = "error") -> str:
 
 
 def _failing(fail_on: FailOn) -> tuple[Level, ...]:
-    """Errors fail always, for that is what they are; lower levels where they were asked for."""
+    """The levels that are failures: errors always, lower levels where `fail_on` asks for it."""
     return LEVELS[:1] if fail_on == "never" else LEVELS[: LEVELS.index(fail_on) + 1]
 
 
@@ -64,7 +65,7 @@ def _case(
 
 
 def _told(finding: Finding) -> str:
-    """The finding in lines: what it is, the way from reader to secret, where, and its name."""
+    """The finding as lines: its message, path, place, remedy and fingerprint."""
     lines = [finding.message]
     if finding.path:
         lines.append(f"  path: {' <- '.join((finding.reader or 'read', *finding.path))}")

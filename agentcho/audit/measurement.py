@@ -1,6 +1,6 @@
-"""What the measurements of an audit found: how much a leak matters, never whether there is one.
+"""The results of an audit's measurements: the size of a leak, never whether there is one.
 
-Frozen values that reports hold and draw. Does not know: how they were measured.
+Frozen values that reports contain. Does not know: how they were measured.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Source = Literal["author", "audience", "text"]
 
 
 class Frozen(BaseModel):
-    """Base of all that is found: frozen, and nothing besides its fields."""
+    """Base of all results: frozen, without extra fields."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

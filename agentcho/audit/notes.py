@@ -1,4 +1,4 @@
-"""What an audit lists beside leaks: blockages, releases, and messages that were heard and never whole.
+"""What an audit lists beside leaks: blockages, releases, and incomplete messages of which words were read.
 
 Does not know: verdicts, findings.
 """
@@ -16,13 +16,13 @@ from agentcho.message import SCENARIO, Message
 
 
 class Seal(NamedTuple):
-    """What a report may show of words: their keyed digest, and the words themselves where `reveal` says so."""
+    """How a report shows words: by a keyed digest, and with `reveal` by the words themselves."""
 
     key: bytes
     reveal: bool = False
 
     def data(self, data: bytes) -> str:
-        """16 hex digits that stand for bytes: an HMAC. Nobody without the key can try guesses on them."""
+        """The first 16 hex digits of an HMAC of bytes. Without the key, a guess cannot be checked against it."""
         return hmac.new(self.key, data, hashlib.sha256).hexdigest()[:16]
 
     def tokens(self, tokens: Sequence[int]) -> str:
@@ -35,14 +35,14 @@ class Seal(NamedTuple):
 
 
 def said(message: Message, seal: Seal, place: Place | None = None) -> Said:
-    """A message as a report has it, without its words unless they are to be revealed. `place` asked for it."""
+    """A message as a report has it. `place` is the line of code that asked for it."""
     about = message.metadata._asdict() | {"audience": message.audience.to_json()}
     tokens = message.tokens
     return Said(**about, tokens=len(tokens), digest=seal.tokens(tokens), text=seal.words(message), place=place)
 
 
 def unfinished(verdict: GameVerdict, seal: Seal) -> Iterator[Unfinished]:
-    """Messages that were heard in part and never ended."""
+    """Messages that were streamed in part and never ended."""
     for entry in verdict.cones.entries.values():
         message, (start, stop) = entry.message, entry.message.sampled or (0, 0)
         if entry.ended is not None:
@@ -59,8 +59,8 @@ def unfinished(verdict: GameVerdict, seal: Seal) -> Iterator[Unfinished]:
 
 
 def blockages(verdict: GameVerdict) -> Iterator[Blockage]:
-    """Messages that stand in an agent's prompt before another one, whose encoding did not attend to them. In
-    baseline mode each attends to all before it, so there are none."""
+    """Messages that stand in an agent's prompt before another one whose encoding did not attend to them. In baseline
+    mode there are none: each message attends to all before it."""
     cones = verdict.cones
     for call in cones.records.values():
         reader = verdict.reader(call)
@@ -80,7 +80,7 @@ def blockages(verdict: GameVerdict) -> Iterator[Blockage]:
 
 
 def releases(verdict: GameVerdict, seal: Seal) -> Iterator[Release]:
-    """Messages of agents that were put before an audience which may not read all that their author had read."""
+    """Messages of agents to an audience that may not read all that their author had read."""
     attended = _attended(verdict)
     messages = verdict.cones.messages
     for message in messages.values():
@@ -101,7 +101,7 @@ def releases(verdict: GameVerdict, seal: Seal) -> Iterator[Release]:
 
 
 def _attended(verdict: GameVerdict) -> dict[str, set[str]]:
-    """What its author's own encodings of a message attended to, by message."""
+    """The messages that the author's own encodings of a message attended to, by message."""
     records, messages = verdict.cones.records, verdict.cones.messages
     found: dict[str, set[str]] = {}
     for record in records.values():

@@ -1,6 +1,6 @@
-"""The verdict on traces without receipts: the real resolver, played on an engine that computes sets.
+"""The verdict on traces without receipts: the real resolver, run on an engine that computes sets.
 
-What is found is what a run of that mode and that answer to leaks would do, so it is called planned. Does not
+It finds what a run with that mode and leakage would do, so it is called planned. Does not
 know: models, what a leak does.
 """
 
@@ -28,7 +28,7 @@ from agentcho.records.transcript import Entry
 
 
 class Plan(NamedTuple):
-    """What came of one workflow: its messages with receipts, or the refusal that ended it."""
+    """One planned workflow: its messages with receipts, or the refusal that ended it."""
 
     entries: tuple[Entry, ...]
     refusal: LeakageError | None
@@ -72,7 +72,7 @@ def plan(
 
 
 def _refusal(error: Exception) -> LeakageError:
-    """The refusal that ended a game, alone or among others that ended with it."""
+    """The refusal that ended a game, taken out of a group of refusals where there are several."""
     if isinstance(error, LeakageError):
         return error
     assert isinstance(error, ExceptionGroup)
@@ -83,8 +83,8 @@ def _refusal(error: Exception) -> LeakageError:
 
 
 def _believed(entry: Entry, engine: SymbolicEngine, tokens: Mapping[str, tuple[int, ...]]) -> Entry:
-    """The entry, if every record's cone is what really reached the encoding. Else the cone is taken away, so that
-    the verdict finds it unlabelled."""
+    """The entry with the cone removed from each record whose cone is not what reached the encoding, so that the verdict
+    finds it unlabelled."""
     made = tuple(
         record if _holds(record, engine, tokens) else record._replace(cone=frozenset()) for record in entry.made
     )
@@ -103,7 +103,7 @@ def _lines(path: Path) -> Iterator[Place]:
 
 
 def _refused(game: int, trace: Workflow, refusal: LeakageError, place: Place, seal: Seal) -> Refused:
-    """The reading that was refused, as if it had happened; its encoding was never made."""
+    """The reading that was refused, as if it had happened. Its encoding was never made."""
     messages = {message.id: message for message in trace.messages}
     path, reader = refusal.path, refusal.reader
     framing = SymbolicEngine().framing

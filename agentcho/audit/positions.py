@@ -1,4 +1,4 @@
-"""Where a receipt places things, held against what was asked for: a position must not tell what is hidden.
+"""Compares the positions in receipts with those that were asked for: a position must not reveal hidden messages.
 
 Does not know: who attends to what, which leaks there are otherwise.
 """
@@ -16,9 +16,9 @@ from agentcho.records.transcript import Entry
 
 
 class Odd(NamedTuple):
-    """A position of a record that tells something: of that piece of its context, None: its own start.
+    """A position that reveals something. `piece` is the index in the record's context, None: the record's own start.
 
-    `after` is the message it counts from; None: nothing explains it, so it is odd for every reader.
+    `after` is the message it counts from; None: the position is unexplained, so it is odd for every reader.
     """
 
     piece: int | None
@@ -33,7 +33,8 @@ class Positions:
         self._odd = {id: odd for id, record in cones.records.items() if (odd := self._of(record))}
 
     def at(self, id: int, reader: str, piece: int | None = None) -> Odd | None:
-        """What `reader` feels in the positions of encoding `id`; with `piece`, of that one and the start alone."""
+        """The first position of encoding `id` that reveals something to `reader`; with `piece`, of that piece and the
+        start alone."""
         for odd in self._odd.get(id, ()):
             if piece is not None and odd.piece not in (piece, None):
                 continue
@@ -42,7 +43,8 @@ class Positions:
         return None
 
     def within(self, id: int, reader: str) -> tuple[int, Odd] | None:
-        """The nearest encoding that `id` was made over, itself first, in whose positions `reader` feels something."""
+        """The nearest encoding that `id` was made over, itself first, with a position that reveals something to
+        `reader`."""
         if not self._odd:
             return None
         felt = ((each, self.at(each, reader)) for each in self._cones.walk(id).order if each in self._odd)
@@ -53,7 +55,8 @@ class Positions:
         return known is not None and known.audience.includes(reader)
 
     def _of(self, record: EncodingRecord) -> tuple[Odd, ...]:
-        """Held against what was asked for, or, where several calls may have asked, what explains most."""
+        """The odd positions of a record; where several calls may have asked for it, by the one that leaves the fewest
+        unexplained."""
         tries = (tuple(self._against(record, asked)) for asked in self._asked(record))
         return min(tries, key=lambda odds: sum(odd.after is None for odd in odds))
 

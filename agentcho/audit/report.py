@@ -1,7 +1,7 @@
-"""What an audit says: frozen, JSON of a versioned schema, the one thing that every output format is made from.
+"""The report of an audit: frozen values and their JSON of a versioned schema. Every output format is made from it.
 
-Does not know: how a verdict is found, how it is drawn. Texts of messages are never in it; `Said.digest` stands
-for them unless they were asked for.
+Does not know: how a verdict is found, how it is drawn. Texts of messages are in it only if they
+were asked for; otherwise `Said.digest` stands for them.
 """
 
 from __future__ import annotations
@@ -85,8 +85,8 @@ class Release(Frozen):
 
 
 class Unfinished(Frozen):
-    """A message of which the code, or a person, heard `tokens` tokens, and whose call was then cancelled or failed, or
-    whose process died. Nobody reads it; what its author read for it is judged like any reading."""
+    """A message of which `tokens` tokens were streamed to the code or a person, and whose call was then cancelled or
+    failed, or whose process died. Nobody reads it; what its author read for it is judged like any reading."""
 
     game: int
     message: str
@@ -106,7 +106,7 @@ class Place(Frozen):
 
 
 class Finding(Frozen):
-    """One thing to act on, over all games: a rule, who is concerned, where it comes from.
+    """One thing to fix, over all games: a rule, who is concerned, and where it comes from.
 
     `secrets` and `path` are those of the worst edge (most direct, then most secrets); `games` counts games and
     `edges` readings that show it. `fingerprint` depends on rule, scenario, reader, secret's author and carrier,
@@ -151,7 +151,7 @@ class Cell(Frozen):
 
 
 class Control(Frozen):
-    """A check that the audit could have seen something. `fired` False makes the audit inconclusive."""
+    """A check that the audit could have detected an effect. `fired` False makes the audit inconclusive."""
 
     name: str
     fired: bool
@@ -159,7 +159,7 @@ class Control(Frozen):
 
 
 class Subject(Frozen):
-    """What was audited and how it can be audited again.
+    """What was audited, and the command that audits it again.
 
     `planned`: there were no receipts; the real resolver was run on a symbolic engine. `lost` are games whose
     transcript is not whole. `environment` has versions and keyed digests.

@@ -1,6 +1,6 @@
-"""The rules of an audit: their names, levels, and what each of them means.
+"""The rules of an audit: their names, levels and meanings.
 
-Does not know: how one is found broken.
+Does not know: how violations are found.
 """
 
 from __future__ import annotations
@@ -104,6 +104,6 @@ RULES: Mapping[str, Rule] = MappingProxyType({rule.id: rule for rule in _ALL})
 def fingerprint(
     rule: str, scenario: str, reader: str | None, owner: str | None, carrier: str | None, file: str | None = None
 ) -> str:
-    """32 hex digits that name a finding: no lines, no texts, no counts, so that it stays itself over edits."""
+    """32 hex digits that name a finding. They depend on no lines, texts or counts, so that edits do not change them."""
     framed = json.dumps([rule, scenario, reader, owner, carrier, *([] if file is None else [file])])
     return hashlib.sha256(framed.encode()).hexdigest()[:32]

@@ -22,7 +22,7 @@ from agentcho.audit.wording import legal
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 FINGERPRINT = "agentcho/v1"
 SHOWN = {"reader", "owner", "carrier", "hops", "secrets", "games"}
-"""What is told of a finding beside what SARIF has a place for."""
+"""Fields of a finding for which SARIF has no place of its own."""
 STATES = {"new": "new", "unchanged": "unchanged", "gone": "absent"}
 Json = dict[str, Any]
 
@@ -65,7 +65,7 @@ def _rule(rule: Rule) -> Json:
 
 
 def _invocation(report: AuditReport, fail_on: FailOn) -> Json:
-    """Executed successfully means that the audit came to a conclusion, whichever."""
+    """The execution is successful where the audit came to a conclusion, whichever."""
     doubts = report.reasons if report.conclusion == "inconclusive" else ()
     return {
         "executionSuccessful": report.conclusion != "inconclusive",
@@ -99,7 +99,8 @@ def _result(report: AuditReport, finding: Finding, root: Path) -> Json:
 
 
 def _flow(report: AuditReport, finding: Finding, root: Path) -> Iterator[Json]:
-    """From the secret to its reader: each message that carried it on, and at last the line that read it."""
+    """The path from the secret to its reader: each message that passed it on, and last the line of code that read
+    it."""
     places = _places(report, finding)
     for number, id in enumerate(reversed(finding.path)):
         said = f"{id} is what {finding.owner or 'others'} kept private" if number == 0 else f"{id} attended to it"
@@ -111,7 +112,7 @@ def _flow(report: AuditReport, finding: Finding, root: Path) -> Iterator[Json]:
 
 
 def _places(report: AuditReport, finding: Finding) -> dict[str, Place]:
-    """Where the messages of the path were asked for, if the game whose lines are known has that path."""
+    """The lines of code of the path's messages, if the drawn game, whose lines are known, has that path."""
     drawn = {said.id: said for said in report.drawn}
     there = all(id in drawn for id in finding.path)
     if not there or not all(read in drawn[call].parents for call, read in pairwise(finding.path)):

@@ -1,4 +1,4 @@
-"""What is audited: a recorded run or a file of traces, and how the same audit is made again.
+"""The subject of an audit: a recorded run or a file of traces, and the command that audits it again.
 
 Does not know: verdicts.
 """
@@ -44,7 +44,7 @@ def of_run(run: SavedRun, games: Mapping[int, Sequence[Entry]], seal: Seal) -> S
 
 
 def _subject(config: RunConfig, environment: dict[str, str], **more: Any) -> Subject:
-    """What every subject says of how it was, or would be, played."""
+    """A subject with the fields that follow from the options of its run."""
     repair = {} if config.repair is None else {"repair": config.repair}
     return Subject(
         mode=config.mode,
@@ -56,7 +56,7 @@ def _subject(config: RunConfig, environment: dict[str, str], **more: Any) -> Sub
 
 
 def _lost(run: SavedRun, games: Mapping[int, Sequence[Entry]]) -> Iterator[str]:
-    """Games without an outcome, and signs that the run did not come to its end."""
+    """Games without an outcome, and signs that the run was interrupted."""
     finished = run.finished()
     for game in sorted({*games, *range(run.info.config.games)} - finished.keys()):
         yield f"game {game} has no outcome"

@@ -1,4 +1,5 @@
-"""What somebody has put up with, for a reason and until a day: read from TOML, marked in a report, never removed.
+"""Suppressions: findings that somebody accepts, for a reason and until a date. They are read from TOML and marked in a
+report; no finding is removed.
 
     [[suppress]]
     rule = "AC002"                   # or a fingerprint alone
@@ -87,7 +88,8 @@ def _suppression(path: Path, number: int, entry: Any) -> Suppression:
 
 
 def suppress(report: AuditReport, suppressions: Sequence[Suppression], today: date) -> AuditReport:
-    """The report with its findings marked. What has expired covers nothing; what covers nothing is said."""
+    """The report with its findings marked. An expired suppression covers nothing; one that covers nothing is a
+    reason."""
     live = [each for each in suppressions if each.expires >= today]
     marked = tuple(_marked(finding, live) for finding in report.findings)
     return concluded(report.model_copy(update={"findings": marked}), report, _idle(report, suppressions, today))
@@ -101,7 +103,7 @@ def _marked(finding: Finding, live: Sequence[Suppression]) -> Finding:
 
 
 def _idle(report: AuditReport, suppressions: Sequence[Suppression], today: date) -> Iterator[str]:
-    """Entries that do nothing."""
+    """The entries that cover nothing."""
     there = [finding for finding in report.findings if finding.status != "gone"]
     for number, each in enumerate(suppressions, start=1):
         if not any(map(each.covers, there)):

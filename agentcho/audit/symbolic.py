@@ -1,7 +1,7 @@
-"""An engine that computes sets instead of numbers: what an encoding is worth is whose words have reached it.
+"""An engine that computes sets instead of numbers: the value of an encoding is the set of messages that influenced it.
 
-A core like any other, for known words, over a runner whose forward takes in what is gathered, as it is. Tokens are
-words between spaces. Does not know: agents, audiences, models.
+The usual core over a runner whose forward unites the sets of what was gathered. Tokens are words between spaces. Does
+not know: agents, audiences, models.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Influence = frozenset[tuple[int, ...]]
 
 
 class SetRunner(VirtualRunner):
-    """Takes in what is gathered, as it is. `values` has the influence of all that was ever made."""
+    """Unites the influences of what is gathered. `values` has the influence of every entry that was ever made."""
 
     origin = "sets"
 
@@ -29,7 +29,7 @@ class SetRunner(VirtualRunner):
         self.values: dict[KVEntry, Influence] = {}
 
     def feed(self, segment: Segment) -> None:
-        """What is gathered for it, with its own words where it is all of a message."""
+        """The influences gathered for a segment, with its own tokens where it is a whole message."""
         base = () if segment.base is None else (segment.base,)
         value = self._gathered((*segment.pieces, *base))
         if (slot := virtual(segment)) is not None:
@@ -38,18 +38,18 @@ class SetRunner(VirtualRunner):
             self.values[segment.entry] = value | _words(segment.entry)
 
     def store(self, slot: VirtualSlot, start: int, entry: KVEntry) -> None:
-        """What a row has gathered, and what it said."""
+        """The influences that a row has gathered, with its own tokens."""
         self.values[entry] = slot.value | _words(entry)
 
     def of(self, entry: KVEntry) -> Influence:
-        """All that has reached an encoding, or will when it is made."""
+        """The influence on an entry, also on one that is still to be made."""
         if entry in self.values:
             return self.values[entry]
         assert entry.recipe is not None
         return self._gathered(entry.recipe.context.pieces) | _words(entry)
 
     def _gathered(self, pieces: Iterable[Piece]) -> Influence:
-        """All that has reached these; nothing has reached the BOS."""
+        """The union of the influences on these; the BOS has none."""
         return frozenset[tuple[int, ...]]().union(*(self.of(piece.entry) for piece in pieces if piece.id is not None))
 
 

@@ -1,4 +1,4 @@
-"""Who reads whom, over all games: a verdict for each agent, and reader against author. The worst, never a mean.
+"""Tables of readings over all games: a verdict for each agent, and reader against author. Always the worst verdict.
 
 Does not know: findings, rules.
 """
@@ -13,7 +13,7 @@ from agentcho.audit.verdict import WORST, Reading, worst
 
 
 def by_reader(agents: Iterable[str], readings: Sequence[Reading]) -> tuple[ReaderVerdict, ...]:
-    """One row an agent, also for those that read nothing; the worst first."""
+    """One row an agent, the worst first; agents that read nothing have one too."""
     found: dict[str, list[Reading]] = {agent: [] for agent in agents}
     for reading in readings:
         found.setdefault(reading.edge.reader, []).append(reading)
@@ -31,7 +31,7 @@ def _counted(own: Sequence[Reading]) -> dict[str, Any]:
 
 
 def matrix(readings: Iterable[Reading]) -> tuple[Cell, ...]:
-    """One cell a reader and an author whom it read, by name."""
+    """One cell for each reader and each author that it read, by name."""
     found: dict[tuple[str, str], list[Reading]] = {}
     for reading in readings:
         found.setdefault((reading.edge.reader, reading.author), []).append(reading)

@@ -1,6 +1,6 @@
 """The verdict on every reading of one game: an agent, speaking, attended to an encoding.
 
-Rests on receipts, audiences and positions alone. Does not know: engines, texts, what a leak does.
+It follows from receipts, audiences and positions alone. Does not know: engines, texts, what a leak does.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from agentcho.message import SCENARIO
 from agentcho.records.transcript import Entry
 
 WORST: tuple[Verdict, ...] = ("direct", "transitive", "positional", "unlabelled", "clean")
-"""Verdicts, the worst first: what is proven stands before what is unknown."""
+"""Verdicts, the worst first; proven leaks stand before unknown readings."""
 DIGITS = 10
 """No number of a line has so many."""
 
 
 class Share(NamedTuple):
-    """What a reading tells of one agent: `secrets` of its own, and the `path` to the nearest of them.
+    """What a reading reveals of one agent: its `secrets`, and the `path` to the nearest of them.
 
-    `owner` None: it cannot be told whose secret a position depends on.
+    `owner` None: it is unknown whose secret a position depends on.
     """
 
     owner: str | None
@@ -33,7 +33,7 @@ class Share(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """One edge and what findings need of it. `author` wrote the message read, `cached` is who else had encoded
+    """One edge with what findings need. `author` wrote the message read, `cached` is who else had encoded
     it in a prompt of its own, `fault` says why it is unlabelled, `refused` that it was not allowed to happen. `attempt`
     is that of its game."""
 

@@ -1,4 +1,4 @@
-"""A report in words: its headline, what a finding is called, what a verdict means. Shared by all formats.
+"""The sentences of a report: its headline and the meaning of verdicts and arms. Shared by all formats.
 
 Does not know: the terminal, HTML, which format it is for.
 """
@@ -48,14 +48,14 @@ SOURCES: dict[Source, str] = {
 
 
 class Headline(NamedTuple):
-    """What an audit comes to: one word, and a sentence."""
+    """The conclusion of an audit: one word and one sentence."""
 
     word: str
     sentence: str
 
 
 def headline(report: AuditReport) -> Headline:
-    """The conclusion. What is proven stands before what is unknown, and doubt before anything good."""
+    """The headline of a report: proven leaks first, then unknown readings, then doubt, then clean."""
     standing = [f for f in report.findings if f.level == "error" and stands(f)]
     if report.conclusion == "findings" and not standing:
         return Headline("SUPPRESSED", "every leak that was found is one that somebody answers for")
@@ -95,7 +95,7 @@ def listed(words: Sequence[str], most: int = 6) -> str:
 
 
 def stands(finding: Finding) -> bool:
-    """Whether a finding is there and no suppression covers it."""
+    """Whether a finding is not gone and not suppressed."""
     return finding.status != "gone" and not finding.suppressed
 
 
@@ -108,7 +108,7 @@ def played(report: AuditReport) -> str:
 
 
 def cut_short(ids: Sequence[str], of: int) -> str:
-    """What is said of workflows that did not come to their end; nothing where all did."""
+    """The sentence about workflows that were interrupted; empty where none was."""
     if not ids:
         return ""
     return f"{len(ids):,} of {many(of, 'workflow')} without an end, taken as far as played: {listed(ids)}"
@@ -127,12 +127,12 @@ def number(value: float) -> str:
 
 
 def legal(text: str) -> str:
-    """The text without signs that XML and HTML forbid or that turn the direction of what follows."""
+    """The text with characters escaped that XML and HTML forbid or that change the direction of writing."""
     return "".join(char if char in "\n\t" else _legal(char) for char in text)
 
 
 def safe(value: Any) -> Any:
-    """What a page shows: words of agents and models lose the signs that turn or end it, markup stays as it is."""
+    """A value for a page: strings are made legal, markup stays as it is."""
     return legal(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 

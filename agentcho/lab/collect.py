@@ -1,5 +1,5 @@
-"""Plays the games that something is measured of, and never a game twice: what an earlier, broken-off command finished
-is taken from where it is kept.
+"""Plays the games that something is measured on, and never a game twice: games that an earlier, interrupted command
+finished are read from its records.
 
 Does not know: what is measured, columns, training.
 """
@@ -28,7 +28,7 @@ class Interrupted(Exception):
 
 
 class Playing(NamedTuple):
-    """How games are played: all but which of them."""
+    """How games are played: everything but their numbers."""
 
     scenario: Scenario
     config: RunConfig
@@ -37,7 +37,7 @@ class Playing(NamedTuple):
 
     @property
     def asked(self) -> dict[str, Any]:
-        """What decides what the games are. `TaskError` and its kin where the tasks are wrong."""
+        """Everything that decides what the games are, as JSON. `TaskError`: the tasks cannot be read."""
         scenario, tasks = self.scenario, tasks_of(self.scenario, self.config)
         return {
             "scenario": scenario.name,
@@ -56,13 +56,13 @@ class Playing(NamedTuple):
 
 
 def check_same(where: Path, what: str, earlier: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
-    """`ResumeMismatch`: what is there was asked for otherwise, and is other games'; `what` says whose."""
+    """`ResumeMismatch`: what a folder or file holds was asked for with other values. `what` names what it holds."""
     if changed := sorted(name for name in {*earlier, *asked} if earlier.get(name) != asked.get(name)):
         raise ResumeMismatch.holds(where, what, changed)
 
 
 class Games(NamedTuple):
-    """What a folder of records has: its games by number, and what was said in each."""
+    """The games in a folder of records, by number: their outcomes, entries and traces."""
 
     finished: dict[int, Over]
     said: dict[int, list[Entry]]
@@ -70,13 +70,13 @@ class Games(NamedTuple):
 
 
 def over(folder: Path, games: int) -> frozenset[int]:
-    """Which of so many games are over by the records in a folder. One that was ended by an error is not."""
+    """Which of games 0 to `games` are over by the records in a folder. A game that ended by an error is not."""
     numbers = {number for run in runs(folder) for number, game in run.finished().items() if not game.failed}
     return frozenset(numbers.intersection(range(games)))
 
 
 def collected(folder: Path) -> Games:
-    """All games of all records in a folder. One that was ended by an error does not count: it is played again."""
+    """All games of all records in a folder, without those that ended by an error: they are played again."""
     games = Games({}, {}, {})
     for run in runs(folder) if folder.is_dir() else ():
         _collect(run, games)

@@ -29,7 +29,7 @@ BLUE, GREY, PALE = COLOURS[0], COLOURS[2], "#b8c4d0"
 
 
 class _Range(Protocol):
-    """What has two ends."""
+    """An interval or a spread."""
 
     @property
     def low(self) -> float: ...
@@ -38,7 +38,7 @@ class _Range(Protocol):
 
 
 def _reach(middles: Sequence[float], ranges: Sequence[_Range]) -> list[list[float]]:
-    """How far each range reaches below its middle, and above, as an error bar has it."""
+    """The distances from each middle down to the low end and up to the high end, in matplotlib's form of error bars."""
     both = list(zip(middles, ranges, strict=True))
     return [[max(0.0, m - r.low) for m, r in both], [max(0.0, r.high - m) for m, r in both]]
 
@@ -117,7 +117,7 @@ def plot_result(result: Result, file: Path) -> None:
 
 
 def _ratios(result: Result, lines: bool) -> Figure:
-    """Bars, or with `lines` lines over what was swept."""
+    """Bars, or with `lines` lines over the swept values."""
     measured = ("ttft", "seconds") if result.stepwise else ("ttft",)
     places = list(dict.fromkeys(s.removesuffix(UNNAMED) if lines else s for s in result.subjects))
     figure = Figure(figsize=(5.4 * len(measured), 3.8), layout="constrained")
@@ -145,7 +145,7 @@ class _Gain(NamedTuple):
     colour: str
 
     def line(self, axis: Axes, places: Sequence[str], unnamed: bool) -> None:
-        """Over what was swept; of debates without names a line of its own, dashed."""
+        """A line over the swept values; debates without names have a dashed line of their own."""
         of_kind = [subject for subject in self.result.subjects if subject.endswith(UNNAMED) == unnamed]
         subjects, found = self._of(of_kind)
         if not subjects:
@@ -302,7 +302,8 @@ def _power(decade: int) -> str:
 
 
 def _inline(svg: str) -> str:
-    """The drawing alone, in the colour of the text around it, without what a page must not load."""
+    """The SVG element alone, in the colour of the text around it, without references to anything outside of the
+    page."""
     body = svg[svg.index("<svg") :]
     body = re.sub(r"<metadata>.*?</metadata>", "", body, flags=re.DOTALL)
     body = body.replace("*{stroke", ".plot *{stroke").replace(FONTS, "inherit")

@@ -55,7 +55,7 @@ def _difference(logs: Floats, others: Floats) -> Floats:
 
 
 def mcnemar(gained: int, lost: int) -> float:
-    """Exact two-sided McNemar: how likely it is that pairs which changed at all went so one-sidedly by chance."""
+    """Exact two-sided McNemar: the probability that the pairs that changed would go so one-sidedly by chance."""
     from scipy.stats import binomtest
 
     changed = gained + lost
@@ -142,7 +142,7 @@ def _ratio(sums: Floats, counts: Floats, axis: int = -1) -> Any:
 
 
 FEW = 5
-"""With fewer repeats than this a spread is from the least to the largest of them."""
+"""With fewer repeats than this, a spread is their minimum and maximum."""
 
 
 class Spread(Frozen):
@@ -160,7 +160,8 @@ class Spread(Frozen):
 
 
 def spread(values: Sequence[float], seed: int = 0) -> Spread:
-    """Of at least one value. The same for the same values. `ExtraMissing`: `FEW` of them and more need scipy."""
+    """The spread of at least one value; the same values give the same spread. `ExtraMissing`: `FEW` values and more
+    need scipy."""
     if len(values) < FEW or min(values) == max(values):
         return Spread(middle=median(values), low=min(values), high=max(values), method="least to largest")
     require(f"for an interval of {FEW} values and more", "lab")

@@ -1,4 +1,4 @@
-"""Who goes first: arms in turns, so that what a machine does meanwhile falls on all of them alike.
+"""Runs arms in turns, so that other load on the machine affects all arms alike.
 
 Does not know: what arms do, what comes of the figures.
 """

@@ -1,1 +1,1 @@
-"""Benchmarks: what a machine takes for things that users do. Not tests; nothing here is asserted."""
+"""Benchmarks of what users do. Not tests: nothing here is asserted."""

@@ -1,8 +1,8 @@
 """The arms of a benchmark: each plays one workflow with every text forced, on the same weights.
 
-Three are the engine's own ways, of which two can be had in the deterministic profile too. Two are the library's:
-`generate` with the best reuse that a careful user would write, call by call or batch by batch, and continuous batching
-with prefix sharing, every call handed over when it can be made. Does not know: what is played, repeats.
+Three arms are the engine's own modes; two of these exist in the deterministic profile too. Two arms are the library's:
+`generate` with the best reuse of caches that a careful user would write, batch by batch, and continuous batching with
+prefix sharing, where each call is submitted as soon as its parents have ended. Does not know: what is played, repeats.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ OURS: dict[str, Mapping[str, Any]] = {
 
 
 def exactly(arm: str) -> str:
-    """What a choreographed arm goes by in the deterministic profile."""
+    """The name of a choreographed arm in the deterministic profile."""
     return f"{arm}:deterministic"
 
 
@@ -41,8 +41,8 @@ EXACT: dict[str, Mapping[str, Any]] = {
 }
 """Timed where they are asked for."""
 STRIDE = 16
-"""Tokens of a text a step where first tokens alone are timed: in a tenth of the time, what happens beside speakers
-still does."""
+"""Tokens of a text a step where first tokens alone are timed: it takes a tenth of the time, and decodes still run
+beside prefills."""
 ROOM = 1 << 15
 """Tokens that continuous batching keeps at most: about what fits the engine's own store."""
 USUAL = (*OURS, GENERATE, CONTINUOUS)
@@ -66,7 +66,7 @@ def _replayed(options: Mapping[str, Any], engine: EnginePort, workflow: Workflow
 
 
 def _generate(engine: Any, workflow: Workflow, stepwise: bool) -> WorkflowTimes:
-    """All calls that can be made are one batch; the next ones are looked for when it has ended."""
+    """All calls whose parents have ended are one batch; the next batch is formed when it has ended."""
     from agentcho.lab.bench.peers.generate import Forced, Generating, stock_attention
 
     said, needs, calls = prompts(workflow, engine.framing), _awaited(workflow), dict[str, CallTimes]()
@@ -83,7 +83,7 @@ def _generate(engine: Any, workflow: Workflow, stepwise: bool) -> WorkflowTimes:
 
 
 def _continuous(engine: Any, workflow: Workflow, stepwise: bool) -> WorkflowTimes:
-    """Each call is handed over when all that it reads has been said."""
+    """Each call is submitted as soon as all that it reads has ended."""
     from agentcho.lab.bench.peers.continuous import Continuous
     from agentcho.lab.bench.peers.generate import Forced, stock_attention
 
@@ -111,5 +111,5 @@ def _ready(needed: frozenset[str], calls: Mapping[str, CallTimes]) -> float:
 
 
 def _room(said: Mapping[str, Prompt]) -> int:
-    """Tokens of all calls, as if nothing were shared; at most `ROOM`, beyond which pages are used again."""
+    """The tokens of all calls without sharing, at most `ROOM`; beyond that, pages are reused."""
     return min(ROOM, sum(len(call.prompt) + len(call.text) + 64 for call in said.values()))

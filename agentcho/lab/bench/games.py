@@ -1,4 +1,4 @@
-"""The same games side by side on one engine, and one after another.
+"""Times the same games side by side on one engine, and one after another.
 
 Does not know: what is played.
 """
@@ -16,7 +16,7 @@ from agentcho.scenario import Scenario
 
 
 class BothWays(NamedTuple):
-    """Seconds and engine steps of both ways, loading aside; `same`: games whose outcomes agree."""
+    """Seconds and engine steps of both ways, without loading. `same` counts games whose outcomes agree."""
 
     games: int
     together: float
@@ -27,7 +27,7 @@ class BothWays(NamedTuple):
 
 
 def compare(scenario: Scenario, config: RunConfig, tell: Tell = unheard) -> BothWays:
-    """Play `config.games` games both ways on one loaded engine, after a game to warm up. Nothing is claimed of them."""
+    """Play `config.games` games in both ways on one loaded engine, after a game to warm up."""
     config = config.model_copy(update={"plain_markers": "accept"})
     engine = load_engine(config, tell)
     counting = Counting(tell, 2 * config.games + 1)

@@ -1,4 +1,4 @@
-"""What enforcement costs: the same texts forced under audit, enforce and baseline, side by side in one run.
+"""The cost of enforcement: the same texts forced under audit, enforce and baseline, in one run.
 
 Arms take turns, after a warm-up; figures are medians over repeats, ratios are made within a repeat. First tokens
 are timed with each text fed at once after its first token, throughput one token a step. Does not know: what the
@@ -72,7 +72,7 @@ class LeakageBench(NamedTuple):
 
 
 def figures(found: Sequence[LeakageBench], seed: int) -> dict[str, Any]:
-    """What a result file holds: where it was found, and the figures."""
+    """The content of a result file: the machine and the figures."""
     where = machine() | versions()
     return {"format": "agentcho-bench-leakage/1", "machine": where, "seed": seed, "found": [f.to_json() for f in found]}
 
@@ -80,7 +80,8 @@ def figures(found: Sequence[LeakageBench], seed: int) -> dict[str, Any]:
 def measure(
     name: str, engine: EnginePort, timed: Sequence[Workflow], spoken: Sequence[Workflow], repeats: int, tell: Tell
 ) -> LeakageBench:
-    """Time first tokens on `timed`, throughput on `spoken`; `tell` hears of the repeats of both, warm-ups included."""
+    """Time first tokens on `timed`, throughput on `spoken`. `tell` is told of the repeats of both, warm-ups
+    included."""
     first, throughput = [], []
     each = repeats + 1
     of = each * (len(timed) + len(spoken))

@@ -1,4 +1,4 @@
-"""Arms in turns: a warm-up of each, then repeats in an order that changes from one to the next.
+"""Measures arms in turns: a warm-up of each, then repeats in an order that changes.
 
 Does not know: what arms do, what comes of the figures.
 """
@@ -16,9 +16,9 @@ from agentcho.lab.timing import turns
 from agentcho.progress import Tell
 
 Take = Callable[[], Mapping[str, float]]
-"""Does the thing once, and tells what it took, by what was measured."""
+"""Runs once and returns figures by their names."""
 STEADY = 4.0
-"""Seconds: what is over sooner is done again until they have passed, for one short run says little."""
+"""Seconds. A shorter run is repeated until they have passed, for one short run says little."""
 
 
 class Timed(NamedTuple):
@@ -29,8 +29,8 @@ class Timed(NamedTuple):
 
 
 def measure(subject: str, arms: Mapping[str, Timed], repeats: int, tell: Tell) -> list[Figures]:
-    """All arms on one subject, `repeats` times each. An arm that is not available is told of, and left out. `tell`
-    hears of runs, `runs_of` them."""
+    """All arms on one subject, `repeats` times each. An arm that is not available is left out, with the reason. `tell`
+    is told of `runs_of` runs."""
     taken: dict[str, list[Mapping[str, float]]] = {}
     reasons: dict[str, str] = {}
     of = runs_of(arms, repeats)
@@ -53,12 +53,12 @@ def measure(subject: str, arms: Mapping[str, Timed], repeats: int, tell: Tell) -
 
 
 def runs_of(arms: Collection[str], repeats: int) -> int:
-    """Of all arms on one subject, warm-ups included."""
+    """The number of runs of all arms on one subject, warm-ups included."""
     return len(arms) * (repeats + 1)
 
 
 def steady(take: Take) -> Take:
-    """Does the thing as often as `STEADY` says, at least once, and tells the medians."""
+    """Repeats a run until `STEADY` seconds have passed, and returns the medians."""
 
     def again() -> Mapping[str, float]:
         began, taken = perf_counter(), [take()]

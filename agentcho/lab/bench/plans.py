@@ -1,4 +1,4 @@
-"""What is played in a benchmark of workflows: the paper's six, two sweeps, or games of a trace file.
+"""The workloads of a benchmark: the paper's six workflows, two sweeps, or games of a trace file.
 
 Does not know: engines, arms.
 """
@@ -18,13 +18,13 @@ DEBATE = "parallel-debate"
 AGENTS = (2, 4, 8, 16)
 """Of a parallel debate: what the baseline encodes grows with their square."""
 UNNAMED = ", unnamed"
-"""How a subject's name ends where no prompt opens with its agent's name."""
+"""The end of a workload's name where no prompt begins with its agent's name."""
 WARM = 0.05
 """The share of its words that a workflow is warmed up with."""
 
 
 class Workload(NamedTuple):
-    """A workflow by the name that figures go by, and a short one of the same shape to warm up with."""
+    """A workflow with the name that its figures have, and a short one of the same shape to warm up with."""
 
     name: str
     workflow: Workflow
@@ -53,15 +53,15 @@ def agents(seed: int, scale: float) -> list[Workload]:
 
 
 def _unnamed(subject: Workload, name: str, seed: int, scale: float, **options: Any) -> list[Workload]:
-    """The same where agents of a role have one system prompt for all, if names are what parts them: then a baseline
-    that keeps prefixes does not encode the question anew for each."""
+    """The same workload with one system prompt for all agents of a role, for debates, where the agents' names alone
+    keep prompts from sharing a prefix: then a baseline with a prefix cache encodes the question once."""
     if name != DEBATE:
         return []
     return [_subject(subject.name + UNNAMED, recorded(name, seed, scale, named=False, **options))]
 
 
 def traced(workflows: Iterable[Workflow], scale: float) -> list[Workload]:
-    """Workflows of a trace file, each with so much of its words."""
+    """Workflows of a trace file, each shortened to `scale` of its words."""
     whole = (each if scale == 1 else shortened(each, scale) for each in workflows)
     return [_subject(f"trace {each.workflow} {each.id}", each) for each in whole]
 

@@ -1,4 +1,4 @@
-"""One workflow played once by one arm: when each call could be made, when it had its first token, when it ended.
+"""The times of one workflow, played once by one arm: when each call was ready, had its first token, and ended.
 
 Does not know: engines.
 """
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 
 class CallTimes(NamedTuple):
-    """Seconds since the workflow began: when all that it reads was said, its first token, its end."""
+    """Seconds since the workflow began: when the last message that the call reads ended, its first token, its end."""
 
     ready: float
     first: float
@@ -47,5 +47,5 @@ class WorkflowTimes(NamedTuple):
         return covered / self.seconds
 
     def figures(self) -> dict[str, float]:
-        """What is kept of it."""
+        """The figures that are kept in a result."""
         return {"ttft": self.ttft, "seconds": self.seconds, "prefill": self.prefill, "encoded": float(self.encoded)}

@@ -1,4 +1,4 @@
-"""A workflow as a chat API sees it: for every decode the ids of its whole prompt, and those that it is made to say.
+"""A workflow as a chat API has it: for every decode the ids of its whole prompt, and those it is forced to.
 
 The ids are those that the engine's baseline feeds. Does not know: how they are fed.
 """

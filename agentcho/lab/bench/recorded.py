@@ -1,7 +1,8 @@
-"""The paper's workflows to time: the shipped scenarios, played without a model, then said again in random words.
+"""The paper's workflows to be timed: the shipped scenarios, played on the fake engine, with their texts replaced by
+random words.
 
-Who speaks when, for whom, over what is the scenario's own; how much is said is what a model of 8B parameters says at
-such tasks, in its tokens (solutions, votes and answers at MATH problems, games of the dilemma). Does not know: engines.
+The graph of messages and their audiences are the scenario's own. Lengths are those of a model of 8B parameters at such
+tasks, in its tokens (solutions, votes and answers at MATH problems, games of the dilemma). Does not know: engines.
 """
 
 from __future__ import annotations
@@ -91,7 +92,7 @@ def _nameless(message: TraceMessage) -> TraceMessage:
 
 
 class _Words:
-    """Random words for messages; what was known and the same before is the same again, for prefixes are shared."""
+    """Random words for messages. Prefills of equal text get equal words, for prefixes are shared."""
 
     def __init__(self, tokens: Mapping[str, int], scale: float, dice: random.Random) -> None:
         self._tokens, self._scale, self._dice = tokens, scale, dice

@@ -1,4 +1,4 @@
-"""What a benchmark found, as a versioned format: `agentcho-bench/1`, one JSON file a run of `agentcho bench`.
+"""The result of a benchmark as a versioned format, `agentcho-bench/1`: one JSON file a run of `agentcho bench`.
 
 Figures are kept as they were taken, one a repeat, so that ratios are made within a repeat. Does not know: how anything
 is measured, which targets there are.
@@ -35,7 +35,7 @@ class Figures(Frozen):
 
 
 class Target(Frozen):
-    """What was asked for, beside what was reached. `bound` is the least, or with `most` the largest that will do."""
+    """A target beside the figure that was reached. `bound` is the minimum that meets it, or with `most` the maximum."""
 
     what: str
     bound: float
@@ -45,7 +45,7 @@ class Target(Frozen):
 
     @property
     def met(self) -> bool:
-        """Whether the median will do."""
+        """Whether the median meets the target."""
         return self.reached.middle <= self.bound if self.most else self.reached.middle >= self.bound
 
     @property
@@ -109,13 +109,13 @@ class Result(Frozen):
 
     @property
     def halves(self) -> tuple[Result, Result]:
-        """A result of a GPU as that of its workflows, and that of the rest."""
+        """The result of a GPU split in two: its workflows, and the rest."""
         flows = tuple(each for each in self.figures if "ttft" in each.values or each.unavailable is not None)
         rest = tuple(each for each in self.figures if each not in flows)
         return self.model_copy(update={"figures": flows}), self.model_copy(update={"figures": rest})
 
     def why_not(self, subject: str, arm: str) -> str:
-        """Why there are no figures of an arm."""
+        """Why an arm has no figures."""
         found = (f.unavailable for f in self.figures if f.subject == subject and f.arm == arm)
         return f"not available here: {next(found, 'not measured')}"
 

@@ -1,4 +1,4 @@
-"""Workflows in all arms, which take turns. Does not know: engines, how figures are shown."""
+"""Times workflows in all arms, which take turns. Does not know: engines, how figures are shown."""
 
 from __future__ import annotations
 

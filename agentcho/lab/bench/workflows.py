@@ -1,4 +1,4 @@
-"""Workflows to time, of random words: what a step takes does not depend on what is said.
+"""Workflows of random words to be timed: the time of a step does not depend on the words.
 
 Sizes are those of dilemma games that a model of 8B parameters played, in its tokens; a word here is about three of
 the understudy's. Does not know: engines.
@@ -17,7 +17,7 @@ RULES, ASKED, PLAN, TALK = 85, 10, 140, 65
 
 
 def words_of(count: int, seed: int) -> str:
-    """So many random words of two syllables."""
+    """`count` random words of two syllables."""
     dice = random.Random(seed)
     return " ".join("".join(dice.choices(SYLLABLES, k=2)) for _ in range(count))
 
@@ -40,7 +40,7 @@ def whole(name: str, id: object, agents: Sequence[str], lines: Sequence[dict[str
 
 
 class _Talk:
-    """A workflow being written; each message stands after what its author may read."""
+    """Builds a workflow; each message has all earlier messages that its author may read as parents."""
 
     def __init__(self, agents: list[str], seed: int) -> None:
         self._dice = random.Random(seed)
@@ -50,7 +50,7 @@ class _Talk:
             self.say(agent, RULES, role="system", private=True)
 
     def say(self, agent: str, words: int, role: str = "assistant", private: bool = False) -> None:
-        """One message of so many words; an assistant's is spoken, any other is known."""
+        """Add a message of `words` words; an assistant's is a decode, any other a prefill."""
         text = " ".join("".join(self._dice.choices(SYLLABLES, k=2)) for _ in range(words))
         audience: Any = [agent] if private else "everyone"
         parents = [m["id"] for m in self.messages if m["audience"] == "everyone" or agent in m["audience"]]

@@ -1,4 +1,4 @@
-"""Experiments: the arithmetic of what was measured. Does not know: engines, agents, how anything was measured.
+"""The same games played in several ways, and compared.
 
 `ExtraMissing` where the libraries of `agentcho[lab]` are not installed.
 """

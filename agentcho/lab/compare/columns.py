@@ -1,4 +1,4 @@
-"""The columns of a comparison: ways of reading, as they are named on a command line.
+"""The columns of a comparison: ways of reading by their names on the command line.
 
 Does not know: what is played, models.
 """
@@ -33,14 +33,14 @@ class Column(BaseModel):
 
     @property
     def name(self) -> str:
-        """As it is written on the command line, of its adapter the folder's own name alone."""
+        """The name on the command line; of an adapter only the folder's own name."""
         parts = [self.mode, *([self.leakage] if self.mode == "choreographed" else [])]
         name = ":".join([*parts, *([IN_PLACE] if self.in_place else [])])
         name = name if self.repair is None else f"{name}+{self.repair}"
         return name if self.adapter is None else f"{name}@{Path(self.adapter).resolve().name}"
 
     def config(self, base: RunConfig) -> RunConfig:
-        """The options of a run that is played this way."""
+        """The options of a run in this column."""
         return RunConfig.model_validate(base.model_dump() | self.model_dump(exclude={"digest"}))
 
     def folder(self, out: Path) -> Path:

@@ -50,7 +50,7 @@ class Effort(NamedTuple):
 
 @dataclass(frozen=True)
 class Comparing:
-    """A comparison under way: the games that `playing` says, in every column. `folder` keeps all of them."""
+    """One comparison: the games of `playing` in every column. `folder` keeps their records."""
 
     playing: Playing
     columns: tuple[Column, ...]
@@ -60,7 +60,7 @@ class Comparing:
 
     @property
     def request(self) -> ComparisonRequest:
-        """What is asked for, whole."""
+        """The request that decides what the games are."""
         return ComparisonRequest(**self.playing.asked, games=self.playing.config.games, columns=self.columns)
 
     def claim(self) -> None:
@@ -84,8 +84,8 @@ class Comparing:
         replace_whole(file, request.model_dump_json(indent=1) + "\n")
 
     def run(self, command: str, judge: EnginePort | None = None) -> Comparison:
-        """Play what is not played yet, and compare. `command` does this again; `judge` compares texts, where the
-        scenario says which."""
+        """Play the games that are missing, and compare. `command` is the command line that repeats this; `judge`
+        compares texts of scenarios that offer some."""
         self.claim()
         config, engine = self.playing.config, self.playing.engine
         arms = {column.name: Arm(column.config(config).reuse, _engine(engine, column)) for column in self.columns}
@@ -106,7 +106,8 @@ class Comparing:
         )
 
     def _played(self, arms: Mapping[str, Arm]) -> dict[str, Games]:
-        """All games of all columns; those after the first say the first one's words, where the scenario pairs them."""
+        """The games of all columns. Columns after the first are forced to the first one's words where the scenario
+        pairs them."""
         config, engine = self.playing.config, self.playing.engine
         there = sum(len(over(column.folder(self.folder), config.games)) for column in self.columns)
         counting = Counting(self.tell, config.games * len(self.columns), there)
@@ -120,7 +121,7 @@ class Comparing:
         return played
 
     def _scores(self, games: Games) -> dict[int, Mapping[str, float]]:
-        """By game, of those that have an outcome."""
+        """The scores of the games that have an outcome, by game."""
         finished = {number: games.finished[number] for number in range(self.playing.config.games)}
         return {number: over.score for number, over in finished.items() if over.outcome is not None}
 
@@ -137,7 +138,7 @@ class Comparing:
         return costs(words, arms, repeats, counted(self.tell, "games timed", repeats * len(words)))
 
     def _preferences(self, played: Mapping[str, Games], judge: EnginePort) -> dict[str, Preference]:
-        """What a judge says of each column's texts against the first one's."""
+        """The judge's preferences between each column's texts and the first column's."""
         texts = {name: self._texts(games) for name, games in played.items()}
         first, *others = texts
         found: dict[str, Preference] = {}
@@ -149,7 +150,7 @@ class Comparing:
         return found
 
     def _texts(self, games: Games) -> dict[int, Judged]:
-        """What is judged, by game."""
+        """The texts to be judged, by game."""
         scenario = self.playing.scenario
         outcomes = {n: games.finished[n].outcome for n in range(self.playing.config.games)}
         judged = {n: scenario.judged(scenario.Outcome.model_validate(o)) for n, o in outcomes.items() if o is not None}

@@ -58,7 +58,7 @@ class Metric(Frozen):
         return f"{self.shown(mean.value)} ({mean.span.shown(self.shown)})" if mean.games else "no game"
 
     def difference(self, column: str) -> str:
-        """What a column has more than the first one, in words; nothing where they have no pair."""
+        """The difference of a column from the first one, in words; empty where they have no pair of games."""
         found, signed = self.differences.get(column), partial(self.shown, sign="+")
         return f"{signed(found.value)} ({found.span.shown(signed)})" if found and found.games else ""
 
@@ -106,7 +106,7 @@ class Preference(Frozen):
 
 
 class ComparisonRequest(Frozen):
-    """What was asked: all that decides what the games are."""
+    """Everything that decides what the games of a comparison are."""
 
     scenario: str
     options: dict[str, Any]
@@ -138,7 +138,7 @@ class Comparison(Frozen):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The columns, the first being what the others are held against."""
+        """The names of the columns; the first is the reference of the others."""
         return tuple(column.name for column in self.request.columns)
 
     def rows(self) -> Iterator[Row]:

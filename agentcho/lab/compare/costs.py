@@ -1,6 +1,6 @@
-"""What a way of reading costs on words that are forced: tokens encoded, time to a first token, time to the end.
+"""The costs of a column on forced words: tokens encoded, seconds to a first token, seconds to the end.
 
-Ways take turns; ratios are made within one game and repeat. Does not know: what is said.
+Columns take turns; ratios are made within one game and repeat. Does not know: what is said.
 """
 
 from __future__ import annotations

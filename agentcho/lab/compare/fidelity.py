@@ -1,5 +1,5 @@
-"""How far a way of reading is from the baseline, on words that are forced: the next token's distribution, and which
-token is likeliest. Does not know: who plays, what is scored.
+"""How far a column is from the baseline on forced words: the distribution of the next token, and the likeliest token.
+Does not know: who plays, what is scored.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Rows = NDArray[np.float32]
 
 
 class Arm(NamedTuple):
-    """A way of reading, and the engine that reads so: the model's own, or one that goes through an adapter."""
+    """A reuse policy, and the engine that runs it: the model's own, or one with an adapter."""
 
     reuse: ReusePolicy
     engine: EnginePort
@@ -61,7 +61,7 @@ def forced(workflow: Workflow, arm: Arm, logits: bool) -> Replayed:
 
 
 def apart(before: Rows, after: Rows) -> Apart:
-    """Row by row."""
+    """The divergence and the agreement of each row."""
     return Apart(distance(before, after).kl, before.argmax(axis=1) == after.argmax(axis=1))
 
 

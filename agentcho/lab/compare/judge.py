@@ -1,4 +1,4 @@
-"""A model that judges pairs of texts: which of two serves its task better, asked twice with the texts swapped.
+"""A model that judges pairs of texts: which of two does its task better, asked in both orders.
 
 A text wins where it is preferred in both orders; otherwise the pair is a tie. Does not know: columns, scores.
 """
@@ -29,7 +29,7 @@ class TextPair(NamedTuple):
 
 
 def prefer(engine: EnginePort, pairs: Sequence[TextPair], told: Callable[[int], None], at_once: int = 16) -> Preference:
-    """How often the other text is preferred to the first one's. Greedy: the same texts, the same verdicts."""
+    """How often the second text of a pair is preferred to the first. Greedy: the same texts give the same verdicts."""
     verdicts: list[int] = []
     for start in range(0, len(pairs), at_once):
         some = pairs[start : start + at_once]

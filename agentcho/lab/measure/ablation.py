@@ -23,7 +23,8 @@ HEADERS: dict[Outcome, str] = {"decision": "", "prediction": '"prediction"'}
 
 
 class Answered(NamedTuple):
-    """One game: what the reader would answer where the owner's words saw this much. `asked` names the choices."""
+    """One game: the reader's answer where the owner's words attended to this much (`seen`). `asked` names the
+    choices."""
 
     pair: Pair
     outcome: Outcome
@@ -33,9 +34,9 @@ class Answered(NamedTuple):
 
 
 def seeing(play: Play, pair: Pair, seen: Seen) -> Play:
-    """The game with everything the owner hides from the reader taken from what the owner's words are encoded over,
-    but the private system prompt ("system"), or but what it thought in private ("plan"). A plan that is kept is itself
-    encoded without the system prompt, so that no more than the plan comes through it."""
+    """The game with the owner's words encoded over nothing that it hides from the reader, except its private system
+    prompt ("system") or except its private thoughts ("plan"). A plan that is kept is itself encoded without the system
+    prompt, so that no more than the plan comes through it."""
     if seen == "all":
         return play
     hidden = {line.message.id: line for line in play.hidden(pair.owner, pair.reader)}
@@ -59,8 +60,8 @@ def _without(line: Line, gone: set[str], owner: str) -> Line:
 def answered(
     experiment: Experiment, game: int, pair: Pair, before: Original, asked: dict[Outcome, Question]
 ) -> Iterator[Answered]:
-    """What the reader of one game answers, by how much the owner's words saw. "all" is what was reused, "public" what
-    enforcement reads. Questions without known choices are left out."""
+    """The reader's answers in one game, by how much the owner's words attended to. "all" is what was reused, "public"
+    what enforcement reads. Questions without known choices are left out."""
     known = {outcome: one for outcome, one in asked.items() if one.tokens}
     if not known or not experiment.plays[game].hidden(pair.owner, pair.reader):
         return
@@ -104,7 +105,7 @@ def _drafts(games: Sequence[Sequence[Answered]], outcome: Outcome) -> Iterator[A
 
 
 def _choices(answers: Sequence[Answered]) -> tuple[str, ...]:
-    """The first of two, all of more: the other's rate is what is left."""
+    """The choices to report: of two only the first, for the second's rate follows from it."""
     names = tuple(dict.fromkeys(name for a in answers for name in a.asked.names))
     return names[:1] if len(names) == 2 else names
 

@@ -27,7 +27,7 @@ SWAPS: tuple[Swap, ...] = ("same-length", "other-length")
 
 
 class Policies(NamedTuple):
-    """The policies of reading that the arms compare."""
+    """The reuse policies that the arms compare."""
 
     reuse: ReusePolicy
     enforce: ReusePolicy
@@ -35,8 +35,8 @@ class Policies(NamedTuple):
 
 
 def policies(deterministic: bool) -> Policies:
-    """All in one profile but the ceiling, of which nothing exact is claimed: it is fast. Shadows play no part, for
-    every word is known."""
+    """All are in the same profile, but the ceiling is in the fast one: nothing exact is claimed of it. There are no
+    shadows, for every word is known."""
     reuse = ReusePolicy("choreographed", "audit", "never", deterministic)
     return Policies(reuse, reuse._replace(leakage="enforce"), ReusePolicy("baseline", "audit", "never", False))
 
@@ -55,7 +55,8 @@ class Shift(NamedTuple):
 
 
 class Experiment:
-    """Plays games on one engine. `skipped` counts, by reason, what could not be encoded."""
+    """Games, the engine that encodes them, and the policies that are compared. `skipped` counts, by reason, what could
+    not be encoded."""
 
     def __init__(self, engine: MeasuredPort, plays: Sequence[Play], seed: int, deterministic: bool) -> None:
         self.engine, self.plays, self.seed = engine, plays, seed
@@ -63,7 +64,7 @@ class Experiment:
         self.skipped: Counter[str] = Counter()
 
     def of(self, games: Sequence[int]) -> Experiment:
-        """The same with these games alone, counting together what is skipped."""
+        """The same experiment on these games alone, with the same count of skipped games."""
         experiment = copy(self)
         experiment.plays = [self.plays[game] for game in games]
         return experiment
@@ -71,7 +72,8 @@ class Experiment:
     def said(
         self, play: Play, reuse: ReusePolicy, decodes: Sequence[Line], first: Sequence[str] = (), apart: bool = False
     ) -> RowsByMessage | None:
-        """The rows of these decodes, encoded from nothing; None, and counted: they cannot be."""
+        """The rows of these decodes, with every encoding made anew; None, and counted in `skipped`: they cannot be
+        encoded."""
         try:
             with Stage(self.engine, play, reuse, apart) as stage:
                 return {line.message.id: stage.rows(line.message.id, first) for line in decodes}
@@ -81,7 +83,8 @@ class Experiment:
 
 
 class Original(NamedTuple):
-    """A game as it was, under each way, for every decode that some pair compares; None: it could not be encoded."""
+    """The rows of an unchanged game under each policy, for every decode that some pair compares; None: it could not be
+    encoded."""
 
     reuse: RowsByMessage | None
     floor: RowsByMessage | None
@@ -89,7 +92,8 @@ class Original(NamedTuple):
 
 
 def original(experiment: Experiment, game: int, readers: Sequence[str]) -> Original:
-    """Encode a game as it was: once, once again from nothing and each encoding alone, and under enforcement."""
+    """Encode an unchanged game three times: with reuse, with reuse and each encoding in a step of its own, and under
+    enforcement."""
     play = experiment.plays[game]
     decodes = [line for reader in readers for line in play.decodes(reader)]
     reuse, enforce = experiment.policies.reuse, experiment.policies.enforce
@@ -127,8 +131,8 @@ def shifts_of(
 
 
 def in_sight(play: Play, pair: Pair) -> list[str]:
-    """The secrets to be put in plain sight: those behind what the reader reads; where there are none, all that were
-    said before its last message."""
+    """The secrets to be put into the reader's own prompt: those that reach what it reads; where there are none, all
+    that stand before its last message."""
     secrets = [line.message.id for line in play.hidden(pair.owner, pair.reader)]
     through, said = through_to(play, pair), play.decodes(pair.reader)
     order = [line.message.id for line in play.lines]

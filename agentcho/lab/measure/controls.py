@@ -1,4 +1,4 @@
-"""Checks that the measurements could have seen something, and that their noise is below what they saw.
+"""Checks that the measurements could have detected an effect, and that their noise is below the effects they found.
 
 All are on rows of logits, never on decisions. A control that does not fire makes an audit inconclusive; none of them
 can make it clean. Does not know: engines, verdicts.
@@ -20,7 +20,7 @@ ROUNDING = 0.01
 
 
 def controls(measurement: Measurement) -> tuple[Control, ...]:
-    """All of them, the number of games first, then each pair and swap, then the probes."""
+    """All controls: the number of games, then each pair and swap, then the probes."""
     enough = measurement.games >= FEWEST_GAMES
     detail = f"{measurement.games} games; at least {FEWEST_GAMES} are needed"
     found = [Control(name="enough games", fired=enough, detail=detail)]
@@ -63,8 +63,8 @@ def _still(name: str, effect: Effect, allowed: float, fault: str) -> Control:
 
 
 def _probe(probe: Probe) -> Iterator[Control]:
-    """A reader of permuted labels, and one of the text alone, must be at chance; otherwise the probe sees what is
-    not there. The bound is four standard deviations of one run."""
+    """A classifier trained on permuted labels, and one of the text alone, must be at chance; otherwise the probe
+    reports information that is not there. The bound is four standard deviations of one run."""
     where = probe.source if probe.layer is None else f"{probe.source}, layer {probe.layer}"
     slack = 4 * sqrt(probe.chance * (1 - probe.chance) / max(probe.tested, 1))
     if abs(probe.control - probe.chance) > slack:

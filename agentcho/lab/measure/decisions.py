@@ -1,4 +1,4 @@
-"""What a reader would decide, greedily, read from the rows of its constrained messages.
+"""A reader's greedy decision, read from the rows of its constrained messages.
 
 Does not know: encodings, which arm the rows are of.
 """

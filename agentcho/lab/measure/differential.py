@@ -18,7 +18,7 @@ ARMS: tuple[Arm, ...] = ("reuse", "floor", "enforce", "plain", "stale")
 
 
 class Flips(NamedTuple):
-    """Decisions before and after. `gained` turned to the reference choice, `lost` away from it."""
+    """How many decisions changed. `gained` changed to the reference choice, `lost` away from it."""
 
     decisions: int
     flips: int

@@ -1,4 +1,4 @@
-"""Which kind of secret each game holds, for the probe: few kinds, each with several wordings.
+"""The kind of secret in each game, for the probe: few kinds, each with several wordings.
 
 The kinds are those that the games came with (such as the instruction of a trace), or else made by one token: the
 secrets that hold it and those that do not. The token is chosen by how often it is there, never by what a probe
@@ -16,11 +16,12 @@ import numpy as np
 from agentcho.lab.measure.play import Ids, Pair, Play
 
 FEWEST = 4
-"""A kind has at least so many games."""
+"""The fewest games of a kind."""
 
 
 class Kinds(NamedTuple):
-    """The kind of each game, from 0, or None where it takes no part. `token`: what tells them apart, if one does."""
+    """The kind of each game, from 0, or None where the game is left out. `token` tells two kinds apart, if one token
+    does."""
 
     labels: tuple[int | None, ...]
     classes: int
@@ -28,7 +29,7 @@ class Kinds(NamedTuple):
     how: str
 
     def fits(self, label: int, words: Mapping[str, Ids]) -> bool:
-        """Whether a secret, as it is put, is still of its kind: a cut may have lost the token."""
+        """Whether a secret that was cut to length is still of its kind: the token may have been cut off."""
         return self.token is None or any(self.token in ids for ids in words.values()) == bool(label)
 
     def putting_aside(self, game: int) -> Kinds:
@@ -37,7 +38,7 @@ class Kinds(NamedTuple):
 
     @property
     def spare(self) -> int:
-        """A game that can best be done without: the first of the most frequent kind."""
+        """The game to put aside: the first of the most frequent kind."""
         return max((n for n, label in enumerate(self.labels) if label is not None), key=lambda n: (self._count(n), -n))
 
     @property
@@ -65,7 +66,7 @@ def kinds(plays: Sequence[Play], pair: Pair, behind: Sequence[frozenset[str]]) -
 
 
 def _tokens(play: Play, pair: Pair, behind: frozenset[str]) -> frozenset[int]:
-    """The tokens of what the owner thought in private, or of all it hides where it thought nothing."""
+    """The tokens of the owner's private thoughts, or of all that it hides where it has none."""
     hidden = [line for line in play.hidden(pair.owner, pair.reader) if line.message.id in behind]
     thought = [line for line in hidden if line.message.kind == "decode"] or hidden
     return frozenset(token for line in thought for token in line.content)

@@ -1,4 +1,4 @@
-"""A finished game as the measurements see it: who said what, for whom, over what. Every word is token ids.
+"""A finished game for the measurements: its messages as token ids, with authors, audiences and parents.
 
 Read from the entries of a transcript or from a workflow of a trace. Does not know: encodings, how it was played.
 """
@@ -88,7 +88,7 @@ class Play(NamedTuple):
         return tuple(sorted({line.message.author for line in self.lines if line.message.author is not None}))
 
     def decodes(self, author: str) -> tuple[Line, ...]:
-        """What an agent said that was generated, in order."""
+        """The agent's decodes, in order."""
         return tuple(line for line in self.lines if line.message.author == author and line.message.kind == "decode")
 
     def hidden(self, owner: str, reader: str) -> tuple[Line, ...]:
@@ -113,7 +113,7 @@ class Play(NamedTuple):
 
 
 def of_entries(entries: Sequence[Entry], kind: str | None = None) -> Play:
-    """A game of a transcript; what is not whole is in nobody's prompt, and no part of it."""
+    """A game of a transcript, without incomplete messages: they are in no prompt."""
     return Play(tuple(_line(entry) for entry in entries if entry.ended is None), kind)
 
 
@@ -203,21 +203,21 @@ class Pair(NamedTuple):
 
 
 def pairs(plays: Sequence[Play]) -> tuple[Pair, ...]:
-    """All pairs where, in some game, the owner said what the reader may not read; leaking or not."""
+    """All pairs where, in some game, the owner wrote a message that the reader may not read, leaking or not."""
     agents = sorted({agent for play in plays for agent in play.agents})
     every = (Pair(reader, owner) for reader, owner in permutations(agents, 2))
     return tuple(pair for pair in every if any(play.hidden(pair.owner, pair.reader) for play in plays))
 
 
 def compared(play: Play, pair: Pair) -> tuple[Line, ...]:
-    """The reader's generated messages from the first that something of the owner's reached, through whomever; all of
-    them where nothing did."""
+    """The reader's decodes from the first that the owner's messages reached, directly or through others; all of them
+    where none was reached."""
     known, said = play.by_id, play.decodes(pair.reader)
     reached = [any(known[id].message.author == pair.owner for id in play.behind(d.message.parents)) for d in said]
     return said[reached.index(True) :] if True in reached else said
 
 
 def through_to(play: Play, pair: Pair) -> frozenset[str]:
-    """The owner's secrets that are behind what the reader reads: through reused encodings they reach it."""
+    """The owner's secrets that reach, through reused encodings, what the reader reads."""
     secrets = {line.message.id for line in play.hidden(pair.owner, pair.reader)}
     return play.behind(id for line in play.decodes(pair.reader) for id in line.message.parents) & secrets

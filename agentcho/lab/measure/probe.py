@@ -75,7 +75,7 @@ def _trained(samples: Sequence[Sample]) -> int:
 
 
 def _right(samples: Sequence[Sample], tests: Sequence[Sample], key: Key, labels: Sequence[int]) -> int:
-    """How many of the tests are told right by readers that learnt these labels."""
+    """How many of the tests are classified right after training with these labels."""
     right = 0
     for fold in sorted({s.fold for s in tests}):
         trained = [(s, label) for s, label in zip(samples, labels, strict=True) if s.fold != fold]
@@ -89,7 +89,8 @@ def _right(samples: Sequence[Sample], tests: Sequence[Sample], key: Key, labels:
 
 
 def _told(reader: Any, rows: NDArray[np.float64]) -> Sequence[int]:
-    """What it says of each row; the first kind where only rounding tells them apart, as where all samples are alike."""
+    """The predicted kind of each row; the first kind where scores differ by rounding alone, as where all samples are
+    equal."""
     scores = np.round(reader.decision_function(rows), 9)
     places = (scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)
     return [int(reader[-1].classes_[place]) for place in places]

@@ -1,4 +1,4 @@
-"""What a reader sees of a public utterance with secrets of each kind behind it, for the probe to be trained on.
+"""The probe's samples: keys and values of a public utterance that was encoded over secrets of each kind.
 
 The utterance's words are forced and the same behind every secret, and secrets are put at the length of what was said
 there, so that neither words nor positions tell anything. Does not know: classifiers.
@@ -54,8 +54,8 @@ def target(play: Play, pair: Pair) -> Target | None:
 
 @dataclass(frozen=True)
 class ProbeGames:
-    """What is looked into: whose words, as whom, in which games, behind secrets of which kinds. `dealt` is the fold
-    of each game; `aside` the game whose secret the reader puts there itself."""
+    """The games that a probe looks into, and the kinds of their secrets. `dealt` is the fold of each game; `aside` is
+    the game whose secret the reader itself encodes the words over."""
 
     experiment: Experiment
     pair: Pair
@@ -65,7 +65,7 @@ class ProbeGames:
     aside: int
 
     def samples(self, done: Callable[[], None]) -> list[Sample]:
-        """Those of every game in which secrets of all kinds could be put behind the words."""
+        """The samples of every game whose words could be encoded over secrets of all kinds."""
         found: list[Sample] = []
         for game, fold in enumerate(self.dealt):
             if fold is not None:
@@ -75,7 +75,8 @@ class ProbeGames:
         return found
 
     def _game(self, game: int, fold: int) -> list[Sample]:
-        """One a kind. Each is less what the reader gets itself; its secret is borrowed within the game's own fold."""
+        """One sample a kind, less the reader's own encoding of the words. The secret is borrowed within the game's own
+        fold."""
         expected = self._seen(game, self._secret(game, [self.aside], None))
         found = []
         for label in range(self.kinds.classes) if expected is not None else ():
@@ -90,7 +91,7 @@ class ProbeGames:
         return [other for other in order if self.dealt[other] == fold and self.kinds.labels[other] == label]
 
     def _secret(self, game: int, donors: Sequence[int], label: int | None) -> Secrets:
-        """The first donor's words, cut or repeated to the length of what was said there; none where nobody has."""
+        """The first donor's words, cut or repeated to the length of the game's own; empty where no donor has any."""
         play, behind = self.experiment.plays[game], self.targets[game].behind
         secrets = (line for line in play.hidden(self.pair.owner, self.pair.reader) if line.message.id in behind)
         hidden = {line.message.id: line.content for line in secrets}
@@ -102,7 +103,7 @@ class ProbeGames:
         return {}
 
     def _seen(self, game: int, words: Secrets) -> dict[Key, Vector] | None:
-        """By source and layer; None: no words, or they cannot be encoded there."""
+        """The vectors by source and layer; None: there are no words, or they cannot be encoded."""
         if not words:
             return None
         play, utterance = self.experiment.plays[game].saying(words), self.targets[game].utterance

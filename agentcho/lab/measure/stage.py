@@ -1,6 +1,6 @@
 """Encodes the messages of one game with every word forced, through the resolver that games use, and scores decodes.
 
-Everything it makes is given up when it is left, so that no two stages share a key. Does not know: what is measured.
+All encodings are released at the end, so that no two stages share a cache key. Does not know: what is measured.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ UNENCODABLE = (LeakageError, ContextOverflow, StoreFull)
 
 
 def why_not(error: Exception) -> str:
-    """The same in words, for one of these errors."""
+    """One of these errors in words."""
     if isinstance(error, LeakageError):
         return "enforcement refuses it: a call names what its caller may not read"
     what = "context of this model" if isinstance(error, ContextOverflow) else "store of this engine"
@@ -79,7 +79,7 @@ class Stage:
                 raise LeakageError(reads.caller or "", (read.id,))
 
     def _resolve(self, reads: ReadSet) -> Resolved:
-        """What the caller reads through, with all of it made."""
+        """The encodings that the caller attends to; missing ones are made."""
         resolved = self._resolver.resolve(reads)
         if resolved.missing:
             self._make(resolved.missing)
@@ -97,7 +97,8 @@ class Stage:
             self._resolver.enter(lack.message, lack.recipe, lack.path, id)
 
     def _run(self, left: set[int]) -> None:
-        """Step until all are stored. What is stored when another fails is held as well, to be given up."""
+        """Step until all are stored. Encodings that are stored when another one fails are held too, so that they are
+        released."""
         fault: Exception | None = None
         while left and fault is None:
             result: Any = self._engine.step(deterministic=self._reuse.deterministic or self._apart)
@@ -109,7 +110,7 @@ class Stage:
 
 
 def _ids(resolved: Resolved) -> list[int]:
-    """Its parents, all of them made."""
+    """The ids of its parents, all of which exist."""
     assert not resolved.missing
     return [parent for parent in resolved.parents if isinstance(parent, int)]
 

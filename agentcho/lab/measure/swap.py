@@ -1,7 +1,7 @@
-"""Other secrets for the same game: what its owner really said in that place in another game.
+"""Other secrets for a game: what their owner said in the same place of another game.
 
-What is the same in every game is no secret and stays, unless nothing else is behind what the reader reads; then its ids
-are shuffled. Does not know: encodings, what a swap does.
+Words that are the same in every game are no secret and stay, unless no other words reach what the reader reads; then
+their ids are shuffled. Does not know: encodings, what a swap does.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def reworded(
 
 
 def borrowed(play: Play, donor: Play, hidden: Secrets) -> Secrets:
-    """What the donor said in the places of `hidden`, where it said something there."""
+    """The donor's words in the places of `hidden`, where it has a message there."""
     theirs = slots(donor)
     places = {line.message.id: slot for slot, line in slots(play).items() if line.message.id in hidden}
     return {id: theirs[slot].content for id, slot in places.items() if slot in theirs}

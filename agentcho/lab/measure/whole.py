@@ -1,4 +1,4 @@
-"""All measurements of an audit, on an engine: how much a leak matters, never whether there is one.
+"""All measurements of an audit, on an engine: the size of a leak, never whether there is one.
 
 A verdict comes from receipts alone and is not touched by anything here: a measured zero clears nothing. Does not
 know: verdicts, records on disk.
@@ -60,10 +60,10 @@ def measure(
 ) -> Measurement:
     """Measure finished games: entries of a transcript, one sequence a game, or workflows of a trace.
 
-    `engine` is an `Engine`, used by nobody else meanwhile; all that is encoded is given up again. `deterministic` is
-    the profile of the arms. `kinds` name what each game's secrets are like, for the probe. `tell` hears of it
-    after each game and part. What cannot be encoded (refused, too long) is left out and counted in the notes. Raises
-    what the engine raises on its own failure.
+    `engine` is an `Engine` that nothing else uses meanwhile; every encoding that is made is released. `deterministic`
+    is the profile of the arms. `kinds` name what each game's secrets are like, for the probe. `tell` hears of it after
+    each game and part. What cannot be encoded (refused, too long) is left out and counted in the notes. Raises what the
+    engine raises on its own failure.
     """
     port: MeasuredPort = engine
     plays = _plays(games, port, kinds)
@@ -113,7 +113,7 @@ class _Work:
         self._encode, self._closing = framing.content.encode, framing.closing("assistant")[0]
 
     def games(self) -> tuple[list[Shift], list[list[Answered]]]:
-        """The arms and the ablation, game by game: what was encoded for the one serves the other."""
+        """The arms and the ablation, game by game; both use the same encodings."""
         shifts, answers = list[Shift](), list[list[Answered]]()
         for game in range(len(self._experiment.plays)) if self._looks else ():
             before = original(self._experiment, game, sorted({pair.reader for pair in self._pairs}))
@@ -127,7 +127,7 @@ class _Work:
         return shifts, answers
 
     def probes(self) -> tuple[tuple[Probe, ...], list[str]]:
-        """One owner after another, each as the first of those whom it hides something from."""
+        """The probes of each owner, as read by the first agent that it hides something from."""
         found, notes = list[Probe](), list[str]()
         for pair in reversed(self._owners.values()):
             end = self._done + len(self._experiment.plays)

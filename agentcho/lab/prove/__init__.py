@@ -1,4 +1,5 @@
-"""The claim as a demonstration: secrets are swapped, words are forced, and what others see is hashed before and after.
+"""A demonstration of the claim: one agent's secrets are swapped, all other words are forced, and the logits of the
+other agents are hashed before and after.
 
 Does not know: receipts, cones, findings; only what an engine computes.
 """

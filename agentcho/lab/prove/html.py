@@ -1,5 +1,5 @@
-"""A demonstration as one HTML file that asks nobody for anything, without scripts. Each digest is drawn as a strip of
-32 colours, one a byte, so that equal ones look equal. Does not know: how anything was played.
+"""A demonstration as one HTML file that loads nothing and has no scripts. Each digest is drawn as a strip of 32
+colours, one a byte, so that equal digests look equal. Does not know: how anything was played.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""What one agent keeps from another in a workflow, and the workflow with other words there, or without them.
+"""The secrets of one agent from another in a workflow, and the workflow with these swapped or left out.
 
-An agent keeps what it wrote where the other may not read it, and what the scenario told it alone. Does not know:
+An agent's secrets from a reader are the messages it wrote that the reader may not read, and those that the scenario
+addressed to it alone. Does not know:
 encodings, what a swap moves.
 """
 
@@ -22,7 +23,7 @@ WORDLESS = "there are no other words for what is kept from it"
 
 
 class Secret(NamedTuple):
-    """Messages that an owner keeps from each of the `readers` alike; those of them behind what these read."""
+    """Messages that an owner keeps from all `readers`; `through` are those that reach what these readers read."""
 
     owner: str
     readers: tuple[str, ...]
@@ -41,12 +42,13 @@ def _told_alone(line: Line, owner: str) -> bool:
 
 
 def through_to(play: Play, reader: str, messages: Collection[str]) -> frozenset[str]:
-    """Those of the messages that are behind what a reader reads."""
+    """Those of the messages that reach, through parents, what a reader reads."""
     return play.behind(id for line in play.decodes(reader) for id in line.message.parents) & set(messages)
 
 
 def secrets(play: Play, owner: str, readers: Sequence[str]) -> tuple[list[Secret], dict[str, str]]:
-    """What `owner` keeps, readers from whom it keeps the same together; and why the others cannot be compared."""
+    """What `owner` keeps, with readers grouped from whom it keeps the same; and why the other readers cannot be
+    compared."""
     found: dict[frozenset[str], list[tuple[str, frozenset[str]]]] = {}
     why: dict[str, str] = {}
     for reader in readers:
@@ -65,7 +67,8 @@ def secrets(play: Play, owner: str, readers: Sequence[str]) -> tuple[list[Secret
 def changed(
     workflow: Workflow, plays: Sequence[Play], game: int, secret: Secret, swap: Swapped, seed: int, tokenizer: str
 ) -> tuple[Workflow, frozenset[str]]:
-    """The workflow with what is kept swapped, and which messages are; none: there are no other words for any."""
+    """The workflow with the secrets swapped, and the ids of the messages that changed; none: no other words were
+    found."""
     if swap == "absent":
         return without(workflow, secret.messages), secret.messages
     hidden = [line for line in plays[game].lines if line.message.id in secret.messages]
@@ -88,7 +91,7 @@ def saying(workflow: Workflow, play: Play, words: Secrets, tokenizer: str) -> Wo
 
 
 def without(workflow: Workflow, gone: Collection[str]) -> Workflow:
-    """The workflow as if these messages had never been; what read them closes up."""
+    """The workflow without these messages; parents after them move up."""
     return _with(workflow, [_closed_up(message, gone) for message in workflow.messages if message.id not in gone])
 
 

@@ -1,4 +1,4 @@
-"""One play of one workflow, every word forced, in the deterministic profile: what each agent chose from, as digests.
+"""Plays one workflow with every word forced, in the deterministic profile, and hashes each agent's logits.
 
 Does not know: what was swapped, what two plays have to do with each other.
 """
@@ -21,7 +21,7 @@ FLOAT = np.dtype("<f4")
 
 
 class Hashed(NamedTuple):
-    """All that one agent chose from: the digest, and of how many rows."""
+    """The digest of one agent's logits, and how many rows it is of."""
 
     digest: str
     rows: int
@@ -36,13 +36,13 @@ class Played(NamedTuple):
 
 
 class Unplayable(Exception):
-    """A workflow cannot be played so. Never leaves this package."""
+    """A workflow cannot be played in this way. Never raised out of this package."""
 
 
 def played(
     workflow: Workflow, engine: EnginePort, stride: int, leakage: Leakage, mode: Mode = "choreographed"
 ) -> Played:
-    """Play it. Raises `Unplayable`, whose text says why, where this workflow cannot be; other errors as they are."""
+    """Play the workflow. `Unplayable`, whose text says why: this workflow cannot be; other errors pass."""
     try:
         replayed = replay(workflow, engine, mode, leakage, deterministic=True, stride=stride)
     except UNENCODABLE as error:

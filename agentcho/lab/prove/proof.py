@@ -1,4 +1,4 @@
-"""What a demonstration found: frozen, JSON of a versioned schema, the one thing that every output is made from.
+"""The result of a demonstration: frozen values and their JSON of a versioned schema. Every output is made from it.
 
 Does not know: how anything was played. Words of messages are never in it.
 """
@@ -42,14 +42,15 @@ class Compared(Frozen):
 
     @property
     def conclusion(self) -> Conclusion:
-        """Equal digests show something only where the same swap moves what is read without enforcement."""
+        """Equal digests under enforce show something only where the same swap changes the digest under audit."""
         if not self.enforce.same:
             return "broken"
         return "inconclusive" if self.audit.same else "holds"
 
 
 class Skipped(Frozen):
-    """What could not be compared, and why. `reader` None: nobody; `owner` None: nothing of the workflow."""
+    """What could not be compared, and why. `reader` None: no reader could be; `owner` None: nothing of the workflow
+    could."""
 
     workflow: str
     owner: str | None
@@ -58,7 +59,7 @@ class Skipped(Frozen):
 
 
 class Waits(Frozen):
-    """Seconds to the first token of all `decodes` of one workflow together, each way of reading, as it is."""
+    """Seconds to the first token, summed over all `decodes` of one unchanged workflow, by way of reading."""
 
     workflow: str
     decodes: int
@@ -97,7 +98,7 @@ class Proof(Frozen):
 
     @property
     def conclusion(self) -> Conclusion:
-        """Broken by one; else it holds where one comparison could have shown otherwise."""
+        """Broken where one comparison is; otherwise it holds where one comparison could have shown a difference."""
         found = {one.conclusion for one in self.compared}
         return next((word for word in ("broken", "holds") if word in found), "inconclusive")
 
@@ -108,7 +109,7 @@ class Proof(Frozen):
 
     @property
     def pairs(self) -> tuple[PairSummary, ...]:
-        """What was found of each owner and reader, in the order they were met."""
+        """The comparisons counted by owner and reader, in the order of the workflows."""
         found: dict[tuple[str, str], list[Compared]] = {}
         for one in self.compared:
             found.setdefault((one.owner, one.reader), []).append(one)
@@ -126,7 +127,7 @@ class Proof(Frozen):
         return found
 
     def speedup(self, arm: Arm) -> float | None:
-        """Baseline's seconds to the first token over this way's, all messages of all workflows together."""
+        """Baseline's seconds to the first token divided by this arm's, summed over all messages of all workflows."""
         took = sum(getattr(one, arm) for one in self.waits)
         return sum(one.baseline for one in self.waits) / took if took else None
 

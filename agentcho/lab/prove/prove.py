@@ -1,4 +1,4 @@
-"""The whole demonstration: every workflow as it is, and again with one side's secrets swapped, under audit and enforce.
+"""The whole demonstration: every workflow unchanged and with one agent's secrets swapped, under audit and enforce.
 
 Does not know: files, the terminal, how a digest is computed.
 """
@@ -31,11 +31,12 @@ def prove(
     seed: int = 0,
     tell: Tell = unheard,
 ) -> Proof:
-    """Play each workflow under audit and under enforce, as it is and with the secrets of `of`, or of each agent in
-    turn, swapped; hash what every other agent chose from.
+    """Play each workflow under audit and under enforce, unchanged and with the secrets of `of`, or of each agent in
+    turn, swapped; hash the logits of every other agent.
 
-    `engine` is an `Engine`, used by nobody else meanwhile; all that is encoded is given up again. Words for a swap are
-    those of another of the workflows. `tell` hears of workflows. `AudienceError` where no workflow has an agent `of`.
+    `engine` is an `Engine` that nothing else uses meanwhile; every encoding that is made is released. Words for a swap
+    are those of another of the workflows. `tell` hears of workflows. `AudienceError` where no workflow has an agent
+    `of`.
     """
     if of is not None and not any(of in workflow.agents for workflow in workflows):
         raise AudienceError(f"there is no agent {of}", {name for one in workflows for name in one.agents})

@@ -1,4 +1,4 @@
-"""A demonstration in words: its headline, and what its figures are of. Shared by all formats.
+"""The sentences about a demonstration: its headline, and what its figures mean. Shared by all formats.
 
 Does not know: the terminal, HTML.
 """
@@ -27,7 +27,7 @@ NOTES = (
 
 
 def headline(proof: Proof) -> Headline:
-    """What it comes to: one word, and a sentence."""
+    """The conclusion as one word and one sentence."""
     word, all_ = WORDS[proof.conclusion], len(proof.compared)
     if proof.conclusion == "broken":
         broken = [one for one in proof.compared if one.conclusion == "broken"]
@@ -48,12 +48,12 @@ def played(proof: Proof) -> str:
 
 
 def missing(proof: Proof) -> str:
-    """What is not there of what was played, or nothing."""
+    """Which of the workflows are incomplete; empty where none is."""
     return cut_short(proof.unfinished, proof.workflows)
 
 
 def first_tokens(proof: Proof) -> list[str]:
-    """Of this very run: how much sooner first tokens come than the baseline's; nothing where nothing was played."""
+    """How much sooner first tokens came than the baseline's in this demonstration; empty where nothing was played."""
     enforce, audit = proof.speedup("enforce"), proof.speedup("audit")
     if enforce is None or audit is None:
         return []
@@ -75,7 +75,7 @@ class Reason(NamedTuple):
 
 
 def why_not(proof: Proof) -> list[Reason]:
-    """What shows nothing: what was the same under audit too, and what could not be compared at all."""
+    """Comparisons that show nothing because audit's digests are equal too, and those that could not be made."""
     idle = sum(one.conclusion == "inconclusive" for one in proof.compared)
     told = [Reason(many(idle, "comparison"), "", "equal under audit too, which shows nothing")] if idle else []
     return told + [

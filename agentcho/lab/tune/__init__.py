@@ -1,1 +1,1 @@
-"""Distilling the baseline into the choreography: traces of what the baseline says, and adapters that say it too."""
+"""Distilling the baseline into the choreography: traces of baseline games, and adapters trained on them."""

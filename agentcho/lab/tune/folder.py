@@ -1,4 +1,4 @@
-"""The folder of a training: the best adapter as peft reads it, what it was trained for, a log, and how to go on.
+"""The folder of a training: the best adapter in peft's format, what it was trained for, a log, and the last checkpoint.
 
     DIR/adapter_model.safetensors, adapter_config.json, agentcho.json   the best so far
     DIR/log.jsonl, loss.png                                             a line a step, and their picture
@@ -29,7 +29,7 @@ PREFIX = "base_model.model."
 
 
 class Folder:
-    """One training's own. `ResumeMismatch`: it holds another, or one that is done."""
+    """The folder of one training. `ResumeMismatch`: it holds another training, or a finished one."""
 
     def __init__(self, path: Path, request: Mapping[str, Any]) -> None:
         self.path, self._going, self._gone = path, path / "going", path / "gone"
@@ -48,7 +48,7 @@ class Folder:
             raise ResumeMismatch.holds(self.path, "another training", ["it is done"])
 
     def write_best(self, state: Mapping[str, Tensor], config: Mapping[str, Any], trained: Trained) -> None:
-        """Replace the adapter by a better one."""
+        """Replace the stored adapter."""
         tensors = {name if name.startswith(PREFIX) else PREFIX + name: each for name, each in state.items()}
         whole = {name: each.contiguous() for name, each in tensors.items()}
         replace_whole(self.path / WEIGHTS, save(whole, metadata={"format": "pt"}))
@@ -60,13 +60,13 @@ class Folder:
         replace_whole(self.path / TRAINED, trained.model_dump_json(indent=1) + "\n")
 
     def save(self, state: Mapping[str, Any]) -> None:
-        """Write what going on needs."""
+        """Write a checkpoint."""
         whole = io.BytesIO()
         torch.save(dict(state), whole)
         replace_whole(self._going / "state.pt", whole.getvalue())
 
     def saved(self) -> dict[str, Any] | None:
-        """What was written last, if anything was; the log is cut back to it."""
+        """The last checkpoint, None where there is none. Log lines after it are removed."""
         if not (self._going / "state.pt").exists():
             (self.path / "log.jsonl").unlink(missing_ok=True)
             return None
@@ -86,6 +86,6 @@ class Folder:
         return [line for _, line in read_lines(file)] if file.exists() else []
 
     def done(self) -> None:
-        """Nothing is left to go on with. Killed in here, it is done all the same, and is not trained again."""
+        """Remove the checkpoint: the training is finished. A kill during this call leaves it finished too."""
         self._going.rename(self._gone)
         shutil.rmtree(self._gone)

@@ -1,4 +1,4 @@
-"""Traces as they are learned from: checked, unfolded, split, and packed into forwards.
+"""The training set: traces that are checked, unfolded, split, and packed into forwards.
 
 Does not know: adapters, optimizers.
 """
@@ -28,7 +28,7 @@ class Lessons(NamedTuple):
 
     @property
     def tokens(self) -> int:
-        """Of what is trained on, once through."""
+        """The number of tokens in one epoch of training."""
         return sum(each.tokens for each in self.train)
 
 
@@ -66,7 +66,7 @@ def _split(found: Sequence[Unfolded], recipe: Recipe, digest: str) -> Lessons:
 
 
 def batches(train: Sequence[Unfolded], recipe: Recipe) -> Iterator[list[Unfolded]]:
-    """The traces of every step, epoch by epoch in an order of its own. The same recipe gives the same steps."""
+    """The traces of every step. Each epoch has an order of its own; the same recipe gives the same steps."""
     for epoch in range(recipe.epochs):
         order = random.Random(f"{recipe.seed}/{epoch}").sample(train, len(train))
         for start in range(0, len(order), recipe.batch):
@@ -74,12 +74,12 @@ def batches(train: Sequence[Unfolded], recipe: Recipe) -> Iterator[list[Unfolded
 
 
 def steps_of(train: Sequence[Unfolded], recipe: Recipe) -> int:
-    """How many steps that is."""
+    """The number of steps that `batches` gives."""
     return recipe.epochs * -(-len(train) // recipe.batch)
 
 
 def packed(traces: Sequence[Unfolded], tokens: int) -> list[list[Unfolded]]:
-    """Forwards of at most so many tokens; what is longer has one to itself."""
+    """The traces grouped into forwards of at most `tokens` tokens; a longer trace has a forward of its own."""
     found: list[list[Unfolded]] = []
     room = 0
     for trace in sorted(traces, key=lambda each: -each.tokens):

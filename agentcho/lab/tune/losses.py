@@ -1,4 +1,5 @@
-"""Cross-entropy of what agents say in whole workflows, in one forward or call by call. Does not know: optimizers."""
+"""Cross-entropy of the decodes of whole workflows, in one forward or in one forward a call. Does not know:
+optimizers."""
 
 from __future__ import annotations
 
@@ -14,14 +15,15 @@ from agentcho.runner.engine import Engine
 
 
 def loss(engine: Engine, traces: Sequence[Unfolded]) -> Tensor:
-    """The sum over all words, in nats, of traces that share one forward and nothing else. Gradients flow through every
-    key and value that an agent reads."""
+    """The sum over all targets, in nats, of traces that share one forward and attend to nothing of each other.
+    Gradients flow through every key and value that a call attends to."""
     rows = engine.differentiable([segment for trace in traces for segment in trace.segments])
     return _summed(rows, [target for trace in traces for target in trace.targets])
 
 
 def loss_by_calls(engine: Engine, trace: Unfolded) -> Tensor:
-    """The same of one trace, by a forward a call, as a program does that keeps a cache for each message."""
+    """The same loss of one trace with one forward a call, as a program computes it that keeps a cache for each
+    message."""
     made, rows = Made(), list[Tensor]()
     for segment in trace.segments:
         found = engine.differentiable([segment], made)
@@ -35,7 +37,7 @@ def _summed(rows: Tensor, targets: Sequence[int]) -> Tensor:
 
 @torch.no_grad()
 def mean_loss(engine: Engine, forwards: Sequence[Sequence[Unfolded]]) -> float:
-    """Nats a word over forwards of traces."""
+    """The mean loss over forwards of traces, in nats a target."""
     total = sum(loss(engine, traces).item() for traces in forwards)
     return total / words(trace for traces in forwards for trace in traces)
 

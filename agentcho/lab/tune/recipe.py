@@ -1,4 +1,4 @@
-"""How an adapter is trained: everything that decides what comes of it, the traces aside. Does not know: torch."""
+"""How an adapter is trained: everything but the traces that decides its weights. Does not know: torch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Plays baseline games and keeps what was said as traces, a line a game; what a file has already is not played again.
+"""Plays baseline games and writes each as one trace, one line, into a file. Games that the file has are not played
+again.
 
 Does not know: training, the command line.
 """
@@ -21,8 +22,8 @@ from agentcho.records.transcript import Entry, carry
 
 
 class Sampled(NamedTuple):
-    """What came of it: games that the file has now, those that ended without an outcome and are left out, and whether
-    Ctrl-C stopped it."""
+    """The result of `sample`: how many games the file has now, how many ended without an outcome and are left out, and
+    whether Ctrl-C stopped it."""
 
     games: int
     without: int
@@ -69,7 +70,7 @@ def _there(file: Path, asked: Mapping[str, Any]) -> set[int]:
 
 
 def _both(one: Sink, other: Sink) -> Sink:
-    """What is heard by both."""
+    """A sink that passes every event to both."""
 
     def hear(event: Event) -> None:
         one(event)

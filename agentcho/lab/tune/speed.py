@@ -1,4 +1,4 @@
-"""How many traces a second training takes whole, against a forward a call, in turns on the same traces.
+"""Training speed in traces a second: one forward a trace against one forward a call, in turns on the same traces.
 
 Does not know: optimizers, what is learned.
 """

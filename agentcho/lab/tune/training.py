@@ -1,7 +1,8 @@
-"""Trains an adapter on whole workflows, so that the choreography says what the baseline said.
+"""Trains an adapter on whole workflows, so that choreographed games give the words that baseline games gave.
 
-Every step: some traces, each one forward over its whole graph, one update. The adapter with the lowest loss on held-out
-traces is kept; a training that was broken off goes on from where it was last written down, and comes to the same end.
+Each step feeds some traces, one forward a trace over its whole graph of messages, and makes one update. The adapter
+with the lowest loss on held-out traces is kept. A training that was interrupted goes on from its last checkpoint and
+gives the same adapter.
 Does not know: the command line, how traces were sampled.
 """
 
@@ -50,7 +51,7 @@ class Progress(NamedTuple):
 
 @dataclass
 class Count:
-    """What is counted and compared while it goes on. Losses are nats a word on the held-out traces."""
+    """The counters of a training that goes on. Losses are nats a token on the held-out traces."""
 
     step: int = 0
     best_step: int = 0
@@ -90,7 +91,7 @@ class Training:
         self.speed: Speed | None = None
 
     def train(self) -> Trained:
-        """Go on to the end. `TuneError` stops it; the best adapter until then stays."""
+        """Train to the end. `TuneError`: the training cannot go on; the best adapter until then is kept."""
         self._resume()
         began = saved = perf_counter()
         epoch = -(-len(self._lessons.train) // self._recipe.batch)
@@ -142,7 +143,7 @@ class Training:
         self._tell(Progress(count.step, self._steps, value, count.traces / max(count.seconds, 1e-9)))
 
     def _compare(self) -> None:
-        """Hold the adapter against the best so far, on the traces that are held out."""
+        """Compare the adapter with the best one so far, on the held-out traces."""
         self._network.eval()
         count, found = self._count, mean_loss(self.engine, self._dev)
         self._folder.tell({"step": count.step, "dev": round(found, 6)})
@@ -185,7 +186,7 @@ class Training:
         )
 
     def _resume(self) -> None:
-        """Go on from what was written down last; or measure where it begins."""
+        """Load the last checkpoint; where there is none, measure the loss before training."""
         state = self._folder.saved()
         if state is None:
             self._compare()

@@ -1,7 +1,7 @@
 """A workflow whose words are known as the segments of one forward: who attends to what, at which positions.
 
-The workflow is replayed by the resolver that games use, on an engine that takes every call for done and computes
-nothing, so that contexts and positions are those of inference. Does not know: losses, how a forward is run.
+The workflow is replayed through the resolver that games use, on an engine that computes nothing and reports every call
+as finished, so that contexts and positions are those of inference. Does not know: losses, how a forward is run.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from agentcho.games.replay import replay
 from agentcho.records.trace import Workflow
 
 STRIDE = 1 << 20
-"""Forced tokens that go at once: all."""
+"""Forced tokens a step: all of a message at once."""
 
 
 class Unfolded(NamedTuple):
@@ -67,7 +67,7 @@ def unfold(workflow: Workflow, engine: EngineTemplate, mode: Mode, leakage: Leak
 
 
 def _needed(segments: Sequence[Segment]) -> set[Segment]:
-    """Those that something is asked of, and all that these attend to."""
+    """The segments with wanted rows, and all segments that these attend to."""
     needed = set[Segment]()
     for segment in reversed(segments):
         if segment.wanted or segment in needed:
@@ -77,7 +77,8 @@ def _needed(segments: Sequence[Segment]) -> set[Segment]:
 
 
 class RecordingRunner(VirtualRunner):
-    """Writes down the segments of whole messages, and runs none of them; `segments` has them by what they make."""
+    """Records the segments of whole messages instead of running them. `segments` has each by the entry that it
+    makes."""
 
     origin = "recording"
 
@@ -95,7 +96,7 @@ class RecordingRunner(VirtualRunner):
             slot.value = len(segment.ids)
 
     def store(self, slot: VirtualSlot, start: int, entry: KVEntry) -> None:
-        """What an agent said is fed at once, and asked for row by row."""
+        """The tokens of a decode as one segment, with a row wanted for each of its sampled tokens."""
         assert entry.recipe is not None
         tokens, context = entry.recipe.tokens, entry.recipe.context
         begin, end = slot.value, len(tokens) - self._closing
@@ -105,7 +106,7 @@ class RecordingRunner(VirtualRunner):
 
 
 class RecordingEngine(EngineCore):
-    """A core that writes down what it would feed. Equal prefills are one segment."""
+    """A core that records the segments that it would feed. Equal prefills are one segment."""
 
     _runner: RecordingRunner
 
@@ -120,7 +121,7 @@ class RecordingEngine(EngineCore):
 
     @property
     def segments(self) -> tuple[Segment, ...]:
-        """All that was written down, each after what it attends to; from now on each is that of its entry."""
+        """All recorded segments, each after those that it attends to; from now on each is the segment of its entry."""
         for entry, segment in self._runner.segments.items():
             entry.segment = segment
         return tuple(self._runner.segments.values())

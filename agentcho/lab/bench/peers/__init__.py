@@ -1,1 +1,1 @@
-"""What the engine is held against: the library's own ways to generate. Not tests; nothing here is asserted."""
+"""The library's own ways to generate, which the engine is compared with. Not tests: nothing here is asserted."""

@@ -1,4 +1,4 @@
-"""The library's own continuous batching, with prefix sharing, every text forced: what the engine is held against.
+"""The library's continuous batching with prefix sharing, every text forced: a peer that the engine is compared with.
 
 One manager as `generate_batch` makes it, kept for a whole workflow, so that pages of ended requests are shared with
 later ones whose prompts begin alike; requests that begin in one step share none, which is the library's doing. Does not
@@ -30,8 +30,8 @@ WARM, FEED = "warm up", " (fed)"
 
 
 class _Forcing(ContinuousBatchingLogitsProcessor):
-    """Makes each request say what was registered for it, then `stop`. On a GPU a step is prepared before the last one's
-    tokens are known, so what a request has said is counted here."""
+    """Forces each request to the tokens that were registered for it, then `stop`. On a GPU a step is prepared before
+    the last one's tokens are known, so what a request has said is counted here."""
 
     supported_kwargs: dict[str, type] = {}  # noqa: RUF012  the library's own way of saying it
     ignored_kwargs = ()
@@ -138,7 +138,7 @@ class Continuous:
                 return result
 
     def _count(self, processors: Any) -> None:
-        """Count what is fed where the library prepares a step: on a GPU forwards are captured, and padded."""
+        """Count the tokens fed where the library prepares a step: on a GPU, forwards are captured and padded."""
         prepare = processors.prepare_tensor_args
 
         def counted(requests_in_batch: list[Any], arg_storage: Tensor) -> Tensor:

@@ -1,4 +1,5 @@
-"""Stock `generate` with the best reuse of caches that a careful user would write: what the engine is held against.
+"""Stock `generate` with the best reuse of caches that a careful user would write: a peer that the engine is compared
+with.
 
 The network is the engine's own, with the library's own attention and caches. Calls that can be made at the same time
 are one batch. Of every prompt the longest prefix that any kept cache begins with is reused: cropped where one call is
@@ -23,7 +24,8 @@ from agentcho.runner.device import synchronize
 from agentcho.runner.model import ATTENTION
 
 WORTH = 32
-"""Tokens that must be saved for a forward of its own: about what one costs that is bound by the weights."""
+"""A shared prefix gets a forward of its own where that saves so many tokens: about the cost of one memory-bound
+forward."""
 
 
 class Forced(NamedTuple):
@@ -53,7 +55,7 @@ def stock_attention(network: nn.Module) -> Iterator[None]:
 
 
 def greedy(tokens: int, stop: int) -> GenerationConfig:
-    """At most so many tokens, until `stop`."""
+    """Greedy generation of at most `tokens` tokens, until `stop`."""
     made: Any = GenerationConfig
     config: GenerationConfig = made(
         max_new_tokens=tokens,
@@ -68,7 +70,8 @@ def greedy(tokens: int, stop: int) -> GenerationConfig:
 
 
 class Forcing(LogitsProcessor):
-    """Makes each row say its text, then `stop`. Notes when each step chose, and with `keep` what from, in float32."""
+    """Forces each row to its text, then `stop`. Records the time of each step, and with `keep` its scores in
+    float32."""
 
     def __init__(self, texts: Sequence[Ids], stop: int, keep: bool) -> None:
         self._texts, self._stop, self._keep = texts, stop, keep
@@ -103,7 +106,7 @@ class Generating:
 
     @torch.inference_mode()
     def batch(self, calls: Sequence[Forced]) -> list[Times]:
-        """Make these calls side by side."""
+        """Run these calls as one batch."""
         if len(calls) > 1:
             self._encode_shared(calls)
         found = [self._prefixes.longest(call.prompt) for call in calls]
@@ -136,7 +139,7 @@ class Generating:
         )
 
     def _encode_shared(self, calls: Sequence[Forced]) -> None:
-        """Encode once what several prompts begin with, short prefixes first, where that saves more than it costs."""
+        """Encode prefixes that several prompts share once, short ones first, where that saves more than it costs."""
         prompts = sorted(call.prompt for call in calls)
         pairs = ((one, min(common(pair), min(map(len, pair)) - 1)) for pair in pairwise(prompts) for one in pair[:1])
         for shared in sorted({one[:length] for one, length in pairs if length > 0}, key=len):
@@ -146,7 +149,7 @@ class Generating:
                 self._encode(shared, kept)
 
     def _encode(self, shared: Ids, kept: Prefix) -> None:
-        """Encode these ids after what is kept of them, and keep them."""
+        """Encode these ids after their kept prefix, and keep the result."""
         cache, fresh = side_by_side([kept]), shared[kept.length :]
         ids = torch.tensor([fresh], device=self._network.device)
         self._network(input_ids=ids, past_key_values=cache, use_cache=True, logits_to_keep=1)

@@ -35,7 +35,8 @@ class Prefixes:
         self._kept: dict[str, Prefix] = {}
 
     def longest(self, prompt: Ids) -> Prefix:
-        """What is kept of the most tokens that `prompt` begins with; its last token is always left to feed."""
+        """The kept prefix with the most tokens in common with the beginning of `prompt`, whose last token is always
+        left to feed."""
         best = NOTHING
         for kept in self._kept.values():
             length = min(common((kept.ids, prompt)), len(prompt) - 1)
@@ -52,7 +53,7 @@ class Prefixes:
 
 
 def common(sequences: Sequence[Ids]) -> int:
-    """How many tokens all of them begin with."""
+    """The length of the prefix that all sequences have in common."""
     return sum(1 for _ in takewhile(lambda tokens: len(set(tokens)) == 1, zip(*sequences, strict=False)))
 
 
