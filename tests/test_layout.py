@@ -131,8 +131,10 @@ def test_the_structure_page_names_every_module() -> None:
     for path in sources():
         if unit(path) != "understudy" and path.stem != "__init__":
             assert f"`{path.stem}`" in page, path
-    layers = page[page.index("## Layers") : page.index("## Modules")].split()
+    layers = page[page.index("## What may import what") : page.index("## A line a module")].split()
     assert {unit(path) for path in sources()} <= set(layers)
+    for named in re.findall(r"`(\w+/\w+\.py|agent\.py|events\.py|message\.py)`", page):
+        assert (PACKAGE / named).is_file() or (ROOT / named).is_file(), f"{named} is gone"
 
 
 def test_files_and_functions_stay_short() -> None:
