@@ -1,4 +1,5 @@
-"""The choreographer: the only loop. Takes requests from tasks, steps the engine, wakes whom a step has served.
+"""The choreographer: the only loop. It takes requests from tasks, steps the engine, and wakes the tasks whose
+requests are done.
 
 Whatever arrives while a step runs joins the next one. One thread hop a step, no locks: the engine is touched in
 that hop alone. Does not know: agents, audiences, what a message says; `game` asks it to run calls.
@@ -65,10 +66,10 @@ class _Step(NamedTuple):
 
 class Choreographer:
     """Runs requests on one engine, as an async context manager. Games of any reuse policy share it; `reuse` is the
-    policy of those that give none. While a request that is to be exact is under way, every step is.
+    policy of games that give none. While a request for the deterministic profile is under way, every step is in it.
 
-    `steps` counts engine steps, `encoded` the tokens they fed; `stepped` hears after each what share of the store is
-    held. After the context nothing of it is left in the engine: no row, no page. Waiting submitters get
+    `steps` counts engine steps, `encoded` the tokens they fed; `stepped` is called after each with the share of the
+    store that is held. After the context nothing of it is left in the engine: no row, no page. Waiting submitters get
     `EngineClosed`. From beginning to end it is the one owner of the engine's network: `EngineBusy` on entry where
     somebody has that already.
     """
@@ -130,7 +131,7 @@ class Choreographer:
                 self._engine.owner.let_go(self)
 
     def _hold(self) -> None:
-        """Own the network from now on. What is left in the engine by one that never ended is dropped first."""
+        """Own the network from now on. What one that never ended has left in the engine is dropped first."""
         owner, ids = self._engine.owner, (self._under_way, self._held, self._cancel, self._release)
         running, drop = partial(_running, anyio.lowlevel.current_token()), partial(_drop, self._engine, *ids)
         owner.hold(self, "a choreographer", running, drop)
@@ -209,8 +210,8 @@ class Choreographer:
             self._abandon(handle)
 
     def waiting(self) -> tuple[Wait, ...]:
-        """Who waits for what, of all tasks in its games that do. With no request under way, a wait for each other's
-        events never ends; whether somebody outside may end it, cannot be told."""
+        """The tasks of its games that wait, and for what each does. With no request under way, tasks that wait for each
+        other's events wait for ever; whether something outside of the process may end a wait cannot be told."""
         return tuple(wait_of(work) for work in self.tasks.resting)
 
     def swap_out(self, ids: Iterable[EncodingId]) -> None:
@@ -229,7 +230,7 @@ class Choreographer:
                     self._deliver(await anyio.to_thread.run_sync(self._hop, self._take(), limiter=self._thread))
 
     async def _rest(self) -> None:
-        """Until there is work. Where none comes for long and everybody waits, it is told once who waits for what."""
+        """Wait until there is work. Where none comes for long, the log says once which tasks wait for what."""
         with anyio.move_on_after(self._quiet_after):
             await self._work.wait()
             return
@@ -281,7 +282,7 @@ class Choreographer:
         return None
 
     def _deliver(self, step: _Step) -> None:
-        """On the event loop again: the journals first, then those whom the step served."""
+        """On the event loop again: the journals take in the results first, then the submitters wake."""
         for handle in step.submitted:
             self._under_way.update(dict.fromkeys(handle.ids, handle))
             if handle.abandoned:
@@ -314,7 +315,7 @@ class Choreographer:
             self._finish_call(id, made[id])
 
     def _report(self, result: StepResult, made: dict[EncodingId, FinishedCall]) -> None:
-        """What was said goes on record, all of it, before any of it goes to who listens."""
+        """Put all tokens of the step on record before any of them goes to a listener of a request."""
         begun = {each.id: each for each in result.begun}
         heard = [(self._under_way[spoken.id], spoken) for spoken in result.spoken if spoken.id in self._under_way]
         for handle, spoken in heard:
@@ -326,7 +327,7 @@ class Choreographer:
                 self._notify(handle, "on_token", partial(handle.request.on_token, spoken.text))
 
     def _flush(self, flush: Callable[[], None] | None, handles: list[Handle]) -> None:
-        """What was not flushed is not heard: all who share a flush that fails fail with it."""
+        """Put on record what was told; requests that share a flush that fails all fail with it."""
         if flush is not None and not self._notify(handles[0], "flush", flush):
             for handle in handles[1:]:
                 assert handles[0].error is not None
@@ -348,7 +349,7 @@ class Choreographer:
             handle.finish(result, None)
 
     def _notify(self, handle: Handle, what: str, hear: Callable[[], None]) -> bool:
-        """Let who asked hear of something; False: that failed, and the request with it, and nothing else."""
+        """Call a function that came with a request. False: it raised, and the request fails with that, no other."""
         error = _raised(hear)
         if error is not None:
             self._fail(handle, error if isinstance(error, AgentchoError) else CallbackFailed(what, error))
@@ -361,7 +362,7 @@ class Choreographer:
             handle.finish(None, error)
 
     def _abandon(self, handle: Handle) -> None:
-        """The submitter was cancelled, perhaps while its calls were being submitted, or just as its result came."""
+        """Its submitter was cancelled, perhaps while its calls were being submitted, or just as its result came."""
         handle.abandoned = True
         self._work.set()
         if handle in self._arrived:
@@ -380,7 +381,7 @@ class Choreographer:
         self.release(self.held(handle.made))
 
     async def _leave_nothing(self) -> None:
-        """After the loop has ended: drop and release all, and tell those who still wait."""
+        """After the loop has ended: drop and release all, and fail the requests that are not done."""
         flying, held = [*self._under_way, *self._cancel], [*self._held, *self._release]
         for left in (self._arrived, self._under_way, self._cancel, self._release, self._held):
             left.clear()
@@ -397,8 +398,8 @@ class Choreographer:
 
 
 def _raised(hear: Callable[[], None]) -> BaseException | None:
-    """What a function of somebody else's raises, be it what would end a task, or the process: that is not the loop's.
-    Ctrl-C comes out."""
+    """What a function that came with a request raises, even what would end a task or the process: it must not end the
+    loop. Ctrl-C comes out."""
     try:
         hear()
     except KeyboardInterrupt:
@@ -409,7 +410,7 @@ def _raised(hear: Callable[[], None]) -> BaseException | None:
 
 
 def _as_ours(error: BaseException) -> Exception:
-    """What is told to who asked: a library that panics raises what ends threads, and is not to end this one."""
+    """The error that a submitter gets: a library that panics raises what ends threads, and must not end this one."""
     return error if isinstance(error, Exception) else EngineFailed.of(error)
 
 
@@ -423,7 +424,7 @@ def _running(loop: anyio.lowlevel.EventLoopToken) -> bool:
 
 
 def _drop(engine: EnginePort, *left: Iterable[EncodingId]) -> None:
-    """What one that never ended had under way, or held; it may not have heard of all that was done with it."""
+    """Drop what a choreographer that never ended had under way, or held; some of it may be gone already."""
     ids = list(dict.fromkeys(id for some in left for id in some))
     engine.cancel(ids)
     for id in ids:

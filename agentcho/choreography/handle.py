@@ -36,8 +36,8 @@ class Result(NamedTuple):
 
 
 class Unfinished(NamedTuple):
-    """What has left the engine of a decode that is not done: its words so far, what they were said over, and those of
-    its request's calls that were made before. `ended` None: it goes on."""
+    """A decode that is not done, as far as its tokens have left the engine: its words so far with their receipt, and
+    the calls of its request that were made before. `ended` None: it goes on."""
 
     own: FinishedCall
     made: tuple[FinishedCall | None, ...]
@@ -60,10 +60,10 @@ class Request(NamedTuple):
     `order` sorts what is submitted to one step, so that the order in which tasks happen to run does not show;
     `turn` says who goes first where not all of it fits. `exact` asks for the deterministic profile: bits that depend on
     nothing else that runs (None: as the choreographer was opened).
-    `on_piece` is told of each token and each text of the decode; once all requests were, each `flush` is called, once a
-    step; only then does `on_token` get the visible text. `on_done` gets the result before the submitter wakes. If it is
-    given up after something of it was told, `on_dropped` is told, once. All run on the event loop. What one raises
-    fails this request, and no other.
+    `on_piece` is called with each token and each text of the decode; when those of all requests were, each `flush` is
+    called, once a step; only then does `on_token` get the visible text. `on_done` gets the result before the submitter
+    wakes. `on_dropped` is called, once, where the request is given up after a first piece. All run on the event loop.
+    What one raises fails this request, and no other.
     """
 
     calls: tuple[Call, ...]
@@ -78,8 +78,8 @@ class Request(NamedTuple):
 
 
 def checked_request(request: object) -> Request:
-    """A request that can stand in line beside others. `RequestError`: it is none, or hears by what cannot be called.
-    Its calls are the engine's to judge."""
+    """A request whose order can be compared with others'. `RequestError`: it is none, or one of its functions cannot be
+    called. Its calls are checked by the engine."""
     if not isinstance(request, Request):
         raise RequestError(f"a request is {kind(request)}; give a Request")
     order = tuple(
@@ -114,7 +114,8 @@ class Handle:
         self._text = ""
 
     def take_in(self, spoken: Spoken, begun: Begun | None, made: Mapping[EncodingId, FinishedCall]) -> None:
-        """Take in what the decode said in a step, and tell of it; `made` are the calls that this step has finished."""
+        """Take in the token that the decode sampled in a step, and pass it on; `made` are the calls that this step has
+        finished."""
         self.first = self.first or perf_counter()
         self._begun = self._begun or begun
         token = spoken.token if spoken.nth >= len(self._said) else None
@@ -125,7 +126,7 @@ class Handle:
         self._text += spoken.text
 
     def drop(self, ended: Literal["cancelled", "failed"]) -> None:
-        """It is given up: tell of what was heard of it, if anything was."""
+        """The request is given up: pass on the words so far, if there are any."""
         if self._said and self._begun is not None and self.result is None and self.request.on_dropped is not None:
             self.request.on_dropped(self._so_far(self.made, ended))
             self._said.clear()
@@ -150,7 +151,7 @@ class Handle:
         )
 
     def finish(self, result: Result | None, error: Exception | None) -> None:
-        """Wake the submitter; it counts as awake from now, unless it has gone its way already."""
+        """Wake the submitter. Its task counts as awake from now, unless it waits no longer."""
         self.result, self.error = result, error
         if self.task is not None and not self.abandoned:
             self.task.wake()

@@ -1,7 +1,7 @@
-"""Counting who is awake: a step starts once every task that the last one woke has come to rest.
+"""Counting the tasks that are awake: a step starts once every task that the last one woke has come to rest.
 
-A tracked task runs through a wrapper that sees each of its suspensions and resumptions. Whatever it waits for
-counts as rest; a waker of ours marks it awake at the moment of waking, before the event loop gets to it. Nothing
+A tracked task runs through a wrapper that sees each of its suspensions and resumptions. To wait for
+anything counts as rest; what wakes a task here marks it awake at that moment, before the event loop gets to it. Nothing
 is timed or polled. Does not know: engines, agents, requests.
 """
 
@@ -46,7 +46,7 @@ class TrackedTask:
 class TaskTracker:
     """All tracked tasks of one choreographer.
 
-    A step waits for at most `patience` rounds of the event loop beyond the waking of all: who polls in a loop
+    A step waits for at most `patience` rounds of the event loop beyond the waking of all: a task that polls in a loop
     for what only a step can bring must not stop the steps.
     """
 
@@ -70,11 +70,11 @@ class TaskTracker:
         return tuple(task.work for task in self._by_task.values() if task.work is not None and not task.awake)
 
     def current(self) -> TrackedTask | None:
-        """The task of the running task; None for a task that is not tracked."""
+        """The running task; None: it is not tracked."""
         return self._by_task.get(anyio.get_current_task().id)
 
     async def settle(self, activity: Callable[[], int]) -> None:
-        """Return once nobody is awake and nothing has moved for two rounds of the event loop.
+        """Return once no task is awake and nothing has moved for two rounds of the event loop.
 
         `activity` counts what untracked tasks do (their submissions), so that chains of them settle as well.
         """
@@ -149,7 +149,7 @@ class TaskTracker:
 
 
 class _Watched(Awaitable[T]):
-    """Awaits a coroutine, and tells its task at each suspension and resumption."""
+    """Awaits a coroutine, and counts its task as resting at each suspension and as awake at each resumption."""
 
     def __init__(self, work: Coroutine[Any, Any, T], task: TrackedTask) -> None:
         self._work, self._task = work, task

@@ -13,23 +13,23 @@ import typer
 from agentcho.display.safe import inline, visible
 from agentcho.display.sheet import Sheet, plain
 from agentcho.errors import RecordError, ScenarioNotFound
-from agentcho.games import discovery as shelf
-from agentcho.games.discovery import Found, Shelf, Unreadable
+from agentcho.games import discovery
+from agentcho.games.discovery import Found, Section, Unreadable
 from agentcho.records.record import SavedRun, folders
 
 if TYPE_CHECKING:
     from agentcho.runner.doctor import DoctorReport
 
-SHELVES: tuple[Shelf, ...] = ("scenarios", "agents")
+SECTIONS: tuple[Section, ...] = ("scenarios", "agents")
 
 
 def library_listing() -> str:
     """Scenarios and agents with their first lines, from their sources alone."""
-    return "\n\n".join(plain(_shelf(which)) for which in SHELVES)
+    return "\n\n".join(plain(_section(which)) for which in SECTIONS)
 
 
-def _shelf(which: Shelf) -> Sheet:
-    rows = tuple(_row(item) for item in shelf.listing(which))
+def _section(which: Section) -> Sheet:
+    rows = tuple(_row(item) for item in discovery.listing(which))
     return Sheet(which, ("name", "from", "what"), rows, words=3)
 
 
@@ -42,18 +42,18 @@ def _row(item: Found | Unreadable) -> tuple[str, str, str]:
 def any_shelf(name: str) -> Found:
     """A scenario or else an agent of that name."""
     known = []
-    for which in SHELVES:
+    for which in SECTIONS:
         try:
-            return shelf.find(which, name)
+            return discovery.find(which, name)
         except ScenarioNotFound:
-            known += [item.name for item in shelf.listing(which) if isinstance(item, Found)]
+            known += [item.name for item in discovery.listing(which) if isinstance(item, Found)]
     raise ScenarioNotFound(name, known)
 
 
 def one_listing(name: str) -> str:
     """One scenario or agent: its docstring and its options, from its source alone."""
     found = any_shelf(name)
-    docstring, settings = shelf.details(found)
+    docstring, settings = discovery.details(found)
     head = f"{inline(found.name)}: {visible(docstring)}\n\n  {inline(str(found.path))}"
     if not settings:
         return head

@@ -1,4 +1,5 @@
-"""From what a call reads to the encodings it reads it through, by mode; makes what is missing in the same submit.
+"""From the messages that a call reads to the encodings through which it reads them, by mode; missing encodings are made
+in the same submit.
 
 choreographed: under audit and deny each message through its author's encoding E(m), made once. Under enforce the
 author of a message reads it through E(m), everyone else through its audience's X(m): m over those of its parents
@@ -159,9 +160,9 @@ class Resolver:
         return self.reuse.shadow == "always" or draft.metadata.audience != draft.own
 
     def prefetch(self, id: str) -> tuple[Needed, ...]:
-        """What a message that is known lacks before its first reader comes, where that is sure to be asked for: E(m)
-        for all under audit, X(m) of what the scenario says, E(m) of what is private. Nothing where a caller's own
-        prompt decides, or the profile is the deterministic one."""
+        """The encodings of a known message that are sure to be asked for, and are not there yet: under audit E(m);
+        under enforce X(m) of the scenario's messages, and E(m) of private ones. None where a caller's own prompt
+        decides, or in the deterministic profile."""
         metadata = self.drafts[id].metadata
         recipe: Recipe = "audience" if self.enforcing and metadata.author is None else "author"
         if self.reuse.mode == "baseline" or self.reuse.deterministic or self.reuse.repair is not None:
@@ -206,7 +207,7 @@ class Resolver:
     # -- choreographed -----------------------------------------------------------------------------------
 
     def _context(self, reads: ReadSet, missing: Lacking) -> Context:
-        """What a read set is read through, and where it stands."""
+        """The encodings through which a read set is read, and their positions."""
         offsets, new_offset = self._positions(reads)
         if self.reuse.repair is not None and reads.caller is not None:
             parents = self._repaired(reads.caller, reads, offsets, missing)
@@ -256,7 +257,7 @@ class Resolver:
         return missing[key].call
 
     def _through(self, reader: str | None, read: Read, missing: Lacking) -> Parent:
-        """What `reader` reads a message through."""
+        """The encoding through which `reader` reads a message."""
         return self._encoding(self._recipe(reader, read), read.id, missing)
 
     def _recipe(self, reader: str | None, read: Read) -> Recipe:
@@ -391,8 +392,8 @@ class Resolver:
         )
 
     def _salt(self, clearance: Audience) -> str:
-        """The class within which stored keys are shared: who could tell that they were there already. The deterministic
-        profile has classes of its own: the last bits of what is made in a forward with others depend on these."""
+        """The class within which stored keys are shared: the agents who could tell that they were there already. The
+        deterministic profile has classes of its own: in a forward with other calls, last bits depend on these."""
         profile = EXACT if self.reuse.deterministic else ""
         if self.reuse.mode == "baseline" or self.reuse.leakage == "audit":
             return profile

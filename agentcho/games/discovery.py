@@ -15,14 +15,14 @@ from typing import Literal, NamedTuple
 from agentcho.errors import ScenarioError, ScenarioNotFound
 from agentcho.message import called
 
-Shelf = Literal["scenarios", "agents"]
+Section = Literal["scenarios", "agents"]
 Origin = Literal["path", "here", "entry point", "shipped"]
 
 
 class Found(NamedTuple):
     """A class in a source file. `summary` is its docstring's first line; `module` its import name, if it has one."""
 
-    shelf: Shelf
+    section: Section
     name: str
     cls: str
     summary: str
@@ -38,33 +38,33 @@ class Unreadable(NamedTuple):
     error: ScenarioError
 
 
-def shipped(shelf: Shelf) -> Path:
+def shipped(section: Section) -> Path:
     """The folder that came with the package: inside it in a wheel, beside it in a checkout."""
     package = Path(__file__).parents[1]
-    inside = package / "_library" / shelf
-    return inside if inside.is_dir() else package.parent / shelf
+    inside = package / "_library" / section
+    return inside if inside.is_dir() else package.parent / section
 
 
-def listing(shelf: Shelf) -> Iterator[Found | Unreadable]:
+def listing(section: Section) -> Iterator[Found | Unreadable]:
     """Everything that can be named, in the order of the search, each file once. Executes nothing."""
     seen = set()
-    for path, origin, module in _files(shelf):
+    for path, origin, module in _files(section):
         if path.resolve() in seen:
             continue
         seen.add(path.resolve())
         try:
-            yield from read(shelf, path, origin, module)
+            yield from read(section, path, origin, module)
         except ScenarioError as error:
             yield Unreadable(path, error)
 
 
-def _files(shelf: Shelf) -> Iterator[tuple[Path, Origin, str | None]]:
-    for path in _sources(Path(shelf)):
+def _files(section: Section) -> Iterator[tuple[Path, Origin, str | None]]:
+    for path in _sources(Path(section)):
         yield path, "here", None
-    for entry in sorted(entry_points(group=f"agentcho.{shelf}"), key=lambda e: e.name):
+    for entry in sorted(entry_points(group=f"agentcho.{section}"), key=lambda e: e.name):
         if path_of := _module_file(entry.module):
             yield path_of, "entry point", entry.module
-    for path in _sources(shipped(shelf)):
+    for path in _sources(shipped(section)):
         yield path, "shipped", None
 
 
@@ -91,7 +91,7 @@ def broken(path: Path, line: int | None, what: str) -> ScenarioError:
     return ScenarioError(f"{path}:{line}: {what}" if line else f"{path}: {what}")
 
 
-def read(shelf: Shelf, path: Path, origin: Origin = "path", module: str | None = None) -> list[Found]:
+def read(section: Section, path: Path, origin: Origin = "path", module: str | None = None) -> list[Found]:
     """The scenarios or agents that a file defines, by its source alone. `ScenarioError` if it does not parse."""
     try:
         tree = ast.parse(path.read_bytes(), filename=str(path))
@@ -99,10 +99,10 @@ def read(shelf: Shelf, path: Path, origin: Origin = "path", module: str | None =
         raise broken(path, error.lineno, f"does not parse: {error.msg}") from None
     except (ValueError, OSError) as error:
         raise broken(path, None, f"cannot be read: {error}") from None
-    root = "Scenario" if shelf == "scenarios" else "Agent"
+    root = "Scenario" if section == "scenarios" else "Agent"
     head = ast.get_docstring(tree) or ""
     return [
-        Found(shelf, _name(node), node.name, _first(ast.get_docstring(node) or head), path, origin, module)
+        Found(section, _name(node), node.name, _first(ast.get_docstring(node) or head), path, origin, module)
         for node in _subclasses(tree, root)
     ]
 
@@ -134,16 +134,16 @@ def _first(docstring: str) -> str:
     return docstring.strip().split("\n", 1)[0]
 
 
-def find(shelf: Shelf, name: str) -> Found:
+def find(section: Section, name: str) -> Found:
     """The first of that name, or what a path gives; `file.py:Class` where a file defines several.
 
     Raises `ScenarioNotFound`, or `ScenarioError` where the file that was meant cannot be read.
     """
     path, cls = _path(name)
     if path.suffix == ".py":
-        return _in_file(shelf, path, cls)
+        return _in_file(section, path, cls)
     known = []
-    for item in listing(shelf):
+    for item in listing(section):
         if isinstance(item, Unreadable):
             if item.path.stem.replace("_", "-") == name:
                 raise item.error
@@ -174,13 +174,13 @@ def _path(name: str) -> tuple[Path, str]:
     return (Path(f"{file}.py"), cls) if cls else (Path(name), "")
 
 
-def _in_file(shelf: Shelf, path: Path, cls: str) -> Found:
+def _in_file(section: Section, path: Path, cls: str) -> Found:
     if not path.is_file():
-        known = [item.name for item in listing(shelf) if isinstance(item, Found)]
+        known = [item.name for item in listing(section) if isinstance(item, Found)]
         raise ScenarioNotFound(str(path), known)
-    found = [item for item in read(shelf, path) if not cls or item.cls == cls]
+    found = [item for item in read(section, path) if not cls or item.cls == cls]
     if not found:
-        raise broken(path, None, f"defines no {'class ' + cls if cls else shelf.removesuffix('s')}")
+        raise broken(path, None, f"defines no {'class ' + cls if cls else section.removesuffix('s')}")
     if len(found) > 1:
         raise broken(path, None, f"defines several: name one as {path}:{found[0].cls}")
     return found[0]
@@ -189,8 +189,8 @@ def _in_file(shelf: Shelf, path: Path, cls: str) -> Found:
 def place(found: Found) -> Path:
     """Where a copy goes that nobody has said a folder for: to where it is found first, or, where the shipped ones
     themselves are there, as in a clone, beside them."""
-    there = Path(found.shelf)
-    return Path("mine") if there.resolve() == shipped(found.shelf).resolve() else there
+    there = Path(found.section)
+    return Path("mine") if there.resolve() == shipped(found.section).resolve() else there
 
 
 def copy(found: Found, folder: Path) -> Path:

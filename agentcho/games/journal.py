@@ -110,14 +110,15 @@ class Journal:
         self._unwritten: list[tuple[EncodingRecord, int]] = []
 
     def enter_known(self, draft: Draft, words: Words) -> None:
-        """Take in a message whose words are known: it has its line now, and its encodings when they are made."""
+        """Take in a message whose words are known. Its line is written now; its encodings come when they are made."""
         draft.message = self._message(draft, words)
         self._write(draft, None, 0, 0.0, 0.0)
 
     def enter(self, missing: Sequence[Needed], draft: Draft | None, result: Result, caller: str | None) -> None:
-        """Take in the encodings of a finished request: what it lacked, then its own message, if any, and its shadow.
+        """Take in the encodings of a finished request: those it lacked, then that of its own message, if any, and its
+        shadow.
 
-        A message's line has all encodings that were made since the line before, of whatever message.
+        The line of a message has all encodings that were made since the line before, of whatever message.
         """
         for lack, call in zip(missing, result.made, strict=False):
             self._record(lack.message, lack.recipe, lack.path, call, caller)
@@ -137,14 +138,14 @@ class Journal:
         return Request(tuple(lack.call for lack in missing), order, on_done=done, turn=turn, exact=False)
 
     def first_token(self, draft: Draft, missing: Sequence[Needed], unfinished: Unfinished, caller: str | None) -> Entry:
-        """A message of which a first token has come, with all encodings that no line has carried yet."""
+        """The entry of a message at its first token, with all encodings that are in no line yet."""
         made = (*(record for record, _ in self._unwritten), *self._over(draft, missing, unfinished, caller))
         return self._unfinished(draft, unfinished, made, "died")
 
     def enter_dropped(
         self, draft: Draft, missing: Sequence[Needed], unfinished: Unfinished, caller: str | None
     ) -> None:
-        """Take in a message whose call was given up: its line, and no encoding that anybody could read."""
+        """Take in a message whose call was given up: it has a line, and no encoding that anybody could read."""
         over = tuple(self._over(draft, missing, unfinished, caller))
         made, encoded = self._take_unwritten()
         entry = self._unfinished(draft, unfinished, (*made, *over), unfinished.ended)
@@ -154,7 +155,7 @@ class Journal:
     def _over(
         self, draft: Draft, missing: Sequence[Needed], unfinished: Unfinished, caller: str | None
     ) -> Iterator[EncodingRecord]:
-        """What its call lacked, as far as it was made, and what it was said over itself."""
+        """The encodings that its call lacked, as far as they were made, and its own so far."""
         for lack, call in zip(missing, unfinished.made, strict=False):
             if call is not None:
                 yield self._noted(lack.message, lack.recipe, lack.path, call, caller)
@@ -181,13 +182,13 @@ class Journal:
         )
 
     def close(self) -> None:
-        """The game is over: tell of encodings that no message's line has carried."""
+        """The game is over: write the encodings that are in no message's line."""
         if self._unwritten:
             made, encoded = self._take_unwritten()
             self._sink(Encoded(Encodings(self._game, made, self._attempt, encoded)))
 
     def _take_unwritten(self) -> tuple[tuple[EncodingRecord, ...], int]:
-        """The encodings that no line has carried, and the tokens that were fed for them."""
+        """The encodings that are in no line yet, and the tokens that were fed for them."""
         made, encoded = tuple(record for record, _ in self._unwritten), sum(tokens for _, tokens in self._unwritten)
         self._unwritten.clear()
         return made, encoded
@@ -241,8 +242,8 @@ class Journal:
         )
 
     def _write(self, draft: Draft, own: EncodingId | None, reused: int, ttft: float, seconds: float) -> None:
-        """Tell the sink of a message that is whole, and of all that was encoded since the one before. What its own
-        request made anew is not reused."""
+        """Write a message that is whole, with all encodings made since the one before. Encodings that its own request
+        made do not count as reused."""
         assert draft.message is not None
         made, encoded = self._take_unwritten()
         usage = Usage(encoded, reused, ttft, seconds)

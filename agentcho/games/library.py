@@ -1,6 +1,6 @@
 """Imports the scenario or agent that was asked for, and says which line of it failed.
 
-Only the one file is imported. Does not know: where it was found (see `shelf`), how it is played.
+Only the one file is imported. Does not know: where it was found (see `discovery`), how it is played.
 """
 
 from __future__ import annotations

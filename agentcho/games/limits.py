@@ -57,7 +57,7 @@ class Meter:
             self._tokens[who] += stop - start
 
     def check(self, agent: str) -> None:
-        """Raise `LimitReached` where this agent or the game has nothing left to speak with."""
+        """Raise `LimitReached` where this agent or the game has no tokens or messages left."""
         for what, who, used, limit in self._uses(agent):
             if limit is not None and used >= limit:
                 raise LimitReached(what, who, limit)
@@ -74,7 +74,7 @@ class Meter:
         return None if limit is None else limit - self._tokens[agent]
 
     def all_left(self) -> int | None:
-        """Tokens that all together may still sample, which tells what others did; None: any number."""
+        """Tokens that all agents together may still sample, which depends on what others did; None: any number."""
         limit = self._limits.game_tokens
         return None if limit is None else limit - self._tokens[GAME]
 

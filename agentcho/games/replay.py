@@ -126,20 +126,20 @@ class _Gate:
     left: int
     opened: float = field(default_factory=perf_counter)
     event: anyio.Event = field(default_factory=anyio.Event)
-    turns: list[TrackedTask] = field(default_factory=list)
+    waiting: list[TrackedTask] = field(default_factory=list)
 
     def open_one(self) -> None:
         self.left -= 1
         if self.left == 0:
             self.opened = perf_counter()
-            for turn in self.turns:
-                turn.wake()
+            for task in self.waiting:
+                task.wake()
             self.event.set()
 
-    async def wait(self, turn: TrackedTask | None) -> None:
+    async def wait(self, task: TrackedTask | None) -> None:
         if self.left > 0:
-            if turn is not None:
-                self.turns.append(turn)
+            if task is not None:
+                self.waiting.append(task)
             await self.event.wait()
 
 
@@ -149,7 +149,7 @@ class _Replay:
     def __init__(self, trace: Workflow, engine: EnginePort, reuse: ReusePolicy, logits: bool, stride: int) -> None:
         self._engine, self._reuse, self._logits, self._stride = engine, reuse, logits, stride
         self._drafts = _Drafts({message.id: message for message in trace.messages}, engine, reuse)
-        self._journal = Journal(0, reuse, Meter(Limits()), self._hear, bos=engine.bos)
+        self._journal = Journal(0, reuse, Meter(Limits()), self._collect, bos=engine.bos)
         self._journal.resolver.drafts.update(self._drafts.all())
         self._needs = awaited(trace)
         self._decodes = [message for message in trace.messages if message.kind == "decode"]
@@ -163,7 +163,7 @@ class _Replay:
         began = perf_counter()
         self._gates = {d.id: _Gate(len(self._needs[d.id])) for d in self._decodes}
         async with Choreographer(self._engine, *self._reuse) as self._choreographer:
-            self._know()
+            self._publish_known()
             for known in self._rootless:
                 self._choreographer.offer(self, partial(self._journal.prefetch, known))
             speaking = (self._speak(place, decode) for place, decode in enumerate(self._decodes))
@@ -173,14 +173,14 @@ class _Replay:
             decodes = {id: self._replayed(id, *self._done[id]) for id in self._gates}
             return Replayed(decodes, self._entries, self._choreographer.steps, self._choreographer.encoded, seconds)
 
-    def _hear(self, event: Event) -> None:
+    def _collect(self, event: Event) -> None:
         if isinstance(event, Ended):
             self._entries.append(event.entry)
         if isinstance(event, Encoded):
             carry(self._entries, event.encodings)
 
-    def _know(self) -> None:
-        """Let those messages of known text come out that waited for nothing but what is said by now."""
+    def _publish_known(self) -> None:
+        """Publish the messages of known text all of whose parents have ended."""
         for id in [id for id in self._known if self._needs[id] <= self._done.keys()]:
             self._journal.enter_known(self._journal.resolver.drafts[id], self._known.pop(id))
 
@@ -193,8 +193,8 @@ class _Replay:
     # -- one message -------------------------------------------------------------------------------------
 
     async def _speak(self, place: int, decode: TraceMessage) -> None:
-        gate, turn = self._gates[decode.id], self._choreographer.tasks.current()
-        await gate.wait(turn)
+        gate, task = self._gates[decode.id], self._choreographer.tasks.current()
+        await gate.wait(task)
         draft = self._journal.resolver.drafts[decode.id]
         plan = self._journal.resolver.decode_plan(
             draft, forced=self._drafts.forced(decode), logits=self._logits, stride=self._stride
@@ -204,7 +204,7 @@ class _Replay:
         def done(result: Result) -> None:
             self._done[decode.id] = result, waited
             self._journal.enter(plan.missing, draft, result, decode.author)
-            self._know()
+            self._publish_known()
             for other in self._decodes:
                 if decode.id in self._needs[other.id]:
                     self._gates[other.id].open_one()
@@ -213,7 +213,7 @@ class _Replay:
 
 
 class _Drafts:
-    """TaskTracker the messages of one workflow into drafts, and their words into ids of one engine."""
+    """Turns the messages of one workflow into drafts, and their words into ids of one engine."""
 
     def __init__(self, messages: Mapping[str, TraceMessage], engine: EnginePort, reuse: ReusePolicy) -> None:
         self._messages, self._engine, self._reuse = messages, engine, reuse

@@ -100,7 +100,7 @@ class GameLimiter:
             self._next()
 
     def stepped(self, held: float) -> None:
-        """A step was made; this share of the store is held after it."""
+        """After a step of the engine: `held` is the share of its store that is taken."""
         self._held, self._size = held, max(self._size, held / max(1, self._inside))
         if self._at_once is None:
             self._next()
@@ -137,8 +137,8 @@ class GameLimiter:
 
 
 class RecordingSink:
-    """Where the events of a run go: to its record, if there is one, and to `sink`: of what is being said, only
-    once a `flush` has put it on record."""
+    """Where the events of a run go: to its record, if there is one, and to `sink`. Tokens go to `sink` only once a
+    `flush` has put them on record."""
 
     def __init__(self, record: RunRecord | None, sink: Sink | None) -> None:
         self._record, self._sink = record, sink

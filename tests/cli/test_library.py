@@ -10,8 +10,7 @@ import pytest
 
 from agentcho import Agent
 from agentcho.errors import ScenarioError, ScenarioNotFound
-from agentcho.games import discovery as shelf
-from agentcho.games import library
+from agentcho.games import discovery, library
 
 from .conftest import Command
 
@@ -42,12 +41,12 @@ def entry_point(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     write(folder / "site/coins_for_test/toss.py", name="toss")
     monkeypatch.syspath_prepend(folder / "site")
     entries = [EntryPoint("toss", "coins_for_test.toss:Coin", "agentcho.scenarios")]
-    monkeypatch.setattr(shelf, "entry_points", lambda group: entries if group == "agentcho.scenarios" else [])
+    monkeypatch.setattr(discovery, "entry_points", lambda group: entries if group == "agentcho.scenarios" else [])
 
 
 def test_the_shipped_ones_are_there_under_their_names(here: Path) -> None:
-    assert {item.name for item in shelf.listing("scenarios")} >= {"prisoners-dilemma", "debate"}  # type: ignore[union-attr]
-    assert {item.name for item in shelf.listing("agents")} >= {"prisoner", "debater", "moderator"}  # type: ignore[union-attr]
+    assert {item.name for item in discovery.listing("scenarios")} >= {"prisoners-dilemma", "debate"}  # type: ignore[union-attr]
+    assert {item.name for item in discovery.listing("agents")} >= {"prisoner", "debater", "moderator"}  # type: ignore[union-attr]
     assert library.scenario("debate").__name__ == "Debate"
     assert issubclass(library.agent("prisoner"), Agent)
     assert library.agent("prisoner") is library.agent("prisoner"), "one import as long as the file is the same"
@@ -55,11 +54,11 @@ def test_the_shipped_ones_are_there_under_their_names(here: Path) -> None:
 
 def test_here_comes_before_entry_points_and_these_before_shipped(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     entry_point(monkeypatch, here)
-    assert [shelf.find("scenarios", name).origin for name in ("toss", "debate")] == ["entry point", "shipped"]
+    assert [discovery.find("scenarios", name).origin for name in ("toss", "debate")] == ["entry point", "shipped"]
     mine = write(here / "scenarios/own.py", name="toss")
     write(here / "scenarios/talk.py", name="debate")
-    assert shelf.find("scenarios", "toss").path.resolve() == mine
-    assert shelf.find("scenarios", "debate").origin == "here"
+    assert discovery.find("scenarios", "toss").path.resolve() == mine
+    assert discovery.find("scenarios", "debate").origin == "here"
     assert "coins_for_test" not in sys.modules
 
 
@@ -68,8 +67,8 @@ def test_a_path_names_a_class_where_there_are_several(here: Path) -> None:
     with pytest.raises(ScenarioError, match=r"several: name one as .*coin\.py:Coin"):
         library.scenario(str(path))
     assert library.scenario(f"{path}:FairCoin").__name__ == "FairCoin"
-    assert shelf.find("scenarios", "coin.py:Coin").summary == "Calls a coin."
-    assert shelf.find("scenarios", "coin.py:FairCoin").name == "fair-coin"
+    assert discovery.find("scenarios", "coin.py:Coin").summary == "Calls a coin."
+    assert discovery.find("scenarios", "coin.py:FairCoin").name == "fair-coin"
     with pytest.raises(ScenarioError, match="defines no class Con"):
         library.scenario("coin.py:Con")
     with pytest.raises(ScenarioNotFound, match=r"known: .*debate"):
@@ -123,7 +122,7 @@ def test_one_is_told_with_its_options_from_its_source(agentcho: Command, here: P
 def test_in_a_clone_a_copy_goes_beside_the_originals(
     agentcho: Command, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (here / "scenarios").symlink_to(shelf.shipped("scenarios"))
+    (here / "scenarios").symlink_to(discovery.shipped("scenarios"))
     assert agentcho("cp", "debate").out == "mine/debate.py\n"
     assert agentcho("run", "mine/debate.py", "--model", "fake", "--display", "none").code == 0
     assert "exists already" in agentcho("cp", "debate").err
@@ -131,14 +130,14 @@ def test_in_a_clone_a_copy_goes_beside_the_originals(
 
 def test_copying_never_overwrites_and_the_copy_comes_first(agentcho: Command, here: Path) -> None:
     assert agentcho("cp", "debate").code == 0
-    assert shelf.find("scenarios", "debate").path == Path("scenarios/debate.py")
+    assert discovery.find("scenarios", "debate").path == Path("scenarios/debate.py")
     ran = agentcho("cp", "debate")
     assert (ran.code, ran.err.count("\n")) == (2, 1)
     assert "exists already" in ran.err
     assert agentcho("cp", "moderator", "elsewhere").out == "elsewhere/moderator.py\n"
     assert "known: " in agentcho("cp", "nobody").err
     with pytest.raises(ScenarioError):
-        shelf.copy(shelf.find("agents", "moderator"), here / "elsewhere")
+        discovery.copy(discovery.find("agents", "moderator"), here / "elsewhere")
 
 
 def test_the_agents_that_a_scenario_casts_are_known_from_its_source(here: Path) -> None:
