@@ -66,19 +66,11 @@ class Limits(BaseModel):
 class RunConfig(BaseModel):
     """How a run is played: everything that a record needs to play it again, the scenario's options aside. Frozen.
 
-    - `model` is "understudy", "fake" (the fake engine), a folder, or a Hugging Face id; `device`, `device_map` and
-      `dtype` are as in `Engine.load`. `adapter` is a folder of an adapter, `merge` adds it to the weights.
-    - `mode` says which encodings a call reads, `leakage` what choreographed mode does about leaks, `shadow` whether
-      audience encodings follow an author while it speaks, and `deterministic` that every bit depends on nothing that a
-      reader may not read. `in_place` reads encodings at the positions where they were made. `repair` ("first-k:16",
-      "top-k:0.15", "full") encodes some tokens of what is reused anew.
-    - `games` are played, on `tasks` (see `task_set`; None: the scenario's own). `seed` is that of every random choice.
-    - `temperature`, `top_p` and `max_tokens` are what agents' verbs start from, see `Sampling`. `limits` end a game.
-    - `plain_markers` "refuse": under enforce and deny, no model in whose chat template a text can spell what stands
-      between messages.
-
-    A field with a description is an option of the commands that play, and its description the help.
-    Raises pydantic's `ValidationError` for values out of their bounds, or that contradict each other.
+    A field with a description is an option of the commands that play, and its description the help. Beyond that:
+    `model` may also be "fake", the engine without a model; `device`, `device_map` and `dtype` are as in `Engine.load`;
+    `in_place` reads encodings at the positions where they were made; `tasks` are as in `task_set`; `temperature`,
+    `top_p` and `max_tokens` are the defaults of agents' verbs, see `Sampling`; `plain_markers` counts under enforce and
+    deny. Raises pydantic's `ValidationError` for values out of their bounds, or that contradict each other.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

@@ -121,7 +121,8 @@ def _field(name: str, field: FieldInfo) -> list[str]:
     """`name (type, default X): description; bounds`, as reStructuredText."""
     default = "" if field.is_required() else f" = {_plain(field.get_default(call_default_factory=True))}"
     bounds = [text for limit in field.metadata if (text := _bound(limit))]
-    told = ". ".join(filter(None, (field.description, ", ".join(bounds))))
+    described = re.sub(r"_(?!\w)", r"\\_", (field.description or "").rstrip("."))  # `name_` is a link
+    told = ". ".join(filter(None, (described, ", ".join(bounds))))
     return [f":param {name}: ``{_type(field.annotation)}{default}``" + (f" — {told}" if told else "")]
 
 
