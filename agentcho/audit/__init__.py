@@ -7,11 +7,9 @@ for. Does not know: the terminal.
 from typing import TYPE_CHECKING, Any
 
 from agentcho.audit.audit import audit_entries, audit_run
-from agentcho.audit.conclusion import measured
-from agentcho.audit.earlier import against, read_report
+from agentcho.audit.judgement import against, measured, read_report, read_suppressions, suppress
 from agentcho.audit.report import AuditReport
 from agentcho.audit.rules import RULES
-from agentcho.audit.suppressions import read_suppressions, suppress
 
 if TYPE_CHECKING:
     from agentcho.audit.planned import audit_traces

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from agentcho.audit import findings, notes, tables
-from agentcho.audit.conclusion import concluded
+from agentcho.audit.judgement import concluded
 from agentcho.audit.notes import Seal
 from agentcho.audit.positions import raw_offsets
 from agentcho.audit.report import LEVELS, AuditReport, Blockage, Finding, Place, Release, Said, Subject, Unfinished

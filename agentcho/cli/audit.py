@@ -17,8 +17,8 @@ from typing import Any, Literal, NamedTuple
 import typer
 
 from agentcho import audit as auditing
+from agentcho.audit.judgement import Suppression
 from agentcho.audit.report import AuditReport, FailOn
-from agentcho.audit.suppressions import Suppression
 from agentcho.cli.options import run_config
 from agentcho.cli.outputs import UNREAD, Outputs, silence
 from agentcho.cli.play import chosen, play_recorded, telling

@@ -145,7 +145,7 @@ def workflows(
     """The paper's workflows in all arms, which take turns on the same words and weights."""
     from agentcho.display import bench
     from agentcho.lab.bench.arms import USUAL
-    from agentcho.lab.bench.speed import workflows as play
+    from agentcho.lab.bench.measure import workflows as play
 
     if sum(bool(given) for given in (workflow, traces, sweep)) > 1:
         raise typer.BadParameter("give one of --workflow, --traces and --sweep")

@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 
 from agentcho import After, Agent, Game, Read, RunConfig, Scenario, View
 from agentcho.audit import AuditReport, audit_run, audit_traces
-from agentcho.audit.planned import plan
+from agentcho.audit.planned import SymbolicEngine, plan
 from agentcho.audit.report import Edge, Place
-from agentcho.audit.symbolic import SymbolicEngine
 from agentcho.audit.verdict import GameVerdict
 from agentcho.calls.call import First, Most
 from agentcho.config import Leakage, Mode, RepairBy

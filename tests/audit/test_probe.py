@@ -11,10 +11,8 @@ import pytest
 from agentcho import Engine
 from agentcho.audit.measurement import Probe
 from agentcho.lab.measure.arms import Experiment
-from agentcho.lab.measure.kinds import Kinds, folds, kinds
 from agentcho.lab.measure.play import Pair, Play, of_workflow
-from agentcho.lab.measure.probe import probe, probes
-from agentcho.lab.measure.samples import ProbeGames, Sample, target
+from agentcho.lab.measure.probe import Kinds, ProbeGames, Sample, folds, kinds, probe, probes, target
 from agentcho.lab.measure.whole import measure
 
 from .talks import FRUITS, STONES, talk, talks

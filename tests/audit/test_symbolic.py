@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agentcho.audit.symbolic import SymbolicEngine
+from agentcho.audit.planned import SymbolicEngine
 from agentcho.calls.call import Decode, Failure, Prefill, Shadow
 from agentcho.errors import LeakageError, RequestError, UnknownEncoding
 

@@ -102,7 +102,7 @@ Played = Annotated[
 @benchmark(5, plot=False)
 def cost(repeats: int, seed: int, workflow: Played = None, scale: Scale = 1.0) -> Measure:
     """What enforcing costs, and the deterministic profile beside the fast one: four arms in turns, token by token."""
-    from agentcho.lab.bench.speed import workflows
+    from agentcho.lab.bench.measure import workflows
     from tools.bench.cost import ARMS, PLAYED
 
     subjects = paper(workflow or PLAYED, seed, scale)

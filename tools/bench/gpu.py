@@ -11,9 +11,9 @@ from statistics import median
 from typing import Any
 
 from agentcho.lab.bench.arms import AUDIT, BASELINE, CONTINUOUS, ENFORCE
+from agentcho.lab.bench.measure import workflows
 from agentcho.lab.bench.plans import Workload
 from agentcho.lab.bench.result import Figures
-from agentcho.lab.bench.speed import workflows
 from agentcho.lab.timing import alone
 from agentcho.progress import Tell
 from tools.bench.step import ROWS, STEPS, Kind, OurRows, tokens_of

@@ -1,19 +1,24 @@
 """Measures arms in turns: a warm-up of each, then repeats in an order that changes.
 
-Does not know: what arms do, what comes of the figures.
+Does not know: what arms do, how figures are shown.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from statistics import median
 from time import perf_counter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from agentcho.errors import ConfigError
+from agentcho.lab.bench.arms import Arm, arms
+from agentcho.lab.bench.plans import Workload
 from agentcho.lab.bench.played import ArmUnavailable
 from agentcho.lab.bench.result import Figures
 from agentcho.lab.timing import turns
-from agentcho.progress import Tell
+from agentcho.progress import Tell, part
+from agentcho.records.trace import Workflow
 
 Take = Callable[[], Mapping[str, float]]
 """Runs once and returns figures by their names."""
@@ -67,3 +72,26 @@ def steady(take: Take) -> Take:
         return {what: median(one[what] for one in taken) for what in taken[0]}
 
     return again
+
+
+def workflows(
+    engine: Any, subjects: Sequence[Workload], named: Sequence[str], repeats: int, stepwise: bool, tell: Tell
+) -> list[Figures]:
+    """Every subject in all named arms, which take turns. `ConfigError`: a name that there is not."""
+    known = arms()
+    for name in named:
+        if name not in known:
+            raise ConfigError(f"no arm {name!r}; give one of {', '.join(known)}")
+    found: list[Figures] = []
+    each = runs_of(named, repeats)
+    for number, subject in enumerate(subjects):
+        timed = {name: _timed(engine, known[name], subject, stepwise) for name in named}
+        found += measure(subject.name, timed, repeats, part(tell, number * each, len(subjects) * each))
+    return found
+
+
+def _timed(engine: Any, arm: Arm, subject: Workload, stepwise: bool) -> Timed:
+    def take(workflow: Workflow) -> dict[str, float]:
+        return arm(engine, workflow, stepwise).figures()
+
+    return Timed(partial(take, subject.warm), steady(partial(take, subject.workflow)))

@@ -1,0 +1,232 @@
+"""The conclusion of an audit in one word, with its reasons in short sentences; an earlier report to compare with; and
+suppressions: findings that somebody accepts, for a reason and until a date.
+
+A conclusion is computed again whenever something is added to a report. Suppressions are read from TOML and marked in a
+report; no finding is removed:
+
+    [[suppress]]
+    rule = "AC002"                   # or a fingerprint alone
+    reader = "bob"                   # who reads, whose secret, who carried it: as the finding has them
+    secret_of = "alice"
+    carrier = "alice"
+    owner = "dana@example.org"       # who answers for it
+    reason = "the paper's own setting, wanted here"
+    expires = 2027-01-31             # the last day on which it counts
+
+A field that is left out must be missing in the finding too: nothing matches more than it says. Does not know: how
+findings are found, how anything was measured.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import date
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from agentcho.audit.measurement import Measurement
+from agentcho.audit.report import AuditReport, Conclusion, Control, Finding
+from agentcho.errors import ConfigError, RecordBroken
+
+FEW = 3
+"""At most so many incomplete games are named one by one."""
+
+
+def concluded(report: AuditReport, before: AuditReport | None = None, more: Iterable[str] = ()) -> AuditReport:
+    """The report with its conclusion and reasons. Reasons of `before` that do not follow from its parts are kept;
+    `more` are new ones."""
+    kept = [] if before is None else [r for r in before.reasons if r not in set(_reasons(before))]
+    reasons = tuple(dict.fromkeys([*_reasons(report), *kept, *more]))
+    return report.model_copy(update={"conclusion": _word(report), "reasons": reasons})
+
+
+def measured(report: AuditReport, measurement: Measurement | None, controls: Sequence[Control] = ()) -> AuditReport:
+    """The report with its measurement. A measurement clears no finding; a control that did not fire makes the report
+    inconclusive."""
+    fuller = report.model_copy(
+        update={"measurement": measurement, "controls": (*report.controls, *controls)},
+    )
+    return concluded(fuller, report)
+
+
+def _word(report: AuditReport) -> Conclusion:
+    """Findings where an error is not suppressed; else inconclusive where there is doubt; else clean."""
+    errors = [f for f in report.findings if f.level == "error" and f.status != "gone"]
+    if not all(finding.suppressed for finding in errors):
+        return "findings"
+    if _doubts(report):
+        return "inconclusive"
+    return "findings" if errors else "clean"
+
+
+def _doubts(report: AuditReport) -> list[str]:
+    """The reasons why the report must not be clean."""
+    lost = report.subject.lost
+    doubts = [f"not whole: {each}" for each in lost[:FEW]]
+    if len(lost) > FEW:
+        doubts.append(f"not whole: {len(lost) - FEW} more")
+    if report.subject.games == 0:
+        doubts.append("there is no game to audit")
+    elif not report.clean_edges and not report.edges:
+        doubts.append("no agent read anything, so nothing could be seen")
+    doubts += [f"a control did not fire: {c.name}: {c.detail}" for c in report.controls if not c.fired]
+    unknown = sum(f.edges for f in report.findings if f.rule == "AC004" and f.status != "gone")
+    if unknown:
+        doubts.append(f"of {unknown} readings or encodings it cannot be told what they carried")
+    return doubts
+
+
+def _reasons(report: AuditReport) -> list[str]:
+    there = [finding for finding in report.findings if finding.status != "gone"]
+    reasons = [
+        *_tally("error", [f for f in there if f.level == "error" and not f.suppressed]),
+        *_doubts(report),
+        *_tally("warning", [f for f in there if f.level == "warning" and not f.suppressed]),
+    ]
+    if report.unfinished:
+        heard, count = sum(each.tokens for each in report.unfinished), len(report.unfinished)
+        reasons.append(f"{count} {_plural('message', count)} heard in part and never whole: {heard} tokens")
+    suppressed = sum(finding.suppressed is not None for finding in there)
+    if suppressed:
+        reasons.append(f"{suppressed} {_plural('finding', suppressed)} suppressed")
+    if not any(finding.level == "error" for finding in there) and report.clean_edges:
+        planned = " as the resolver plans them" if report.subject.planned else ""
+        reasons.append(f"none of {report.clean_edges} readings{planned} carries what its reader may not read")
+    return reasons
+
+
+def _tally(level: str, findings: Sequence[Finding]) -> list[str]:
+    if not findings:
+        return []
+    rules = ", ".join(f"{rule} {n}" for rule, n in sorted(Counter(f.rule for f in findings).items()))
+    return [f"{len(findings)} {_plural(level, len(findings))}: {rules}"]
+
+
+def _plural(word: str, n: int) -> str:
+    return word if n == 1 else f"{word}s"
+
+
+REPORT = "give a file that `agentcho audit --json` wrote (agentcho-audit/1)"
+
+
+def read_report(path: Path) -> AuditReport:
+    """An audit's JSON. `RecordBroken` where the file is none."""
+    try:
+        return AuditReport.model_validate_json(path.read_bytes())
+    except OSError as error:
+        raise RecordBroken(path, f"cannot be read ({error.strerror})", REPORT) from None
+    except ValidationError as error:
+        first = error.errors(include_input=False, include_url=False)[0]
+        raise RecordBroken(path, f"{'.'.join(map(str, first['loc']))} {first['msg']}".strip(), REPORT) from None
+
+
+def against(report: AuditReport, earlier: AuditReport) -> AuditReport:
+    """The report with a status for each finding. Findings that are gone are listed too, and do not count."""
+    before = {finding.fingerprint: finding for finding in earlier.findings if finding.status != "gone"}
+    now = {finding.fingerprint for finding in report.findings}
+    compared = tuple(
+        finding.model_copy(update={"status": "unchanged" if finding.fingerprint in before else "new"})
+        for finding in report.findings
+    )
+    left = [finding for fingerprint, finding in before.items() if fingerprint not in now]
+    gone = tuple(finding.model_copy(update={"status": "gone", "suppressed": None}) for finding in left)
+    more = []
+    if report.subject.scenario != earlier.subject.scenario:
+        more.append(f"the earlier report is of another scenario, {earlier.subject.scenario}: nothing can be unchanged")
+    return concluded(report.model_copy(update={"findings": compared + gone}), report, more)
+
+
+Said = Annotated[str, Field(min_length=1)]
+RuleId = Literal["AC001", "AC002", "AC003", "AC004", "AC005", "AC006", "AC007", "AC008", "AC009", "AC010"]
+
+
+class Suppression(BaseModel):
+    """One entry. `owner` answers for it; `secret_of` is the finding's owner."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", str_strip_whitespace=True)
+
+    fingerprint: Annotated[str, Field(pattern="^[0-9a-f]{32}$")] | None = None
+    rule: RuleId | None = None
+    reader: Said | None = None
+    secret_of: Said | None = None
+    carrier: Said | None = None
+    owner: Said
+    reason: Said
+    expires: date
+
+    @model_validator(mode="after")
+    def _names_one(self) -> Suppression:
+        names = (self.rule, self.reader, self.secret_of, self.carrier)
+        if self.fingerprint is not None and any(name is not None for name in names):
+            raise ValueError("a fingerprint says it all; leave rule, reader, secret_of and carrier out")
+        if self.fingerprint is None and self.rule is None:
+            raise ValueError("it names no finding")
+        return self
+
+    def covers(self, finding: Finding) -> bool:
+        """Whether it speaks of this finding."""
+        if self.fingerprint is not None:
+            return self.fingerprint == finding.fingerprint
+        mine = (self.rule, self.reader, self.secret_of, self.carrier)
+        return mine == (finding.rule, finding.reader, finding.owner, finding.carrier)
+
+    def __str__(self) -> str:
+        return f"{self.reason} ({self.owner}, until {self.expires})"
+
+
+def read_suppressions(path: Path) -> tuple[Suppression, ...]:
+    """The entries of a file. `ConfigError` names the file, the entry and the fault."""
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise _bad(path, None, f"cannot be read ({error})") from None
+    entries = document.pop("suppress", [])
+    if document or not isinstance(entries, list):
+        raise _bad(path, None, f"holds {', '.join(document) or 'suppress, which is no list'}")
+    return tuple(_suppression(path, number, entry) for number, entry in enumerate(entries, start=1))
+
+
+def _suppression(path: Path, number: int, entry: Any) -> Suppression:
+    try:
+        return Suppression.model_validate(entry)
+    except ValidationError as error:
+        first = error.errors(include_input=False, include_url=False)[0]
+        what = f"{'.'.join(map(str, first['loc']))} {first['msg'].removeprefix('Value error, ')}"
+        raise _bad(path, number, what.strip()) from None
+
+
+def suppress(report: AuditReport, suppressions: Sequence[Suppression], today: date) -> AuditReport:
+    """The report with its findings marked. An expired suppression covers nothing; one that covers nothing is a
+    reason."""
+    live = [each for each in suppressions if each.expires >= today]
+    marked = tuple(_marked(finding, live) for finding in report.findings)
+    return concluded(report.model_copy(update={"findings": marked}), report, _idle(report, suppressions, today))
+
+
+def _marked(finding: Finding, live: Sequence[Suppression]) -> Finding:
+    covering = next((each for each in live if each.covers(finding)), None)
+    if covering is None or finding.status == "gone":
+        return finding
+    return finding.model_copy(update={"suppressed": str(covering)})
+
+
+def _idle(report: AuditReport, suppressions: Sequence[Suppression], today: date) -> Iterator[str]:
+    """The entries that cover nothing."""
+    there = [finding for finding in report.findings if finding.status != "gone"]
+    for number, each in enumerate(suppressions, start=1):
+        if not any(map(each.covers, there)):
+            yield f"suppression {number} of {each.owner} covers no finding: take it out"
+        elif each.expires < today:
+            yield f"suppression {number} of {each.owner} expired on {each.expires} and covers nothing any more"
+
+
+def _bad(path: Path, entry: int | None, what: str) -> ConfigError:
+    where = str(path) if entry is None else f"{path}: suppression {entry}"
+    return ConfigError(
+        f"{where}: {what}; each [[suppress]] needs owner, reason and expires, and either a fingerprint or a rule with "
+        "its reader, secret_of and carrier"
+    )
