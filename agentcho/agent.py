@@ -160,7 +160,7 @@ class Agent:
         message = await self._speak(to, prompt, header, view, choices=tuple(said), **options)
         if message.text in said:
             return said[message.text]
-        alike = (choice for whole, choice in said.items() if self._joined.spelt(whole) == message.text)
+        alike = (choice for whole, choice in said.items() if self._current_game.retokenized(whole) == message.text)
         if (found := next(alike, None)) is None:
             raise AnswerInvalid(
                 f"{self.name} was made to say what is none of its choices; force words that are one of them, or none"
@@ -254,14 +254,14 @@ class Agent:
     async def tell(self, text: str, to: Names | None = None, role: str = "assistant", view: ViewLike = None) -> str:
         """Put a message of known text into the talk, as the agent's own, and return its id. Nothing is sampled; the
         text is encoded when somebody first reads it."""
-        return await self._joined.tell(self, text, self._audience(to), role, view)
+        return await self._current_game.tell(self, text, self._audience(to), role, view)
 
     async def release(self, message: Message, to: Names | None = None, view: ViewLike = None) -> str:
         """Put the tokens of one of the agent's own messages before another audience, as a new message, and return its
         id. `view` is what the new message is encoded over. Audits list it as a release.
 
         Raises `AudienceError` where `message` is not a finished message of this agent."""
-        return await self._joined.release(self, message, self._audience(to), view)
+        return await self._current_game.release(self, message, self._audience(to), view)
 
     def _audience(self, to: Names | None) -> Names:
         return self.audience if to is None else to
@@ -275,10 +275,10 @@ class Agent:
         on_token: Callable[[str], None] | None = None,
         **sampling: Unpack[SamplingOptions],
     ) -> Message:
-        return await self._joined.speak(self, Utterance(to, prompt, header, view, sampling, on_token))
+        return await self._current_game.speak(self, Utterance(to, prompt, header, view, sampling, on_token))
 
     @property
-    def _joined(self) -> Game:
+    def _current_game(self) -> Game:
         """The game that it was cast in. `AgentchoError`: none."""
         if self._game is None:
             raise AgentchoError(f"{self.name} is in no game yet: cast it with game.cast(...) or agentcho.run(...)")

@@ -23,11 +23,11 @@ them."""
 def require(what: str, *extras: Extra) -> None:
     """`ExtraMissing` where a library of these extras is not installed; nothing is imported. `what` ends the sentence
     "… is needed", such as "to train adapters"."""
-    lacking = {extra: [name for module, name in LIBRARIES[extra].items() if not _there(module)] for extra in extras}
+    lacking = {extra: [name for module, name in LIBRARIES[extra].items() if not _installed(module)] for extra in extras}
     short = [extra for extra, names in lacking.items() if names]
     if short:
         raise ExtraMissing([name for extra in short for name in lacking[extra]], short, what)
 
 
-def _there(module: str) -> bool:
+def _installed(module: str) -> bool:
     return sys.modules.get(module) is not None or find_spec(module) is not None

@@ -97,7 +97,7 @@ class TaskTracker:
         id = anyio.get_current_task().id
         self._by_task[id], task.work = task, work
         try:
-            return await _Watched(work, task)
+            return await _CountedAwaitable(work, task)
         finally:
             del self._by_task[id]
             task.rest()
@@ -114,7 +114,7 @@ class TaskTracker:
             try:
                 results[place] = await self.run(self._ending(work, ended), task)
             except BaseException as error:  # an event loop takes some of them for its own end
-                if ends_all(error):
+                if ended_from_outside(error):
                     raise
                 errors.append(error)
                 group.cancel_scope.cancel()
@@ -148,7 +148,7 @@ class TaskTracker:
             ended()
 
 
-class _Watched(Awaitable[T]):
+class _CountedAwaitable(Awaitable[T]):
     """Awaits a coroutine, and counts its task as resting at each suspension and as awake at each resumption."""
 
     def __init__(self, work: Coroutine[Any, Any, T], task: TrackedTask) -> None:
@@ -177,7 +177,7 @@ class _Watched(Awaitable[T]):
         return lambda: inner.send(value)
 
 
-def ends_all(error: BaseException) -> bool:
+def ended_from_outside(error: BaseException) -> bool:
     """Whether what comes out of a task is its being ended from outside: closed, or cancelled. A cancellation that
     nobody asked for is the task's own: it awaited what was cancelled."""
     if isinstance(error, GeneratorExit):

@@ -21,7 +21,7 @@ from agentcho.cli.words import COLUMNS
 from agentcho.config import RunConfig, again
 from agentcho.display.compared import show
 from agentcho.display.progress import progress
-from agentcho.flow.markers import asked_of
+from agentcho.flow.markers import required_markers
 from agentcho.games import runtime
 from agentcho.lab.collect import Interrupted, Playing
 from agentcho.lab.compare.columns import Column, columns
@@ -114,7 +114,7 @@ def _check_judge(judge: str | None, scenario: Scenario) -> None:
 
 def _loading(config: RunConfig, found: Sequence[Column]) -> RunConfig:
     """The options to load a model with: where any column refuses models with plain markers, loading has to."""
-    claims = any(asked_of(column.config(config).reuse, "refuse") == "refuse" for column in found)
+    claims = any(required_markers(column.config(config).reuse, "refuse") == "refuse" for column in found)
     return config.model_copy(update={"leakage": "enforce" if claims else "audit"})
 
 

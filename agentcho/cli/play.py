@@ -26,7 +26,7 @@ from agentcho.errors import RecordError
 from agentcho.events import Event, Sink
 from agentcho.games import library
 from agentcho.games.discovery import from_anywhere, path_of
-from agentcho.games.resume import Changed, otherwise
+from agentcho.games.resume import Changed, mismatch
 from agentcho.games.run import OnFailure
 from agentcho.games.runtime import Played, play, resume
 from agentcho.records.record import SavedRun, find
@@ -112,7 +112,7 @@ def _named(saved: SavedRun) -> str:
     """What a recorded run played: a name, or a file that is still there."""
     asked = saved.info.asked or saved.info.scenario
     if (file := path_of(asked)) is not None and not file.is_file():
-        raise otherwise(saved.info.id, [f"the file {asked}, which is not there any more,"])
+        raise mismatch(saved.info.id, [f"the file {asked}, which is not there any more,"])
     return asked
 
 

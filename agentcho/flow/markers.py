@@ -11,7 +11,7 @@ from agentcho.config import Markers, ReusePolicy
 from agentcho.errors import UnsupportedModel
 
 
-def asked_of(reuse: ReusePolicy, markers: Markers) -> Markers:
+def required_markers(reuse: ReusePolicy, markers: Markers) -> Markers:
     """What such a reuse policy asks of a model: a claim about who reads what presumes that one message cannot pass
     for two."""
     claims = reuse.mode == "choreographed" and reuse.leakage != "audit"

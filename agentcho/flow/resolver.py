@@ -19,7 +19,7 @@ from agentcho.calls.call import Call, Decode, EncodingId, Guard, Offsets, Prefil
 from agentcho.calls.values import position
 from agentcho.config import ReusePolicy
 from agentcho.flow.labels import Monitor, Recipe
-from agentcho.flow.views import Act, Read, ReadSet, count, places_of
+from agentcho.flow.views import Act, Read, ReadSet, absolute_positions, places_of
 from agentcho.message import Audience, Message, Metadata
 
 Parent = EncodingId | Prefill | Repair
@@ -174,7 +174,7 @@ class Resolver:
             self._encoding(recipe, id, lacking)
         return tuple(lacking.values())
 
-    def reach(self, draft: Draft, length: int) -> int:
+    def end_position(self, draft: Draft, length: int) -> int:
         """The positions that it takes to encode a message of `length` tokens for its author, or for its audience, as
         far as the policy says it beforehand. `RequestError`: it is placed where nothing can stand."""
         alone = int(self.bos) + length
@@ -185,7 +185,7 @@ class Resolver:
             over = [key for recipe in recipes for key in self._over(recipe, draft)]
             return max([int(self.bos), *map(self._end, over)]) + length
         lengths = self._lengths(draft.reads)
-        places = count(draft.reads, lengths, int(self.bos))
+        places = absolute_positions(draft.reads, lengths, int(self.bos))
         starts = [None if place is None else position(place) for place in places]
         ends = [start + long for start, long in zip(starts, (*lengths, length), strict=True) if start is not None]
         public = [self._length(id) for id in self._public_parents(draft)] if self.enforcing else []
@@ -224,7 +224,7 @@ class Resolver:
         for place, read in enumerate(reads.reads):
             draft = self.drafts[read.id]
             path = (*path, f"{read.id}@{places[place]}")
-            alone = not before and places[place] is None and not self._made_over(draft)
+            alone = not before and places[place] is None and not self._context_of_others(draft)
             if alone or draft.metadata.author == caller:
                 before += (self._through(caller, read, missing),)
             else:
@@ -233,7 +233,7 @@ class Resolver:
                 before += (self._repair(read, path, context, missing),)
         return before
 
-    def _made_over(self, draft: Draft) -> list[str]:
+    def _context_of_others(self, draft: Draft) -> list[str]:
         """What the encoding that others than its author read is made over. Under enforce what is hidden counts for
         nothing: a choice by it would tell that it is there."""
         return self._public_parents(draft) if self.enforcing else [read.id for read in draft.reads.reads]
@@ -273,13 +273,13 @@ class Resolver:
         while wanted:
             lacking = [key for key in self._below(wanted[-1]) if key not in self._known and key not in missing]
             if wanted[-1] in self._known or wanted[-1] in missing or not lacking:
-                self._ask(wanted.pop(), missing)
+                self._add_call(wanted.pop(), missing)
             else:
                 wanted += reversed(lacking)
         key: Key = (recipe, (id,))
         return self._known[key] if key in self._known else missing[key].call
 
-    def _ask(self, key: Key, missing: Lacking) -> None:
+    def _add_call(self, key: Key, missing: Lacking) -> None:
         """The call of one encoding, everything that it is made over being there or asked for."""
         if key in self._known or key in missing:
             return
@@ -341,7 +341,7 @@ class Resolver:
         if all(place is None or isinstance(place, int) for place in places):
             *asked, own = (place if isinstance(place, int) else None for place in places)
             return tuple(asked), own
-        *offsets, new = count(reads, self._lengths(reads), int(self.bos))
+        *offsets, new = absolute_positions(reads, self._lengths(reads), int(self.bos))
         return tuple(offsets), new
 
     def _lengths(self, reads: ReadSet) -> list[int]:

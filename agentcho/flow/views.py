@@ -2,8 +2,8 @@
 
 A view is the author's wish; a policy is the scenario's rule. `read_set` turns both into one explicit, frozen
 list that nothing downstream can widen. Both see metadata, never words: the schedule is public, so it must not
-depend on what a model wrote. `History` is what is out at one moment, without a copy of any of it; `count` turns the
-places that a view asks for into positions. Does not know: encodings, engines.
+depend on what a model wrote. `History` is what is out at one moment, without a copy of any of it;
+`absolute_positions` turns the places that a view asks for into positions. Does not know: encodings, engines.
 """
 
 from __future__ import annotations
@@ -232,7 +232,7 @@ def places_of(reads: ReadSet) -> tuple[Place, ...]:
     return (*(read.at for read in reads.reads), reads.new_at)
 
 
-def count(reads: ReadSet, lengths: Sequence[int | None], first: int) -> list[int | None]:
+def absolute_positions(reads: ReadSet, lengths: Sequence[int | None], first: int) -> list[int | None]:
     """Positions of all messages and then of the new one, as far as `lengths` (tokens, None: not known) tell;
     None beyond, which is right after the preceding one. `first` is where the first stands by default.
 

@@ -34,7 +34,7 @@ from agentcho.errors import (
 )
 from agentcho.events import Began, Event, FirstToken, Joined, Over, Sink, Token
 from agentcho.flow.labels import LeakPaths
-from agentcho.flow.markers import asked_of, check_markers
+from agentcho.flow.markers import check_markers, required_markers
 from agentcho.flow.resolver import Draft
 from agentcho.flow.taint import TaintTracker
 from agentcho.flow.views import (
@@ -96,7 +96,7 @@ class Game:
         self._choreographer, self.index, self.seed = choreographer, index, seed
         self.config = config or RunConfig()
         self._defaults = self.config.sampling.model_dump()
-        self._policy, self._sink = policy, sink or _nobody
+        self._policy, self._sink = policy, sink or _ignore
         self._roster = Roster(find_agent)
         self.agents: Mapping[str, Agent] = MappingProxyType(self._roster.agents)
         self._tasks, self._forced = list(tasks), forced or {}
@@ -196,7 +196,7 @@ class Game:
         spoken_to, reads = self._audience(author, to), self._reads(author, agent, view)
         return self._put(author, role, spoken_to, text, reads, ids)
 
-    def spelt(self, text: str) -> str:
+    def retokenized(self, text: str) -> str:
         """A text as the model's tokenizer gives it back: one may write letters otherwise."""
         content = self._frames.framing.content
         return content.decode(content.encode(text))
@@ -219,9 +219,9 @@ class Game:
         """Publish a message of known text; its encoding is made by the first call that reads it, or before. What could
         not be encoded, or not over what its author read, is refused here, to its author alone, with nothing said."""
         draft, words = self._known(author, role, to, text, reads, ids)
-        draft.act = self._act(to, reads)
-        self._enroll(draft)
-        self._recorded.meet(draft)
+        draft.act = self._provenance(to, reads)
+        self._add_draft(draft)
+        self._recorded.check(draft)
         self._journal.enter_known(draft, words)
         self._rounds.publish(draft.metadata, self._rounds.branch)
         if not reads.reads:
@@ -237,9 +237,9 @@ class Game:
         name = author if known == "assistant" else None
         words = self._frames.frame(known, name, text, ids)
         draft = Draft(metadata, text, name, reads)
-        reach = self._resolver.reach(draft, len(words.tokens))
-        if reach > self._frames.context:
-            raise ContextOverflow(reach, self._frames.context)
+        end = self._resolver.end_position(draft, len(words.tokens))
+        if end > self._frames.context:
+            raise ContextOverflow(end, self._frames.context)
         return draft, words
 
     def _metadata(self, author: str, kind: Kind, role: Any, to: Audience, reads: ReadSet) -> Metadata:
@@ -247,13 +247,13 @@ class Game:
         who, parents = None if author == SCENARIO else author, tuple(read.id for read in reads.reads)
         return Metadata(f"{author}.{self._numbers.get(author, 0)}", kind, role, who, to, parents)
 
-    def _enroll(self, draft: Draft) -> None:
+    def _add_draft(self, draft: Draft) -> None:
         """Let there be a message of that id."""
         author = draft.metadata.author or SCENARIO
         self._numbers[author] = self._numbers.get(author, 0) + 1
         self._resolver.drafts[draft.metadata.id] = draft
 
-    def _act(self, to: Audience, reads: ReadSet) -> Act:
+    def _provenance(self, to: Audience, reads: ReadSet) -> Act:
         """How a message comes about: which line asked for it, where it is placed, on what it may depend."""
         audiences = {id: self._resolver.drafts[id].metadata.audience for id in self._taint.sources}
         places = places_of(reads)
@@ -290,11 +290,11 @@ class Game:
                 private = Audience(frozenset({author}))
                 question = self._put(author, "user", private, prompt, reads)
                 reads = reads._replace(reads=(*reads.reads, Read(question, reads.new_at)), new_at=None)
-            act = self._act(spoken_to, reads)._replace(choices=options.choices or ())
+            act = self._provenance(spoken_to, reads)._replace(choices=options.choices or ())
             metadata = self._metadata(author, "decode", "assistant", spoken_to, reads)
             draft = Draft(metadata, header, author, reads, act=act)
-            self._enroll(draft)
-            self._recorded.meet(draft)
+            self._add_draft(draft)
+            self._recorded.check(draft)
             self._sink(Began(self.index, draft.metadata.id, author, "decode", spoken_to, header))
             await self._decode(draft, options, asked.on_token)
             self._meter.check_after(author)
@@ -375,7 +375,7 @@ class Game:
     async def play(self, scenario: Playable) -> Over:
         """Play a scenario to its end, or to a limit, which is an outcome too. Gives up all encodings.
         `UnsupportedModel`, with nothing played: see `check_markers`."""
-        check_markers(self._frames.framing.plain, asked_of(self.reuse, self.config.plain_markers))
+        check_markers(self._frames.framing.plain, required_markers(self.reuse, self.config.plain_markers))
         try:
             return await self._choreographer.tasks.run(self._play(scenario))
         finally:
@@ -418,5 +418,5 @@ def coin_seed(seed: int, game: int, author: str, turn: int) -> int:
     return int.from_bytes(hashlib.blake2b(framed, digest_size=8, person=b"agentcho.turn").digest()) >> 1
 
 
-def _nobody(event: Event) -> None:
+def _ignore(event: Event) -> None:
     """A sink that nobody reads."""

@@ -45,7 +45,7 @@ class Recorded:
         start, stop = entry.message.sampled
         return entry.message.tokens[start : min(stop, entry.message.content[1])]
 
-    def meet(self, draft: Draft) -> None:
+    def check(self, draft: Draft) -> None:
         """A message is about to come. `ResumeMismatch`: it is another than the one recorded under its id."""
         entry = self._said.get(draft.metadata.id)
         if entry is not None and (changed := [name for name, same in _compared(draft, entry) if not same]):
@@ -59,7 +59,7 @@ class Recorded:
         if missing := [id for id in self._said if id not in self._met]:
             self._depart(missing[0], "did not come")
 
-    def again(self, message: Message) -> Message:
+    def restored(self, message: Message) -> Message:
         """A message that was said again: forced words do not say what had ended them, or where they were cut."""
         entry = self._said.get(message.id)
         if entry is None or entry.ended is not None or entry.message.tokens != message.tokens:
@@ -196,7 +196,7 @@ class Journal:
     def _enter_said(self, draft: Draft, said: Sequence[FinishedCall], result: Result, caller: str | None) -> None:
         id = draft.metadata.id
         path = self.resolver.prompt_path((*(read.id for read in draft.reads.reads), id), draft.metadata.author)
-        draft.message = self._recorded.again(self._message(draft, said[0].words))
+        draft.message = self._recorded.restored(self._message(draft, said[0].words))
         self._record(id, self._recipe, path, said[0], caller)
         for shadow in said[1:]:
             self._record(id, "audience", (), shadow, None)

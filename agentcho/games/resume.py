@@ -33,7 +33,7 @@ def check_asked(
     A scenario's own options may be secret: they are named alone."""
     info = run.info
     if info.scenario != scenario:
-        raise otherwise(info.id, [f"the scenario ({info.scenario}, not {scenario})"])
+        raise mismatch(info.id, [f"the scenario ({info.scenario}, not {scenario})"])
     named = sorted({*options, *info.options})
     found = [f"option {name}" for name in named if options.get(name) != info.options.get(name)]
     found += [
@@ -46,7 +46,7 @@ def check_asked(
     if changed == "refuse":
         found += [f"the source ({what})" for what in _sources(info.sources, sources)]
     if found:
-        raise otherwise(info.id, found)
+        raise mismatch(info.id, found)
 
 
 def check_engine(run: SavedRun, fingerprint: Mapping[str, str]) -> None:
@@ -58,10 +58,10 @@ def check_engine(run: SavedRun, fingerprint: Mapping[str, str]) -> None:
         if before.get(name) != fingerprint.get(name)
     ]
     if found:
-        raise otherwise(run.info.id, found)
+        raise mismatch(run.info.id, found)
 
 
-def otherwise(run: str, changed: Sequence[str]) -> ResumeMismatch:
+def mismatch(run: str, changed: Sequence[str]) -> ResumeMismatch:
     """A run is to go on that was played otherwise."""
     ask = "; --changed accept goes on with the source as it is" if any("source" in each for each in changed) else ""
     return ResumeMismatch(
@@ -70,22 +70,22 @@ def otherwise(run: str, changed: Sequence[str]) -> ResumeMismatch:
     )
 
 
-def as_taken(run: SavedRun, config: RunConfig) -> RunConfig:
+def loading_config(run: SavedRun, config: RunConfig) -> RunConfig:
     """The options to load a model with: what was chosen then is taken again."""
     dtype = run.info.engine.get("dtype", "")
     return config.model_copy(update={"dtype": dtype}) if config.dtype == "auto" and dtype in DTYPES else config
 
 
-def lacking(run: SavedRun) -> tuple[int, ...]:
+def unfinished_games(run: SavedRun) -> tuple[int, ...]:
     """The games that are not over, or that an error ended."""
     over = {number for number, game in run.finished().items() if not game.failed}
     return tuple(number for number in range(run.info.config.games) if number not in over)
 
 
-def recorded(run: SavedRun) -> dict[int, list[Entry]]:
+def recorded_entries(run: SavedRun) -> dict[int, list[Entry]]:
     """What was said in the games that it lacks."""
     said = run.attempts()
-    return {number: said.get(number, []) for number in lacking(run)}
+    return {number: said.get(number, []) for number in unfinished_games(run)}
 
 
 def _sources(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:

@@ -23,7 +23,7 @@ from agentcho.agent import Agent
 from agentcho.calls.call import EnginePort
 from agentcho.calls.values import whole
 from agentcho.choreography.choreographer import Choreographer
-from agentcho.choreography.quiescence import TaskTracker, TrackedTask, ends_all
+from agentcho.choreography.quiescence import TaskTracker, TrackedTask, ended_from_outside
 from agentcho.config import RunConfig
 from agentcho.errors import CallFailed, EngineFailed, Overloaded, ScenarioError
 from agentcho.events import Began, Encoded, Ended, Event, FirstToken, Joined, Over, Sink, Token
@@ -242,19 +242,19 @@ class Run:
     async def _attempt(self, choreographer: Choreographer, index: int) -> Failed | None:
         """Play a game, with the words that it said before. The error that ended it, if one did."""
         try:
-            await self._begun(choreographer, index).play(copy.copy(self.scenario))
+            await self._new_game(choreographer, index).play(copy.copy(self.scenario))
         except KeyboardInterrupt:  # an event loop would end with it, and complain
             self.interrupted = True
             self._all.cancel()
         except BaseException as error:
-            if self._sink_error is not None or ends_all(error):
+            if self._sink_error is not None or ended_from_outside(error):
                 raise
             failed = Failed(error, fault(error, package_of(self.scenario)))
             GAME.error("game %d: %s at %s", index, failed.fault.kind, failed.fault.where or "no line of the user's")
             return failed
         return None
 
-    def _begun(self, choreographer: Choreographer, index: int) -> Game:
+    def _new_game(self, choreographer: Choreographer, index: int) -> Game:
         seed = game_seed(self.config.seed, index)
         tasks = () if self._tasks is None else drawn(self._tasks, index, self.scenario.draws())
         said = self._said.setdefault(index, [])

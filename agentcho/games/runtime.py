@@ -20,10 +20,10 @@ from agentcho.calls.call import EnginePort
 from agentcho.config import RunConfig
 from agentcho.errors import GamesFailed, TaskError
 from agentcho.events import Over, Sink
-from agentcho.flow.markers import asked_of, check_markers
+from agentcho.flow.markers import check_markers, required_markers
 from agentcho.games import library
 from agentcho.games.faults import fault
-from agentcho.games.resume import Changed, as_taken, check_asked, check_engine, lacking, recorded
+from agentcho.games.resume import Changed, check_asked, check_engine, loading_config, recorded_entries, unfinished_games
 from agentcho.games.run import (
     LOG,
     Failed,
@@ -99,7 +99,7 @@ def play(
     if out is not None:
         check_folder(out)
     engine = engine or load_engine(config, tell)
-    check_markers(engine.framing.plain, asked_of(config.reuse, config.plain_markers), config.model)
+    check_markers(engine.framing.plain, required_markers(config.reuse, config.plain_markers), config.model)
     find, selection, on_failure = find_agent or library.agent, selection or GameSelection(), on_failure or OnFailure()
 
     def run(record: RunRecord | None) -> Run:
@@ -140,11 +140,11 @@ def resume(
     check_asked(saved, scenario.name, options, config, None if tasks is None else tasks.digest, used, changed)
     writer.check(saved.path / writer.NAME)
     check_folder(saved.path)
-    engine = engine or load_engine(as_taken(saved, config), tell)
+    engine = engine or load_engine(loading_config(saved, config), tell)
     check_engine(saved, engine.fingerprint)
-    check_markers(engine.framing.plain, asked_of(config.reuse, config.plain_markers), config.model)
+    check_markers(engine.framing.plain, required_markers(config.reuse, config.plain_markers), config.model)
     with RunRecord.go_on(saved, used) as record:
-        selection = GameSelection(lacking(saved), before=recorded(saved))
+        selection = GameSelection(unfinished_games(saved), before=recorded_entries(saved))
         meet(engine, chain.from_iterable(selection.before.values()))
         find, on_failure = find_agent or library.agent, on_failure or OnFailure()
         run = Run(scenario, config, tasks, engine, RecordingSink(record, sink), find, selection, on_failure)
@@ -254,6 +254,6 @@ def _load(config: RunConfig, tell: Tell) -> EnginePort:
         config.adapter,
         merge=config.merge,
         device_map=config.device_map,
-        plain_markers=asked_of(config.reuse, config.plain_markers),
+        plain_markers=required_markers(config.reuse, config.plain_markers),
         tell=tell,
     )

@@ -16,7 +16,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from agentcho.errors import TRACE, RecordBroken, RecordNotFound
 from agentcho.flow.labels import EncodingRecord
-from agentcho.flow.views import Read, ReadSet, count
+from agentcho.flow.views import Read, ReadSet, absolute_positions
 from agentcho.message import AgentName, Audience, Kind, Message, Role, audience, exact
 from agentcho.records.files import read_lines, replace_whole
 from agentcho.records.transcript import Entry, own_records
@@ -225,7 +225,7 @@ def _asked(entry: Entry, bos: bool, lengths: Mapping[str, int]) -> Message:
     reads = tuple(Read(id, at) for id, at in zip(message.parents, places, strict=False))
     known = [lengths.get(id) for id in message.parents]
     read_set = ReadSet(message.author, reads, places[-1], ())
-    *offsets, start = count(read_set, known, int(bos))
+    *offsets, start = absolute_positions(read_set, known, int(bos))
     return replace(message, offsets=tuple(offsets), new_offset=start)
 
 

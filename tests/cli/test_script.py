@@ -53,7 +53,7 @@ def test_every_game_has_agents_of_its_own() -> None:
     played = agentcho.run(ann, engine=FakeEngine(), games=3, display="none")
     assert [game.ended for game in played.games] == [None, None, None]
     with pytest.raises(agentcho.AgentchoError, match="in no game"):
-        ann._joined  # noqa: B018
+        ann._current_game  # noqa: B018
 
 
 def test_errors_come_out_as_they_are() -> None:

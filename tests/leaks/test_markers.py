@@ -11,7 +11,7 @@ from agentcho import Agent, Game, RunConfig
 from agentcho.backends.words import FIRST_WORD, FakeFraming
 from agentcho.config import Leakage, Mode
 from agentcho.errors import UnsupportedModel
-from agentcho.flow.markers import asked_of
+from agentcho.flow.markers import required_markers
 from agentcho.games.runtime import load_engine
 from agentcho.testing import FakeEngine
 from agentcho.testing.rehearsal import Rehearsal, play
@@ -63,8 +63,8 @@ def test_a_model_is_refused_before_its_weights_are_read(tmp_path: Path) -> None:
 
 
 def test_what_a_way_of_playing_asks_is_nothing_once_it_is_accepted() -> None:
-    assert asked_of(RunConfig().reuse, "refuse") == "refuse"
-    assert asked_of(RunConfig().reuse, "accept") == "accept"
+    assert required_markers(RunConfig().reuse, "refuse") == "refuse"
+    assert required_markers(RunConfig().reuse, "accept") == "accept"
 
 
 def test_an_audit_warns_of_a_model_whose_messages_do_not_stand_apart() -> None:

@@ -1,7 +1,7 @@
 """What a call is refused for, and what that tells: nothing of what others read, heard or said in secret.
 
 What does not fit is refused to its author, at its own call; a limit of the whole game is no part of what a call is
-refused for. That a prefetch which fails is heard of by nobody is in `tests/choreography/test_ahead.py`; that a shadow
+refused for. That nobody hears of a prefetch which fails is in `tests/choreography/test_prefetch.py`; that a shadow
 which is refused fails who reads it, and nobody else, in `tests/engine/test_postponed.py`.
 """
 
@@ -158,7 +158,7 @@ def test_in_place_what_a_message_reaches_is_known_before_it_is_encoded() -> None
         await game.together(*(agent.say() for agent in (alice, bob)))
         resolver = game._resolver
         known = {id: spoken for id, spoken in resolver.drafts.items() if spoken.metadata.kind == "prefill"}
-        return {id: resolver.reach(spoken, len(game.message(id).tokens)) for id, spoken in known.items()}
+        return {id: resolver.end_position(spoken, len(game.message(id).tokens)) for id, spoken in known.items()}
 
     found = rehearsed(script, 4096, in_place=True)
     assert found.over.outcome is not None

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from .mutant import Mutant
 
-AHEAD = "tests/choreography/test_ahead.py"
-BRIEFS = "tests/choreography/test_briefs.py"
+PREFETCH = "tests/choreography/test_prefetch.py"
+SYSTEM_PROMPTS = "tests/choreography/test_system_prompts.py"
 CHOREOGRAPHER = "tests/choreography/test_choreographer.py"
 TAINT = "tests/leaks/test_taint.py"
 FAILURES = "tests/cli/test_failures.py"
@@ -20,7 +20,7 @@ LISTENERS = "tests/choreography/test_listeners.py"
 MODES = "tests/choreography/test_modes.py"
 MONITOR = "tests/leaks/test_monitor.py"
 REPAIR = "tests/choreography/test_repair.py"
-TURNS = "tests/choreography/test_turns.py"
+QUIESCENCE = "tests/choreography/test_quiescence.py"
 VERBS = "tests/choreography/test_verbs.py"
 VIEWS = "tests/choreography/test_views.py"
 
@@ -31,7 +31,7 @@ LOOP = (
         "agentcho/choreography/quiescence.py",
         "if quiet == 2:",
         "if quiet == 1:",
-        (TURNS,),
+        (QUIESCENCE,),
     ),
     Mutant(
         "what tasks of others submit is no activity",
@@ -39,7 +39,7 @@ LOOP = (
         "agentcho/choreography/quiescence.py",
         "quiet + 1 if before == self._stirred + activity() and not self._awake else 0",
         "quiet + 1 if not self._awake else 0",
-        (f"{TURNS}::test_what_untracked_tasks_submit_is_activity",),
+        (f"{QUIESCENCE}::test_what_untracked_tasks_submit_is_activity",),
     ),
     Mutant(
         "who is cancelled once is not being ended",
@@ -55,7 +55,7 @@ LOOP = (
         "agentcho/choreography/quiescence.py",
         "            if left == 0 and parent is not None:\n                parent.wake()\n",
         "",
-        (f"{TURNS}::test_the_last_child_wakes_its_parent_before_it_rests",),
+        (f"{QUIESCENCE}::test_the_last_child_wakes_its_parent_before_it_rests",),
     ),
     Mutant(
         "who is served rests until the event loop gets to it",
@@ -63,7 +63,7 @@ LOOP = (
         "agentcho/choreography/handle.py",
         "            self.task.wake()\n",
         "            pass\n",
-        (f"{TURNS}::test_who_is_served_counts_as_awake_from_then_unless_it_went_its_way",),
+        (f"{QUIESCENCE}::test_who_is_served_counts_as_awake_from_then_unless_it_went_its_way",),
     ),
     Mutant(
         "who was cancelled is woken by its old request",
@@ -71,7 +71,7 @@ LOOP = (
         "agentcho/choreography/handle.py",
         "if self.task is not None and not self.abandoned:",
         "if self.task is not None:",
-        (f"{TURNS}::test_who_is_served_counts_as_awake_from_then_unless_it_went_its_way",),
+        (f"{QUIESCENCE}::test_who_is_served_counts_as_awake_from_then_unless_it_went_its_way",),
     ),
     Mutant(
         "wake before the books are written",
@@ -153,7 +153,7 @@ LOOP = (
         "            self._arrived = self._prefetch.take()\n",
         "        if any(handle.first for handle in self._under_way.values()):\n"
         "            self._arrived = [*self._arrived, *self._prefetch.take()]\n",
-        (f"{AHEAD}::test_it_waits_where_somebody_brings_something_and_is_nobodys_turn",),
+        (f"{PREFETCH}::test_it_waits_where_somebody_brings_something_and_is_nobodys_turn",),
     ),
     Mutant(
         "what is made ahead waits in line like any other",
@@ -161,7 +161,7 @@ LOOP = (
         "agentcho/choreography/prefetch.py",
         "request._replace(turn=request.turn._replace(ahead=True))",
         "request",
-        (f"{AHEAD}::test_it_waits_where_somebody_brings_something_and_is_nobodys_turn",),
+        (f"{PREFETCH}::test_it_waits_where_somebody_brings_something_and_is_nobodys_turn",),
     ),
     Mutant(
         "make all ahead at once",
@@ -169,7 +169,7 @@ LOOP = (
         "agentcho/choreography/prefetch.py",
         "while self._offers and len(self._taken) + len(new) < MOST:",
         "while self._offers:",
-        (f"{AHEAD}::test_few_go_at_a_time_and_the_others_later",),
+        (f"{PREFETCH}::test_few_go_at_a_time_and_the_others_later",),
     ),
     Mutant(
         "a game that is over takes what others offered along",
@@ -177,7 +177,7 @@ LOOP = (
         "agentcho/choreography/prefetch.py",
         "self._taken = [(other, handle) for other, handle in self._taken if other is not owner]",
         "self._taken = []",
-        (f"{AHEAD}::test_of_two_owners_one_that_is_gone_takes_its_own_along_and_nothing_else",),
+        (f"{PREFETCH}::test_of_two_owners_one_that_is_gone_takes_its_own_along_and_nothing_else",),
     ),
     Mutant(
         "the outermost line that waits",
@@ -196,7 +196,7 @@ READ = (
         "agentcho/flow/resolver.py",
         "(author is None or author != reader)",
         "author is not None and author != reader",
-        (BRIEFS,),
+        (SYSTEM_PROMPTS,),
     ),
     Mutant(
         "make ahead in the deterministic profile",
@@ -204,7 +204,7 @@ READ = (
         "agentcho/flow/resolver.py",
         'if self.reuse.mode == "baseline" or self.reuse.deterministic or self.reuse.repair is not None:',
         'if self.reuse.mode == "baseline" or self.reuse.repair is not None:',
-        (f"{AHEAD}::test_what_is_sure_to_be_asked_for",),
+        (f"{PREFETCH}::test_what_is_sure_to_be_asked_for",),
     ),
     Mutant(
         "shadows in the deterministic profile",
@@ -218,8 +218,8 @@ READ = (
         "count positions without the BOS",
         "what is placed after a message would overlap its last token",
         "agentcho/flow/resolver.py",
-        "*offsets, new = count(reads, self._lengths(reads), int(self.bos))",
-        "*offsets, new = count(reads, self._lengths(reads), 0)",
+        "*offsets, new = absolute_positions(reads, self._lengths(reads), int(self.bos))",
+        "*offsets, new = absolute_positions(reads, self._lengths(reads), 0)",
         (f"{VIEWS}::test_gaps_overlaps_and_reorderings_land_where_the_view_says",),
     ),
     Mutant(
@@ -258,8 +258,8 @@ READ = (
         "no repair of what stands first, wherever that is",
         "a message that nothing stands before was encoded at its own place, not at the one that is asked for",
         "agentcho/flow/resolver.py",
-        "alone = not before and places[place] is None and not self._made_over(draft)",
-        "alone = not before and not self._made_over(draft)",
+        "alone = not before and places[place] is None and not self._context_of_others(draft)",
+        "alone = not before and not self._context_of_others(draft)",
         (f"{REPAIR}::test_a_message_that_stands_elsewhere_is_another_one_to_repair",),
     ),
     Mutant(
@@ -324,7 +324,7 @@ READ = (
         "agentcho/games/game.py",
         "by_audience = lambda m: m.audience.includes(author) and self._roster.sees(author, m.id)",
         "by_audience = lambda m: m.audience.includes(author)",
-        (f"{BRIEFS}::test_a_view_that_names_anothers_is_refused_and_told_why",),
+        (f"{SYSTEM_PROMPTS}::test_a_view_that_names_anothers_is_refused_and_told_why",),
     ),
 )
 
@@ -500,7 +500,7 @@ PLAYED = (
         "agentcho/games/game.py",
         "            self._choreographer.forget(self._journal)\n",
         "",
-        (f"{AHEAD}::test_a_game_that_breaks_off_leaves_nothing_of_what_was_made_ahead",),
+        (f"{PREFETCH}::test_a_game_that_breaks_off_leaves_nothing_of_what_was_made_ahead",),
     ),
 )
 

@@ -350,7 +350,7 @@ ENFORCEMENT = (
         "agentcho/choreography/choreographer.py",
         "exact = any(map(self._exact, (*self._under_way.values(), *arrived)))",
         "exact = all(map(self._exact, (*self._under_way.values(), *arrived)))",
-        ("tests/choreography/test_ways.py",),
+        ("tests/choreography/test_reuse.py",),
     ),
     Mutant(
         "forget what was cancelled",
@@ -372,8 +372,8 @@ ENFORCEMENT = (
         "what does not fit is found out by its readers",
         "whether a message fits over what its author had read in secret would be told to whoever reads it",
         "agentcho/games/game.py",
-        "        if reach > self._frames.context:\n",
-        "        if reach > self._frames.context and not reads.reads:\n",
+        "        if end > self._frames.context:\n",
+        "        if end > self._frames.context and not reads.reads:\n",
         ("tests/leaks/test_known.py",),
     ),
     Mutant(
