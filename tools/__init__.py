@@ -1,1 +1,1 @@
-"""What the project is made with: not in the wheel."""
+"""Programs for the project's makers: not in the wheel."""

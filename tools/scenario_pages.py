@@ -1,5 +1,5 @@
-"""The made parts of docs/scenarios/*.md: `python -m tools.scenario_pages` writes the tables of options anew, and with
-`--play` the transcripts and audits too, on the embedded model.
+"""The generated parts of docs/scenarios/*.md: `python -m tools.scenario_pages` writes the tables of options anew, and
+with `--play` the transcripts and audits too, on the embedded model.
 
 Does not know: what stands around these parts, which somebody wrote.
 """
@@ -24,7 +24,7 @@ from agentcho.games import library
 
 DOCS = Path(__file__).parents[1] / "docs" / "scenarios"
 WIDTH, MOST = 84, 24
-"""Of a transcript on a page: letters of a line, and lines."""
+"""The most characters of a line, and the most lines, of a transcript on a page."""
 SHORT = {
     "parallel-debate": ("rounds=2",),
     "prisoners-dilemma": ("rounds=1",),
@@ -131,7 +131,7 @@ def parts(name: str, *, games: bool) -> Iterator[tuple[str, str]]:
 
 
 def written(page: str, part: str, text: str) -> str:
-    """A page with one part of it made anew."""
+    """The page with one part replaced."""
     begins, ends = f"<!-- {part} -->", f"<!-- end of {part} -->"
     before, found, rest = page.partition(begins)
     if not found or ends not in rest:

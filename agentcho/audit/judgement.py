@@ -32,6 +32,9 @@ from agentcho.audit.measurement import Measurement
 from agentcho.audit.report import AuditReport, Conclusion, Control, Finding
 from agentcho.errors import ConfigError, RecordBroken
 
+REPORT = "give a file that `agentcho audit --json` wrote (agentcho-audit/1)"
+Text = Annotated[str, Field(min_length=1)]
+RuleId = Literal["AC001", "AC002", "AC003", "AC004", "AC005", "AC006", "AC007", "AC008", "AC009", "AC010"]
 FEW = 3
 """At most so many incomplete games are named one by one."""
 
@@ -47,14 +50,13 @@ def concluded(report: AuditReport, before: AuditReport | None = None, more: Iter
 def measured(report: AuditReport, measurement: Measurement | None, controls: Sequence[Control] = ()) -> AuditReport:
     """The report with its measurement. A measurement clears no finding; a control that did not fire makes the report
     inconclusive."""
-    fuller = report.model_copy(
-        update={"measurement": measurement, "controls": (*report.controls, *controls)},
-    )
-    return concluded(fuller, report)
+    more = {"measurement": measurement, "controls": (*report.controls, *controls)}
+    return concluded(report.model_copy(update=more), report)
 
 
 def _word(report: AuditReport) -> Conclusion:
-    """Findings where an error is not suppressed; else inconclusive where there is doubt; else clean."""
+    """Findings where an error is not suppressed; else inconclusive where there is doubt; else findings where all errors
+    are suppressed; else clean."""
     errors = [f for f in report.findings if f.level == "error" and f.status != "gone"]
     if not all(finding.suppressed for finding in errors):
         return "findings"
@@ -110,9 +112,6 @@ def _plural(word: str, n: int) -> str:
     return word if n == 1 else f"{word}s"
 
 
-REPORT = "give a file that `agentcho audit --json` wrote (agentcho-audit/1)"
-
-
 def read_report(path: Path) -> AuditReport:
     """An audit's JSON. `RecordBroken` where the file is none."""
     try:
@@ -120,8 +119,7 @@ def read_report(path: Path) -> AuditReport:
     except OSError as error:
         raise RecordBroken(path, f"cannot be read ({error.strerror})", REPORT) from None
     except ValidationError as error:
-        first = error.errors(include_input=False, include_url=False)[0]
-        raise RecordBroken(path, f"{'.'.join(map(str, first['loc']))} {first['msg']}".strip(), REPORT) from None
+        raise RecordBroken(path, _fault(error), REPORT) from None
 
 
 def against(report: AuditReport, earlier: AuditReport) -> AuditReport:
@@ -140,10 +138,6 @@ def against(report: AuditReport, earlier: AuditReport) -> AuditReport:
     return concluded(report.model_copy(update={"findings": compared + gone}), report, more)
 
 
-Said = Annotated[str, Field(min_length=1)]
-RuleId = Literal["AC001", "AC002", "AC003", "AC004", "AC005", "AC006", "AC007", "AC008", "AC009", "AC010"]
-
-
 class Suppression(BaseModel):
     """One entry. `owner` answers for it; `secret_of` is the finding's owner."""
 
@@ -151,11 +145,11 @@ class Suppression(BaseModel):
 
     fingerprint: Annotated[str, Field(pattern="^[0-9a-f]{32}$")] | None = None
     rule: RuleId | None = None
-    reader: Said | None = None
-    secret_of: Said | None = None
-    carrier: Said | None = None
-    owner: Said
-    reason: Said
+    reader: Text | None = None
+    secret_of: Text | None = None
+    carrier: Text | None = None
+    owner: Text
+    reason: Text
     expires: date
 
     @model_validator(mode="after")
@@ -194,9 +188,13 @@ def _suppression(path: Path, number: int, entry: Any) -> Suppression:
     try:
         return Suppression.model_validate(entry)
     except ValidationError as error:
-        first = error.errors(include_input=False, include_url=False)[0]
-        what = f"{'.'.join(map(str, first['loc']))} {first['msg'].removeprefix('Value error, ')}"
-        raise _bad(path, number, what.strip()) from None
+        raise _bad(path, number, _fault(error)) from None
+
+
+def _fault(error: ValidationError) -> str:
+    """The first fault, and where it is."""
+    first = error.errors(include_input=False, include_url=False)[0]
+    return f"{'.'.join(map(str, first['loc']))} {first['msg'].removeprefix('Value error, ')}".strip()
 
 
 def suppress(report: AuditReport, suppressions: Sequence[Suppression], today: date) -> AuditReport:

@@ -1,4 +1,4 @@
-"""Benchmarks of one thing each, of the engine's makers: `python -m tools.bench`."""
+"""Benchmarks of one thing each, for the engine's makers: `python -m tools.bench`."""
 
 PROGRAM = "python -m tools.bench"
-"""What one types."""
+"""The command line."""

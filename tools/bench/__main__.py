@@ -35,7 +35,7 @@ from agentcho.progress import Tell
 from tools.bench import PROGRAM
 
 Measure = Callable[[Any, Tell], list[Figures]]
-"""Measures on an engine, and tells how far it is."""
+"""Measures on an engine, and reports its progress."""
 Context = Annotated[int, typer.Option(help="Tokens that each row has behind it.", min=16)]
 COMMANDS: dict[str, Callable[..., None]] = {}
 

@@ -1,4 +1,4 @@
-"""What enforcing costs, and what the deterministic profile costs beside the fast one: one table, and one sentence.
+"""The cost of enforcement, and of the deterministic profile beside the fast one: one table, and one sentence.
 
 Does not know: engines, how arms take turns, files.
 """
@@ -37,7 +37,7 @@ HEADS = ("audit", *RATIOS)
 
 
 def rows(result: Result) -> Iterator[tuple[str, ...]]:
-    """Of each workflow its first tokens and the whole, with intervals over the repeats."""
+    """First tokens and whole time of each workflow, with intervals over the repeats."""
     for subject in result.subjects:
         for measured, name in MEASURED.items():
             seconds = f"{result.spread(subject, AUDIT, measured).shown(3)} s"
@@ -46,7 +46,7 @@ def rows(result: Result) -> Iterator[tuple[str, ...]]:
 
 
 def sentence(result: Result) -> str:
-    """What a reader of the README is told, of whole workflows."""
+    """The README's sentence about whole workflows."""
     machine = "a CPU" if result.device == "cpu" else "a GPU"
     model = f"{result.model.removeprefix('shape:')} in {result.dtype}"
     enforced, exact = _range(result, ENFORCED), _range(result, EXACT_ENFORCE)
@@ -58,7 +58,7 @@ def sentence(result: Result) -> str:
 
 
 def _range(result: Result, ratio: Ratio) -> str:
-    """The least and the most of the workflows' medians."""
+    """The range of the workflows' medians."""
     middles = [result.ratio([subject], *ratio, "seconds").middle for subject in result.subjects]
     low, high = f"{min(middles):.2f}", f"{max(middles):.2f}"
     return low if low == high else f"{low} to {high}"

@@ -1,4 +1,4 @@
-"""How the time to a first token grows with what is read: one reader after another, each of twice as many messages.
+"""How the time to a first token grows with the context: one reader after another, each of twice as many messages.
 
 Does not know: engines' ways.
 """
@@ -22,13 +22,13 @@ from agentcho.records.trace import Workflow
 MESSAGE = 256
 """Tokens of each message that is read."""
 SIZES = (1024, 2048, 4096, 8192)
-"""Tokens read in all, in a model that has so many positions."""
+"""Numbers of tokens read, where the model has so many positions."""
 READER = 64
 """Positions left for a reader's rules and what it says."""
 
 
 def sizes_of(positions: int) -> tuple[int, ...]:
-    """Those of `SIZES` that a model of so many positions can read; the least of them in any case."""
+    """Those of `SIZES` that a model with `positions` positions can read; the least of them in any case."""
     return tuple(size for size in SIZES if size <= max(SIZES[0], positions - READER))
 
 

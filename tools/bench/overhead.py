@@ -1,4 +1,4 @@
-"""What the choreographer itself costs: its share of wall time beside a model, and requests a second on a fake engine.
+"""The choreographer's own cost: its share of wall time beside a model, and requests a second on a fake engine.
 
 Does not know: models.
 """
@@ -45,7 +45,7 @@ class Watched:
 
 
 def share(engine: Any, agents: int, repeats: int, seed: int, tell: Tell) -> list[Figures]:
-    """Of wall time, what passes outside the engine's steps, while so many agents talk in two simultaneous rounds."""
+    """The share of wall time outside of the engine's steps, while `agents` agents talk in two simultaneous rounds."""
     many, small = crowd(seed, agents, 2, 8), crowd(seed, 2, 1, 2)
     timed = Timed(lambda: _share(engine, small), lambda: _share(engine, many))
     return measure(f"{agents} agents", {NAME: timed}, repeats, tell)
@@ -58,8 +58,8 @@ def _share(engine: Any, played: Workflow) -> Mapping[str, float]:
 
 
 def requests(agents: int, each: int, repeats: int, tell: Tell) -> list[Figures]:
-    """Requests a second of so many agents on a fake engine, with the fake's own time and without it; `each` requests of
-    one word an agent, one after another."""
+    """Requests a second of `agents` agents on a fake engine, with the fake's own time and without it; `each` requests
+    of one word an agent, one after another."""
     timed = Timed(lambda: _requests(agents, 1), lambda: _requests(agents, each))
     return measure(f"{agents} agents, fake engine", {NAME: timed}, repeats, tell)
 
@@ -73,7 +73,7 @@ def _requests(agents: int, each: int) -> Mapping[str, float]:
 
 
 async def _talk(engine: Any, word: tuple[int, ...], agents: int, each: int) -> float:
-    """Seconds of the whole."""
+    """The seconds of all requests."""
     async with Choreographer(engine, leakage="audit") as choreographer:
 
         async def agent(number: int) -> None:

@@ -1,5 +1,5 @@
-"""What this machine can do, measured: bytes a second of weights that stream through a product, operations a second of a
-large one; and what a model's steps need of both.
+"""The measured rates of this machine: bytes a second of weights that stream through a matrix product, operations a
+second of a large product; and the bytes and operations that a model's steps need.
 
 Does not know: engines, what a step took.
 """
@@ -17,7 +17,7 @@ from agentcho.runner.device import synchronize
 from agentcho.runner.prepack import pack, packed
 
 STREAMED = 256 * 2**20
-"""Bytes of the weights that stream: far more than any cache holds."""
+"""Bytes of weights that are streamed: far more than any cache holds."""
 WIDE = 1024
 """Columns and rows of the matrices."""
 
@@ -30,13 +30,13 @@ class Rates(NamedTuple):
 
 
 class Work(NamedTuple):
-    """What a forward needs: bytes of weights, keys and values read; operations."""
+    """The work of a forward: bytes of weights, keys and values read; operations."""
 
     bytes: float
     operations: float
 
     def least(self, rates: Rates) -> float:
-        """The seconds that it takes at least: whichever of both takes longer."""
+        """The least seconds that it can take: the longer of both parts."""
         return max(self.bytes / rates.bytes, self.operations / rates.operations)
 
 
@@ -100,7 +100,7 @@ def streamed(network: nn.Module) -> int:
 
 
 def _weights(network: Any) -> tuple[int, int]:
-    """How many there are in the layers, and in the output matrix."""
+    """The number of weights in the layers, and in the output matrix."""
     inputs, outputs = network.get_input_embeddings(), network.get_output_embeddings()
     head = sum(weight.numel() for weight in outputs.parameters())
     embedded = sum(weight.numel() for weight in inputs.parameters())

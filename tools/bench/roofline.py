@@ -1,4 +1,4 @@
-"""What steps and prefills take, against what their bytes and operations take at least on this machine.
+"""The time of steps and prefills, against the least time for their bytes and operations on this machine.
 
 The machine is measured in turns with the engine, in one thread. Does not know: choreographers.
 """
@@ -62,7 +62,7 @@ def _seconds(engine: Any, kind: Forward, rows: dict[Kind, OurRows], seed: int) -
 
 
 def _prefill(engine: Any, tokens: tuple[int, ...]) -> float:
-    """Of one message of so many tokens, framing included."""
+    """The seconds of one prefill of these tokens, framing included."""
     framing = engine.framing
     framed = len(framing.opening("user", None)) + len(framing.closing("user"))
     began = perf_counter()

@@ -1,4 +1,4 @@
-"""What a long prefill costs those who speak meanwhile: times between tokens without it and beside it.
+"""The effect of a long prefill on decodes beside it: times between tokens without the prefill and beside it.
 
 Does not know: how prefills are divided.
 """
@@ -19,7 +19,7 @@ from tools.bench.step import tokens_of
 
 ROWS = 8
 ALONE = 40
-"""Steps that are taken undisturbed before a prefill, and again after it."""
+"""Undisturbed steps before a prefill, and again after it."""
 
 
 @alone
@@ -41,7 +41,7 @@ def stall(engine: Any, tokens: int, repeats: int, seed: int, tell: Tell) -> list
 
 
 def _between(times: list[float]) -> dict[str, float]:
-    """Of the times between tokens."""
+    """Figures of the times between tokens."""
     return {"p95": float(numpy.percentile(times, 95)), "median": median(times)}
 
 

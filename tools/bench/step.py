@@ -19,18 +19,18 @@ from agentcho.progress import Tell, unheard
 
 ROWS = (1, 8)
 STEPS = 8
-"""Steps whose median is one repeat."""
+"""One repeat is the median of so many steps."""
 
 
 class Kind(NamedTuple):
-    """So many rows; `apart`: each reads a message of its own."""
+    """A number of rows; `apart`: each reads a message of its own."""
 
     rows: int
     apart: bool = False
 
     @property
     def name(self) -> str:
-        """As figures are called."""
+        """The name in figures."""
         return f"{self.rows} row{'s' if self.rows > 1 else ''}{' apart' if self.apart else ''}"
 
 
@@ -73,7 +73,7 @@ Takes = Callable[[], Mapping[tuple[str, str], float]]
 
 
 def _repeat(number: int, *both: Takes) -> dict[tuple[str, str], float]:
-    """The median of a few steps each; who begins changes."""
+    """The medians of `STEPS` steps of both; they take turns in beginning."""
     found: dict[tuple[str, str], list[float]] = {}
     for turn in range(STEPS):
         for take in turns(both, number + turn):
@@ -83,7 +83,7 @@ def _repeat(number: int, *both: Takes) -> dict[tuple[str, str], float]:
 
 
 def tokens_of(engine: Any, count: int, seed: int) -> tuple[int, ...]:
-    """So many content ids of random words."""
+    """`count` content ids of random words."""
     return tuple(engine.framing.content.encode(words_of(count, seed))[:count])
 
 

@@ -1,4 +1,4 @@
-"""A stock cached forward, one token a row: what a decode step is held against. Does not know: messages."""
+"""A stock cached forward of one token a row, which a decode step is compared with. Does not know: messages."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from transformers import DynamicCache
 
 
 class StockRows:
-    """Rows that all go on from the same ids, a cached forward a step: what a decode step is held against. Use under
+    """Rows that all continue the same ids, one cached forward a step. Use under
     `stock_attention`, in one thread with the engine's steps."""
 
     @torch.inference_mode()

@@ -1,4 +1,4 @@
-"""What a benchmark found, as text: every kind of result, and the targets beside it.
+"""The result of a benchmark as text, with the targets beside it.
 
 Does not know: how anything was measured, what is asked for.
 """
@@ -83,5 +83,5 @@ def asked(target: Target) -> str:
 
 
 def digits(bound: float) -> int:
-    """How many digits behind the point tell such a number apart from its bound."""
+    """The number of decimals that distinguish a figure from its bound."""
     return 0 if bound >= 100 else 4 if bound < 0.1 else 2

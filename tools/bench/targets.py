@@ -1,5 +1,5 @@
-"""What the project set itself, beside what a run reached. A target that a run says nothing about is left out: most are
-of the shape of 0.6B parameters in bfloat16.
+"""The project's targets beside the figures of a run. Targets that a run has no figures for are left out: most are of
+the shape of 0.6B parameters in bfloat16.
 
 Does not know: how anything was measured.
 """
@@ -26,12 +26,12 @@ STREAMED, FASTER = 1.4, 1.0
 
 
 def step_of(rows: int) -> str:
-    """What a decode step goes by in a result of a GPU."""
+    """The name of a decode step in a result of a GPU."""
     return f"a decode step, {rows} row{'s' if rows > 1 else ''}"
 
 
 def with_targets(result: Result) -> Result:
-    """The result, with the targets that it speaks to."""
+    """The result with the targets that it has figures for."""
     found = {
         "workflows": _workflows,
         "step": _step,
@@ -57,7 +57,7 @@ def _workflows(result: Result) -> Iterator[Target]:
 
 
 def _aimed_at(result: Result) -> bool:
-    """Whether it is of the model that most targets are of."""
+    """Whether the result is of the model that most targets are of."""
     return (result.model, result.dtype) == (SHAPE, DTYPE)
 
 
@@ -92,7 +92,7 @@ def _whole(result: Result) -> Iterator[Target]:
 
 
 def _lesser(found: Mapping[str, Spread]) -> list[str]:
-    """Of subjects that differ by what their prompts open with, the one where less is gained."""
+    """Of two subjects that differ in the beginnings of their prompts, the one with the smaller gain."""
     least: dict[str, str] = {}
     for subject in sorted(found, key=lambda each: found[each].middle):
         least.setdefault(subject.removesuffix(UNNAMED), subject)
@@ -112,7 +112,7 @@ def _name(measured: str) -> str:
 
 
 def _least(result: Result, arm: str, to: str, measured: str, bound: float) -> Target:
-    """The worst of all subjects that have both."""
+    """The target for the worst of all subjects that have both arms."""
     found = {subject: result.ratio([subject], arm, to, measured) for subject in result.chosen(arm, to)}
     least = min(found, key=lambda subject: found[subject].middle)
     what = f"{_name(measured)}, the least of all: {arm} ÷ {to}"

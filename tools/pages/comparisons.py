@@ -49,7 +49,7 @@ def _comparisons(results: Path) -> Iterator[tuple[Comparison, str | None]]:
 
 
 def _trained(results: Path) -> list[Trained]:
-    """The adapters of the columns, as their own files tell, from `adapter-*.json`."""
+    """The adapters of the columns, from `adapter-*.json`."""
     return [Trained.model_validate_json(file.read_bytes()) for file in sorted(results.glob("adapter-*.json"))]
 
 

@@ -1,4 +1,4 @@
-"""What the pages that are made from result files have in common. Does not know: any of them."""
+"""What all pages that are generated from result files share."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def render(name: str, **values: Any) -> str:
 
 
 def arguments(what: str) -> argparse.ArgumentParser:
-    """Of a program that writes the page on `what`: the folder of results, and the page."""
+    """The arguments of a program that writes the page on `what`: the folder of results, and the page."""
     parser = argparse.ArgumentParser(description=f"Write the page on {what} from its result files.")
     parser.add_argument("results", type=Path)
     parser.add_argument("page", type=Path)
@@ -26,6 +26,6 @@ def arguments(what: str) -> argparse.ArgumentParser:
 
 
 def write(page: Callable[[Path], str], what: str) -> None:
-    """The program itself."""
+    """Read the arguments and write the page."""
     given = arguments(what).parse_args()
     given.page.write_text(page(given.results))

@@ -24,11 +24,11 @@ from tools.bench.targets import with_targets
 from tools.pages.render import arguments, render
 
 DRAWN: tuple[Kind, ...] = ("workflows", "growth")
-"""What has a picture."""
+"""The benchmarks that have a picture."""
 ORDER: tuple[Kind, ...] = ("workflows", "cost", "step", "growth", "stall", "overhead", "roofline", "gpu")
 
 BEGIN, END = "<!-- cost -->", "<!-- end of cost -->"
-"""What a sentence of the README stands between."""
+"""The marks around a sentence of the README."""
 
 
 def page(results: Path) -> str:
@@ -54,7 +54,7 @@ def page(results: Path) -> str:
 
 
 def _read(results: Path) -> dict[str, Result]:
-    """The results by the names of their files, with today's targets, and with the commands that find them today."""
+    """The results by the names of their files, with the current targets and commands."""
     return {file.stem: _today(read_result(file)) for file in sorted(results.glob("bench-*.json"))}
 
 
@@ -72,7 +72,7 @@ def draw(results: Path, folder: Path) -> None:
 
 
 def with_sentence(readme: str, results: Path) -> str:
-    """The README with what its sentence says now between its two marks; with nothing where nothing was measured."""
+    """The README with the current sentence between its two marks; with nothing there where nothing was measured."""
     told = [cost.sentence(result) for result in _read(results).values() if result.bench == "cost"]
     lines = textwrap.wrap(" ".join(told), 118, break_long_words=False, break_on_hyphens=False)
     return re.sub(f"{BEGIN}\n.*?{END}", lambda old: "\n".join([BEGIN, *lines, END]), readme, flags=re.DOTALL)
@@ -89,7 +89,7 @@ class Debate(NamedTuple):
 
 
 def _debates(results: Iterable[Result]) -> Iterator[Debate]:
-    """Of every result that has a debate both ways the last: of a sweep the one of most agents."""
+    """The last debate of every result that has it with and without names: of a sweep, the one with the most agents."""
     for result in (each for each in results if each.bench == "workflows"):
         for arm in (AUDIT, ENFORCE):
             there = result.chosen(BASELINE, arm)
@@ -105,7 +105,7 @@ def _both_ways(result: Result, subject: str, arm: str) -> Iterator[Debate]:
 
 
 def _title(result: Result) -> str:
-    """What was played in a result of workflows."""
+    """The title of a result of workflows."""
     if result.sweep == "branches":
         what = "Trees of thoughts, branches by voters"
     elif result.sweep == "agents":

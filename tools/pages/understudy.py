@@ -28,7 +28,7 @@ def page(results: Path) -> str:
 
 
 def text(scores: Mapping[str, Any]) -> str:
-    """The same from what the file holds."""
+    """The text of the page from the content of that file."""
     sections = [(title, scores[key]) for key, title in TITLES.items()]
     runs = list(_runs(scores["training"]))
     told = {"r": scores["training"]["recipe"], "runs": runs, "first": runs[0]["recipe"]}

@@ -30,6 +30,11 @@ from agentcho.lab.measure.stage import UNENCODABLE, Stage
 from agentcho.lab.measure.swap import Secrets, borrowed, donor_order, fitted
 from agentcho.lab.stats import clopper_pearson, proven_bits
 
+Vector = NDArray[np.float32]
+Key = tuple[Source, int | None]
+"""A source, and the layer of an encoding."""
+FOLDS = 5
+PERMUTATIONS = 20
 FEWEST = 4
 """The fewest games of a kind."""
 
@@ -98,18 +103,12 @@ def _enough(given: Sequence[str], token: int | None, how: str) -> Kinds | None:
 
 def folds(labels: Sequence[int | None], count: int, seed: int) -> tuple[int | None, ...]:
     """The fold of each game: every kind is dealt evenly, in a seeded order."""
-    rng, found = np.random.default_rng((seed, count)), [None] * len(labels)
-    dealt: list[int | None] = [*found]
+    rng, dealt = np.random.default_rng((seed, count)), list[int | None]([None] * len(labels))
     for label in sorted({label for label in labels if label is not None}):
         games = rng.permutation([game for game, own in enumerate(labels) if own == label])
         for place, game in enumerate(games):
             dealt[int(game)] = place % count
     return tuple(dealt)
-
-
-Vector = NDArray[np.float32]
-Key = tuple[Source, int | None]
-"""A source, and the layer of an encoding."""
 
 
 class Sample(NamedTuple):
@@ -223,10 +222,6 @@ def _pooled(keys: Vector, values: Vector) -> Vector:
     """`[heads, tokens, dim]` each to one vector: the mean over tokens, and the last one."""
     parts = (keys.mean(axis=1), keys[:, -1], values.mean(axis=1), values[:, -1])
     return np.concatenate([part.reshape(-1) for part in parts])
-
-
-FOLDS = 5
-PERMUTATIONS = 20
 
 
 def probe(experiment: Experiment, pair: Pair, done: Callable[[], None]) -> tuple[tuple[Probe, ...], str]:
