@@ -177,6 +177,7 @@ def test_hostile_calls_hurt_no_row_beside_them(bench: Bench) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("bench", ["fake", pytest.param("real", marks=pytest.mark.nightly)], indirect=True)
 def test_thousands_of_hostile_calls_hurt_no_row_beside_them(bench: Bench) -> None:
     tried = through_the_port(bench, 140)
     print(f"\n{tried} hostile calls through the port, 0 touched a neighbour")
@@ -317,7 +318,7 @@ def test_a_hostile_game_hurts_no_game_beside_it(bench: Bench) -> None:
     assert done == wanted
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_thousands_of_hostile_acts_hurt_no_game_beside_them(bench: Bench) -> None:
     tried = through_the_choreographer(bench, 60)
     print(f"\n{tried} hostile acts through the choreographer, 0 touched a neighbour")

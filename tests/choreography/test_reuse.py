@@ -43,7 +43,7 @@ def talk(engine: Any, ways: Sequence[ReusePolicy | None], default: ReusePolicy =
 
     async def work() -> None:
         async with Choreographer(engine, *default) as c:
-            config = RunConfig(max_tokens=12)
+            config = RunConfig(max_tokens=7)
             games = [Game(c, i, 5, config, sink=events.append, reuse=reuse) for i, reuse in enumerate(ways)]
             await c.tasks.together(*(game.play(Talk()) for game in games))
 

@@ -88,7 +88,7 @@ def _other_words(act: Act, who: str) -> Act:
 
 @pytest.mark.parametrize("turn", [pytest.param(WORDS_A_TURN, marks=pytest.mark.slow), LONG])
 def test_shadow_lazy_and_deterministic_make_the_same_encodings(deep_engine: Engine, turn: int) -> None:
-    acts, reader = workflow(34), "alice"
+    acts, reader = workflow(34, steps=5), "alice"
     lazy = play(deep_engine, acts, reader, profile=replace(FAST, shadow="never", turn=turn))
     said = others(lazy, acts, reader)
     for profile in (FAST, replace(FAST, shadow="always"), replace(BITWISE, temperature=0)):
