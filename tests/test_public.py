@@ -9,8 +9,9 @@ from typing import get_type_hints
 import pytest
 
 import agentcho
-from agentcho import Agent, Sampling
+from agentcho import Agent, Sampling, errors
 from agentcho.calls.call import SamplingOptions, Unconstrained
+from agentcho.errors import AgentchoError
 
 NAMES_OF_0_4 = (
     "EVERYONE",
@@ -83,3 +84,9 @@ def test_every_verb_takes_them_by_name_and_a_view_a_prompt_and_a_header(verb: st
     taken = "SamplingOptions" if verb in ("think", "say", "stream") else "Unconstrained"
     assert parameters["options"].annotation == f"Unpack[{taken}]"
     assert not parameters.keys() & get_type_hints(SamplingOptions).keys() - {"choices"}
+
+
+def test_errors_are_few_classes() -> None:
+    """A class is for who catches it apart from its like; a sentence is said where the error is raised."""
+    found = [each for each in vars(errors).values() if isinstance(each, type) and issubclass(each, AgentchoError)]
+    assert len(found) <= 34
