@@ -18,6 +18,7 @@ from pydantic import BaseModel
 
 from agentcho.audit.report import AuditReport, FailOn
 from agentcho.extras import require
+from agentcho.records.files import replace_whole
 
 if TYPE_CHECKING:
     from agentcho.audit.html import Plot
@@ -139,13 +140,8 @@ def fault_of(path: Path) -> str | None:
 
 
 def _write(path: Path, text: str) -> None:
-    """Write to a file beside `path` and rename it, so that no reader sees half of it; to a device directly."""
+    """Write a file whole or not at all; what is no regular file, such as a pipe, is written to directly."""
     if path.exists() and not path.is_file():
         path.write_text(text, encoding="utf-8")
-        return
-    fresh = path.with_name(f".{path.name}.{os.getpid()}.new")
-    try:
-        fresh.write_text(text, encoding="utf-8")
-        fresh.replace(path)
-    finally:
-        fresh.unlink(missing_ok=True)
+    else:
+        replace_whole(path, text)

@@ -30,11 +30,14 @@ def replace_whole(path: Path, content: str | bytes) -> None:
     """Write a file beside `path`, flush it to the disk and rename it to `path`: no reader sees half of it."""
     fresh = path.with_name(f"{path.name}.new")
     with writing(path):
-        with fresh.open("wb") as file:
-            file.write(content.encode() if isinstance(content, str) else content)
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(path)
+        try:
+            with fresh.open("wb") as file:
+                file.write(content.encode() if isinstance(content, str) else content)
+                file.flush()
+                os.fsync(file.fileno())
+            fresh.replace(path)
+        finally:
+            fresh.unlink(missing_ok=True)
 
 
 def check_folder(folder: Path) -> None:
