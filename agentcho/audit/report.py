@@ -1,7 +1,7 @@
 """The report of an audit: frozen values and their JSON of a versioned schema. Every output format is made from it.
 
-Does not know: how a verdict is found, how it is drawn. Texts of messages are in it only if they
-were asked for; otherwise `Said.digest` stands for them.
+Does not know: how a verdict is found, how it is drawn. Texts of messages are in it only if they were asked for;
+otherwise `Said.digest` stands for them.
 """
 
 from __future__ import annotations

@@ -33,9 +33,9 @@ class Share(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """One edge with what findings need. `author` wrote the message read, `cached` is who else had encoded
-    it in a prompt of its own, `fault` says why it is unlabelled, `refused` that it was not allowed to happen. `attempt`
-    is that of its game."""
+    """One edge with what findings need. `author` wrote the message read, `cached` is who else had encoded it in a
+    prompt of its own, `fault` says why it is unlabelled, `refused` that it was not allowed to happen. `attempt` is that
+    of its game."""
 
     edge: Edge
     author: str

@@ -43,9 +43,9 @@ class Work(NamedTuple):
 @torch.inference_mode()
 def rates(network: nn.Module, rows: int = 512) -> Rates:
     """Both, in the network's dtype on its device, the better of three tries each. Bytes: one row through many matrices,
-    of 256 MiB together. Operations: `rows` rows through matrices of 1024 by 4096. On a CPU packed, as a
-    network is. On a GPU, where those would take as long to ask for as to do: eight times the bytes, matrices and tries
-    longer, and a copy where that is faster."""
+    of 256 MiB together. Operations: `rows` rows through matrices of 1024 by 4096. On a CPU packed, as a network is. On
+    a GPU, where those would take as long to ask for as to do: eight times the bytes, matrices and tries longer, and a
+    copy where that is faster."""
     first = next(network.parameters())
     wide, times = (8 * WIDE, 4) if first.device.type == "cuda" else (WIDE, 1)
     count = STREAMED * wide // WIDE // (4 * wide * wide * first.element_size())

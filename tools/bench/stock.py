@@ -10,8 +10,8 @@ from transformers import DynamicCache
 
 
 class StockRows:
-    """Rows that all continue the same ids, one cached forward a step. Use under
-    `stock_attention`, in one thread with the engine's steps."""
+    """Rows that all continue the same ids, one cached forward a step. Use under `stock_attention`, in one thread with
+    the engine's steps."""
 
     @torch.inference_mode()
     def __init__(self, network: Any, ids: tuple[int, ...], rows: int) -> None:

@@ -1,5 +1,5 @@
-"""The page on speed, its pictures and the README's sentence on what safety costs, from result files:
-`python -m tools.pages.speed docs/results docs/speed.md README.md`.
+"""The page on speed, its pictures and the README's sentence on what safety costs, from result files: `python -m
+tools.pages.speed docs/results docs/speed.md README.md`.
 
 Does not know: how a result was found.
 """

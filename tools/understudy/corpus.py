@@ -1,7 +1,7 @@
 """The whole corpus: an endless, seeded stream of samples, and its held-out counterpart. Knows no tokens.
 
-Every sentence is written by this project's own rules. The held-out split uses wordings, names and
-syllables that the training split never uses (every fifth of each list).
+Every sentence is written by this project's own rules. The held-out split uses wordings, names and syllables that the
+training split never uses (every fifth of each list).
 """
 
 from __future__ import annotations

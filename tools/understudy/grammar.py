@@ -47,8 +47,8 @@ class Writer:
     def write(self, wordings: Rules, symbol: str, **slots: object) -> str:
         """Expand `[symbol]` until only text is left, then fill the `{slots}`.
 
-        Where a symbol is named `canon.…`, its first wording is used four times in ten in training. Others
-        say nothing twice in one workflow, as long as they have something left to say.
+        Where a symbol is named `canon.…`, its first wording is used four times in ten in training. Others say nothing
+        twice in one workflow, as long as they have something left to say.
         """
         return self._expand(wordings, symbol).format_map(slots)
 

@@ -1,7 +1,7 @@
 """Trains the embedded model from nothing: `python -m tools.understudy.train --out FOLDER`.
 
-Writes the corpus, a tokenizer, a small Llama and its folder. A run that was broken off goes on from its
-last checkpoint. Knows nothing of engines and games: whether the model plays well is for `evaluate` to say.
+Writes the corpus, a tokenizer, a small Llama and its folder. A run that was broken off goes on from its last
+checkpoint. Knows nothing of engines and games: whether the model plays well is for `evaluate` to say.
 """
 
 from __future__ import annotations

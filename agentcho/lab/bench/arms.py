@@ -59,8 +59,7 @@ def _replayed(options: Mapping[str, Any], engine: EnginePort, workflow: Workflow
     replayed = replay(workflow, engine, logits=False, stride=1 if stepwise else STRIDE, **options)
     needs, calls = _awaited(workflow), dict[str, CallTimes]()
     for id, needed in needs.items():  # parents stand before children
-        ready = max((calls[other].ended for other in needed), default=0.0)
-        said = replayed[id]
+        ready, said = _ready(needed, calls), replayed[id]
         calls[id] = CallTimes(ready, ready + said.ttft, ready + said.seconds)
     return WorkflowTimes(calls, replayed.encoded)
 

@@ -219,5 +219,9 @@ def compared(play: Play, pair: Pair) -> tuple[Line, ...]:
 
 def through_to(play: Play, pair: Pair) -> frozenset[str]:
     """The owner's secrets that reach, through reused encodings, what the reader reads."""
-    secrets = {line.message.id for line in play.hidden(pair.owner, pair.reader)}
-    return play.behind(id for line in play.decodes(pair.reader) for id in line.message.parents) & secrets
+    return reaching(play, pair.reader, (line.message.id for line in play.hidden(pair.owner, pair.reader)))
+
+
+def reaching(play: Play, reader: str, messages: Iterable[str]) -> frozenset[str]:
+    """Those of the messages that reach, through parents, what a reader reads."""
+    return play.behind(id for line in play.decodes(reader) for id in line.message.parents).intersection(messages)

@@ -6,7 +6,6 @@ All encodings are released at the end, so that no two stages share a cache key. 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -49,9 +48,7 @@ class Stage:
     def __enter__(self) -> Stage:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self._engine.release(self._held)
         self._held.clear()
 

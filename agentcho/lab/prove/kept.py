@@ -1,8 +1,7 @@
 """The secrets of one agent from another in a workflow, and the workflow with these swapped or left out.
 
 An agent's secrets from a reader are the messages it wrote that the reader may not read, and those that the scenario
-addressed to it alone. Does not know:
-encodings, what a swap moves.
+addressed to it alone. Does not know: encodings, what a swap moves.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-from agentcho.lab.measure.play import Line, Play
+from agentcho.lab.measure.play import Line, Play, reaching
 from agentcho.lab.measure.swap import Secrets, reworded
 from agentcho.lab.prove.proof import Swapped
 from agentcho.records.trace import TraceMessage, Workflow
@@ -41,11 +40,6 @@ def _told_alone(line: Line, owner: str) -> bool:
     return line.message.author is None and line.message.audience.to_json() == [owner]
 
 
-def through_to(play: Play, reader: str, messages: Collection[str]) -> frozenset[str]:
-    """Those of the messages that reach, through parents, what a reader reads."""
-    return play.behind(id for line in play.decodes(reader) for id in line.message.parents) & set(messages)
-
-
 def secrets(play: Play, owner: str, readers: Sequence[str]) -> tuple[list[Secret], dict[str, str]]:
     """What `owner` keeps, with readers grouped from whom it keeps the same; and why the other readers cannot be
     compared."""
@@ -53,7 +47,7 @@ def secrets(play: Play, owner: str, readers: Sequence[str]) -> tuple[list[Secret
     why: dict[str, str] = {}
     for reader in readers:
         messages = frozenset(line.message.id for line in kept(play, owner, reader))
-        through = through_to(play, reader, messages)
+        through = reaching(play, reader, messages)
         if not messages or not play.decodes(reader) or not through:
             why[reader] = HIDES_NOTHING if not messages else NO_WAY if play.decodes(reader) else SILENT
         else:

@@ -5,6 +5,7 @@ Does not know: how anything was played. Words of messages are never in it.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
@@ -120,11 +121,7 @@ class Proof(Frozen):
     @property
     def reasons(self) -> dict[tuple[str, str, str], int]:
         """What could not be compared by owner, reader and reason: how often."""
-        found: dict[tuple[str, str, str], int] = {}
-        for one in self.skipped:
-            key = one.owner or "", one.reader or "", one.why
-            found[key] = found.get(key, 0) + 1
-        return found
+        return dict(Counter((one.owner or "", one.reader or "", one.why) for one in self.skipped))
 
     def speedup(self, arm: Arm) -> float | None:
         """Baseline's seconds to the first token divided by this arm's, summed over all messages of all workflows."""

@@ -21,8 +21,8 @@ class Recipe(BaseModel):
     `rank`, `alpha`, `dropout` make a LoRA on queries, keys, values and outputs of every attention; `peft` (the fields
     of any peft configuration) takes their place. AdamW goes up to `rate` over the first `warmup` share of the steps,
     then down along a cosine to a tenth; `batch` traces a step, fed in forwards of at most `tokens`, or of one trace.
-    `dev` is the share of traces that is held out, at most 50. A field with a
-    description is an option of `agentcho tune`.
+    `dev` is the share of traces that is held out, at most 50. A field with a description is an option of `agentcho
+    tune`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

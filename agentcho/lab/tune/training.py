@@ -2,8 +2,7 @@
 
 Each step feeds some traces, one forward a trace over its whole graph of messages, and makes one update. The adapter
 with the lowest loss on held-out traces is kept. A training that was interrupted goes on from its last checkpoint and
-gives the same adapter.
-Does not know: the command line, how traces were sampled.
+gives the same adapter. Does not know: the command line, how traces were sampled.
 """
 
 from __future__ import annotations

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from math import ceil
-from types import TracebackType
 from typing import Any
 
 import torch
@@ -99,9 +98,7 @@ class Continuous:
         self.encoded = 0
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         if self._manager.is_running():
             self._manager.stop(block=True, timeout=30)
         self._manager.destroy()
