@@ -65,12 +65,12 @@ def text(value: object, what: str) -> str:
 
 def listed(value: object, what: str, most: int = MOST, ordered: bool = True) -> tuple[Any, ...]:
     """All of a list, read once. `RequestError`: it is none, is a text, does not end by `most`, or is not `ordered`."""
-    none = str | bytes | bytearray | Mapping | Set if ordered else str | bytes | bytearray
-    if isinstance(value, none) or not isinstance(value, Iterable):
-        raise RequestError(f"{what} is {kind(value)}; give a list")
-    if type(value) in (tuple, list):
+    if type(value) is tuple or type(value) is list:
         items = tuple(value)
     else:
+        none = str | bytes | bytearray | Mapping | Set if ordered else str | bytes | bytearray
+        if isinstance(value, none) or not isinstance(value, Iterable):
+            raise RequestError(f"{what} is {kind(value)}; give a list")
         try:
             items = tuple(islice(value, most + 1))
         except Exception as error:
