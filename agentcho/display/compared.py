@@ -87,7 +87,7 @@ def _preference(told: Preference) -> tuple[str, ...]:
 
 
 def _notes(found: Comparison) -> list[str]:
-    """What a reader must know beside the tables."""
+    """Notes below the tables: games that are in no pair."""
     lost = {name: count for name, count in found.without.items() if count}
     notes = [f"{name}: {count} games ended without an outcome and are in no pair" for name, count in lost.items()]
     return ["", *notes] if notes else []

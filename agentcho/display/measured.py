@@ -49,7 +49,7 @@ def _tables(sheets: Iterable[Sheet]) -> Iterator[RenderableType]:
 
 
 def effects(found: Iterable[Effect]) -> list[Sheet]:
-    """A table a pair, the largest leak first; a row an arm, of the swap that did more."""
+    """A table a pair, the largest leak first; a row an arm, of the swap with the larger effect."""
     pairs: dict[tuple[str, str], dict[Arm, Effect]] = {}
     for effect in found:
         arms = pairs.setdefault((effect.reader, effect.owner), {})
@@ -77,7 +77,7 @@ def _effect(effect: Effect) -> tuple[str, ...]:
 
 
 def probes(found: Iterable[Probe]) -> Sheet:
-    """A row an owner and source: the layer that tells most."""
+    """A row an owner and source: the layer from which the secrets are read best."""
     best: dict[tuple[str, str], Probe] = {}
     for probe in found:
         key = probe.owner, probe.source
@@ -95,7 +95,7 @@ def _probe(probe: Probe) -> tuple[str, ...]:
 
 
 def ablations(found: Iterable[Ablation]) -> list[Sheet]:
-    """A table a pair, outcome and choice; a row for each thing that public words could see."""
+    """A table a pair, outcome and choice; a row for each set of messages that the public words were encoded over."""
     groups: dict[tuple[str, str, str, str], list[Ablation]] = {}
     for one in found:
         groups.setdefault((one.reader, one.owner, one.outcome, one.choice), []).append(one)

@@ -1,5 +1,4 @@
-"""What the rows of a file mean: agentcho's own tasks, and the published formats of MATH, GSM8K, TriviaQA and
-CommonGen.
+"""Reads rows of a file as tasks: agentcho's own format, and those of MATH, GSM8K, TriviaQA and CommonGen.
 
 Each format turns the fields of one row into a task. Does not know: files, the hub.
 """
@@ -36,7 +35,7 @@ def formats() -> dict[str, Format]:
 
 
 class Unfit(Exception):
-    """A row that is none of its format; the text says why."""
+    """A row that does not fit its format; the text says why."""
 
 
 def own(kind: type[Task]) -> Read:

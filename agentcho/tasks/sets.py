@@ -46,8 +46,8 @@ def generators() -> dict[str, Generator]:
 
 
 class TaskSet:
-    """Tasks by number, the same each time. `size` None: without end. `digest` is of what they are: of the text of a
-    file, or of a generator's name, options, seed and words."""
+    """Tasks by number, the same each time. `size` None: there is no last one. `digest` is that of the tasks themselves,
+    or, for a generator, of its first tasks and its words."""
 
     def __init__(self, name: str, kind: type[Task], size: int | None, digest: str, at: Callable[[int], Task]) -> None:
         self.name, self.kind, self.size, self.digest = name, kind, size, digest
@@ -96,7 +96,7 @@ def _rows(rest: str, published: Format) -> tuple[list[Row], str]:
 
 
 def _listed(spec: str, kind: type[Task], read: Read, rows: list[Row], source: str) -> TaskSet:
-    """The tasks of rows; rows that are one task again (CommonGen has one a sentence) count once."""
+    """The tasks of rows; several rows with the same task (CommonGen has a row a sentence) count once."""
     tasks: dict[str, Task] = {}
     places: dict[str, int] = {}
     for row in rows:

@@ -33,7 +33,7 @@ class Problem(BaseModel):
 
     @model_validator(mode="after")
     def _comparable(self) -> Problem:
-        """An answer that compares as nothing would be what anyone says who says nothing."""
+        """Refuse an answer without anything to compare: a text without any answer would equal it."""
         for answer in self.answers:
             if not self._plain(answer):
                 wanted = "a number" if self.check == "number" else "a word"
@@ -50,13 +50,13 @@ class Problem(BaseModel):
         return any(self._plain(each) in accepted for each in self._readings(said))
 
     def answer_in(self, said: str) -> str:
-        """The answer that a text ends on, in the form in which answers are compared: the sentence after its last
-        "answer is", or else all of it; of a number its last one. Empty: it has none."""
+        """The final answer of a text, in the form in which answers are compared: the sentence after its last "answer
+        is", or else the whole text; where the check is a number, the last number. Empty: there is none."""
         return self._plain(self._readings(said)[0])
 
     def _readings(self, said: str) -> list[str]:
-        """What stands after the last "answer is" up to the end of a sentence: the first, or, since a dot may belong
-        to a name such as St. Petersburg, a later one. All of the text, where it says no such thing."""
+        """The possible answers of a text: what follows its last "answer is", up to the end of each sentence after it,
+        because a dot may belong to a name such as St. Petersburg. The whole text where it has no "answer is"."""
         if not (found := SAID.findall(said)):
             return [said]
         ends = [end.start() for end in ENDED.finditer(found[-1])]
@@ -73,7 +73,7 @@ class Problem(BaseModel):
 
 
 def _number(digits: str) -> str:
-    """A number without commas, and without zeros that say nothing."""
+    """A number without commas and without trailing zeros behind the point."""
     plain = digits.replace(",", "")
     return plain.rstrip("0").rstrip(".") if "." in plain else plain
 
@@ -97,13 +97,13 @@ class Concepts(BaseModel):
         return words
 
     def covered(self, text: str) -> frozenset[str]:
-        """Those of the words that the text uses; one of several words, as "ice cream", inflects its last."""
+        """Those of the words that the text uses, in any form; "ice cream" inflects its last word."""
         said = _words(text)
         return frozenset(word for word in self.words if any(form in said for form in _forms(word)))
 
 
 def _words(text: str) -> str:
-    """A text in lower case without marks, its words apart by single spaces, one of which stands at either end."""
+    """A text in lower case without punctuation, with one space between words and one at either end."""
     return f" {' '.join(WORD.findall(text.casefold()))} "
 
 
