@@ -92,7 +92,7 @@ def test_importing_it_imports_no_torch() -> None:
 
 def test_the_core_of_an_engine_imports_no_torch_and_neither_does_what_stands_on_it_alone() -> None:
     code = (
-        "import sys, agentcho.engine.core, agentcho.audit.planned, agentcho.lab.tune.unfolding;"
+        "import sys, agentcho.engine.core, agentcho.testing, agentcho.audit.planned, agentcho.lab.tune.unfolding;"
         "sys.exit(bool({'torch', 'transformers', 'tokenizers', 'llguidance'} & set(sys.modules)))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
