@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 
 import typer
 
-from agentcho.calls.call import EnginePort
 from agentcho.cli.play import chosen
 from agentcho.cli.signals import INTERRUPTED
 from agentcho.cli.words import COLUMNS
@@ -118,7 +117,7 @@ def _loading(config: RunConfig, found: Sequence[Column]) -> RunConfig:
     return config.model_copy(update={"leakage": "enforce" if claims else "audit"})
 
 
-def _judge(asked: Asked, tell: Tell) -> EnginePort:
+def _judge(asked: Asked, tell: Tell) -> Any:
     """The model that judges, on the same device."""
     return runtime.load_engine(asked.config.model_copy(update={"model": asked.judge, "leakage": "audit"}), tell)
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal, get_args
 
-from pydantic import BaseModel, ConfigDict
-
+from agentcho.audit.measurement import Frozen
 from agentcho.config import Leakage, Mode, RunConfig, parsed_repair
 from agentcho.engine.adapter import find_adapter
 from agentcho.errors import ConfigError
@@ -17,12 +16,10 @@ from agentcho.errors import ConfigError
 IN_PLACE = "in-place"
 
 
-class Column(BaseModel):
+class Column(Frozen):
     """One way to read: `mode[:leakage][:in-place][+repair][@adapter]`. `in_place`: keys stay at the positions at which
     they were made (no repositioning; the paper's footnote 5). `repair`: first-k:TOKENS, top-k:SHARE or full. `adapter`
     is a folder, `digest` that of what was in it when it was asked for."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     mode: Mode
     leakage: Leakage = "audit"

@@ -21,7 +21,7 @@ from agentcho.lab.compare.columns import Column
 from agentcho.lab.compare.comparison import Comparison, ComparisonRequest, Cost, Fidelity, Preference
 from agentcho.lab.compare.costs import costs
 from agentcho.lab.compare.fidelity import Arm, fidelity
-from agentcho.lab.compare.judge import TextPair, prefer
+from agentcho.lab.compare.judge import JudgePort, TextPair, prefer
 from agentcho.lab.compare.pairs import metrics
 from agentcho.progress import Tell, counted
 from agentcho.records.environment import machine, versions
@@ -83,7 +83,7 @@ class Comparing:
                 raise ResumeMismatch.holds(self.folder, ANOTHER, ["the first column"])
         replace_whole(file, request.model_dump_json(indent=1) + "\n")
 
-    def run(self, command: str, judge: EnginePort | None = None) -> Comparison:
+    def run(self, command: str, judge: JudgePort | None = None) -> Comparison:
         """Play the games that are missing, and compare. `command` is the command line that repeats this; `judge`
         compares texts of scenarios that offer some."""
         self.claim()
@@ -137,7 +137,7 @@ class Comparing:
         repeats = self.effort.repeats
         return costs(words, arms, repeats, counted(self.tell, "games timed", repeats * len(words)))
 
-    def _preferences(self, played: Mapping[str, Games], judge: EnginePort) -> dict[str, Preference]:
+    def _preferences(self, played: Mapping[str, Games], judge: JudgePort) -> dict[str, Preference]:
         """The judge's preferences between each column's texts and the first column's."""
         texts = {name: self._texts(games) for name, games in played.items()}
         first, *others = texts

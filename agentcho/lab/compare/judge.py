@@ -6,10 +6,9 @@ A text wins where it is preferred in both orders; otherwise the pair is a tie. D
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
-from agentcho.calls.call import Decode, EnginePort, Prefill, Sampling
-from agentcho.errors import EngineFailed
+from agentcho.calls.call import Decode, EncodingId, EnginePort, Prefill, Sampling
 from agentcho.lab.compare.comparison import Preference
 from agentcho.lab.stats import clopper_pearson, mcnemar
 from agentcho.scenario import Judged
@@ -21,6 +20,13 @@ RULES = (
 ASKED = "The task:\n{task}\n\nText A:\n{a}\n\nText B:\n{b}\n\nWhich text is better, A or B?"
 
 
+class JudgePort(EnginePort, Protocol):
+    """An engine whose calls block until they are done."""
+
+    def prefill(self, calls: Sequence[Prefill]) -> list[EncodingId]: ...
+    def decode(self, calls: Sequence[Decode]) -> list[EncodingId]: ...
+
+
 class TextPair(NamedTuple):
     """The same task done twice: the text of the first column, and that of another."""
 
@@ -28,7 +34,7 @@ class TextPair(NamedTuple):
     other: Judged
 
 
-def prefer(engine: EnginePort, pairs: Sequence[TextPair], told: Callable[[int], None], at_once: int = 16) -> Preference:
+def prefer(engine: JudgePort, pairs: Sequence[TextPair], told: Callable[[int], None], at_once: int = 16) -> Preference:
     """How often the second text of a pair is preferred to the first. Greedy: the same texts give the same verdicts."""
     verdicts: list[int] = []
     for start in range(0, len(pairs), at_once):
@@ -51,20 +57,12 @@ def prefer(engine: EnginePort, pairs: Sequence[TextPair], told: Callable[[int], 
     )
 
 
-def _chosen(engine: EnginePort, questions: Sequence[str]) -> list[str]:
+def _chosen(engine: JudgePort, questions: Sequence[str]) -> list[str]:
     """ "A" or "B" to each question."""
     rules = Prefill(RULES, role="system")
-    asked = [Prefill(question, parents=[rules]) for question in questions]
+    told, *asked = engine.prefill([rules, *(Prefill(question, parents=[rules]) for question in questions)])
     choosing = Sampling(temperature=0, choices=("A", "B"))
-    answers = [Decode(parents=[rules, question], sampling=choosing) for question in asked]
-    ids = engine.submit([rules, *asked, *answers])
-    left = set(ids)
-    while left:
-        result = engine.step()
-        left -= set(result.finished)
-        if result.failed:
-            engine.cancel(left)
-            raise EngineFailed.of(result.failed[0].error)
-    said = [engine.message(id).text for id in ids[-len(answers) :]]
-    engine.release(ids)
+    answers = engine.decode([Decode(parents=[told, question], sampling=choosing) for question in asked])
+    said = [engine.message(id).text for id in answers]
+    engine.release([told, *asked, *answers])
     return said

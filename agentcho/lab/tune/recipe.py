@@ -7,15 +7,16 @@ from math import cos, pi, sqrt
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from agentcho.audit.measurement import Frozen
 from agentcho.config import Leakage, Mode
 from agentcho.errors import ConfigError
 
 Share = Annotated[float, Field(ge=0, lt=1)]
 
 
-class Recipe(BaseModel):
+class Recipe(Frozen):
     """Frozen, checked on construction. `mode` and `leakage` say on which encodings it trains.
 
     `rank`, `alpha`, `dropout` make a LoRA on queries, keys, values and outputs of every attention; `peft` (the fields
@@ -24,8 +25,6 @@ class Recipe(BaseModel):
     `dev` is the share of traces that is held out, at most 50. A field with a description is an option of `agentcho
     tune`.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     mode: Mode = Field(default="choreographed", description="To train for. Which encodings a call reads.")
     leakage: Leakage = Field(default="audit", description="On the encodings of which it trains.")
