@@ -14,4 +14,4 @@ __all__ = ["Rules", "rules"]
 @cache
 def rules(name: str) -> Rules:
     """The rules of one file, by symbol."""
-    return parse((files(__package__) / "rules" / f"{name}.txt").read_text(encoding="utf-8"))
+    return parse((files(__package__) / "rules" / f"{name}.toml").read_text(encoding="utf-8"))
