@@ -15,7 +15,7 @@ from agentcho.lab.bench.arms import BASELINE, OURS
 from agentcho.lab.bench.measure import Timed, measure
 from agentcho.lab.bench.recorded import WORDS_A_TOKEN
 from agentcho.lab.bench.result import Figures
-from agentcho.lab.bench.workflows import line, spoken, whole, words_of
+from agentcho.lab.bench.workflows import line, random_words, spoken, whole
 from agentcho.progress import Tell
 from agentcho.records.trace import Workflow
 
@@ -62,7 +62,7 @@ def growing(sizes: Sequence[int], seed: int) -> Workflow:
     lines: list[dict[str, Any]] = []
 
     def text(tokens: int) -> str:
-        return words_of(round(tokens * WORDS_A_TOKEN), dice.randrange(1 << 30))
+        return random_words(random.Random(dice.randrange(1 << 30)), round(tokens * WORDS_A_TOKEN))
 
     for size in sizes:
         while len(told) * MESSAGE < size:

@@ -17,7 +17,7 @@ from agentcho.games.replay import replay
 from agentcho.games.runtime import blocking
 from agentcho.lab.bench.measure import Timed, measure
 from agentcho.lab.bench.result import Figures
-from agentcho.lab.bench.workflows import line, spoken, whole, words_of
+from agentcho.lab.bench.workflows import line, random_words, spoken, whole
 from agentcho.progress import Tell
 from agentcho.records.trace import Workflow
 from agentcho.testing import FakeEngine
@@ -91,7 +91,7 @@ def crowd(seed: int, agents: int, rounds: int, words: int) -> Workflow:
     names, dice = [f"agent{number}" for number in range(agents)], random.Random(seed)
 
     def said() -> str:
-        return words_of(words, dice.randrange(1 << 30))
+        return random_words(random.Random(dice.randrange(1 << 30)), words)
 
     lines = [line(f"{name}.0", name, [], said(), audience=[name]) for name in names]
     for turn in range(1, rounds + 1):

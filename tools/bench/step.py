@@ -6,6 +6,7 @@ know: choreographers.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Mapping
 from statistics import median
 from time import perf_counter
@@ -13,7 +14,7 @@ from typing import Any, NamedTuple
 
 from agentcho.calls.call import Decode, Prefill
 from agentcho.lab.bench.result import Figures
-from agentcho.lab.bench.workflows import words_of
+from agentcho.lab.bench.workflows import random_words
 from agentcho.lab.timing import alone, turns
 from agentcho.progress import Tell, unheard
 
@@ -84,7 +85,7 @@ def _repeat(number: int, *both: Takes) -> dict[tuple[str, str], float]:
 
 def tokens_of(engine: Any, count: int, seed: int) -> tuple[int, ...]:
     """`count` content ids of random words."""
-    return tuple(engine.framing.content.encode(words_of(count, seed))[:count])
+    return tuple(engine.framing.content.encode(random_words(random.Random(seed), count))[:count])
 
 
 class OurRows:

@@ -17,7 +17,7 @@ from agentcho.config import RunConfig
 from agentcho.events import Ended, Event
 from agentcho.games import library
 from agentcho.games.runtime import play
-from agentcho.lab.bench.workflows import SYLLABLES
+from agentcho.lab.bench.workflows import random_words
 from agentcho.records.trace import TraceMessage, Workflow, exported, workflow
 from agentcho.records.transcript import Entry
 from agentcho.testing import FakeEngine
@@ -110,7 +110,7 @@ class _Words:
     def _text(self, tokens: int) -> str:
         spread = self._dice.uniform(1 - RAGGED, 1 + RAGGED)
         words = max(2, round(tokens * WORDS_A_TOKEN * self._scale * spread))
-        return " ".join("".join(self._dice.choices(SYLLABLES, k=2)) for _ in range(words))
+        return random_words(self._dice, words)
 
 
 def _kind(message: TraceMessage, name: str) -> str:

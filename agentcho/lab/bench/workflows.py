@@ -16,9 +16,8 @@ SYLLABLES = ("ba", "de", "fi", "go", "lu", "ma", "ne", "po", "ri", "sa", "te", "
 RULES, ASKED, PLAN, TALK = 85, 10, 140, 65
 
 
-def words_of(count: int, seed: int) -> str:
-    """`count` random words of two syllables."""
-    dice = random.Random(seed)
+def random_words(dice: random.Random, count: int) -> str:
+    """`count` words of two syllables, drawn by these dice."""
     return " ".join("".join(dice.choices(SYLLABLES, k=2)) for _ in range(count))
 
 
@@ -51,7 +50,7 @@ class _Talk:
 
     def say(self, agent: str, words: int, role: str = "assistant", private: bool = False) -> None:
         """Add a message of `words` words; an assistant's is a decode, any other a prefill."""
-        text = " ".join("".join(self._dice.choices(SYLLABLES, k=2)) for _ in range(words))
+        text = random_words(self._dice, words)
         audience: Any = [agent] if private else "everyone"
         parents = [m["id"] for m in self.messages if m["audience"] == "everyone" or agent in m["audience"]]
         made = spoken if role == "assistant" else line
