@@ -22,6 +22,7 @@ from agentcho.records.record import SavedRun, find
 from agentcho.understudy import weights_path
 
 pytestmark = pytest.mark.slow
+UNDERSTUDY = pytest.mark.skipif(not (weights_path() / "model.safetensors").is_file(), reason="there are no weights")
 DIE = """
 import os, signal, sys
 kind, at = sys.argv.pop(1), int(sys.argv.pop(1))
@@ -190,15 +191,20 @@ def test_ten_kills_of_a_comparison_on_the_fake(tmp_path: Path) -> None:
     assert check_compare(tmp_path, "fake", 12, kills((1, 9, 32, 33, 34, 35, 36, 37, 2, 38), "torn", "before")) >= 5
 
 
-@pytest.mark.skipif(not (weights_path() / "model.safetensors").is_file(), reason="there are no weights")
-def test_ten_kills_on_the_understudy(tmp_path: Path) -> None:
-    for name in ("run", "compare", "trace", "tune"):
+@UNDERSTUDY
+def test_three_kills_of_a_training(tmp_path: Path) -> None:
+    check_tune(tmp_path, kills((3, 6, 2), "torn", "before", "replace"))
+
+
+@UNDERSTUDY
+@pytest.mark.nightly
+def test_seven_kills_on_the_understudy(tmp_path: Path) -> None:
+    for name in ("run", "compare", "trace"):
         (tmp_path / name).mkdir()
     torn = check_run(tmp_path / "run", "understudy", 4, kills((5, 14, 16), "torn", "before"))
     torn += check_compare(tmp_path / "compare", "understudy", 2, kills((6, 9), "before", "torn"))
     torn += check_trace(tmp_path / "trace", "understudy", 6, kills((2, 3), "torn", "before"))
     assert torn >= 2
-    check_tune(tmp_path / "tune", kills((3, 6, 2), "torn", "before", "replace"))
 
 
 def check_tune(here: Path, deaths: tuple[Kill, ...]) -> None:

@@ -36,10 +36,15 @@ SOME = 20
 def bench(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Bench:
     """Both engines; a call that says `BAD` makes their forwards fail."""
     if request.param == "fake":
-        bench = Bench(fake(True))
-        bench.engine.guilty = lambda call: ValueError(BAD) if getattr(call, "text", "") == BAD else None  # type: ignore[union-attr]
-        return bench
+        return breakable()
     return Bench(real(tmp_path_factory.mktemp("tiny"), "llama3"))
+
+
+def breakable() -> Bench:
+    """The fake, whose forwards of `BAD` fail."""
+    bench = Bench(fake(True))
+    bench.engine.guilty = lambda call: ValueError(BAD) if getattr(call, "text", "") == BAD else None  # type: ignore[union-attr]
+    return bench
 
 
 class Hurt(Exception):
@@ -88,7 +93,7 @@ class Port:
     def act(self, name: str, then: str) -> None:
         """Try one thing while the good row runs; then cancel or release what is not there."""
         assert self.engine.rows >= 1
-        assert not self._is_done()
+        assert not self._there(self._row)
         self.tried += 1
         calls, turn = ((Prefill(BAD),), Turn("bad")) if name == GUILTY else attacks()[name](self.ids)
         try:
@@ -101,13 +106,6 @@ class Port:
             assert [isinstance(error, AgentchoError) for error in errors] == [True], name
             assert (name == GUILTY) == isinstance(errors[0], CallFailed)
         self._give_up(bad, then)
-
-    def _is_done(self) -> bool:
-        try:
-            self.engine.message(self._row)
-        except AgentchoError:
-            return False
-        return True
 
     def _give_up(self, bad: tuple[EncodingId, ...], then: str) -> None:
         if then == "cancel":
@@ -328,8 +326,7 @@ def test_thousands_of_hostile_acts_hurt_no_game_beside_them(bench: Bench) -> Non
 @pytest.mark.slow
 def test_every_act_is_one_that_is_tried(tmp_path: Path) -> None:
     """Each by itself, at least once."""
-    bench = Bench(fake(True))
-    bench.engine.guilty = lambda call: ValueError(BAD) if getattr(call, "text", "") == BAD else None  # type: ignore[union-attr]
+    bench = breakable()
     left, rounds = list(GAME), 0
     while left:
         rounds += 1
