@@ -48,9 +48,11 @@ TRACE = "the format is agentcho-trace/1"
 
 class AgentchoError(Exception):
     """Base of all errors raised on purpose. `code` is what a command that it ends exits with: 2, for it was asked for
-    something that cannot be, or 1, for it was begun and something failed."""
+    something that cannot be, or 1, for it was begun and something failed. `transient`: the same may succeed when it is
+    asked for again."""
 
     code: int = 2
+    transient: bool = False
 
     def __init__(self, what: str = "", code: int | None = None) -> None:
         super().__init__(what)
@@ -151,8 +153,10 @@ class ContextOverflow(RequestError):
 
 
 class CallFailed(AgentchoError):
-    """The forward failed for one call, alone or with what it made for itself, or no token could be chosen for it. Its
-    batch goes on without it."""
+    """The forward failed for one call, alone or with what it made for itself, or no token could be chosen for it, which
+    is not transient. Its batch goes on without it."""
+
+    transient = True
 
     @classmethod
     def of(cls, cause: BaseException) -> CallFailed:
@@ -162,6 +166,13 @@ class CallFailed(AgentchoError):
             "lower max_tokens where memory was short, else report it"
         )
         error.__cause__ = cause
+        return error
+
+    @classmethod
+    def sampling(cls) -> CallFailed:
+        """No token can be chosen: the same logits come again."""
+        error = cls("sampling failed for this call alone: no finite logit among the tokens it may say")
+        error.transient = False
         return error
 
 
@@ -194,6 +205,8 @@ class StoreDamaged(AgentchoError):
 class EngineFailed(AgentchoError):
     """A device failed, or the engine itself. Every call under way is dropped; stored encodings are untouched."""
 
+    transient = True
+
     @classmethod
     def of(cls, cause: BaseException) -> EngineFailed:
         """A forward raised `cause`."""
@@ -202,6 +215,8 @@ class EngineFailed(AgentchoError):
 
 class Overloaded(AgentchoError):
     """More requests at once than a choreographer takes. Nothing of this one was begun."""
+
+    transient = True
 
     def __init__(self, limit: int) -> None:
         super().__init__(

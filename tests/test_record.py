@@ -43,11 +43,13 @@ def test_a_record_reads_back_as_written(tmp_path: Path) -> None:
         record.joined("alice", "prisoner")
         for each in said:
             record.said(each)
-        record.over(Over(1, {"alice": "DEFECT"}, {"alice": 5.0}, None, 1.5))
+        record.over(Over(1, {"alice": "DEFECT"}, {"alice": 5.5, "bob": 2**60 + 1}, None, 1.5))
     saved = find("last", tmp_path)
     assert saved.entries() == said
     assert saved.games() == {0: said[:2], 1: said[2:]}
     assert saved.finished()[1].outcome == {"alice": "DEFECT"}
+    assert saved.finished()[1].score == {"alice": 5.5, "bob": 2**60 + 1}
+    assert type(saved.finished()[1].score["bob"]) is int
     assert (saved.info.status, saved.info.cast, saved.info.config.seed) == ("done", {"alice": "prisoner"}, 3)
     assert saved.info.versions["agentcho"]
 

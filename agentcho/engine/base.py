@@ -77,18 +77,14 @@ class Constraint(Protocol):
 
 class Pool(Protocol):
     """Keeps encodings in pages of `page_tokens` tokens, at most `limit` pages. Counted in pages: `used` hold encodings,
-    `reserved` are promised to running calls, `room` are left. `allocated` pages have memory, and of these `free_pages`
-    are not in use."""
+    `reserved` are promised to running calls, `room` are left."""
 
     page_tokens: int
     limit: int
     used: int
     reserved: int
     high_water: int
-    free_pages: list[int]
 
-    @property
-    def allocated(self) -> int: ...
     @property
     def room(self) -> int: ...
     def pages_for(self, tokens: int) -> int: ...
@@ -104,6 +100,9 @@ class Pool(Protocol):
     def copy_in(self, pages: Stored, copy: Stored) -> None: ...
     def checksum(self, copy: Stored) -> int:
         """A checksum of all that a copy holds."""
+
+    def check(self, stored: Sequence[tuple[Stored, int]]) -> None:
+        """Raise `StoreDamaged` unless each page is free or in one of these, each of so many tokens."""
 
 
 class Slots(Protocol):

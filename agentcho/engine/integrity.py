@@ -48,11 +48,7 @@ class Integrity:
 
     def _pages(self) -> None:
         store = self._tiers.store
-        blocks = [entry.pages for entry in self._storages if entry.pages is not None]
-        pages = Counter(page for block in blocks for page in block.numbers) + Counter(store.free_pages)
-        _sound(all(count == 1 for count in pages.values()), "a page is in two places")
-        _sound(set(pages) == set(range(store.allocated)), "a page is nowhere, or none of the store's")
-        _sound(store.used == store.allocated - len(store.free_pages), "pages in use do not add up")
+        store.check([(entry.pages, entry.length) for entry in self._storages if entry.pages is not None])
         promised = sum(call.reserved for call in self._calls)
         _sound(promised == store.reserved, f"{store.reserved} pages are promised, and running calls have {promised}")
         _sound(store.used + store.reserved <= store.limit, "more pages are used and promised than there are")
@@ -73,7 +69,6 @@ class Integrity:
         _sound(here == (entry in tiers.resident), "a block is not in the order of use")
         _sound((entry.host is not None) == (entry in tiers.outside), "a copy is not in the order of use")
         _sound(not here or entry.host is None, "an encoding is in two tiers")
-        _sound(not here or entry.block.length == entry.length, "a block is not as long as its encoding")
         _sound(entry.holders > 0 or (not here and entry.host is None), "what nobody holds takes room")
         _sound(here or not tiers.pinned[entry], "what is pinned is not in the store")
 

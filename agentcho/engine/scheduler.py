@@ -128,8 +128,8 @@ class Scheduler:
         """Forget the parts of a prefill that were encoded beside other calls: in the exact profile it is encoded at
         once, or its bits would show what ran beside it."""
         if call.slot is not None and not call.own.ready:
-            self._slots.close(call.slot)
-            call.slot, call.own.written = None, 0
+            self._leave_slot(call)
+            call.own.written = 0
 
     def _fits(self, call: Sequence) -> bool:
         """Whether there is room for all that a call gathers and makes."""
@@ -270,7 +270,7 @@ class Scheduler:
             mute = not speech.sampled
             try:
                 if token is None:
-                    raise CallFailed("sampling failed for this call alone: no finite logit among the tokens it may say")
+                    raise CallFailed.sampling()
                 said = speech.accept(token)
             except BaseException as error:
                 self.cancel([row.id])
@@ -293,8 +293,7 @@ class Scheduler:
         base = None if call.repair is None else call.repair.base.id
         receipt = call.context.receipt._replace(base=base)
         self._finished(Encoding(call.id, call.own, call.words, receipt))
-        if call.slot is not None:
-            self._slots.close(call.slot)
+        self._leave_slot(call)
         self._let_go(call)
         return call.id
 
@@ -327,7 +326,7 @@ class Scheduler:
         logits = row.speech.logits if row.leader is None else ()
         self._finished(Encoding(row.id, entry, words, row.context.receipt, logits))
         self._running.remove(row)
-        self._slots.close(slot)
+        self._leave_slot(row)
         self._let_go(row)
 
     def _defer(self, plan: Plan, failed: list[Failure]) -> list[EncodingId]:
@@ -347,7 +346,7 @@ class Scheduler:
         self.deferred.refuse(call, error)
         if call in self.calls:
             self.cancel([call.id])
-        else:
+        elif call.status is not Status.FINISHED:  # a shadow was dropped with its leader, also if it failed itself
             self._drop(call)
             self.cancel(self._shadows({call.id}))
         return Failure(call.id, error)
@@ -391,11 +390,10 @@ class Scheduler:
         self._tiers.unpin(call)
         self._making = [each for each in self._making if each is not call]
         if call.entry is None:
-            assert call.slot is not None
             self._running.remove(call)
-            self._slots.close(call.slot)
+            self._leave_slot(call)
             self._unreserve(call)
-            call.slot, call.status = None, Status.WAITING
+            call.status = Status.WAITING
         elif call.started:
             self._tiers.discard(call.entry)
             call.started = False
@@ -429,10 +427,15 @@ class Scheduler:
             call.own.written = 0  # who else wants it begins anew
             self._tiers.discard(call.own)
         self.deferred.release(call.holds)
-        if call.slot is not None:
-            self._slots.close(call.slot)
+        self._leave_slot(call)
         self._unreserve(call)
         call.status = Status.FINISHED
+
+    def _leave_slot(self, call: Sequence) -> None:
+        """Close the slot of a call, if it has one, and keep its tensors alive no longer."""
+        if call.slot is not None:
+            self._slots.close(call.slot)
+            call.slot = None
 
     def _unreserve(self, call: Sequence) -> None:
         self._tiers.store.unreserve(call.reserved)

@@ -317,7 +317,7 @@ class Sequence:
     def divisible(self) -> bool:
         """Whether it can be encoded in parts: only a prefill can. A deferred shadow is encoded at once, as the last
         tokens of any shadow are."""
-        return self.entry is not None and self.repair is None and self.leader is None
+        return self.entry is not None and self.repair is None and self.status is not Status.DEFERRED
 
     @property
     def feed(self) -> tuple[int, ...]:

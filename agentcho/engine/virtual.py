@@ -19,7 +19,7 @@ from agentcho.engine.layout import Context, Segment
 from agentcho.engine.sequence import Draw
 from agentcho.engine.sequence import Sequence as Admitted
 from agentcho.engine.waiting import Budget
-from agentcho.errors import RequestError, StoreFull
+from agentcho.errors import RequestError, StoreDamaged, StoreFull
 
 
 class VirtualPages:
@@ -28,13 +28,8 @@ class VirtualPages:
     page_tokens = 1
 
     def __init__(self, limit: int = 1 << 62) -> None:
-        self.limit, self.free_pages = limit, list[int]()
+        self.limit = limit
         self.used = self.reserved = self.high_water = 0
-
-    @property
-    def allocated(self) -> int:
-        """The tokens of all entries."""
-        return self.used
 
     @property
     def room(self) -> int:
@@ -78,6 +73,11 @@ class VirtualPages:
     def checksum(self, copy: int) -> int:
         """Of nothing."""
         return 0
+
+    def check(self, stored: Sequence[tuple[int, int]]) -> None:
+        """`StoreDamaged`: the tokens in use are not those of the entries."""
+        if self.used != sum(length for _, length in stored) or any(pages != length for pages, length in stored):
+            raise StoreDamaged("pages in use do not add up")
 
 
 class VirtualSlot:

@@ -25,7 +25,7 @@ from agentcho.calls.values import whole
 from agentcho.choreography.choreographer import Choreographer
 from agentcho.choreography.quiescence import TaskTracker, TrackedTask, ended_from_outside
 from agentcho.config import RunConfig
-from agentcho.errors import CallFailed, EngineFailed, Overloaded, ScenarioError
+from agentcho.errors import AgentchoError, ScenarioError
 from agentcho.events import Began, Encoded, Ended, Event, FirstToken, Joined, Over, Sink, Token
 from agentcho.games.faults import Fault, fault, told
 from agentcho.games.game import Forced, Game
@@ -63,14 +63,15 @@ class GameSelection(NamedTuple):
 
 class OnFailure(NamedTuple):
     """What is done about games that fail: `fail_fast` stops the run with the first, `retries` says how often a game is
-    played again that an error of the engine or of an endpoint ended (`RETRIED`). Any other would come again."""
+    played again that a transient error of the engine or of an endpoint ended. Any other would come again."""
 
     fail_fast: bool = False
     retries: int = 0
 
 
-RETRIED = (EngineFailed, CallFailed, Overloaded, ConnectionError, TimeoutError)
-"""Errors of an engine or an endpoint: another attempt may end otherwise."""
+def _transient(error: BaseException) -> bool:
+    """Whether another attempt may end otherwise."""
+    return error.transient if isinstance(error, AgentchoError) else isinstance(error, ConnectionError | TimeoutError)
 
 
 class GameLimiter:
@@ -234,7 +235,7 @@ class Run:
         async with limiter.slot():
             began, left = perf_counter(), self._on_failure.retries
             while (failed := await self._attempt(choreographer, index)) is not None:
-                if left == 0 or not isinstance(failed.error, RETRIED):
+                if left == 0 or not _transient(failed.error):
                     self._give_up(index, failed, perf_counter() - began)
                     return
                 left -= 1

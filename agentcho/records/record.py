@@ -20,9 +20,9 @@ from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, WrapValidator
 
 from agentcho.config import RunConfig
 from agentcho.errors import CannotWrite, RecordBroken, RecordNotFound
@@ -38,6 +38,8 @@ from agentcho.records.writer import Who, Writer
 NO_FILE, LONGEST = re.compile(r"[^\w.-]+"), 60
 """What of a scenario's name does not go into that of a folder, and how many letters do."""
 Status = Literal["running", "done", "interrupted", "failed"]
+Points = Annotated[float, WrapValidator(lambda value, check: value if type(value) is int else check(value))]
+"""A score: a whole number stays one, however large."""
 
 
 class Resumed(BaseModel):
@@ -94,7 +96,7 @@ class Over(NamedTuple):
 
     game: Count
     outcome: dict[str, Any] | None
-    score: dict[str, float]
+    score: dict[str, Points]
     ended: str | None
     seconds: float
     error: str | None = None

@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 import sys
 import zlib
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -17,7 +18,7 @@ import numpy
 import torch
 from torch import Tensor
 
-from agentcho.errors import StoreFull
+from agentcho.errors import StoreDamaged, StoreFull
 from agentcho.runner.device import memory_of
 from agentcho.runner.rope import Workspace
 
@@ -184,6 +185,18 @@ class PagePool:
     def checksum(self, copy: Copy) -> int:
         """See `checksum`."""
         return checksum(copy)
+
+    def check(self, stored: Sequence[tuple[Pages, int]]) -> None:
+        """See `base.Pool.check`."""
+        pages = Counter(number for each, _ in stored for number in each.numbers) + Counter(self.free_pages)
+        if any(count > 1 for count in pages.values()):
+            raise StoreDamaged("a page is in two places")
+        if set(pages) != set(range(self.allocated)):
+            raise StoreDamaged("a page is nowhere, or none of the store's")
+        if self.used != self.allocated - len(self.free_pages):
+            raise StoreDamaged("pages in use do not add up")
+        if any(each.length != length for each, length in stored):
+            raise StoreDamaged("pages are not as long as their encoding")
 
     def copy_in(self, pages: Pages, copy: Copy) -> None:
         """Write a copy into pages of its length."""

@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field, TypeAdapter
 from agentcho import Agent, Decode, Game, Limits, RunConfig, Scenario
 from agentcho.backends.sample import smallest
 from agentcho.config import Mode
-from agentcho.errors import RequestError
+from agentcho.errors import RequestError, StoreDamaged
 from agentcho.testing import FakeEngine, play
 
 from .conftest import BACKENDS
@@ -55,6 +55,16 @@ class Guessing(Scenario):
 
     def score(self, outcome: Any) -> dict[str, float]:
         return {"right": float(outcome.number == 7)}
+
+
+def test_what_the_fake_keeps_is_checked_as_a_models_is() -> None:
+    engine = FakeEngine()
+    first = engine.prefill("hello")
+    engine.prefill("there", parents=[first])
+    engine.check_integrity()
+    engine.store.used += 1
+    with pytest.raises(StoreDamaged, match="pages in use"):
+        engine.check_integrity()
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -12,7 +12,7 @@ import pytest
 import agentcho as package
 from agentcho.calls.call import Decode
 from agentcho.config import RunConfig
-from agentcho.errors import EngineFailed, GamesFailed, RequestError
+from agentcho.errors import CallFailed, EngineFailed, GamesFailed, RequestError
 from agentcho.events import Began, Ended, Event, Token
 from agentcho.games.run import OnFailure
 from agentcho.games.runtime import play
@@ -141,13 +141,16 @@ def test_errors_of_the_engine_are_tried_again_and_no_others() -> None:
         assert [game.outcome is None for game in played.games] == [errors == 1]
     tries = list[Decode]()
 
-    def always(call: Decode) -> Exception | None:
-        tries.append(call)
-        return RequestError("this call is wrong")
+    for wrong in (RequestError("this call is wrong"), CallFailed.sampling()):
 
-    played = play(SOUR, RunConfig(), engine=FakeEngine(faulty=always), on_failure=OnFailure(retries=5))
-    assert isinstance(played.error, RequestError)
-    assert len(tries) == 1
+        def always(call: Decode, wrong: Exception = wrong) -> Exception | None:
+            tries.append(call)
+            return wrong
+
+        tries.clear()
+        played = play(SOUR, RunConfig(), engine=FakeEngine(faulty=always), on_failure=OnFailure(retries=5))
+        assert played.error is wrong
+        assert len(tries) == 1
 
 
 def test_what_a_listener_raises_stops_the_run_and_is_no_games_error(tmp_path: Path) -> None:

@@ -274,6 +274,27 @@ def test_a_row_without_a_probability_fails_alone(engine: Engine) -> None:
     finally:
         hook.remove()
     assert (failure.id, type(failure.error)) == (failed, CallFailed)
+    assert isinstance(failure.error, CallFailed)
+    assert not failure.error.transient, "the same logits would come again"
+
+
+@pytest.mark.parametrize("deterministic", [False, True])
+def test_a_row_and_its_shadow_that_fail_in_one_forward_are_dropped_once(engine: Engine, deterministic: bool) -> None:
+    told, other = engine.prefill("told"), engine.prefill("other")
+    call = Decode("", [told], forced=(*[BAD] * 60, 50))
+    both = engine.submit([call, Shadow(call, [told, other])])
+    [good] = engine.submit([Decode("Good: ", [other], sampling=Sampling(max_tokens=60))])
+    fed = list[int]()
+
+    def together(ids: list[int]) -> bool:
+        """From the first forward in which the shadow feeds many tokens, each of the two fails, together and alone."""
+        fed.append(ids.count(BAD))
+        return BAD in ids and max(fed) > 8
+
+    with failing(engine, together, RuntimeError("x")):
+        assert {failure.id for failure in drain(engine, deterministic)} == set(both)
+    engine.release([told, other, good])
+    assert (engine.fullness.used, engine.fullness.reserved, len(engine.debug.slots)) == (1, 0, 0)
 
 
 def test_no_room_for_a_row_fails_that_row(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
