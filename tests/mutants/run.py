@@ -1,8 +1,8 @@
-"""Breaks a copy of the package, one mutant at a time, and sees whether the tests that are named for it fail.
+"""Breaks copies of the package, a mutant in each at a time, and sees whether the tests that are named for it fail.
 
 `python -m tests.mutants.run` prints a table, writes `docs/results/mutants.json`, and exits 1 where one survives; with
 names of mutants it runs these alone, and writes nothing.
-The copy alone is changed. Does not know: what a mutant means.
+The copies alone are changed: there are as many as processors. Does not know: what a mutant means.
 """
 
 from __future__ import annotations
@@ -14,8 +14,10 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from queue import Queue
 from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import NamedTuple
@@ -80,14 +82,14 @@ def fate(mutant: Mutant, folder: Path) -> Fate:
     return Fate(mutant, killer, perf_counter() - began)
 
 
-def failing(folder: Path, tests: Iterable[str]) -> Killer | None:
-    """The first test that fails in the copy; None where all pass.
+def failing(folder: Path, tests: Iterable[str], workers: int = 0) -> Killer | None:
+    """The first test that fails in the copy, in so many processes of pytest-xdist; None where all pass.
 
     RuntimeError: they could not be run at all, or not to their end, which kills nothing.
     """
     plain = {"OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1", "COLUMNS": "400"}
     env = os.environ | {"PYTHONPATH": str(folder)} | plain
-    command = [sys.executable, "-m", "pytest", *OPTIONS, *tests]
+    command = [sys.executable, "-m", "pytest", *OPTIONS, "-n", str(workers), "--dist", "loadfile", *tests]
     ran = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=SECONDS, check=False)
     if ran.returncode == 0:
         return None
@@ -101,13 +103,23 @@ def failing(folder: Path, tests: Iterable[str]) -> Killer | None:
 
 def run_all(names: Iterable[str] = ()) -> Iterator[Fate]:
     """The fate of each mutant (or of those named); before, that the tests pass where nothing is broken."""
-    wanted = [mutant for mutant in MUTANTS if not names or mutant.name in names]
-    with copy() as folder:
-        sound = failing(folder, sorted({tests.split("::")[0] for mutant in wanted for tests in mutant.killed_by}))
+    wanted, jobs = [mutant for mutant in MUTANTS if not names or mutant.name in names], os.cpu_count() or 1
+    with ExitStack() as copies, ThreadPoolExecutor(jobs) as pool:
+        folders = Queue[Path]()
+        for _ in range(jobs):
+            folders.put(folder := copies.enter_context(copy()))
+        sound = failing(folder, sorted({tests.split("::")[0] for each in wanted for tests in each.killed_by}), jobs)
         if sound is not None:
             raise RuntimeError(f"{sound.test} fails with nothing broken: {sound.said}")
-        for mutant in wanted:
-            yield fate(mutant, folder)
+
+        def broken(mutant: Mutant) -> Fate:
+            folder = folders.get()
+            try:
+                return fate(mutant, folder)
+            finally:
+                folders.put(folder)
+
+        yield from pool.map(broken, wanted)
 
 
 def report(fates: Iterable[Fate], where: dict[str, str]) -> dict[str, object]:
