@@ -82,7 +82,7 @@ def test_all_that_was_fed_is_on_some_line() -> None:
         await alice.tell("that is it", to="everyone")
         await bob.say()
         never_read = engine.debug.deferred
-        return game._choreographer.encoded + sum(len(call.speech.tokens) for call in never_read)
+        return game._choreographer.encoded + sum(call.own.length for call in never_read)
 
     engine = FakeEngine()
     found = played(script, engine)
