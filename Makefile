@@ -26,7 +26,8 @@ test: .venv/.tools                ## ruff and mypy beside the quick tests; COVER
 
 quick: .venv/.tools               ## the quick tests alone
 	$(PYTEST) --dist loadfile $(if $(COVER),--cov=agentcho --cov-branch --cov-report=)
-	@$(if $(COVER),$(BIN)/coverage report --sort=cover | grep -v '100%' | head -n 22; $(BIN)/coverage report --format=total)
+	@$(if $(COVER),$(BIN)/coverage report --sort=cover | grep -v '100%' | awk 'NR <= 22'; \
+		echo "branch coverage of agentcho/: $$($(BIN)/coverage report --format=total) %")
 
 test-doors: .venv/.tools          ## the tests that need a browser, a server, real clients, or a cluster
 	$(PYTEST) --dist loadfile -m "($(DOORS)) and not (slow or nightly)"
