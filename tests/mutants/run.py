@@ -93,7 +93,7 @@ def failing(folder: Path, tests: Iterable[str], workers: int = 0) -> Killer | No
     ran = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=SECONDS, check=False)
     if ran.returncode == 0:
         return None
-    failed = re.search(r"^(?:FAILED|ERROR) (\S+::\S+)(?: - (.*))?$", ran.stdout, re.MULTILINE)
+    failed = re.search(r"^(?:FAILED|ERROR) (\S+::.+?)(?: - (.*))?$", ran.stdout, re.MULTILINE)
     if ran.returncode != 1 or failed is None:
         raise RuntimeError(
             f"{' '.join(tests)}: pytest exited {ran.returncode}\n{ran.stdout[-2000:]}{ran.stderr[-2000:]}"
