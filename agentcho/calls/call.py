@@ -29,7 +29,7 @@ them where they were made ("made"), the new message then beginning after the rig
 
 
 def _heat(value: float) -> float:
-    """Either greedy, or a number that logits can be divided by and still be told apart."""
+    """A temperature: 0 (greedy), or a number by which logits can be divided and still differ."""
     if value and not COLDEST <= value <= HOTTEST:
         raise ValueError(f"Input should be 0, or from {COLDEST} to {HOTTEST:g}")
     return value
@@ -112,7 +112,7 @@ class SamplingOptions(Unconstrained, total=False):
 
 
 def _told(error: ValidationError) -> str:
-    """The first things that are wrong, without the values."""
+    """The first three faults of an error, without the values, which may be secret."""
     found = error.errors(include_url=False, include_input=False, include_context=False)[:3]
     return "; ".join(
         f"{'.'.join(map(str, each['loc'])) or 'sampling'}: {each['msg'].removeprefix('Value error, ')}"
@@ -121,40 +121,40 @@ def _told(error: ValidationError) -> str:
 
 
 class GivenId(int):
-    """A number that one engine gave out. As a number it is like any other: where somebody has written it to a file and
-    reads it back, nothing tells whose it was."""
+    """An id, with the number of the engine that gave it out. If it is written to a file and read back, it is a plain
+    number, and its engine is not known."""
 
     engine: int = -1
 
 
 class Ids:
-    """Those of one engine, from 1."""
+    """Gives out the ids of one engine, from 1."""
 
     def __init__(self) -> None:
         self._engine, self.last = next(_engines), 0
 
     def new(self) -> int:
-        """The next one."""
+        """The next id."""
         self.last += 1
         return self.at(self.last)
 
     def at(self, number: int) -> int:
-        """The one of that number, given already or not."""
+        """The id of that number, given out already or not."""
         id = GivenId(number)
         id.engine = self._engine
         return id
 
     def issued(self, id: object) -> bool:
-        """Whether it was given out here."""
+        """Whether this engine gave the id out."""
         return isinstance(id, int) and 0 < id <= self.last and not self.foreign(id)
 
     def foreign(self, id: object) -> bool:
-        """Whether another engine gave it out."""
+        """Whether another engine gave the id out."""
         return isinstance(id, GivenId) and id.engine != self._engine
 
 
 def same_engine(id: object, other: object) -> bool:
-    """Whether one engine may have given out both: of a plain number nobody knows."""
+    """Whether one engine may have given out both ids. The engine of a plain number is not known, so it may."""
     return not (isinstance(id, GivenId) and isinstance(other, GivenId)) or id.engine == other.engine
 
 
@@ -281,9 +281,9 @@ Call = Prefill | Decode | Shadow | Repair
 
 
 class Turn(NamedTuple):
-    """Whose turn a list of calls waits for: where not all can run at once, a higher `priority` goes first, and
-    workflows of one priority are served alike, by tokens. What is made `ahead` of its time, prefills that nobody waits
-    for, goes beside those who speak, where no other call waits."""
+    """In which order lists of calls are served where not all can run at once. A higher `priority` goes first;
+    workflows of one priority get equal shares of tokens. `ahead`: prefills that nobody waits for yet; they run beside
+    decodes, and only while no other call waits."""
 
     workflow: str = ""
     priority: int = 0
@@ -381,8 +381,8 @@ class FramingPort(Protocol):
 
 
 class FramePort(Protocol):
-    """What of an engine never changes, and may be asked from any thread at any time. `context` is the number of
-    positions it has, `bos` whether every context begins after a BOS."""
+    """The part of an engine that never changes, and may be used from any thread at any time. `context` is its number of
+    positions, `bos` says whether every context begins after a BOS."""
 
     @property
     def framing(self) -> FramingPort: ...

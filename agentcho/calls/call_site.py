@@ -1,4 +1,4 @@
-"""Which line of a scenario, or else of an agent, asked for what is being done. Does not know: what that is."""
+"""Finds the line of a scenario, or else of an agent, that made the current call. Does not know: what is called."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ def call_site(frame: FrameType | None = None) -> str | None:
 
 
 def outside(frame: FrameType) -> bool:
-    """Whether it is neither ours nor an event loop's."""
+    """Whether a frame is neither one of agentcho nor one of an event loop."""
     return _top(frame) not in (*LOOPS, "agentcho")
 
 
 def line_of(frame: FrameType) -> str:
-    """ "file:line" of where it is."""
+    """ "file:line" of a frame."""
     return f"{shown_path(Path(frame.f_code.co_filename))}:{frame.f_lineno}"
 
 

@@ -1,8 +1,7 @@
-"""What an engine takes: every value of every call, before anything is done for any of them. For the real one and the
-fake.
+"""Checks every value of every call of a list, before anything is done for any of them. All engines use it.
 
-A call is read once, field by field, into a plain copy, so that nothing that its maker does later, and no class of the
-maker's own, reaches a step. Does not know: what is stored, which ids there are, what fits.
+Each call is read once, field by field, into a plain copy. So neither a later change of the caller's objects nor a class
+of the caller's own reaches a step. Does not know: what is stored, which ids exist, what fits.
 """
 
 from __future__ import annotations
@@ -35,13 +34,13 @@ ROLES = get_args(Role)
 
 
 class Bounds(NamedTuple):
-    """What a model takes: token ids below `vocabulary` (None: whatever its tokenizer knows)."""
+    """The token ids that a model takes: those below `vocabulary` (None: whatever its tokenizer knows)."""
 
     vocabulary: int | None = None
 
 
 def checked_calls(calls: object, turn: object, bounds: Bounds) -> tuple[list[Call], Turn]:
-    """Plain copies of all calls of a list, and of whose turn they wait for. `RequestError`: one cannot be worked with.
+    """Plain copies of the calls of a list, and of their turn. `RequestError`: a value of a call is wrong.
 
     Calls that name each other as parents do so among the copies.
     """
@@ -59,7 +58,7 @@ def checked_calls(calls: object, turn: object, bounds: Bounds) -> tuple[list[Cal
 
 
 def checked_ids(ids: object) -> list[EncodingId]:
-    """Ids of encodings, each once read. `UnknownEncoding`: one is no id."""
+    """The ids of a list, which is read once. `UnknownEncoding`: an item is no id."""
     with foreign_code(), reading("the list of ids"):
         found = list(listed(ids, "the ids", ordered=False))
         for id in found:
@@ -68,14 +67,14 @@ def checked_ids(ids: object) -> list[EncodingId]:
 
 
 def checked_id(id: object) -> EncodingId:
-    """An id, which may name something or not. `UnknownEncoding`: it is none."""
+    """The value as an id; an encoding of that id may exist or not. `UnknownEncoding`: the value is no id."""
     if not is_id(id):
         raise UnknownEncoding(id)
     return id
 
 
 def is_id(id: object) -> TypeGuard[EncodingId]:
-    """Whether it is a number of the kinds that ids are, and nothing that only equals one."""
+    """Whether the value has the type of an id. A value that only equals a number (True, 1.0) is no id."""
     return type(id) in (int, GivenId)
 
 
@@ -94,7 +93,7 @@ def ask_guard(guard: Guard | None, id: EncodingId, context: list[EncodingId]) ->
 
 
 def checked_role(role: object) -> Role:
-    """One of the roles that a message can have. `RequestError`: it is none."""
+    """The value as the role of a message. `RequestError`: there is no such role."""
     known = text(role, "role")
     if known not in ROLES:
         raise RequestError(f"unknown role {shown(known)}; roles are {', '.join(ROLES)}")
@@ -103,7 +102,8 @@ def checked_role(role: object) -> Role:
 
 @contextmanager
 def reading(what: str) -> Iterator[None]:
-    """Whatever is raised inside is about one call, and says so: `RequestError`. Ctrl-C is about none."""
+    """A context in which any error of the caller's objects becomes a `RequestError` that names `what` was read. Ctrl-C
+    comes out as it is."""
     try:
         yield
     except (AgentchoError, KeyboardInterrupt):
@@ -166,7 +166,7 @@ def _parent(parent: Any, copies: Mapping[int, Call]) -> Any:
 
 
 def _mapped(call: Any, copies: Mapping[int, Call]) -> Any:
-    """The copy of a call that stands earlier in the list; who comes later finds out that one does not."""
+    """The copy of a call that stands earlier in the list; else the call itself, which the engine then refuses."""
     return copies.get(id(call), call)
 
 
@@ -202,7 +202,7 @@ def _choose(choose: object) -> First | Most:
 
 
 def _sampling(given: object) -> Sampling:
-    """Its options again, whoever made it, and however."""
+    """The same options, checked again: the object may have been made without its checks."""
     if not isinstance(given, Sampling):
         raise RequestError(f"sampling is {kind(given)}; give a Sampling", "sampling")
     return Sampling(**{option: getattr(given, option) for option in Sampling.model_fields})

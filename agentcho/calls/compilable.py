@@ -1,6 +1,6 @@
-"""Whether a JSON schema can be compiled, by its form alone, for who compiles does not say no: as deep as one goes, its
-references followed, goes a stack that ends the process where it ends; and of patterns that all hold at once, each makes
-the time many times longer. Does not know: what a schema says, who compiles it.
+"""Whether a JSON schema can be compiled safely, judged by its form alone. The compiler itself refuses neither of two
+kinds of schema: a very deep one (references followed) overflows its stack, which ends the process; and where several
+patterns must hold at once, each pattern multiplies the time. Does not know: what a schema means, who compiles it.
 """
 
 from __future__ import annotations
@@ -9,17 +9,17 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 DEEPEST = 300
-"""Mappings and lists within each other, at most. A compiler needs some 4 kB of its stack for each."""
+"""The most mappings and lists inside each other. The compiler needs some 4 kB of its stack for each."""
 BOUND = 600
-"""The same where no more is known than that there are not more."""
+"""The most levels where only an upper bound of the depth is known."""
 PLACES = ("$defs", "definitions")
 PATTERNS = 8
-"""Patterns, at most, where some of them hold at once."""
+"""The most patterns of a schema in which some of them must hold at once."""
 ASIDE = ("$ref", "anyOf", "oneOf", "pattern")
 
 
 def uncompilable(schema: Mapping[str, Any]) -> str | None:
-    """What is wrong with it; None: nothing."""
+    """Why the schema cannot be compiled, in words for an error; None: it can."""
     if _is_too_deep(schema):
         return f"goes more than {DEEPEST} levels deep, its references followed; make it flatter"
     if _is_crossed(schema):
@@ -28,15 +28,16 @@ def uncompilable(schema: Mapping[str, Any]) -> str | None:
 
 
 def _is_crossed(schema: Mapping[str, Any]) -> bool:
-    """Whether there are many patterns, and anything in it is to fit several schemas."""
+    """Whether it has more than `PATTERNS` patterns, and any value must match several schemas at once."""
     inside = [each for each in _all(schema) if isinstance(each, dict)]
     patterns = sum(isinstance(each.get("pattern"), str) for each in inside)
     return patterns > PATTERNS and any("allOf" in each or len(each.keys() & set(ASIDE)) > 1 for each in inside)
 
 
 def _is_too_deep(schema: Mapping[str, Any]) -> bool:
-    """Whether a way down, that comes by nothing twice, is longer than `DEEPEST`. Of references in a circle, or to what
-    is no definition, the longest way is not looked for: all that they lead to may be on it, up to `BOUND`."""
+    """Whether a path into the schema, references followed and none twice, is longer than `DEEPEST`. Where references
+    form a cycle, or name no definition, the longest path is not searched for; an upper bound of its length is compared
+    with `BOUND` instead."""
     named = {f"#/{place}/{name}": each for place in PLACES for name, each in _items(schema.get(place))}
     try:
         references = {to for each in _all(schema) if (to := _reference(each)) is not None}
@@ -50,14 +51,15 @@ def _is_too_deep(schema: Mapping[str, Any]) -> bool:
 
 
 class _Walk:
-    """Down a schema, each definition once. `circular` says that one leads to where it stands."""
+    """Measures the depth of a schema, each definition once. `circular`: a definition refers to itself, directly or
+    through others."""
 
     def __init__(self, named: Mapping[str, Any]) -> None:
         self._named, self._known, self._inside = named, dict[str, int](), set[str]()
         self.circular = False
 
     def depth(self, value: Any) -> int:
-        """The longest way down, references followed."""
+        """The depth of the deepest path into a value, references followed."""
         ways = [self._followed(_reference(value)), *(self.depth(each) for each in _inside(value))]
         return max(ways) + isinstance(value, dict | list)
 
@@ -73,12 +75,12 @@ class _Walk:
 
 
 def _alone(value: Any) -> int:
-    """The longest way down, no reference followed."""
+    """The depth of the deepest path into a value, no reference followed."""
     return max(map(_alone, _inside(value)), default=0) + isinstance(value, dict | list)
 
 
 def _all(value: Any) -> Iterator[Any]:
-    """It, and everything in it."""
+    """The value, and every value inside it."""
     left = [value]
     while left:
         yield (each := left.pop())

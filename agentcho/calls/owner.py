@@ -30,8 +30,8 @@ _foreign = _Foreign()
 
 @contextmanager
 def foreign_code() -> Iterator[None]:
-    """Around code that a call brought with it, which an engine runs in the midst of its own: from in there nobody calls
-    one."""
+    """A context around code that a call brought with it (a guard, a list of its own class). The engine runs that code
+    in the midst of a call of its own, so the code must not call an engine: such a call raises `EngineBusy`."""
     before, _foreign.on = _foreign.on, True
     try:
         yield
@@ -40,7 +40,8 @@ def foreign_code() -> Iterator[None]:
 
 
 class Hold(NamedTuple):
-    """Somebody who holds a network: who, in words too; whether its loop may yet go on; and what drops what it left."""
+    """A choreographer that holds a network. `who`: the object; `words`: its name in errors; `running`: whether its
+    event loop may still go on; `clear`: drops the calls and encodings that it left in the engine."""
 
     who: weakref.ref[Any]
     words: str
@@ -49,12 +50,12 @@ class Hold(NamedTuple):
 
     @property
     def over(self) -> bool:
-        """Whether it is gone, or will never go on, and did not say so."""
+        """Whether the holder was collected, or its event loop has ended, without `let_go`."""
         return self.who() is None or not self.running()
 
 
 class Owner:
-    """Of one network. Any thread may ask."""
+    """Knows who may call the engines on one network. Its methods may be called from any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -63,8 +64,9 @@ class Owner:
         self._doing, self._depth = "", 0
 
     def hold(self, who: object, what: str, running: Callable[[], bool], clear: Callable[[], None]) -> None:
-        """Take the network for `who`, until `let_go`. `clear` drops what `who` left in an engine, where it is gone
-        without a word, or is no more `running`; neither may keep it alive. `EngineBusy`: somebody else has it."""
+        """Take the network for `who`, until `let_go`. `clear` is called if `who` is collected, or is not `running` any
+        more, without `let_go`; it drops the calls and encodings that `who` left in an engine. Neither function may keep
+        `who` alive. `EngineBusy`: somebody else has the network."""
         with self.acting(None, what), self._lock:
             self._hold = Hold(weakref.ref(who), f"{what} opened{_where(sys._getframe(1))}", running, clear)
 
@@ -75,15 +77,16 @@ class Owner:
         return "nobody" if hold is None else hold.words
 
     def let_go(self, who: object) -> None:
-        """Give the network back. Who does not hold it gives nothing."""
+        """Give the network back. If `who` does not hold it, nothing happens."""
         with self._lock:
             if self._hold is not None and self._hold.who() is who:
                 self._hold = None
 
     @contextmanager
     def acting(self, who: object | None, what: str) -> Iterator[None]:
-        """A context in which this thread calls the engine: for `who` holds it, or (None) directly. What is called
-        inside of a call is part of it. `EngineBusy` on entry: somebody else holds it, or another thread is inside."""
+        """A context in which this thread calls an engine on the network, for its holder `who`, or directly (None).
+        Contexts of one thread may be nested. `EngineBusy` on entry: somebody else holds the network, or another thread
+        is in a call."""
         left = self._enter(who, what)
         try:
             if left is not None:
@@ -96,7 +99,8 @@ class Owner:
                     self._inside = None
 
     def _enter(self, who: object | None, what: str) -> Hold | None:
-        """Be inside, or one call further in. Who held the network, is gone and has not cleared up."""
+        """Enter a call, or a call inside of it. Returns a former holder that ended without `let_go` (None: there is
+        none)."""
         left, me = None, threading.get_ident()
         if _foreign.on:
             raise EngineBusy("the very call that runs this code")
@@ -111,7 +115,8 @@ class Owner:
         return left
 
     def _admit(self, who: object | None) -> Hold | None:
-        """Who held it, is gone and has not cleared up; None: nobody."""
+        """A former holder that ended without `let_go`; None: there is none. `EngineBusy`: somebody else holds the
+        network."""
         if self._hold is None or (who is not None and self._hold.who() is who):
             return None
         if not self._hold.over:
@@ -131,7 +136,7 @@ E = TypeVar("E", bound=Owned)
 
 
 def owned(method: Callable[Concatenate[E, P], T]) -> Callable[Concatenate[E, P], T]:
-    """A method of an engine that one caller at a time may be in: see `Owner.acting`."""
+    """Makes a method of an engine one that a single caller at a time may run; see `Owner.acting`."""
 
     @wraps(method)
     def alone(self: E, /, *args: P.args, **options: P.kwargs) -> T:
@@ -142,13 +147,13 @@ def owned(method: Callable[Concatenate[E, P], T]) -> Callable[Concatenate[E, P],
 
 
 def _where(frame: Any) -> str:
-    """By which line, in which thread."""
+    """The line that asked, and this thread's name, in words for an error."""
     line = call_site(frame)
     return f"{f' at {line}' if line else ''} in thread {threading.current_thread().name}"
 
 
 def _where_is(ident: int) -> str:
-    """The same of another thread."""
+    """The line where another thread called an engine, and that thread's name, in words for an error."""
     frame = sys._current_frames().get(ident)
     while frame is not None and frame.f_globals.get("__name__") != __name__:
         frame = frame.f_back

@@ -1,4 +1,4 @@
-"""JSON schemas of pydantic models, closed: keys that a model has not are no answer to it.
+"""Closes the JSON schemas of pydantic models: an object with keys that its model does not have does not match.
 
 Does not know: who answers.
 """

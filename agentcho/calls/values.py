@@ -1,7 +1,7 @@
-"""Whether single values can be worked with: numbers within bounds, texts, lists. Each is read once, whatever it is.
+"""Checks single values of a call: numbers within bounds, texts, lists, schemas. Each value is read once.
 
-What comes back is plain: of Python's own types, not of a class that somebody made. Does not know: calls, what a
-value is for.
+The checked values that are returned are of Python's own types, never of a class that a caller made. Does not know:
+calls, what a value is for.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from agentcho.errors import RequestError, shown
 WORD = 1 << 63
 """Numbers from -WORD up to, and without, WORD fit into 64 bits."""
 MOST = 1 << 17
-"""Items of a list that anything could be done with."""
+"""The most items that a list may have."""
 LONGEST = 1 << 18
-"""Letters of a schema."""
+"""The most letters that a schema may have as JSON."""
 
 
 def whole(value: object, what: str, low: int = -WORD, high: int = WORD - 1) -> int:
-    """A whole number, from `low` to `high`. `RequestError`: it is none, or out of bounds."""
+    """The value as a whole number from `low` to `high`. `RequestError`: it is no whole number, or out of bounds."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise RequestError(f"{what} is {kind(value)}; give a whole number")
     number = int.__index__(value)
@@ -34,21 +34,21 @@ def whole(value: object, what: str, low: int = -WORD, high: int = WORD - 1) -> i
 
 
 def position(value: object) -> int:
-    """A position in a context. `RequestError`: it is none."""
+    """The value as a position in a context, in tokens. `RequestError`: it is no position."""
     if type(value) is not int or not 0 <= value < WORD:
         raise RequestError.offsets(f"offset {shown(value)} is no position")
     return value
 
 
 def truth(value: object, what: str) -> bool:
-    """True or false. `RequestError`: it is neither."""
+    """The value as a bool. `RequestError`: it is neither True nor False."""
     if not isinstance(value, bool):
         raise RequestError(f"{what} is {kind(value)}; give True or False")
     return value
 
 
 def text(value: object, what: str) -> str:
-    """A text that can be written. `RequestError`: it is none, or holds half of a pair of surrogates."""
+    """The value as a text that can be encoded. `RequestError`: it is no text, or holds a lone surrogate."""
     if not isinstance(value, str):
         raise RequestError(f"{what} is {kind(value)}; give a text")
     plain = str.__str__(value)
@@ -64,7 +64,8 @@ def text(value: object, what: str) -> str:
 
 
 def listed(value: object, what: str, most: int = MOST, ordered: bool = True) -> tuple[Any, ...]:
-    """All of a list, read once. `RequestError`: it is none, is a text, does not end by `most`, or is not `ordered`."""
+    """The items of a list or another iterable, read once. `RequestError`: the value is no iterable, is a text, has
+    more than `most` items, or is a set or a mapping where the items must be `ordered`."""
     if type(value) is tuple or type(value) is list:
         items = tuple(value)
     else:
@@ -81,7 +82,8 @@ def listed(value: object, what: str, most: int = MOST, ordered: bool = True) -> 
 
 
 def numbers(value: object, what: str, below: int | None = None) -> tuple[int, ...]:
-    """Whole numbers from 0, all of them `below` a bound. `RequestError`: one is none, or not within bounds."""
+    """The items of a list of whole numbers from 0, all `below` a bound. `RequestError`: an item is no whole number, or
+    out of bounds."""
     items = listed(value, what)
     if not set(map(type, items)) <= {int}:
         items = tuple(whole(item, f"one of {what}", 0) for item in items)
@@ -92,7 +94,8 @@ def numbers(value: object, what: str, below: int | None = None) -> tuple[int, ..
 
 
 def schema(value: object, what: str) -> dict[str, Any]:
-    """A JSON schema, or what could be one: a copy of its own. `RequestError`: it is no JSON, or too long."""
+    """A copy of a JSON schema. `RequestError`: the value is no mapping, cannot be written as JSON, is too long, or
+    cannot be compiled (see `uncompilable`)."""
     if not isinstance(value, Mapping):
         raise RequestError(f"{what} is {kind(value)}; give a mapping")
     try:
@@ -113,5 +116,5 @@ def schema(value: object, what: str) -> dict[str, Any]:
 
 
 def kind(value: object) -> str:
-    """What a value is, in an error's words."""
+    """The type of a value, in words for an error."""
     return "None" if value is None else f"of type {type(value).__name__}"
