@@ -9,11 +9,12 @@ from typing import Literal
 
 from agentcho.errors import ExtraMissing
 
-Extra = Literal["datasets", "lab", "math", "tune"]
+Extra = Literal["datasets", "lab", "math", "serve", "tune"]
 LIBRARIES: Mapping[Extra, Mapping[str, str]] = {
     "datasets": {"datasets": "datasets"},
     "lab": {"matplotlib": "matplotlib", "scipy": "scipy", "sklearn": "scikit-learn"},
     "math": {"math_verify": "math-verify"},
+    "serve": {"prometheus_client": "prometheus-client", "starlette": "starlette", "uvicorn": "uvicorn"},
     "tune": {"peft": "peft"},
 }
 """What each extra of the package is there for: the modules, and what their libraries are called where one installs

@@ -34,6 +34,7 @@ LAYERS = (
     ("testing",),
     ("audit",),
     ("lab",),
+    ("serve",),
     ("display",),
     ("cli",),
 )

@@ -1,0 +1,1 @@
+"""A server that speaks OpenAI's HTTP API, in front of one choreographer a model."""

@@ -1,0 +1,148 @@
+"""What a client asks for and what it gets, whichever API it came by.
+
+Plain values without HTTP and JSON: the edge reads requests into these, and writes answers from them. Does not
+know: keys, sockets, encodings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
+
+from agentcho.calls.call import SamplingOptions
+
+ChatRole = Literal["system", "user", "assistant", "tool"]
+ServedMode = Literal["baseline", "audit", "enforce"]
+"""How a society reads: "baseline" is exact, the two others are choreographed."""
+
+
+class ToolCall(NamedTuple):
+    """A call of a function: its name, and its arguments as JSON text, as the model wrote them."""
+
+    name: str
+    arguments: str
+
+
+class Tool(NamedTuple):
+    """A function that the model may call. `parameters` is the JSON schema of its arguments (None: it takes none)."""
+
+    name: str
+    description: str = ""
+    parameters: dict[str, Any] | None = None
+
+
+class Tools(NamedTuple):
+    """The functions of a request. `choice`: "none", "auto", "required", or the name of the one that must be called, as
+    `named`."""
+
+    tools: tuple[Tool, ...]
+    choice: Literal["none", "auto", "required", "named"] = "auto"
+    named: str | None = None
+
+
+class Quoted(NamedTuple):
+    """A message as a client sends it. `id` is the one that it claims to have from an earlier answer; `name` is whose it
+    claims to be. `calls` are the calls of functions in it (assistant), `call_id` the call that it answers (tool)."""
+
+    role: ChatRole
+    text: str
+    name: str | None = None
+    id: str | None = None
+    calls: tuple[ToolCall, ...] = ()
+    call_id: str | None = None
+
+
+@dataclass(frozen=True)
+class ChatRequest:
+    """What is asked for.
+
+    - `options` are those of `Sampling` that the client gave, without `max_tokens` and `seed`.
+    - `max_tokens` (None: as many as there is room for) is cut to the room that the context leaves.
+    - `seed` None: one is drawn, so that equal requests may get other words.
+    - `choices` is how many answers are asked for ("n").
+    - `logprobs`: with each token come so many of the likeliest, after itself (None: no logarithms at all).
+    - `audience` are the names of the agents that may read the messages that this request brings, and its answers, its
+      own agent always among them (None: everyone in the society).
+    - `priority`: a higher one is served first. `cache_salt`: requests share encodings only where theirs is the same.
+    """
+
+    messages: tuple[Quoted, ...]
+    options: SamplingOptions = field(default_factory=SamplingOptions)
+    max_tokens: int | None = None
+    seed: int | None = None
+    choices: int = 1
+    logprobs: int | None = None
+    tools: Tools | None = None
+    audience: tuple[str, ...] | None = None
+    priority: int = 0
+    cache_salt: str = ""
+
+
+class Caller(NamedTuple):
+    """Who asks: the tenant of the key, and the society and agent that key, path, header or model alias name.
+
+    `agent` None: it is known by the hash of its system messages, if it has any. `mode` None: as the society was
+    opened, or the server's own. `key` names the key without giving it away.
+    """
+
+    tenant: str = ""
+    society: str | None = None
+    agent: str | None = None
+    mode: ServedMode | None = None
+    key: str = ""
+
+
+class Likely(NamedTuple):
+    """A token that was said: its id, its text, the natural logarithm of its probability, and the same of the likeliest
+    `others`, without others of their own."""
+
+    token: int
+    text: str
+    logprob: float
+    others: tuple[Likely, ...] = ()
+
+
+class Delta(NamedTuple):
+    """What a step added to answer number `choice`: visible text, and the logarithms of its tokens where they were asked
+    for."""
+
+    choice: int
+    text: str
+    likely: tuple[Likely, ...] = ()
+
+
+class Usage(NamedTuple):
+    """Tokens of a request, framing included. `prompt` are all that were read. Of these `exact` were reused as they
+    would have been encoded anew, but for rounding; `reused` through encodings of messages, which were made over
+    another context than this prompt. `completion` were generated."""
+
+    prompt: int = 0
+    completion: int = 0
+    exact: int = 0
+    reused: int = 0
+
+
+class Answer(NamedTuple):
+    """One answer. `id` is the one by which a later request may quote it. `text` is all that was said; where that is
+    calls of functions, `calls` has them, and `before` the text before the first. `ended`: "stop", "stop_string" or
+    "max_tokens". `tokens` are the ids of what was said."""
+
+    id: str
+    text: str
+    ended: str
+    tokens: tuple[int, ...] = ()
+    calls: tuple[ToolCall, ...] = ()
+    before: str = ""
+    likely: tuple[Likely, ...] = ()
+
+
+class Answers(NamedTuple):
+    """All answers of a request, in order, and what they cost together."""
+
+    answers: tuple[Answer, ...]
+    usage: Usage
+
+
+Hear = Callable[[Delta], None]
+"""Hears what is said, as it is said, on the event loop. What it raises ends the request."""
