@@ -245,7 +245,7 @@ class Agent:
                 group.start_soon(speak)
                 try:
                     yield pieces
-                except Exception as error:  # of the body: to come out as it is, not in a group
+                except Exception as error:  # raised by the body: it must leave as it is, not in an exception group
                     pieces.error = error
                     group.cancel_scope.cancel()
         if pieces.error is not None:

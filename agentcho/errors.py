@@ -42,7 +42,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 SHORT = 60
-SHOWN = 20  # failed games that an error tells one by one
+SHOWN = 20  # how many failed games an error lists one by one
 TRACE = "the format is agentcho-trace/1"
 
 
@@ -64,7 +64,7 @@ def shown(value: object) -> str:
     """A value in an error's words: short, whatever it is."""
     try:
         words = repr(value)
-    except Exception:  # a number too long to be written, a class of somebody's own
+    except Exception:  # a number too long to be written, a user's class that fails
         return f"a value of type {type(value).__name__} that cannot be shown"
     return words if len(words) <= SHORT else f"{words[:SHORT]}…"
 

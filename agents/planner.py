@@ -18,8 +18,8 @@ class Planner(agentcho.Agent):
     system = "You split the words in two groups of the same size, one for each of two writers."
 
     async def split(self, words: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """The two groups as it said them; each word of `words` counts where it stands first, a word that it left
-        out in neither."""
+        """The two groups as it said them: each word of `words` is in the group where the planner named it first, and a
+        word that it left out is in neither."""
         said = await self.say()
         groups: dict[str, list[str]] = {"1": [], "2": []}
         left = {word.lower(): word for word in words}

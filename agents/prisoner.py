@@ -14,8 +14,8 @@ class Prisoner(agentcho.Agent):
     """Plans in private, talks to the other prisoner, decides in private.
 
     `you` is the other's id. Only what it says in `talk` is for others; the rules are its private system prompt.
-    `behind` is what its public words are encoded over, besides the talk, when the other reads them: "all" that it
-    read as it said them, or its "system" prompt alone, or its "plan" alone, or nothing ("public").
+    `behind` names the messages that the encodings of its public words attend to, besides the talk, where the other
+    reads them: "all" that it read as it spoke, its "system" prompt alone, its "plan" alone, or none ("public").
     """
 
     role = "prisoner"
@@ -29,18 +29,18 @@ class Prisoner(agentcho.Agent):
         self._plan: str | None = None
 
     def view(self, readable: Sequence[agentcho.Metadata]) -> agentcho.View:
-        """All it may read, but no words of its own twice."""
+        """All messages that it may read, but none of its own words twice."""
         return super().view([m for m in readable if m.id not in self._copies])
 
     def _public(self, readable: Sequence[agentcho.Metadata]) -> agentcho.View:
-        """What its words are encoded over for the other: the talk, and the one private message that is kept."""
+        """The messages that its words attend to for the other: the talk, and the one private message that is kept."""
         kept = {"system": self.brief, "plan": self._plan}.get(self.behind)
         talk = [m.id for m in readable if m.audience.members is None and m.id != self.brief]
         return agentcho.View.of([kept, *talk])
 
     async def plan(self) -> agentcho.Message:
-        """A private thought before the talk. Where the plan alone is kept behind its words, it is encoded once more,
-        without the system prompt."""
+        """A private thought before the talk. Where `behind` is "plan", the plan is encoded a second time, without the
+        system prompt."""
         me, you = self.name.capitalize(), self.you.capitalize()
         said = await self.think(f"Make your private plan, {me}. {you} cannot read it. What do you want to do, and why?")
         if self.behind == "plan":

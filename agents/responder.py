@@ -12,7 +12,7 @@ HELPED = "You give the final answer of a question of arithmetic. A solution will
 
 
 class Responder(agentcho.Agent):
-    """Says an answer and nothing else, for everyone to read. `helped` True: it is told that a solution will help."""
+    """Says an answer and nothing else, to everyone. `helped` True: its system prompt says that a solution will help."""
 
     role = "responder"
     audience = "everyone"

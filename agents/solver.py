@@ -17,7 +17,7 @@ class Solver(agentcho.Agent):
     """Works at a question and ends with "The answer is …". What it says is for everyone.
 
     `among` True: it knows its name, and that others work at the question too. Otherwise its system prompt names
-    nobody, so that solvers differ by their coins alone, and it is open: all solvers share one message.
+    nobody, so that solvers differ by their random numbers alone, and it is open: all solvers share one message.
     """
 
     role = "solver"

@@ -26,8 +26,8 @@ class Voter(agentcho.Agent):
     )
 
     async def vote(self, question: str, solutions: Sequence[str]) -> int | None:
-        """The number of the solution that it votes for, from 1; None where it votes for none of them. Reads the
-        question and the solutions alone: messages by id."""
+        """The number of the solution that it votes for, from 1; None where it votes for none. Reads only the messages
+        `question` and `solutions`, by id."""
         view = agentcho.View.of([self.brief, question, *solutions])
         said = await self.say(header="The answer is ", view=view)
         return chosen(said.text, len(solutions))

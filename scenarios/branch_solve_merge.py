@@ -55,8 +55,8 @@ class BranchSolveMerge(agentcho.Scenario):
         )
 
     def score(self, outcome: Outcome) -> dict[str, float]:
-        """The share of all words, and of each group's, that the merged text uses, and what the first group has over
-        the second; none of a group without words."""
+        """The shares of all words and of each group's words that the merged text uses, and by how much the first
+        group's is larger than the second's; none for a group without words."""
         one, two = outcome.groups
         groups = {"covered": outcome.words, "covered of group 1": one, "covered of group 2": two}
         shares = {name: self.share(words, outcome.covered) for name, words in groups.items() if words}
@@ -64,7 +64,7 @@ class BranchSolveMerge(agentcho.Scenario):
 
     @staticmethod
     def lead(shares: dict[str, float]) -> float:
-        """By how much more of the first group is covered."""
+        """By how much the first group's share is larger than the second's."""
         return shares["covered of group 1"] - shares["covered of group 2"]
 
     @staticmethod

@@ -16,7 +16,7 @@ class Direct(agentcho.Scenario):
     kind = agentcho.Problem
 
     class Outcome(agentcho.Scenario.Outcome):
-        """What was answered, and what is right."""
+        """The answer that was given, and the right one."""
 
         answer: str
         expected: str

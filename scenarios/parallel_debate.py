@@ -30,7 +30,7 @@ class ParallelDebate(agentcho.Scenario):
         rounds: int = Field(3, ge=1, le=9, description="rounds")
 
     class Outcome(agentcho.Scenario.Outcome):
-        """The answer of the most, and how each round went: how many were right in it."""
+        """The answer that most solvers gave, and how many were right in each round."""
 
         answer: str
         expected: str

@@ -89,7 +89,7 @@ class PrisonersDilemma(agentcho.Scenario):
         return points | {f"{who} cooperates": float(what == "COOPERATE") for who, what in decisions.items()}
 
     def points(self, mine: Decision, other: Decision) -> float:
-        """What one gets for its decision against the other's."""
+        """The points of one player, by its own decision and the other's."""
         o = self.options
         table = {("DEFECT", "COOPERATE"): o.T, ("COOPERATE", "COOPERATE"): o.R, ("DEFECT", "DEFECT"): o.P}
         return float(table.get((mine, other), o.S))

@@ -1,7 +1,7 @@
 """The generated parts of docs/scenarios/*.md: `python -m tools.scenario_pages` writes the tables of options anew, and
 with `--play` the transcripts and audits too, on the embedded model.
 
-Does not know: what stands around these parts, which somebody wrote.
+Does not know: the text around these parts, which is written by hand.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def _type(annotation: Any) -> str:
 
 
 def command(*words: str, exits: tuple[int, ...] = (0,)) -> str:
-    """What `agentcho` prints on standard output."""
+    """The text that a command of `agentcho` prints on standard output."""
     heard, before = StringIO(), sys.argv
     sys.argv = ["agentcho", *words]
     try:
@@ -92,7 +92,7 @@ def play(name: str, leakage: str, out: Path) -> str:
 
 
 def transcript(text: str) -> str:
-    """What `agentcho show` prints of one game, without its costs, for a page."""
+    """The text that `agentcho show` prints for one game, without its costs, for a page."""
     lines = text.splitlines()[1:]
     after = lines.index("outcome")
     talk, outcome = [line for line in lines[:after] if line], lines[after + 1 :]

@@ -27,7 +27,7 @@ def smallest(schema: Schema) -> str:
         TypeError,
         AttributeError,
         RecursionError,
-    ) as error:  # whatever it is, it is no schema
+    ) as error:  # whatever was raised, this is no schema
         raise RequestError(
             f"json_schema is not usable: {type(error).__name__}; simplify the model", "sampling"
         ) from error

@@ -105,8 +105,8 @@ class Choreographer:
     async def __aenter__(self) -> Choreographer:
         self._hold()
         self._home = threading.get_ident(), anyio.lowlevel.current_token()
-        self._thread = anyio.CapacityLimiter(1)  # its own: agents may have all others blocked
-        self._hopping = threading.Lock()  # a task that is cancelled by force waits for its thread no longer
+        self._thread = anyio.CapacityLimiter(1)  # a limiter of its own: agents may occupy all other threads
+        self._hopping = threading.Lock()  # a task cancelled by force leaves its thread running
         self._group: anyio.abc.TaskGroup = anyio.create_task_group()
         await self._group.__aenter__()
         self._closed = False
@@ -119,7 +119,7 @@ class Choreographer:
         self._closed = True
         self._group.cancel_scope.cancel()
         try:
-            if isinstance(error, Exception):  # of the body: to come out as it is, not in the group of our loop
+            if isinstance(error, Exception):  # raised by the body: it must leave as it is, not in a group
                 await self._group.__aexit__(None, None, None)
                 return False
             return await self._group.__aexit__(kind, error, trace)
@@ -226,7 +226,7 @@ class Choreographer:
             self._work = anyio.Event()
             while self._arrived or self._under_way or self._cancel or self._release or self._swap:
                 await self.tasks.settle(lambda: self._arrivals)
-                with anyio.CancelScope(shield=True):  # what is taken is run and delivered, shutdown or not
+                with anyio.CancelScope(shield=True):  # calls taken are run and delivered, also at shutdown
                     self._deliver(await anyio.to_thread.run_sync(self._hop, self._take(), limiter=self._thread))
 
     async def _rest(self) -> None:
@@ -269,7 +269,7 @@ class Choreographer:
             if self._engine.idle:
                 return _Step(work.submit, None, {}, refused, None)
             result = self._engine.step(work.exact)
-        except BaseException as error:  # in a thread that no Ctrl-C comes to
+        except BaseException as error:  # Ctrl-C never reaches this thread
             return _Step(work.submit, None, {}, refused, _as_ours(error))
         made = {id: FinishedCall(id, self._engine.message(id), self._engine.receipt(id)) for id in result.finished}
         return _Step(work.submit, result, made, refused, None)
@@ -358,7 +358,7 @@ class Choreographer:
     def _fail(self, handle: Handle, error: Exception) -> None:
         if not handle.done.is_set():
             self._give_up(handle)
-            _raised(partial(handle.drop, "failed"))  # it fails already, and is told so
+            _raised(partial(handle.drop, "failed"))  # the request fails with `error` already
             handle.finish(None, error)
 
     def _abandon(self, handle: Handle) -> None:
@@ -388,7 +388,7 @@ class Choreographer:
         await anyio.to_thread.run_sync(self._clear, flying, held, limiter=self._thread)
         for handle in self._open:
             if not handle.done.is_set():
-                _raised(partial(handle.drop, "failed"))  # the others are to hear of it too
+                _raised(partial(handle.drop, "failed"))  # an error here must not keep the others from being told
                 handle.finish(None, EngineClosed())
 
     def _clear(self, flying: list[EncodingId], held: list[EncodingId]) -> None:

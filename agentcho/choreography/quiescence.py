@@ -113,7 +113,7 @@ class TaskTracker:
             nonlocal left
             try:
                 results[place] = await self.run(self._ending(work, ended), task)
-            except BaseException as error:  # an event loop takes some of them for its own end
+            except BaseException as error:  # an event loop would end itself at some of them
                 if ended_from_outside(error):
                     raise
                 errors.append(error)
@@ -131,7 +131,7 @@ class TaskTracker:
                 for place, (work, task) in enumerate(zip(works, tasks, strict=True)):
                     task.wake()
                     group.start_soon(one, place, work, task)
-        finally:  # a task cancelled before its first step never ran its own clean-up
+        finally:  # a task cancelled before its first step has not cleaned up
             for work, task in zip(works, tasks, strict=True):
                 work.close()
                 task.rest()

@@ -45,7 +45,7 @@ def _ended(command: Callable[..., object]) -> Any:
     except AgentchoError as error:
         print(_told(error), file=sys.stderr)
         return error.code
-    except OSError as error:  # a full disk, a file that may not be read
+    except OSError as error:  # such as a full disk, or a file without permission to read
         where = f"{error.filename}: " if error.filename else ""
         print(_line(f"error: {where}{error.strerror or error}"), file=sys.stderr)
         return 1

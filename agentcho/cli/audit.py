@@ -82,7 +82,7 @@ def audit(asked: Asked) -> int:
         raise
     except KeyboardInterrupt:
         return INTERRUPTED
-    except BrokenPipeError:  # whoever read our output has gone; so do we, as any filter does
+    except BrokenPipeError:  # the reader of our output has closed it: end, as any filter does
         silence(sys.stdout)
         return UNREAD
     except Exception as error:

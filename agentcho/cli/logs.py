@@ -50,5 +50,5 @@ def _end(handler: logging.Handler, record: logging.LogRecord) -> None:
     """The log cannot be written any more, as on a full disk: what is logged goes on without."""
     logging.getLogger("agentcho").removeHandler(handler)
     print(f"the log ends here, for it cannot be written: {words(sys.exception() or OSError())}", file=sys.stderr)
-    with suppress(OSError):  # what is left in its buffer
+    with suppress(OSError):  # closing writes the rest of the buffer, which can fail again
         handler.close()

@@ -57,7 +57,7 @@ class LiveTalk(_Live):
                 self._speaking[id] = speech._replace(text=speech.text + text)
             case Ended(entry=entry):
                 self._speaking.pop(entry.message.id, None)
-                self.refresh()  # what is printed now is no longer under way
+                self.refresh()  # the message printed next is no longer shown as running
                 self.console.print(rich(Speech.of(entry), self._palette))
 
     def refresh(self) -> None:

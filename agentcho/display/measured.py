@@ -44,7 +44,7 @@ def _tables(sheets: Iterable[Sheet]) -> Iterator[RenderableType]:
     for sheet in sheets:
         if sheet.rows:
             grid = table(sheet)
-            grid.title = None  # it would wrap at the width of its table
+            grid.title = None  # a title would wrap at the width of the table
             yield from (Text(), Text(inline(sheet.title), style="underline"), grid)
 
 

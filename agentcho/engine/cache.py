@@ -213,7 +213,7 @@ class Tiers:
         for entry in entries:
             if entry.host is not None:
                 if self.store.checksum(entry.host) != entry.digest:
-                    self.drop(entry)  # who reads it next makes it again
+                    self.drop(entry)  # the next call that reads it encodes it again
                     raise StoreDamaged("a copy in host memory has changed")
                 self.allocate(entry)
                 self.store.copy_in(entry.block, entry.host)

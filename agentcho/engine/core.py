@@ -146,7 +146,7 @@ class EngineCore(Direct):
         except BaseException:
             for each in admitted.values():
                 self._tiers.release(each.holds)
-            self._ids.last = last  # nobody has heard of these
+            self._ids.last = last  # these ids were given to nobody
             raise
         for each in admitted.values():
             if each.entry is not None:
@@ -163,7 +163,7 @@ class EngineCore(Direct):
             plan = self._scheduler.schedule(exact=deterministic)
             judged = self._trial.judge(plan) if plan.judged else 0
             result = self._scheduler.process(plan, *self._forward(plan))
-            if self._runner.asynchronous:  # forced tokens are said without a look at what was computed
+            if self._runner.asynchronous:  # forced tokens do not wait for the device
                 self._runner.synchronize()
             for failure in result.failed:
                 self._waiting.pop(failure.id, None)
@@ -172,7 +172,7 @@ class EngineCore(Direct):
         except BaseException as error:
             self._scheduler.drop_all()
             self._waiting.clear()
-            self.release(self._untold)  # finished in this step, and nobody will hear of it
+            self.release(self._untold)  # calls that finished in this step, which nobody is told of
             if isinstance(error, Exception) and not isinstance(error, EngineFailed):
                 raise EngineFailed.of(error) from error
             raise

@@ -81,10 +81,10 @@ class Scheduler:
             if running.leader is None or running.portion:
                 try:
                     self._feed(plan, running)
-                except Exception as error:  # this one has failed
+                except Exception as error:  # this call alone has failed
                     plan.failed.append((running, self._blame.of(error)))
         if waiting:
-            speaking = sum(row.leader is None for row, _ in plan.rows)  # shadows do not
+            speaking = sum(row.leader is None for row, _ in plan.rows)  # shadows do not speak
             self._rush.see(sum(call.leader is None for call in starting), speaking)
             self._let_in(plan)
         else:
@@ -252,7 +252,7 @@ class Scheduler:
         alone; None where that fails too, or no token can be drawn."""
         try:
             return self._runner.sample(rows, [row.speech.draw() for row in asking])
-        except BaseException as error:  # a grammar's library may panic, which is no `Exception`
+        except BaseException as error:  # a panic of the grammar library is no `Exception`
             self._blame.of(error)
             if len(asking) == 1:
                 return [None]
@@ -299,7 +299,7 @@ class Scheduler:
 
     def _finishes(self, row: Sequence, failed: list[Failure]) -> bool:
         """Finish a decode or a shadow; False: it failed."""
-        if row.status is not Status.RUNNING:  # the shadow of one that has just failed
+        if row.status is not Status.RUNNING:  # a shadow whose leader has just failed
             return False
         try:
             self._finish_row(row)
@@ -346,7 +346,7 @@ class Scheduler:
         self.deferred.refuse(call, error)
         if call in self.calls:
             self.cancel([call.id])
-        elif call.status is not Status.FINISHED:  # a shadow was dropped with its leader, also if it failed itself
+        elif call.status is not Status.FINISHED:  # a shadow that failed was dropped with its leader
             self._drop(call)
             self.cancel(self._shadows({call.id}))
         return Failure(call.id, error)
@@ -424,7 +424,7 @@ class Scheduler:
     def _drop(self, call: Sequence) -> None:
         self._tiers.unpin(call)
         if call.started and not call.own.ready:
-            call.own.written = 0  # who else wants it begins anew
+            call.own.written = 0  # another call that needs it begins from its first token
             self._tiers.discard(call.own)
         self.deferred.release(call.holds)
         self._leave_slot(call)

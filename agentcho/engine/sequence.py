@@ -311,7 +311,7 @@ class Sequence:
         """Whether it may go into the forward that is being planned, provided that its context is ready."""
         if self.entry is None:
             return self.leader is None or self.portion > 0
-        return self.started or self.entry.attendable or self.entry.pages is None  # else another encodes it in parts
+        return self.started or self.entry.attendable or self.entry.pages is None  # else another call encodes it
 
     @property
     def divisible(self) -> bool:

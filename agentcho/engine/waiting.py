@@ -203,7 +203,7 @@ class Deferred:
         entry = KVEntry.of(Recipe(words.tokens, call.context, call.call.salt, "stepwise"))
         self._tiers.hold([entry])
         call.entry, call.words, call.status = entry, words, Status.DEFERRED
-        call.leader = call.generation = None  # they would be kept as long as the shadow is deferred
+        call.leader = call.generation = None  # else the deferred shadow would keep them in memory
         self.sequences[entry] = call
         self._finished(Encoding(call.id, entry, words, call.context.receipt))
         return call.id

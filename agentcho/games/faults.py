@@ -60,7 +60,7 @@ def words(error: BaseException) -> str:
 def _whole(error: BaseException) -> str:
     try:
         return _written("".join(traceback.TracebackException.from_exception(error, capture_locals=False).format()))
-    except Exception as other:  # groups in groups without end, a class of somebody's own
+    except Exception as other:  # endlessly nested groups, a user's class that fails
         return f"(its traceback cannot be told: {type(other).__name__})"
 
 

@@ -305,7 +305,7 @@ class Game:
         id = draft.metadata.id
         forced = self._forced.get(id)
         forced = self._recorded.words(id) if forced is None else forced
-        most = self._meter.all_left()  # no part of what is checked: who is refused would learn it
+        most = self._meter.all_left()  # not a part of what is checked: a refusal would tell it
         plan = self._resolver.decode_plan(draft, sampling=sampling, forced=forced, most=most)
         author, branch = draft.metadata.author or SCENARIO, self._rounds.branch
 

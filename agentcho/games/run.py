@@ -114,7 +114,7 @@ class GameLimiter:
         except BaseException:
             if place in self._waiting:
                 self._waiting.remove(place)
-            else:  # let in, and cancelled before it got there
+            else:  # it was let in, and cancelled before it went on
                 self._count(-1)
             raise
 
@@ -244,7 +244,7 @@ class Run:
         """Play a game, with the words that it said before. The error that ended it, if one did."""
         try:
             await self._new_game(choreographer, index).play(copy.copy(self.scenario))
-        except KeyboardInterrupt:  # an event loop would end with it, and complain
+        except KeyboardInterrupt:  # an event loop would end at it, with a warning
             self.interrupted = True
             self._all.cancel()
         except BaseException as error:

@@ -173,7 +173,7 @@ def _play(run: Run, at_once: int | None) -> Played:
         interrupted = run.interrupted
     except KeyboardInterrupt:
         interrupted = True
-    except SystemExit as exit:  # of a task that a game started for itself: an event loop ends with it
+    except SystemExit as exit:  # a task that a game started raised it, which ends the loop
         raise stopped(str(fault(exit, package_of(run.scenario)))) from exit
     games = tuple(run.finished[index] for index in sorted(run.finished))
     end = "is interrupted" if interrupted else "is over"

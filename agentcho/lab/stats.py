@@ -133,7 +133,7 @@ def _bootstrap(
     dice = np.random.default_rng(seed)
     found = bootstrap(samples, statistic, paired=len(samples) > 1, n_resamples=resamples, method="percentile", rng=dice)
     ends = found.confidence_interval
-    low, high = sorted((float(ends.low), float(ends.high)))  # equal ones may be swapped by rounding
+    low, high = sorted((float(ends.low), float(ends.high)))  # rounding may swap two equal ends
     return Resampled(Interval(low=low, high=high, method=method), found.bootstrap_distribution)
 
 

@@ -42,7 +42,7 @@ def _game(entries: list[Entry]) -> dict[str, Any]:
 
 def _message(entry: Entry, numbers: Mapping[int, int]) -> dict[str, Any]:
     left_out = ("usage", "encodings", "attempt")
-    read = json.loads(json.dumps(entry.to_json()))  # lists, as in a file
+    read = json.loads(json.dumps(entry.to_json()))  # tuples become lists, as in a file
     line = {name: value for name, value in read.items() if name not in left_out}
     own = entry.own
     return line | {"encoding": None if own is None else numbers[own.id]}
@@ -58,7 +58,7 @@ def _numbers(records: Mapping[int, EncodingRecord]) -> dict[int, int]:
     """A number from 1 for each encoding, by what it is; those that are the same have the same. 0 is for what there is
     no record of."""
     known: dict[int, tuple[str, ...]] = {}
-    for id in sorted(records):  # a context has been made before what stands over it
+    for id in sorted(records):  # an encoding is made after those that it attends to
         known[id] = _identity(records[id], known)
     order = {identity: number for number, identity in enumerate(sorted(set(known.values())), start=1)}
     return {id: order[identity] for id, identity in known.items()}

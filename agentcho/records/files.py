@@ -94,7 +94,7 @@ class Lines:
                 while data:
                     data = data[os.write(self._file, data) :]
             except OSError:
-                with suppress(OSError):  # a device has no size
+                with suppress(OSError):  # a device file cannot be cut
                     os.ftruncate(self._file, self._size)
                 raise
         self._size += size

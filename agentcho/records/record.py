@@ -120,7 +120,7 @@ class RunRecord:
         self.path, self.info = path, info
         self.most: int | None = None
         self._files = ExitStack()
-        with ExitStack() as claimed:  # given up again where the record cannot be opened
+        with ExitStack() as claimed:  # the claim is given up where the record cannot be opened
             self._writer = claimed.enter_context(Writer(path / writer.NAME))
             claimed.push(self._files)
             _write_info(path, info)
@@ -225,7 +225,7 @@ class RunRecord:
             self.close("done")
             return
         stopped = not issubclass(kind, Exception) or issubclass(kind, BrokenPipeError)
-        with suppress(CannotWrite):  # what is on its way out says more
+        with suppress(CannotWrite):  # the error that ended the run says more
             self.close("interrupted" if stopped else "failed")
 
 

@@ -70,7 +70,7 @@ def attend(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, s
         return _explicit(queries, keys, values, mask, scoring)
     heads, kv_heads, count = queries.shape[1], keys.shape[1], queries.shape[2]
     if heads != kv_heads and count <= FEW:
-        # The heads that share keys stand one after another as one sequence, so that keys are read once for all.
+        # The queries of all heads that share keys are put into one sequence, so that keys are read once for all.
         groups = heads // kv_heads
         grouped = queries.reshape(len(queries), kv_heads, groups * count, queries.shape[3])
         several = mask if mask is None or count == 1 else mask.repeat(*[1] * (mask.dim() - 2), groups, 1)

@@ -142,7 +142,7 @@ class DecodeGroup:
         for row, segment in enumerate(self.segments, self.first):
             slot, segment.first = segment.slot, row
             assert slot is not None
-            slot.touched = slot.length + 1  # the forward is about to write it
+            slot.touched = slot.length + 1  # the forward is about to write at this index
             self.width = max(self.width, slot.touched)
             columns.ids.append(segment.ids[0])
             columns.positions.append(segment.position)
@@ -233,7 +233,7 @@ class DecodeAttention:
         k, v = pool.keys[layer][: self._count, :, : self._width], pool.values[layer][: self._count, :, : self._width]
         if locality not in self._seen:
             self._seen[locality] = self._visible(locality)
-        if not self._all:  # zeros where a slot has no query in this forward: keys need no copy
+        if not self._all:  # slots without a query get zeros, so that keys need no copy
             spread = asked.new_zeros(self._count, *asked.shape[1:])
             spread[self._rows] = asked
             asked = spread
@@ -263,7 +263,7 @@ class DecodeAttention:
             positions = self._pool.positions[: self._count, : self._width].to(at.device)
             local = locality.visible(at.unsqueeze(1), positions)
             assert local is not None
-            mask = mask & (local.squeeze(1) | (places == ends.unsqueeze(1)))  # itself it always sees
+            mask = mask & (local.squeeze(1) | (places == ends.unsqueeze(1)))  # a token always sees itself
         return mask[:, None, None, :]
 
 

@@ -150,7 +150,7 @@ class JsonConstraint:
             return int(forced[0])
         allowed = _allowed(matcher, self._vocabulary).tolist()
         known = set(allowed)
-        inside = self._letter in known  # of a string, where every mark but its quote is a letter too
+        inside = self._letter in known  # in a string, where only a quote is not text
         endings = [self._quote] if inside and self._quote in known else self._endings
         return next((token for token in endings if token in known), allowed[0])
 

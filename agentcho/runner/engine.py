@@ -107,7 +107,7 @@ class Engine(EngineCore):
     def _warmed(self) -> Engine:
         """Compile kernels for steps of one row and of two now, on devices that need it; returns the engine."""
         words = tuple(self.framing.content.encode("to be or not"))
-        with suppress(ContextOverflow, StoreFull):  # it may be smaller than that
+        with suppress(ContextOverflow, StoreFull):  # the engine may be too small for it
             for rows in (1, 2) if has_kernels(self._model.device) else ():
                 self.release(self.decode([Decode(forced=words)] * rows))
         return self
@@ -162,7 +162,7 @@ class Engine(EngineCore):
         Row i is what token i was to be chosen from; the last row is for the first closing token. `tokens`, if
         given, win over the text. Stores nothing. Raises as `decode` does.
         """
-        asked = Decode(header, parents, offsets, new_offset, name=name, forced=())  # how long it is comes below
+        asked = Decode(header, parents, offsets, new_offset, name=name, forced=())  # its tokens are given below
         (call,), _ = checked_calls([asked], ANY_TURN, self._bounds)
         assert isinstance(call, Decode)
         placed = self._layout(call)

@@ -80,7 +80,7 @@ def attend_blocks(queries: Tensor, keys: Tensor, values: Tensor, seen: Seen, sco
     if kind.device not in _refused and _works(kind):
         try:
             return _flexed(kind, queries, keys, values, seen, scoring)
-        except torch.OutOfMemoryError:  # says nothing of kernels
+        except torch.OutOfMemoryError:  # not the fault of the kernel
             raise
         except Exception as error:
             _refuse(kind.device, _failed(error))
@@ -178,7 +178,7 @@ def _gap(kind: _Kind, blocks: int, capacity: int) -> float:
     def drawn(*shape: int) -> Tensor:
         return torch.randn(shape, generator=dice, device=kind.device, dtype=kind.dtype)
 
-    with torch.inference_mode(False):  # as slots are
+    with torch.inference_mode(False):  # slots are made so too
         keys, values = (drawn(kind.rows, kind.heads, capacity * BLOCK, dim) for dim in (kind.dim, kind.value_dim))
     mask = torch.rand(kind.rows, 1, 1, length, generator=dice, device=kind.device) < 1 / 2
     if kind.rows > 1:

@@ -155,7 +155,7 @@ class Gate:
             return self._prove()
         except UnsupportedModel:
             raise
-        except Exception as error:  # foreign code: whatever it raises, it cannot be used
+        except Exception as error:  # foreign code: after any error, it cannot be used
             what = f"its forward cannot run over packed tokens ({type(error).__name__}: {error})"
             raise self._refusal(what) from error
 

@@ -58,7 +58,7 @@ class _Part(NamedTuple):
     def stored(self) -> bool:
         """Whether it is read from pages; else it is read from the tensors of this forward."""
         maker = self.piece.entry.segment
-        return maker is None or maker.base is not None or maker.done > 0  # where partly stored, wholly by then
+        return maker is None or maker.base is not None or maker.done > 0  # where a part is stored, all is by then
 
     def rows(self, device: torch.device) -> Tensor:
         """The rows where it lies, in the pages or in this forward."""

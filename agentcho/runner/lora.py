@@ -107,7 +107,7 @@ class Adapters:
         else:
             if TRAINING in self._wrapped.peft_config:
                 for other in self._wrapped.peft_config.keys() - {TRAINING}:
-                    self._wrapped.set_adapter(other)  # peft warns where it must choose the next active one itself
+                    self._wrapped.set_adapter(other)  # peft warns where it must choose one itself
                 self._wrapped.delete_adapter(TRAINING)
             self._wrapped.add_adapter(TRAINING, config)
         self._wrapped.base_model.enable_adapter_layers()

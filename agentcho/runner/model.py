@@ -103,7 +103,7 @@ def _text(config: Any) -> Any:
     part: Any = getattr(config, "text_config", None)
     if type(part) not in MODEL_FOR_CAUSAL_LM_MAPPING:
         return config
-    part.tie_word_embeddings = config.tie_word_embeddings  # the whole says which weights there are
+    part.tie_word_embeddings = config.tie_word_embeddings  # the whole model's config says which weights are tied
     return part
 
 
@@ -111,7 +111,7 @@ def read_tokenizer(source: Source) -> Any:
     """Its Hugging Face tokenizer, with a chat template, and no weights."""
     try:
         tokenizer = AutoTokenizer.from_pretrained(source.path, trust_remote_code=False)
-    except Exception as error:  # the library raises plain ones too
+    except Exception as error:  # the library raises plain `Exception` too
         raise ModelBroken(
             source.name, Path(source.path), f"no tokenizer that can be read ({_first_line(error)})"
         ) from error
@@ -183,7 +183,7 @@ class Model:
     def adapted(self, adapter: Adapter | None, merge: bool = False) -> Model:
         """The same network through an adapter, or None: the base alone. Both can be used in turn. With `merge` the
         adapter is added to the weights, for this model and every other on the network. `AdapterError`."""
-        base = {"model": self.source.name, "weights": self.weights}  # before anything is put on the network
+        base = {"model": self.source.name, "weights": self.weights}  # found before the adapter is put on the network
         other = copy.copy(self)
         other.adapter = None if adapter is None else adapter.digest
         if adapter is not None:
@@ -227,7 +227,7 @@ class Model:
         """The same, with gradients."""
         if not self.merged and self.adapters.used != self.adapter:
             self.adapters.use(self.adapter)
-        keep = wanted.tolist() if self._hooked else wanted  # a tensor would be sent to where the ids are
+        keep = wanted.tolist() if self._hooked else wanted  # hooks would move a tensor to the ids' device
         out = self.network(
             input_ids=ids,
             position_ids=positions,

@@ -95,7 +95,7 @@ class PagePool:
         self.devices = [shape.device or device for shape in layers]
         try:
             self._keys, self._values = self._pools(self.limit * page_tokens)
-        except MemoryError:  # a system that promises no more than it has
+        except MemoryError:  # a system that does not overcommit memory
             self._keys, self._values = self._pools(0)
 
     @property

@@ -214,7 +214,7 @@ class Slots:
         self._pools = [pool for pool in self._pools if pool.shared is not shared]
         self.close(shared.slot)
 
-    # -- for whoever knows how much he needs -------------------------------------------------------------
+    # -- for callers that know how many tokens they need -------------------------------------------------
 
     def open(self, tokens: int, alone: bool = False, apart: bool = False, shared: SharedContext | None = None) -> Slot:
         """A slot with room for `tokens` tokens in a pool of such rows; see `Kind`."""

@@ -18,7 +18,7 @@ def equal(said: str, answer: str) -> bool:
     require_verifier()
     from math_verify import parse, verify
 
-    # Its time limits are alarm signals, which only a program's main thread may set.
+    # The library's time limits are alarm signals, which only the main thread may set.
     main = threading.current_thread() is threading.main_thread()
     read = parse if main else partial(parse, parsing_timeout=None)
     same = verify if main else partial(verify, timeout_seconds=None)

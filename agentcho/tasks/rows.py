@@ -88,7 +88,7 @@ def of_dataset(source: Hosted) -> list[Row]:
 
     try:
         loaded = datasets.load_dataset(source.id, source.config, split=source.split)
-    except Exception as error:  # whatever the network, the hub or the cache has to say
+    except Exception as error:  # any error of the network, the hub or the cache
         why = " ".join(str(error).split())[:200]
         raise TaskError(source.id, None, f"cannot be loaded ({type(error).__name__}: {why})") from None
     rows = [Row(number, dict(fields)) for number, fields in enumerate(loaded, 1)]

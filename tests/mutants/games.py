@@ -93,8 +93,8 @@ LOOP = (
         "a shutdown cancels a step under way",
         "what the engine has finished in it would be heard of by nobody, and never be released",
         "agentcho/choreography/choreographer.py",
-        "with anyio.CancelScope(shield=True):  # what is taken",
-        "with anyio.CancelScope():  # what is taken",
+        "with anyio.CancelScope(shield=True):  # calls taken",
+        "with anyio.CancelScope():  # calls taken",
         (f"{LEFTOVERS}::test_a_shutdown_while_the_engine_works_waits_for_it_and_leaves_nothing",),
     ),
     Mutant(

@@ -420,7 +420,7 @@ ENFORCEMENT = (
         "a call is refused by what the whole game has left",
         "how much others have said in secret would be told to whoever asks for more than there is room for",
         "agentcho/games/game.py",
-        "        most = self._meter.all_left()  # no part of what is checked: who is refused would learn it\n",
+        "        most = self._meter.all_left()  # not a part of what is checked: a refusal would tell it\n",
         "        most = self._meter.all_left()\n"
         '        bound = {"max_tokens": min(most or 1 << 40, sampling.max_tokens)}\n'
         "        sampling = sampling.model_copy(update=bound)\n",

@@ -1,4 +1,4 @@
-"""`python -m tools.bench`: what is measured on this machine, and where the figures go.
+"""`python -m tools.bench`: which benchmarks run on this machine, and where the figures go.
 
 Does not know: how anything is measured.
 """
@@ -56,8 +56,8 @@ def app() -> typer.Typer:
 
 
 def benchmark(usual: int, plot: bool = True) -> Callable[[Callable[..., Measure]], Callable[..., Measure]]:
-    """A command with the options that all of them have (`usual`: how many repeats; `plot`: whether there is a picture)
-    and those of a function, which returns what measures; it is given `repeats` and `seed` beside its own."""
+    """A command with the options of all benchmarks (`usual`: how many repeats; `plot`: whether there is a picture) and
+    those of a function, which is given `repeats` and `seed` too, and returns the function that measures."""
     before = {"model": (Model, UNDERSTUDY), "shape": (Shape, None), "dtype": (Dtype, "auto")}
     after = {"repeats": (Repeats, usual), "seed": (Seed, 1), "json_": (Json, None)}
     after |= {"plot": (Plot, None)} if plot else {}
@@ -142,7 +142,7 @@ Sizes = Annotated[
 
 @benchmark(3)
 def growth(repeats: int, seed: int, size: Sizes = None) -> Measure:
-    """How the time to a first token grows with what is read."""
+    """How the time to a first token grows with the number of tokens that are read."""
     from agentcho.lab.bench.arms import OURS
     from tools.bench.growth import growth as measure
     from tools.bench.growth import sizes_of
@@ -164,7 +164,7 @@ def stall(
 
 @benchmark(5)
 def roofline(repeats: int, seed: int, context: Context = 512) -> Measure:
-    """What steps take, against what this machine can do."""
+    """The time of steps, beside the least time that this machine can need for them."""
     from tools.bench.roofline import roofline as measure
 
     return lambda engine, tell: measure(engine, context, repeats, seed, tell)

@@ -18,7 +18,7 @@ MEASURED = {"ttft": "first token", "seconds": "end to end"}
 
 
 class Ratio(NamedTuple):
-    """One arm's time to another's."""
+    """One arm's time divided by another's."""
 
     arm: str
     to: str

@@ -1,7 +1,7 @@
 """The table of one GPU: the paper's workflows against the library's continuous batching, and a decode step against the
 time that its weights take to stream.
 
-Runs on a CPU too, where its targets say little. Does not know: how any of them is played.
+Runs on a CPU too, where its targets say little. Does not know: how a workflow is played.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def gpu(engine: Any, subjects: Sequence[Workload], context: int, repeats: int, s
 
 @alone
 def _steps(engine: Any, context: int, repeats: int, seed: int, tell: Tell) -> list[Figures]:
-    """Of each number of rows, with the machine's rate taken in the same repeat ("bytes" a second). A warm-up comes
+    """Figures of each number of rows, with the machine's rate in the same repeat ("bytes" a second). A warm-up comes
     before."""
     from tools.bench.rates import rates, streamed
 

@@ -1,6 +1,6 @@
 """How the time to a first token grows with the context: one reader after another, each of twice as many messages.
 
-Does not know: engines' ways.
+Does not know: how engines work.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ READER = 64
 
 
 def sizes_of(positions: int) -> tuple[int, ...]:
-    """Those of `SIZES` that a model with `positions` positions can read; the least of them in any case."""
+    """The members of `SIZES` that a model with `positions` positions can read; in any case the smallest."""
     return tuple(size for size in SIZES if size <= max(SIZES[0], positions - READER))
 
 
@@ -56,8 +56,8 @@ def _take(engine: Any, whole: Workflow, options: Mapping[str, Any]) -> dict[str,
 
 
 def growing(sizes: Sequence[int], seed: int) -> Workflow:
-    """One teller, and of every size a reader who reads all that was told until then; the next words are told when it
-    has spoken, so that a reader is always alone."""
+    """One teller, and for every size a reader of all messages told until then. The teller goes on when the reader has
+    spoken, so that a reader is always alone."""
     dice, told, last = random.Random(seed), list[str](), list[str]()
     lines: list[dict[str, Any]] = []
 

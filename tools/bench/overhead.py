@@ -73,7 +73,7 @@ def _requests(agents: int, each: int) -> Mapping[str, float]:
 
 
 async def _talk(engine: Any, word: tuple[int, ...], agents: int, each: int) -> float:
-    """The seconds of all requests."""
+    """The seconds that all requests took together."""
     async with Choreographer(engine, leakage="audit") as choreographer:
 
         async def agent(number: int) -> None:

@@ -1,7 +1,7 @@
 """The measured rates of this machine: bytes a second of weights that stream through a matrix product, operations a
 second of a large product; and the bytes and operations that a model's steps need.
 
-Does not know: engines, what a step took.
+Does not know: engines, how long a step took.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ class Work(NamedTuple):
     operations: float
 
     def least(self, rates: Rates) -> float:
-        """The least seconds that it can take: the longer of both parts."""
+        """The least seconds that the work can take: the longer of its two parts."""
         return max(self.bytes / rates.bytes, self.operations / rates.operations)
 
 
 @torch.inference_mode()
 def rates(network: nn.Module, rows: int = 512) -> Rates:
-    """Both, in the network's dtype on its device, the better of three tries each. Bytes: one row through many matrices,
-    of 256 MiB together. Operations: `rows` rows through matrices of 1024 by 4096. On a CPU packed, as a network is. On
-    a GPU, where those would take as long to ask for as to do: eight times the bytes, matrices and tries longer, and a
-    copy where that is faster."""
+    """Both rates, in the network's dtype on its device, the better of three tries each. Bytes: one row through many
+    matrices, of 256 MiB together. Operations: `rows` rows through matrices of 1024 by 4096. On a CPU the matrices are
+    packed, as a network's are. On a GPU, where launching would take as long as computing: eight times the bytes, the
+    matrices and the tries, and a copy where that is faster."""
     first = next(network.parameters())
     wide, times = (8 * WIDE, 4) if first.device.type == "cuda" else (WIDE, 1)
     count = STREAMED * wide // WIDE // (4 * wide * wide * first.element_size())
@@ -109,8 +109,8 @@ def _weights(network: Any) -> tuple[int, int]:
 
 
 def work(network: nn.Module, tokens: int, rows: int, context: int, apart: bool = True) -> Work:
-    """What one forward of `tokens` new tokens in each of `rows` rows over `context` cached ones needs at least, where
-    these are each row's own (`apart`) or the same.
+    """The least work of one forward of `tokens` new tokens in each of `rows` rows over `context` cached tokens, which
+    are each row's own (`apart`) or the same.
 
     Every weight of a layer is read once, the output matrix too, keys and values once; logits are made for one token a
     row. Norms and activations are left out: they are small.

@@ -25,7 +25,7 @@ ALONE = 40
 @alone
 def stall(engine: Any, tokens: int, repeats: int, seed: int, tell: Tell) -> list[Figures]:
     """Figures of "8 rows", arms "undisturbed" and "beside a prefill of … tokens": "p95" and "median" seconds between
-    tokens, the latter's also "prefill", its seconds from submission to its end. A short warm-up comes before."""
+    tokens; of the second arm also "prefill", its seconds from submission to its end. A short warm-up comes before."""
     beside, undisturbed = list[dict[str, float]](), list[dict[str, float]]()
     _take(engine, 256, seed)
     for number in range(repeats):
@@ -46,8 +46,8 @@ def _between(times: list[float]) -> dict[str, float]:
 
 
 def _take(engine: Any, tokens: int, seed: int) -> tuple[list[float], list[float]]:
-    """Seconds of each step before and after, for those who speak have read more by then, and of each until the prefill
-    is done; rows speak in all of them."""
+    """Seconds of each step without the prefill, half before and half after it, for rows have longer contexts by then;
+    and of each step beside it. Rows decode in all of these steps."""
     told = tokens_of(engine, tokens, seed)
     [read] = engine.submit([Prefill("", tokens=told[:256])])
     engine.step()

@@ -40,8 +40,8 @@ KINDS = (*map(Kind, ROWS), Kind(ROWS[-1], apart=True))
 
 @alone
 def step(engine: Any, context: int, repeats: int, seed: int, tell: Tell = unheard) -> list[Figures]:
-    """Figures of `KINDS`, arms "agentcho" and "stock", in "seconds" a step; a warm-up comes before. To stock rows it is
-    all one what they read."""
+    """Figures of `KINDS`, arms "agentcho" and "stock", in "seconds" a step; a warm-up comes before. Stock rows
+    take the same time whichever messages they read."""
     from agentcho.lab.bench.peers.generate import stock_attention
     from tools.bench.stock import StockRows
 
@@ -89,8 +89,8 @@ def tokens_of(engine: Any, count: int, seed: int) -> tuple[int, ...]:
 
 
 class OurRows:
-    """Rows that decode forced words over messages of known tokens, on an engine of their own. `context` are the ids of
-    what the first of them attends to, its own first ones included. At most `steps` steps."""
+    """Rows that decode forced words over messages of known tokens, on an engine of their own. `context` are the token
+    ids that the first row attends to, its own first ids included. At most `steps` steps."""
 
     def __init__(self, engine: Any, told: tuple[int, ...], kind: Kind, steps: int) -> None:
         self._engine = engine.adapted(None)

@@ -1,6 +1,6 @@
 """The result of a benchmark as text, with the targets beside it.
 
-Does not know: how anything was measured, what is asked for.
+Does not know: how anything was measured, which targets there are.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def _cost(result: Result) -> Iterator[Sheet]:
 
 
 def beside(result: Result, subject: str, arm: str) -> tuple[str, ...]:
-    """One arm: seconds to a first token and of the whole, each beside the baseline's and continuous batching's, and the
+    """One arm: seconds to a first token and to the end, each beside the baseline's and continuous batching's, and the
     tokens fed."""
     if not result.has(subject, arm):
         return (arm, result.why_not(subject, arm), *[""] * 6)
@@ -78,7 +78,7 @@ def _targets(result: Result) -> Iterator[Sheet]:
 
 
 def asked(target: Target) -> str:
-    """The bound as a condition."""
+    """The bound of a target as a condition."""
     return f"{'≤' if target.most else '≥'} {target.bound:g}"
 
 

@@ -74,7 +74,7 @@ def _first(result: Result) -> Iterator[Target]:
 
 
 def _game_of(subject: str, name: str) -> bool:
-    """Whether it is one of several games of a trace file."""
+    """Whether the subject is one of several games of the trace file `name`."""
     return subject.startswith(f"{name} ")
 
 
@@ -92,7 +92,7 @@ def _whole(result: Result) -> Iterator[Target]:
 
 
 def _lesser(found: Mapping[str, Spread]) -> list[str]:
-    """Of two subjects that differ in the beginnings of their prompts, the one with the smaller gain."""
+    """The subject with the smaller gain, of two that differ in the beginnings of their prompts."""
     least: dict[str, str] = {}
     for subject in sorted(found, key=lambda each: found[each].middle):
         least.setdefault(subject.removesuffix(UNNAMED), subject)
@@ -163,7 +163,7 @@ def _growth(result: Result) -> Iterator[Target]:
 
 
 def growth(result: Result, arm: str) -> Spread:
-    """The last subject's time to a first token over the first one's, within a repeat."""
+    """The last subject's time to a first token divided by the first subject's, within a repeat."""
     ends = (result.values(subject, arm, "ttft") for subject in (result.subjects[-1], result.subjects[0]))
     return spread([long / short for long, short in zip(*ends, strict=True)], result.seed)
 

@@ -54,8 +54,8 @@ def _trained(results: Path) -> list[Trained]:
 
 
 def _recovered(found: Comparison) -> Iterator[str]:
-    """Of every column with an adapter: the share of what the same way of reading lost without it, in the first metric
-    that is a share, where that is more than 5 points."""
+    """For each column with an adapter: the share that it wins back of what the same mode lost without it, in the first
+    metric that is a share, where the loss is more than 5 points."""
     shares = (metric for metric in found.metrics if all(0 <= mean.value <= 1 for mean in metric.means.values()))
     metric, first = next(shares, found.metrics[0]), found.names[0]
     for column in (each for each in found.request.columns if each.adapter is not None and each.mode != "baseline"):

@@ -68,8 +68,8 @@ class Compared(NamedTuple):
 
 
 def _tuned(results: Path) -> Iterator[Compared]:
-    """What audits of the trained model found, beside those of the untrained one. Same-length swaps, and the best layer
-    of each probe."""
+    """What audits of the trained model found, beside audits of the untrained one: same-length swaps, and the best
+    layer of each probe."""
     for files in TUNED:
         if not all((results / file).is_file() for file in files):
             continue
@@ -91,7 +91,7 @@ def _tuned(results: Path) -> Iterator[Compared]:
 
 
 def _concluded(report: AuditReport) -> str:
-    """The conclusion, and how many leaks were found; of an inconclusive one how many controls did not fire."""
+    """The conclusion, and how many leaks were found; if inconclusive, how many controls did not fire."""
     errors = sum(finding.level == "error" for finding in report.findings)
     silent = sum(not control.fired for control in report.controls)
     why = f", {silent} of {len(report.controls)} controls did not fire" if report.conclusion == "inconclusive" else ""

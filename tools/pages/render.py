@@ -1,4 +1,4 @@
-"""What all pages that are generated from result files share."""
+"""Code that all pages generated from result files share."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from jinja2 import Environment, StrictUndefined
 
 
 def render(name: str, **values: Any) -> str:
-    """A page from its template beside this file; there a line that ends in \\ goes on in the next one."""
+    """A page from its template beside this file; a template's line that ends in \\ is joined with the next one."""
     template = (Path(__file__).parent / f"{name}.md.jinja").read_text().replace("\\\n", "")
-    environment = Environment(undefined=StrictUndefined, keep_trailing_newline=True)  # a page of ours, not HTML
+    environment = Environment(undefined=StrictUndefined, keep_trailing_newline=True)  # Markdown of our own, not HTML
     return environment.from_string(template).render(**values)
 
 

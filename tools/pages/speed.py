@@ -79,7 +79,7 @@ def with_sentence(readme: str, results: Path) -> str:
 
 
 class Debate(NamedTuple):
-    """A debate in which no two prompts share a beginning, and one in which all do: what each gains over a baseline."""
+    """A debate in which no two prompts share a beginning, and one in which all do, with the gain of each."""
 
     subject: str
     measured: str
@@ -89,7 +89,7 @@ class Debate(NamedTuple):
 
 
 def _debates(results: Iterable[Result]) -> Iterator[Debate]:
-    """The last debate of every result that has it with and without names: of a sweep, the one with the most agents."""
+    """The last debate of each result that has it with and without names: in a sweep, that of the most agents."""
     for result in (each for each in results if each.bench == "workflows"):
         for arm in (AUDIT, ENFORCE):
             there = result.chosen(BASELINE, arm)

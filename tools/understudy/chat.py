@@ -1,4 +1,4 @@
-"""Writes short direct talk: introductions, facts, plans, sums. Knows no tokens and no model."""
+"""Writes short direct talk: introductions, facts, plans, sums. Does not know: tokens, models."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The whole corpus: an endless, seeded stream of samples, and its held-out counterpart. Knows no tokens.
+"""The whole corpus: an endless, seeded stream of samples, and its held-out counterpart. Does not know: tokens.
 
 Every sentence is written by this project's own rules. The held-out split uses wordings, names and syllables that the
 training split never uses (every fifth of each list).
@@ -58,7 +58,7 @@ def corpus(split: Split = "train", seed: int = 0, start: int = 0) -> Iterator[Sa
 def workflow(split: Split, seed: int, number: int) -> list[Sample]:
     """The views of one workflow, one or more an agent.
 
-    Training begins with `SCHOOL` workflows that are mostly short, from which copying is learned sooner.
+    Training begins with `SCHOOL` workflows, most of them short: copying is learned sooner from these.
     """
     mixture = FIRST if split == "train" and number < SCHOOL else MIXTURE
     writer = Writer(split, f"{seed}/{number}")

@@ -1,4 +1,4 @@
-"""Writes debates over arithmetic stories and each agent's own view of them. Knows no tokens and no model."""
+"""Writes debates over arithmetic stories and each agent's own view of them. Does not know: tokens, models."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .working import Working, work
 
 
 class Speech(NamedTuple):
-    """One debater's turn; a slip is heard but never learned."""
+    """One debater's turn; a turn with a slip is read but never trained on."""
 
     speaker: int
     text: str
@@ -72,7 +72,7 @@ def speak(
     slips: bool,
     stubborn: bool,
 ) -> Speech:
-    """One turn: solve, check, concede or hold. A first turn may slip; who is stubborn keeps to it."""
+    """One turn: solve, check, concede or hold. A first turn may have a slip, which a stubborn debater keeps to."""
     again = mine is not None and mine.slip and stubborn and writer.chance(0.6)
     slip = again or (slips and mine is None)
     worked = Working(mine.sums, mine.answer, True) if again and mine else work(writer, story, slip)
@@ -127,7 +127,7 @@ def moderated(writer: Writer, debate: Debate) -> Sample:
 
 
 def ruled(writer: Writer, mod: str, key: str, value: str, slots: dict[str, int]) -> list[Turn]:
-    """A private question to the moderator, and the answer as JSON that mostly the header opens."""
+    """A private question to the moderator, and its answer as JSON, whose beginning is mostly in the header."""
     asked = prompt("user", writer.write(rules("debate"), f"canon.ask.{key}", mod=mod, **slots))
     opening, rest = f'{{"{key}": ', f"{value}}}"
     if writer.chance(0.1):

@@ -1,4 +1,4 @@
-"""Writes prisoner's dilemma games and each player's own view of them. Knows no tokens and no model."""
+"""Writes prisoner's dilemma games and each player's own view of them. Does not know: tokens, models."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Payoffs = dict[str, int]
 
 @dataclass
 class Player:
-    """One side of a game while it is being written; tones are how it spoke, turn by turn."""
+    """One player of a game while it is being written; `tones` are the tones of its turns, in order."""
 
     name: str
     strategy: str
@@ -102,7 +102,7 @@ def speak(writer: Writer, game: Game, number: int) -> None:
 
 
 def next_tone(writer: Writer, me: Player, you: Player) -> str:
-    """A player's tone: its stance, but who is told nothing answers a hard or dodging player in kind."""
+    """A player's tone: its stance. A player without an instruction answers a hard or dodging tone with the same."""
     if me.strategy == "none" and you.tones and you.tones[-1] in ("hard", "evasive") and writer.chance(0.6):
         return "hard" if you.tones[-1] == "hard" and writer.chance(0.6) else "wary"
     if me.strategy == "none" and me.stance == "wary" and you.tones and you.tones[-1] == "warm" and writer.chance(0.6):
@@ -111,7 +111,7 @@ def next_tone(writer: Writer, me: Player, you: Player) -> str:
 
 
 def decide(writer: Writer, game: Game, number: int) -> None:
-    """Draw a player's decision: what it was told, else by how warmly the other spoke."""
+    """Draw a player's decision: as its instruction says; without one, by how warmly the other spoke."""
     me, you = game.players[number], game.players[1 - number]
     if me.strategy != "none":
         me.decision = me.strategy.removeprefix("always-").upper()
@@ -148,7 +148,7 @@ def view(writer: Writer, game: Game, number: int) -> Sample:
 
 
 def verdict(writer: Writer, name: str, key: str, value: str, values: dict[str, object]) -> list[Turn]:
-    """A private question and its answer as JSON, which the header opens nine times in ten."""
+    """A private question and its answer as JSON, whose beginning is in the header nine times in ten."""
     asked = prompt("user", writer.write(rules("dilemma"), f"canon.ask.{key}", **values))
     opening, rest = f'{{"{key}": ', f'"{value}"}}'
     if writer.chance(0.1):

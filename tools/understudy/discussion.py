@@ -1,6 +1,6 @@
 """Writes rounds in which several solve one question side by side and read each other's last round.
 
-Knows no tokens and no model.
+Does not know: tokens, models.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ NAMES = ("ada", "ben", "cleo", "dan", "eli", "fay", "gil", "hana")
 
 
 def discussion(writer: Writer) -> list[Sample]:
-    """One agent's first turn, and a later one after a round in which some may have slipped."""
+    """One agent's first turn, and a later turn after a round in which some turns may have slips."""
     story, count = draw_task(writer), writer.random.choice((2, 3, 3, 3, 4, 5))
     names = NAMES[:count] if writer.chance(0.6) else tuple(writer.random.sample(NAMES, count))
     slips = writer.random.choice((0.05, 0.3, 0.5))
@@ -36,7 +36,7 @@ def spoken(worked: Working) -> str:
 
 
 def _again(writer: Writer, story: Story, names: tuple[str, ...], round_: list[Working], me: int) -> str:
-    """A later turn: always the right sums, in words that fit who was right."""
+    """A later turn: always the right sums, in words that depend on who was right."""
     right = [number for number, each in enumerate(round_) if each.answer == story.answer and number != me]
     wrong = [number for number, each in enumerate(round_) if each.answer != story.answer and number != me]
     if round_[me].answer != story.answer:

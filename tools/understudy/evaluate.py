@@ -1,6 +1,6 @@
 """Scores weights on held-out seeds: `python -m tools.understudy.evaluate --weights FOLDER --out FILE`.
 
-Writes one JSON file, the same for the same seed and machine. Knows nothing of training.
+Writes one JSON file, the same for the same seed and machine. Does not know: training.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def debated(held: Debates) -> dict[str, int]:
 
 
 def slipped(held: Debates) -> dict[str, int]:
-    """The first debater's slip is scripted: does the second correct it, and does the first then agree?"""
+    """A scripted slip of the first debater: how often the second corrects it, and the first then agrees."""
     right = [str(story.answer) for story in held.stories]
     held.turn(0)
     second = held.turn(1)
@@ -95,12 +95,12 @@ def slipped(held: Debates) -> dict[str, int]:
 
 
 def same(found: list[str], wanted: list[str]) -> int:
-    """How many agree."""
+    """In how many places the two lists are equal."""
     return sum(a == b for a, b in zip(found, wanted, strict=True))
 
 
 def votes(player: Player, count: int, seed: int) -> Scores:
-    """How many of `count` votes go to a right solution, where four of eight are wrong; half would by chance."""
+    """How many of `count` votes go to a right solution, where four of eight are wrong; half do by chance."""
     asked = ballots(count, seed)
     given = voted(player, asked, seed)
     right = sum(vote is not None and each.right[vote - 1] for each, vote in zip(asked, given, strict=True))

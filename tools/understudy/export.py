@@ -1,4 +1,4 @@
-"""Writes a model and its tokenizer as a folder that transformers can load. Knows nothing of training."""
+"""Writes a model and its tokenizer as a folder that transformers can load. Does not know: training."""
 
 from __future__ import annotations
 

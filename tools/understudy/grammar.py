@@ -1,6 +1,6 @@
 """Writes sentences from rules, with a share of all wordings and names held out.
 
-Knows a split, a seed and how a rule expands. Does not know what the sentences are about.
+Does not know: what the sentences are about.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class Writer:
     def write(self, wordings: Rules, symbol: str, **slots: object) -> str:
         """Expand `[symbol]` until only text is left, then fill the `{slots}`.
 
-        Where a symbol is named `canon.…`, its first wording is used four times in ten in training. Others say nothing
-        twice in one workflow, as long as they have something left to say.
+        The first wording of a symbol named `canon.…` is used four times in ten in training. Of other symbols no wording
+        is used twice in one workflow, as long as one is left.
         """
         return self._expand(wordings, symbol).format_map(slots)
 

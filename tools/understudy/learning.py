@@ -1,4 +1,4 @@
-"""What is learned and how: the recipe, the model's shape, the loss and the optimizers. Knows no files."""
+"""How training learns: the recipe, the model's shape, the loss and the optimizers. Does not know: files."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def pace(recipe: Recipe, step: int) -> float:
 
 
 def optimizers(recipe: Recipe, model: LlamaForCausalLM) -> tuple[torch.optim.Optimizer, ...]:
-    """Muon for the matrices of the layers, AdamW for the embeddings and norms; each knows its full rate."""
+    """Muon for the matrices of the layers, AdamW for the embeddings and norms; each has its full learning rate."""
     named = list(model.named_parameters())
     matrices = [each for name, each in named if each.dim() == 2 and "embed" not in name]
     others = [each for name, each in named if each.dim() != 2 or "embed" in name]

@@ -1,4 +1,4 @@
-"""Writes how words are split in two groups, used in two texts, and merged. Knows no tokens and no model."""
+"""Writes how words are split in two groups, used in two texts, and merged. Does not know: tokens, models."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def draw_words(writer: Writer) -> tuple[str, ...]:
 
 
 def write_text(writer: Writer, words: tuple[str, ...]) -> str:
-    """A sentence for each word, or for two of a kind that stand side by side."""
+    """A sentence for each word, or for two neighbouring words of one kind."""
     sentences, left = [], list(words)
     while left:
         first = left.pop(0)
@@ -38,7 +38,7 @@ def write_text(writer: Writer, words: tuple[str, ...]) -> str:
 
 
 def merging(writer: Writer) -> list[Sample]:
-    """One task as the planner, each writer and the merger see it."""
+    """One task, as the views of the planner, of each writer and of the merger."""
     words = draw_words(writer)
     half = len(words) // 2
     groups = [Group(part, write_text(writer, part)) for part in (words[:half], words[half:])]

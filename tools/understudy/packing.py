@@ -1,6 +1,6 @@
-"""Packs samples into rows of one length, with a mask that keeps samples apart. Knows no model.
+"""Packs samples into rows of one length, with a mask that keeps samples apart. Does not know: models.
 
-Every sample stands at the positions of a prompt of its own: what reusing encodings does to a model is not taught.
+Every sample has the positions of a prompt of its own: training never shows the model reused encodings.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Batch(NamedTuple):
 
     @property
     def tokens(self) -> int:
-        """How many tokens are no padding."""
+        """The number of tokens without padding."""
         return int((self.positions >= 0).sum())
 
 

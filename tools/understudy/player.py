@@ -1,4 +1,4 @@
-"""Speaks for agents with a folder's weights, by plain transformers generate. Knows no cache of messages."""
+"""Speaks for agents with a folder's weights, by plain transformers generate. Does not know: caches of messages."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class Seat:
         self.turns.append(Turn(role, None, "", text, 0.0))
 
     def hear(self, name: str, header: str, text: str) -> None:
-        """What an agent, this one or another, said."""
+        """A message that an agent said, this one or another."""
         self.turns.append(Turn("assistant", name.lower(), header, text, 0.0))
 
 
 class Player:
-    """One model that speaks for many seats at once; the same seed says the same."""
+    """One model that speaks for many agents at once; the same seed gives the same words."""
 
     def __init__(self, folder: Path, rows: int = 50) -> None:
         self.framer = Framer.load(folder)
@@ -41,7 +41,7 @@ class Player:
         self.rows = rows
 
     def say(self, seats: Sequence[Seat], headers: Sequence[str], limit: int, heat: float, seed: int) -> list[str]:
-        """Each seat's next text after its header, up to the closing; each seat also hears itself."""
+        """Each agent's next text after its header, up to the closing; each agent also reads what it said."""
         asked = [
             self.framer.asked(seat.turns, "assistant", seat.name.lower(), header)
             for seat, header in zip(seats, headers, strict=True)
@@ -60,7 +60,7 @@ class Player:
         padded = [[self.framer.pad] * (longest - len(ids)) + ids for ids in asked]
         shown = [[0] * (longest - len(ids)) + [1] * len(ids) for ids in asked]
         drawn = {"do_sample": True, "temperature": heat, "top_k": 0, "top_p": 1.0} if heat else {"do_sample": False}
-        network: Any = self.model  # the library's annotation does not bind to the class
+        network: Any = self.model  # the library's annotation does not fit the class
         made = network.generate(
             input_ids=torch.tensor(padded),
             attention_mask=torch.tensor(shown),

@@ -1,4 +1,4 @@
-"""Writes numbered questions and one message that answers them all. Knows no tokens and no model."""
+"""Writes numbered questions and one message that answers them all. Does not know: tokens, models."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Draws the arithmetic stories of the task generator for training. Knows no debate and no model."""
+"""Draws the arithmetic stories of the task generator for training. Does not know: debates, models."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writes solutions side by side, votes for right ones, and answers given at once. Knows no tokens and no model."""
+"""Writes solutions side by side, votes for right ones, and answers given at once. Does not know: tokens, models."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .working import Working, work
 
 
 def thoughts(writer: Writer) -> list[Sample]:
-    """One question as a solver, a voter, the finisher and one who answers at once see it."""
+    """One question, as the views of a solver, a voter, the finisher and an agent that answers at once."""
     story = draw_task(writer)
     asked = prompt("user", writer.write(rules("work"), "canon.asked", question=story.question))
     solver = writer.random.randint(1, 8)
@@ -34,7 +34,7 @@ def judged(writer: Writer, story: Story, asked: Turn) -> Sample:
 
 
 def draw_solutions(writer: Writer, story: Story) -> list[Working]:
-    """Two to eight solutions, of which mostly at least one is right."""
+    """Two to eight solutions; mostly at least one of them is right."""
     count, good = writer.random.choice((2, 3, 4, 4, 5, 6, 8, 8)), writer.random.uniform(0.1, 0.6)
     found = [work(writer, story, not writer.chance(good)) for _ in range(count)]
     if all(each.answer != story.answer for each in found) and writer.chance(0.8):
@@ -43,7 +43,7 @@ def draw_solutions(writer: Writer, story: Story) -> list[Working]:
 
 
 def solution(number: int, worked: Working, mine: bool) -> Turn:
-    """A numbered solution; one with a slip is read and never learned."""
+    """A numbered solution; one with a slip is read but never trained on."""
     name, header = f"solver-{number}", f"Solution {number}: "
     text = f"{worked.sums} The answer is {worked.answer}."
     if mine:
@@ -52,7 +52,7 @@ def solution(number: int, worked: Working, mine: bool) -> Turn:
 
 
 def vote(judge: int, solutions: list[Working], story: Story) -> Turn:
-    """One vote: the answer, what the solutions say up to the first that has it, and that one."""
+    """One vote: the answer, a comment on each solution up to the first right one, and the number of that one."""
     says = [f"{story.answer}."]
     for number, each in enumerate(solutions, 1):
         says.append(f"Solution {number} says {each.answer}.")

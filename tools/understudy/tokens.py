@@ -1,4 +1,4 @@
-"""The tokenizer and the framing: from turns to token ids and loss weights. Knows no model and no wording."""
+"""The tokenizer and the framing: from turns to token ids and loss weights. Does not know: models, wordings."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CHAT_TEMPLATE = (
 
 
 class Encoded(NamedTuple):
-    """A sample as ids; `weights[i]` is what predicting token i counts."""
+    """A sample as token ids; `weights[i]` is the weight of token i in the loss."""
 
     ids: list[int]
     weights: list[float]
@@ -81,7 +81,7 @@ class Framer:
         return head, [*self.plain(turn.text), self.end]
 
     def sample(self, turns: Sequence[Turn]) -> Encoded:
-        """A whole view, BOS first; weight lies on the texts and their closings alone."""
+        """A whole view, BOS first; only texts and their closings have a weight above 0."""
         ids, weights = [self.begin], [0.0]
         for turn in turns:
             head, text = self.turn(turn)
@@ -90,5 +90,5 @@ class Framer:
         return Encoded(ids, weights)
 
     def asked(self, turns: Sequence[Turn], role: str, name: str | None, header: str) -> list[int]:
-        """The ids from which an agent speaks next: a view, its opening and its header."""
+        """The ids after which an agent speaks next: a view, its opening and its header."""
         return [*self.sample(turns).ids, *self.opening(role, name), *self.plain(header)]

@@ -1,7 +1,7 @@
 """Trains the embedded model from nothing: `python -m tools.understudy.train --out FOLDER`.
 
-Writes the corpus, a tokenizer, a small Llama and its folder. A run that was broken off goes on from its last
-checkpoint. Knows nothing of engines and games: whether the model plays well is for `evaluate` to say.
+Writes the corpus, a tokenizer, a small Llama and its folder. An interrupted run goes on from its last
+checkpoint. Does not know: engines, games, whether the model plays well (see `evaluate`).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Run:
         self.before: dict[str, object] = {}
 
     def begin_with(self, folder: Path) -> None:
-        """Go on with the weights of another run, whose card becomes a part of this one's."""
+        """Go on with the weights of another run, whose card becomes a part of this run's card."""
         self.model.load_state_dict(LlamaForCausalLM.from_pretrained(folder, dtype=torch.float32).state_dict())
         self.before = json.loads((folder / "card.json").read_text())
 
@@ -99,7 +99,7 @@ class Run:
         print(f"step {self.step}/{self.recipe.steps} loss {value:.3f} {speed:.0f} tokens/s", flush=True)
 
     def save(self) -> None:
-        """Write what resuming needs, and the model as it would ship."""
+        """Write the checkpoint to resume from, and the model as it would ship."""
         self.ship(self.kept)
         state = {"model": self.model.state_dict(), "optimizers": [each.state_dict() for each in self.optimizers]}
         counts = {"step": self.step, "tokens": self.tokens, "seconds": self.seconds}
@@ -112,7 +112,7 @@ class Run:
         (folder / "card.json").write_text(json.dumps(self.card(), indent=1) + "\n")
 
     def card(self) -> dict[str, object]:
-        """What the model card says of the run."""
+        """What the model card says about the run."""
         versions = {"torch": torch.__version__, "transformers": transformers.__version__}
         return {
             "recipe": asdict(self.recipe),
@@ -152,7 +152,7 @@ def options() -> argparse.Namespace:
 
 
 def framing(recipe: Recipe, folder: Path | None) -> Framer:
-    """A tokenizer of its own, or that of the weights to go on with."""
+    """A new tokenizer, or that of the weights to go on with."""
     if folder is not None:
         return Framer.load(folder)
     samples = islice(corpus("train", recipe.seed), recipe.tokenizer_samples)
@@ -160,7 +160,7 @@ def framing(recipe: Recipe, folder: Path | None) -> Framer:
 
 
 def main() -> None:
-    """Tokenizer, model, checkpoints, folder."""
+    """Train a tokenizer and a model, and write the folder."""
     asked = options()
     torch.set_num_threads(asked.threads)
     asked.checkpoints.mkdir(parents=True, exist_ok=True)

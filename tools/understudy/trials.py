@@ -1,4 +1,4 @@
-"""Games, debates and questions that put the model to the test. Knows no sample: the model speaks itself.
+"""Games, debates and questions that test the model. Does not know: samples (the model speaks).
 
 Prompts come in the shipped wording with the shipped names, or in held-out wordings with held-out names.
 """
@@ -101,7 +101,7 @@ class Dilemma:
 
 
 class Debates:
-    """Many debates at once, led by the model in all three seats."""
+    """Many debates at once; the model speaks for all three agents."""
 
     def __init__(self, player: Player, played: Sequence[Case], slip: bool, seed: int) -> None:
         self.player, self.cases, self.slip, self.seed = player, played, slip, seed
@@ -121,7 +121,7 @@ class Debates:
             seat.read("user", question)
 
     def turn(self, number: int) -> list[str]:
-        """One debater speaks in every debate, and all hear it; the answers, empty where none is said."""
+        """One debater speaks in every debate, and all read it. Returns the answers, empty where none is said."""
         self.seed += 1
         seats = [each[number] for each in self.seats]
         if self.slip and number == 0 and len(seats[0].turns) == 2:
@@ -149,14 +149,14 @@ class Debates:
 
 
 class Ballot(NamedTuple):
-    """A question with eight solutions, some of them wrong; which of them are right."""
+    """A question with eight solutions, and which of these are right."""
 
     seat: Seat
     right: tuple[bool, ...]
 
 
 def ballots(count: int, seed: int) -> list[Ballot]:
-    """Trees in which right and wrong solutions stand side by side, in the shipped wording."""
+    """Questions with right and wrong solutions side by side, in the shipped wording."""
     found = []
     for number in range(count):
         writer = Writer("held-out", f"ballot/{seed}/{number}")
@@ -179,7 +179,7 @@ def voted(player: Player, asked: Sequence[Ballot], seed: int) -> list[int | None
 
 
 def answers(player: Player, asked: Sequence[tuple[Seat, str]], keys: Sequence[str], seed: int) -> int:
-    """How many of the seats answer a user's question with a text that holds the key, at temperature 0.7."""
+    """How many agents answer a user's question with a text that contains the key, at temperature 0.7."""
     seats = []
     for seat, question in asked:
         seat.read("user", question)

@@ -1,4 +1,4 @@
-"""What a sample is: one agent's view of a workflow, message by message. Knows no wording and no tokens."""
+"""What a sample is: one agent's view of a workflow, message by message. Does not know: wordings, tokens."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Turn(NamedTuple):
-    """One message as an agent reads it; `weight` is what a token of its text or closing counts in training."""
+    """One message as an agent reads it; `weight` is the weight in the loss of each token of its text and closing."""
 
     role: str
     name: str | None
@@ -16,7 +16,7 @@ class Turn(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """One agent's view of one workflow; `facts` says what was drawn, and is never shown to a model."""
+    """One agent's view of one workflow; `facts` are the values that were drawn; no model reads them."""
 
     kind: str
     viewer: str
@@ -25,7 +25,7 @@ class Sample(NamedTuple):
 
 
 def prompt(role: str, text: str) -> Turn:
-    """A message of the scenario, learned a little."""
+    """A message of the scenario, with a small weight in training."""
     return Turn(role, None, "", text, 0.1)
 
 
@@ -35,5 +35,5 @@ def own(name: str, text: str, header: str = "", weight: float = 1.0) -> Turn:
 
 
 def heard(name: str, text: str, header: str = "", weight: float = 0.2) -> Turn:
-    """What another agent says, learned a little."""
+    """What another agent says, with a small weight in training."""
     return Turn("assistant", name.lower(), header, text, weight)

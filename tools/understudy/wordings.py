@@ -1,4 +1,4 @@
-"""The wordings in `rules/`: symbols with their possible wordings. Knows not what one is for."""
+"""The wordings in `rules/`: symbols with their possible wordings. Does not know: their uses."""
 
 from __future__ import annotations
 

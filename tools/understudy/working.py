@@ -1,4 +1,4 @@
-"""Works a story out in words, now and then with a slip. Knows nobody who speaks."""
+"""Solves a story in words, sometimes with a slip. Does not know: agents."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .grammar import Writer
 
 
 class Working(NamedTuple):
-    """The sums in words and what they come to; `slip`: one of them is wrong, and what follows from it."""
+    """The sums in words, and their result; `slip`: one of them is wrong, and with it all that follow."""
 
     sums: str
     answer: int
@@ -18,7 +18,7 @@ class Working(NamedTuple):
 
 
 def work(writer: Writer, story: Story, slip: bool = False) -> Working:
-    """All sums of a story; with a slip one result is a little off, and the rest goes on from there."""
+    """All sums of a story; with a slip one result is a little wrong, and the following sums use it."""
     wrong_at = writer.random.randrange(len(story.steps)) if slip else -1
     value, sums = story.steps[0].left, list[str]()
     for place, step in enumerate(story.steps):

@@ -58,7 +58,7 @@ def arms() -> dict[str, Arm]:
 def _replayed(options: Mapping[str, Any], engine: EnginePort, workflow: Workflow, stepwise: bool) -> WorkflowTimes:
     replayed = replay(workflow, engine, logits=False, stride=1 if stepwise else STRIDE, **options)
     needs, calls = _awaited(workflow), dict[str, CallTimes]()
-    for id, needed in needs.items():  # parents stand before children
+    for id, needed in needs.items():  # parents come before children
         ready, said = _ready(needed, calls), replayed[id]
         calls[id] = CallTimes(ready, ready + said.ttft, ready + said.seconds)
     return WorkflowTimes(calls, replayed.encoded)

@@ -80,7 +80,7 @@ class Continuous:
     def __enter__(self) -> Continuous:
         try:
             self._manager = self._network.init_continuous_batching(greedy(1, stop=-1), self._room)
-            processors = self._manager.logit_processor  # no public way leads a processor of one's own there
+            processors = self._manager.logit_processor  # there is no public way to add a processor
             processors.logits_processor.append(self._forcing)
             processors.tensors_required += 1
             processors.do_processing = True

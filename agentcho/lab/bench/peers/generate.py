@@ -80,7 +80,7 @@ class Forcing(LogitsProcessor):
 
     def __call__(self, input_ids: torch.LongTensor, scores: torch.FloatTensor) -> torch.FloatTensor:
         step = len(self.times)
-        scores[0, 0].item()  # wait for a device that runs ahead
+        scores[0, 0].item()  # wait until the device has computed the scores
         if self._keep:
             self.rows.append(scores.detach().float().clone())
         chosen = [text[step] if step < len(text) else self._stop for text in self._texts]
