@@ -65,6 +65,8 @@ class ChatRequest:
     - `audience` are the names of the agents that may read the messages that this request brings, and its answers, its
       own agent always among them (None: everyone in the society).
     - `priority`: a higher one is served first. `cache_salt`: requests share encodings only where theirs is the same.
+    - `ids` are the ids that its answers get, one for each of `choices` (none given: they are drawn). They are known
+      before the first token because the first event of a stream of /v1/responses already names its message.
     """
 
     messages: tuple[Quoted, ...]
@@ -77,6 +79,7 @@ class ChatRequest:
     audience: tuple[str, ...] | None = None
     priority: int = 0
     cache_salt: str = ""
+    ids: tuple[str, ...] = ()
 
 
 class Caller(NamedTuple):
