@@ -1,0 +1,95 @@
+"""Who may begin a request now: so many at once, so many a minute. Nobody waits here: there is room, or a refusal that
+says when to come again.
+
+Does not know: HTTP, keys, what is asked for.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from math import ceil
+from typing import NamedTuple
+
+from agentcho.serve.config import ServeLimits
+from agentcho.serve.faults import ApiError
+
+LONGEST = 120
+"""Seconds: clients come back no more when they are told to wait for longer."""
+SHORTLY = 1
+
+
+class Bounds(NamedTuple):
+    """Bounds of one key: requests at once, and begun in a minute. None: those of its tenant alone."""
+
+    concurrent: int | None = None
+    per_minute: int | None = None
+
+
+class Rate:
+    """So many a minute, all of them at once if they like: a bucket that is filled evenly."""
+
+    def __init__(self, per_minute: int, now: float) -> None:
+        self._most, self._left, self._seen = per_minute, float(per_minute), now
+
+    def wait(self, now: float) -> float:
+        """Seconds until there is one more; 0: there is one."""
+        self._left = min(self._most, self._left + (now - self._seen) * self._most / 60)
+        self._seen = now
+        return max(0.0, (1 - self._left) * 60 / self._most)
+
+    def take(self) -> None:
+        """Use one up."""
+        self._left -= 1
+
+
+class Admission:
+    """Counts the requests that are under way. `draining`: no more are taken, for the server ends. `clock` gives
+    seconds."""
+
+    def __init__(self, limits: ServeLimits, clock: Callable[[], float] = time.monotonic) -> None:
+        self._limits, self._clock = limits, clock
+        self.draining = False
+        self.running = 0
+        self._at_once = Counter[tuple[str, ...]]()
+        self._rates: dict[tuple[str, ...], Rate] = {}
+
+    @contextmanager
+    def admitted(self, tenant: str, key: str, bounds: Bounds) -> Iterator[None]:
+        """A request under way, until the context ends. `ApiError` 503: the server has no room, 429: its tenant or its
+        key has used up theirs."""
+        whose = (tenant,), (tenant, key)
+        self._check_room(whose, bounds)
+        for rate in self._checked_rates(whose, bounds):
+            rate.take()
+        self.running += 1
+        self._at_once.update(whose)
+        try:
+            yield
+        finally:
+            self.running -= 1
+            self._at_once.subtract(whose)
+
+    def _check_room(self, whose: tuple[tuple[str, ...], ...], bounds: Bounds) -> None:
+        if self.draining:
+            raise ApiError(503, "the server is shutting down", code="shutting_down", retry_after=5)
+        if self.running >= self._limits.requests:
+            raise ApiError(503, "the server has no room for more requests now", code="overloaded", retry_after=SHORTLY)
+        for who, most in zip(whose, (self._limits.tenant_requests, bounds.concurrent), strict=True):
+            if most is not None and self._at_once[who] >= most:
+                said = f"{most} requests of yours are under way, and no more are taken at once"
+                raise ApiError(429, said, code="rate_limit_exceeded", retry_after=SHORTLY)
+
+    def _checked_rates(self, whose: tuple[tuple[str, ...], ...], bounds: Bounds) -> list[Rate]:
+        now, rates = self._clock(), list[Rate]()
+        for who, most in zip(whose, (self._limits.tenant_per_minute, bounds.per_minute), strict=True):
+            if most is None:
+                continue
+            rates.append(self._rates.setdefault(who, Rate(most, now)))
+            if wait := rates[-1].wait(now):
+                after = min(LONGEST, max(1, ceil(wait)))
+                said = f"{most} requests a minute are taken of you, and these are used up"
+                raise ApiError(429, said, code="rate_limit_exceeded", retry_after=after)
+        return rates

@@ -1,0 +1,104 @@
+"""Options of a server, frozen and checked once at the edge.
+
+Does not know: HTTP, keys, models.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from agentcho.config import Markers
+
+Count = Annotated[int, Field(ge=1)]
+Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+class ServeLimits(BaseModel):
+    """Bounds of a server. None: unbounded.
+
+    - `connections`, `requests`: at once, of the whole server. `tenant_requests`: at once, `tenant_per_minute`: begun in
+      a minute, of one tenant; a key may have smaller ones of its own.
+    - `header_seconds`, `body_seconds`, `send_seconds`: how long a client may take to send its header and its body, and
+      to read one piece of an answer.
+    - `body_bytes`, `messages`, `choices` ("n"), `stops`, `logprobs`, `tools`, `schema_bytes` (as JSON) and
+      `schema_depth`: what one request may bring or ask for.
+    - `idle_minutes`: after so long without a request a society ends. `society_messages`: so many it remembers.
+      `society_tokens`, `tenant_tokens`: so many may be kept encoded; what was read least recently goes first.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    connections: Count = 512
+    requests: Count = 256
+    tenant_requests: Count = 64
+    tenant_per_minute: Count | None = None
+    header_seconds: Seconds = 10.0
+    body_seconds: Seconds = 30.0
+    send_seconds: Seconds = 30.0
+    body_bytes: Count = 10_000_000
+    messages: Count = 4096
+    choices: Count = 16
+    stops: Annotated[int, Field(ge=1, le=64)] = 16
+    logprobs: Annotated[int, Field(ge=0, le=100)] = 20
+    tools: Count = 128
+    schema_bytes: Count = 65_536
+    schema_depth: Count = 64
+    idle_minutes: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 60.0
+    society_messages: Count = 20_000
+    society_tokens: Count | None = None
+    tenant_tokens: Count | None = None
+
+
+class ServeConfig(BaseModel):
+    """How a server is started. Frozen. A field with a description is an option of `agentcho serve`.
+
+    `adapters`: folders by name; each is an engine of its own, and a model `M+NAME`. `plain_markers` as in `RunConfig`.
+    Raises pydantic's `ValidationError`.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    model: str = Field(default="understudy", description="'understudy', a folder, or a Hugging Face id.")
+    device: str = Field(default="auto", description="auto, cpu, cuda.")
+    dtype: str = Field(default="auto", description="auto, float32, bfloat16, float16.")
+    adapters: dict[str, Path] = Field(default_factory=dict)
+    host: str = Field(default="127.0.0.1", description="Address to listen on. Any but loopback needs --keys.")
+    port: int = Field(default=8000, ge=0, le=65535, description="Port to listen on; 0: any that is free.")
+    keys: Path | None = Field(
+        default=None,
+        description="A file of keys, as `agentcho key` writes it. Without: whoever is on this machine may ask.",
+        json_schema_extra={"metavar": "FILE"},
+    )
+    leakage: Literal["audit", "enforce"] = Field(default="enforce", description="What societies do about leaks.")
+    record: str = Field(
+        default="runs", description="Folder of runs, one for each society; none.", json_schema_extra={"metavar": "DIR"}
+    )
+    keep_days: Annotated[int, Field(ge=0)] | None = Field(
+        default=None,
+        description="At the start, delete this server's records that are older.",
+        json_schema_extra={"metavar": "DAYS"},
+    )
+    plain_markers: Markers = "refuse"
+    limits: ServeLimits = Field(
+        default=ServeLimits(), description="A bound of the server, such as requests=64; docs/serve.md lists them."
+    )
+
+    @model_validator(mode="after")
+    def _fits(self) -> ServeConfig:
+        if self.keep_days is not None and self.folder is None:
+            raise ValueError("keep_days says nothing with record=none; give a folder, or leave keep_days out")
+        if self.adapters and self.model == "fake":
+            raise ValueError("an adapter needs a model with weights, and the fake one has none")
+        if wrong := [name for name in self.adapters if not name or set(name) & set("@#/+ ")]:
+            raise ValueError(
+                f"adapter {wrong[0]!r}: a name has none of @ # / + and no space, for it is part of a model's id"
+            )
+        return self
+
+    @property
+    def folder(self) -> Path | None:
+        """Where societies are recorded; None: nowhere."""
+        return None if self.record == "none" else Path(self.record)

@@ -1,0 +1,168 @@
+"""Keys: which tenant, society and agent each speaks for. Of a key only its hash is kept.
+
+The file is TOML, a `[[keys]]` an entry; `agentcho key` appends one. Does not know: HTTP, what is asked for.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import os
+import secrets
+import tomllib
+from collections.abc import Iterable, Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import Annotated, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from agentcho.errors import ConfigError
+from agentcho.message import AgentName
+from agentcho.records.files import writing
+from agentcho.serve.admission import Bounds
+from agentcho.serve.faults import ApiError
+
+PREFIX = "ak-"
+REMEDY = "mend or delete that entry; `agentcho key FILE --tenant NAME` makes a new one"
+ABSENT = "there is no such society"
+"""Said of what is not there and of what is another's in the same words."""
+Hash = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+Count = Annotated[int, Field(ge=1)]
+
+
+class Key(BaseModel):
+    """An entry of the file.
+
+    `sha256` is the key's hash in hexadecimal digits. `society`, `agent`: the only ones that it speaks for (None: any of
+    its tenant, but agents for whom there is a key). `requests_per_minute`, `concurrent`: bounds beside the server's.
+    `tokens`: how many its tenant may keep encoded. `priority`: it may ask to be served before others; `metrics`: it may
+    read the metrics of the whole server.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    sha256: Hash
+    tenant: AgentName
+    society: AgentName | None = None
+    agent: AgentName | None = None
+    requests_per_minute: Count | None = None
+    concurrent: Count | None = None
+    tokens: Count | None = None
+    priority: bool = False
+    metrics: bool = False
+
+    @property
+    def name(self) -> str:
+        """What it is called in logs and records; nobody can make the key of it."""
+        return self.sha256[:12]
+
+    @property
+    def bounds(self) -> Bounds:
+        """What it may at most, by itself."""
+        return Bounds(self.concurrent, self.requests_per_minute)
+
+
+class Claim(NamedTuple):
+    """The society and the agent that a request names, by its path, header or body."""
+
+    society: str | None = None
+    agent: str | None = None
+
+
+class Keys:
+    """All entries of a file. Empty: a server without keys, where everybody is the tenant "" and may do all."""
+
+    def __init__(self, entries: Iterable[Key] = ()) -> None:
+        self._entries = tuple(entries)
+
+    def __bool__(self) -> bool:
+        return bool(self._entries)
+
+    @classmethod
+    def read(cls, path: Path) -> Keys:
+        """The keys of a file. `ConfigError` says which entry is wrong, and what; also where others than its owner may
+        read the file, where two entries have one hash, and where there is no entry at all."""
+        try:
+            mode, text = path.stat().st_mode, path.read_text("utf-8")
+        except OSError as error:
+            raise ConfigError(f"keys {path}: {error.strerror}; `agentcho key {path} --tenant NAME` makes one") from None
+        except UnicodeDecodeError:
+            raise ConfigError(f"keys {path}: it is no text in UTF-8; {REMEDY}") from None
+        if os.name == "posix" and mode & 0o077:
+            raise ConfigError(f"keys {path}: others than its owner may use this file; chmod 600 {path}")
+        return cls(_entries(path, text))
+
+    def find(self, given: str) -> Key | None:
+        """The entry of a key that somebody gives; None: there is none. It takes as long whichever it is."""
+        digest = sha256(given.encode("utf-8", "surrogateescape")).hexdigest()
+        found = None
+        for entry in self._entries:
+            if hmac.compare_digest(entry.sha256, digest):
+                found = entry
+        return found
+
+    def allowed(self, key: Key, claim: Claim) -> Claim:
+        """The society and agent that a request speaks for. `ApiError` 404: a society that is not the key's, 403: an
+        agent that is not."""
+        if key.society is not None and claim.society not in (None, key.society):
+            raise ApiError(404, ABSENT, code="society_not_found")
+        society = key.society if claim.society is None else claim.society
+        if key.agent is not None and claim.agent not in (None, key.agent):
+            raise ApiError(403, "this key speaks for another agent", code="agent_not_allowed")
+        agent = key.agent if claim.agent is None else claim.agent
+        if key.agent is None and agent is not None and self._bound(key.tenant, society, agent):
+            raise ApiError(403, "this agent has a key of its own", code="agent_not_allowed")
+        return Claim(society, agent)
+
+    def _bound(self, tenant: str, society: str | None, agent: str) -> bool:
+        same = (entry for entry in self._entries if (entry.tenant, entry.agent) == (tenant, agent))
+        return any(entry.society in (None, society) for entry in same)
+
+    def tokens(self, tenant: str) -> int | None:
+        """How many tokens a tenant may keep encoded: the most that one of its keys says; None: as the server says."""
+        said = [entry.tokens for entry in self._entries if entry.tenant == tenant and entry.tokens is not None]
+        return max(said, default=None)
+
+
+def _entries(path: Path, text: str) -> Sequence[Key]:
+    try:
+        read = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"keys {path}: {error}; {REMEDY}") from None
+    rows = read.pop("keys", None)
+    if read or not isinstance(rows, list) or not rows:
+        raise ConfigError(f"keys {path}: it takes [[keys]], at least one, and nothing else; {REMEDY}")
+    found = [_entry(path, number, row) for number, row in enumerate(rows, 1)]
+    if len({entry.sha256 for entry in found}) < len(found):
+        raise ConfigError(f"keys {path}: two entries have the same sha256; {REMEDY}")
+    return found
+
+
+def _entry(path: Path, number: int, row: object) -> Key:
+    try:
+        return Key.model_validate(row)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        where = ".".join(map(str, first["loc"])) or "entry"
+        raise ConfigError(f"keys {path}, entry {number}: {where}: {first['msg']}; {REMEDY}") from None
+    except Exception as error:  # a name that no agent, tenant or society may have
+        raise ConfigError(f"keys {path}, entry {number}: {error}; {REMEDY}") from None
+
+
+def add_key(path: Path, **fields: object) -> str:
+    """Make a key and append its entry to a file, which is made where there is none, for its owner alone. Returns the
+    key, which is kept nowhere. `ConfigError`: the fields are wrong, or those of the file."""
+    given = PREFIX + secrets.token_urlsafe(32)
+    said = {name: value for name, value in fields.items() if value not in (None, False)}
+    said["sha256"] = sha256(given.encode()).hexdigest()
+    _entry(path, 1, said)
+    if path.exists() and path.stat().st_size:
+        Keys.read(path)
+    lines = "".join(f"{name} = {json.dumps(value, ensure_ascii=False)}\n" for name, value in said.items())
+    with writing(path):
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        with open(handle, "a", encoding="utf-8") as file:
+            path.chmod(0o600)
+            file.write(f"\n[[keys]]\n{lines}")
+    return given

@@ -1,0 +1,88 @@
+"""Who may begin a request: counts and rates, under a clock of the test's own."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, suppress
+
+import pytest
+
+from agentcho.serve.admission import Admission, Bounds
+from agentcho.serve.config import ServeLimits
+from agentcho.serve.faults import ApiError
+
+FREE = Bounds()
+
+
+class Clock:
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def refused(admission: Admission, tenant: str = "red", key: str = "k", bounds: Bounds = FREE) -> ApiError:
+    with pytest.raises(ApiError) as error, admission.admitted(tenant, key, bounds):
+        pass
+    return error.value
+
+
+def test_a_full_server_says_503_and_takes_more_when_one_ends() -> None:
+    admission = Admission(ServeLimits(requests=2))
+    with ExitStack() as stack:
+        for tenant in ("red", "blue"):
+            stack.enter_context(admission.admitted(tenant, "", FREE))
+        assert (refused(admission).status, refused(admission).retry_after) == (503, 1)
+    assert admission.running == 0
+    with admission.admitted("red", "", FREE):
+        assert admission.running == 1
+
+
+def test_a_tenant_and_a_key_have_bounds_of_their_own_and_no_neighbour_notices() -> None:
+    admission = Admission(ServeLimits(tenant_requests=2))
+    with admission.admitted("red", "a", Bounds(1)):
+        assert refused(admission, key="a", bounds=Bounds(1)).status == 429
+        with admission.admitted("red", "b", Bounds(1)):
+            assert refused(admission, key="c").status == 429
+            with admission.admitted("blue", "d", FREE):
+                assert admission.running == 3
+
+
+def test_what_was_refused_or_failed_counts_for_nothing() -> None:
+    admission = Admission(ServeLimits(tenant_requests=1, tenant_per_minute=2))
+    with suppress(ZeroDivisionError), admission.admitted("red", "", FREE):
+        assert {refused(admission).message.endswith("at once") for _ in range(5)} == {True}
+        raise ZeroDivisionError
+    with admission.admitted("red", "", FREE):
+        assert admission.running == 1
+
+
+def test_a_rate_is_filled_evenly_and_says_when_there_is_one_more() -> None:
+    clock = Clock()
+    admission = Admission(ServeLimits(tenant_per_minute=2), clock)
+    for _ in range(2):
+        with admission.admitted("red", "", FREE):
+            pass
+    assert (refused(admission).status, refused(admission).retry_after) == (429, 30)
+    with admission.admitted("blue", "", FREE):
+        pass
+    clock.now += 30
+    with admission.admitted("red", "", FREE):
+        pass
+    assert refused(admission).retry_after == 30
+
+
+def test_a_key_with_a_rate_leaves_its_tenant_s_other_keys_alone_and_nobody_waits_longer_than_a_minute() -> None:
+    admission = Admission(ServeLimits(), Clock())
+    slow = Bounds(per_minute=1)
+    with admission.admitted("red", "a", slow):
+        pass
+    assert refused(admission, key="a", bounds=slow).retry_after == 60
+    with admission.admitted("red", "b", slow):
+        pass
+
+
+def test_a_server_that_ends_takes_no_more() -> None:
+    admission = Admission(ServeLimits())
+    admission.draining = True
+    error = refused(admission)
+    assert (error.status, error.code, error.retry_after) == (503, "shutting_down", 5)
