@@ -28,6 +28,9 @@ PLAYED = From(
     defaults={"games": 32, "max_tokens": 96},
     helps={"games": "How many.", "adapter": ADAPTER},
 )
+RECORDED = "prisoners-dilemma and tree-of-thoughts"
+SERVED = "One or more of plain, @baseline, @enforce and 'transformers serve'; default: all."
+PEER_PYTHON = "The Python of an environment with transformers[serving]; default: the command `transformers`, if any."
 SHAPE, UNDERSTUDY = "shape:qwen3-0.6b", "understudy"
 
 
@@ -45,7 +48,7 @@ def bench() -> typer.Typer:
     """The commands under `agentcho bench`."""
     group = typer.Typer(cls=Benchmarks, help="Measure this machine.", rich_markup_mode=None, no_args_is_help=True)
     group.callback()(lambda: None)
-    for command in (games, leakage, speed.workflows):
+    for command in (games, leakage, speed.workflows, serve):
         group.command()(spread(command))
     return group
 
@@ -101,3 +104,40 @@ def leakage(
         typer.echo(f"\n{tables.leakage(found[-1])}\n")
     if json_ is not None:
         json_.write_text(json.dumps(figures(found, seed), indent=1) + "\n")
+
+
+def serve(
+    model: Annotated[str, typer.Option(help=speed.NAMED)] = UNDERSTUDY,
+    dtype: Annotated[str, typer.Option(help="The same for all servers.")] = "float32",
+    workflow: Annotated[
+        list[str] | None, typer.Option(help=f"One or more of the paper's; default: {RECORDED}.", show_default=False)
+    ] = None,
+    traces: Annotated[
+        list[Path] | None,
+        typer.Option(help="Workflows of these trace files instead of random words.", show_default=False),
+    ] = None,
+    limit: Annotated[int, typer.Option(help="At most so many of each trace file.", min=1)] = 1,
+    scale: speed.Scale = 1.0,
+    tokens: Annotated[int, typer.Option(help="Of an answer, where speed is measured.", min=2)] = 64,
+    arm: Annotated[list[str] | None, typer.Option(help=SERVED, show_default=False)] = None,
+    peer_python: Annotated[Path | None, typer.Option(help=PEER_PYTHON, show_default=False)] = None,
+    repeats: speed.Repeats = 3,
+    seed: speed.Seed = 1,
+    json_: speed.Json = None,
+) -> None:
+    """`agentcho serve` beside `transformers serve`, each a process of its own: the same prompts over HTTP."""
+    from agentcho.display import bench as tables
+    from agentcho.lab.bench.servers import version_of
+    from agentcho.lab.bench.serving import ARMS, Asked, serving
+
+    if workflow and traces:
+        raise typer.BadParameter("give one of --workflow and --traces")
+    files = [each for file in traces or () for each in speed.traced(file, limit, scale)]
+    subjects = files or speed.paper(workflow or RECORDED.split(" and "), seed, scale)
+    served = Asked(model, dtype, tokens, repeats, seed, peer_python)
+    asked = speed.Benchmark("serve", model, dtype, repeats, seed, speed.Files(json_))
+    with progress("bench serve", sys.stderr) as told:
+        found = serving(served, subjects, arm or ARMS, told.tell)
+    where = {"model": model, "dtype": dtype, "device": "cpu"}
+    result = asked.result(where, {"peer": version_of(peer_python), "tokens": str(tokens)}, found, scale=scale)
+    asked.finish(result, speed.text(tables.serving(result)))

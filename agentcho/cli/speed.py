@@ -89,18 +89,19 @@ class Benchmark(NamedTuple):
         return Engine.load(self.model, self.device, dtype, tell=tell)
 
     def _result(self, engine: Any, found: list[Figures], how: dict[str, Any]) -> Result:
-        from agentcho.lab.bench.result import Result
-        from agentcho.records.environment import machine, versions
         from agentcho.runner.device import hardware
 
         where = {key: engine.fingerprint[key] for key in ("model", "dtype", "device")}
-        asked: dict[str, Any] = {
-            "bench": self.bench,
-            "repeats": self.repeats,
-            "seed": self.seed,
-        }
-        there = machine() | hardware(engine.network.device) | versions()
-        return Result(**where, **asked, **how, command=self._command(), machine=there, figures=tuple(found))
+        return self.result(where, hardware(engine.network.device), found, **how)
+
+    def result(self, where: dict[str, str], there: dict[str, str], found: list[Figures], **how: Any) -> Result:
+        """What was found, `where` (model, dtype and device), on this machine: `there` beside what every result says."""
+        from agentcho.lab.bench.result import Result
+        from agentcho.records.environment import machine, versions
+
+        asked: dict[str, Any] = {"bench": self.bench, "repeats": self.repeats, "seed": self.seed, **where}
+        on = machine() | there | versions()
+        return Result(**asked, **how, command=self._command(), machine=on, figures=tuple(found))
 
     def _command(self) -> str:
         """The command that finds it again, of each path its last name alone."""

@@ -13,6 +13,7 @@ from agentcho.lab.bench.arms import BASELINE
 from agentcho.lab.bench.games import BothWays
 from agentcho.lab.bench.leakage import ARMS, LeakageBench
 from agentcho.lab.bench.result import Result
+from agentcho.lab.bench.serving import PLAIN
 
 
 def workflows(result: Result) -> Iterator[Sheet]:
@@ -42,6 +43,31 @@ def against(result: Result, subject: str, arm: str, what: str, *others: str) -> 
         result.ratio([subject], other, arm, what).shown() if result.has(subject, other) else "" for other in others
     )
     return (f"{result.spread(subject, arm, what).shown(3)} s", *ratios)
+
+
+def serving(result: Result) -> Iterator[Sheet]:
+    """A table a workflow, a row a server and how it was asked."""
+    times, shares = ("first token", "plain/it", "tokens/s", "it/plain"), ("reused exactly", "by message", "same words")
+    for subject in result.subjects:
+        rows = tuple(_served(result, subject, arm) for arm in result.arms)
+        yield Sheet(f"{result.model}, {result.dtype}: {subject}", ("", *times, "prompt", *shares), rows)
+
+
+def _served(result: Result, subject: str, arm: str) -> tuple[str, ...]:
+    if not result.has(subject, arm):
+        return (arm, result.why_not(subject, arm), *[""] * 7)
+    beside = result.has(subject, PLAIN)
+    first = f"{result.spread(subject, arm, 'ttft').shown(0, 1000)} ms"
+    waits = result.ratio([subject], PLAIN, arm, "ttft").shown() if beside else ""
+    rate = result.spread(subject, arm, "rate").shown(1)
+    speeds = result.ratio([subject], arm, PLAIN, "rate").shown() if beside else ""
+    shares = (_share(result, subject, arm, what) for what in ("exact", "reused", "same"))
+    return (arm, first, waits, rate, speeds, f"{result.spread(subject, arm, 'prompt').middle:.0f}", *shares)
+
+
+def _share(result: Result, subject: str, arm: str, what: str) -> str:
+    values = result.values(subject, arm, what)
+    return f"{result.spread(subject, arm, what).middle:.0%}" if values else "not reported"
 
 
 def games(found: BothWays) -> str:

@@ -1,0 +1,46 @@
+"""A workflow as the clients of a chat server send it: for every decode a list of messages, by text.
+
+Does not know: servers, token ids.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from agentcho.games.replay import awaited
+from agentcho.records.trace import TraceMessage, Workflow
+
+
+class Chat(NamedTuple):
+    """One decode as a request: whose it is, the decodes that must have ended before it, and its messages in the JSON
+    of OpenAI's API."""
+
+    id: str
+    agent: str
+    after: frozenset[str]
+    messages: tuple[dict[str, str], ...]
+
+
+def chats(workflow: Workflow, label: str = "") -> list[Chat]:
+    """All decodes, each after those that it waits for, with the recorded words of everybody.
+
+    An agent's own words are the assistant's; those of others are a user's, under their names, as AutoGen sends them.
+    `label` opens every message that a prompt begins with, so that prompts of two plays have no beginning in common.
+    """
+    known = {message.id: message for message in workflow.messages}
+    decodes = [message for message in workflow.messages if message.kind == "decode" and message.parents]
+    first, needs = {message.parents[0] for message in decodes}, awaited(workflow)
+    made = []
+    for decode in decodes:
+        agent = decode.author or ""
+        quoted = (_quoted(known[id], agent, label if id in first else "") for id in decode.parents)
+        made.append(Chat(decode.id, agent, needs[decode.id] & {each.id for each in decodes}, tuple(quoted)))
+    return made
+
+
+def _quoted(message: TraceMessage, reader: str, label: str) -> dict[str, str]:
+    text = f"{label}{message.header or ''}{message.text}"
+    if message.role != "assistant" or message.author == reader:
+        return {"role": message.role, "content": text}
+    named = {} if message.author is None else {"name": message.author}
+    return {"role": "user", **named, "content": text}

@@ -1,0 +1,103 @@
+"""A streaming client of a chat server, which times the first token. Does not know: whose server it is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from http.client import HTTPConnection, HTTPException, HTTPResponse
+from time import perf_counter
+from typing import Any, NamedTuple
+
+from agentcho.lab.bench.played import ArmUnavailable
+
+PATIENCE = 600.0
+"""Seconds without a byte after which a server is given up."""
+CHAT = "/chat/completions"
+
+
+class Endpoint(NamedTuple):
+    """Where a chat server listens on this machine. `base` is the path before `/chat/completions`, such as "/v1"."""
+
+    port: int
+    base: str = "/v1"
+
+
+class Heard(NamedTuple):
+    """What came of one request. `began`, `first` and `ended` are seconds of `perf_counter`: when it was sent, its first
+    token, and its end. `usage` is as the server reports it."""
+
+    began: float
+    first: float
+    ended: float
+    text: str
+    usage: Mapping[str, Any]
+
+    def counted(self, *path: str) -> float | None:
+        """A count of the usage by its path; None where the server does not report it."""
+        found: Any = self.usage
+        for name in path:
+            found = found.get(name) if isinstance(found, Mapping) else None
+        return None if found is None else float(found)
+
+
+def ask(endpoint: Endpoint, body: Mapping[str, Any]) -> Heard:
+    """Send a chat as a stream, and hear it to its end. `ArmUnavailable`: the server refuses it, or fails."""
+    line = HTTPConnection("127.0.0.1", endpoint.port, timeout=PATIENCE)
+    sent = json.dumps({**body, "stream": True, "stream_options": {"include_usage": True}})
+    began = perf_counter()
+    try:
+        line.request("POST", endpoint.base + CHAT, sent, {"Content-Type": "application/json"})
+        response = line.getresponse()
+        if response.status != 200:
+            raise ArmUnavailable(f"HTTP {response.status}: {_reason(response.read())}")
+        return _heard(began, _events(response))
+    except (OSError, HTTPException) as error:
+        raise ArmUnavailable(f"the server ended the connection ({type(error).__name__})") from error
+    finally:
+        line.close()
+
+
+def first_model(port: int) -> str:
+    """The name of the first model that a server lists. `ArmUnavailable`: it lists none."""
+    line = HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
+    try:
+        line.request("GET", "/v1/models")
+        return str(json.loads(line.getresponse().read())["data"][0]["id"])
+    except (OSError, HTTPException, ValueError, LookupError, TypeError) as error:
+        raise ArmUnavailable(f"the server lists no model ({type(error).__name__})") from error
+    finally:
+        line.close()
+
+
+def _heard(began: float, events: Iterator[dict[str, Any]]) -> Heard:
+    first, text, usage = None, "", dict[str, Any]()
+    for event in events:
+        if "error" in event:
+            raise ArmUnavailable(f"an error in the stream: {_reason(json.dumps(event).encode())}")
+        for choice in event.get("choices", ()):
+            said = choice.get("delta", {}).get("content") or ""
+            if first is None and (said or choice.get("finish_reason")):
+                first = perf_counter()
+            text += said
+        usage = event.get("usage") or usage
+    if first is None:
+        raise ArmUnavailable("a stream ended without a token")
+    return Heard(began, first, perf_counter(), text, usage)
+
+
+def _events(response: HTTPResponse) -> Iterator[dict[str, Any]]:
+    """The data of each event, as it comes."""
+    while line := response.readline():
+        if line.startswith(b"data:") and (data := line[5:].strip()) != b"[DONE]":
+            yield json.loads(data)
+
+
+def _reason(body: bytes) -> str:
+    """What a server says is wrong, on one line."""
+    try:
+        said = json.loads(body)
+    except ValueError:
+        said = body.decode(errors="replace")
+    error = said.get("error", said.get("detail", said)) if isinstance(said, dict) else said
+    message = error.get("message", error) if isinstance(error, dict) else error
+    return " ".join(str(message).split())[:200]

@@ -1,0 +1,185 @@
+"""`agentcho serve` beside `transformers serve`: recorded messages sent as prompts over HTTP, to both in turns.
+
+Each workflow is played twice a repeat: with one token an answer, for the times of first tokens and for what was reused,
+and with `tokens`, for the speed. Does not know: how a server is started, how figures are shown.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from statistics import fmean
+from typing import Any, NamedTuple, Protocol
+
+from agentcho.errors import ConfigError
+from agentcho.lab.bench import servers
+from agentcho.lab.bench.chats import Chat, chats
+from agentcho.lab.bench.client import Endpoint, Heard, ask, first_model
+from agentcho.lab.bench.measure import Timed, measure, runs_of
+from agentcho.lab.bench.plans import Workload
+from agentcho.lab.bench.played import ArmUnavailable
+from agentcho.lab.bench.result import Figures
+from agentcho.progress import Tell, part
+from agentcho.records.trace import Workflow
+
+PLAIN, BASELINE, ENFORCE, PEER = "plain", "@baseline", "@enforce", "transformers serve"
+ARMS = (PLAIN, BASELINE, ENFORCE, PEER)
+"""The server without a society, which reuses equal beginnings; a society in both ways of reading; the peer."""
+AT_ONCE = 32
+"""Requests that are under way at a time, at most."""
+DETAILS = "prompt_tokens_details"
+
+
+class Asked(NamedTuple):
+    """What is measured. `tokens` an answer, where speed is; `peer_python`: of the environment that has
+    transformers[serving]."""
+
+    model: str
+    dtype: str = "float32"
+    tokens: int = 64
+    repeats: int = 3
+    seed: int = 1
+    peer_python: Path | None = None
+
+
+class Sends(Protocol):
+    """Sends one chat of a play to a server."""
+
+    def __call__(self, chat: Chat, play: str, tokens: int) -> Heard: ...
+
+
+def ours(port: int, model: str, arm: str, chat: Chat, play: str, tokens: int) -> Heard:
+    """To `agentcho serve`. Each play has a society of its own, or shares nothing with another one by its salt."""
+    if arm == PLAIN:
+        return ask(Endpoint(port), _body(model, chat, tokens) | {"cache_salt": play})
+    base = f"/s/{play}/{chat.agent}/v1"
+    return ask(Endpoint(port, base), _body(model + arm, chat, tokens))
+
+
+def theirs(port: int, model: str, chat: Chat, play: str, tokens: int) -> Heard:
+    """To `transformers serve`, which refuses what it does not know."""
+    return ask(Endpoint(port), _body(model, chat, tokens))
+
+
+def _body(model: str, chat: Chat, tokens: int) -> dict[str, Any]:
+    return {"model": model, "messages": chat.messages, "max_tokens": tokens, "temperature": 0}
+
+
+def serving(asked: Asked, subjects: Sequence[Workload], named: Sequence[str], tell: Tell) -> list[Figures]:
+    """Every subject in all named arms, in turns, on servers that run side by side. An arm whose server does not run
+    here is left out, with the reason. `ConfigError`: a name that there is not, or our own server does not run."""
+    for name in named:
+        if name not in ARMS:
+            raise ConfigError(f"no arm {name!r}; give one of {', '.join(ARMS)}")
+    found: list[Figures] = []
+    with ExitStack() as stack:
+        sends, reasons = _started(stack, asked, named)
+        each = runs_of(sends, asked.repeats)
+        for number, subject in enumerate(subjects):
+            plays = {name: _Plays(name, send, subject.name, asked) for name, send in sends.items()}
+            told = part(tell, number * each, len(subjects) * each)
+            timed = {
+                name: Timed(partial(one.warm, subject.warm), partial(one.take, subject.workflow))
+                for name, one in plays.items()
+            }
+            taken = measure(subject.name, timed, asked.repeats, told)
+            found += [_with_same(figures, plays) for figures in taken]
+            found += [Figures.of(subject.name, name, [], why) for name, why in reasons.items()]
+    return found
+
+
+def _started(stack: ExitStack, asked: Asked, named: Sequence[str]) -> tuple[dict[str, Sends], dict[str, str]]:
+    """How each arm is sent to; and why those that are missing do not run here."""
+    sends, reasons = dict[str, Sends](), dict[str, str]()
+    mine = [name for name in named if name != PEER]
+    if mine:
+        port = servers.free_port()
+        try:
+            stack.enter_context(servers.running(servers.ours(asked.model, asked.dtype, port), port))
+        except ArmUnavailable as error:
+            raise ConfigError(f"`agentcho serve`: {error}") from error
+        model = first_model(port)
+        sends |= {name: partial(ours, port, model, name) for name in mine}
+    if PEER in named:
+        port = servers.free_port()
+        try:
+            command = servers.peer(asked.model, asked.dtype, port, asked.peer_python)
+            stack.enter_context(servers.running(command, port))
+            sends[PEER] = partial(theirs, port, servers.folder(asked.model))
+        except ArmUnavailable as error:
+            reasons[PEER] = str(error)
+    return sends, reasons
+
+
+class _Plays:
+    """The plays of one workflow in one arm. Those of the same number have the same words in all arms."""
+
+    def __init__(self, arm: str, send: Sends, subject: str, asked: Asked) -> None:
+        self._arm, self._send, self._subject, self._asked = arm, send, subject, asked
+        self.said: list[dict[str, str]] = []
+
+    def warm(self, workflow: Workflow) -> Mapping[str, float]:
+        """A play that is not counted."""
+        self._play(workflow, -1, self._asked.tokens)
+        return {}
+
+    def take(self, workflow: Workflow) -> Mapping[str, float]:
+        """A play for first tokens, and one for speed."""
+        number = len(self.said)
+        first, whole = (self._play(workflow, number, tokens) for tokens in (1, self._asked.tokens))
+        self.said.append({id: heard.text for id, heard in whole.items()})
+        return first_tokens(list(first.values())) | speed(list(whole.values()))
+
+    def _play(self, workflow: Workflow, number: int, tokens: int) -> dict[str, Heard]:
+        dice = random.Random(f"{self._asked.seed} {self._subject} {number} {tokens}")
+        label = f"{dice.getrandbits(64):016x}"
+        name = "-".join((label, self._arm.strip("@").split()[0]))
+        return play(chats(workflow, f"Talk {label}. "), partial(self._send, play=name, tokens=tokens))
+
+
+def play(calls: Sequence[Chat], send: Any) -> dict[str, Heard]:
+    """Send each chat as soon as those that it waits for have ended. `ArmUnavailable`, of the first that fails."""
+    heard, given = dict[str, Heard](), dict[Future[Heard], str]()
+    with ThreadPoolExecutor(AT_ONCE) as threads:
+        left = list(calls)
+        while left or given:
+            for chat in [chat for chat in left if chat.after <= heard.keys()]:
+                given[threads.submit(send, chat)] = chat.id
+                left.remove(chat)
+            for done in wait(given, return_when=FIRST_COMPLETED).done:
+                heard[given.pop(done)] = done.result()
+    return heard
+
+
+def first_tokens(heard: Sequence[Heard]) -> dict[str, float]:
+    """Mean seconds from sending to a first token; the tokens of all prompts, and the shares of them that the server
+    says were reused exactly, and through encodings of messages; nothing of it where it says nothing."""
+    found = {"ttft": fmean(one.first - one.began for one in heard), "prompt": _sum(heard, "prompt_tokens")}
+    cached, reused = (_sum(heard, DETAILS, name) for name in ("cached_tokens", "message_reused_tokens"))
+    known = any(one.counted(DETAILS, "cached_tokens") is not None for one in heard)
+    return found | ({"exact": cached / found["prompt"], "reused": reused / found["prompt"]} if known else {})
+
+
+def speed(heard: Sequence[Heard]) -> dict[str, float]:
+    """Seconds of a whole play, the tokens that were said in it, both together a second, and mean seconds to a first
+    token beside answers of that length."""
+    seconds = max(one.ended for one in heard) - min(one.began for one in heard)
+    said, waited = _sum(heard, "completion_tokens"), fmean(one.first - one.began for one in heard)
+    return {"seconds": seconds, "said": said, "rate": said / seconds, "ttft_long": waited}
+
+
+def _sum(heard: Sequence[Heard], *path: str) -> float:
+    return sum(one.counted(*path) or 0.0 for one in heard)
+
+
+def _with_same(figures: Figures, plays: Mapping[str, _Plays]) -> Figures:
+    """With the share of answers that have the words of the first arm, play by play."""
+    first, mine = next(iter(plays.values())).said, plays[figures.arm].said
+    if not figures.values or len(first) < len(mine):
+        return figures
+    same = tuple(fmean(said[id] == other[id] for id in said) for said, other in zip(mine, first, strict=False))
+    return figures.model_copy(update={"values": figures.values | {"same": same}})
