@@ -19,6 +19,7 @@ import pytest
 import typer
 
 import agentcho
+import agentcho.flow
 import agentcho.testing
 from agentcho import errors
 from agentcho.cli import main
@@ -201,7 +202,8 @@ def test_the_reference_has_every_public_name_once() -> None:
     text = "\n".join(page.read_text() for page in (DOCS / "reference").glob("*.md"))
     found = re.findall(r"^\.\. auto(?:class|function|data|exception):: (\S+)", text, re.MULTILINE)
     public = {f"agentcho.{name}" for name in agentcho.__all__}
-    public |= {f"agentcho.testing.{name}" for name in agentcho.testing.__all__}
+    for room in (agentcho.flow, agentcho.testing):
+        public |= {f"{room.__name__}.{name}" for name in room.__all__}
     assert sorted(found) == sorted(public)
 
 

@@ -19,8 +19,28 @@ HEARD = "tests/choreography/test_heard.py"
 REFUSALS = "tests/leaks/test_refusals.py"
 INTERFERENCE = "tests/leaks/interference/test_interference.py"
 GOLDEN = "tests/golden/test_golden.py"
+SALTS = "tests/leaks/test_cache_salts.py"
 
 ENFORCEMENT = (
+    Mutant(
+        "a salt of the last message alone",
+        "two requests with the same new audience would share a cache, whatever stands before it",
+        "agentcho/flow/salts.py",
+        "for readers in accumulate(audiences, Audience.both)",
+        "for readers in audiences",
+        (
+            f"{SALTS}::test_no_two_salts_could_be_one",
+            f"{SALTS}::test_a_reader_observes_the_same_whatever_it_may_not_read",
+        ),
+    ),
+    Mutant(
+        "a direct leak is salted as its readers are",
+        "who reads what is not for it would ask the cache of those who may",
+        "agentcho/flow/salts.py",
+        "alone = None if readers.includes(reader) else reader",
+        "alone = None",
+        (f"{SALTS}::test_who_reads_what_is_not_for_him_shares_with_nobody",),
+    ),
     Mutant(
         "drop the transitive step",
         "a cone would end at what was attended to, and not reach what that had attended to",
