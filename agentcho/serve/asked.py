@@ -1,0 +1,76 @@
+"""The parts of a request of either API put together, and checked against each other.
+
+Does not know: how an API writes its messages and its answers.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from agentcho.serve import fields, ids, messages
+from agentcho.serve.faults import ApiError
+from agentcho.serve.limits import Limits
+from agentcho.serve.request import ChatRequest, Quoted, Tools
+from agentcho.serve.shape import Calling
+
+
+class Asked(NamedTuple):
+    """What each API says in its own way. `format` is the schema that the answer must match, and `param` the field that
+    says so; `spoken` is the field of the messages, `most` that of the most tokens."""
+
+    quoted: list[Quoted]
+    spoken: str
+    tools: Tools | None
+    format: dict[str, Any] | None
+    param: str
+    max_tokens: int | None
+    most: str
+    logprobs: int | None = None
+    stop: tuple[str, ...] = ()
+    choices: int = 1
+
+
+def request(given: fields.Parameters, asked: Asked, limits: Limits) -> ChatRequest:
+    """What is asked for. `ApiError`: there is too much of something, or parameters contradict each other."""
+    fields.within(len(asked.quoted), limits.messages, asked.spoken, "messages")
+    fields.within(messages.letters(asked.quoted), limits.letters, asked.spoken, "letters")
+    if asked.choices > limits.choices:
+        raise ApiError(400, f"n: this server gives {limits.choices} answers at most; ask for fewer", "n")
+    if asked.logprobs is not None and asked.logprobs > limits.logprobs:
+        raise ApiError(400, f"top_logprobs: this server takes {limits.logprobs} at most", "top_logprobs")
+    if asked.max_tokens is not None and asked.max_tokens > limits.tokens:
+        raise ApiError(400, f"{asked.most}: this server takes {limits.tokens} at most", asked.most)
+    return ChatRequest(
+        tuple(asked.quoted),
+        fields.options(given, asked.stop, _constraint(given, asked), limits),
+        asked.max_tokens,
+        given.seed,
+        asked.choices,
+        asked.logprobs,
+        asked.tools,
+        given.audience(),
+        -given.priority,
+        given.cache_salt or "",
+        tuple(ids.drawn() for _ in range(asked.choices)),
+    )
+
+
+def calling(tools: Tools | None) -> Calling:
+    """Whether the answer is a call of a function."""
+    if tools is None or tools.choice == "none":
+        return "none"
+    return "auto" if tools.choice == "auto" else "forced"
+
+
+def _constraint(given: fields.Parameters, asked: Asked) -> fields.Constraint | None:
+    """What the text of the answer must be. Where it must be a call, the format of a text says nothing."""
+    how = calling(asked.tools)
+    found = fields.constraint(given, None if how == "forced" else asked.format, asked.param)
+    if found is not None and how != "none":
+        raise ApiError(
+            400,
+            f"{found.param}: the answer cannot be held to this while it may be a call of a function; give tool_choice "
+            '"none", or "required", or leave one of both out',
+            found.param,
+        )
+    return found

@@ -1,0 +1,144 @@
+"""The body of a request: strict JSON, read into a pydantic model, with one error in OpenAI's shape for what is wrong.
+
+Does not know: which parameters there are, what they mean.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, ClassVar, TypeVar, cast
+
+from pydantic import BaseModel, ConfigDict, FailFast, Strict, ValidationError, ValidationInfo, model_validator
+from pydantic_core import PydanticCustomError, from_json
+
+from agentcho.serve.faults import ApiError
+
+TAG = "·"
+"""The first letter of a tag of a union: it is no part of the path of a field."""
+NAMED = re.compile(r"[A-Za-z0-9_.+-]{1,64}")
+TOLD = {
+    "missing": "it is missing; give it",
+    "model_type": "Input should be an object",
+    "tuple_type": "Input should be a list",
+    "too_short": "it is empty; give at least one",
+}
+"""What an error says that pydantic words in the names of Python's types."""
+
+Item = TypeVar("Item")
+Several = Annotated[tuple[Item, ...], Strict(False), FailFast()]
+"""A list, read up to its first wrong item: one error is told, and a million of them would cost gigabytes."""
+
+
+class Body(BaseModel):
+    """A JSON object of a request. Null stands for a parameter that is not there, and so do an empty list and an empty
+    object where the parameter is none of these.
+
+    - `ignored` are parameters that change nothing here; their names are added to the set in the validation's context.
+    - `only` are parameters with the one value that is taken, because it changes nothing.
+    - `refused` are parameters that are not taken at all, and why.
+    - `within` stands before the names of ignored parameters.
+    - `kinds` are the values of its field "type" that are taken; any other is told of before all else.
+    """
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="ignore", populate_by_name=False)
+
+    ignored: ClassVar[frozenset[str]] = frozenset()
+    only: ClassVar[Mapping[str, object]] = {}
+    refused: ClassVar[Mapping[str, str]] = {}
+    within: ClassVar[str] = ""
+    kinds: ClassVar[tuple[str, ...]] = ()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _known(cls, given: Any, info: ValidationInfo) -> Any:
+        """The parameters that are taken. A name that is not known is an error, and never dropped."""
+        if not isinstance(given, dict):
+            return given
+        if cls.kinds and (kind := given.get("type")) is not None and kind not in cls.kinds:
+            raise wrong("type", f"this server knows no such type; give {' or '.join(cls.kinds)}")
+        taken, known = {}, {field.alias or name for name, field in cls.model_fields.items()}
+        for name, value in given.items():
+            if name in known and value is not None:
+                taken[name] = value
+            elif value is None or value == [] or value == {}:
+                continue
+            elif name in cls.ignored:
+                count(info, cls.within + name)
+            else:
+                cls._changes_nothing(name, value)
+        return taken
+
+    @classmethod
+    def _changes_nothing(cls, name: str, value: object) -> None:
+        """Raises for a parameter that would change the answer if this server knew it."""
+        if name in cls.only:
+            wanted = cls.only[name]
+            if value != wanted or isinstance(value, bool) is not isinstance(wanted, bool):
+                raise wrong(name, f"this server takes {_json(wanted)} alone here; leave it out")
+        else:
+            raise wrong(name, cls.refused.get(name, "this server does not know this parameter") + "; leave it out")
+
+
+def count(info: ValidationInfo, name: str) -> None:
+    """Adds the name of a parameter that is dropped to those that are counted."""
+    cast(set[str], info.context).add(name)
+
+
+Read = TypeVar("Read", bound=Body)
+
+
+def read(body: bytes, model: type[Read], ignored: set[str]) -> Read:
+    """The body as a `model`. The names of ignored parameters are added to `ignored`. `ApiError`: it is no JSON, or not
+    what the model takes."""
+    try:
+        given = from_json(body, allow_inf_nan=False)
+    except ValueError as error:
+        raise ApiError(
+            400, f"the body is not JSON in UTF-8 ({error}); NaN, Infinity and lone surrogates are not either"
+        ) from None
+    if not isinstance(given, dict):
+        raise ApiError(400, "the body is not a JSON object; give one")
+    try:
+        return model.model_validate(given, context=ignored)
+    except ValidationError as error:
+        raise _fault(error) from None
+
+
+def wrong(field: str, why: str) -> PydanticCustomError:
+    """The error of a validator of an object, about one of its fields (in braces in no message: it is a template)."""
+    return PydanticCustomError("parameter", "{why}", {"field": field, "why": why})
+
+
+def wrapped(given: object, kind: str, key: str, **more: str) -> object:
+    """A text as the list of the one object that it stands for."""
+    return [{"type": kind, key: given, **more}] if isinstance(given, str) else given
+
+
+def single(given: object) -> object:
+    """A text as the list of itself alone."""
+    return [given] if isinstance(given, str) else given
+
+
+def path(steps: Iterable[str | int]) -> str:
+    """The path of a field as clients write it: `messages[3].content[0].type`."""
+    told = ""
+    for step in steps:
+        if isinstance(step, int):
+            told += f"[{step}]"
+        elif not step.startswith(TAG):
+            told += ("." if told else "") + (step if NAMED.fullmatch(step) else "?")
+    return told
+
+
+def _fault(error: ValidationError) -> ApiError:
+    """The first of the faults. What was given is never told, nor are names that do not look like a parameter's."""
+    first = error.errors(include_url=False, include_input=False)[0]
+    field = first.get("ctx", {}).get("field")
+    param = path([*first["loc"], *([field] if isinstance(field, str) else [])])
+    told = TOLD.get(first["type"], first["msg"].removeprefix("Value error, "))
+    return ApiError(400, f"{param or 'the body'}: {told}", param or None)
+
+
+def _json(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value).replace("'", '"')

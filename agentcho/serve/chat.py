@@ -1,0 +1,233 @@
+"""/v1/chat/completions: a body to what is asked for, and what was said to objects and events.
+
+Does not know: sockets, who asks, how an answer comes to be.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field
+
+from agentcho.serve import asked as asking
+from agentcho.serve import fields, functions, ids
+from agentcho.serve.asked import Asked
+from agentcho.serve.body import Body, Several, read
+from agentcho.serve.faults import ApiError
+from agentcho.serve.fields import IGNORED, ONLY, Positive, Stops, TopLogprobs
+from agentcho.serve.held import Held
+from agentcho.serve.limits import Limits
+from agentcho.serve.messages import Message
+from agentcho.serve.models import Target
+from agentcho.serve.request import Answer, Answers, ChatRequest, Delta, Likely, Usage
+from agentcho.serve.shape import Shape, counts, event, logprob
+
+DONE = b"data: [DONE]\n\n"
+CHUNK = "chat.completion.chunk"
+
+
+class StreamOptions(Body):
+    """What a stream tells beside the answers."""
+
+    within = "stream_options."
+    ignored = frozenset({"include_obfuscation"})
+    only: ClassVar[Mapping[str, object]] = {"continuous_usage_stats": False}
+
+    include_usage: bool = False
+
+
+class Named(Body):
+    """A JSON schema with the name that a client has for it."""
+
+    name: str = "answer"
+    description: str | None = None
+    strict: bool | None = None
+    schema_: dict[str, Any] = Field(default={"type": "object"}, alias="schema")
+
+
+class Format(Body):
+    """What the answer must be: any text, any JSON object, or JSON of a schema."""
+
+    type: Literal["text", "json_object", "json_schema"]
+    json_schema: Named | None = None
+
+    @property
+    def wanted(self) -> dict[str, Any] | None:
+        """The schema that the answer must match, if any."""
+        if self.type == "json_schema":
+            return (self.json_schema or Named()).schema_
+        return {"type": "object"} if self.type == "json_object" else None
+
+
+class ChatBody(fields.Parameters):
+    """A request."""
+
+    ignored = IGNORED | {"reasoning_effort", "verbosity"}
+    only: ClassVar[Mapping[str, object]] = {**ONLY, "modalities": ["text"]}
+
+    messages: Annotated[Several[Message], Field(min_length=1)]
+    max_tokens: Positive | None = None
+    max_completion_tokens: Positive | None = None
+    n: Positive = 1
+    stop: Stops = ()
+    logprobs: bool = False
+    top_logprobs: TopLogprobs | None = None
+    response_format: Format = Format(type="text")
+    stream_options: StreamOptions = StreamOptions()
+    tools: Several[functions.ChatTool] = ()
+
+    def most(self) -> int | None:
+        """The most tokens of an answer, by either of the two names. `ApiError`: they differ."""
+        by_both = {self.max_tokens, self.max_completion_tokens} - {None}
+        if len(by_both) > 1:
+            raise ApiError(400, "max_tokens: max_completion_tokens says another number; give one", "max_tokens")
+        return by_both.pop() if by_both else None
+
+    def likeliest(self) -> int | None:
+        """How many of the likeliest tokens come with each. `ApiError`: some, but no logarithms at all."""
+        if self.logprobs:
+            return self.top_logprobs or 0
+        if self.top_logprobs:
+            raise ApiError(400, "top_logprobs: it goes with logprobs; give logprobs true", "top_logprobs")
+        return None
+
+
+def parsed(body: bytes, limits: Limits) -> tuple[Target, ChatRequest, Shape]:
+    """Where a body goes, what it asks for, and how the answer is written. `ApiError`: it cannot be worked with."""
+    ignored = set[str]()
+    given = read(body, ChatBody, ignored)
+    target = given.target()
+    tools = functions.tools([each.function for each in given.tools], given.tool_choice, limits, ".function")
+    asked = Asked(
+        [each.quoted for each in given.messages],
+        "messages",
+        tools,
+        given.response_format.wanted,
+        "response_format",
+        given.most(),
+        "max_completion_tokens" if given.max_tokens is None else "max_tokens",
+        given.likeliest(),
+        given.stop,
+        given.n,
+    )
+    request = asking.request(given, asked, limits)
+    shape = Shape(
+        f"chatcmpl-{ids.drawn()}",
+        int(time.time()),
+        given.model,
+        request.ids,
+        given.stream,
+        given.stream_options.include_usage,
+        given.logprobs,
+        given.return_token_ids,
+        asking.calling(tools),
+        tuple(sorted(ignored)),
+    )
+    return target, request, shape
+
+
+def whole(shape: Shape, answers: Answers) -> dict[str, Any]:
+    """The answer in one object."""
+    choices = [_choice(shape, index, answer) for index, answer in enumerate(answers.answers)]
+    return _head(shape, "chat.completion") | {"choices": choices, "usage": _usage(answers.usage)}
+
+
+class Stream:
+    """The events of one answer, as it is said. A call of a function begins with `opening` (None: nothing that the model
+    says by itself is a call); what may be one is told when the answer has ended."""
+
+    def __init__(self, shape: Shape, opening: str | None = None) -> None:
+        how = {"none": None, "auto": opening, "forced": ""}[shape.calling]
+        self._shape = shape
+        self._held = [Held(how) for _ in shape.ids]
+        self._likely: list[list[Likely]] = [[] for _ in shape.ids]
+
+    def begin(self) -> list[bytes]:
+        """What is sent before the first token."""
+        first = {"role": "assistant", "content": "", "refusal": None}
+        return [self._chunk(index, first) for index in range(len(self._held))]
+
+    def delta(self, delta: Delta) -> list[bytes]:
+        """What a step added to one answer."""
+        shown, waiting = self._held[delta.choice].add(delta.text), self._likely[delta.choice]
+        waiting += delta.likely
+        if not shown and (not waiting or not self._held[delta.choice].empty):
+            return []
+        return [self._chunk(delta.choice, {"content": shown})]
+
+    def end(self, answers: Answers) -> list[bytes]:
+        """What is sent once all answers have ended; nothing comes after it."""
+        sent = [part for index, answer in enumerate(answers.answers) for part in self._ending(index, answer)]
+        if self._shape.usage:
+            sent.append(event(_head(self._shape, CHUNK) | {"choices": [], "usage": _usage(answers.usage)}))
+        return [*sent, DONE]
+
+    def fault(self, error: ApiError) -> bytes:
+        """What is sent in place of the end, when the request has failed; nothing comes after it."""
+        return event(error.to_json())
+
+    def _ending(self, index: int, answer: Answer) -> Iterator[bytes]:
+        if rest := self._held[index].rest(answer):
+            yield self._chunk(index, {"content": rest})
+        for number, call in enumerate(_calls(answer)):
+            function = call["function"]
+            opened = {"index": number, **call, "function": {**function, "arguments": ""}}
+            yield self._chunk(index, {"tool_calls": [opened]})
+            added = {"index": number, "function": {"arguments": function["arguments"]}}
+            yield self._chunk(index, {"tool_calls": [added]})
+        more = {"token_ids": list(answer.tokens)} if self._shape.tokens else {}
+        yield self._chunk(index, {"id": answer.id}, _reason(answer), more)
+
+    def _chunk(self, index: int, delta: dict[str, Any], reason: str | None = None, more: Any = None) -> bytes:
+        likely, self._likely[index] = self._likely[index], []
+        logprobs = _logprobs(likely) if self._shape.logprobs and likely else None
+        choice = {"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": reason} | (more or {})
+        usage = {"usage": None} if self._shape.usage else {}
+        return event(_head(self._shape, CHUNK) | {"choices": [choice]} | usage)
+
+
+def _head(shape: Shape, kind: str) -> dict[str, Any]:
+    return {"id": shape.id, "object": kind, "created": shape.created, "model": shape.model}
+
+
+def _choice(shape: Shape, index: int, answer: Answer) -> dict[str, Any]:
+    calls = _calls(answer)
+    said = answer.before or None if calls else answer.text
+    message = {"role": "assistant", "content": said, "refusal": None, "id": answer.id}
+    choice = {
+        "index": index,
+        "message": message | ({"tool_calls": calls} if calls else {}),
+        "logprobs": _logprobs(answer.likely) if shape.logprobs else None,
+        "finish_reason": _reason(answer),
+    }
+    return choice | ({"token_ids": list(answer.tokens)} if shape.tokens else {})
+
+
+def _calls(answer: Answer) -> list[dict[str, Any]]:
+    return [
+        {"id": ids.call(answer.id, number), "type": "function", "function": call._asdict()}
+        for number, call in enumerate(answer.calls)
+    ]
+
+
+def _reason(answer: Answer) -> str:
+    if answer.ended == "max_tokens":
+        return "length"
+    return "tool_calls" if answer.calls else "stop"
+
+
+def _logprobs(likely: Iterable[Likely]) -> dict[str, Any]:
+    return {"content": [logprob(each) for each in likely], "refusal": None}
+
+
+def _usage(usage: Usage) -> dict[str, Any]:
+    found = counts(usage)
+    return {
+        "prompt_tokens": found.prompt,
+        "completion_tokens": found.completion,
+        "total_tokens": found.prompt + found.completion,
+        "prompt_tokens_details": {"cached_tokens": found.cached, "message_reused_tokens": found.reused},
+        "completion_tokens_details": {"reasoning_tokens": 0},
+    }

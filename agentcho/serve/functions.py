@@ -1,0 +1,141 @@
+"""The functions that a request lists for the model to call, and which of them must be called.
+
+Does not know: how a model writes a call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+
+from pydantic import Field
+
+from agentcho.serve import fields
+from agentcho.serve.body import Body
+from agentcho.serve.faults import ApiError
+from agentcho.serve.limits import Limits
+from agentcho.serve.request import Tool, Tools
+
+FunctionName = Annotated[str, Field(pattern=r"^[a-zA-Z0-9_.-]{1,64}\z")]
+Calls = Literal["none", "auto", "required"]
+CHOICE = "tool_choice"
+
+
+class Function(Body):
+    """A function and the schema of its arguments."""
+
+    within = "tools."
+    ignored = frozenset({"strict"})
+
+    name: FunctionName
+    description: str = ""
+    parameters: dict[str, Any] | None = None
+
+
+class ChatTool(Body):
+    """A function as /v1/chat/completions lists it."""
+
+    kinds = ("function",)
+
+    type: Literal["function"]
+    function: Function
+
+
+class ResponsesTool(Function):
+    """A function as /v1/responses lists it."""
+
+    only: ClassVar[Mapping[str, object]] = {"defer_loading": False, "async": False, "allowed_callers": ["direct"]}
+
+    kinds = ("function",)
+
+    type: Literal["function"]
+
+    def to_json(self) -> dict[str, Any]:
+        """The function as a client may send it."""
+        own = {"type": "function", "name": self.name, "description": self.description or None}
+        return own | {"parameters": self.parameters, "strict": None}
+
+
+class Chosen(NamedTuple):
+    """What a request says of calls: how many there are to be, of which function, of which of the listed ones."""
+
+    calls: Calls | Literal["named"]
+    named: str | None = None
+    allowed: frozenset[str] | None = None
+
+    def to_json(self) -> str | dict[str, Any]:
+        """What it says, in the words of /v1/responses."""
+        if self.named is not None:
+            return {"type": "function", "name": self.named}
+        if self.allowed is None:
+            return self.calls
+        functions = [{"type": "function", "name": name} for name in sorted(self.allowed)]
+        return {"type": "allowed_tools", "mode": self.calls, "tools": functions}
+
+
+def tools(given: Sequence[Function], choice: Any, limits: Limits, inside: str = "") -> Tools | None:
+    """The functions of a request and what must be called. None: there is nothing to call. `inside` is the field of a
+    tool that has its name. `ApiError`: a name is there twice, a schema cannot be compiled, the choice names nothing."""
+    fields.within(len(given), limits.tools, "tools")
+    what = chosen(choice)
+    left, found = limits.schema_bytes, dict[str, Tool]()
+    for number, each in enumerate(given):
+        param = f"tools[{number}]{inside}"
+        if each.name in found:
+            raise ApiError(400, f"{param}.name: another function has this name; give it another", f"{param}.name")
+        parameters = each.parameters
+        if parameters is not None:
+            parameters = fields.schema(parameters, f"{param}.parameters", limits._replace(schema_bytes=left))
+            left -= fields.size(parameters)
+        found[each.name] = Tool(each.name, each.description, parameters)
+    return _of(what, found)
+
+
+def _of(chosen: Chosen, found: dict[str, Tool]) -> Tools | None:
+    names = chosen.allowed if chosen.named is None else frozenset({chosen.named})
+    if names is not None and not names <= found.keys():
+        raise ApiError(400, "tool_choice: it names a function that tools does not list; list it", CHOICE)
+    if not found:
+        if chosen.calls == "required":
+            raise ApiError(400, "tool_choice: a call is required, and tools lists no function; list one", CHOICE)
+        return None
+    allowed = (each for each in found.values() if chosen.allowed is None or each.name in chosen.allowed)
+    return Tools(tuple(allowed), chosen.calls, chosen.named)
+
+
+def chosen(given: Any) -> Chosen:
+    """What `tool_choice` says, in the words of either API. `ApiError`: nothing that is known."""
+    match given:
+        case None:
+            return Chosen("auto")
+        case "none" | "auto" | "required":
+            return Chosen(given)
+        case {"type": "function", "function": {"name": str(name)}} | {"type": "function", "name": str(name)}:
+            return Chosen("named", name)
+        case {"type": "allowed_tools", "allowed_tools": dict(inner)}:
+            return _allowed(inner)
+        case {"type": "allowed_tools"}:
+            return _allowed(given)
+    raise _unknown()
+
+
+def _allowed(given: dict[str, Any]) -> Chosen:
+    names = list[str]()
+    listed = given.get("tools")
+    for each in listed if isinstance(listed, list) else []:
+        named = chosen(each).named
+        if named is None:
+            raise _unknown()
+        names.append(named)
+    mode = given.get("mode")
+    if not names or mode not in ("auto", "required"):
+        raise _unknown()
+    return Chosen(mode, None, frozenset(names))
+
+
+def _unknown() -> ApiError:
+    told = (
+        'give "none", "auto", "required", {"type": "function", …} with the name of a function, or '
+        '{"type": "allowed_tools", …} with a mode and such functions'
+    )
+    return ApiError(400, f"tool_choice: {told}", CHOICE)

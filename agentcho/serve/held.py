@@ -1,0 +1,48 @@
+"""The text of a running answer that is not shown yet, because it may still become a call of a function.
+
+Does not know: what a call looks like, but for how it begins.
+"""
+
+from __future__ import annotations
+
+from agentcho.serve.request import Answer
+
+
+class Held:
+    """Follows one answer while it is said. A call begins with `opening`: from there on nothing is shown before the
+    answer has ended, and no letters that may become an opening, or white space before one. An empty opening holds
+    everything, None nothing."""
+
+    def __init__(self, opening: str | None) -> None:
+        self._opening, self._waiting, self._shown = opening, "", 0
+        self._open = opening == ""
+
+    def add(self, text: str) -> str:
+        """What can be shown now that `text` is said."""
+        if self._open:
+            return ""
+        self._waiting += text
+        shown = self._waiting[: self._safe(self._opening)]
+        self._waiting = self._waiting[len(shown) :]
+        self._shown += len(shown)
+        return shown
+
+    @property
+    def empty(self) -> bool:
+        """Whether all that was said is shown."""
+        return not self._open and not self._waiting
+
+    def rest(self, answer: Answer) -> str:
+        """What is still to be shown of an answer that has ended, beside its calls."""
+        return (answer.before if answer.calls else answer.text)[self._shown :]
+
+    def _safe(self, opening: str | None) -> int:
+        """How many letters of what waits are before any opening, begun or whole."""
+        waiting = self._waiting
+        if opening is None:
+            return len(waiting)
+        if (start := waiting.find(opening)) >= 0:
+            self._open = True
+            return len(waiting[:start].rstrip())
+        begun = (size for size in range(len(opening) - 1, 0, -1) if waiting.endswith(opening[:size]))
+        return len(waiting[: len(waiting) - next(begun, 0)].rstrip())

@@ -1,0 +1,105 @@
+"""The items of /v1/responses, read into the messages that a model is to see.
+
+Does not know: what they are answered with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import BeforeValidator, ValidationInfo, model_validator
+
+from agentcho.serve import ids
+from agentcho.serve.body import Body, Several, count, wrapped, wrong
+from agentcho.serve.messages import Id, Name, Part, joined
+from agentcho.serve.request import ChatRole, Quoted, ToolCall
+
+TYPES = ("message", "function_call", "function_call_output")
+
+
+class ItemPart(Part):
+    """A piece of an item's text."""
+
+    types: ClassVar[Mapping[str, str]] = {
+        "input_text": "text",
+        "output_text": "text",
+        "text": "text",
+        "refusal": "refusal",
+    }
+    within = "input.content."
+    ignored = Part.ignored | {"logprobs"}
+
+
+Content = Annotated[Several[ItemPart], BeforeValidator(lambda given: wrapped(given, "input_text", "text"))]
+NEEDED = {
+    "message": ("role", "content"),
+    "function_call": ("name", "arguments", "call_id"),
+    "function_call_output": ("call_id", "output"),
+    "reasoning": (),
+}
+"""The types of items that are taken, and the fields that each must have."""
+
+
+class Item(Body):
+    """A message, a call of a function, or the result of one, as clients send them and as they send back what they
+    were sent. What a model thought is dropped, and counted."""
+
+    within = "input."
+    ignored = frozenset({"phase", "caller", "namespace"})
+
+    type: Literal["message", "function_call", "function_call_output", "reasoning"] = "message"
+    id: Id | None = None
+    status: str | None = None
+    role: Literal["system", "developer", "user", "assistant"] = "user"
+    content: Content = ()
+    name: Name | None = None
+    call_id: Id | None = None
+    arguments: str = ""
+    output: Content = ()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_its_type(cls, given: Any, info: ValidationInfo) -> Any:
+        """Raises for an item that is none of these."""
+        if not isinstance(given, dict):
+            return given
+        type = given.get("type", "message")
+        if not isinstance(type, str) or type not in NEEDED:
+            raise wrong("type", f"this server knows no such item; give one of type {', '.join(TYPES)}")
+        if type == "reasoning":
+            count(info, "input.reasoning")
+            return {"type": type}
+        for field in NEEDED[type]:
+            if given.get(field) is None:
+                raise wrong(field, f"it is missing, and an item of type {type} has it; give it")
+        return given
+
+
+Input = Annotated[Several[Item], BeforeValidator(lambda given: wrapped(given, "message", "content", role="user"))]
+
+
+def quoted(items: Iterable[Item]) -> list[Quoted]:
+    """The messages that the items are parts of: calls stand in the message that they were said in."""
+    found = list[Quoted]()
+    for item in items:
+        match item.type:
+            case "message":
+                role: ChatRole = "system" if item.role == "developer" else item.role
+                of = ids.answer(item.id) if item.id else None
+                found.append(Quoted(role, joined(item.content), item.name, of))
+            case "function_call":
+                _add(found, item)
+            case "function_call_output":
+                found.append(Quoted("tool", joined(item.output), item.name, call_id=item.call_id))
+    return found
+
+
+def _add(found: list[Quoted], item: Item) -> None:
+    """Adds a call to the message before it, if both are of one answer, or both of another server's."""
+    of = ids.of_calls([item.call_id or ""]) or ids.of_calls([item.id or ""])
+    call, last = ToolCall(item.name or "", item.arguments), found[-1] if found else None
+    if last is not None and last.role == "assistant" and last.id == of and (last.calls or of is not None):
+        found[-1] = last._replace(calls=(*last.calls, call))
+    else:
+        found.append(Quoted("assistant", "", id=of, calls=(call,)))

@@ -1,0 +1,28 @@
+"""How much one request may ask for. Does not know: how many requests there are, who sends them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Limits(NamedTuple):
+    """The most that one request may have.
+
+    - `choices` is the number of answers ("n"), `tokens` the largest max_tokens.
+    - `messages`, and the `letters` of all of them together, calls of functions included.
+    - `stops` are the stop strings, `listed` the texts of `structured_outputs.choice`.
+    - `logprobs` are the likeliest tokens told beside each.
+    - `tools` are the functions. `schema_bytes` is the length of one schema as JSON, those of all functions of a request
+      counting as one, or of all texts listed; `schema_depth` is the number of objects and lists inside each other.
+    """
+
+    choices: int = 16
+    tokens: int = 1 << 20
+    messages: int = 4096
+    letters: int = 1 << 22
+    stops: int = 16
+    listed: int = 1024
+    tools: int = 128
+    logprobs: int = 20
+    schema_bytes: int = 1 << 16
+    schema_depth: int = 64

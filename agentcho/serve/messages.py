@@ -1,0 +1,119 @@
+"""The messages of /v1/chat/completions, read into the ones that a model is to see.
+
+Does not know: what they are answered with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from agentcho.serve import ids
+from agentcho.serve.body import Body, Several, wrapped, wrong
+from agentcho.serve.functions import FunctionName
+from agentcho.serve.request import ChatRole, Quoted, ToolCall
+
+TEXT_ALONE = "this server reads texts alone; give a part of type "
+Id = Annotated[str, Field(min_length=1, max_length=256)]
+Name = Annotated[str, Field(min_length=1, max_length=128)]
+
+
+class Part(Body):
+    """A piece of a message's text. One of another type is an error that says so."""
+
+    types: ClassVar[Mapping[str, str]] = {"text": "text", "refusal": "refusal"}
+    """The types of parts that are texts, and the field that has the text."""
+    within = "messages.content."
+    ignored = frozenset({"annotations", "cache_control", "prompt_cache_breakpoint"})
+
+    text: str = ""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _text(cls, given: Any) -> Any:
+        if not isinstance(given, dict):
+            return given
+        type = given.get("type")
+        if not isinstance(type, str) or type not in cls.types:
+            raise wrong("type", TEXT_ALONE + " or ".join(cls.types))
+        field = cls.types[type]
+        if not isinstance(said := given.get(field), str):
+            raise wrong(field, "it is no text; give one")
+        return {name: value for name, value in given.items() if name not in ("type", field)} | {"text": said}
+
+
+Content = Annotated[Several[Part], BeforeValidator(lambda given: wrapped(given, "text", "text"))]
+
+
+class Called(Body):
+    """The function of a call, and its arguments as JSON."""
+
+    name: FunctionName
+    arguments: str = ""
+
+
+class Call(Body):
+    """A call of a function in what an assistant said."""
+
+    ignored = frozenset({"index", "extra_content", "provider_specific_fields"})
+    within = "messages.tool_calls."
+    kinds = ("function",)
+
+    id: Id | None = None
+    type: Literal["function"] = "function"
+    function: Called
+
+
+class Message(Body):
+    """A message as clients send it, and as they send back what they were sent."""
+
+    within = "messages."
+    ignored = frozenset({"annotations", "reasoning", "reasoning_content", "provider_specific_fields", "cache_control"})
+    refused: ClassVar[Mapping[str, str]] = {
+        "audio": "this server hears no audio",
+        "function_call": "it is of an older API; give tool_calls",
+    }
+
+    role: Literal["system", "developer", "user", "assistant", "tool"]
+    content: Content = ()
+    refusal: str | None = None
+    name: Name | None = None
+    id: Id | None = None
+    tool_calls: Several[Call] = ()
+    tool_call_id: Id | None = None
+
+    @model_validator(mode="after")
+    def _whole(self) -> Message:
+        """Raises for a part that its role needs, and that is not there, or cannot have."""
+        if not self._has_content and not (self.role == "assistant" and (self.tool_calls or self.refusal is not None)):
+            raise wrong("content", "it is missing; give a text, or a list of text parts")
+        if self.tool_calls and self.role != "assistant":
+            raise wrong("tool_calls", "only an assistant's message has these; leave them out")
+        if (self.tool_call_id is None) is (self.role == "tool"):
+            raise wrong("tool_call_id", "a tool's message has it, and no other; name the call that this one answers")
+        return self
+
+    @property
+    def _has_content(self) -> bool:
+        return "content" in self.model_fields_set
+
+    @property
+    def quoted(self) -> Quoted:
+        """The message without the forms of the API."""
+        role: ChatRole = "system" if self.role == "developer" else self.role
+        said = joined(self.content) if self._has_content else self.refusal or ""
+        calls = tuple(ToolCall(each.function.name, each.function.arguments) for each in self.tool_calls)
+        of = ids.answer(self.id) if self.id else ids.of_calls([each.id or "" for each in self.tool_calls])
+        return Quoted(role, said, self.name, of, calls, self.tool_call_id)
+
+
+def joined(parts: Iterable[Part]) -> str:
+    """The text of all parts, a line each, as vLLM has it."""
+    return "\n".join(part.text for part in parts)
+
+
+def letters(quoted: list[Quoted]) -> int:
+    """How many letters all messages have together."""
+    return sum(len(each.text) + sum(len(call.arguments) for call in each.calls) for each in quoted)

@@ -1,0 +1,318 @@
+"""/v1/responses, of which nothing is kept: a body to what is asked for, and what was said to objects and events.
+
+Does not know: sockets, who asks, how an answer comes to be.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field
+
+from agentcho.serve import asked as asking
+from agentcho.serve import fields, functions, ids
+from agentcho.serve.asked import Asked
+from agentcho.serve.body import Body, Several, read
+from agentcho.serve.faults import ApiError
+from agentcho.serve.fields import IGNORED, ONLY, Positive, TopLogprobs
+from agentcho.serve.held import Held
+from agentcho.serve.items import Input, quoted
+from agentcho.serve.limits import Limits
+from agentcho.serve.models import Target
+from agentcho.serve.request import Answer, Answers, ChatRequest, Delta, Likely, Quoted, ToolCall, Usage
+from agentcho.serve.shape import Shape, counts, event, logprob
+
+ADDED, DONE = "response.output_item.added", "response.output_item.done"
+LOGPROBS = "message.output_text.logprobs"
+Includable = Literal[
+    "code_interpreter_call.outputs",
+    "computer_call_output.output.image_url",
+    "file_search_call.results",
+    "message.input_image.image_url",
+    "message.output_text.logprobs",
+    "reasoning.encrypted_content",
+    "web_search_call.action.sources",
+    "web_search_call.results",
+]
+
+
+class Format(Body):
+    """What the answer must be: any text, any JSON object, or JSON of a schema."""
+
+    type: Literal["text", "json_object", "json_schema"]
+    name: str = "answer"
+    description: str | None = None
+    strict: bool | None = None
+    schema_: dict[str, Any] = Field(default={"type": "object"}, alias="schema")
+
+    @property
+    def wanted(self) -> dict[str, Any] | None:
+        """The schema that the answer must match, if any."""
+        return {"text": None, "json_object": {"type": "object"}, "json_schema": self.schema_}[self.type]
+
+    def to_json(self) -> dict[str, Any]:
+        """The format as a client may send it."""
+        schema = {"name": self.name, "description": self.description, "strict": self.strict, "schema": self.schema_}
+        return {"type": self.type} | (schema if self.type == "json_schema" else {})
+
+
+class Text(Body):
+    """What the text of the answer is like."""
+
+    within = "text."
+    ignored = frozenset({"verbosity"})
+
+    format: Format = Format(type="text")
+
+
+class StreamOptions(Body):
+    """What a stream tells beside the answer: always its usage."""
+
+    within = "stream_options."
+    ignored = frozenset({"include_obfuscation", "include_usage"})
+
+
+class ResponsesBody(fields.Parameters):
+    """A request."""
+
+    ignored = IGNORED - {"metadata"} | {"reasoning"}
+    only: ClassVar[Mapping[str, object]] = {**ONLY, "background": False, "truncation": "disabled"}
+
+    input: Annotated[Input, Field(min_length=1)]
+    instructions: str | None = None
+    max_output_tokens: Positive | None = None
+    metadata: dict[str, str] = Field(default_factory=dict)
+    include: Several[Includable] = ()
+    text: Text = Text()
+    top_logprobs: TopLogprobs | None = None
+    stream_options: StreamOptions = StreamOptions()
+    tools: Several[functions.ResponsesTool] = ()
+
+    def likeliest(self) -> int | None:
+        """How many of the likeliest tokens come with each. None: no logarithms at all."""
+        return self.top_logprobs or 0 if self.top_logprobs or LOGPROBS in self.include else None
+
+    def without_effect(self) -> set[str]:
+        """The names of fields that are read, and change no answer."""
+        found = {"metadata"} if self.metadata else set[str]()
+        return found | ({"include"} if set(self.include) - {LOGPROBS} else set())
+
+
+def parsed(body: bytes, limits: Limits) -> tuple[Target, ChatRequest, Shape]:
+    """Where a body goes, what it asks for, and how the answer is written. `ApiError`: it cannot be worked with."""
+    ignored = set[str]()
+    given = read(body, ResponsesBody, ignored)
+    target = given.target()
+    told = [Quoted("system", given.instructions)] if given.instructions is not None else []
+    asked = Asked(
+        told + quoted(given.input),
+        "input",
+        functions.tools(given.tools, given.tool_choice, limits),
+        given.text.format.wanted,
+        "text.format",
+        given.max_output_tokens,
+        "max_output_tokens",
+        given.likeliest(),
+    )
+    request = asking.request(given, asked, limits)
+    shape = Shape(
+        f"resp_{ids.drawn()}",
+        int(time.time()),
+        given.model,
+        request.ids,
+        given.stream,
+        logprobs=asked.logprobs is not None,
+        tokens=given.return_token_ids,
+        calling=asking.calling(asked.tools),
+        ignored=tuple(sorted(ignored | given.without_effect())),
+        echo=_echo(given, functions.chosen(given.tool_choice)),
+    )
+    return target, request, shape
+
+
+def whole(shape: Shape, answers: Answers) -> dict[str, Any]:
+    """The answer in one object."""
+    answer = answers.answers[0]
+    ended: dict[str, Any] = {"status": _status(answer)}
+    if _cut(answer):
+        ended["incomplete_details"] = {"reason": "max_output_tokens"}
+    if shape.tokens:
+        ended["token_ids"] = list(answer.tokens)
+    output = [_call_item(answer.id, number, call) for number, call in enumerate(answer.calls)]
+    if _has_message(answer):
+        said = answer.before if answer.calls else answer.text
+        output.insert(0, _message(answer.id, _status(answer), [_part(said, _logprobs(shape, answer.likely))]))
+    return _head(shape) | ended | {"output": output, "usage": _usage(answers.usage)}
+
+
+class Stream:
+    """The events of one answer, as it is said. A call of a function begins with `opening` (None: nothing that the model
+    says by itself is a call); what may be one is told when the answer has ended."""
+
+    def __init__(self, shape: Shape, opening: str | None = None) -> None:
+        how = {"none": None, "auto": opening, "forced": ""}[shape.calling]
+        self._shape, self._held, self._answer = shape, Held(how), shape.ids[0]
+        self._said, self._likely, self._waiting = list[str](), list[Likely](), list[Likely]()
+        self._open, self._number = False, 0
+
+    def begin(self) -> list[bytes]:
+        """What is sent before the first token."""
+        response = _head(self._shape) | {"status": "in_progress"}
+        return [self._event(f"response.{kind}", response=response) for kind in ("created", "in_progress")]
+
+    def delta(self, delta: Delta) -> list[bytes]:
+        """What a step added to the answer."""
+        shown = self._held.add(delta.text)
+        self._waiting += delta.likely
+        if not shown and (not self._waiting or not self._held.empty):
+            return []
+        return list(self._text(shown))
+
+    def end(self, answers: Answers) -> list[bytes]:
+        """What is sent once the answer has ended; nothing comes after it."""
+        answer, response = answers.answers[0], whole(self._shape, answers)
+        sent = list[bytes]()
+        rest = self._held.rest(answer)
+        if rest or self._open or _has_message(answer):
+            sent += self._text(rest)
+            sent += self._closing(answer)
+        first = int(self._open)
+        for number, call in enumerate(answer.calls):
+            sent += self._call(first + number, _call_item(self._answer, number, call))
+        return [*sent, self._event(f"response.{response['status']}", response=response)]
+
+    def fault(self, error: ApiError) -> bytes:
+        """What is sent in place of the end, when the request has failed; nothing comes after it. The last event has the
+        error twice: in the fields of the API, and as clients look for it in any stream."""
+        told = {"code": _code(error), "message": error.message}
+        response = _head(self._shape) | {"status": "failed", "error": told}
+        fields = {"code": error.code, "message": error.message, "param": error.param}
+        failed = self._event("response.failed", response=response)
+        return failed + self._event("error", **fields, **error.to_json())
+
+    def _text(self, shown: str) -> Iterator[bytes]:
+        """More of the text, and before the first of it the message that it is in."""
+        if not self._open:
+            self._open = True
+            yield self._event(ADDED, output_index=0, item=_message(self._answer, "in_progress", []))
+            yield self._in_part("response.content_part.added", part=_part("", []))
+        likely, self._waiting = self._waiting, []
+        if shown or likely:
+            self._said.append(shown)
+            self._likely += likely
+            logprobs = _logprobs(self._shape, likely)
+            yield self._in_part("response.output_text.delta", delta=shown, logprobs=logprobs)
+
+    def _closing(self, answer: Answer) -> Iterator[bytes]:
+        """The end of the message."""
+        text, logprobs = "".join(self._said), _logprobs(self._shape, self._likely)
+        part = _part(text, logprobs)
+        yield self._in_part("response.output_text.done", text=text, logprobs=logprobs)
+        yield self._in_part("response.content_part.done", part=part)
+        yield self._event(DONE, output_index=0, item=_message(self._answer, _status(answer), [part]))
+
+    def _call(self, index: int, item: dict[str, Any]) -> Iterator[bytes]:
+        """A call, whole."""
+        place = {"item_id": item["id"], "output_index": index}
+        arguments, begun = item["arguments"], {"arguments": "", "status": "in_progress"}
+        yield self._event(ADDED, output_index=index, item=item | begun)
+        yield self._event("response.function_call_arguments.delta", **place, delta=arguments)
+        yield self._event("response.function_call_arguments.done", **place, name=item["name"], arguments=arguments)
+        yield self._event(DONE, output_index=index, item=item)
+
+    def _in_part(self, type: str, **fields: Any) -> bytes:
+        return self._event(type, item_id=ids.item(self._answer), output_index=0, content_index=0, **fields)
+
+    def _event(self, type: str, **fields: Any) -> bytes:
+        number, self._number = self._number, self._number + 1
+        return event({"type": type, "sequence_number": number, **fields}, type)
+
+
+def _head(shape: Shape) -> dict[str, Any]:
+    """A response that has not said anything."""
+    return {
+        "id": shape.id,
+        "object": "response",
+        "created_at": shape.created,
+        "status": "in_progress",
+        "background": False,
+        "error": None,
+        "incomplete_details": None,
+        "model": shape.model,
+        "output": [],
+        "previous_response_id": None,
+        "reasoning": {"effort": None, "summary": None},
+        "store": False,
+        "truncation": "disabled",
+        "usage": None,
+        **shape.echo,
+    }
+
+
+def _echo(given: ResponsesBody, chosen: functions.Chosen) -> dict[str, Any]:
+    """The parameters that an answer repeats."""
+    return {
+        "instructions": given.instructions,
+        "max_output_tokens": given.max_output_tokens,
+        "metadata": given.metadata,
+        "parallel_tool_calls": True,
+        "temperature": 1.0 if given.temperature is None else given.temperature,
+        "text": {"format": given.text.format.to_json()},
+        "tool_choice": chosen.to_json(),
+        "tools": [each.to_json() for each in given.tools],
+        "top_logprobs": given.top_logprobs or 0,
+        "top_p": 1.0 if given.top_p is None else given.top_p,
+    }
+
+
+def _message(answer: str, status: str, content: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"id": ids.item(answer), "type": "message", "status": status, "role": "assistant", "content": content}
+
+
+def _part(text: str, logprobs: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"type": "output_text", "text": text, "annotations": [], "logprobs": logprobs}
+
+
+def _call_item(answer: str, number: int, call: ToolCall) -> dict[str, Any]:
+    own = {"id": ids.item(answer, number), "type": "function_call", "status": "completed"}
+    return own | {"call_id": ids.call(answer, number), **call._asdict()}
+
+
+def _logprobs(shape: Shape, likely: Iterable[Likely]) -> list[dict[str, Any]]:
+    return [logprob(each) for each in likely] if shape.logprobs else []
+
+
+def _has_message(answer: Answer) -> bool:
+    return bool(answer.before) or not answer.calls
+
+
+def _cut(answer: Answer) -> bool:
+    return answer.ended == "max_tokens"
+
+
+def _status(answer: Answer) -> str:
+    return "incomplete" if _cut(answer) else "completed"
+
+
+def _code(error: ApiError) -> str:
+    """The one of the API's words for why a response failed that comes nearest."""
+    if error.status == 429:
+        return "rate_limit_exceeded"
+    return "server_error" if error.status >= 500 else "invalid_prompt"
+
+
+def _usage(usage: Usage) -> dict[str, Any]:
+    found = counts(usage)
+    return {
+        "input_tokens": found.prompt,
+        "input_tokens_details": {
+            "cached_tokens": found.cached,
+            "cache_write_tokens": 0,
+            "message_reused_tokens": found.reused,
+        },
+        "output_tokens": found.completion,
+        "output_tokens_details": {"reasoning_tokens": 0},
+        "total_tokens": found.prompt + found.completion,
+    }

@@ -1,0 +1,71 @@
+"""What the answer to one request must look like, beside what is said in it. Does not know: what was asked."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple
+
+from agentcho.serve.request import Likely, Usage
+
+LEAST = -9999.0
+"""What stands for the logarithm of 0, which JSON cannot write."""
+Calling = Literal["none", "auto", "forced"]
+"""Whether an answer is a call of a function: never, where the model says so, or always."""
+
+
+class Shape(NamedTuple):
+    """How an answer is written.
+
+    - `id`, `created` (seconds since 1970) and `model` (as the client wrote it) are told in every object.
+    - `ids` are those of the answers.
+    - `stream`: in events as it is said; `usage`: these end with the token counts.
+    - `logprobs`, `tokens`: with logarithms, and with token ids.
+    - `ignored`: the names of parameters that were given and changed nothing, sorted, to be counted.
+    - `echo`: parameters that the answer repeats.
+    """
+
+    id: str
+    created: int
+    model: str
+    ids: tuple[str, ...]
+    stream: bool = False
+    usage: bool = False
+    logprobs: bool = False
+    tokens: bool = False
+    calling: Calling = "none"
+    ignored: tuple[str, ...] = ()
+    echo: Mapping[str, Any] = {}
+
+
+class Counts(NamedTuple):
+    """The token counts of a request as clients may add and subtract them: `cached` and `reused` together are never more
+    than `prompt`."""
+
+    prompt: int
+    completion: int
+    cached: int
+    reused: int
+
+
+def counts(usage: Usage) -> Counts:
+    """Counts that fit together, whatever was counted."""
+    cached = min(usage.exact, usage.prompt)
+    return Counts(usage.prompt, usage.completion, cached, min(usage.reused, usage.prompt - cached))
+
+
+def logprob(likely: Likely) -> dict[str, Any]:
+    """One token with its logarithm, and the likeliest others beside it."""
+    return _alone(likely) | {"top_logprobs": [_alone(each) for each in likely.others]}
+
+
+def event(data: Mapping[str, Any], name: str | None = None) -> bytes:
+    """One event of a stream. In ASCII: clients split events at every character that ends a line, and JSON leaves some
+    of them as they are otherwise."""
+    head = f"event: {name}\n" if name else ""
+    return f"{head}data: {json.dumps(data, allow_nan=False, separators=(',', ':'))}\n\n".encode()
+
+
+def _alone(likely: Likely) -> dict[str, Any]:
+    value = max(likely.logprob, LEAST) if likely.logprob == likely.logprob else LEAST
+    return {"token": likely.text, "logprob": value, "bytes": list(likely.text.encode(errors="replace"))}

@@ -1,0 +1,110 @@
+"""Bodies of both APIs, answers to them, and readers of what a server of ours sends, with the types of `openai`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+from openai.types.chat import ChatCompletion, ChatCompletionChunk
+from openai.types.responses import Response, ResponseStreamEvent
+from pydantic import TypeAdapter
+
+from agentcho.serve import chat, responses
+from agentcho.serve.faults import ApiError
+from agentcho.serve.limits import Limits
+from agentcho.serve.models import Target
+from agentcho.serve.request import Answer, Answers, ChatRequest, Delta, Likely, Tools, Usage
+from agentcho.serve.shape import Shape
+
+LIMITS = Limits()
+EVENTS: TypeAdapter[ResponseStreamEvent] = TypeAdapter(ResponseStreamEvent)
+USAGE = Usage(prompt=20, completion=3, exact=8, reused=5)
+SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+CHAT_TOOL = {"type": "function", "function": {"name": "weather", "parameters": SCHEMA}}
+RESPONSES_TOOL = {"type": "function", "name": "weather", "parameters": SCHEMA}
+LIKELY = Likely(7, "hé", -0.25, (Likely(7, "hé", -0.25), Likely(9, "ho", float("-inf"))))
+Read = tuple[Target, ChatRequest, Shape]
+
+
+def user(text: str) -> dict[str, Any]:
+    return {"role": "user", "content": text}
+
+
+def said(**more: Any) -> dict[str, Any]:
+    """The body of a chat."""
+    return {"model": "m", "messages": [user("hello")]} | more
+
+
+def sent(**more: Any) -> dict[str, Any]:
+    """The body of a request for a response."""
+    return {"model": "m", "input": "hello"} | more
+
+
+def of_chat(limits: Limits = LIMITS, **more: Any) -> Read:
+    return chat.parsed(json.dumps(said(**more)).encode(), limits)
+
+
+def of_responses(limits: Limits = LIMITS, **more: Any) -> Read:
+    return responses.parsed(json.dumps(sent(**more)).encode(), limits)
+
+
+def tools(request: ChatRequest) -> Tools:
+    assert request.tools is not None
+    return request.tools
+
+
+def refused(param: str | None, limits: Limits = LIMITS, api: Any = chat, **more: Any) -> ApiError:
+    """The 400 for a body with these parameters."""
+    body = said(**more) if api is chat else sent(**more)
+    with pytest.raises(ApiError) as caught:
+        api.parsed(json.dumps(body).encode(), limits)
+    assert (caught.value.status, caught.value.param) == (400, param), caught.value.message
+    return caught.value
+
+
+def answered(shape: Shape, *answers: Answer, usage: Usage = USAGE) -> Answers:
+    """The answers, with the ids that they were to get."""
+    return Answers(tuple(each._replace(id=id) for each, id in zip(answers, shape.ids, strict=True)), usage)
+
+
+def data(sent: Iterable[bytes]) -> list[dict[str, Any]]:
+    """The data of events; the mark of the end is left out."""
+    found = []
+    for event in sent:
+        assert event.isascii()
+        assert event.endswith(b"\n\n")
+        lines = event.decode().splitlines()
+        assert lines[-1] == ""
+        told = next(line.removeprefix("data: ") for line in lines if line.startswith("data: "))
+        if told != "[DONE]":
+            found.append(json.loads(told))
+            assert lines[0] in (f"event: {found[-1].get('type')}", f"data: {told}")
+    return found
+
+
+def chunks(shape: Shape, deltas: Iterable[Delta], answers: Answers, opening: str | None = None) -> list[Any]:
+    """The chunks of a chat, from the first to the last."""
+    stream = chat.Stream(shape, opening)
+    sent = [*stream.begin(), *(event for delta in deltas for event in stream.delta(delta)), *stream.end(answers)]
+    assert sent[-1] == b"data: [DONE]\n\n"
+    return [ChatCompletionChunk.model_validate(each) for each in data(sent)]
+
+
+def events(shape: Shape, deltas: Iterable[Delta], answers: Answers, opening: str | None = None) -> list[Any]:
+    """The events of a response, from the first to the last."""
+    stream = responses.Stream(shape, opening)
+    sent = [*stream.begin(), *(event for delta in deltas for event in stream.delta(delta)), *stream.end(answers)]
+    found = [EVENTS.validate_python(each) for each in data(sent)]
+    assert [each.sequence_number for each in found] == list(range(len(found)))
+    assert [each.type for each in found] == [each["type"] for each in data(sent)]
+    return found
+
+
+def completion(shape: Shape, answers: Answers) -> ChatCompletion:
+    return ChatCompletion.model_validate(json.loads(json.dumps(chat.whole(shape, answers), allow_nan=False)))
+
+
+def response(shape: Shape, answers: Answers) -> Response:
+    return Response.model_validate(json.loads(json.dumps(responses.whole(shape, answers), allow_nan=False)))

@@ -1,0 +1,179 @@
+"""Whatever comes as a body: a request, or one error that says what is wrong and none of the words."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agentcho.serve import chat, responses
+from agentcho.serve.faults import ApiError
+from agentcho.serve.held import Held
+from agentcho.serve.request import Answer, ChatRequest
+
+from .bodies import CHAT_TOOL, LIMITS, RESPONSES_TOOL, said, sent, user
+
+CANARY = "canary-7c1f"
+APIS = (chat, responses)
+FIELDS = sorted(
+    {
+        field.alias or name
+        for body in (chat.ChatBody, responses.ResponsesBody)
+        for name, field in body.model_fields.items()
+    }
+    | {"user", "metadata", "logit_bias", "functions", "presence_penalty", "guided_json", "background", "truncation"}
+)
+NAMES = """text type role user tool content function name message auto json_schema m@audit schema tool_calls call_a_0 #
+function_call arguments call_id output assistant id"""
+WORDS = st.sampled_from(NAMES.split())
+LEAVES = st.none() | st.booleans() | st.integers(-(1 << 70), 1 << 70) | st.floats() | WORDS | st.text(max_size=5)
+JSON: st.SearchStrategy[Any] = st.recursive(
+    LEAVES, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(WORDS, inner, max_size=5), max_leaves=12
+)
+
+
+def outcome(api: Any, body: bytes) -> ApiError | None:
+    """The error of a body, which is a client's and well made; None: it is a request."""
+    try:
+        target, request, shape = api.parsed(body, LIMITS)
+    except ApiError as error:
+        found: ApiError | None = error
+    else:
+        found = None
+    if found is not None:
+        assert 400 <= found.status < 500
+        assert 0 < len(found.message) < 500
+        json.dumps(found.to_json()).encode()
+        return found
+    assert isinstance(request, ChatRequest)
+    assert len(request.ids) == len(set(request.ids)) == request.choices
+    assert target.model
+    assert shape.ids == request.ids
+    return None
+
+
+@settings(deadline=None, max_examples=150)
+@given(st.binary(max_size=60))
+def test_bytes_are_refused(body: bytes) -> None:
+    for api in APIS:
+        assert outcome(api, body) is not None
+
+
+@settings(deadline=None, max_examples=300)
+@given(st.dictionaries(st.sampled_from(FIELDS) | st.text(max_size=5), JSON, max_size=4))
+def test_any_value_anywhere_is_a_request_or_an_error(more: dict[str, Any]) -> None:
+    outcome(chat, json.dumps(said() | more).encode())
+    outcome(responses, json.dumps(sent() | more).encode())
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.lists(st.dictionaries(WORDS, JSON, max_size=6), min_size=1, max_size=4))
+def test_any_messages_are_a_request_or_an_error(messages: list[Any]) -> None:
+    outcome(chat, json.dumps(said(messages=messages, tools=[CHAT_TOOL])).encode())
+    outcome(responses, json.dumps(sent(input=messages, tools=messages)).encode())
+
+
+@pytest.mark.parametrize("api", APIS)
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"[]",
+        b"null",
+        b'"x"',
+        b"{",
+        b'{"model": NaN}',
+        b'{"temperature": Infinity}',
+        b'{"model": "\xff"}',
+        b'{"model": "\\ud800"}',
+        b'\xef\xbb\xbf{"model": "m"}',
+        b'{"a":' * 10_000,
+        b"[" * 100_000,
+        b'{"model": ' + b"9" * 10_000 + b"}",
+        json.dumps(said()).encode("utf-16"),
+    ],
+)
+def test_what_is_no_json_object_is_refused(api: Any, body: bytes) -> None:
+    error = outcome(api, body)
+    assert error is not None
+    assert (error.status, error.param) == (400, None)
+
+
+def test_a_number_that_has_no_end_is_refused() -> None:
+    body = json.dumps(said(temperature=9)).replace("9", "1e999").encode()
+    error = outcome(chat, body)
+    assert error is not None
+    assert error.param == "temperature"
+
+
+@pytest.mark.parametrize("api", APIS)
+def test_a_million_mistakes_are_one_error(api: Any) -> None:
+    field = "messages" if api is chat else "input"
+    many = {"model": "m", field: [{}] * 500_000} | {f"x{number}": 1 for number in range(1000)}
+    error = outcome(api, json.dumps(many).encode())
+    assert error is not None
+    many = {"model": "m", field: [{}] * 500_000}
+    error = outcome(api, json.dumps(many).encode())
+    assert error is not None
+    assert error.param in ("messages[0].role", "input[0].role")
+
+
+def _leaves(value: Any, put: Any) -> list[Any]:
+    """Copies of a value, each with another leaf replaced by what `put` makes of it, or another key added."""
+    if isinstance(value, dict):
+        inside = [{**value, key: each} for key, old in value.items() for each in _leaves(old, put)]
+        return [*inside, {**value, "unheard": CANARY}]
+    if isinstance(value, list):
+        return [[*value[:at], each, *value[at + 1 :]] for at, old in enumerate(value) for each in _leaves(old, put)]
+    found: list[Any] = put(value)
+    return found
+
+
+def _bodies(api: Any) -> list[Any]:
+    """Bodies with canaries in all of their words, each wrong in another place."""
+    call = {"id": CANARY, "type": "function", "function": {"name": "weather", "arguments": CANARY}}
+    messages: list[Any] = [
+        user(CANARY),
+        {"role": "system", "content": [{"type": "text", "text": CANARY}], "name": "ann"},
+        {"role": "assistant", "content": CANARY, "tool_calls": [call]},
+        {"role": "tool", "content": CANARY, "tool_call_id": CANARY},
+    ]
+    items: list[Any] = [
+        user(CANARY),
+        {"type": "message", "role": "user", "content": [{"type": "input_text", "text": CANARY}]},
+        {"type": "function_call", "id": CANARY, "call_id": CANARY, "name": "weather", "arguments": CANARY},
+        {"type": "function_call_output", "call_id": CANARY, "output": CANARY},
+    ]
+    whole = said(messages=messages, tools=[CHAT_TOOL], structured_outputs={"choice": [CANARY]}, stop=[CANARY])
+    if api is responses:
+        whole = sent(input=items, instructions=CANARY, tools=[RESPONSES_TOOL], text={"format": {"type": "text"}})
+    wrong = ([CANARY], {CANARY: CANARY}, {"type": CANARY}, 3, CANARY, f"{CANARY} " * 40)
+    return _leaves(whole, lambda old: [each for each in wrong if type(each) is not type(old) or each != old])
+
+
+@pytest.mark.parametrize("api", APIS)
+def test_no_error_tells_words_of_a_message(api: Any) -> None:
+    errors = [error for body in _bodies(api) if (error := outcome(api, json.dumps(body).encode())) is not None]
+    assert len(errors) > 50
+    words = [str(error) + json.dumps(error.to_json()) for error in errors if error.param != CANARY]
+    assert not [each for each in words if CANARY in each]
+    assert {error.param.partition("[")[0] for error in errors if error.param} >= {"tools"}
+
+
+@settings(deadline=None)
+@given(
+    st.text("<cal> x", max_size=30),
+    st.lists(st.integers(0, 30), max_size=6),
+    st.sampled_from([None, "", "<call>", "<"]),
+)
+def test_what_is_held_back_and_what_is_shown_are_the_whole(text: str, cuts: list[int], opening: str | None) -> None:
+    held, places = Held(opening), sorted({0, len(text), *(min(cut, len(text)) for cut in cuts)})
+    shown = "".join(held.add(text[start:end]) for start, end in pairwise(places))
+    assert shown + held.rest(Answer("", text, "stop")) == text
+    before = text if opening is None else text[: text.find(opening)] if opening in text else text
+    assert before.startswith(shown)
+    assert held.empty == (shown == text and opening != "" and (opening is None or opening not in text))

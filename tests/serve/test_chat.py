@@ -1,0 +1,418 @@
+"""/v1/chat/completions: what clients send is understood or refused by its name; what they get is what they check."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from agentcho.serve import chat, ids
+from agentcho.serve.faults import ApiError
+from agentcho.serve.limits import Limits
+from agentcho.serve.request import Answer, Delta, Quoted, Tool, ToolCall, Usage
+
+from .bodies import (
+    CHAT_TOOL,
+    LIKELY,
+    SCHEMA,
+    answered,
+    chunks,
+    completion,
+    data,
+    of_chat,
+    refused,
+    tools,
+    user,
+)
+
+CALL = ToolCall("weather", '{"city": "Bern"}')
+CALLED = Answer("", "Let me see. <call>{}</call>", "stop", (4, 5), (CALL,), "Let me see.")
+PLAIN = Answer("", "hé there", "stop", (7, 8), likely=(LIKELY,))
+
+
+def _deep(levels: int) -> dict[str, Any]:
+    schema: dict[str, Any] = {"type": "string"}
+    for _ in range(levels):
+        schema = {"type": "array", "items": schema}
+    return schema
+
+
+def test_a_plain_request_is_all_defaults() -> None:
+    target, request, shape = of_chat()
+    assert target == ("m", None, None, None)
+    assert request.messages == (Quoted("user", "hello"),)
+    assert (request.options, request.max_tokens, request.seed, request.choices) == ({}, None, None, 1)
+    assert (request.logprobs, request.tools, request.audience) == (None, None, None)
+    assert (request.priority, request.cache_salt) == (0, "")
+    assert not shape.stream
+    assert shape.ignored == ()
+    assert shape.ids == request.ids
+    assert len(set(request.ids)) == 1
+    assert of_chat()[1].ids != request.ids
+
+
+def test_what_is_sampled_is_as_the_client_says() -> None:
+    _, request, _ = of_chat(
+        temperature=0, top_p=0.5, top_k=-1, min_p=0.1, seed=-3, n=2, stop="END", max_completion_tokens=9, priority=2
+    )
+    assert request.options == {"temperature": 0, "top_p": 0.5, "top_k": 0, "min_p": 0.1, "stop": ("END",)}
+    assert (request.seed, request.choices, request.max_tokens, request.priority) == (-3, 2, 9, -2)
+    assert len(set(request.ids)) == 2
+    assert of_chat(max_tokens=9, max_completion_tokens=9)[1].max_tokens == 9
+    assert of_chat(stop=["a", "b"])[1].options == {"stop": ("a", "b")}
+    refused("max_tokens", max_tokens=8, max_completion_tokens=9)
+
+
+def test_nulls_and_what_changes_nothing_are_taken() -> None:
+    nothing: dict[str, Any] = dict.fromkeys(["max_tokens", "stop", "tools", "user", "response_format", "unheard_of"])
+    default = {"presence_penalty": 0, "frequency_penalty": 0.0, "logit_bias": {}, "modalities": ["text"]}
+    more: dict[str, Any] = {"response_format": {"type": "text"}, "functions": [], "logprobs": False, "stop": []}
+    assert of_chat(**(nothing | default | more))[1].options == {}
+
+
+def test_what_is_ignored_is_counted() -> None:
+    given: dict[str, Any] = {
+        "user": "u",
+        "safety_identifier": "s",
+        "store": True,
+        "metadata": {"a": "b"},
+        "service_tier": "auto",
+        "verbosity": "low",
+        "reasoning_effort": "low",
+        "parallel_tool_calls": False,
+        "prompt_cache_key": "k",
+        "prompt_cache_retention": "24h",
+    }
+    again: dict[str, Any] = {
+        "role": "assistant",
+        "content": "x",
+        "reasoning_content": "hm",
+        "annotations": [],
+        "audio": None,
+    }
+    _, _, shape = of_chat(**given, messages=[user("x"), again])
+    assert set(shape.ignored) == {*given, "messages.reasoning_content"}
+
+
+@pytest.mark.parametrize(
+    ("param", "value"),
+    [
+        ("presence_penalty", 0.5),
+        ("frequency_penalty", -1),
+        ("presence_penalty", False),
+        ("logit_bias", {"50256": -100}),
+        ("audio", {"voice": "x", "format": "wav"}),
+        ("modalities", ["text", "audio"]),
+        ("prediction", {"type": "content", "content": "x"}),
+        ("previous_response_id", "resp_1"),
+        ("functions", [{"name": "x"}]),
+        ("web_search_options", {"search_context_size": "low"}),
+        ("min_tokens", 3),
+        ("unheard_of", 0),
+        ("max_tokens", -1),
+        ("max_tokens", 0),
+        ("max_tokens", 1 << 40),
+        ("max_tokens", "9"),
+        ("max_tokens", True),
+        ("max_completion_tokens", 9.5),
+        ("temperature", -0.1),
+        ("top_p", 2),
+        ("seed", 1 << 64),
+        ("n", 0),
+        ("n", 17),
+        ("stop", ["x"] * 17),
+        ("stop[1]", ["x", ""]),
+        ("top_logprobs", 3),
+        ("model", ""),
+        ("model", 3),
+        ("messages", []),
+        ("messages", {}),
+        ("messages", "hello"),
+        ("messages[0]", [None]),
+        ("tool_choice", "sometimes"),
+        ("tool_choice", "required"),
+        ("tool_choice", {"type": "function", "function": {"name": "weather"}}),
+        ("response_format.type", {"type": "xml"}),
+        ("response_format", {"type": "json_schema", "json_schema": {"schema": _deep(70)}}),
+        ("structured_outputs.regex", {"regex": "a*"}),
+        ("cache_salt", ""),
+        ("priority", 1 << 40),
+        ("agentcho.mood", {"mood": "good"}),
+    ],
+)
+def test_what_is_not_taken_is_refused_by_its_name(param: str, value: Any) -> None:
+    field = param.partition(".")[0].partition("[")[0]
+    told = refused(param, **{field: value}).message
+    assert told.startswith(f"{param}: ")
+
+
+@pytest.mark.parametrize(
+    ("param", "message"),
+    [
+        ("messages[1].role", {"role": "wizard", "content": "x"}),
+        ("messages[1].role", {"role": "function", "content": "x", "name": "f"}),
+        ("messages[1].role", {"content": "x"}),
+        ("messages[1].content", {"role": "user"}),
+        ("messages[1].content", {"role": "assistant", "content": None}),
+        (
+            "messages[1].content[1].type",
+            {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "video"}]},
+        ),
+        (
+            "messages[1].content[0].type",
+            {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:,"}}]},
+        ),
+        ("messages[1].content[0].type", {"role": "user", "content": [{"type": "input_audio"}]}),
+        ("messages[1].content[0].text", {"role": "user", "content": [{"type": "text"}]}),
+        ("messages[1].content[0].text", {"role": "user", "content": [{"type": "text", "text": 3}]}),
+        ("messages[1].content[0]", {"role": "user", "content": ["x"]}),
+        ("messages[1].content", {"role": "user", "content": 3}),
+        ("messages[1].mood", {"role": "user", "content": "x", "mood": 1}),
+        ("messages[1].function_call", {"role": "assistant", "content": "x", "function_call": {"name": "f"}}),
+        ("messages[1].tool_calls", {"role": "user", "content": "x", "tool_calls": [{"function": {"name": "f"}}]}),
+        (
+            "messages[1].tool_calls[0].function.name",
+            {"role": "assistant", "tool_calls": [{"function": {"name": "a b"}}]},
+        ),
+        ("messages[1].tool_calls[0].type", {"role": "assistant", "tool_calls": [{"type": "custom", "function": {}}]}),
+        ("messages[1].tool_call_id", {"role": "tool", "content": "x"}),
+        ("messages[1].tool_call_id", {"role": "user", "content": "x", "tool_call_id": "call_1"}),
+    ],
+)
+def test_a_message_that_is_none_is_refused_at_its_place(param: str, message: dict[str, Any]) -> None:
+    refused(param, messages=[user("x"), message])
+
+
+def test_messages_are_read_in_all_their_forms() -> None:
+    call = {"id": "call_abc_0", "type": "function", "function": {"name": "weather", "arguments": "{}"}}
+    foreign = {"id": "call_0p", "type": "function", "function": {"name": "weather", "arguments": "{}"}}
+    messages = [
+        {"role": "developer", "content": [{"type": "text", "text": "be"}, {"type": "text", "text": "brief"}]},
+        {"role": "user", "content": "hi", "name": "Ann"},
+        {"role": "assistant", "content": "yes", "id": "abc", "refusal": None, "tool_calls": None},
+        {"role": "system", "content": ""},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "content": "3", "tool_call_id": "call_abc_0"},
+        {"role": "assistant", "content": None, "refusal": "no"},
+        {"role": "assistant", "tool_calls": [foreign]},
+        {"role": "assistant", "tool_calls": [call, foreign]},
+    ]
+    weather = ToolCall("weather", "{}")
+    assert of_chat(messages=messages)[1].messages == (
+        Quoted("system", "be\nbrief"),
+        Quoted("user", "hi", "Ann"),
+        Quoted("assistant", "yes", id="abc"),
+        Quoted("system", ""),
+        Quoted("assistant", "", id="abc", calls=(weather,)),
+        Quoted("tool", "3", call_id="call_abc_0"),
+        Quoted("assistant", "no"),
+        Quoted("assistant", "", calls=(weather,)),
+        Quoted("assistant", "", calls=(weather, weather)),
+    )
+
+
+def test_a_request_has_bounds() -> None:
+    few = Limits(choices=2, tokens=9, messages=2, letters=10, stops=1, listed=2, tools=1, logprobs=1, schema_bytes=30)
+    assert of_chat(few, messages=[user("12345")] * 2)[1].messages
+    refused("messages", few, messages=[user("1")] * 3)
+    refused("messages", few, messages=[user("123456")] * 2)
+    refused("n", few, n=3)
+    refused("max_completion_tokens", few, max_completion_tokens=10)
+    refused("stop", few, stop=["a", "b"])
+    refused("top_logprobs", few, logprobs=True, top_logprobs=2)
+    refused("structured_outputs.choice", few, structured_outputs={"choice": ["a", "b", "c"]})
+    refused("tools[0].function.parameters", few, tools=[CHAT_TOOL])
+    refused("tools", few, tools=[{"type": "function", "function": {"name": name}} for name in "ab"])
+    refused("response_format", few, response_format={"type": "json_schema", "json_schema": {"schema": SCHEMA}})
+
+
+def test_an_answer_may_be_held_to_texts_or_to_json() -> None:
+    named = {"type": "json_schema", "json_schema": {"name": "x", "strict": True, "schema": SCHEMA}}
+    assert of_chat(response_format=named)[1].options == {"json_schema": SCHEMA}
+    assert of_chat(response_format={"type": "json_object"})[1].options == {"json_schema": {"type": "object"}}
+    assert of_chat(structured_outputs={"choice": ["a", "b"]})[1].options == {"choices": ["a", "b"]}
+    assert of_chat(guided_choice=["a", "b"])[1].options == {"choices": ["a", "b"]}
+    assert of_chat(structured_outputs={"json": SCHEMA})[1].options == {"json_schema": SCHEMA}
+    assert of_chat(guided_json=SCHEMA)[1].options == {"json_schema": SCHEMA}
+    assert of_chat(structured_outputs={"json_object": True})[1].options == {"json_schema": {"type": "object"}}
+    refused("structured_outputs.choice", structured_outputs={"choice": ["a"]}, response_format={"type": "json_object"})
+    refused("guided_json", guided_json=SCHEMA, guided_choice=["a"])
+    refused("structured_outputs.choice", structured_outputs={"choice": ["END."]}, stop="END")
+
+
+def test_functions_and_which_must_be_called() -> None:
+    _, request, shape = of_chat(tools=[CHAT_TOOL])
+    assert tools(request) == ((Tool("weather", "", SCHEMA),), "auto", None)
+    assert shape.calling == "auto"
+    named: dict[str, Any] = {"type": "function", "function": {"name": "weather"}}
+    _, request, shape = of_chat(tools=[CHAT_TOOL], tool_choice=named)
+    assert tools(request)[1:] == ("named", "weather")
+    assert shape.calling == "forced"
+    assert of_chat(tools=[CHAT_TOOL], tool_choice="required")[2].calling == "forced"
+    assert of_chat(tools=[CHAT_TOOL], tool_choice="none")[2].calling == "none"
+    assert of_chat(tools=[], tool_choice="auto")[1].tools is None
+    other = {"type": "function", "function": {"name": "time"}}
+    one = {"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": [named]}}
+    allowed = tools(of_chat(tools=[other, CHAT_TOOL], tool_choice=one)[1])
+    assert ([each.name for each in allowed.tools], allowed.choice) == (["weather"], "required")
+    refused("tool_choice", tools=[other], tool_choice=named)
+    refused("tool_choice", tools=[other], tool_choice=one)
+    refused("tools[1].function.name", tools=[CHAT_TOOL, CHAT_TOOL])
+    refused("tools[0].type", tools=[{"type": "custom", "custom": {"name": "x"}}])
+
+
+def test_a_format_goes_with_calls_that_must_be_or_cannot_be() -> None:
+    more: dict[str, Any] = {"tools": [CHAT_TOOL], "response_format": {"type": "json_object"}}
+    assert of_chat(**more, tool_choice="none")[1].options == {"json_schema": {"type": "object"}}
+    assert of_chat(**more, tool_choice="required")[1].options == {}
+    refused("response_format", **more)
+    refused("guided_choice", tools=[CHAT_TOOL], tool_choice="required", guided_choice=["a"])
+
+
+def test_what_it_says_to_agentcho() -> None:
+    target, request, shape = of_chat(
+        model="m@audit#town", agentcho={"society": "town", "agent": "ann", "audience": ["bob", "bob"]}, cache_salt="s"
+    )
+    assert target == ("m", "audit", "town", "ann")
+    assert (request.audience, request.cache_salt, shape.model) == (("bob",), "s", "m@audit#town")
+    assert of_chat(agentcho={"audience": "everyone"})[1].audience is None
+    assert of_chat(agentcho={"audience": []})[1].audience == ()
+    refused("agentcho", model="m#town", agentcho={"society": "city"})
+    refused("agentcho", agentcho={"society": "../etc"})
+    refused("agentcho.audience", agentcho={"audience": ["everyone"]})
+    refused("agentcho.audience", agentcho={"audience": 3})
+    refused("model", model="m@audit@enforce")
+
+
+def test_an_answer_has_what_clients_check() -> None:
+    _, _, shape = of_chat(n=2, logprobs=True, top_logprobs=2, return_token_ids=True, model="m@audit")
+    cut = PLAIN._replace(ended="max_tokens", likely=())
+    found = completion(shape, answered(shape, PLAIN, cut))
+    assert (found.object, found.model, found.id) == ("chat.completion", "m@audit", shape.id)
+    assert [each.index for each in found.choices] == [0, 1]
+    assert [each.finish_reason for each in found.choices] == ["stop", "length"]
+    first = found.choices[0]
+    assert first.message.model_dump(exclude_unset=True) == {
+        "role": "assistant",
+        "content": "hé there",
+        "refusal": None,
+        "id": shape.ids[0],
+    }
+    assert first.logprobs is not None
+    assert first.logprobs.content is not None
+    token = first.logprobs.content[0]
+    assert (token.token, token.bytes, token.logprob) == ("hé", list("hé".encode()), -0.25)
+    assert [each.logprob for each in token.top_logprobs] == [-0.25, -9999.0]
+    assert getattr(first, "token_ids") == [7, 8]  # noqa: B009
+
+
+def test_usage_adds_up_whatever_was_counted() -> None:
+    _, _, shape = of_chat()
+    found = completion(shape, answered(shape, PLAIN)).usage
+    assert found is not None
+    assert found.prompt_tokens_details is not None
+    assert (found.prompt_tokens, found.completion_tokens, found.total_tokens) == (20, 3, 23)
+    assert found.prompt_tokens_details.model_dump(exclude_unset=True) == {
+        "cached_tokens": 8,
+        "message_reused_tokens": 5,
+    }
+    more = chat.whole(shape, answered(shape, PLAIN, usage=Usage(10, 1, 8, 8)))["usage"]["prompt_tokens_details"]
+    assert more == {"cached_tokens": 8, "message_reused_tokens": 2}
+
+
+def test_calls_lead_back_to_their_answer() -> None:
+    _, _, shape = of_chat(tools=[CHAT_TOOL])
+    whole = chat.whole(shape, answered(shape, CALLED._replace(calls=(CALL, CALL))))
+    found = completion(shape, answered(shape, CALLED._replace(calls=(CALL, CALL)))).choices[0]
+    assert (found.finish_reason, found.message.content) == ("tool_calls", "Let me see.")
+    assert [each["function"] for each in whole["choices"][0]["message"]["tool_calls"]] == [CALL._asdict()] * 2
+    message = whole["choices"][0]["message"]
+    assert len({each["id"] for each in message["tool_calls"]}) == 2
+    again = of_chat(messages=[user("x"), message])[1].messages[1]
+    assert again == Quoted("assistant", "Let me see.", id=shape.ids[0], calls=(CALL, CALL))
+    del message["id"]
+    assert of_chat(messages=[user("x"), message])[1].messages[1].id == shape.ids[0]
+    silent = answered(shape, CALLED._replace(before=""))
+    assert completion(shape, silent).choices[0].message.content is None
+
+
+def test_a_stream_says_the_same_as_the_whole() -> None:
+    _, _, shape = of_chat(
+        n=2, stream=True, logprobs=True, return_token_ids=True, stream_options={"include_usage": True}
+    )
+    deltas = [Delta(0, "hé", (LIKELY,)), Delta(1, "so"), Delta(0, ""), Delta(0, "", (LIKELY,)), Delta(0, " there")]
+    answers = answered(shape, PLAIN, Answer("", "so", "max_tokens"))
+    found = chunks(shape, deltas, answers)
+    assert {each.object for each in found} == {"chat.completion.chunk"}
+    assert {each.id for each in found} == {shape.id}
+    *spoken, last = found
+    assert last.choices == []
+    assert last.usage.total_tokens == 23
+    assert all(each.usage is None for each in spoken)
+    first = [each.choices[0] for each in spoken if each.choices[0].index == 0]
+    assert [each.delta.role for each in first] == ["assistant", *[None] * 4]
+    assert "".join(each.delta.content or "" for each in first) == "hé there"
+    assert [each.finish_reason for each in first] == [None] * 4 + ["stop"]
+    assert [len(each.logprobs.content) for each in first if each.logprobs] == [1, 1]
+    assert (first[-1].delta.id, first[-1].token_ids) == (shape.ids[0], [7, 8])
+    assert [each.choices[0].finish_reason for each in spoken if each.choices[0].index == 1][-1] == "length"
+
+
+def test_a_stream_has_usage_only_where_it_is_asked_for() -> None:
+    _, _, shape = of_chat(stream=True)
+    found = chunks(shape, [Delta(0, "hé there")], answered(shape, PLAIN))
+    assert all(each.choices for each in found)
+    assert not any("usage" in each.model_fields_set for each in found)
+
+
+def _heard(shape: Any, deltas: list[str], answer: Answer, opening: str | None) -> tuple[list[str], list[Any]]:
+    """The pieces of text of a stream, and its last chunk's reason with the calls that it had."""
+    found = chunks(shape, [Delta(0, text) for text in deltas], answered(shape, answer), opening)
+    pieces = [each.choices[0].delta.content for each in found if each.choices[0].delta.content]
+    calls = [call for each in found for call in each.choices[0].delta.tool_calls or ()]
+    return pieces, [*calls, found[-1].choices[0].finish_reason]
+
+
+def test_what_may_become_a_call_is_held_back_and_told_at_the_end() -> None:
+    _, _, shape = of_chat(tools=[CHAT_TOOL], stream=True)
+    deltas = ["Let me ", "see. <", "call", ">{}</call>"]
+    pieces, (first, second, reason) = _heard(shape, deltas, CALLED, "<call>")
+    assert pieces == ["Let me", " see."]
+    assert (first.index, first.id, first.type) == (0, ids.call(shape.ids[0], 0), "function")
+    assert (first.function.name, first.function.arguments) == ("weather", "")
+    assert (second.index, second.id, second.function.name) == (0, None, None)
+    assert (second.function.arguments, reason) == (CALL.arguments, "tool_calls")
+
+
+def test_what_did_not_become_a_call_is_text() -> None:
+    _, _, shape = of_chat(tools=[CHAT_TOOL], stream=True)
+    answer = Answer("", "a < b <call> c", "stop")
+    assert _heard(shape, ["a <", " b ", "<call> c"], answer, "<call>") == (["a", " < b", " <call> c"], ["stop"])
+    ended = Answer("", "a <ca", "max_tokens")
+    assert _heard(shape, ["a <ca"], ended, "<call>") == (["a", " <ca"], ["length"])
+    assert _heard(shape, ["a <ca"], ended, None) == (["a <ca"], ["length"])
+    assert _heard(shape, ["a <ca"], ended, "") == (["a <ca"], ["length"])
+
+
+def test_nothing_of_a_call_that_must_be_is_text() -> None:
+    _, _, shape = of_chat(tools=[CHAT_TOOL], tool_choice="required", stream=True)
+    pieces, (first, *_) = _heard(shape, ['{"name":', "}"], Answer("", '{"name":}', "stop", calls=(CALL,)), None)
+    assert pieces == []
+    assert first.function.name == "weather"
+    _, _, shape = of_chat(tools=[CHAT_TOOL], tool_choice="none", stream=True)
+    assert _heard(shape, ["<call>"], Answer("", "<call>", "stop"), "<call>") == (["<call>"], ["stop"])
+
+
+def test_an_error_in_mid_stream_is_an_error_to_clients() -> None:
+    _, _, shape = of_chat(stream=True)
+    (told,) = data([chat.Stream(shape).fault(ApiError(500, "it failed"))])
+    assert told["error"]["message"] == "it failed"
+
+
+def test_no_character_of_an_answer_ends_an_event() -> None:
+    _, _, shape = of_chat(stream=True)
+    text = "a\u2028b\x85c\r\nd\x0be\x1cf"
+    found = chunks(shape, [Delta(0, text)], answered(shape, Answer("", text, "stop")))
+    assert found[1].choices[0].delta.content == text
+    assert json.loads(json.dumps(text)) == text
