@@ -9,8 +9,9 @@ anything is computed. Does not know: tensors, texts, policies.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence, Set
 from typing import Literal, NamedTuple, Protocol
+from weakref import WeakValueDictionary
 
 from agentcho.calls.call import EncodingId, Receipt
 from agentcho.config import ReusePolicy
@@ -119,6 +120,13 @@ class Ledger:
         self._records[id], self._cones[id] = entered, cone
         return entered
 
+    def forget(self, ids: Iterable[EncodingId]) -> None:
+        """Drop what is known of encodings that no later receipt names; ids that are not there too. Cones that they are
+        in stay whole."""
+        for id in ids:
+            self._records.pop(id, None)
+            self._cones.pop(id, None)
+
     def __getitem__(self, id: EncodingId) -> EncodingRecord:
         return self._records[id]
 
@@ -140,21 +148,34 @@ class Label(NamedTuple):
 
 
 class Monitor:
-    """The labels of one game. Written and read where the engine steps; nowhere else."""
+    """The labels of one game. Written and read where the engine steps; forgotten wherever the game is."""
 
     def __init__(self) -> None:
         self._labels: dict[EncodingId, frozenset[Label]] = {}
+        self._guards = WeakValueDictionary[EncodingId, Guard]()
 
     def guard(self, message: str, audience: Audience, clearance: Audience) -> Guard:
         """The guard of a call that encodes `message` for `clearance`, all of whom it must be fit for."""
-        return Guard(self._labels, Label(message, audience), clearance)
+        return Guard(self._labels, self._guards, Label(message, audience), clearance)
+
+    def forget(self, held: Container[EncodingId]) -> None:
+        """Drop the labels that nothing is checked by any more: of encodings that are not `held`, and whose calls are
+        over, in whatever way. A call that is not over, or not yet delivered, still has its guard."""
+        for id in [id for id in tuple(self._labels) if id not in held and id not in self._guards]:
+            del self._labels[id]
 
 
 class Guard:
     """Refuses a context unless everyone in `clearance` may read all that is in its cone. See `request.Guard`."""
 
-    def __init__(self, labels: dict[EncodingId, frozenset[Label]], own: Label, clearance: Audience) -> None:
-        self._labels, self._own, self._clearance = labels, own, clearance
+    def __init__(
+        self,
+        labels: dict[EncodingId, frozenset[Label]],
+        guards: WeakValueDictionary[EncodingId, Guard],
+        own: Label,
+        clearance: Audience,
+    ) -> None:
+        self._labels, self._guards, self._own, self._clearance = labels, guards, own, clearance
 
     def admit(self, id: EncodingId, context: Sequence[EncodingId]) -> None:
         """Check and label. `LeakageError`: something of the context has no label here; unknown is not clean."""
@@ -167,6 +188,7 @@ class Guard:
         for message, audience in sorted(((m, a) for a, m in first.items()), key=lambda pair: pair[0]):
             if not audience.covers(self._clearance):
                 raise LeakageError(str(self._clearance), (self._own.message, message))
+        self._guards[id] = self
         self._labels[id] = frozenset(Label(message, audience) for audience, message in first.items())
 
 

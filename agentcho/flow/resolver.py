@@ -12,6 +12,7 @@ they are reused. Re-encoding is from token ids where they are known. Does not kn
 from __future__ import annotations
 
 import json
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -98,13 +99,15 @@ class Draft:
 
 
 class Resolver:
-    """The encodings of one game's messages. `bos` says whether contexts begin after a BOS.
+    """The encodings of one game's messages. `bos` says whether contexts begin after a BOS. Games share stored keys only
+    where their `salt` is the same.
 
     In the deterministic profile every audience encoding is made by one recipe, so none by a shadow.
     """
 
-    def __init__(self, reuse: ReusePolicy, bos: bool = False) -> None:
+    def __init__(self, reuse: ReusePolicy, bos: bool = False, *, salt: str = "") -> None:
         self.reuse, self.bos = reuse, bos
+        self._class = f"{len(salt)}/{salt}/" if salt else ""
         self.drafts: dict[str, Draft] = {}
         self._known: dict[Key, EncodingId] = {}
         self._keys: dict[str, list[Key]] = {}
@@ -125,7 +128,7 @@ class Resolver:
     def resolve(self, reads: ReadSet) -> Resolved:
         """The context of a call with this read set, as its caller sees it."""
         if self.reuse.mode == "baseline":
-            return self._baseline(tuple(read.id for read in reads.reads), reads.caller)
+            return self._baseline(reads.reads, reads.caller)
         missing: Lacking = {}
         context = self._context(reads, missing)
         return Resolved(tuple(missing.values()), *context)
@@ -202,7 +205,14 @@ class Resolver:
 
     def forget(self, message: str) -> list[EncodingId]:
         """Give all its encodings up; who reads it next makes them again, from its ids. The caller releases them."""
+        for recipe in ("author", "audience"):
+            self._asked.discard((recipe, (message,)))
+            self._ends.pop((recipe, (message,)), None)
         return [self._known.pop(key) for key in self._keys.pop(message, ())]
+
+    def forget_labels(self, held: Container[EncodingId]) -> None:
+        """Drop the labels of all encodings that are neither `held` nor under way."""
+        self._monitor.forget(held)
 
     # -- choreographed -----------------------------------------------------------------------------------
 
@@ -223,9 +233,10 @@ class Resolver:
         path: tuple[str, ...] = (caller,)
         for place, read in enumerate(reads.reads):
             draft = self.drafts[read.id]
-            path = (*path, f"{read.id}@{places[place]}")
+            own = self._own(caller, read)
+            path = (*path, f"{read.id}@{places[place]}{' as said' * own}")
             alone = not before and places[place] is None and not self._context_of_others(draft)
-            if alone or draft.metadata.author == caller:
+            if alone or own:
                 before += (self._through(caller, read, missing),)
             else:
                 offsets_before = places[:place] if any(each is not None for each in places[:place]) else None
@@ -263,8 +274,12 @@ class Resolver:
     def _recipe(self, reader: str | None, read: Read) -> Recipe:
         """Under enforce it is never the author's encoding of another's message, clean or not: that choice would itself
         tell of what is hidden."""
+        return "audience" if self.enforcing and not self._own(reader, read) else "author"
+
+    def _own(self, reader: str | None, read: Read) -> bool:
+        """Whether `reader` reads a message as its author."""
         author = self.drafts[read.id].metadata.author
-        return "audience" if self.enforcing and (author is None or author != reader) else "author"
+        return author is not None and author == reader and not read.public
 
     def _encoding(self, recipe: Recipe, id: str, missing: Lacking) -> Parent:
         """An encoding that is there, or the call that makes it, after the calls for all that it is made over; what
@@ -311,7 +326,7 @@ class Resolver:
             return [("audience", (id,)) for id in self._public_parents(draft)]
         reads, caller = draft.reads.reads, draft.reads.caller
         if self.reuse.repair == "full" and caller is not None:
-            reads = tuple(read for read in reads if self.drafts[read.id].metadata.author == caller)
+            reads = tuple(read for read in reads if self._own(caller, read))
         return [(self._recipe(caller, read), (read.id,)) for read in reads]
 
     def _author_call(self, draft: Draft, missing: Lacking) -> Prefill:
@@ -356,20 +371,20 @@ class Resolver:
 
     # -- baseline ----------------------------------------------------------------------------------------
 
-    def prompt_path(self, messages: tuple[str, ...], caller: str | None) -> tuple[str, ...]:
+    def prompt_path(self, reads: Sequence[Read], caller: str | None) -> tuple[str, ...]:
         """The path that names a prompt. In the deterministic profile it marks what the caller generated itself, which
         it alone reads as it was fed then: whether its prompt began as an author's did, and the author's own bits were
         there, would tell another what that author had read in secret."""
         if not self.reuse.deterministic:
-            return messages
-        known = (self.drafts[id].metadata for id in messages)
-        return tuple(f"{m.id} as said" if m.kind == "decode" and m.author == caller else m.id for m in known)
+            return tuple(read.id for read in reads)
+        said = (self.drafts[read.id].metadata.kind == "decode" and self._own(caller, read) for read in reads)
+        return tuple(f"{read.id} as said" if own else read.id for read, own in zip(reads, said, strict=True))
 
-    def _baseline(self, messages: tuple[str, ...], caller: str | None) -> Resolved:
+    def _baseline(self, reads: Sequence[Read], caller: str | None) -> Resolved:
         """Each message over all before it, in the caller's own order; offsets play no part."""
-        clearance, path = Audience(frozenset({caller} if caller else ())), self.prompt_path(messages, caller)
+        clearance, path = Audience(frozenset({caller} if caller else ())), self.prompt_path(reads, caller)
         missing, parents = list[Needed](), list[Parent]()
-        for end, id in enumerate(messages, start=1):
+        for end, (id, *_) in enumerate(reads, start=1):
             known = self._known.get(("baseline", path[:end]))
             if known is None:
                 call = self._prefill(self.drafts[id], clearance, Context(tuple(parents)))
@@ -393,11 +408,12 @@ class Resolver:
 
     def _salt(self, clearance: Audience) -> str:
         """The class within which stored keys are shared: the agents who could tell that they were there already. The
-        deterministic profile has classes of its own: in a forward with other calls, last bits depend on these."""
-        profile = EXACT if self.reuse.deterministic else ""
+        deterministic profile has classes of its own: in a forward with other calls, last bits depend on these. Each
+        salt has its own too, framed so that no other begins with it."""
+        outer = self._class + (EXACT if self.reuse.deterministic else "")
         if self.reuse.mode == "baseline" or self.reuse.leakage == "audit":
-            return profile
-        return profile + json.dumps(clearance.to_json())
+            return outer
+        return outer + json.dumps(clearance.to_json())
 
     def _guard(self, draft: Draft, clearance: Audience) -> Guard | None:
         if self.reuse.leakage == "audit":

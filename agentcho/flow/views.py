@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice
 from typing import Literal, NamedTuple, overload
 
-from agentcho.calls.values import kind, listed, position, whole
+from agentcho.calls.values import kind, listed, position, truth, whole
 from agentcho.errors import AudienceError, RequestError
 from agentcho.message import Audience, Metadata
 
@@ -93,10 +93,12 @@ before it in the view, where messages side by side have ended; None, right after
 class Read(NamedTuple):
     """One message of a view, by its id, and where its first token is placed: `at` is an absolute position, `After`
     another message of the view, "rightmost" (after the rightmost token of all that stands before it in the view), or
-    None: right after the preceding message."""
+    None: right after the preceding message. `public`: read through the encoding that other readers read, by its author
+    too; for a caller who cannot prove that it is the author."""
 
     id: str
     at: Place = None
+    public: bool = False
 
 
 class View(NamedTuple):
@@ -193,7 +195,8 @@ def granted(caller: str, view: View, may: Callable[[Metadata], bool], said: Hist
             why = "which the policy withholds, or which is the system prompt of other agents"
             theirs = (m.id for m in said if may(m))
             raise AudienceError(f"{caller}'s view names {read.id!r}, {why}", theirs, "it may read")
-    reads = tuple(Read(read.id, _first(read.at) if n == 0 else read.at) for n, read in enumerate(view.reads))
+    if reads := view.reads:
+        reads = (reads[0]._replace(at=_first(reads[0].at)), *reads[1:])
     return ReadSet(caller, reads, view.new_at if reads else _first(view.new_at), tuple(direct))
 
 
@@ -205,7 +208,8 @@ def _plain(view: object) -> View:
     for read in reads:
         if not isinstance(read, Read):
             raise RequestError(f"one of the reads of a view is {kind(read)}; give a Read, or make the view by View.of")
-    return View(tuple(Read(_exact(read.id), _placed(read.at)) for read in reads), _placed(view.new_at))
+    plain = (Read(_exact(read.id), _placed(read.at), truth(read.public, "public of a Read")) for read in reads)
+    return View(tuple(plain), _placed(view.new_at))
 
 
 def _exact(id: str) -> str:

@@ -15,6 +15,7 @@ from agentcho.errors import ResumeMismatch
 from agentcho.events import Encoded, Ended, Sink
 from agentcho.flow.labels import EncodingRecord, Ledger, Recipe
 from agentcho.flow.resolver import Draft, Needed, Resolver
+from agentcho.flow.views import Read
 from agentcho.games.limits import Meter
 from agentcho.message import Message, Words
 from agentcho.records.lines import Ending, Origin
@@ -88,7 +89,7 @@ def _compared(draft: Draft, entry: Entry) -> Iterable[tuple[str, bool]]:
 
 
 class Journal:
-    """One game's. `held` are the ids of all its encodings, to be released with it."""
+    """One game's. `held` are the ids of all its encodings, to be released with it. `salt`: see `Resolver`."""
 
     def __init__(
         self,
@@ -99,11 +100,12 @@ class Journal:
         recorded: Recorded | None = None,
         *,
         bos: bool = False,
+        salt: str = "",
     ) -> None:
         self._recorded = recorded or Recorded(game)
         self._game, self._meter, self._sink, self._attempt = game, meter, sink, self._recorded.attempt
         self._recipe: Recipe = "baseline" if reuse.mode == "baseline" else "author"
-        self.resolver = Resolver(reuse, bos)
+        self.resolver = Resolver(reuse, bos, salt=salt)
         self._ledger = Ledger()
         self.held: list[int] = []
         self._twins: set[int] = set()
@@ -151,6 +153,24 @@ class Journal:
         entry = self._unfinished(draft, unfinished, (*made, *over), unfinished.ended)
         self._meter.spend(entry.message)
         self._sink(Ended(entry._replace(usage=entry.usage._replace(encoded=entry.usage.encoded + encoded))))
+        self._ledger.forget(record.id for record in over)
+
+    def forget(self, messages: Iterable[str]) -> list[EncodingId]:
+        """Give up all encodings of these messages, and all that is known of them but what is written; returns their
+        ids, for the caller to release. Who reads such a message next makes it again, from its ids.
+
+        No call that is under way, or planned already, may attend to any of them.
+        """
+        names = set(messages)
+        for message in names:
+            self.resolver.forget(message)
+        gone = [id for id in self.held if self._ledger[id].message in names]
+        self._ledger.forget(gone)
+        self._twins.difference_update(gone)
+        left = set(self.held).difference(gone)
+        self.held[:] = [id for id in self.held if id in left]
+        self.resolver.forget_labels(left)
+        return gone
 
     def _over(
         self, draft: Draft, missing: Sequence[Needed], unfinished: Unfinished, caller: str | None
@@ -195,7 +215,7 @@ class Journal:
 
     def _enter_said(self, draft: Draft, said: Sequence[FinishedCall], result: Result, caller: str | None) -> None:
         id = draft.metadata.id
-        path = self.resolver.prompt_path((*(read.id for read in draft.reads.reads), id), draft.metadata.author)
+        path = self.resolver.prompt_path((*draft.reads.reads, Read(id)), draft.metadata.author)
         draft.message = self._recorded.restored(self._message(draft, said[0].words))
         self._record(id, self._recipe, path, said[0], caller)
         for shadow in said[1:]:

@@ -141,7 +141,7 @@ def expected(view: View, lengths: dict[str, int], bos: bool) -> list[int]:
     ends: dict[str, int] = {}
     starts: list[int] = []
     end = 1 if bos else 0
-    for id, at in [*view.reads, ("new", view.new_at)]:
+    for id, at, _ in [*view.reads, Read("new", view.new_at)]:
         match at:
             case None:
                 starts.append(end)

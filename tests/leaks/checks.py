@@ -16,8 +16,8 @@ class Check:
         self._records: set[int] = set()
 
     def __call__(self) -> None:
-        for reader, record in self._talk.readings(self._entries):
-            self._reading(reader, record)
+        for reader, record, public in self._talk.readings(self._entries):
+            self._reading(reader, record, public)
         self._entries = len(self._talk.entries)
         for id, record in self._talk.records.items():
             if id not in self._records:
@@ -26,22 +26,24 @@ class Check:
         most = 2 if self._talk.resolver.enforcing else 1
         assert all(len(kept) <= most for kept in self._talk.storages().values())
 
-    def _reading(self, reader: str, record: EncodingRecord) -> None:
-        """No reader attends to anything outside its view; own messages as their author, others' as all may."""
+    def _reading(self, reader: str, record: EncodingRecord, public: bool) -> None:
+        """No reader attends to anything outside its view; own messages as their author, others' as all may, and its own
+        too where it reads them so."""
         way, words = self._talk.reuse, self._talk.engine.words(record.id)
         if way.leakage != "audit":
             view = self._world.view(reader)
             assert record.cone <= view
             assert words <= self._talk.tokens(view)
         if record.recipe == "repaired":
-            assert record.caller == reader != self._world.said[record.message].author
+            assert record.caller == reader
+            assert public or self._world.said[record.message].author != reader
             if way.repair != "full":
-                base = self._world.heard(reader, record.message) if way.leakage == "enforce" else None
+                base = self._world.heard(reader, record.message, public) if way.leakage == "enforce" else None
                 assert (self._world.reach(record.message) if base is None else base) <= record.cone
         elif way.leakage == "enforce":
-            mine = self._world.said[record.message].author == reader
+            mine = self._world.said[record.message].author == reader and not public
             assert record.recipe == ("author" if mine else "audience")
-            assert way.repair == "full" or record.cone == self._world.heard(reader, record.message)
+            assert way.repair == "full" or record.cone == self._world.heard(reader, record.message, public)
         else:
             assert record.recipe == "author"
             assert way.repair == "full" or record.cone == self._world.reach(record.message)

@@ -10,12 +10,14 @@ from typing import NamedTuple
 
 
 class Said(NamedTuple):
-    """One message. `audience` None is everyone, of all times; `author` None is the scenario."""
+    """One message. `audience` None is everyone, of all times; `author` None is the scenario. Of its `reads` those in
+    `public` were read as others than their author read them."""
 
     id: str
     author: str | None
     audience: frozenset[str] | None
     reads: tuple[str, ...]
+    public: frozenset[str] = frozenset()
 
 
 def may_read(agent: str, message: Said) -> bool:
@@ -54,8 +56,8 @@ class World:
 
     def own(self, id: str) -> frozenset[str]:
         """What reaches an author through its own message under enforcement: its own others whole, the rest publicly."""
-        author = self.said[id].author
-        return self._once("own", id, [self.heard(author, read) for read in self._up("own", id)])
+        author, public = self.said[id].author, self.said[id].public
+        return self._once("own", id, [self.heard(author, read, read in public) for read in self._up("own", id)])
 
     def _up(self, how: str, id: str) -> tuple[str, ...]:
         """What a message read; nothing where the answer is known."""
@@ -66,9 +68,9 @@ class World:
             self._found[how, id] = frozenset({id}).union(*parts)
         return self._found[how, id]
 
-    def heard(self, reader: str | None, id: str) -> frozenset[str]:
-        """What reaches a reader with one message under enforcement."""
-        mine = reader is not None and self.said[id].author == reader
+    def heard(self, reader: str | None, id: str, public: bool = False) -> frozenset[str]:
+        """What reaches a reader with one message under enforcement; `public`: read as others than its author do."""
+        mine = not public and reader is not None and self.said[id].author == reader
         return self.own(id) if mine else self.public(id)
 
     def visible(self, reader: str) -> tuple[Said, ...]:

@@ -27,7 +27,8 @@ from .sets import Sets
 
 
 class Plan(NamedTuple):
-    """One message to be: of known text (a prefill) or generated; `reads` are ids and places, `at` is its own place."""
+    """One message to be: of known text (a prefill) or generated; `reads` are ids and places, `at` is its own place.
+    Those in `public` are read as others than their author do."""
 
     author: str | None
     audience: frozenset[str] | None
@@ -35,6 +36,7 @@ class Plan(NamedTuple):
     reads: tuple[tuple[str, Place], ...] = ()
     at: Place = None
     generated: bool = False
+    public: frozenset[str] = frozenset()
 
     @property
     def ids(self) -> tuple[str, ...]:
@@ -95,12 +97,13 @@ class Talk:
 
     def evict(self, id: str) -> int:
         """Give a message's encodings up, twins too; who reads it makes them again. Returns how many were in use."""
-        used = self.resolver.forget(id)
-        gone = [held for held in self._journal.held if self.made[held] == id]
-        assert set(used) <= set(gone)
+        twins = set(self._journal._twins)
+        made = {held for held in self._journal.held if self.made[held] == id}
+        gone = self._journal.forget((id,))
+        assert set(gone) == made
+        assert not made.intersection(self._journal.held)
         self.engine.release(gone)
-        self._journal.held[:] = [held for held in self._journal.held if held not in gone]
-        return len(used)
+        return len(made - twins)
 
     def again(self, game: int) -> Talk:
         """A play of its own on the same engine, in which the same was said."""
@@ -121,14 +124,14 @@ class Talk:
 
     def _reads(self, plan: Plan) -> ReadSet:
         direct = tuple(id for id in plan.ids if plan.author and self.world.direct(plan.author, (id,)))
-        reads = ReadSet(plan.author, tuple(Read(id, at) for id, at in plan.reads), plan.at, direct)
+        reads = ReadSet(plan.author, tuple(Read(id, at, id in plan.public) for id, at in plan.reads), plan.at, direct)
         if path := self._leaks.leak_path(reads):
             raise LeakageError(plan.author or "", path)
         return reads
 
     def _draft(self, plan: Plan, reads: ReadSet, kind: str) -> Draft:
         id = f"{plan.author or 'scenario'}.{len(self.world.said)}"
-        self.world.said[id] = Said(id, plan.author, plan.audience, plan.ids)
+        self.world.said[id] = Said(id, plan.author, plan.audience, plan.ids, plan.public)
         self.plans[id] = plan._replace(generated=kind == "decode")
         role = "assistant" if plan.author else "user"
         data = Metadata(id, kind, role, plan.author, Audience(plan.audience), plan.ids)  # type: ignore[arg-type]
@@ -180,14 +183,16 @@ class Talk:
             kept.setdefault(self.made[held], set()).add(self.engine.storage(held))
         return kept
 
-    def readings(self, since: int = 0) -> Iterator[tuple[str, EncodingRecord]]:
-        """Every (reader, record of an encoding that it attends to), of what agents generated from entry `since` on."""
+    def readings(self, since: int = 0) -> Iterator[tuple[str, EncodingRecord, bool]]:
+        """Every (reader, record of an encoding that it attends to, whether it was read as others do), of what agents
+        generated from entry `since` on."""
         for entry in self.entries[since:]:
             author = entry.message.author
             if entry.message.kind == "decode" and author is not None:
                 assert entry.own is not None
                 for read in entry.own.receipt.context:
-                    yield author, self.records[read.id]
+                    record = self.records[read.id]
+                    yield author, record, record.message in self.plans[entry.message.id].public
 
     def loaded(self) -> list[Entry]:
         """The transcript, written and read again."""

@@ -159,7 +159,8 @@ class Workflow(RuleBasedStateMachine):
         chosen = data.draw(st.permutations(pool))[: data.draw(st.integers(0, 5))]
         reads = tuple((id, self._place(data, chosen[:i])) for i, id in enumerate(chosen))
         at = self._place(data, chosen)
-        return Plan(author, self._audience(data, author), self._words(talk), reads, at)
+        public = frozenset(id for id in chosen if data.draw(st.integers(0, 3)) == 3)
+        return Plan(author, self._audience(data, author), self._words(talk), reads, at, public=public)
 
     def _place(self, data: st.DataObject, before: list[str]) -> Any:
         kind = data.draw(st.sampled_from(["next"] * 6 + ["number", "after", "rightmost"]))

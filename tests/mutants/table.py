@@ -15,6 +15,8 @@ FUNCTIONAL = "tests/leaks/numeric/test_functional.py"
 CACHE = "tests/leaks/numeric/test_cache.py"
 GAPS = "tests/leaks/test_gaps.py"
 PROFILE = "tests/engine/test_profile.py"
+SALT = "tests/leaks/test_salt.py"
+FORGET = "tests/leaks/test_forget.py"
 HEARD = "tests/choreography/test_heard.py"
 REFUSALS = "tests/leaks/test_refusals.py"
 INTERFERENCE = "tests/leaks/interference/test_interference.py"
@@ -83,8 +85,8 @@ ENFORCEMENT = (
         "share prompts with their authors",
         "a baseline prompt that begins as its author's did would be read in the author's own bits",
         "agentcho/flow/resolver.py",
-        'return tuple(f"{m.id} as said" if m.kind == "decode" and m.author == caller else m.id for m in known)',
-        "return tuple(m.id for m in known)",
+        'return tuple(f"{read.id} as said" if own else read.id for read, own in zip(reads, said, strict=True))',
+        "return tuple(read.id for read in reads)",
         (f"{INTERFERENCE}::test_a_prompt_that_begins_as_its_authors_began_but_for_a_secret",),
     ),
     Mutant(
@@ -174,8 +176,8 @@ ENFORCEMENT = (
         "one class for both profiles",
         "games of the deterministic profile would read what was made in forwards with others",
         "agentcho/flow/resolver.py",
-        'profile = EXACT if self.reuse.deterministic else ""',
-        'profile = ""',
+        'outer = self._class + (EXACT if self.reuse.deterministic else "")',
+        "outer = self._class",
         ("tests/leaks/test_classes.py",),
     ),
     Mutant(
@@ -244,6 +246,8 @@ ENFORCEMENT = (
         self._labels: dict[EncodingId, frozenset[Label]] = {}
 """,
         """    _labels: dict[EncodingId, frozenset[Label]] = {}
+
+    def __init__(self) -> None:
 """,
         (GAPS,),
     ),
@@ -276,11 +280,35 @@ ENFORCEMENT = (
         (f"{FUNCTIONAL}::test_a_reader_reads_the_ids_that_were_said_and_not_those_of_their_text",),
     ),
     Mutant(
+        "salts that run together",
+        "one tenant's salt and class would spell another's, and their games would share what is stored",
+        "agentcho/flow/resolver.py",
+        'self._class = f"{len(salt)}/{salt}/" if salt else ""',
+        "self._class = salt",
+        (f"{SALT}::test_games_share_nothing_that_is_stored_where_their_salts_differ",),
+    ),
+    Mutant(
+        "an author by name alone",
+        "who only claims to be a message's author would read what its author had read",
+        "agentcho/flow/resolver.py",
+        "return author is not None and author == reader and not read.public",
+        "return author is not None and author == reader",
+        (f"{SALT}::test_an_author_reads_its_own_message_as_it_was_made_or_as_others_read_it",),
+    ),
+    Mutant(
+        "forget labels of what is under way",
+        "a call would be refused, for what it reads has no label any more",
+        "agentcho/flow/labels.py",
+        "if id not in held and id not in self._guards]",
+        "if id not in held]",
+        (f"{FORGET}::test_labels_of_what_is_held_or_under_way_stay",),
+    ),
+    Mutant(
         "swap two classes",
         "the author's encoding would be kept in its audience's class, and the other way round",
         "agentcho/flow/resolver.py",
-        "return profile + json.dumps(clearance.to_json())",
-        'return profile + json.dumps("everyone" if clearance.members else ["alice"])',
+        "return outer + json.dumps(clearance.to_json())",
+        'return outer + json.dumps("everyone" if clearance.members else ["alice"])',
         (CACHE, NUMERIC),
     ),
     Mutant(

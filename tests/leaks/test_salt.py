@@ -1,0 +1,101 @@
+"""Games of one engine share stored keys only where their salts are the same; and a message of one's own can be read as
+others read it."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import pytest
+
+from agentcho.calls.call import First
+from agentcho.config import ReusePolicy
+from agentcho.engine.cache import KVEntry
+from agentcho.errors import RequestError
+from agentcho.flow.views import MessageLog, Read, View, read_set
+from agentcho.message import EVERYONE, Audience, Metadata
+from agentcho.testing import FakeEngine
+
+from .played import Played
+
+WAYS = [
+    ReusePolicy("choreographed", "audit"),
+    ReusePolicy("choreographed", "enforce"),
+    ReusePolicy("choreographed", "enforce", deterministic=True),
+    ReusePolicy("choreographed", "audit", repair="full"),
+    ReusePolicy("baseline"),
+    ReusePolicy("baseline", deterministic=True),
+]
+ALICE = Audience(frozenset({"alice"}))
+SALTS = ("", "one", "other", "one/", '"everyone"', "exact ", '["alice"]', "3/one/")
+
+
+def game(engine: FakeEngine, reuse: ReusePolicy, salt: str) -> Played:
+    """The same game, always."""
+    played = Played(engine, reuse, salt)
+    played.put("told")
+    played.put("brief", ALICE)
+    played.say("said", "alice", "told", "brief")
+    played.say("heard", "bob", "told", "said")
+    return played
+
+
+def test_games_share_nothing_that_is_stored_where_their_salts_differ() -> None:
+    """However either of them reads."""
+    engine, by_salt, games = FakeEngine(), dict[str, set[KVEntry]](), list[Played]()
+    for salt in SALTS:
+        games += (played := [game(engine, reuse, salt) for reuse in WAYS])
+        by_salt[salt] = set().union(*(each.entries() for each in played))
+    assert all(not one & other for one, other in combinations(by_salt.values(), 2))
+    keys = [{entry.key for entry in entries} for entries in by_salt.values()]
+    assert all(not one & other for one, other in combinations(keys, 2))
+
+
+@pytest.mark.parametrize("salt", SALTS)
+@pytest.mark.parametrize("reuse", WAYS, ids=str)
+def test_games_of_one_salt_share_what_is_stored(reuse: ReusePolicy, salt: str) -> None:
+    engine = FakeEngine()
+    first = game(engine, reuse, salt)
+    assert game(engine, reuse, salt).entries() & first.entries()
+
+
+def read_by_alice(reuse: ReusePolicy, public: bool) -> tuple[str, ...]:
+    """By which recipes alice reads her own message."""
+    played = game(FakeEngine(), reuse, "")
+    attended = played.say("more", "alice", "told", Read("said", None, public))
+    return tuple(played.journal._ledger[id].recipe for id in attended)
+
+
+def test_an_author_reads_its_own_message_as_it_was_made_or_as_others_read_it() -> None:
+    enforce = ReusePolicy("choreographed", "enforce")
+    assert read_by_alice(enforce, public=False) == ("audience", "author")
+    assert read_by_alice(enforce, public=True) == ("audience", "audience")
+    repaired = ReusePolicy("choreographed", "enforce", repair=First(2))
+    assert read_by_alice(repaired, public=False) == ("audience", "author")
+    assert read_by_alice(repaired, public=True) == ("audience", "repaired")
+
+
+@pytest.mark.parametrize("repair", [First(2), "full"])
+def test_what_is_repaired_behind_a_message_depends_on_how_that_is_read(repair: First) -> None:
+    played = game(FakeEngine(), ReusePolicy("choreographed", "enforce", repair=repair), "")
+    *_, own = played.say("one", "alice", "said", "heard")
+    *_, public = played.say("two", "alice", Read("said", None, True), "heard")
+    *_, again = played.say("three", "alice", "said", "heard")
+    assert own == again != public
+    assert "brief" in played.journal._ledger[own].cone
+    assert "brief" not in played.journal._ledger[public].cone
+
+
+@pytest.mark.parametrize("deterministic", [False, True])
+def test_a_prompt_of_ones_own_words_is_as_anybodys_where_it_is_read_so(deterministic: bool) -> None:
+    played = game(FakeEngine(), ReusePolicy("baseline", deterministic=deterministic), "")
+    own = played.say("one", "alice", "told", "brief", "said")
+    public = played.say("two", "alice", "told", "brief", Read("said", None, True))
+    assert (own == public) is not deterministic
+
+
+def test_a_view_keeps_what_is_read_as_others_do() -> None:
+    said = MessageLog([Metadata("m", "decode", "assistant", "alice", EVERYONE, ())]).messages
+    for at in (None, 7):
+        assert read_set("alice", View((Read("m", at, True),)), said, said).reads == (Read("m", at, True),)
+    with pytest.raises(RequestError, match="public of a Read"):
+        read_set("alice", View((Read("m", None, 1),)), said, said)  # type: ignore[arg-type]
