@@ -20,7 +20,8 @@ from pydantic import AfterValidator
 from agentcho.errors import AudienceError
 
 Kind = Literal["prefill", "decode"]
-Role = Literal["system", "user", "assistant"]
+Role = Literal["system", "user", "assistant", "tool"]
+"""Who a message is from, for the model: "tool" is the result of a function that it called."""
 MANY = 1 << 17
 """Names that an audience may have."""
 EVERYBODY = "everyone"

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
+from agentcho.engine.tools import CallPieces, ToolFormat
 from agentcho.errors import RequestError
 
 BOS, START, MESSAGE, END = range(4)
-ROLES = {"system": 4, "user": 5, "assistant": 6}
+ROLES = {"system": 4, "user": 5, "assistant": 6, "tool": 7}
+CALLS = CallPieces(
+    '<tool_call>\n{"name": "', '", "arguments": ', '}\n</tool_call>\n<tool_call>\n{"name": "', "}\n</tool_call>"
+)
 SHORT, LETTERS, HASHED = 7, b"\x01", b"\x02"
 FIRST_WORD = 1 << 8
 """No id of framing is so large."""
@@ -27,6 +31,10 @@ class Vocabulary:
     def encode(self, text: str) -> list[int]:
         """The ids of a text. No text gives an id that frames messages."""
         return [self._id(piece) for piece in re.findall(r"\s?[^\s]+|\s", text)]
+
+    def weave(self, pieces: Sequence[str]) -> list[int]:
+        """The ids of a text that is cut into pieces."""
+        return self.encode("".join(pieces))
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of ids that `encode` gave."""
@@ -89,6 +97,7 @@ class FakeFraming:
 
     def __init__(self, bos: bool = True) -> None:
         self.content, self.bos = Vocabulary(), BOS if bos else None
+        self.tools = ToolFormat(self.content, CALLS)
 
     def opening(self, role: str, name: str | None) -> tuple[int, ...]:
         """Ids before the content."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Protocol,
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from agentcho.calls.owner import Owner
+from agentcho.calls.tools import ToolsPort
 from agentcho.calls.values import WORD, listed, schema
 from agentcho.errors import RequestError
 from agentcho.message import Words
@@ -177,7 +178,7 @@ class Prefill:
       preceding parent, the first right after BOS. "made": each where it was made, so that no key is turned.
     - `new_offset` is the position of the message's own first framing token. None: right after the last parent, with
       "made" right after the rightmost.
-    - `role` is "system", "user" or "assistant"; `name` is framed where the chat template can.
+    - `role` is "system", "user", "assistant" or "tool"; `name` is framed where the chat template can.
     - `tokens`, where given, are the token ids of the content, and win over `text`.
     - Equal calls share stored keys and values only where their `salt` is the same. `guard` is asked before anything is
       gathered.
@@ -375,6 +376,10 @@ class FramingPort(Protocol):
     @property
     def plain(self) -> Sequence[tuple[str, str]]:
         """Roles between whose messages stands nothing but what a text can spell or a model can say."""
+
+    @property
+    def tools(self) -> ToolsPort:
+        """How functions, calls of them and results are written."""
 
     def opening(self, role: str, name: str | None) -> tuple[int, ...]: ...
     def closing(self, role: str) -> tuple[int, ...]: ...

@@ -15,13 +15,15 @@ from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from agentcho.engine.tool_template import Found, found_tools
+from agentcho.engine.tools import ResultPieces, ToolFormat, without_names
 from agentcho.errors import RequestError, UnsupportedModel
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
     from transformers import PreTrainedTokenizerBase
 
-ROLES = ("system", "user", "assistant")
+ROLES = ("system", "user", "assistant", "tool")
 NAME = "Qnamesentinel"
 
 
@@ -41,7 +43,7 @@ class Frame(NamedTuple):
 class Framing:
     """Openings and closings as token ids. `aliases`: the role that a role is framed as. `stops`: the ids that end a
     decode; after each comes the canonical `closing` of the assistant. `bos`: the id that is encoded once, at position
-    0, or None."""
+    0, or None. `tools`: how functions, calls and their results are written."""
 
     frames: dict[str, Frame]
     aliases: dict[str, str]
@@ -49,6 +51,7 @@ class Framing:
     stops: frozenset[int]
     content: ContentTokenizer
     ids: dict[str, tuple[int, ...]]
+    tools: ToolFormat
 
     @property
     def plain(self) -> tuple[tuple[str, str], ...]:
@@ -96,15 +99,57 @@ def derive(tokenizer: PreTrainedTokenizerBase, model: str, eos: frozenset[int] =
     """Derive the framing, or raise `UnsupportedModel` with the cause. `eos` are the model's own end tokens."""
     if not getattr(tokenizer, "chat_template", None):
         raise unframed(model, "its tokenizer has no chat template")
-    content = ContentTokenizer(tokenizer, model)
-    frames = _Template(tokenizer, model).frames()
+    content, template = ContentTokenizer(tokenizer, model), _Template(tokenizer, model)
+    frames = template.frames()
+    if not frames["assistant"].closing:
+        raise unframed(model, "its template closes the assistant's message with no token to stop at")
+    found = _usable(found_tools(template, frames["user"], frames["assistant"]), frames, content)
+    framing = _framed(tokenizer, content, frames | _tool_frame(found, frames), found, eos)
+    if any("tool" in pair for pair in framing.plain):  # a frame that nobody can forge is better than one of its own
+        framing = _framed(tokenizer, content, frames, found, eos)
+    return framing
+
+
+def _framed(
+    tokenizer: PreTrainedTokenizerBase,
+    content: ContentTokenizer,
+    frames: dict[str, Frame],
+    found: Found,
+    eos: frozenset[int],
+) -> Framing:
+    """The framing with these frames; a role without a frame is framed as user."""
     aliases = {role: role if role in frames else "user" for role in ROLES}
     pieces = {p for f in frames.values() for p in (f.opening, f.closing, *(f.named or ()))}
     ids = {piece: _framing_ids(tokenizer, piece) for piece in pieces}
     stops = _stops(tokenizer, ids[frames["assistant"].closing], content.special, eos)
-    if not ids[frames["assistant"].closing] or not stops:
-        raise unframed(model, "its template closes the assistant's message with no token to stop at")
-    return Framing(frames, aliases, _bos(tokenizer), stops, content, ids)
+    results = found.results if "tool" in frames else ResultPieces()
+    tools = ToolFormat(content, found.calls, found.listing, results)
+    return Framing(frames, aliases, _bos(tokenizer), stops, content, ids, tools)
+
+
+def _usable(found: Found, frames: dict[str, Frame], content: ContentTokenizer) -> Found:
+    """What can be content of what was found. Control tokens that stand in calls alone become ordinary ones: the model
+    has to say them. Those of frames stay what they are."""
+    calls, listing, results, frame = found
+    if frame is not None and content.control(*results[:2]):
+        before, after = (without_names(piece) for piece in results[:2])
+        frame, results = (frame[0] + before, after + frame[1]), ResultPieces(quoted=results.quoted)
+    around = (piece for each in frames.values() for piece in each[:2])
+    spoken = content.control(*calls[:5]) if calls else frozenset[int]()
+    if spoken & content.control(*around, *(frame or ())):
+        calls, spoken = None, frozenset()
+    content.forbidden -= spoken
+    if listing is not None and content.control(*listing[:4]):
+        listing = None
+    return Found(calls, listing, results, frame)
+
+
+def _tool_frame(found: Found, frames: dict[str, Frame]) -> dict[str, Frame]:
+    """The template's own frame for a tool's result, if it has one: not that of another role, nor the beginning of one,
+    for then a result could pass for what another role says."""
+    if found.frame is None or any(frame.opening.startswith(found.frame[0]) for frame in frames.values()):
+        return {}
+    return {"tool": Frame(*found.frame, None)}
 
 
 def unframed(model: str, cause: str) -> UnsupportedModel:
@@ -146,8 +191,8 @@ class _Template:
     def __init__(self, tokenizer: PreTrainedTokenizerBase, model: str) -> None:
         self._tokenizer, self._model = tokenizer, model
         self._bos = tokenizer.bos_token or ""
-        added = sorted(map(str, tokenizer.added_tokens_encoder), key=len, reverse=True)
-        self._atoms = re.compile("|".join([*map(re.escape, added), "."]), re.DOTALL)
+        self.added = _any_of(map(str, tokenizer.added_tokens_encoder))
+        self._atoms = re.compile(f"{self.added.pattern}|.", re.DOTALL)
 
     def frames(self) -> dict[str, Frame]:
         """The frame of each role that the template can frame by itself."""
@@ -171,6 +216,16 @@ class _Template:
         except Exception as error:  # the template is foreign code: any error means it cannot render this
             raise unframed(self._model, f"its template fails on {'/'.join(roles)}: {error}") from error
         return self._cut(str(text), len(roles))
+
+    def render(self, turns: list[dict[str, Any]], tools: list[dict[str, Any]] | None) -> str | None:
+        """The text of a talk without BOS, functions listed in its system message where the template lets one choose;
+        None: the template cannot render it."""
+        given: Any = {"tools": tools, "tools_in_user_message": False}
+        try:
+            text = self._tokenizer.apply_chat_template(turns, tokenize=False, **given)
+        except Exception:  # foreign code, as above
+            return None
+        return str(text).removeprefix(self._bos)
 
     def _cut(self, text: str, count: int) -> list[str]:
         parts, rest = [], text.removeprefix(self._bos) if self._bos else text
@@ -222,6 +277,11 @@ class _Template:
         return start
 
 
+def _any_of(words: Iterable[str]) -> re.Pattern[str]:
+    """Any of these words, a longer one first."""
+    return re.compile("|".join(map(re.escape, sorted(words, key=len, reverse=True))) or "(?!)")
+
+
 def _bare_opening(before: str, user: Frame) -> str:
     """A system opening without injected text.
 
@@ -246,6 +306,8 @@ class ContentTokenizer:
         self.special = frozenset(tokenizer.added_tokens_decoder) | frozenset(tokenizer.all_special_ids)
         control = (id for id, token in tokenizer.added_tokens_decoder.items() if token.special)
         self.forbidden = frozenset(control) | frozenset(tokenizer.all_special_ids)
+        self._ids = {str(token): id for token, id in tokenizer.added_tokens_encoder.items()}
+        self._added = _any_of(self._ids)
         self._bare = _without_added_tokens(backend)
 
     def encode(self, text: str) -> list[int]:
@@ -271,6 +333,23 @@ class ContentTokenizer:
                 "framing; remove that part of the text"
             )
         return text[: start + 1], text[start + 1 :]
+
+    def weave(self, pieces: Sequence[str]) -> list[int]:
+        """The ids of a text that is cut into pieces, in turns the template's own and words of users. Added tokens come
+        of the template's own alone; what stands between two of them is tokenised as a whole."""
+        ids, words = list[int](), ""
+        for place, piece in enumerate(pieces):
+            at = 0
+            for found in self._added.finditer(piece if place % 2 == 0 else ""):
+                ids += self.encode(words + piece[at : found.start()])
+                ids.append(self._ids[found[0]])
+                words, at = "", found.end()
+            words += piece[at:]
+        return ids + self.encode(words)
+
+    def control(self, *pieces: str) -> frozenset[int]:
+        """The control tokens in pieces of the template's own text."""
+        return self.forbidden & {self._ids[token] for piece in pieces for token in self._added.findall(piece)}
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of content ids, nothing skipped; incomplete UTF-8 becomes U+FFFD."""

@@ -8,28 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from agentcho.calls.call import SamplingOptions
+from agentcho.calls.tools import Tool as Tool
+from agentcho.calls.tools import ToolCall as ToolCall
 
 ChatRole = Literal["system", "user", "assistant", "tool"]
 ServedMode = Literal["baseline", "audit", "enforce"]
 """How a society reads: "baseline" is exact, the two others are choreographed."""
-
-
-class ToolCall(NamedTuple):
-    """A call of a function: its name, and its arguments as JSON text, as the model wrote them."""
-
-    name: str
-    arguments: str
-
-
-class Tool(NamedTuple):
-    """A function that the model may call. `parameters` is the JSON schema of its arguments (None: it takes none)."""
-
-    name: str
-    description: str = ""
-    parameters: dict[str, Any] | None = None
 
 
 class Tools(NamedTuple):

@@ -6,7 +6,7 @@ one, an end token after the last message only. Each style also says, as plain te
 Knows nothing of agentcho.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from string import printable
 from typing import Any
@@ -21,6 +21,8 @@ GEMMA = ("<pad>", "<eos>", "<bos>", "<start_of_turn>", "<end_of_turn>")
 PHI = ("<|endoftext|>", "<|system|>", "<|user|>", "<|assistant|>", "<|end|>")
 INST = ("<unk>", "<s>", "</s>", "[INST]", "[/INST]")
 PLAIN = ("<unk>", "</s>")
+CALLING = ("<tools>", "</tools>", "<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>")
+LISTED = (*INST, "[AVAILABLE_TOOLS]", "[/AVAILABLE_TOOLS]", "[TOOL_CALLS]", "[TOOL_RESULTS]", "[/TOOL_RESULTS]")
 HARMONY = ("<|endoftext|>", "<|start|>", "<|message|>", "<|channel|>", "<|end|>", "<|return|>")
 
 
@@ -100,12 +102,24 @@ def _wilder() -> dict[str, Style]:
     }
 
 
+def calling() -> dict[str, Style]:
+    """Styles of templates that know functions, after the documented formats of Qwen, Llama 3.1 and Mistral."""
+    known = styles()
+    hermes = replace(known["chatml"], template="hermes", plain=("<think>", "</think>", *CALLING))
+    return {
+        "hermes": hermes,
+        "spelt": replace(hermes, plain=()),
+        "parameters": replace(known["llama3"], template="parameters"),
+        "listed": replace(known["inst"], template="listed", special=LISTED, opening="[INST]", encodes_bos=False),
+    }
+
+
 def tokenizer(style: str) -> PreTrainedTokenizerFast:
     """A byte-level BPE tokenizer of about 290 tokens with the style's added tokens and template.
 
     With ``unigram`` one of single characters whose vocabulary has the added tokens as ordinary pieces too.
     """
-    look = styles()[style]
+    look = (styles() | calling())[style]
     core = _pieces(look) if look.unigram else _bytes_and_words()
     core.add_special_tokens([AddedToken(text, special=True, normalized=False) for text in look.special])
     core.add_tokens([AddedToken(text, special=False, normalized=False) for text in look.plain])

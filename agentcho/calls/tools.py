@@ -1,0 +1,67 @@
+"""Functions that a model may call, and calls of them: what a server and an engine's framing say to each other.
+
+Plain values. Does not know: how a chat template writes these; `engine/tools.py` does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
+
+
+class Tool(NamedTuple):
+    """A function that the model may call. `parameters` is the JSON schema of its arguments (None: it takes none)."""
+
+    name: str
+    description: str = ""
+    parameters: dict[str, Any] | None = None
+
+
+class ToolCall(NamedTuple):
+    """A call of a function: its name, and its arguments as JSON text, as the model wrote them. `id` is the one by which
+    the message with its result names it; a model writes none."""
+
+    name: str
+    arguments: str
+    id: str = ""
+
+
+Written = tuple[str, tuple[int, ...]]
+"""The content of a message: its text, and its token ids for `Prefill.tokens`."""
+
+
+class ToolsPort(Protocol):
+    """How a framing writes functions, their calls and the results of these, and reads the calls that a model wrote.
+
+    `auto`: the chat template has a format for calls, so that the model knows it, and may be let free to call or not.
+    Without one, a call is asked for by `schema` alone. `opening`: the text by which a call begins. Every text given is
+    the words of a user: none becomes a special token. `RequestError`: the tokenizer cannot write it.
+    """
+
+    @property
+    def auto(self) -> bool: ...
+    @property
+    def opening(self) -> str: ...
+    def listing(self, tools: Sequence[Tool], system: str = "") -> Written:
+        """The content of a system message that lists the functions, and says how to call one. `system`: what else it
+        says, put where the template puts it."""
+
+    def called(self, name: str, arguments: str) -> Written:
+        """The content of an assistant's message that is one call."""
+
+    def spoken(self, before: str, calls: Sequence[ToolCall]) -> Written:
+        """The content of an assistant's message with `before`, and then these calls."""
+
+    def result(self, text: str, id: str = "", name: str = "") -> Written:
+        """The content of a message of role tool with the result of the call `id` of the function `name`."""
+
+    def read(self, text: str) -> tuple[str, tuple[ToolCall, ...]]:
+        """The text before the first call, and the calls, in what was generated. Where there is none: all of the text,
+        and no calls."""
+
+    def visible(self, text: str) -> str:
+        """The beginning of an unfinished text that stays before its first call, however the text goes on."""
+
+    def schema(self, tools: Sequence[Tool], named: str | None = None) -> dict[str, Any]:
+        """The JSON schema of one call, of any of the functions or of the one `named`. `read` reads a text that obeys
+        it. `RequestError`: there is no such function, or its parameters are the schema of no object."""

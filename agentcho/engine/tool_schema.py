@@ -1,0 +1,86 @@
+"""The JSON schema of a call of one of several functions.
+
+The schemas of their arguments come into one document, and so their references are turned to where the definitions now
+stand. Does not know: how a call is written.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from agentcho.calls.tools import Tool
+from agentcho.errors import RequestError, shown
+
+PLACES = ("$defs", "definitions")
+NAMED = ("properties", "patternProperties", "dependentSchemas", *PLACES)
+"""Keywords whose value has schemas by name: the names are the user's, and no keywords."""
+VALUES = ("const", "enum", "default", "examples")
+"""Keywords whose value is data, in which nothing is a keyword."""
+_DEFINED = re.compile(r"#/(\$defs|definitions)/([^/]+)(/.*)?", re.DOTALL)
+
+
+def call_schema(tools: Sequence[Tool], named: str | None, key: str) -> dict[str, Any]:
+    """The schema of an object with the name of a function and, as `key`, its arguments. See `ToolsPort.schema`."""
+    chosen = [tool for tool in tools if named is None or tool.name == named]
+    if not chosen:
+        raise RequestError(f"no function named {shown(named)}; name one of the tools" if named else "tools is empty")
+    found = [_Hoisted(tool, place) for place, tool in enumerate(chosen)]
+    calls = [_call(tool.name, key, each.arguments) for tool, each in zip(chosen, found, strict=True)]
+    definitions = {name: each for one in found for name, each in one.definitions.items()}
+    whole = calls[0] if len(calls) == 1 else {"anyOf": calls}
+    return whole | ({"$defs": definitions} if definitions else {})
+
+
+def _call(name: str, key: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    properties = {"name": {"const": name}, key: arguments}
+    return {"type": "object", "properties": properties, "required": ["name", key], "additionalProperties": False}
+
+
+class _Hoisted:
+    """The schema of one function's arguments, fit to stand anywhere in a document. `definitions` belong into the
+    "$defs" of the document's root."""
+
+    def __init__(self, tool: Tool, place: int) -> None:
+        given = {"properties": {}, "additionalProperties": False} if tool.parameters is None else tool.parameters
+        if given.get("type", "object") != "object":
+            raise RequestError(f"the parameters of the function {shown(tool.name)} are of a type that is not object")
+        self._place, self._whole = place, False
+        self.definitions: dict[str, Any] = {}
+        self.arguments = {"type": "object"} | self._schema({k: v for k, v in given.items() if k not in PLACES})
+        for kind in PLACES:
+            defined = given.get(kind)
+            for name, each in defined.items() if isinstance(defined, dict) else ():
+                self.definitions[self._prefix(kind) + name] = self._schema(each)
+        if self._whole:
+            self.definitions[str(place)] = self.arguments
+
+    def _prefix(self, kind: str) -> str:
+        return f"{self._place}{'.' if kind == '$defs' else ':'}"
+
+    def _schema(self, given: Any) -> Any:
+        """A schema with its references turned. Its dialect is left out: the document has one."""
+        if isinstance(given, list):
+            return [self._schema(each) for each in given]
+        if not isinstance(given, dict):
+            return given
+        return {key: self._value(key, value) for key, value in given.items() if key != "$schema"}
+
+    def _value(self, key: str, value: Any) -> Any:
+        if key == "$ref" and isinstance(value, str):
+            return self._turned(value)
+        if key in VALUES:
+            return value
+        if key in NAMED and isinstance(value, dict):
+            return {name: self._schema(each) for name, each in value.items()}
+        return self._schema(value)
+
+    def _turned(self, reference: str) -> str:
+        if found := _DEFINED.fullmatch(reference):
+            kind, name, rest = found.groups(default="")
+            return f"#/$defs/{self._prefix(kind)}{name}{rest}"
+        if not reference.startswith("#"):
+            return reference
+        self._whole = True
+        return f"#/$defs/{self._place}{reference[1:]}"

@@ -1,0 +1,228 @@
+"""A chat template's format of functions, calls and results, found by rendering talks with sentinels.
+
+What is not certain is not taken: each piece that is found must write a second talk as the template does. Does not
+know: tokens.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from difflib import SequenceMatcher
+from itertools import product
+from typing import Any, NamedTuple, Protocol
+
+from agentcho.engine.tools import ID, NAME, CallPieces, JsonStyle, ListingPieces, ResultPieces
+
+USER, SYSTEM, SAID, RESULT, LAST = (f"Zq{word}sentinelqZ" for word in ("user", "system", "said", "result", "last"))
+OTHER_ID, OTHER_NAME = "Zq9callid", "Zq9calledqZ"
+ARGUMENTS: dict[str, Any] = {"Zqkey": "Zqvalue"}
+HARD: dict[str, Any] = {"Zqkey": {"a": [1, 2.5, None, True], "b": 'ä "quoted" \\ <x>\n'}, "empty": {}}
+STYLES = (
+    JsonStyle(),
+    JsonStyle(separators=(",", ":")),
+    JsonStyle(4),
+    JsonStyle(2),
+)
+Turns = list[dict[str, Any]]
+
+
+class Sided(Protocol):
+    """The frame of a role, as text."""
+
+    @property
+    def opening(self) -> str: ...
+    @property
+    def closing(self) -> str: ...
+
+
+class Rendering(Protocol):
+    """A chat template. `added` matches its added tokens. `render` gives the text of a talk without BOS, or None."""
+
+    added: re.Pattern[str]
+
+    def render(self, turns: Turns, tools: list[dict[str, Any]] | None) -> str | None: ...
+
+
+class Found(NamedTuple):
+    """What a template says of tools; None: nothing that is certain. `frame`: the opening and closing of a result."""
+
+    calls: CallPieces | None = None
+    listing: ListingPieces | None = None
+    results: ResultPieces = ResultPieces()
+    frame: tuple[str, str] | None = None
+
+
+def found_tools(template: Rendering, user: Sided, assistant: Sided) -> Found:
+    """The format of a template whose frames for user and assistant are these."""
+    search = _Search(template, user, assistant)
+    frame, results = search.result() or (None, ResultPieces())
+    return Found(search.calls(), search.listing(), results, frame)
+
+
+def _function(name: str) -> dict[str, Any]:
+    parameters = {"type": "object", "properties": {"Zqkey": {"type": "string"}}, "required": ["Zqkey"]}
+    described = {"name": name, "description": f"{name} described", "parameters": parameters}
+    return {"type": "function", "function": described}
+
+
+TOOLS = [_function("ZqtooloneqZ"), _function("ZqtooltwoqZ")]
+
+
+def _calling(arguments: dict[str, Any], content: str | None = "", twice: bool = False) -> dict[str, Any]:
+    """An assistant's turn that is a call, or two."""
+    named = [(ID, NAME), (OTHER_ID, OTHER_NAME)][: 1 + twice]
+    calls = [{"id": id, "type": "function", "function": {"name": name, "arguments": arguments}} for id, name in named]
+    return {"role": "assistant", "content": content, "tool_calls": calls}
+
+
+class _Search:
+    def __init__(self, template: Rendering, user: Sided, assistant: Sided) -> None:
+        self._template, self._user, self._assistant = template, user, assistant
+        self._listed, self._named = True, True  # functions are listed; a result says the name of its function
+
+    def calls(self) -> CallPieces | None:
+        """How calls are written."""
+        self._listed, self._named = True, True
+        for last, content, style in product(("user", "assistant", None), ("", None), STYLES):
+            rest = self._after_user(last, _calling(ARGUMENTS, content))
+            pieces = None if rest is None else self._call(rest, style)
+            if pieces is not None and pieces.is_json and self._confirmed(pieces, last, content):
+                return self._with_more(pieces, last)
+        return None
+
+    def _after_user(self, last: str | None, call: dict[str, Any], result: str = RESULT) -> str | None:
+        """What follows the user's words in a talk: a call, its result, and something of the role `last`. None as
+        `last`: the call is the end."""
+        turns: Turns = [{"role": "user", "content": USER}, call]
+        if last is not None:
+            named = {"name": NAME} if self._named else {}
+            turns.append({"role": "tool", "content": result, "tool_call_id": ID} | named)
+            turns.append({"role": last, "content": LAST})
+        text = self._template.render(turns, TOOLS if self._listed else None)
+        _, found, rest = (text or "").partition(USER)
+        return rest if found else None
+
+    def _call(self, rest: str, style: JsonStyle) -> CallPieces | None:
+        """The pieces around one call, with nothing before it."""
+        head, named, more = rest.partition(NAME)
+        middle, argued, more = more.partition(style.write(ARGUMENTS))
+        tail, closed, _ = more.partition(self._assistant.closing)
+        opened = self._opened(head)
+        if not (named and argued and closed) or opened is None:
+            return None
+        return CallPieces(opened, middle, f"{tail}\n{opened}", tail, style=style)
+
+    def _opened(self, head: str) -> str | None:
+        """What stands before a name, without the framing of the message."""
+        if not head.startswith(self._user.closing):
+            return None
+        head, opening = head.removeprefix(self._user.closing), self._assistant.opening
+        if head.startswith(opening):
+            return head.removeprefix(opening)
+        return None if opening.strip() else head
+
+    def _confirmed(self, pieces: CallPieces, last: str | None, content: str | None) -> bool:
+        """Whether the template writes other arguments by the same pieces."""
+        rest = self._after_user(last, _calling(HARD, content))
+        written = f"{pieces.head}{NAME}{pieces.middle}{pieces.style.write(HARD)}{pieces.tail}"
+        return rest is not None and f"{written}{self._assistant.closing}" in rest
+
+    def _with_more(self, pieces: CallPieces, last: str | None) -> CallPieces:
+        """What stands between two calls, and between text and the first one, where the template takes these."""
+        written, text = pieces.style.write(ARGUMENTS), self._after_user(last, _calling(ARGUMENTS, SAID))
+        join = (text or "").partition(SAID)[2].partition(f"{pieces.head}{NAME}")
+        if join[1]:
+            pieces = pieces._replace(join=join[0])
+        text = self._after_user(last, _calling(ARGUMENTS, twice=True)) or ""
+        between, found, rest = text.partition(f"{NAME}{pieces.middle}{written}")[2].partition(OTHER_NAME)
+        tail = pieces.tail.replace(ID, OTHER_ID)
+        alike = rest.startswith(f"{pieces.middle}{written}{tail}{self._assistant.closing}")
+        return pieces._replace(between=between) if found and alike else pieces
+
+    def result(self) -> tuple[tuple[str, str], ResultPieces] | None:
+        """The frame of a result, and what stands around its text within the frame."""
+        ways = product((False, True), (False, True), ("user", "assistant"), ("", None, SAID))
+        for self._listed, self._named, last, content in ways:
+            around = self._around(last, content)
+            if around is not None and (found := self._cut(*around)) is not None:
+                return self._unquoted(*found, last, content)
+        return None
+
+    def _around(self, last: str, content: str | None) -> tuple[str, str] | None:
+        """What stands before and after a result, framing included."""
+        said, side = RESULT, self._user if last == "user" else self._assistant
+        text = self._after_user(last, _calling(ARGUMENTS, content), said) or ""
+        before, found, after = text.partition(said)
+        _, closed, opening = before.rpartition(self._assistant.closing)
+        after, ended, _ = after.partition(LAST)
+        if not (found and closed and opening and ended) or not after.endswith(side.opening):
+            return None
+        return opening, after.removesuffix(side.opening)
+
+    def _cut(self, opening: str, closing: str) -> tuple[tuple[str, str], ResultPieces] | None:
+        """The frame, without what differs from call to call."""
+        before = after = ""
+        if (at := _first(opening)) is not None:
+            cut = max((found.end() for found in self._template.added.finditer(opening, 0, at)), default=0)
+            opening, before = opening[:cut], opening[cut:]
+        if (at := _first(closing[::-1], True)) is not None:
+            found = self._template.added.search(closing, len(closing) - at)
+            closing, after = (closing[found.start() :], closing[: found.start()]) if found else ("", closing)
+        return ((opening, closing), ResultPieces(before, after)) if opening and closing else None
+
+    def _unquoted(
+        self, frame: tuple[str, str], results: ResultPieces, role: str, content: str | None
+    ) -> tuple[tuple[str, str], ResultPieces]:
+        """The same, where a result is written as a JSON text, with the quotes taken out of what stands around it."""
+        hard = f'{RESULT} "quoted"\n'
+        text = self._after_user(role, _calling(ARGUMENTS, content), hard) or ""
+        if json.dumps(hard, ensure_ascii=False) not in text:
+            return frame, results
+        (opening, closing), (before, after, _) = frame, results
+        opening, before = (opening, before.removesuffix('"')) if before else (opening.removesuffix('"'), before)
+        closing, after = (closing, after.removeprefix('"')) if after else (closing.removeprefix('"'), after)
+        return (opening, closing), ResultPieces(before, after, quoted=True)
+
+    def listing(self) -> ListingPieces | None:
+        """How functions are listed in a system message."""
+        turns: Turns = [{"role": "system", "content": SYSTEM}, {"role": "user", "content": USER}]
+        texts = self._template.render(turns, TOOLS), self._template.render(turns, None)
+        listed, plain = (re.split(f"{SYSTEM}|{USER}", text or "") for text in texts)
+        if len(listed) != 3 or len(plain) != 3 or listed[2] != plain[2]:
+            return None
+        before, after = (_inserted(old, new) for old, new in zip(plain[:2], listed[:2], strict=True))
+        if before is None or after is None:
+            return None
+        return next(_listings(before, after), None)
+
+
+def _first(text: str, backwards: bool = False) -> int | None:
+    """The place of the first sentinel in a text."""
+    words = (ID[::-1], NAME[::-1]) if backwards else (ID, NAME)
+    return min((at for word in words if (at := text.find(word)) >= 0), default=None)
+
+
+def _inserted(old: str, new: str) -> str | None:
+    """What stands in `new` beside all of `old`; None: there are other differences."""
+    more, line = len(new) - len(old), old.rfind("\n") + 1
+    for start in (0, len(old), line):  # right after what stands before, right before what follows, or a whole line
+        if more >= 0 and new[:start] == old[:start] and new[start + more :] == old[start:]:
+            return new[start : start + more]
+    lines, others = old.splitlines(True), new.splitlines(True)
+    steps = SequenceMatcher(None, lines, others, autojunk=False).get_opcodes()
+    if {kind for kind, *_ in steps} - {"equal", "insert"}:
+        return None
+    return "".join("".join(others[low:high]) for kind, _, _, low, high in steps if kind == "insert")
+
+
+def _listings(before: str, after: str) -> Iterator[ListingPieces]:
+    """The pieces of a listing that stands before or after what else the system message says."""
+    for style, bare, first in product(STYLES, (False, True), (False, True)):
+        one, two = (style.write(tool["function"] if bare else tool) for tool in TOOLS)
+        listed, other = (before, after) if first else (after, before)
+        lead, found, rest = listed.partition(one)
+        between, another, trail = rest.partition(two)
+        if found and another:
+            yield ListingPieces(lead, between, trail, other, first, bare, style)

@@ -1,0 +1,263 @@
+"""How one chat template writes functions, calls of them and their results; and the calls in what a model wrote.
+
+A text is made of pieces that are the template's own, which may become special tokens, and of words of users, which
+never do. Where a template has no format that is known for certain, a plain one stands in: bare JSON. Does not know:
+templates; `tool_template` finds the pieces in one.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from agentcho.calls.tools import Tool, ToolCall, Written
+from agentcho.calls.values import text as checked
+from agentcho.engine.tool_schema import call_schema
+
+ID, NAME = "Zq7callid", "Zq8calledqZ"
+"""Stand in pieces for the id of a call and for the name of its function."""
+KEYS = ("arguments", "parameters")
+_HEAD = re.compile(r'\{\s*"name"\s*:\s*"$')
+_MIDDLE = re.compile(r'"\s*,\s*"(arguments|parameters)"\s*:\s*')
+_SPACE = re.compile(r"[ \t\r\n]*")
+
+
+class JsonStyle(NamedTuple):
+    """How a template writes JSON."""
+
+    indent: int | None = None
+    separators: tuple[str, str] | None = None
+
+    def write(self, value: Any) -> str:
+        """The value as JSON."""
+        return json.dumps(value, ensure_ascii=False, indent=self.indent, separators=self.separators)
+
+
+class CallPieces(NamedTuple):
+    """What stands around calls: `head`, a name, `middle`, arguments, `between`, the next name, `middle`, …, `tail`.
+    `join` stands between text and the first call."""
+
+    head: str = '{"name": "'
+    middle: str = '", "arguments": '
+    between: str = '}\n{"name": "'
+    tail: str = "}"
+    join: str = "\n"
+    style: JsonStyle = JsonStyle()
+
+    @property
+    def is_json(self) -> bool:
+        """Whether a call is a JSON object with a name and arguments, whatever stands around it."""
+        return _HEAD.search(self.head) is not None and _MIDDLE.fullmatch(self.middle) is not None
+
+
+class ListingPieces(NamedTuple):
+    """What stands around the functions in a system message: `lead`, a function, `between`, the next, …, `trail`. What
+    else the message says stands before `lead`, or, where the functions are `first`, after `trail`; beyond it stands
+    `other`. `bare`: a function is written without {"type": "function", …} around it."""
+
+    lead: str
+    between: str = "\n"
+    trail: str = ""
+    other: str = ""
+    first: bool = False
+    bare: bool = False
+    style: JsonStyle = JsonStyle()
+
+
+class ResultPieces(NamedTuple):
+    """What stands around a result, within the frame of the role tool. `quoted`: it is written as a JSON text."""
+
+    before: str = ""
+    after: str = ""
+    quoted: bool = False
+
+
+class Weaver(Protocol):
+    """Tokenises the content of a message. `pieces` are, in turns, the template's own text and words of users."""
+
+    def weave(self, pieces: Sequence[str]) -> list[int]: ...
+
+
+class ToolFormat:
+    """See `ToolsPort`, whose methods these are. Made of pieces as they stand in the template.
+
+    What `schema` describes is bare JSON, in every format: a call that is asked for by a constraint has nothing of the
+    template around it. `read` reads both.
+    """
+
+    def __init__(
+        self,
+        content: Weaver,
+        calls: CallPieces | None = None,
+        listing: ListingPieces | None = None,
+        results: ResultPieces | None = None,
+    ) -> None:
+        self._content, self._calls, self._results = content, calls or CallPieces(), results or ResultPieces()
+        self.auto = calls is not None
+        self._listing = listing or _plain_listing(self._calls)
+        marker = self._calls.head.partition("{")[0].rstrip().removesuffix("[").strip()
+        self.opening = marker or "{"
+        found = _MIDDLE.fullmatch(self._calls.middle)
+        self._key = found[1] if found else KEYS[0]
+
+    def listing(self, tools: Sequence[Tool], system: str = "") -> Written:
+        """The content of a system message that lists the functions; see `ToolsPort.listing`."""
+        form, style = self._listing, self._listing.style
+        functions = [_function(tool) for tool in tools]
+        listed = [style.write(each["function"] if form.bare else each) for each in functions]
+        middle = [piece for each in listed for piece in (form.between, each)][1:] or [""]
+        if system and form.first:
+            return self._written([form.lead, *middle, form.trail, system, form.other])
+        if system:
+            return self._written([form.other, system, form.lead, *middle, form.trail])
+        lead, trail = (form.lead, form.trail + form.other) if form.first else (form.other + form.lead, form.trail)
+        return self._written([lead.lstrip(), *middle, trail.rstrip()])
+
+    def called(self, name: str, arguments: str) -> Written:
+        """The content of an assistant's message that is one call."""
+        return self.spoken("", (ToolCall(name, arguments),))
+
+    def spoken(self, before: str, calls: Sequence[ToolCall]) -> Written:
+        """The content of an assistant's message with `before`, and then these calls."""
+        form, pieces = self._calls, ["", before]
+        for place, call in enumerate(calls):
+            lead = form.between if place else (form.join if before else "") + form.head
+            last = calls[place - 1] if place else call
+            pieces += [*_filled(lead, last.id, last.name), json.dumps(call.name, ensure_ascii=False)[1:-1]]
+            pieces += [*_filled(form.middle, call.id, call.name), self._arguments(call.arguments)]
+        pieces += _filled(form.tail, calls[-1].id, calls[-1].name) if calls else [""]
+        return self._written(pieces)
+
+    def result(self, text: str, id: str = "", name: str = "") -> Written:
+        """The content of a message of role tool; see `ToolsPort.result`."""
+        form, said = self._results, checked(text, "the result")
+        said = json.dumps(said, ensure_ascii=False) if form.quoted else said
+        return self._written([*_filled(form.before, id, name), said, *_filled(form.after, id, name)])
+
+    def read(self, text: str) -> tuple[str, tuple[ToolCall, ...]]:
+        """The text before the first call, and the calls. What is no whole JSON object with a name and arguments is no
+        call, but text. What is said after the first call and is none is left out."""
+        calls, end = _objects(text, 0)
+        if calls and text.lstrip().startswith("{") and not text[end:].strip():
+            return "", calls
+        first, at, found = None, 0, list[ToolCall]()
+        while self.opening != "{" and (at := text.find(self.opening, at)) >= 0:
+            calls, end = _objects(text, at + len(self.opening))
+            first = at if calls and first is None else first
+            found += calls
+            at = end if calls else at + len(self.opening)
+        return (text, ()) if first is None else (text[:first].rstrip(), tuple(found))
+
+    def visible(self, text: str) -> str:
+        """The beginning of an unfinished text that stays before its first call, however the text goes on."""
+        if text.lstrip().startswith("{"):
+            return ""
+        if self.opening == "{":
+            return text if text.strip() else ""
+        ends = (size for size in range(len(self.opening), 0, -1) if text.endswith(self.opening[:size]))
+        at = text.find(self.opening)
+        return (text[:at] if at >= 0 else text[: len(text) - next(ends, 0)]).rstrip()
+
+    def schema(self, tools: Sequence[Tool], named: str | None = None) -> dict[str, Any]:
+        """The JSON schema of one call; see `ToolsPort.schema`."""
+        return call_schema(tools, named, self._key)
+
+    def _arguments(self, text: str) -> str:
+        """The arguments as the template writes them; as they are where they are no JSON object."""
+        try:
+            value = json.loads(text, parse_constant=_refused)
+            written = self._calls.style.write(value)
+            written.encode()
+        except (ValueError, RecursionError):
+            return text
+        return written if isinstance(value, dict) else text
+
+    def _written(self, pieces: Sequence[str]) -> Written:
+        """The text of pieces, and its ids. Pieces are in turns the template's own and words."""
+        for piece in pieces:
+            checked(piece, "a message or a function")
+        return "".join(pieces), tuple(self._content.weave(pieces))
+
+
+def _plain_listing(calls: CallPieces) -> ListingPieces:
+    """The functions one a line, and how to write a call, in words of our own."""
+    example = f"{calls.head}<name>{calls.middle}{{<arguments>}}{calls.tail}".replace(ID, "<id>")
+    lead = "\n\nYou may call functions. Each is given as JSON, with the schema of its arguments:\n"
+    trail = f"\nTo call one, answer with this and nothing else:\n{example}"
+    return ListingPieces(lead, trail=trail)
+
+
+def _function(tool: Tool) -> dict[str, Any]:
+    """A function as chat templates are given it."""
+    parameters = {"type": "object", "properties": {}} if tool.parameters is None else tool.parameters
+    function = {"name": tool.name, "description": tool.description, "parameters": parameters}
+    return {"type": "function", "function": function}
+
+
+def _filled(own: str, id: str, name: str) -> list[str]:
+    """A piece of the template's own, cut around the words that belong into it: an odd number of pieces."""
+    words = {ID: id, NAME: name}
+    return [words.get(each, each) for each in re.split(f"({ID}|{NAME})", own)]
+
+
+def without_names(own: str) -> str:
+    """A piece of the template's own, without the id and the name that belong into it."""
+    return own.replace(ID, "").replace(NAME, "")
+
+
+def _refused(constant: str) -> Any:
+    raise ValueError(f"{constant} is no JSON")
+
+
+_decoder = json.JSONDecoder(parse_constant=_refused)
+
+
+def _objects(text: str, at: int) -> tuple[tuple[ToolCall, ...], int]:
+    """The calls that follow each other as JSON objects from `text[at]` on, in a list or not, and where they end."""
+    calls, at = list[ToolCall](), _past(text, at)
+    listed = text.startswith("[", at)
+    at, end = at + listed, at
+    while (found := _call(text, at)) is not None:
+        call, end = found
+        calls.append(call)
+        at = _past(text, end)
+        at += text[at : at + 1] in (",", ";")
+    if listed and text.startswith("]", _past(text, end)):
+        end = _past(text, end) + 1
+    return tuple(calls), end
+
+
+def _call(text: str, at: int) -> tuple[ToolCall, int] | None:
+    """The call that is the JSON object at `text[at]`, white space before it left out, and where it ends; None: there
+    is none."""
+    at = _past(text, at)
+    try:
+        value, end = _decoder.raw_decode(text, at) if text.startswith("{", at) else (None, at)
+        value = value if isinstance(value, dict) else {}
+        name = value.get("name")
+        if not isinstance(name, str) or not name.encode():
+            return None
+    except (ValueError, RecursionError):
+        return None
+    key = next((key for key in KEYS if isinstance(value.get(key), dict)), None)
+    return None if key is None else (ToolCall(name, dict(_members(text, at))[key]), end)
+
+
+def _members(text: str, at: int) -> Iterator[tuple[str, str]]:
+    """The names and values of the JSON object at `text[at]`, which is whole; values as they are written."""
+    at = _past(text, at + 1)
+    while text[at] != "}":
+        name, at = _decoder.raw_decode(text, at)
+        start = _past(text, _past(text, at) + 1)
+        _, end = _decoder.raw_decode(text, start)
+        yield name, text[start:end]
+        at = _past(text, end)
+        at = _past(text, at + 1) if text[at] == "," else at
+
+
+def _past(text: str, at: int) -> int:
+    """The first place from `at` on that has no white space."""
+    found = _SPACE.match(text, at)
+    return found.end() if found else at

@@ -1,0 +1,361 @@
+"""Functions, calls and results are written as the template writes them, and no word of theirs becomes framing."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+
+from agentcho import Decode, Sampling
+from agentcho.backends.words import FakeFraming
+from agentcho.calls.tools import Tool, ToolCall, Written
+from agentcho.engine.template import Framing, derive
+from agentcho.engine.tools import ToolFormat
+from agentcho.errors import RequestError
+
+from ..engines import Engines
+from .families import Family
+from .templates import LISTED, calling, styles, tokenizer
+
+ID = "abcdefghi"
+FORMATS = tuple(calling())
+PLAIN = ("chatml", "gemma", "inst", "harmony")
+PARAMETERS = {"type": "object", "properties": {"place": {"type": "string"}}, "required": ["place"]}
+WEATHER = Tool("weather", "How is the weather?", PARAMETERS)
+TIME = Tool("time", "What time is it?")
+FORGERIES = sorted({text for style in (styles() | calling()).values() for text in style.added} | {'"}', "\\", "{", "]"})
+SPOKEN = st.lists(
+    st.sampled_from(FORGERIES) | st.text(st.characters(exclude_categories=["Cs"]), max_size=8), max_size=5
+).map("".join)
+LEAVES = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | SPOKEN
+VALUES = st.recursive(
+    LEAVES, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(SPOKEN, inner, max_size=3), max_leaves=8
+)
+ARGUMENTS = st.dictionaries(SPOKEN, VALUES, max_size=3)
+
+
+@cache
+def framing(style: str) -> Framing:
+    return derive(tokenizer(style), style)
+
+
+def tools(style: str) -> ToolFormat:
+    return FakeFraming().tools if style == "fake" else framing(style).tools
+
+
+def rendered(style: str, turns: list[dict[str, Any]], listed: list[Tool] | None = None) -> list[int]:
+    functions = [{"type": "function", "function": tool._asdict()} for tool in listed or ()]
+    more: Any = {"tools": functions or None, "tools_in_user_message": False}
+    given: Any = tokenizer(style).apply_chat_template(turns, tokenize=True, **more)
+    return list(given["input_ids"])
+
+
+def framed(style: str, *messages: tuple[str, Written | str]) -> list[int]:
+    """The ids of a talk as the engine puts them together, without BOS."""
+    form, ids = framing(style), list[int]()
+    for role, said in messages:
+        content = form.content.encode(said) if isinstance(said, str) else form.content.check(said[1])
+        ids += [*form.opening(role, None), *content, *form.closing(role)]
+    return ids
+
+
+def asked(arguments: dict[str, Any]) -> dict[str, Any]:
+    function = {"name": "weather", "arguments": arguments}
+    return {"role": "assistant", "content": "", "tool_calls": [{"id": ID, "type": "function", "function": function}]}
+
+
+def test_a_talk_with_functions_has_the_ids_that_its_template_gives() -> None:
+    form = tools("hermes")
+    given: dict[str, Any] = {"place": 'Zürich "west"', "days": [1, 2.5, None, {}]}
+    turns = [
+        {"role": "user", "content": "Well?"},
+        asked(given),
+        {"role": "tool", "content": "rain", "tool_call_id": ID},
+        {"role": "user", "content": "And then?"},
+    ]
+    parameters = {"type": "object", "properties": {}}
+    for style in ("hermes", "spelt"):
+        ours = framed(
+            style,
+            ("system", tools(style).listing([WEATHER, TIME])),
+            ("user", "Well?"),
+            ("assistant", tools(style).called("weather", json.dumps(given))),
+            ("tool", tools(style).result("rain", ID, "weather")),
+            ("user", "And then?"),
+        )
+        assert ours == rendered(style, turns, [WEATHER, TIME._replace(parameters=parameters)])
+    assert form.opening == "<tool_call>"
+
+
+@pytest.mark.parametrize("style", ["parameters", "listed"])
+def test_calls_and_results_have_the_ids_that_other_templates_give(style: str) -> None:
+    said = 'rain, "heavy"\n' if style == "parameters" else '"rain"'
+    given: dict[str, Any] = {"place": "Zürich", "more": {"a": []}}
+    turns = [
+        {"role": "user", "content": "Well?"},
+        asked(given),
+        {"role": "tool", "content": said, "tool_call_id": ID},
+        {"role": "assistant", "content": "It rains."},
+    ]
+    form = tools(style)
+    ours = framed(
+        style,
+        ("user", "Well?"),
+        ("assistant", form.spoken("", [ToolCall("weather", json.dumps(given), ID)])),
+        ("tool", form.result(said, ID, "weather")),
+        ("assistant", "It rains."),
+    )
+    assert rendered(style, turns)[-len(ours) :] == ours
+
+
+@pytest.mark.parametrize("style", ["hermes", "spelt"])
+def test_what_else_a_system_message_says_stands_where_the_template_puts_it(style: str) -> None:
+    turns = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Well?"}]
+    ours = framed(style, ("system", tools(style).listing([WEATHER], "Be brief.")), ("user", "Well?"))
+    assert ours == rendered(style, turns, [WEATHER])
+    assert tools(style).listing([WEATHER])[0] == tools(style).listing([WEATHER], "Be brief.")[0].removeprefix(
+        "Be brief.\n\n"
+    )
+
+
+def test_functions_that_a_template_puts_first_stand_before_what_else_the_system_says() -> None:
+    text, _ = tools("parameters").listing([WEATHER, TIME], "Be brief.")
+    assert text.startswith("Environment: ipython\nYou have these functions.")
+    assert text.endswith("\n\nBe brief.")
+    assert '\n    "function": {\n        "name": "weather"' in text
+    assert "Knowledge ends" not in text, "what a template says of itself is no part of it"
+
+
+@pytest.mark.parametrize("style", [*PLAIN, "listed"])
+def test_functions_are_listed_in_words_of_our_own_where_the_template_does_not(style: str) -> None:
+    text, ids = tools(style).listing([WEATHER, TIME], "Be brief.")
+    assert text.startswith("Be brief.\n\nYou may call functions.")
+    assert all(json.dumps(tool.description) in text for tool in (WEATHER, TIME))
+    assert framing(style).content.decode(ids) == text
+    assert tools(style).opening in text
+
+
+@pytest.mark.parametrize("style", [*styles(), *FORMATS])
+def test_a_model_may_be_left_free_to_call_where_its_template_has_a_format(style: str) -> None:
+    if style != "bare":
+        assert tools(style).auto == (style in FORMATS)
+
+
+def test_the_mark_of_a_call_can_be_said_and_those_of_results_and_functions_cannot() -> None:
+    known, content = tokenizer("listed"), framing("listed").content
+    ids = {text: known.added_tokens_encoder[text] for text in LISTED}
+    free = {text for text in LISTED if ids[text] not in content.forbidden}
+    assert free == {"[TOOL_CALLS]"}
+    assert ids["[TOOL_CALLS]"] not in framing("listed").unsayable(len(known), len(known))
+    assert content.encode("[TOOL_CALLS]").count(ids["[TOOL_CALLS]"]) == 0, "no text of a user becomes it"
+
+
+@pytest.mark.parametrize("style", [*FORMATS, *PLAIN])
+@settings(max_examples=25, deadline=None)
+@given(words=st.tuples(SPOKEN, SPOKEN, SPOKEN, SPOKEN), arguments=ARGUMENTS)
+def test_no_word_of_a_function_a_call_or_a_result_forges_framing(style: str, words: Any, arguments: Any) -> None:
+    form, content = tools(style), framing(style).content
+    name, other, text, id = words
+    tool = Tool(name, text, PARAMETERS | {"description": other})
+    plain = Tool("a", "b", PARAMETERS | {"description": "c"})
+    assert marks(style, form.listing([tool], text)) == marks(style, form.listing([plain], "d"))
+    said = form.spoken(text, [ToolCall(name, json.dumps(arguments), id)] * 2)
+    assert marks(style, said) == marks(style, form.spoken("d", [ToolCall("a", "{}", "i")] * 2))
+    assert marks(style, form.result(text, id, name)) == marks(style, form.result("d", "i", "a"))
+    assert content.decode(content.check(said[1])) == said[0]
+
+
+def marks(style: str, said: Written) -> list[int]:
+    """The added tokens of a text, in order."""
+    return [id for id in said[1] if id in framing(style).content.special]
+
+
+@pytest.mark.parametrize("style", [*FORMATS, *PLAIN, "fake"])
+@settings(max_examples=40, deadline=None)
+@given(
+    names=st.lists(SPOKEN.filter(bool), min_size=1, max_size=3),
+    arguments=ARGUMENTS,
+    before=st.sampled_from(["", "Let me see.", "<tool_call"]),
+)
+def test_what_is_written_as_calls_is_read_as_the_same_calls(
+    style: str, names: list[str], arguments: Any, before: str
+) -> None:
+    form = tools(style)
+    if form.opening == "{":
+        before = ""
+    written, _ = form.spoken(before, [ToolCall(name, json.dumps(arguments), ID) for name in names])
+    said, calls = form.read(written)
+    assert said == before
+    assert [call.name for call in calls] == names
+    assert [json.loads(call.arguments) for call in calls] == [arguments] * len(names)
+
+
+@pytest.mark.parametrize("style", [*FORMATS, *PLAIN, "fake"])
+def test_bare_json_is_read_in_every_format_as_it_was_written(style: str) -> None:
+    for key in ("arguments", "parameters"):
+        text = ' {"name": "f", "KEY": {"a" : 1.50, "b":[ ]}}\n'.replace("KEY", key)
+        assert tools(style).read(text) == ("", (ToolCall("f", '{"a" : 1.50, "b":[ ]}'),))
+
+
+BROKEN = (
+    '{"name": "f", "arguments": {"a": }}',
+    '{"name": "f", "arguments": {"a": 1}',
+    '{"name": "f", "arguments": "{}"}',
+    '{"name": 5, "arguments": {}}',
+    '{"name": "", "arguments": {}}',
+    '{"name": "\\ud800", "arguments": {}}',
+    '{"name": "f", "arguments": {"a": NaN}}',
+    '{"name": "Bob"}',
+    "{" * 100_000,
+    '{"name": "f", "arguments": {"a": ' + "[" * 100_000,
+    "",
+)
+
+
+@pytest.mark.parametrize("style", ["hermes", "parameters", "listed", "chatml"])
+@pytest.mark.parametrize("text", BROKEN, ids=map(str, range(len(BROKEN))))
+def test_broken_json_is_no_call_but_text(style: str, text: str) -> None:
+    form = tools(style)
+    marked = text if form.opening == "{" else f"Now: {form.opening}{text}"
+    for said in (text, marked):
+        assert form.read(said) == (said, ())
+
+
+def test_a_call_is_read_after_a_broken_one_and_after_text() -> None:
+    good = '<tool_call>\n{"arguments": {}, "name": "f"}\n</tool_call>'
+    broken = '<tool_call>{"name": }</tool_call>'
+    assert tools("hermes").read(f"Well. {broken}\n{good}\nSo.") == (f"Well. {broken}", (ToolCall("f", "{}"),))
+    assert tools("parameters").read(f"Well. {good[12:-13]}") == (f"Well. {good[12:-13]}", ())
+
+
+@pytest.mark.parametrize("style", ["hermes", "listed", "parameters", "fake"])
+@given(
+    text=st.lists(
+        st.sampled_from(
+            ["<tool_call>", "<tool", "[TOOL_CALLS]", " ", "\n", "a", "{", '{"name": "f", "arguments": {}}']
+        ),
+        max_size=6,
+    ).map("".join)
+)
+def test_what_is_shown_of_an_unfinished_text_is_never_taken_back(style: str, text: str) -> None:
+    form, shown = tools(style), ""
+    before, _ = form.read(text)
+    for end in range(len(text) + 1):
+        now = form.visible(text[:end])
+        assert now.startswith(shown)
+        shown = now
+    assert before.startswith(shown)
+
+
+def test_text_is_shown_at_once_where_no_call_can_have_begun() -> None:
+    assert tools("hermes").visible("Hello there") == "Hello there"
+    assert tools("hermes").visible("Hello <tool") == "Hello"
+    assert tools("hermes").visible('Hello\n<tool_call>\n{"na') == "Hello"
+    assert tools("parameters").visible("Hello {") == "Hello {"
+    assert tools("parameters").visible(' {"na') == ""
+
+
+def test_what_no_encoding_can_write_is_refused() -> None:
+    with pytest.raises(RequestError, match="surrogate"):
+        tools("hermes").listing([Tool("f", "\ud800")])
+    with pytest.raises(RequestError, match="surrogate"):
+        tools("hermes").spoken("\ud800", ())
+
+
+def test_arguments_that_are_no_json_stay_as_they_are() -> None:
+    for text in ("{", "[1]", '{"a": NaN}', '{"a": "\\ud800"}'):
+        assert text in tools("hermes").called("f", text)[0]
+
+
+NODE = {
+    "type": "object",
+    "properties": {
+        "next": {"anyOf": [{"$ref": "#"}, {"type": "null"}]},
+        "kind": {"$ref": "#/$defs/Kind"},
+        "again": {"$ref": "#/properties/kind"},
+        "const": {"$ref": "#/definitions/Kind"},
+    },
+    "required": ["kind", "next"],
+    "additionalProperties": False,
+    "$defs": {"Kind": {"enum": ["a", "$ref", {"$ref": "#/$defs/Kind"}]}},
+    "definitions": {"Kind": {"type": "integer", "minimum": 0, "maximum": 9}},
+    "$schema": "https://json-schema.org/draft/2020-12/schema",
+}
+LEAF = {"properties": {"kind": {"$ref": "#/$defs/Kind"}}, "required": ["kind"], "$defs": {"Kind": {"type": "null"}}}
+NODES = [Tool("node", "", NODE), Tool("leaf", "", LEAF), TIME]
+GOOD: list[tuple[str, Any]] = [
+    ("node", {"kind": "a", "next": None}),
+    ("node", {"kind": {"$ref": "#/$defs/Kind"}, "next": {"kind": "a", "next": None, "const": 3}, "again": "$ref"}),
+    ("leaf", {"kind": None}),
+    ("time", {}),
+]
+BAD: list[tuple[str, Any]] = [
+    ("node", {"kind": None, "next": None}),
+    ("node", {"kind": "a", "next": {"kind": 3, "next": None}}),
+    ("node", {"kind": "a", "next": None, "again": 3}),
+    ("node", {"kind": "a", "next": None, "const": "a"}),
+    ("leaf", {"kind": "a"}),
+    ("leaf", []),
+    ("time", {"x": 1}),
+    ("tree", {}),
+]
+
+
+@pytest.mark.parametrize("style", ["hermes", "parameters"])
+def test_the_schema_of_a_call_takes_what_the_schemas_of_its_functions_take(style: str) -> None:
+    key = {"hermes": "arguments", "parameters": "parameters"}[style]
+    whole = Draft202012Validator(tools(style).schema(NODES))
+    for name, arguments in GOOD:
+        alone = Draft202012Validator(tools(style).schema(NODES, name))
+        assert whole.is_valid({"name": name, key: arguments})
+        assert alone.is_valid({"name": name, key: arguments})
+        assert not alone.is_valid({"name": "other", key: arguments})
+    for name, arguments in BAD:
+        assert not whole.is_valid({"name": name, key: arguments}), (name, arguments)
+    assert not whole.is_valid({"name": "time"})
+    assert not whole.is_valid({"name": "time", key: {}, "more": 1})
+
+
+def test_a_schema_is_not_made_of_no_function_or_of_parameters_that_are_no_object() -> None:
+    form = tools("hermes")
+    for listed, named in ([NODES, "tree"], [[], None], [[Tool("f", "", {"type": "string"})], None]):
+        with pytest.raises(RequestError):
+            form.schema(listed, named)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("style", ["hermes", "parameters", "listed", "gemma"])
+def test_what_is_said_under_the_schema_is_read_as_a_call(engines: Engines, style: str) -> None:
+    engine = engines(Family("llama", "Llama", style=style))
+    form, offered = engine.framing.tools, [WEATHER, *NODES]
+    schemas = {tool.name: tool.parameters or {"maxProperties": 0} for tool in offered}
+    for named in (None, "node"):
+        given = form.schema(offered, named)
+        calls = [
+            Decode("Call: ", sampling=Sampling(max_tokens=150, temperature=2.0, seed=seed, json_schema=given))
+            for seed in range(4)
+        ]
+        for id in engine.decode(calls):
+            before, [call] = form.read(engine.message(id).text)
+            assert not before
+            assert named in (None, call.name)
+            Draft202012Validator(schemas[call.name]).validate(json.loads(call.arguments))
+
+
+def test_roles_without_a_frame_of_their_own_are_framed_as_the_users() -> None:
+    frames = {style: framing(style).frame("tool")[:2] for style in (*PLAIN, *FORMATS)}
+    turn = "<|im_start|>user\n<tool_response>\n", "\n</tool_response><|im_end|>\n"
+    assert frames == {
+        "chatml": ("<|im_start|>tool\n", "<|im_end|>\n"),
+        "gemma": framing("gemma").frame("user")[:2],
+        "inst": framing("inst").frame("user")[:2],
+        "harmony": framing("harmony").frame("user")[:2],
+        "hermes": turn,
+        "spelt": turn,
+        "parameters": ("<|start_header_id|>ipython<|end_header_id|>\n\n", "<|eot_id|>"),
+        "listed": ('[TOOL_RESULTS]{"content": ', "[/TOOL_RESULTS]"),
+    }
