@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from math import ceil
 from typing import NamedTuple
 
+import anyio
+
 from agentcho.serve.config import ServeLimits
 from agentcho.serve.faults import ApiError
 
@@ -46,15 +48,24 @@ class Rate:
 
 
 class Admission:
-    """Counts the requests that are under way. `draining`: no more are taken, for the server ends. `clock` gives
-    seconds."""
+    """Counts the requests that are under way. `draining`: no more are taken, for the server ends; `drained` is set when
+    the last has ended then. `clock` gives seconds."""
 
     def __init__(self, limits: ServeLimits, clock: Callable[[], float] = time.monotonic) -> None:
         self._limits, self._clock = limits, clock
-        self.draining = False
+        self.draining, self.drained = False, anyio.Event()
         self.running = 0
         self._at_once = Counter[tuple[str, ...]]()
         self._rates: dict[tuple[str, ...], Rate] = {}
+
+    def drain(self) -> None:
+        """Take no more requests."""
+        self.draining = True
+        self._note()
+
+    def _note(self) -> None:
+        if self.draining and not self.running:
+            self.drained.set()
 
     @contextmanager
     def admitted(self, tenant: str, key: str, bounds: Bounds) -> Iterator[None]:
@@ -71,6 +82,7 @@ class Admission:
         finally:
             self.running -= 1
             self._at_once.subtract(whose)
+            self._note()
 
     def _check_room(self, whose: tuple[tuple[str, ...], ...], bounds: Bounds) -> None:
         if self.draining:

@@ -11,13 +11,14 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from agentcho.config import Markers
+from agentcho.serve.limits import Limits
 
 Count = Annotated[int, Field(ge=1)]
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 class ServeLimits(BaseModel):
-    """Bounds of a server. None: unbounded.
+    """Bounds of a server. `tenant_per_minute` None: any number.
 
     - `connections`, `requests`: at once, of the whole server. `tenant_requests`: at once, `tenant_per_minute`: begun in
       a minute, of one tenant; a key may have smaller ones of its own.
@@ -27,6 +28,7 @@ class ServeLimits(BaseModel):
       `schema_depth`: what one request may bring or ask for.
     - `idle_minutes`: after so long without a request a society ends. `society_messages`: so many it remembers.
       `society_tokens`, `tenant_tokens`: so many may be kept encoded; what was read least recently goes first.
+      `tenant_societies`: so many there may be at a time; the one that was asked least recently ends first.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -47,9 +49,15 @@ class ServeLimits(BaseModel):
     schema_bytes: Count = 65_536
     schema_depth: Count = 64
     idle_minutes: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 60.0
-    society_messages: Count = 20_000
-    society_tokens: Count | None = None
-    tenant_tokens: Count | None = None
+    society_messages: Count = 4096
+    society_tokens: Count = 1 << 18
+    tenant_societies: Count = 1000
+    tenant_tokens: Count = 1 << 20
+
+    @property
+    def asked(self) -> Limits:
+        """What one request may ask for."""
+        return Limits(**{name: getattr(self, name) for name in Limits._fields if name in ServeLimits.model_fields})
 
 
 class ServeConfig(BaseModel):
@@ -62,6 +70,11 @@ class ServeConfig(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     model: str = Field(default="understudy", description="'understudy', a folder, or a Hugging Face id.")
+    name: str | None = Field(
+        default=None,
+        pattern=r"^[^#\s]{1,200}$",
+        description="The model's name for clients. Default: its id, or the folder's name.",
+    )
     device: str = Field(default="auto", description="auto, cpu, cuda.")
     dtype: str = Field(default="auto", description="auto, float32, bfloat16, float16.")
     adapters: dict[str, Path] = Field(default_factory=dict)
@@ -97,6 +110,11 @@ class ServeConfig(BaseModel):
                 f"adapter {wrong[0]!r}: a name has none of @ # / + and no space, for it is part of a model's id"
             )
         return self
+
+    @property
+    def served_name(self) -> str:
+        """The model's name for clients."""
+        return self.name or (Path(self.model).resolve().name if Path(self.model).is_dir() else self.model)
 
     @property
     def folder(self) -> Path | None:

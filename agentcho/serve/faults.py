@@ -7,6 +7,21 @@ from __future__ import annotations
 
 from typing import Any
 
+from agentcho.errors import (
+    AgentchoError,
+    AudienceError,
+    ContextOverflow,
+    EngineClosed,
+    EngineFailed,
+    LeakageError,
+    Overloaded,
+    RequestError,
+    StoreFull,
+)
+
+SHORTLY = 1
+UNKNOWN = "the server failed; the log has the class of the error"
+
 
 class ApiError(Exception):
     """A request that is refused, or that failed.
@@ -39,3 +54,27 @@ class ApiError(Exception):
         """The body of the response, or the data of an event in a stream."""
         error = {"message": self.message, "type": self.kind, "param": self.param, "code": self.code}
         return {"error": error}
+
+
+def api_error(error: Exception) -> ApiError:
+    """Any error as what a client is told. Of errors that nobody foresaw it says nothing of what happened inside."""
+    match error:
+        case ApiError():
+            return error
+        case ContextOverflow():
+            told = f"the request and its answer need {error.needed} tokens of context, and the model has {error.limit}"
+            return ApiError(400, told, "messages", "context_length_exceeded")
+        case RequestError() | AudienceError():
+            return ApiError(400, str(error))
+        case LeakageError():
+            return ApiError(403, "an agent of this society may not read what it would have to read", code="leakage")
+        case StoreFull() | Overloaded():
+            return ApiError(503, str(error), code="overloaded", retry_after=SHORTLY)
+        case EngineClosed():
+            return ApiError(503, "the server is shutting down", code="shutting_down", retry_after=5)
+        case EngineFailed():
+            return ApiError(500, "the model's forward failed, and all requests in it; ask again", code="engine_failed")
+        case AgentchoError() if error.transient:
+            return ApiError(500, "the model's forward failed for this request alone; ask again", code="call_failed")
+        case _:
+            return ApiError(500, UNKNOWN, code="internal_error")

@@ -83,6 +83,6 @@ def test_a_key_with_a_rate_leaves_its_tenant_s_other_keys_alone_and_nobody_waits
 
 def test_a_server_that_ends_takes_no_more() -> None:
     admission = Admission(ServeLimits())
-    admission.draining = True
+    admission.drain()
     error = refused(admission)
     assert (error.status, error.code, error.retry_after) == (503, "shutting_down", 5)

@@ -1,0 +1,385 @@
+"""The application: routes, who may take them, and every error in one shape. Pure ASGI all the way: what is between a
+client and its answer hears when the client is gone, and never ends half of a stream as if it were whole.
+
+Does not know: sockets, how a request is read and an answer written.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
+from importlib.metadata import version
+from ipaddress import ip_address
+from pathlib import Path
+from traceback import walk_tb
+from typing import Any, NamedTuple, Protocol
+from urllib.parse import urlsplit
+from uuid import uuid4
+
+from starlette.applications import Starlette
+from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import BaseRoute, Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from agentcho.serve import chat, metrics, models, responses
+from agentcho.serve.admission import Admission, Bounds
+from agentcho.serve.config import ServeLimits
+from agentcho.serve.exchange import GONE, Channel, Events
+from agentcho.serve.faults import ApiError, api_error
+from agentcho.serve.keys import ABSENT, Claim, Key, Keys
+from agentcho.serve.limits import Limits
+from agentcho.serve.request import Answers, Caller, ChatRequest, Delta, Hear
+from agentcho.serve.shape import Shape
+
+LOG = logging.getLogger("agentcho.serve")
+"""Ids, routes, status and classes of errors go there: no word of a message, no name of a society, no key."""
+REQUEST_ID = re.compile(r"[\x21-\x7e]{1,128}")
+OPEN = "/health"
+
+
+class Model(Protocol):
+    """A model that is served: see `ServedModel`."""
+
+    name: str
+
+    def serving(self) -> AbstractAsyncContextManager[object]:
+        """See `ServedModel.serving`."""
+
+    async def answer(self, caller: Caller, request: ChatRequest, hear: Hear) -> Answers:
+        """See `ServedModel.answer`."""
+
+    def society_info(self, caller: Caller) -> dict[str, Any] | None:
+        """See `ServedModel.society_info`."""
+
+    def end_society(self, caller: Caller) -> bool:
+        """See `ServedModel.end_society`."""
+
+    def end_idle(self) -> None:
+        """See `ServedModel.end_idle`."""
+
+
+class Api(NamedTuple):
+    """One of the APIs: how its requests are read and its answers written."""
+
+    parsed: Callable[[bytes, Limits], tuple[models.Target, ChatRequest, Shape]]
+    whole: Callable[[Shape, Answers], dict[str, Any]]
+    stream: Callable[[Shape, str | None], Events]
+
+
+class Site:
+    """All that requests share: models by name, keys, limits, counts."""
+
+    def __init__(self, served: Iterable[Model], keys: Keys, limits: ServeLimits) -> None:
+        self.models = {model.name: model for model in served}
+        self.keys, self.limits, self.admission = keys, limits, Admission(limits)
+        self.metrics, self.created = metrics.Metrics(), int(time.time())
+        self.metrics.watch(lambda: self.admission.running)
+
+    def key(self, headers: Headers) -> Key | None:
+        """The entry of the key that a request brings; None: the server has no keys. `ApiError` 401."""
+        if not self.keys:
+            return None
+        scheme, _, given = headers.get("authorization", "").partition(" ")
+        found = self.keys.find(given.strip())
+        if scheme.lower() != "bearer" or found is None:
+            raise ApiError(
+                401, "no key, or none that is known here: send Authorization: Bearer KEY", code="invalid_api_key"
+            )
+        return found
+
+    def caller(self, scope: Scope, target: models.Target) -> tuple[Model, Caller]:
+        """Which model is asked, and by whom, when path, header and key have said what they name too."""
+        key: Key | None = scope["state"]["key"]
+        target = models.agreed(target, *_places(scope))
+        society, agent = target.society, target.agent
+        if key is not None:
+            society, agent = self.keys.allowed(key, Claim(society, agent))
+        if society is None:  # where there is no society, a key's own agent says nothing
+            agent = target.agent
+        target = models.settled(target._replace(society=society, agent=agent), self.models)
+        tenant, name = ("", "") if key is None else (key.tenant, key.name)
+        return self.models[target.model], Caller(tenant, society, agent, target.mode, name)
+
+
+class Generate:
+    """The route of one API."""
+
+    def __init__(self, route: str, site: Site, api: Api) -> None:
+        self._site, self._api = site, api
+        self.route = route
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        key: Key | None = scope["state"]["key"]
+        channel = Channel(receive, send)
+        whose = ("", "", Bounds()) if key is None else (key.tenant, key.name, key.bounds)
+        with self._site.admission.admitted(*whose):
+            body = await channel.body(scope, self._site.limits)
+            target, request, shape = self._api.parsed(body, self._site.limits.asked)
+            del body
+            model, caller = self._site.caller(scope, target)
+            request = _audience(scope, request)
+            _check_priority(key, request)
+            self._site.metrics.ignored(shape.ignored)
+            await self._answer(channel, Asked(self._site, model, caller, request), shape)
+
+    async def _answer(self, channel: Channel, asked: Asked, shape: Shape) -> None:
+        if shape.stream:
+            events = self._api.stream(shape, None)
+            answers = await channel.attended(lambda: channel.stream(asked.answer, events))
+        else:
+            answers = await channel.attended(lambda: asked.answer(lambda delta: None))
+            await channel.reply_json(200, self._api.whole(shape, answers))
+        if answers is not None:
+            self._site.metrics.used(answers.usage)
+
+
+class Asked:
+    """One request of a model."""
+
+    def __init__(self, site: Site, model: Model, caller: Caller, request: ChatRequest) -> None:
+        self._site, self._model, self._caller, self._request = site, model, caller, request
+
+    async def answer(self, hear: Hear) -> Answers:
+        """Ask the model. The first that is heard is timed."""
+        began, first = time.perf_counter(), True
+
+        def heard(delta: Delta) -> None:
+            nonlocal first
+            if first:
+                self._site.metrics.first(time.perf_counter() - began)
+                first = False
+            hear(delta)
+
+        try:
+            return await self._model.answer(self._caller, self._request, heard)
+        except Exception as error:
+            if api_error(error).status >= 500:
+                LOG.warning("a request failed: %s", type(error).__name__)
+            raise
+
+
+class Pages:
+    """The routes that generate nothing."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+
+    async def health(self, request: Request) -> Response:
+        """Whether the server is there, and whether it takes requests."""
+        return JSONResponse({"status": "draining" if self._site.admission.draining else "ok"})
+
+    async def version(self, request: Request) -> Response:
+        """The version of agentcho."""
+        return JSONResponse({"name": "agentcho", "version": version("agentcho")})
+
+    async def metrics(self, request: Request) -> Response:
+        """The counts of the whole server."""
+        key = _key(request)
+        if key is not None and not key.metrics:
+            raise ApiError(403, "this key may not read the metrics of the server", code="metrics_not_allowed")
+        return Response(self._site.metrics.text(), media_type=metrics.TYPE)
+
+    async def models(self, request: Request) -> Response:
+        """The models, and the ways in which their societies read."""
+        return JSONResponse(models.listing(self._site.models, self._site.created))
+
+    async def model(self, request: Request) -> Response:
+        """One of them."""
+        return JSONResponse(models.described(request.path_params["id"], self._site.models, self._site.created))
+
+    async def society(self, request: Request) -> Response:
+        """What a member may know of its society."""
+        caller = self._member(request)
+        found = [info for model in self._site.models.values() if (info := model.society_info(caller)) is not None]
+        if not found:
+            raise ApiError(404, ABSENT, code="society_not_found")
+        return JSONResponse({"id": caller.society, "object": "society", "models": found})
+
+    async def end(self, request: Request) -> Response:
+        """End a society and its records."""
+        caller, key = self._member(request), _key(request)
+        if key is not None and key.agent is not None:
+            raise ApiError(403, "the key of one agent cannot end a society", code="agent_not_allowed")
+        ended = [model.end_society(caller) for model in self._site.models.values()]
+        if not any(ended):
+            raise ApiError(404, ABSENT, code="society_not_found")
+        return JSONResponse({"id": caller.society, "object": "society", "deleted": True})
+
+    def _member(self, request: Request) -> Caller:
+        key, society = _key(request), request.path_params["society"]
+        if key is None:
+            return Caller("", society)
+        return Caller(key.tenant, self._site.keys.allowed(key, Claim(society)).society, key.agent, None, key.name)
+
+
+class Edge:
+    """Around all routes: each request gets an id, is known by its key, has every error in OpenAI's shape, and is logged
+    and counted when it is over."""
+
+    def __init__(self, app: ASGIApp, site: Site) -> None:
+        self._app, self._site = app, site
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Take one request."""
+        headers, began, sent = Headers(scope=scope), time.perf_counter(), Sent(send)
+        given = headers.get("x-request-id", "")
+        sent.id = given if REQUEST_ID.fullmatch(given) else f"req_{uuid4().hex}"
+        try:
+            scope.setdefault("state", {})["key"] = self._known(scope, headers)
+            await self._app(scope, receive, sent.send)
+        except Exception as error:
+            await self._refuse(error, Channel(receive, sent.send), sent)
+        finally:
+            route = _route(scope.get("endpoint"))
+            seconds = time.perf_counter() - began
+            self._site.metrics.ended(route, sent.status, seconds)
+            LOG.info("%s %s %d %.3f s", sent.id, route, sent.status, seconds)
+
+    def _known(self, scope: Scope, headers: Headers) -> Key | None:
+        """Whose key it is. `/health` is answered to everybody."""
+        if scope["path"] == OPEN:
+            return None
+        if not self._site.keys:
+            _check_near(headers)
+        return self._site.key(headers)
+
+    async def _refuse(self, error: Exception, channel: Channel, sent: Sent) -> None:
+        told = api_error(error)
+        if not isinstance(error, ApiError) and told.status == 500:
+            LOG.error("%s failed: %s at %s", sent.id, type(error).__name__, _place(error))
+        if told.status == GONE:
+            sent.status = GONE
+        elif sent.begun:  # what was sent is no answer; without its end the client will know
+            sent.status = told.status
+        else:
+            await channel.refuse(told)
+
+
+class Sent:
+    """What one response came to."""
+
+    def __init__(self, send: Send) -> None:
+        self._send, self.id, self.status, self.begun = send, "", GONE, False
+
+    async def send(self, message: Message) -> None:
+        """Pass a message on, with the request's id."""
+        if message["type"] == "http.response.start":
+            self.begun, self.status = True, message["status"]
+            message = {**message, "headers": [*message.get("headers", ()), (b"x-request-id", self.id.encode())]}
+        await self._send(message)
+
+
+APIS = {
+    "chat/completions": Api(chat.parsed, chat.whole, chat.Stream),
+    "responses": Api(responses.parsed, responses.whole, responses.Stream),
+}
+"""The APIs by the ends of their paths."""
+
+
+def application(site: Site) -> Starlette:
+    """The server's application."""
+    pages = Pages(site)
+    routes: list[BaseRoute] = [
+        Route(OPEN, pages.health),
+        Route("/version", pages.version),
+        Route("/metrics", pages.metrics),
+        Route("/s/{society}", pages.society, methods=["GET"]),
+        Route("/s/{society}", pages.end, methods=["DELETE"]),
+    ]
+    for base in ("", "/s/{society}", "/s/{society}/{agent}"):
+        routes += [Route(f"{base}/v1/models", pages.models), Route(f"{base}/v1/models/{{id:path}}", pages.model)]
+        for path, api in APIS.items():
+            routes.append(Route(f"{base}/v1/{path}", Generate(path, site, api), methods=["POST"]))
+    app = Starlette(
+        routes=routes, middleware=[Middleware(Edge, site=site)], exception_handlers={HTTPException: _not_routed}
+    )
+    app.router.redirect_slashes = False
+    return app
+
+
+async def _not_routed(request: Request, error: Exception) -> Response:
+    """404 and 405, in the shape of all other errors."""
+    assert isinstance(error, HTTPException)
+    there = "this path takes another method" if error.status_code == 405 else "there is nothing at this path"
+    told = ApiError(error.status_code, f"{there}; see /v1/models, /v1/chat/completions, /v1/responses")
+    return JSONResponse(told.to_json(), error.status_code, error.headers)
+
+
+def _route(endpoint: object) -> str:
+    """What a route is called where it is counted; what is at no route has one name, for a client can make up any."""
+    return str(getattr(endpoint, "route", None) or getattr(endpoint, "__name__", "unknown"))
+
+
+def _place(error: Exception) -> str:
+    """Where an error was raised: a file and a line, and nothing of what it says."""
+    frames = [f"{Path(frame.f_code.co_filename).name}:{line}" for frame, line in walk_tb(error.__traceback__)]
+    return frames[-1] if frames else "no line"
+
+
+def _key(request: Request) -> Key | None:
+    found: Key | None = request.scope["state"]["key"]
+    return found
+
+
+def _places(scope: Scope) -> Sequence[models.Place]:
+    """The society and agent that path and headers name."""
+    path = scope.get("path_params", {})
+    found = [models.Place("the path", path.get("society"), path.get("agent"))]
+    if (society := _header(scope, "x-agentcho-society")) is not None:
+        found.append(models.Place("header x-agentcho-society", society))
+    if (agent := _header(scope, "x-agentcho-agent")) is not None:
+        found.append(models.Place("header x-agentcho-agent", None, agent))
+    return found
+
+
+def _header(scope: Scope, name: str) -> str | None:
+    """The value of a header, which is read as UTF-8: names are not all in Latin letters."""
+    raw = next((value for key, value in scope["headers"] if key == name.encode()), None)
+    if raw is None:
+        return None
+    try:
+        return str(raw, "utf-8")
+    except UnicodeDecodeError:
+        raise ApiError(400, f"header {name}: it is no text in UTF-8") from None
+
+
+def _audience(scope: Scope, request: ChatRequest) -> ChatRequest:
+    """The request, with the audience that a header names."""
+    if (given := _header(scope, "x-agentcho-audience")) is None:
+        return request
+    place = models.Place("header x-agentcho-audience")
+    named = models.audience(given, place)
+    if request.audience is not None and named != request.audience:
+        raise ApiError(400, f"{place.where}: it names another audience than the body; name one")
+    return replace(request, audience=named)
+
+
+def _check_priority(key: Key | None, request: ChatRequest) -> None:
+    if key is not None and not key.priority and request.priority > 0:
+        raise ApiError(403, "priority: this key may not be served before others", "priority", "priority_not_allowed")
+
+
+def _check_near(headers: Headers) -> None:
+    """Without keys only this machine is served, and no page in a browser that some other site has written: neither by
+    the site's own script, nor by a name of its own that leads here."""
+    origin = headers.get("origin")
+    for said in (f"//{headers.get('host', '')}", *([] if origin is None else [origin])):
+        if not _is_near(said):
+            raise ApiError(403, "without keys only this machine is served, by the name localhost or its address")
+
+
+def _is_near(url: str) -> bool:
+    try:
+        host = urlsplit(url).hostname or ""
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False

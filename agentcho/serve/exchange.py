@@ -1,0 +1,175 @@
+"""One request and its answer over ASGI: a body that is counted as it comes, an answer whole or in events, and an end as
+soon as the client is gone.
+
+Does not know: who may ask, what the answer says.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from math import inf
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+import anyio
+from anyio.streams.memory import MemoryObjectReceiveStream
+from starlette.datastructures import Headers
+from starlette.types import Message, Receive, Scope, Send
+
+from agentcho.serve.config import ServeLimits
+from agentcho.serve.faults import ApiError, api_error
+from agentcho.serve.request import Answers, Delta, Hear
+
+T = TypeVar("T")
+EVENTS = {"content-type": "text/event-stream; charset=utf-8", "cache-control": "no-cache", "x-accel-buffering": "no"}
+"""Headers of a stream; the last tells proxies to pass each event on at once."""
+JSON = "application/json"
+GONE = 499
+"""The status of a request whose client has closed its connection: there is nobody to answer."""
+
+
+class Events(Protocol):
+    """Writes the events of a stream, as the API that was asked for has them."""
+
+    def begin(self) -> list[bytes]:
+        """What comes before the first text."""
+
+    def delta(self, delta: Delta) -> list[bytes]:
+        """What was said."""
+
+    def end(self, answers: Answers) -> list[bytes]:
+        """What comes after the last text."""
+
+    def fault(self, error: ApiError) -> bytes:
+        """An error in the middle of a stream, which ends it."""
+
+
+class Channel(NamedTuple):
+    """How one request is heard and answered: ASGI's two functions."""
+
+    receive: Receive
+    send: Send
+
+    async def body(self, scope: Scope, limits: ServeLimits) -> bytes:
+        """The whole body. `ApiError` 413: it is, or says that it is, too long; 408: it takes too long to come; 400: it
+        is compressed; `GONE`."""
+        headers = Headers(scope=scope)
+        if headers.get("content-encoding", "identity") != "identity":
+            raise ApiError(400, "a body in a content-encoding is not read; send it as it is")
+        said = headers.get("content-length", "")
+        if said.isascii() and said.isdecimal() and int(said[:20]) > limits.body_bytes:
+            raise _too_long(limits)
+        try:
+            with anyio.fail_after(limits.body_seconds):
+                return await self._read(limits)
+        except TimeoutError:
+            raise ApiError(408, f"the body did not come within {limits.body_seconds:g} s", code="timeout") from None
+
+    async def _read(self, limits: ServeLimits) -> bytes:
+        read = bytearray()
+        while True:
+            message = await self.receive()
+            if message["type"] == "http.disconnect":
+                raise _gone()
+            read += message.get("body", b"")
+            if len(read) > limits.body_bytes:
+                raise _too_long(limits)
+            if not message.get("more_body", False):
+                return bytes(read)
+
+    async def attended(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Do the work, as long as the client is there. `ApiError` `GONE`: it is not, and the work was cancelled."""
+        done, failed = list[T](), list[Exception]()
+        async with anyio.create_task_group() as group:
+            group.start_soon(self._watch, group.cancel_scope)
+            try:
+                done.append(await work())
+            except Exception as error:  # to come out as it is, and not in a group
+                failed.append(error)
+            group.cancel_scope.cancel()
+        if failed:
+            raise failed[0]
+        if not done:
+            raise _gone()
+        return done[0]
+
+    async def _watch(self, scope: anyio.CancelScope) -> None:
+        while (await self.receive())["type"] != "http.disconnect":
+            pass
+        scope.cancel()
+
+    async def reply(self, status: int, content: bytes, headers: Mapping[str, str]) -> None:
+        """Send an answer that is whole."""
+        await self.send(started(status, {**headers, "content-length": str(len(content))}))
+        await self.send({"type": "http.response.body", "body": content})
+
+    async def reply_json(self, status: int, content: Any, headers: Mapping[str, str] | None = None) -> None:
+        """Send JSON."""
+        text = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        await self.reply(status, text.encode(errors="replace"), {"content-type": JSON, **(headers or {})})
+
+    async def refuse(self, error: ApiError) -> None:
+        """Send an error."""
+        headers = {} if error.retry_after is None else {"retry-after": str(error.retry_after)}
+        if error.status == 401:
+            headers["www-authenticate"] = "Bearer"
+        if error.status == 408:
+            headers["connection"] = "close"
+        await self.reply_json(error.status, error.to_json(), headers)
+
+    async def stream(self, answer: Callable[[Hear], Awaitable[Answers]], events: Events) -> Answers | None:
+        """Send what is said, as it is said. Before the first text nothing is sent: what is raised until then is raised
+        here. After that it is told as an event, which ends the stream: None."""
+        said, heard = anyio.create_memory_object_stream[Delta](inf)
+        ended, failed = list[Answers](), list[Exception]()
+
+        async def run() -> None:
+            with said:
+                try:
+                    ended.append(await answer(said.send_nowait))
+                except Exception as error:
+                    failed.append(error)
+
+        async with anyio.create_task_group() as group, heard:
+            group.start_soon(run)
+            begun = await self._pass_on(heard, events)
+        if failed and not begun:
+            raise failed[0]
+        last = [events.fault(api_error(failed[0]))] if failed else events.end(ended[0])
+        if not begun:
+            await self.send(started(200, EVENTS))
+            last = [*events.begin(), *last]
+        await self.send({"type": "http.response.body", "body": b"".join(last)})
+        return ended[0] if ended else None
+
+    async def _pass_on(self, heard: MemoryObjectReceiveStream[Delta], events: Events) -> bool:
+        """Send events until nothing more is said. Returns whether there was anything."""
+        begun = False
+        async for first in heard:
+            pieces = list[bytes]()
+            if not begun:
+                await self.send(started(200, EVENTS))
+                begun, pieces = True, events.begin()
+            for delta in (first, *_waiting(heard)):
+                pieces += events.delta(delta)
+            await self.send({"type": "http.response.body", "body": b"".join(pieces), "more_body": True})
+        return begun
+
+
+def _waiting(heard: MemoryObjectReceiveStream[Delta]) -> Sequence[Delta]:
+    """What was said while something else was sent."""
+    return [heard.receive_nowait() for _ in range(heard.statistics().current_buffer_used)]
+
+
+def started(status: int, headers: Mapping[str, str]) -> Message:
+    """The beginning of a response."""
+    pairs = [(name.encode("latin-1"), value.encode("latin-1", "replace")) for name, value in headers.items()]
+    return {"type": "http.response.start", "status": status, "headers": pairs}
+
+
+def _too_long(limits: ServeLimits) -> ApiError:
+    return ApiError(413, f"the body has more than {limits.body_bytes} bytes", code="request_too_large")
+
+
+def _gone() -> ApiError:
+    return ApiError(GONE, "the client has gone")

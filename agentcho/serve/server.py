@@ -1,0 +1,286 @@
+"""Sockets: where the server listens, how long a connection may be silent, and how it ends.
+
+uvicorn's HTTP/1.1 with deadlines of its own: for the header, for a body that nobody reads any more, and for a reader
+that does not read. Does not know: what requests say.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import signal
+import socket
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AsyncExitStack, contextmanager
+from functools import partial
+from ipaddress import ip_address
+from types import FrameType
+from typing import Any, Literal
+
+import anyio
+import h11
+import uvicorn
+from starlette.types import ASGIApp
+from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.server import ServerState
+
+from agentcho.errors import ConfigError
+from agentcho.serve.app import Model, Site
+from agentcho.serve.config import ServeLimits
+from agentcho.serve.exchange import JSON
+from agentcho.serve.faults import ApiError
+
+LOG = logging.getLogger("agentcho.serve")
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+UNSENT = 1 << 16
+"""Bytes that the system keeps for a reader that does not read, before its deadline begins."""
+TICK = 0.02
+IDLE = 30.0
+"""Seconds from one look for idle societies to the next."""
+Owed = Literal["header", "body"] | None
+"""What a client has begun and not ended, while nothing of ours waits for it."""
+
+
+class GuardedProtocol(H11Protocol):
+    """One connection, which ends where its client takes too long."""
+
+    def __init__(self, *args: Any, limits: ServeLimits, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._limits, self._born = limits, self.loop.time()
+        self._owed: Owed = None
+        self._late: asyncio.TimerHandle | None = None
+        self._stuck: asyncio.TimerHandle | None = None
+
+    @property
+    def idle(self) -> bool:
+        """Whether no request of it is being answered."""
+        return self.cycle is None or self.cycle.response_complete
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin. Where there are too many connections, the oldest that asks for nothing makes room."""
+        super().connection_made(transport)
+        transport.set_write_buffer_limits(high=0)  # a reader that does not read is noticed with the first byte left
+        there = [each for each in self.connections if not each.transport.is_closing()]
+        if len(there) > self._limits.connections:
+            silent = [each for each in there if isinstance(each, GuardedProtocol) and each.idle]
+            min(silent, key=lambda each: each._born).transport.abort()
+        self._watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End."""
+        for timer in (self._late, self._stuck):
+            if timer is not None:
+                timer.cancel()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Take what the client sends."""
+        super().data_received(data)
+        self._watch()
+
+    def on_response_complete(self) -> None:
+        """An answer is sent; the next request may be there already."""
+        super().on_response_complete()
+        self._watch()
+
+    def _owes(self) -> Owed:
+        theirs = self.conn.their_state
+        if theirs is h11.IDLE and (self.cycle is None or self.conn.trailing_data[0]):
+            return "header"
+        return "body" if theirs is h11.SEND_BODY and self.idle else None
+
+    def _watch(self) -> None:
+        """Begin a deadline where the client owes something else than before; what it sends does not put one off."""
+        owed = self._owes()
+        if owed == self._owed:
+            return
+        if self._late is not None:
+            self._late.cancel()
+        self._owed, self._late = owed, None
+        if owed is not None:
+            seconds = self._limits.header_seconds if owed == "header" else self._limits.body_seconds
+            self._late = self.loop.call_later(seconds, self._end_late)
+
+    def _end_late(self) -> None:
+        if self.transport.is_closing():
+            return
+        if self._owed == "header" and self.conn.trailing_data[0]:
+            self._refuse(
+                ApiError(408, f"the header did not come within {self._limits.header_seconds:g} s", code="timeout")
+            )
+        else:
+            self.transport.close()
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is no HTTP, in the shape of all errors."""
+        self._refuse(ApiError(400, "this is no HTTP/1.1 request, or its header is too long"))
+
+    def _refuse(self, error: ApiError) -> None:
+        if self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
+            self.transport.abort()
+            return
+        body = json.dumps(error.to_json()).encode()
+        headers = [("content-type", JSON), ("content-length", str(len(body))), ("connection", "close")]
+        for event in (h11.Response(status_code=error.status, headers=headers), h11.Data(data=body), h11.EndOfMessage()):
+            self.transport.write(self.conn.send(event) or b"")
+        self.transport.close()
+
+    def pause_writing(self) -> None:
+        """Not all that was written is sent: from now the reader has so long to read it."""
+        super().pause_writing()
+        if self._stuck is None:
+            self._stuck = self.loop.call_later(self._limits.send_seconds, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """All is sent."""
+        super().resume_writing()
+        if self._stuck is not None:
+            self._stuck.cancel()
+            self._stuck = None
+
+
+class Server:
+    """Answers requests on a socket, until it is told to end."""
+
+    def __init__(self, app: ASGIApp, site: Site) -> None:
+        self._site, self._state, self._cut = site, ServerState(), anyio.Event()
+        self._config = uvicorn.Config(
+            app,
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            log_level=logging.CRITICAL + 1,  # it would log what was asked for, and errors with what they quote
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+        )
+        self._config.load()
+
+    @property
+    def connections(self) -> int:
+        """How many there are."""
+        return len(self._state.connections)
+
+    async def serve(self, listening: socket.socket, ready: Callable[[str], None]) -> bool:
+        """Listen, until `end` is called. `ready` hears the address when the first request can come. Returns whether all
+        requests were answered. `ConfigError`: somebody else listens there."""
+        make = partial(
+            GuardedProtocol, config=self._config, server_state=self._state, app_state={}, limits=self._site.limits
+        )
+        try:
+            door = await asyncio.get_running_loop().create_server(make, sock=listening, backlog=1024)
+        except OSError as error:
+            raise ConfigError(f"{address(listening)}: {error.strerror}") from None
+        try:
+            ready(address(listening))
+            async with anyio.create_task_group() as group:
+                group.start_soon(self._end_idle)
+                group.start_soon(self._drained)
+                await self._cut.wait()
+                group.cancel_scope.cancel()
+            return self._site.admission.drained.is_set()
+        finally:
+            door.close()
+            with anyio.CancelScope(shield=True):
+                await self._close()
+
+    def end(self) -> None:
+        """The first time: take no more requests, and stop when those under way have ended. The second: stop now."""
+        if self._site.admission.draining:
+            self._cut.set()
+        else:
+            LOG.info("draining: %d requests are under way", self._site.admission.running)
+            self._site.admission.drain()
+
+    async def _drained(self) -> None:
+        await self._site.admission.drained.wait()
+        self._cut.set()
+
+    async def _end_idle(self) -> None:
+        while True:
+            await anyio.sleep(IDLE)
+            for model in self._site.models.values():
+                model.end_idle()
+
+    async def _close(self) -> None:
+        """Let connections send what is theirs; cancel what is not done."""
+        whole = self._site.admission.drained.is_set()
+        for connection in list(self._state.connections):
+            connection.shutdown()
+        with anyio.move_on_after(self._site.limits.send_seconds if whole else 0):
+            while self._state.connections or self._state.tasks:
+                await anyio.sleep(TICK)
+        for task in list(self._state.tasks):
+            task.cancel()
+        for connection in list(self._state.connections):
+            connection.transport.abort()
+        while self._state.tasks or self._state.connections:
+            await anyio.sleep(TICK)
+
+
+@contextmanager
+def hearing(end: Callable[[], None]) -> Iterator[None]:
+    """A context in which Ctrl-C and SIGTERM call this on the event loop, outside of the main thread a no-op."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    loop = asyncio.get_running_loop()
+
+    def heard(number: int, frame: FrameType | None) -> None:
+        loop.call_soon_threadsafe(end)
+
+    before = {number: signal.signal(number, heard) for number in SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+async def serve(
+    server: Server, served: Iterable[Model], listening: socket.socket, ready: Callable[[str], None]
+) -> bool:
+    """Serve models until a signal ends it. Returns whether all requests were answered."""
+    async with AsyncExitStack() as stack:
+        for model in served:
+            await stack.enter_async_context(model.serving())
+        with hearing(server.end):
+            return await server.serve(listening, ready)
+
+
+def bound(host: str, port: int, keys: bool) -> socket.socket:
+    """A socket of this address, on which nobody listens yet. `ConfigError`: there is none of this name, somebody else
+    listens there, or it is not loopback's and there are no keys."""
+    try:
+        family, kind, proto, _, where = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+    except OSError as error:
+        raise ConfigError(f"host {host!r}: {error.strerror}; give an address of this machine") from None
+    if not keys and not ip_address(str(where[0]).partition("%")[0]).is_loopback:
+        raise ConfigError(
+            f"host {host}: anybody who reaches this address could ask; give --keys FILE, as `agentcho key` makes it, "
+            "or listen on 127.0.0.1"
+        )
+    made = socket.socket(family, kind, proto)
+    try:
+        if os.name == "posix":
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, UNSENT)
+        made.bind(where)
+        made.setblocking(False)
+    except OSError as error:
+        made.close()
+        raise ConfigError(
+            f"cannot listen on {host}:{port}: {error.strerror}; give another --port, or 0 for any"
+        ) from None
+    return made
+
+
+def address(listening: socket.socket) -> str:
+    """The URL of a socket."""
+    host, port = listening.getsockname()[:2]
+    return f"http://[{host}]:{port}" if listening.family == socket.AF_INET6 else f"http://{host}:{port}"

@@ -1,0 +1,133 @@
+"""A server on a real socket, in the test's own event loop, in front of a model that answers as the test says."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from typing import Any
+
+import anyio
+import httpx
+
+from agentcho.serve.app import Model, Site, application
+from agentcho.serve.config import ServeLimits
+from agentcho.serve.keys import Key, Keys
+from agentcho.serve.request import Answer, Answers, Caller, ChatRequest, Delta, Hear, Usage
+from agentcho.serve.server import Server, bound
+
+CHAT = "/v1/chat/completions"
+ASKED = {"model": "m", "messages": [{"role": "user", "content": "hello"}]}
+LATE = 10.0
+
+
+class Scripted:
+    """A model that says `words`. `held`: an answer waits in its midst until it is set. `fault` is raised in place of
+    the first word, or with `late` after it. `asked` is who asked what; `cancelled` counts answers that were given up;
+    `societies`: what is there."""
+
+    def __init__(self, words: str = "good day to you", name: str = "m") -> None:
+        self.name, self.words = name, words
+        self.held: anyio.Event | None = None
+        self.fault: Exception | None = None
+        self.late = False
+        self.asked: list[tuple[Caller, ChatRequest]] = []
+        self.cancelled = 0
+        self.begun = anyio.Event()
+        self.societies: dict[tuple[str, str | None], str] = {}
+
+    def serving(self) -> AbstractAsyncContextManager[object]:
+        return nullcontext(self)
+
+    async def answer(self, caller: Caller, request: ChatRequest, hear: Hear) -> Answers:
+        self.asked.append((caller, request))
+        try:
+            return await self._answer(request, hear)
+        except anyio.get_cancelled_exc_class():
+            self.cancelled += 1
+            raise
+
+    async def _answer(self, request: ChatRequest, hear: Hear) -> Answers:
+        if self.fault is not None and not self.late:
+            raise self.fault
+        for index, word in enumerate(self.words.split()):
+            hear(Delta(0, f"{word} "))
+            if not index:
+                self.begun.set()
+                if self.held is not None:
+                    await self.held.wait()
+                if self.fault is not None:
+                    raise self.fault
+        answer = Answer(request.ids[0], f"{self.words} ", "stop")
+        return Answers((answer,), Usage(10, len(self.words.split()), 4, 3))
+
+    def society_info(self, caller: Caller) -> dict[str, Any] | None:
+        mode = self.societies.get((caller.tenant, caller.society))
+        return None if mode is None else {"society": caller.society, "mode": mode}
+
+    def end_society(self, caller: Caller) -> bool:
+        return self.societies.pop((caller.tenant, caller.society), None) is not None
+
+    def end_idle(self) -> None:
+        """Nothing ends."""
+
+
+class Door:
+    """A server that runs: `client` asks it, `server` and `site` are what it is made of."""
+
+    def __init__(self, client: httpx.AsyncClient, server: Server, site: Site, port: int) -> None:
+        self.client, self.server, self.site, self.port = client, server, site, port
+
+    async def ask(self, path: str = CHAT, key: str | None = None, **fields: Any) -> httpx.Response:
+        """One plain request."""
+        headers = {} if key is None else {"authorization": f"Bearer {key}"}
+        return await self.client.post(path, json=ASKED | fields, headers=headers)
+
+    async def error(self, status: int, answer: httpx.Response) -> dict[str, Any]:
+        """The error of an answer, which must have this status and the one shape."""
+        assert answer.status_code == status, answer.text
+        assert answer.headers["content-type"] == "application/json"
+        assert answer.headers["x-request-id"]
+        error: dict[str, Any] = answer.json()["error"]
+        assert set(error) == {"message", "type", "param", "code"}
+        assert error["message"]
+        return error
+
+    def raw(self, content: bytes = b"") -> socket.socket:
+        """A connection that sends this and nothing more."""
+        made = socket.create_connection(("127.0.0.1", self.port), timeout=LATE)
+        made.sendall(content)
+        return made
+
+
+@asynccontextmanager
+async def opened(
+    *served: Model, keys: Iterable[Key] = (), small: socket.socket | None = None, **limits: Any
+) -> AsyncIterator[Door]:
+    """A server of these models as long as the context lasts. After it nothing of it is left."""
+    site = Site(served, Keys(keys), ServeLimits(**limits))
+    server, address = Server(application(site), site), list[str]()
+    listening = small or bound("127.0.0.1", 0, False)
+    ready = anyio.Event()
+    async with anyio.create_task_group() as group:
+
+        def begin(url: str) -> None:
+            address.append(url)
+            ready.set()
+
+        group.start_soon(server.serve, listening, begin)
+        await ready.wait()
+        async with httpx.AsyncClient(base_url=address[0], timeout=LATE, trust_env=False) as client:
+            try:
+                with anyio.fail_after(LATE):
+                    yield Door(client, server, site, int(address[0].rpartition(":")[2]))
+            finally:
+                server.end()
+                server.end()
+    assert site.admission.running == 0
+    assert not server.connections
+
+
+def play(body: Callable[[], Awaitable[None]]) -> None:
+    """Run a coroutine function to its end."""
+    anyio.run(body)

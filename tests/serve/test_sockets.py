@@ -1,0 +1,189 @@
+"""What a client does that is not in its senses, or in no hurry: half of a request, no reading, many connections."""
+
+from __future__ import annotations
+
+import json
+import socket
+from contextlib import ExitStack
+
+import anyio
+import pytest
+from anyio import to_thread
+
+from agentcho.errors import ConfigError
+from agentcho.serve.server import bound
+from tests.serve.door import ASKED, CHAT, Door, Scripted, opened, play
+
+LONG = "word " * 40_000
+
+
+def told(connection: socket.socket) -> bytes:
+    """All that comes until the server closes the connection."""
+    parts = list[bytes]()
+    try:
+        while part := connection.recv(1 << 16):
+            parts.append(part)
+    except ConnectionResetError:
+        parts.append(b"(reset)")
+    return b"".join(parts)
+
+
+async def heard(connection: socket.socket) -> bytes:
+    """The same, in a thread: the server is on this one."""
+    return await to_thread.run_sync(told, connection)
+
+
+def head(length: int, more: str = "") -> bytes:
+    return f"POST {CHAT} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {length}\r\n{more}\r\n".encode()
+
+
+def refused(answer: bytes) -> tuple[int, str]:
+    """Status and message of an answer in the one shape."""
+    first, _, rest = answer.partition(b"\r\n")
+    return int(first.split()[1]), json.loads(rest.partition(b"\r\n\r\n")[2])["error"]["message"]
+
+
+async def is_well(door: Door) -> None:
+    assert (await door.client.get("/health")).status_code == 200
+    assert (await door.ask()).status_code == 200
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET /health HTTP/1.1\r\nhost: loc", head(100), head(100) + b'{"model"'])
+def test_who_sends_half_of_a_request_is_told_so_and_nobody_else_notices(sent: bytes) -> None:
+    async def body() -> None:
+        async with opened(Scripted(), header_seconds=0.2, body_seconds=0.2) as door:
+            with door.raw(sent) as half:
+                await is_well(door)
+                answer = await heard(half)
+                assert not answer if not sent else refused(answer)[0] == 408
+            await is_well(door)
+
+    play(body)
+
+
+def test_a_header_that_comes_letter_by_letter_has_no_more_time() -> None:
+    async def body() -> None:
+        async with opened(Scripted(), header_seconds=0.3) as door:
+            with door.raw(b"GET /health HTTP/1.1\r\n") as slow:
+                with anyio.move_on_after(0.2):
+                    while True:
+                        slow.sendall(b"x")
+                        await anyio.sleep(0.05)
+                with anyio.fail_after(0.25):
+                    assert refused(await heard(slow))[0] == 408
+
+    play(body)
+
+
+def test_the_second_request_of_a_connection_has_a_deadline_too() -> None:
+    async def body() -> None:
+        async with opened(Scripted(), header_seconds=0.2) as door:
+            with door.raw(b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\nGET /hea") as twice:
+                answer = await heard(twice)
+                assert answer.startswith(b"HTTP/1.1 200")
+                assert b"HTTP/1.1 408" in answer
+
+    play(body)
+
+
+def test_what_is_no_http_is_refused_in_the_shape_of_all_errors() -> None:
+    async def body() -> None:
+        async with opened(Scripted()) as door:
+            for wrong in (b"hello\r\n\r\n", b"\x16\x03\x01\x02\x00\r\n\r\n", b"GET / HTTP/1.1\r\na: " + b"b" * 100_000):
+                with door.raw(wrong) as connection:
+                    assert refused(await heard(connection))[0] == 400
+            await is_well(door)
+
+    play(body)
+
+
+def test_a_body_that_nobody_reads_any_more_ends_in_time() -> None:
+    async def body() -> None:
+        async with opened(Scripted(), body_bytes=1000, body_seconds=0.2) as door:
+            with door.raw(head(2000) + b" " * 10) as connection:
+                assert refused(await heard(connection))[0] == 413
+
+    play(body)
+
+
+def test_a_reader_that_does_not_read_is_cut_and_its_request_ends() -> None:
+    async def body() -> None:
+        model = Scripted(LONG)
+        async with opened(model, send_seconds=0.2) as door:
+            for stream in (True, False):
+                content = json.dumps(ASKED | {"stream": stream}).encode()
+                with socket.socket() as deaf:
+                    deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+                    deaf.connect(("127.0.0.1", door.port))
+                    deaf.sendall(head(len(content)) + content)
+                    with anyio.fail_after(5):
+                        while door.site.admission.running or not model.asked or door.server.connections > 1:
+                            await anyio.sleep(0.02)
+                model.asked.clear()
+                await is_well(door)
+
+    play(body)
+
+
+def test_of_too_many_connections_the_oldest_that_asks_for_nothing_makes_room() -> None:
+    async def body() -> None:
+        async with opened(Scripted(), connections=3) as door:
+            with ExitStack() as stack:
+                for _ in range(10):
+                    stack.enter_context(door.raw())
+                await is_well(door)
+                assert door.server.connections <= 3
+
+    play(body)
+
+
+def test_a_server_that_ends_lets_streams_end_and_takes_no_more() -> None:
+    async def body() -> None:
+        model = Scripted()
+        model.held = anyio.Event()
+        async with opened(model) as door:
+            async with door.client.stream("POST", CHAT, json=ASKED | {"stream": True}) as stream:
+                await model.begun.wait()
+                door.server.end()
+                answer = await door.ask()
+                assert (await door.error(503, answer))["code"] == "shutting_down"
+                assert answer.headers["retry-after"] == "5"
+                assert (await door.client.get("/health")).json() == {"status": "draining"}
+                model.held.set()
+                assert [line async for line in stream.aiter_lines() if line][-1] == "data: [DONE]"
+            while door.server.connections:
+                await anyio.sleep(0.01)
+            assert model.cancelled == 0
+
+    play(body)
+
+
+def test_told_twice_a_server_ends_at_once() -> None:
+    async def body() -> None:
+        model = Scripted()
+        model.held = anyio.Event()
+        async with opened(model) as door:
+            content = json.dumps(ASKED | {"stream": True}).encode()
+            with door.raw(head(len(content)) + content) as connection:
+                await model.begun.wait()
+                door.server.end()
+                door.server.end()
+                answer = await heard(connection)
+                assert b"good" in answer
+                assert not answer.endswith(b"0\r\n\r\n"), "a stream that was cut must not look whole"
+            assert model.cancelled == 1
+
+    play(body)
+
+
+def test_an_address_that_cannot_be_had_is_named() -> None:
+    with bound("127.0.0.1", 0, False) as first:
+        first.listen()
+        port = first.getsockname()[1]
+        with pytest.raises(ConfigError, match=f"cannot listen on 127.0.0.1:{port}: Address already in use"):
+            bound("127.0.0.1", port, False)
+    with pytest.raises(ConfigError, match="give an address of this machine"):
+        bound("no.such.host.invalid", 0, False)
+    with pytest.raises(ConfigError, match="agentcho key"):
+        bound("0.0.0.0", 0, False)
+    bound("0.0.0.0", 0, True).close()
