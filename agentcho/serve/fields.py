@@ -51,7 +51,9 @@ ONLY: Mapping[str, object] = {
     "continue_final_message": False,
 }
 """The one value of a parameter that is taken, because it changes nothing."""
-NO_STATE = "this server keeps no conversations; send all messages"
+NO_STATE = (
+    "this server keeps no conversations; send all messages (clients that take turns by id send all if store is false)"
+)
 REFUSED: Mapping[str, str] = {
     "logit_bias": "this server does not change the logits of chosen tokens",
     "audio": "this server says no audio",

@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, ValidationInfo, model_validator
 
 from agentcho.serve import ids
 from agentcho.serve.body import Body, Several, count, wrapped, wrong
-from agentcho.serve.messages import Id, Name, Part, joined
+from agentcho.serve.messages import PARSED_ARGUMENTS, Id, Name, Part, joined
 from agentcho.serve.request import ChatRole, Quoted, ToolCall
 
 TYPES = ("message", "function_call", "function_call_output")
@@ -46,7 +46,7 @@ class Item(Body):
     were sent. What a model thought is dropped, and counted."""
 
     within = "input."
-    ignored = frozenset({"phase", "caller", "namespace"})
+    ignored = frozenset({"caller", "namespace", "phase", PARSED_ARGUMENTS})
 
     type: Literal["message", "function_call", "function_call_output", "reasoning"] = "message"
     id: Id | None = None

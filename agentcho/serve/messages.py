@@ -16,7 +16,11 @@ from agentcho.serve.functions import FunctionName
 from agentcho.serve.request import ChatRole, Quoted, ToolCall
 
 TEXT_ALONE = "this server reads texts alone; give a part of type "
-Id = Annotated[str, Field(min_length=1, max_length=256)]
+PARSED_ARGUMENTS = "parsed_arguments"
+"""What the client of `openai` has read the arguments of a call into, and sends back with them; "parsed" is that of a
+text."""
+LONGEST = 256
+Id = Annotated[str, Field(min_length=1, max_length=LONGEST)]
 Name = Annotated[str, Field(min_length=1, max_length=128)]
 
 
@@ -26,7 +30,7 @@ class Part(Body):
     types: ClassVar[Mapping[str, str]] = {"text": "text", "refusal": "refusal"}
     """The types of parts that are texts, and the field that has the text."""
     within = "messages.content."
-    ignored = frozenset({"annotations", "cache_control", "prompt_cache_breakpoint"})
+    ignored = frozenset({"annotations", "cache_control", "parsed", "prompt_cache_breakpoint"})
 
     text: str = ""
 
@@ -50,6 +54,9 @@ Content = Annotated[Several[Part], BeforeValidator(lambda given: wrapped(given, 
 class Called(Body):
     """The function of a call, and its arguments as JSON."""
 
+    within = "messages.tool_calls.function."
+    ignored = frozenset({PARSED_ARGUMENTS})
+
     name: FunctionName
     arguments: str = ""
 
@@ -70,7 +77,7 @@ class Message(Body):
     """A message as clients send it, and as they send back what they were sent."""
 
     within = "messages."
-    ignored = frozenset({"annotations", "reasoning", "reasoning_content", "provider_specific_fields", "cache_control"})
+    ignored = frozenset({"annotations", "cache_control", "parsed", "reasoning", "reasoning_content"})
     refused: ClassVar[Mapping[str, str]] = {
         "audio": "this server hears no audio",
         "function_call": "it is of an older API; give tool_calls",
@@ -81,6 +88,7 @@ class Message(Body):
     refusal: str | None = None
     name: Name | None = None
     id: Id | None = None
+    provider_specific_fields: dict[str, Any] = Field(default_factory=dict)
     tool_calls: Several[Call] = ()
     tool_call_id: Id | None = None
 
@@ -100,12 +108,18 @@ class Message(Body):
         return "content" in self.model_fields_set
 
     @property
+    def _own_id(self) -> str | None:
+        """The id that it claims. litellm keeps that of an answer among what it does not know, and sends it back so."""
+        kept = self.provider_specific_fields.get("id")
+        return self.id or (kept if isinstance(kept, str) and len(kept) <= LONGEST else None)
+
+    @property
     def quoted(self) -> Quoted:
         """The message without the forms of the API."""
         role: ChatRole = "system" if self.role == "developer" else self.role
         said = joined(self.content) if self._has_content else self.refusal or ""
         calls = tuple(ToolCall(each.function.name, each.function.arguments) for each in self.tool_calls)
-        of = ids.answer(self.id) if self.id else ids.of_calls([each.id or "" for each in self.tool_calls])
+        of = ids.answer(self._own_id) if self._own_id else ids.of_calls([each.id or "" for each in self.tool_calls])
         return Quoted(role, said, self.name, of, calls, self.tool_call_id)
 
 
