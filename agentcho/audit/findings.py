@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from agentcho.audit.report import Blockage, Finding, Place, Release, Subject, Verdict
 from agentcho.audit.rules import RULES, fingerprint
-from agentcho.audit.subject import LIMITS, MARKERS
+from agentcho.audit.subject import CLIENTS, LIMITS, MARKERS
 from agentcho.audit.verdict import GameVerdict, Reading, Share, line_of
 from agentcho.flow.labels import EncodingRecord
 from agentcho.message import SCENARIO
@@ -187,7 +187,7 @@ def of_the_run(subject: Subject) -> list[Finding]:
 
     AC005: enforcement was claimed, in a profile whose batches it does not cover. AC006: a bound on the whole game
     counts what some of those whom it ends may not read. AC010: whoever writes can write a message's end and another's
-    beginning.
+    beginning. AC011: what passes between agents of one client is not the server's to see.
     """
     reused, limits = subject.mode == "choreographed", subject.environment.get(LIMITS)
     say: dict[Who, str] = {}
@@ -200,6 +200,10 @@ def of_the_run(subject: Subject) -> list[Finding]:
     if subject.environment.get(MARKERS) == "plain":
         say[Who("AC010")] = (
             "the model's role markers are plain text: what one agent says can pass for what another said"
+        )
+    if (several := subject.environment.get(CLIENTS)) is not None:
+        say[Who("AC011")] = (
+            f"one client spoke for {several}: it is trusted with all their texts, and the verdict is of encodings alone"
         )
     shown = [Shown(game, (game,)) for game in range(max(1, subject.games))]
     sentences = {who.rule: sentence for who, sentence in say.items()}

@@ -34,7 +34,7 @@ from agentcho.errors import ConfigError, RecordBroken
 
 REPORT = "give a file that `agentcho audit --json` wrote (agentcho-audit/1)"
 Text = Annotated[str, Field(min_length=1)]
-RuleId = Literal["AC001", "AC002", "AC003", "AC004", "AC005", "AC006", "AC007", "AC008", "AC009", "AC010"]
+RuleId = Literal["AC001", "AC002", "AC003", "AC004", "AC005", "AC006", "AC007", "AC008", "AC009", "AC010", "AC011"]
 FEW = 3
 """At most so many incomplete games are named one by one."""
 

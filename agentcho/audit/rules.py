@@ -96,6 +96,14 @@ _ALL = (
         "agent says can pass for what another said.",
         "Use a model whose template has special tokens between messages; `agentcho doctor` says which.",
     ),
+    Rule(
+        "AC011",
+        "note",
+        "one client for several agents",
+        "One client of the server spoke for several agents, and so it had the texts of all of them in its hands.",
+        "Nothing, where that client is trusted with all texts: the verdict is of encodings alone. Else give each agent "
+        "a client and a key of its own.",
+    ),
 )
 
 RULES: Mapping[str, Rule] = MappingProxyType({rule.id: rule for rule in _ALL})

@@ -20,6 +20,7 @@ from agentcho.records.transcript import HEARD, Entry
 
 LIMITS = "limits of a whole game"
 MARKERS = "engine markers"
+CLIENTS = "one client for"
 
 
 def of_run(run: SavedRun, games: Mapping[int, Sequence[Entry]], seal: Seal) -> Subject:
@@ -30,6 +31,8 @@ def of_run(run: SavedRun, games: Mapping[int, Sequence[Entry]], seal: Seal) -> S
     environment |= {"seed": str(config.seed), "options": seal.data(options)}
     if limits := [f"{name} {value:g}" for name, value in config.limits if name.startswith("game_") and value]:
         environment |= {LIMITS: ", ".join(limits)}
+    if shared := sorted({name for names in info.clients.values() if len(names) > 1 for name in names}):
+        environment |= {CLIENTS: ", ".join(shared)}
     return _subject(
         config,
         environment,

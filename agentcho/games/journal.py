@@ -155,6 +155,10 @@ class Journal:
         self._sink(Ended(entry._replace(usage=entry.usage._replace(encoded=entry.usage.encoded + encoded))))
         self._ledger.forget(record.id for record in over)
 
+    def message_of(self, id: EncodingId) -> str:
+        """The message that an encoding is of."""
+        return self._ledger[id].message
+
     def forget(self, messages: Iterable[str]) -> list[EncodingId]:
         """Give up all encodings of these messages, and all that is known of them but what is written; returns their
         ids, for the caller to release. Who reads such a message next makes it again, from its ids.

@@ -59,7 +59,8 @@ class RunInfo(BaseModel):
     other runs. `tasks` is the digest of the task set, if there was one. `at_once` is how many games were allowed side
     by side (None: as many as the store has room for), `most` the largest number that were. `asked` is the scenario as
     it was named, or its file; `sources` are digests of its file and of those of agents that it casts by name; `resumed`
-    says when the run went on. Records of format 1 are read for ever; see `transcript`.
+    says when the run went on. `clients` are, of a society on a server, the agents that each key spoke for; a key is
+    named by the first digits of its digest. Records of format 1 are read for ever; see `transcript`.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -82,6 +83,7 @@ class RunInfo(BaseModel):
     asked: str | None = None
     sources: dict[str, str] = {}
     resumed: tuple[Resumed, ...] = ()
+    clients: dict[str, tuple[AgentName, ...]] = {}
 
 
 class Over(NamedTuple):
@@ -175,6 +177,14 @@ class RunRecord:
     def joined(self, agent: str, role: str) -> None:
         """Note a member of the cast; it is written when the run ends."""
         self.info = self.info.model_copy(update={"cast": self.info.cast | {agent: role}})
+
+    def spoke_for(self, key: str, agent: str) -> None:
+        """Note for whom a client spoke, at once: an audit of a run that is not over needs it."""
+        before = self.info.clients.get(key, ())
+        if agent not in before:
+            clients = self.info.clients | {key: (*before, agent)}
+            self.info = self.info.model_copy(update={"clients": clients})
+            _write_info(self.path, self.info)
 
     def said(self, entry: Entry) -> None:
         """Append one message that has ended, whole or not."""

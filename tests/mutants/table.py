@@ -9,6 +9,7 @@ from __future__ import annotations
 from .engine import ENGINE
 from .games import GAMES
 from .mutant import Mutant
+from .serve import SERVE
 
 NUMERIC = "tests/leaks/numeric/test_noninterference.py"
 FUNCTIONAL = "tests/leaks/numeric/test_functional.py"
@@ -516,4 +517,4 @@ ENFORCEMENT = (
     ),
 )
 
-MUTANTS = (*ENFORCEMENT, *ENGINE, *GAMES)
+MUTANTS = (*ENFORCEMENT, *ENGINE, *GAMES, *SERVE)

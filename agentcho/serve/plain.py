@@ -1,0 +1,98 @@
+"""Requests without a society: exact reuse of equal beginnings of prompts, within one tenant and one cache salt.
+
+Does not know: HTTP, keys, agents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from time import monotonic
+
+from agentcho.calls.call import Call, Decode, Sampling, Turn
+from agentcho.choreography.choreographer import Choreographer
+from agentcho.choreography.handle import Request, Result
+from agentcho.message import Words
+from agentcho.serve.prefixes import Node, PrefixTree
+from agentcho.serve.prompt import Framed, calls_in, prompt_of, room_for, samplings
+from agentcho.serve.request import Answer, Answers, ChatRequest, Hear, Usage
+from agentcho.serve.society import Keeping
+from agentcho.serve.speech import Speech, all_said
+
+Prompt = Sequence[tuple[Framed, Words]]
+
+
+class PlainPrompts:
+    """The prompts of one tenant under one cache salt. `salt` is secret: nothing is shared with whoever has another."""
+
+    def __init__(self, choreographer: Choreographer, salt: str, keeping: Keeping) -> None:
+        self._choreographer, self._keeping, self._frames = choreographer, keeping, choreographer.frames
+        self._tree = PrefixTree(salt)
+        self._asked, self.used = 0, monotonic()
+
+    @property
+    def tokens(self) -> int:
+        """Tokens that are encoded and held."""
+        return self._tree.tokens
+
+    async def answer(self, request: ChatRequest, hear: Hear, turn: Turn) -> Answers:
+        """Answer a request. Cancelled: its rows are freed at the next step."""
+        prompt = [(framed, framed.words(self._frames)) for framed in prompt_of(request, self._frames)]
+        lengths = sum(len(words.tokens) for _, words in prompt)
+        room = room_for(lengths, None, self._frames, self._keeping.capacity)
+        options = samplings(request, room.most(request.max_tokens, self._keeping.most), self._frames)
+        speeches = [Speech(n, request, hear, self._frames) for n in range(request.choices)]
+        path = self._tree.find(prompt)
+        self._tree.hold(path)
+        try:
+            saying = zip(options, speeches, strict=True)
+            said = await all_said([self._say(path, prompt, request, *each, turn) for each in saying])
+        finally:
+            self._tree.let_go(path)
+            self.used = monotonic()
+            self.forget(self._keeping.tokens)
+        answers = tuple(answer for answer, _ in said)
+        completion = sum(len(answer.tokens) for answer in answers)
+        return Answers(answers, Usage(room.prompt, completion, min(reused for _, reused in said), 0))
+
+    def forget(self, tokens: int) -> None:
+        """Give up encodings that were not used for long, until so many tokens are held, or all others are in use."""
+        self._release(self._tree.forget(tokens))
+
+    async def _say(
+        self, path: list[Node], prompt: Prompt, request: ChatRequest, sampling: Sampling, speech: Speech, turn: Turn
+    ) -> tuple[Answer, int]:
+        """One answer, and how many tokens of its prompt were there before."""
+        missing = self._tree.calls(path, prompt)
+        made = dict(missing)
+        parents = [made.get(node, node.id) for node in path]
+        over = tuple(parent for parent in parents if parent is not None)
+        decode = Decode("", over, sampling=sampling, salt=self._tree.salt)
+        reused = sum(node.length for node in path if node not in made)
+
+        def done(result: Result) -> None:
+            for (node, _), call in zip(missing, result.made, strict=False):
+                self._release(_none_or_one(self._tree.enter(node, call.id)))
+            self._keep(path, request, result.made[-1].words, result.made[-1].id)
+
+        self._asked += 1
+        calls: tuple[Call, ...] = (*made.values(), decode)
+        asked = Request(calls, (self._asked,), speech.token, done, turn, False, speech.piece)
+        result = await self._choreographer.run(asked)
+        return speech.answer(result.made[-1].words), reused
+
+    def _keep(self, path: list[Node], request: ChatRequest, words: Words, id: int) -> None:
+        """Keep an answer for the request that quotes it, where its text says all that it is."""
+        if not words.canonical:
+            self._release([id])
+            return
+        calls = calls_in(words.text, request.tools, self._frames)[1]
+        said = Framed("assistant", words.text, calls=calls)
+        self._release(_none_or_one(self._tree.add(path, said, words, id)))
+
+    def _release(self, ids: Sequence[int]) -> None:
+        if ids:
+            self._choreographer.release(ids)
+
+
+def _none_or_one(id: int | None) -> list[int]:
+    return [] if id is None else [id]

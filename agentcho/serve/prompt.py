@@ -1,0 +1,149 @@
+"""The messages of a request in the words of a model: roles, texts and token ids, with functions as its template lists
+and calls them; and the options of the decodes that answer.
+
+Does not know: who may read what, what is encoded.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+from typing import Any, NamedTuple, cast
+
+from agentcho.calls.call import FramePort, Sampling
+from agentcho.errors import ContextOverflow
+from agentcho.message import Role, Words
+from agentcho.serve.faults import ApiError
+from agentcho.serve.request import ChatRequest, Quoted, ToolCall, Tools
+
+
+class Framed(NamedTuple):
+    """One message of a prompt. `tokens` are the ids of its content where the text alone does not give them (None: it
+    does). `name` is the claimed name of its speaker, `id` the id that it claims to have. `calls` are the calls of
+    functions that it makes."""
+
+    role: Role
+    text: str
+    name: str | None = None
+    id: str | None = None
+    tokens: tuple[int, ...] | None = None
+    calls: tuple[ToolCall, ...] = ()
+
+    def words(self, frames: FramePort) -> Words:
+        """Its words, framing included. `RequestError`: the text cannot be encoded."""
+        return frames.frame(self.role, self.name, self.text, self.tokens)
+
+
+def prompt_of(request: ChatRequest, frames: FramePort) -> tuple[Framed, ...]:
+    """The messages of a request, with one more that lists its functions, after the leading system messages."""
+    said = [_framed(quoted, frames) for quoted in request.messages]
+    if request.tools is None or request.tools.choice == "none":
+        return tuple(said)
+    text, tokens = _format(frames).listing(request.tools.tools)
+    leading = next((place for place, each in enumerate(said) if each.role != "system"), len(said))
+    return (*said[:leading], Framed("system", text, tokens=tuple(tokens)), *said[leading:])
+
+
+def speaker(name: str | None, role: str, frames: FramePort) -> str | None:
+    """A name where the template frames the names of this role; None where it says nothing."""
+    opening = frames.framing.opening
+    return name if name and opening(role, name) != opening(role, None) else None
+
+
+def _framed(quoted: Quoted, frames: FramePort) -> Framed:
+    name = speaker(quoted.name, quoted.role, frames)
+    if not quoted.calls:
+        return Framed(cast(Role, quoted.role), quoted.text, name, quoted.id)
+    texts, tokens = [quoted.text], [*frames.framing.content.encode(quoted.text)]
+    for call in quoted.calls:
+        text, ids = _format(frames).called(call.name, call.arguments)
+        texts.append(text)
+        tokens += ids
+    return Framed("assistant", "".join(texts), name, quoted.id, tuple(tokens), quoted.calls)
+
+
+def _format(frames: FramePort) -> Any:
+    """How the template lists and calls functions."""
+    return frames.framing.tools  # type: ignore[attr-defined]
+
+
+def calls_in(text: str, tools: Tools | None, frames: FramePort) -> tuple[str, tuple[ToolCall, ...]]:
+    """The text before the first call of a function, and the calls. A request without functions gets text alone."""
+    if tools is None or tools.choice == "none":
+        return text, ()
+    before, calls = _format(frames).read(text)
+    offered = {tool.name for tool in tools.tools}
+    if not calls or any(call.name not in offered for call in calls):
+        return text, ()
+    return before, tuple(ToolCall(call.name, call.arguments) for call in calls)
+
+
+def same_calls(one: tuple[ToolCall, ...], other: tuple[ToolCall, ...]) -> bool:
+    """Whether the calls are the same but for the blanks in their arguments."""
+    return [(call.name, _value(call.arguments)) for call in one] == [
+        (call.name, _value(call.arguments)) for call in other
+    ]
+
+
+def _value(arguments: str) -> Any:
+    try:
+        return json.loads(arguments)
+    except ValueError:
+        return arguments
+
+
+class Room(NamedTuple):
+    """What the decodes of a request have room for: `prompt` tokens stand before what is said, of `limit`; `closing`
+    tokens come after it."""
+
+    prompt: int
+    closing: int
+    limit: int
+
+    def most(self, asked: int | None, default: int) -> int:
+        """How many tokens may be sampled. `ContextOverflow`: there is room for none."""
+        left = self.limit - self.prompt - self.closing
+        if left < 1:
+            raise ContextOverflow(self.prompt + self.closing + 1, self.limit)
+        return min(left, default if asked is None else asked)
+
+
+def room_for(lengths: int, speaker: str | None, frames: FramePort, limit: int) -> Room:
+    """The room behind a prompt of so many tokens. `limit` is the smaller of the model's positions and the store's
+    tokens."""
+    framing = frames.framing
+    opening, closing = framing.opening("assistant", speaker), framing.closing("assistant")
+    return Room(int(frames.bos) + lengths + len(opening), len(closing), min(frames.context, limit))
+
+
+def samplings(request: ChatRequest, most: int, frames: FramePort) -> tuple[Sampling, ...]:
+    """The options of each answer's decode. Without a seed one is drawn; answer 0 has the seed itself. `RequestError`,
+    `ApiError`: options that cannot be."""
+    options: dict[str, Any] = {**request.options, **_constraint(request.tools, frames)}
+    seed = secrets.randbits(63) if request.seed is None else request.seed
+    return tuple(Sampling(**options, max_tokens=most, seed=_seed(seed, n)) for n in range(request.choices))
+
+
+def _constraint(tools: Tools | None, frames: FramePort) -> dict[str, Any]:
+    """The constraint on what is said that makes it a call of a function, where one must be called."""
+    if tools is None or tools.choice == "none":
+        return {}
+    known = _format(frames)
+    if tools.choice == "auto":
+        if not known.auto:
+            raise ApiError(
+                400,
+                "the chat template of this model has no format for functions, so it cannot be left to the model "
+                'whether to call one ("auto"); give tool_choice "required", a named function, or "none"',
+                "tool_choice",
+            )
+        return {}
+    return {"json_schema": known.schema(tools.tools, tools.named)}
+
+
+def _seed(seed: int, choice: int) -> int:
+    if choice == 0:
+        return seed
+    digest = hashlib.blake2b(f"{seed}/{choice}".encode(), digest_size=8, person=b"agentcho.choice").digest()
+    return int.from_bytes(digest) >> 1

@@ -1,0 +1,217 @@
+"""One model that is served: who of its callers shares what, and what is forgotten when there is too much of it.
+
+Does not know: HTTP, how keys are checked.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from time import monotonic
+from typing import Any, NamedTuple
+
+from agentcho.calls.call import EnginePort, FramePort, Turn
+from agentcho.choreography.choreographer import Choreographer
+from agentcho.config import ReusePolicy, RunConfig
+from agentcho.flow.markers import check_markers, required_markers
+from agentcho.games.run import RecordingSink
+from agentcho.records.record import RunRecord
+from agentcho.serve.faults import ApiError
+from agentcho.serve.plain import PlainPrompts
+from agentcho.serve.request import Answers, Caller, ChatRequest, Hear, ServedMode
+from agentcho.serve.society import Keeping, Recording, Society
+
+POLICIES: dict[ServedMode, ReusePolicy] = {
+    "baseline": ReusePolicy("baseline"),
+    "audit": ReusePolicy(leakage="audit"),
+    "enforce": ReusePolicy(leakage="enforce"),
+}
+
+
+class Serving(NamedTuple):
+    """How a model is served. `mode`: how a society reads that does not say. `record`: the folder of its societies'
+    runs (None: they are not recorded). `quota`: how many tokens a tenant may keep encoded. `idle`: seconds after which
+    a society ends that nobody asks. `societies`: how many of a tenant there may be."""
+
+    mode: ServedMode = "enforce"
+    record: Path | None = None
+    keeping: Keeping = Keeping()
+    quota: Callable[[str], int] = lambda tenant: 1 << 20
+    idle: float = 3600.0
+    societies: int = 1000
+
+
+Place = tuple[str, str, str]
+"""A tenant, a society (or none), and a cache salt: what no two of these have in common."""
+
+
+class ServedModel:
+    """A model with its choreographer. `config` is what the records of its societies say that it was loaded with."""
+
+    def __init__(self, name: str, engine: EnginePort, config: RunConfig, serving: Serving) -> None:
+        self.name, self.engine, self._config, self._serving = name, engine, config, serving
+        self._secret = secrets.token_bytes(32)
+        self._societies: dict[Place, Society] = {}
+        self._prompts: dict[Place, PlainPrompts] = {}
+        self._asking: Counter[Place] = Counter()
+
+    @property
+    def frames(self) -> FramePort:
+        """What of the engine never changes."""
+        return self.engine
+
+    @asynccontextmanager
+    async def serving(self) -> AsyncIterator[ServedModel]:
+        """A context in which requests are answered. `UnsupportedModel`: its chat template lets one message pass for
+        two, which no society may."""
+        check_markers(self.engine.framing.plain, required_markers(POLICIES["enforce"], "refuse"), self.name)
+        async with Choreographer(self.engine) as choreographer:
+            self.choreographer = choreographer
+            try:
+                yield self
+            finally:
+                for society in self._societies.values():
+                    society.end()
+                self._societies.clear()
+
+    async def answer(self, caller: Caller, request: ChatRequest, hear: Hear) -> Answers:
+        """Answer a request; `hear` gets what is said, as it is said. Raises `ApiError`, or what the engine says of this
+        request alone. Cancelled: its rows are freed at the next step."""
+        turn = Turn(f"{caller.tenant}/{caller.society or ''}", request.priority)
+        self.end_idle()
+        place = caller.tenant, caller.society or "", request.cache_salt
+        if caller.society is None:
+            with self._asked(place):
+                return await self._plain(place).answer(request, hear, turn)
+        society = self._society(place, caller)
+        with self._asked(place):
+            return await society.answer(caller, request, hear, turn)
+
+    def society_info(self, caller: Caller) -> dict[str, Any] | None:
+        """What a society's members may know of it; None: there is none of that name."""
+        found = [society for _, society in self._of(caller)]
+        if not found:
+            return None
+        society = found[0]
+        return {
+            "society": caller.society,
+            "model": self.name,
+            "mode": mode_of(society.reuse),
+            "agents": society.agents,
+            "messages": society.messages,
+            "turns": society.turns,
+            "encoded_tokens": society.tokens,
+        }
+
+    def end_society(self, caller: Caller) -> bool:
+        """End a society and its record. False: there is none of that name. `ApiError`: a request is under way."""
+        found = self._of(caller)
+        if any(self._asking[place] for place, _ in found):
+            raise ApiError(409, "requests of this society are under way; end it when they are answered")
+        for place, _ in found:
+            self._societies.pop(place).end()
+        return bool(found)
+
+    def end_idle(self) -> None:
+        """End the societies that nobody asks any more."""
+        now = monotonic()
+        for place, society in list(self._societies.items()):
+            if not self._asking[place] and now - society.used > self._serving.idle:
+                self._societies.pop(place).end()
+
+    # -- who shares what ---------------------------------------------------------------------------------
+
+    def _of(self, caller: Caller) -> list[tuple[Place, Society]]:
+        """The society of that name, once for each cache salt."""
+        wanted = caller.tenant, caller.society or ""
+        return [(place, society) for place, society in self._societies.items() if place[:2] == wanted]
+
+    def _society(self, place: Place, caller: Caller) -> Society:
+        if place not in self._societies:
+            self._make_room(caller.tenant)
+            self._societies[place] = self._open(place, caller)
+        society = self._societies[place]
+        if caller.mode is not None and caller.mode != mode_of(society.reuse):
+            raise ApiError(
+                400,
+                f"this society was opened with @{mode_of(society.reuse)}, and reads one way as long as it lives; leave "
+                "the mode out of the model's name, or take another society",
+                "model",
+            )
+        return society
+
+    def _open(self, place: Place, caller: Caller) -> Society:
+        reuse = POLICIES[caller.mode or self._serving.mode]
+        recording = self._recording(caller, reuse)
+        return Society(self.choreographer, reuse, self._salt(place), self._serving.keeping, recording)
+
+    def _recording(self, caller: Caller, reuse: ReusePolicy) -> Recording:
+        if self._serving.record is None:
+            return Recording(lambda event: None, lambda key, agent: None, lambda: None, lambda: None)
+        options = {"tenant": caller.tenant, "society": caller.society}
+        config = self._config.model_copy(update={"mode": reuse.mode, "leakage": reuse.leakage})
+        name, folder = f"society-{caller.society}", self._serving.record
+        record = RunRecord.create(folder, name, options, config, self.engine.fingerprint, asked="serve")
+        sink = RecordingSink(record, None)
+        return Recording(sink, record.spoke_for, sink.flush, lambda: record.close("done"))
+
+    def _make_room(self, tenant: str) -> None:
+        """End the society of a tenant that was asked least recently, where it has too many."""
+        own = [place for place in self._societies if place[0] == tenant]
+        if len(own) < self._serving.societies:
+            return
+        idle = [place for place in own if not self._asking[place]]
+        if not idle:
+            raise ApiError(429, f"this key has {len(own)} societies, all of them at work", retry_after=5)
+        self._societies.pop(min(idle, key=lambda place: self._societies[place].used)).end()
+
+    def _plain(self, place: Place) -> PlainPrompts:
+        if place not in self._prompts:
+            self._prompts[place] = PlainPrompts(self.choreographer, self._salt(place), self._serving.keeping)
+        return self._prompts[place]
+
+    def _salt(self, place: Place) -> str:
+        """What keeps the encodings of one place apart from all others: nobody can guess it."""
+        framed = "".join(f"{len(part)}:{part}" for part in place).encode(errors="surrogatepass")
+        return hmac.new(self._secret, framed, hashlib.sha256).hexdigest()
+
+    # -- what is kept ------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _asked(self, place: Place) -> Iterator[None]:
+        """A request of this place is under way."""
+        self._asking[place] += 1
+        try:
+            yield
+        finally:
+            self._asking[place] -= 1
+            if not self._asking[place]:
+                del self._asking[place]
+            self._shrink(place[0])
+
+    def _shrink(self, tenant: str) -> None:
+        """Keep a tenant within its quota: what was used least recently is forgotten first."""
+        quota = self._serving.quota(tenant)
+        own: list[Society | PlainPrompts] = [
+            *(society for place, society in self._societies.items() if place[0] == tenant),
+            *(prompts for place, prompts in self._prompts.items() if place[0] == tenant),
+        ]
+        held = sum(kept.tokens for kept in own)
+        for kept in sorted(own, key=lambda kept: kept.used):
+            if held <= quota:
+                break
+            before = kept.tokens
+            kept.forget(max(0, before - (held - quota)))
+            held -= before - kept.tokens
+        for place in [place for place, kept in self._prompts.items() if not kept.tokens and not self._asking[place]]:
+            del self._prompts[place]
+
+
+def mode_of(reuse: ReusePolicy) -> ServedMode:
+    """The name of a policy in a model's alias."""
+    return next(mode for mode, policy in POLICIES.items() if policy == reuse)

@@ -1,0 +1,166 @@
+"""A society: agents that share messages through one cache, each request one turn of one of them.
+
+Every society is a run on record. When a game of it has become long another begins, so that a society of any length
+keeps as much as a short one. Does not know: HTTP, keys.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Callable
+from time import monotonic
+from typing import NamedTuple
+
+import anyio
+
+from agentcho.calls.call import Turn
+from agentcho.choreography.choreographer import Choreographer
+from agentcho.config import ReusePolicy
+from agentcho.events import Sink
+from agentcho.message import EVERYONE, Audience, agent_name
+from agentcho.serve.faults import ApiError
+from agentcho.serve.index import Reader
+from agentcho.serve.prompt import prompt_of, room_for, samplings, speaker
+from agentcho.serve.request import Answers, Caller, ChatRequest, Hear, Usage
+from agentcho.serve.speech import Speech, all_said
+from agentcho.serve.talk import Speaking, Talk
+
+UNNAMED = "~"
+"""The names of agents that gave none begin so, and none that is given may."""
+
+
+class Keeping(NamedTuple):
+    """How much is kept. `tokens`: encoded in one society. `messages`: in one game of it. `most`: tokens of an answer
+    where the request does not say. `capacity`: tokens that the engine's store has room for."""
+
+    tokens: int = 1 << 18
+    messages: int = 4096
+    most: int = 2048
+    capacity: int = 1 << 40
+
+
+class Recording(NamedTuple):
+    """Where a society's events go: `sink` hears them, `spoke_for` for whom a key spoke, `flush` puts on record what was
+    said, `close` ends the record."""
+
+    sink: Sink
+    spoke_for: Callable[[str, str], None]
+    flush: Callable[[], None]
+    close: Callable[[], None]
+
+
+class Society:
+    """One society, on one choreographer. `salt` is secret: nothing is shared with whoever has another."""
+
+    def __init__(
+        self, choreographer: Choreographer, reuse: ReusePolicy, salt: str, keeping: Keeping, recording: Recording
+    ) -> None:
+        self._choreographer, self.reuse, self._salt, self._keeping = choreographer, reuse, salt, keeping
+        self._recording, self._frames = recording, choreographer.frames
+        self._talk = self._game(0, None)
+        self._requests, self._quiet = 0, anyio.Event()
+        self.turns, self.used = 0, monotonic()
+
+    @property
+    def agents(self) -> list[str]:
+        """Who has asked for something in its present game."""
+        return sorted(self._talk.agents)
+
+    @property
+    def messages(self) -> int:
+        """How many there are in its present game."""
+        return len(self._talk)
+
+    @property
+    def tokens(self) -> int:
+        """Tokens that are encoded and held."""
+        return self._talk.tokens
+
+    @property
+    def busy(self) -> bool:
+        """Whether a request is under way."""
+        return self._requests > 0
+
+    async def answer(self, caller: Caller, request: ChatRequest, hear: Hear, turn: Turn) -> Answers:
+        """Read a request, say what it asks for, and keep both. Cancelled: what was said so far is on record, and its
+        rows are freed at the next step."""
+        await self._turn_page()
+        self._requests += 1
+        try:
+            return await self._answer(caller, request, hear, turn)
+        finally:
+            self._requests -= 1
+            self.turns, self.used = self.turns + 1, monotonic()
+            self.forget(self._keeping.tokens)
+            if not self._requests:
+                self._quiet.set()
+
+    async def _answer(self, caller: Caller, request: ChatRequest, hear: Hear, turn: Turn) -> Answers:
+        reader, audience = self._reader(caller, request), self._audience(request)
+        talk, frames = self._talk, self._frames
+        matched = talk.matched(prompt_of(request, frames), reader)
+        name = speaker(reader.agent, "assistant", frames)
+        room = room_for(talk.lengths(matched), name, frames, self._keeping.capacity)
+        options = samplings(request, room.most(request.max_tokens, self._keeping.most), frames)
+        to = Audience(None) if audience is None else Audience(audience | {reader.agent})
+        self._recording.spoke_for(caller.key, reader.agent)
+        talk.join(reader.agent, "named" if reader.proven else "unnamed")
+        reads = talk.reads(matched, reader, to)
+        speeches = [Speech(n, request, hear, frames) for n in range(request.choices)]
+        hows = (Speaking(*each, turn, self._recording.flush) for each in zip(options, speeches, strict=True))
+        said = await all_said([talk.say(reads, to, request, how) for how in hows])
+        answers = tuple(s.answer(each.words) for s, each in zip(speeches, said, strict=True))
+        reused = min(each.reused for each in said)
+        exact, by_message = (reused, 0) if self.reuse.mode == "baseline" else (0, reused)
+        completion = sum(len(answer.tokens) for answer in answers)
+        return Answers(answers, Usage(room.prompt, completion, exact, by_message))
+
+    def _reader(self, caller: Caller, request: ChatRequest) -> Reader:
+        """The agent that asks. Without a name it is known by a keyed hash of its leading system messages."""
+        if caller.agent is not None:
+            if caller.agent.startswith(UNNAMED):
+                raise ApiError(400, f"the name of an agent cannot begin with {UNNAMED}", "agentcho.agent")
+            return Reader(agent_name(caller.agent), True)
+        leading = list[str]()
+        for message in request.messages:
+            if message.role != "system":
+                break
+            leading.append(message.text)
+        if not leading:
+            return Reader(UNNAMED + "unknown", False)
+        framed = "".join(f"{len(text)}:{text}" for text in leading).encode(errors="surrogatepass")
+        return Reader(UNNAMED + hmac.new(self._salt.encode(), framed, hashlib.sha256).hexdigest()[:10], False)
+
+    @staticmethod
+    def _audience(request: ChatRequest) -> frozenset[str] | None:
+        """The names that are given; None: everyone. `AudienceError`: one of them cannot be a name."""
+        given = request.audience
+        if given is None or given == (str(EVERYONE),):
+            return None
+        return frozenset(agent_name(name) for name in given)
+
+    # -- what is kept ------------------------------------------------------------------------------------
+
+    def forget(self, tokens: int) -> None:
+        """Give up encodings that were not read for long, until so many tokens are held, or all others are in use."""
+        self._talk.forget(tokens)
+
+    async def _turn_page(self) -> None:
+        """Begin another game where this one is long and no request is under way; wait for those that are."""
+        while len(self._talk) >= self._keeping.messages:
+            if not self._requests:
+                self._talk.end()
+                self._talk = self._game(self._talk.game + 1, self._talk)
+                return
+            if self._quiet.is_set():
+                self._quiet = anyio.Event()
+            await self._quiet.wait()
+
+    def _game(self, number: int, earlier: Talk | None) -> Talk:
+        return Talk(number, self._choreographer, self.reuse, self._recording.sink, self._salt, earlier)
+
+    def end(self) -> None:
+        """Give everything up and end the record."""
+        self._talk.end()
+        self._recording.close()

@@ -1,0 +1,83 @@
+"""What one decode says, on its way from the engine to who asked for it.
+
+Does not know: prompts, societies, HTTP.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Coroutine, Iterable
+from typing import Any, TypeVar
+
+import anyio
+
+from agentcho.calls.call import FramePort
+from agentcho.choreography.handle import Piece
+from agentcho.message import Words
+from agentcho.serve.prompt import calls_in
+from agentcho.serve.request import Answer, ChatRequest, Delta, Hear, Likely
+
+T = TypeVar("T")
+
+
+def new_id() -> str:
+    """An id of a message that nobody guesses."""
+    return f"msg_{secrets.token_hex(12)}"
+
+
+class Speech:
+    """Answer number `choice` of a request, as it is said. `piece` and `token` are to be called as it is. `id` is the
+    one by which it can be quoted."""
+
+    def __init__(self, choice: int, request: ChatRequest, hear: Hear, frames: FramePort) -> None:
+        self._choice, self._request, self._hear, self._frames = choice, request, hear, frames
+        self.id = request.ids[choice] if request.ids else new_id()
+        self._likely: list[Likely] = []
+        self._told = 0
+
+    def piece(self, piece: Piece) -> None:
+        """A token was sampled."""
+        if likely := getattr(piece, "likely", ()):
+            self._likely.append(self._likelihood(likely))
+
+    def token(self, text: str) -> None:
+        """Text became visible; it goes to the client with the logarithms of all tokens since the text before."""
+        fresh, self._told = tuple(self._likely[self._told :]), len(self._likely)
+        self._hear(Delta(self._choice, text, fresh))
+
+    def answer(self, words: Words) -> Answer:
+        """The whole answer."""
+        before, calls = calls_in(words.text, self._request.tools, self._frames)
+        start, stop = words.sampled or (0, 0)
+        tokens, ended = words.tokens[start:stop], words.stopped or "stop"
+        return Answer(self.id, words.text, ended, tokens, calls, before, tuple(self._likely))
+
+    def _likelihood(self, likely: tuple[tuple[int, float], ...]) -> Likely:
+        said, *others = (Likely(token, self._text(token), logprob) for token, logprob in likely)
+        return said._replace(others=tuple(others))
+
+    def _text(self, token: int) -> str:
+        return self._frames.framing.content.decode([token])
+
+
+async def all_said(saying: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """What coroutines return, run side by side. The first that fails cancels the others, and its error comes out."""
+    moves = list(saying)
+    if len(moves) == 1:
+        return [await moves[0]]
+    found: dict[int, T] = {}
+
+    async def run(place: int, move: Coroutine[Any, Any, T]) -> None:
+        found[place] = await move
+
+    try:
+        async with anyio.create_task_group() as group:
+            for place, move in enumerate(moves):
+                group.start_soon(run, place, move)
+    except BaseExceptionGroup as errors:
+        raise _first(errors) from None
+    return [found[place] for place in range(len(moves))]
+
+
+def _first(error: BaseException) -> BaseException:
+    return _first(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error

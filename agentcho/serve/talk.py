@@ -1,0 +1,265 @@
+"""One game of a society: its messages, what of them can be quoted, and the way of a request through its encodings.
+
+Does not know: keys, quotas, where its record lies.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from agentcho.calls.call import EncodingId, FramePort, Sampling, Turn
+from agentcho.choreography.choreographer import Choreographer
+from agentcho.choreography.handle import FinishedCall, Piece, Request, Result, Unfinished
+from agentcho.config import Limits, ReusePolicy
+from agentcho.events import FirstToken, Joined, Over, Sink, Token
+from agentcho.flow.resolver import DecodePlan, Draft, Needed
+from agentcho.flow.views import Read, ReadSet
+from agentcho.games.journal import Journal
+from agentcho.games.limits import Meter
+from agentcho.message import SCENARIO, Audience, Kind, Metadata, Words
+from agentcho.serve.index import Known, MessageIndex, Reader, reads_as_others
+from agentcho.serve.prompt import Framed, calls_in, speaker
+from agentcho.serve.request import ChatRequest
+from agentcho.serve.speech import Speech, new_id
+
+
+class New(NamedTuple):
+    """A message of a prompt that the society does not have yet, with its words; `carried`: the message of an earlier
+    game of the society that it repeats."""
+
+    framed: Framed
+    words: Words
+    carried: Known | None = None
+
+
+class Speaking(NamedTuple):
+    """How an answer is said: its options, who hears it, when it is served, and what puts it on record once a step."""
+
+    sampling: Sampling
+    speech: Speech
+    turn: Turn
+    flush: Callable[[], None]
+
+
+class Said(NamedTuple):
+    """The words of an answer, and how many tokens of its prompt were encoded before it was asked for."""
+
+    words: Words
+    reused: int
+
+
+class Talk:
+    """Game number `game` of a society. `salt` is part of what names its encodings, so that nobody else shares them.
+    `earlier` is the game before it: what is quoted from there is said again here, as its author's, to its audience."""
+
+    def __init__(
+        self, game: int, choreographer: Choreographer, reuse: ReusePolicy, sink: Sink, salt: str, earlier: Talk | None
+    ) -> None:
+        self.game, self._choreographer, self._sink, self._reuse = game, choreographer, sink, reuse
+        self._frames: FramePort = choreographer.frames
+        self._meter = Meter(Limits())
+        self._meter.start()
+        self._journal = Journal(game, reuse, self._meter, sink, bos=self._frames.bos, salt=salt)
+        self._resolver = self._journal.resolver
+        self._index = MessageIndex()
+        self._earlier = None if earlier is None else earlier._index
+        self._contents = {} if earlier is None else earlier._own_contents()
+        self.agents: set[str] = set()
+        self._numbers = Counter[str]()
+        self._in_use = Counter[str]()
+        self._held: dict[str, int] = {}  # tokens by message, what was read last at the end
+        self.tokens = self.turns = 0
+
+    def __len__(self) -> int:
+        return len(self._resolver.drafts)
+
+    def join(self, agent: str, how: str) -> None:
+        """An agent asks for something; the first time it joins the cast."""
+        if agent not in self.agents:
+            self.agents.add(agent)
+            self._sink(Joined(self.game, agent, how))
+
+    # -- what a prompt means -----------------------------------------------------------------------------
+
+    def matched(self, prompt: Sequence[Framed], reader: Reader) -> list[Known | New]:
+        """Each message of a prompt: one that is known, or a new one. Nothing changes. `RequestError`: a text cannot be
+        encoded."""
+        found, before = list[Known | New](), tuple[str, ...]()
+        for place, framed in enumerate(prompt):
+            known = self._index.find(framed, reader, before)
+            found.append(self._new(framed, reader) if known is None else known)
+            before = (*before, f"new {place}" if known is None else known.id)
+        return found
+
+    def _new(self, framed: Framed, reader: Reader) -> New:
+        carried = None if self._earlier is None else self._earlier.find(framed, reader, ())
+        if carried is None:
+            return New(framed, framed.words(self._frames))
+        tokens = self._contents[carried.public_id]
+        framed = Framed(carried.role, carried.text, carried.name, carried.public_id, tokens, carried.calls)
+        return New(framed, framed.words(self._frames), carried)
+
+    def lengths(self, messages: Sequence[Known | New]) -> int:
+        """Tokens of all of them, framing included."""
+        return sum(len(self._words(each).tokens) for each in messages)
+
+    def _words(self, message: Known | New) -> Words:
+        if isinstance(message, New):
+            return message.words
+        known = self._resolver.drafts[message.id].message
+        assert known is not None
+        return known.words
+
+    def reads(self, messages: Sequence[Known | New], reader: Reader, audience: Audience) -> ReadSet:
+        """What a request reads, in order; what is new of it is said first, with that audience or in private."""
+        before, reads = tuple[str, ...](), list[Read]()
+        for message in messages:
+            known = self._put(message, reader, audience, before) if isinstance(message, New) else message
+            reads.append(Read(known.id, None, reads_as_others(known, reader, before)))
+            before = (*before, known.id)
+        return ReadSet(reader.agent, tuple(reads), None, ())
+
+    def _put(self, new: New, reader: Reader, audience: Audience, before: tuple[str, ...]) -> Known:
+        """Say a message of known text. System messages, results of functions and answers that nobody here gave are the
+        sender's alone."""
+        framed, carried = new.framed, new.carried
+        shared = framed.role == "user"
+        author = None if shared else reader.agent
+        to = audience if shared else reader.own
+        if carried is not None:
+            author, to = carried.author, carried.audience
+        draft = self._draft(author, framed, to, ReadSet(author, (), None, ()))
+        self._journal.enter_known(draft, new.words)
+        public_id = new_id() if carried is None else carried.public_id
+        known = self._known(draft, public_id, framed, before, said=carried is not None and carried.said)
+        self._index.add(known)
+        return known
+
+    def _draft(self, author: str | None, framed: Framed, to: Audience, reads: ReadSet, kind: Kind = "prefill") -> Draft:
+        who, parents = author or SCENARIO, tuple(read.id for read in reads.reads)
+        id = f"{who}.{self._numbers[who]}"
+        self._numbers[who] += 1
+        metadata = Metadata(id, kind, framed.role, author, to, parents)
+        draft = Draft(metadata, framed.text, framed.name, reads)
+        self._resolver.drafts[id] = draft
+        return draft
+
+    @staticmethod
+    def _known(draft: Draft, public_id: str, framed: Framed, before: tuple[str, ...], said: bool) -> Known:
+        data = draft.metadata
+        return Known(
+            data.id,
+            public_id,
+            data.role,
+            framed.text,
+            framed.name,
+            data.author,
+            data.audience,
+            before,
+            said,
+            framed.calls,
+        )
+
+    def _own_contents(self) -> dict[str, tuple[int, ...]]:
+        """The content ids of all its messages, by public id."""
+        contents = ((known.public_id, self._resolver.drafts[known.id].content) for known in self._index)
+        return {id: content for id, content in contents if content is not None}
+
+    # -- one answer --------------------------------------------------------------------------------------
+
+    async def say(self, reads: ReadSet, audience: Audience, request: ChatRequest, how: Speaking) -> Said:
+        """Let the reader of `reads` say one message to an audience. Cancelled: what it said so far is on record."""
+        author = reads.caller
+        assert author is not None
+        framed = Framed("assistant", "", speaker(author, "assistant", self._frames))
+        draft = self._draft(author, framed, audience, reads, "decode")
+        plan = self._resolver.decode_plan(draft, sampling=how.sampling)
+        said = list[Said]()
+
+        def piece(piece: Piece) -> None:
+            if piece.opening is not None:
+                self._sink(FirstToken(self._journal.first_token(draft, plan.missing, piece.opening, author)))
+            self._sink(Token(self.game, draft.metadata.id, piece.text, piece.token))
+            how.speech.piece(piece)
+
+        def done(result: Result) -> None:
+            self._journal.enter(plan.missing, draft, result, author)
+            said.append(self._entered(draft, plan.missing, result, how.speech, request))
+
+        def dropped(unfinished: Unfinished) -> None:
+            self._journal.enter_dropped(draft, plan.missing, unfinished, author)
+
+        self.turns += 1
+        order, exact = (self.game, author, self.turns), self._reuse.deterministic
+        calls = Request(plan.calls, order, how.speech.token, done, how.turn, exact, piece, how.flush, dropped)
+        with self._using(reads, plan):
+            await self._choreographer.run(calls)
+        return said[0]
+
+    def _entered(
+        self, draft: Draft, missing: Sequence[Needed], result: Result, speech: Speech, request: ChatRequest
+    ) -> Said:
+        """An answer is whole: it can be quoted from now, and its encodings count."""
+        for needed, call in zip(missing, result.made, strict=False):
+            self._count(needed.message, call)
+        own = result.made[len(missing) :]
+        for call in own:
+            self._count(draft.metadata.id, call)
+        words, context = own[0].words, own[0].receipt.context
+        framed = Framed("assistant", words.text, draft.name, calls=calls_in(words.text, request.tools, self._frames)[1])
+        before = tuple(read.id for read in draft.reads.reads)
+        self._index.add(self._known(draft, speech.id, framed, before, said=True))
+        fresh = {call.id for call in result.made}
+        return Said(words, sum(read.length for read in context if read.id not in fresh))
+
+    # -- what is kept ------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _using(self, reads: ReadSet, plan: DecodePlan) -> Iterator[None]:
+        """Keep the encodings that a request attends to, and those over which it makes others, while it is under way.
+        What it reads counts as read now."""
+        parents = (parent for call in plan.calls for parent in call.parents if isinstance(parent, int))
+        attended = {self._journal.message_of(id) for id in parents}
+        self._in_use.update(attended)
+        try:
+            yield
+        finally:
+            self._in_use -= Counter(attended)
+            for id in (read.id for read in reads.reads):
+                if id in self._held:
+                    self._held[id] = self._held.pop(id)
+
+    def forget(self, tokens: int) -> None:
+        """Give up the encodings of messages that no request reads, those first that were read least recently, until so
+        many tokens are held. Whoever quotes such a message has it encoded anew from its ids, over nothing."""
+        gone = list[str]()
+        for id, held in self._held.items():
+            if self.tokens <= tokens:
+                break
+            if not self._in_use[id]:
+                gone.append(id)
+                self.tokens -= held
+        for id in gone:
+            del self._held[id]
+            draft = self._resolver.drafts[id]
+            draft.reads = draft.reads._replace(reads=())
+        self._release(self._journal.forget(gone))
+
+    def end(self) -> None:
+        """The game is over; nothing of it is under way, and nothing of it is held any more."""
+        self._journal.close()
+        self._release(self._journal.held)
+        self._journal.held.clear()
+        self._sink(Over(self.game, {"turns": self.turns}, {}, None, self._meter.elapsed()))
+
+    def _release(self, ids: Iterable[EncodingId]) -> None:
+        self._choreographer.release(self._choreographer.held(ids))
+
+    def _count(self, message: str, call: FinishedCall) -> None:
+        """An encoding of a message is held."""
+        length = len(call.words.tokens)
+        self.tokens += length
+        self._held[message] = self._held.pop(message, 0) + length

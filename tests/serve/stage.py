@@ -1,0 +1,84 @@
+"""A served model on the fake engine, and short ways to ask it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+
+from agentcho import RunConfig
+from agentcho.audit.audit import audit_run
+from agentcho.records.record import SavedRun, runs
+from agentcho.serve.request import Answers, Caller, ChatRequest, Delta, Quoted
+from agentcho.serve.served import ServedModel, Serving
+from agentcho.testing import FakeEngine
+
+
+class Asked:
+    """One served model, and what it was asked."""
+
+    def __init__(self, model: ServedModel, folder: Path | None) -> None:
+        self.model, self.folder = model, folder
+        self.heard: list[Delta] = []
+
+    async def ask(self, *messages: Quoted, who: Caller | None = None, **options: Any) -> Answers:
+        """One request of a caller: a society's agent where `who` says, else nobody's."""
+        self.heard.clear()
+        return await self.model.answer(who or Caller(), ChatRequest(messages, **options), self.heard.append)
+
+    @property
+    def engine(self) -> FakeEngine:
+        """The engine below."""
+        assert isinstance(self.model.engine, FakeEngine)
+        return self.model.engine
+
+
+@asynccontextmanager
+async def served(folder: Path | None = None, engine: FakeEngine | None = None, **how: Any) -> AsyncIterator[Asked]:
+    """A model that is served as long as the context lasts."""
+    engine = engine or FakeEngine()
+    model = ServedModel("fake", engine, RunConfig(model="fake"), Serving(record=folder, **how))
+    async with model.serving():
+        yield Asked(model, folder)
+    assert engine.rows == 0
+    assert engine.pages == 0, "something is still stored"
+    engine.check_integrity()
+
+
+def play(body: Callable[..., Awaitable[None]], *args: Any) -> None:
+    """Run a coroutine function to its end."""
+    anyio.run(body, *args)
+
+
+def saved(folder: Path) -> SavedRun:
+    """The only record in a folder."""
+    [run] = runs(folder)
+    return run
+
+
+def conclusion(folder: Path) -> str:
+    """What an audit of that record concludes."""
+    return audit_run(saved(folder)).conclusion
+
+
+def system(text: str) -> Quoted:
+    return Quoted("system", text)
+
+
+def user(text: str, name: str | None = None, id: str | None = None) -> Quoted:
+    return Quoted("user", text, name, id)
+
+
+def assistant(text: str, name: str | None = None, id: str | None = None) -> Quoted:
+    return Quoted("assistant", text, name, id)
+
+
+def tool(text: str) -> Quoted:
+    return Quoted("tool", text)
+
+
+def agent(name: str | None, society: str = "town", tenant: str = "", **more: Any) -> Caller:
+    return Caller(tenant, society, name, **more)

@@ -1,0 +1,142 @@
+"""Requests without a society: equal beginnings are reused exactly, and never between tenants or cache salts."""
+
+from __future__ import annotations
+
+import anyio
+import pytest
+
+from agentcho.calls.call import Decode, Prefill
+from agentcho.errors import ContextOverflow, RequestError
+from agentcho.serve.request import Caller, ChatRequest
+from agentcho.serve.society import Keeping
+from agentcho.testing import FakeEngine
+from tests.serve.stage import Asked, assistant, play, served, system, user
+
+BRIEF, QUESTION = system("be short"), user("what is new today")
+
+
+def test_an_equal_beginning_is_reused_and_nothing_else() -> None:
+    async def body() -> None:
+        async with served() as at:
+            first = await at.ask(BRIEF, QUESTION, max_tokens=8)
+            again = await at.ask(BRIEF, QUESTION, max_tokens=8)
+            other = await at.ask(BRIEF, user("and tomorrow"), max_tokens=8)
+            turned = await at.ask(QUESTION, BRIEF, max_tokens=8)
+            assert first.usage.exact == 0
+            assert again.usage.prompt == first.usage.prompt
+            assert 0 < other.usage.exact < again.usage.exact < again.usage.prompt
+            assert turned.usage.exact == 0
+            assert {each.usage.reused for each in (first, again, other, turned)} == {0}
+
+    play(body)
+
+
+def test_an_answer_that_is_quoted_is_reused() -> None:
+    async def body() -> None:
+        async with served() as at:
+            first = await at.ask(BRIEF, QUESTION, max_tokens=8)
+            text = first.answers[0].text
+            whole = await at.ask(BRIEF, QUESTION, assistant(text), user("more"), max_tokens=8)
+            changed = await at.ask(BRIEF, QUESTION, assistant(text + " no"), user("more"), max_tokens=8)
+            assert whole.usage.exact > changed.usage.exact > 0
+
+    play(body)
+
+
+def test_an_answer_that_was_cut_at_a_stop_string_is_read_as_its_text_says() -> None:
+    async def body() -> None:
+        async with served(engine=FakeEngine(reply=lambda call, prompt: "alpha beta gamma")) as at:
+            whole = await at.ask(QUESTION)
+            cut = await at.ask(QUESTION, options={"stop": ["beta"]})
+            assert whole.answers[0].text.startswith(cut.answers[0].text)
+            assert cut.answers[0].ended == "stop_string"
+            quoted = {n: (await at.ask(QUESTION, assistant(n.answers[0].text))).usage.exact for n in (whole, cut)}
+            assert quoted[whole] > quoted[cut] > 0
+
+    play(body)
+
+
+@pytest.mark.parametrize(("tenant", "salt"), [("other", ""), ("", "salted")])
+def test_nothing_is_reused_between_tenants_or_salts(tenant: str, salt: str) -> None:
+    async def body() -> None:
+        made: list[str] = []
+        engine = FakeEngine()
+        engine.guilty = lambda call: made.append(call.salt) if isinstance(call, Prefill | Decode) else None
+        async with served(engine=engine) as at:
+            await at.ask(BRIEF, QUESTION, max_tokens=8)
+            other = await at.ask(BRIEF, QUESTION, max_tokens=8, who=Caller(tenant), cache_salt=salt)
+            assert other.usage.exact == 0
+            assert len(set(made)) == 2, "calls of both would share what is stored"
+            assert all(len(salt) >= 32 for salt in made)
+
+    play(body)
+
+
+def test_what_is_kept_stays_within_its_quota_and_the_oldest_goes_first() -> None:
+    async def body() -> None:
+        async with served(keeping=Keeping(tokens=200)) as at:
+            await at.ask(BRIEF, QUESTION, max_tokens=8)
+            for n in range(40):
+                await at.ask(BRIEF, user(f"question number {n} is this"), max_tokens=8)
+                assert sum(each.tokens for each in at.model._prompts.values()) <= 200
+            gone = await at.ask(BRIEF, QUESTION, max_tokens=8)
+            assert gone.usage.exact > 0, "what stands before all was used last"
+            again = await at.ask(BRIEF, user("question number 39 is this"), max_tokens=8)
+            assert again.usage.exact > gone.usage.exact
+
+    play(body)
+
+
+def test_requests_side_by_side_share_what_they_have_in_common() -> None:
+    async def body() -> None:
+        async with served() as at:
+            async with anyio.create_task_group() as group:
+                for _ in range(5):
+                    group.start_soon(_one, at)
+            assert at.engine.pages <= 2 + 5
+
+    async def _one(at: Asked) -> None:
+        await at.ask(BRIEF, QUESTION, max_tokens=8)
+
+    play(body)
+
+
+def test_a_request_that_is_given_up_frees_its_rows() -> None:
+    async def body() -> None:
+        async with served(engine=FakeEngine(reply=lambda call, prompt: "and " * 4000)) as at:
+            with anyio.CancelScope() as scope:
+                await at.model.answer(Caller(), ChatRequest((BRIEF, QUESTION)), lambda delta: scope.cancel())
+            assert scope.cancelled_caught
+            await at.ask(BRIEF, user("next"), max_tokens=2)
+            assert at.engine.rows == 0
+
+    play(body)
+
+
+def test_several_answers_differ_by_their_seeds_and_a_seed_repeats_them() -> None:
+    async def body() -> None:
+        async with served() as at:
+            three = await at.ask(BRIEF, QUESTION, max_tokens=8, choices=3, seed=7)
+            again = await at.ask(BRIEF, QUESTION, max_tokens=8, choices=3, seed=7)
+            texts = [answer.text for answer in three.answers]
+            assert len(set(texts)) == 3
+            assert texts == [answer.text for answer in again.answers]
+            assert {delta.choice for delta in at.heard} == {0, 1, 2}
+            for n, answer in enumerate(again.answers):
+                assert "".join(delta.text for delta in at.heard if delta.choice == n) == answer.text
+
+    play(body)
+
+
+def test_a_prompt_that_does_not_fit_is_refused_before_anything_is_done() -> None:
+    async def body() -> None:
+        async with served(engine=FakeEngine(context=64)) as at:
+            with pytest.raises(ContextOverflow):
+                await at.ask(user("word " * 80))
+            with pytest.raises(RequestError, match="temperature"):
+                await at.ask(user("word"), options={"temperature": -1.0})
+            assert at.engine.steps == 0
+            cut = await at.ask(user("word " * 40), max_tokens=10_000)
+            assert cut.usage.prompt + cut.usage.completion <= 64
+
+    play(body)

@@ -1,0 +1,70 @@
+"""The server's model on a real network: the words and the tokens are those of the engine itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from agentcho import Decode, Engine, Prefill, RunConfig, Sampling
+from agentcho.serve.request import Caller, ChatRequest, Quoted
+from agentcho.serve.served import ServedModel, Serving
+from tests.engines import Engines
+from tests.serve.stage import agent, assistant, conclusion, play, system, user
+
+TALK = (system("You are Ann. Answer in one sentence."), user("What shall we build?"), user("Say why."))
+
+
+def by_the_engine(engine: Engine, talk: tuple[Quoted, ...], tokens: int, name: str | None = None) -> tuple[int, ...]:
+    """What the engine says when it reads the messages in order, each encoded over all before it."""
+    parents: list[Prefill] = []
+    for each in talk:
+        parents.append(Prefill(each.text, tuple(parents), role=each.role))
+    decode = Decode(parents=tuple(parents), sampling=Sampling(temperature=0, max_tokens=tokens), name=name)
+    ids = engine.submit([*parents, decode])
+    while not engine.idle:
+        engine.step()
+    words = engine.message(ids[-1])
+    engine.release(ids)
+    assert words.sampled is not None
+    return words.tokens[slice(*words.sampled)]
+
+
+@pytest.mark.parametrize("caller", [Caller(), agent("ann", mode="baseline")], ids=["no society", "@baseline"])
+def test_exact_reuse_says_what_the_engine_says_when_it_reads_the_whole_prompt(
+    caller: Caller, engines: Engines, tmp_path: Path
+) -> None:
+    engine = engines.understudy()
+
+    async def body() -> None:
+        model = ServedModel("understudy", engine, RunConfig(), Serving(record=tmp_path))
+        async with model.serving():
+            for talk in talks:
+                request = ChatRequest(talk, {"temperature": 0.0}, max_tokens=12)
+                said.append((await model.answer(caller, request, lambda delta: None)).answers[0].tokens)
+
+    later = (*TALK, assistant("Because it is there."), user("And then?"))
+    talks, said = (TALK, TALK[:2], later, TALK), list[tuple[int, ...]]()
+    play(body)
+    assert said == [by_the_engine(engine, talk, 12, caller.agent) for talk in talks]
+    assert caller.society is None or conclusion(tmp_path) == "clean"
+
+
+def test_a_tight_store_changes_no_word(engines: Engines, tmp_path: Path) -> None:
+    said: dict[int, list[str]] = {}
+
+    async def body(tokens: int) -> None:
+        engine = engines.understudy(store_tokens=tokens)
+        model = ServedModel("understudy", engine, RunConfig(), Serving(record=tmp_path / str(tokens)))
+        async with model.serving():
+            talk: list[Quoted] = [system("You are kind."), user("Tell me of the sea.")]
+            for n in range(6):
+                request = ChatRequest(tuple(talk), {"temperature": 0.0}, max_tokens=12)
+                answers = await model.answer(agent(("ann", "bob")[n % 2]), request, lambda delta: None)
+                talk += [assistant(answers.answers[0].text), user(f"Go on, {n}.")]
+                said.setdefault(tokens, []).append(answers.answers[0].text)
+
+    for tokens in (8192, 512):
+        play(body, tokens)
+        assert conclusion(tmp_path / str(tokens)) == "clean"
+    assert said[8192] == said[512]

@@ -1,0 +1,374 @@
+"""Societies: what their agents share, what they never share, and what is on record of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import anyio
+import pytest
+
+from agentcho.audit.audit import audit_run
+from agentcho.calls.call import Call, Decode
+from agentcho.errors import AudienceError, ContextOverflow
+from agentcho.flow.labels import EncodingRecord
+from agentcho.records.transcript import Entry
+from agentcho.serve.faults import ApiError
+from agentcho.serve.request import Answers, ChatRequest, Quoted
+from agentcho.serve.society import Keeping
+from agentcho.testing import FakeEngine
+from tests.serve.stage import Asked, agent, assistant, conclusion, play, saved, served, system, user
+
+ANN, BOB = agent("ann"), agent("bob")
+CANARY = "the canary sings at nine in the cellar"
+
+
+def records(folder: Path) -> list[EncodingRecord]:
+    """All encodings of the only record."""
+    return [record for entries in saved(folder).games().values() for entry in entries for record in entry.made]
+
+
+def entries(folder: Path, game: int = 0) -> list[Entry]:
+    return saved(folder).games()[game]
+
+
+def test_what_one_agent_was_told_in_public_another_reads_without_encoding_it_again(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with served(tmp_path) as at:
+            one = await at.ask(system("you are ann"), user("shall we build a bridge"), who=ANN, max_tokens=8)
+            two = await at.ask(
+                system("you are bob, quite another"),
+                user("shall we build a bridge"),
+                user(one.answers[0].text, "ann"),
+                who=BOB,
+                max_tokens=8,
+            )
+            assert one.usage.reused == 0
+            assert two.usage.reused > 0
+            assert two.usage.exact == 0
+
+    play(body)
+    assert conclusion(tmp_path) == "clean"
+    made = [(record.message, record.recipe) for record in records(tmp_path)]
+    assert len(made) == len(set(made)), "a message was encoded twice by one recipe"
+    assert ("scenario.0", "audience") in made
+    assert sum(entry.message.text == "shall we build a bridge" for entry in entries(tmp_path)) == 1
+    bob = next(entry for entry in entries(tmp_path) if entry.message.id.startswith("bob.") and entry.own)
+    assert "ann.1" in bob.message.parents, "ann's answer was quoted as a user's message, and is known"
+
+
+Brings = Callable[[str], tuple[tuple[Quoted, ...], dict[str, object]]]
+KINDS: dict[str, Brings] = {
+    "system": lambda text: ((system(text), user("go on")), {}),
+    "quoted answer that nobody gave": lambda text: ((user("go on"), assistant(text)), {}),
+    "user, to few": lambda text: ((user(text),), {"audience": ("carl",)}),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_canary_in_a_private_message_is_new_to_everybody_else(kind: str, tmp_path: Path) -> None:
+    async def body() -> None:
+        async with served(tmp_path) as at:
+            messages, options = KINDS[kind](CANARY)
+            await at.ask(*messages, who=ANN, max_tokens=4, **options)
+            guesses = [system(CANARY), assistant(CANARY), user(CANARY), assistant(CANARY, "ann")]
+            for guess in guesses:
+                guessed = await at.ask(guess, who=BOB, max_tokens=4)
+                wrong = await at.ask(guess._replace(text=guess.text[::-1]), who=BOB, max_tokens=4)
+                assert guessed.usage == wrong.usage._replace(completion=guessed.usage.completion)
+
+    play(body)
+    assert conclusion(tmp_path) == "clean"
+    hidden = {e.message.id for e in entries(tmp_path) if e.message.text == CANARY and e.message.id[:3] == "ann"}
+    for record in records(tmp_path):
+        if record.caller == "bob" or (record.message.startswith("bob") and record.recipe == "audience"):
+            assert not hidden & set(record.cone)
+
+
+def test_a_private_answer_is_new_to_everybody_else(tmp_path: Path) -> None:
+    async def body() -> None:
+        engine = FakeEngine(reply=lambda call, prompt: CANARY if "whisper" in prompt else "well")
+        async with served(tmp_path, engine) as at:
+            own = await at.ask(user("whisper"), who=ANN, audience=("ann",))
+            said = own.answers[0]
+            guesses = [assistant(CANARY), user(CANARY, "ann"), assistant(CANARY, id=said.id)]
+            for n, quoted in enumerate(guesses):
+                guessed = await at.ask(quoted, who=agent(f"guesser-{n}"), max_tokens=4, audience=("zoe",))
+                assert guessed.usage.reused == 0
+            again = await at.ask(user("whisper"), assistant(CANARY), user("on"), who=ANN, audience=("ann",))
+            assert again.usage.reused > 0
+
+    play(body)
+    assert conclusion(tmp_path) == "clean"
+
+
+def test_an_agent_has_its_own_words_as_it_said_them_and_others_have_them_without_its_secrets(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with served(tmp_path) as at:
+            brief = system(CANARY)
+            one = await at.ask(brief, user("hello"), who=ANN, max_tokens=6)
+            said = assistant(one.answers[0].text)
+            await at.ask(brief, user("hello"), said, user("and"), who=ANN, max_tokens=6)
+            await at.ask(user("hello"), said, who=BOB, max_tokens=6)
+
+    play(body)
+    by_id = {record.id: record for record in records(tmp_path)}
+    through = {
+        record.message: [by_id[read.id].recipe for read in record.receipt.context if by_id[read.id].message == "ann.1"]
+        for record in by_id.values()
+        if record.recipe == "author"
+    }
+    assert through["ann.2"] == ["author"]
+    assert through["bob.0"] == ["audience"]
+    assert conclusion(tmp_path) == "clean"
+
+
+def test_of_equal_words_the_id_decides() -> None:
+    async def body() -> None:
+        async with served(engine=FakeEngine(reply=lambda call, prompt: "yes")) as at:
+            first = await at.ask(user("is it red"), who=ANN)
+            second = await at.ask(user("is it blue"), who=ANN)
+            talk = at.model._societies["", "town", ""]._talk
+            for answers in (first, second):
+                quoted = assistant("yes", id=answers.answers[0].id)
+                found = await _parents(at, quoted)
+                assert found == [talk._index._by_id[answers.answers[0].id].id]
+            forged = assistant("no", id=first.answers[0].id)
+            assert await _parents(at, forged) != await _parents(at, assistant("yes", id=first.answers[0].id))
+
+    async def _parents(at: Asked, quoted: Quoted) -> list[str]:
+        await at.ask(quoted, who=BOB)
+        talk = at.model._societies["", "town", ""]._talk
+        draft = list(talk._resolver.drafts.values())[-1]
+        return [read.id for read in draft.reads.reads]
+
+    play(body)
+
+
+@pytest.mark.parametrize(("keys", "told"), [(("k1", "k2"), False), (("k1", "k1"), True)])
+def test_a_report_says_where_one_client_spoke_for_several_agents(
+    keys: tuple[str, str], told: bool, tmp_path: Path
+) -> None:
+    async def body() -> None:
+        async with served(tmp_path) as at:
+            for name, key in zip(("ann", "bob", "ann"), (*keys, keys[0]), strict=True):
+                await at.ask(user("hello"), who=agent(name, key=key), max_tokens=4)
+
+    play(body)
+    report = audit_run(saved(tmp_path))
+    found = [finding.message for finding in report.findings if finding.rule == "AC011"]
+    assert bool(found) == told
+    assert report.conclusion == "clean"
+    assert not told or "ann, bob" in found[0]
+
+
+@pytest.mark.parametrize("who", ["by hash", "unknown"])
+def test_who_is_not_named_has_its_own_words_only_behind_the_prompt_that_they_were_said_over(
+    who: str, tmp_path: Path
+) -> None:
+    brief = (system("you are helpful"),) if who == "by hash" else ()
+
+    async def body() -> None:
+        async with served(tmp_path) as at:
+            one = agent(None)
+            first = await at.ask(*brief, user("how are you"), who=one, max_tokens=4)
+            said = assistant(first.answers[0].text)
+            await at.ask(*brief, user("how are you"), said, user("good"), who=one, max_tokens=4)
+            await at.ask(*brief, user("what is my bill"), said, user("good"), who=one, max_tokens=4)
+
+    play(body)
+    by_id = {record.id: record for record in records(tmp_path)}
+    answers = {entry.message.id for entry in entries(tmp_path) if entry.message.kind == "decode"}
+    own = [record for record in by_id.values() if record.recipe == "author" and record.message in answers]
+    first = next(record.message for record in own)
+    recipes = [
+        [by_id[read.id].recipe for read in record.receipt.context if by_id[read.id].message == first]
+        for record in own
+        if record.message != first
+    ]
+    assert [found for found in recipes if found] == [["author"], ["audience"]]
+    assert conclusion(tmp_path) == "clean"
+
+
+def test_what_is_private_of_who_is_not_named_stands_behind_the_same_messages_alone() -> None:
+    async def body() -> None:
+        async with served() as at:
+            one = agent(None)
+            await at.ask(system("helper"), user("look it up"), system(CANARY), who=one, max_tokens=4)
+            same = await at.ask(system("helper"), user("look it up"), system(CANARY), who=one, max_tokens=4)
+            other = await at.ask(system("helper"), user("something else"), system(CANARY), who=one, max_tokens=4)
+            wrong = await at.ask(system("helper"), user("something more"), system(CANARY[::-1]), who=one, max_tokens=4)
+            assert same.usage.reused > other.usage.reused
+            assert other.usage.reused == wrong.usage.reused
+
+    play(body)
+
+
+def test_a_mode_is_the_society_s_for_as_long_as_it_lives() -> None:
+    async def body() -> None:
+        async with served() as at:
+            await at.ask(user("hello"), who=agent("ann", mode="audit"), max_tokens=4)
+            await at.ask(user("hello"), who=ANN, max_tokens=4)
+            with pytest.raises(ApiError, match="@audit") as told:
+                await at.ask(user("hello"), who=agent("ann", mode="enforce"), max_tokens=4)
+            assert (told.value.status, told.value.param) == (400, "model")
+            assert at.model.end_society(ANN)
+            await at.ask(user("hello"), who=agent("ann", mode="enforce"), max_tokens=4)
+
+    play(body)
+
+
+def test_another_tenant_s_society_is_as_if_it_were_not_there() -> None:
+    async def body() -> None:
+        async with served() as at:
+            mine, theirs = agent("ann", tenant="one"), agent("ann", tenant="two")
+            await at.ask(user(CANARY), who=mine, max_tokens=4)
+            assert at.model.society_info(theirs) is None
+            assert not at.model.end_society(theirs)
+            info = at.model.society_info(mine)
+            assert info is not None
+            assert info["agents"] == ["ann"]
+            assert CANARY not in str(info)
+            guessed = await at.ask(user(CANARY), who=theirs, max_tokens=4)
+            assert guessed.usage.reused == 0
+
+    play(body)
+
+
+def test_no_key_or_value_is_shared_across_societies_tenants_or_salts() -> None:
+    salts: list[set[str]] = []
+    engine = FakeEngine()
+    engine.guilty = lambda call: salts[-1].add(call.salt)
+
+    async def body() -> None:
+        async with served(engine=engine) as at:
+            places = [(ANN, ""), (agent("ann", "village"), ""), (agent("ann", tenant="t"), ""), (ANN, "pepper")]
+            for who, salt in places:
+                salts.append(set())
+                await at.ask(system("s"), user("hello"), who=who, max_tokens=4, cache_salt=salt)
+
+    play(body)
+    assert len(salts) == 4
+    assert all(not one & other for n, one in enumerate(salts) for other in salts[:n])
+
+
+def test_a_long_society_goes_on_in_another_game_and_still_knows_what_was_said(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with served(tmp_path, keeping=Keeping(messages=8)) as at:
+            text, talk = "begin", list[Quoted]()
+            for n in range(12):
+                talk = [*talk[-3:], user(f"{text} {n}")]
+                answers = await at.ask(*talk, who=(ANN, BOB)[n % 2], max_tokens=6)
+                talk.append(user(answers.answers[0].text, "ann"))
+            assert at.model._societies["", "town", ""].messages <= 10
+
+    play(body)
+    assert len(saved(tmp_path).games()) > 2
+    assert conclusion(tmp_path) == "clean"
+    carried = [e.message for e in entries(tmp_path, 1) if e.message.kind == "prefill" and e.message.author == "ann"]
+    assert carried, "what ann said in the first game was quoted in the second"
+    assert all(message.audience.members is None for message in carried)
+
+
+def test_a_private_answer_stays_private_in_the_next_game(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with served(tmp_path, FakeEngine(reply=lambda call, prompt: CANARY), keeping=Keeping(messages=2)) as at:
+            await at.ask(user("whisper"), who=ANN, audience=("ann",))
+            await at.ask(user("whisper"), assistant(CANARY), user("on"), who=ANN, audience=("ann",))
+            quoted = await at.ask(assistant(CANARY), who=BOB)
+            assert quoted.usage.reused == 0
+
+    play(body)
+    said = [e.message for entries in saved(tmp_path).games().values() for e in entries if e.message.text == CANARY]
+    assert {m.audience.to_json() == "everyone" for m in said if (m.author, m.kind) == ("ann", "prefill")} == {False}
+    assert conclusion(tmp_path) == "clean"
+
+
+def test_over_its_quota_a_society_forgets_what_was_not_read_for_long(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with served(tmp_path, keeping=Keeping(tokens=150)) as at:
+            society = None
+            for n in range(30):
+                answers = await at.ask(system("ann"), user(f"round number {n} of all"), who=ANN, max_tokens=6)
+                society = at.model._societies["", "town", ""]
+                assert society.tokens <= 150
+                assert at.engine.pages <= 40
+            early = await at.ask(system("ann"), user("round number 0 of all"), who=ANN, max_tokens=6)
+            assert 0 < early.usage.reused < early.usage.prompt
+            quoted = await at.ask(user("x"), assistant(answers.answers[0].text), user("y"), who=BOB, max_tokens=6)
+            assert quoted.usage.reused > 0
+
+    play(body)
+    assert conclusion(tmp_path) == "clean"
+
+
+def test_what_is_forgotten_while_another_request_needs_it_is_not_taken_away() -> None:
+    async def body() -> None:
+        async with served(keeping=Keeping(tokens=1)) as at, anyio.create_task_group() as group:
+            for n in range(8):
+                group.start_soon(_ask, at, n)
+
+    async def _ask(at: Asked, n: int) -> None:
+        talk: list[Quoted] = [user("the common beginning")]
+        for turn in range(5):
+            answers = await at.ask(*talk, who=agent(f"a{n}"), max_tokens=6)
+            talk += [assistant(answers.answers[0].text), user(f"and {turn}")]
+
+    play(body)
+
+
+def test_a_request_that_is_given_up_is_on_record_as_far_as_it_went(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with served(tmp_path, FakeEngine(reply=lambda call, prompt: "and " * 4000)) as at:
+            with anyio.CancelScope() as scope:
+                request = ChatRequest((user("tell me all"),))
+                await at.model.answer(ANN, request, lambda delta: scope.cancel())
+            await at.ask(user("next"), who=ANN, max_tokens=2)
+            assert at.engine.rows == 0
+
+    play(body)
+    assert [entry.ended for entry in entries(tmp_path) if entry.message.author == "ann"] == ["cancelled", None]
+
+
+def test_what_is_wrong_is_refused_with_nothing_said(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with served(tmp_path, FakeEngine(context=64)) as at:
+            with pytest.raises(ContextOverflow):
+                await at.ask(user("word " * 80), who=ANN)
+            with pytest.raises(AudienceError):
+                await at.ask(user("word"), who=ANN, audience=("everyone", "ann"))
+            with pytest.raises(AudienceError):
+                await at.ask(user("word"), who=agent(" "))
+            with pytest.raises(ApiError, match="~"):
+                await at.ask(user("word"), who=agent("~unknown"))
+            await at.ask(user("word"), who=ANN, max_tokens=4)
+
+    play(body)
+    assert len(entries(tmp_path)) == 2
+
+
+def test_one_that_fails_hurts_nobody_else(tmp_path: Path) -> None:
+    def fails(call: Call) -> Exception | None:
+        return ValueError("boom") if isinstance(call, Decode) and "bob" in (call.name or "") else None
+
+    async def body() -> None:
+        engine = FakeEngine()
+        engine.guilty = fails
+        async with served(tmp_path, engine) as at:
+            told: dict[str, Answers | Exception] = {}
+
+            async def ask(name: str) -> None:
+                try:
+                    told[name] = await at.ask(user("hello"), who=agent(name), max_tokens=8)
+                except Exception as error:
+                    told[name] = error
+
+            async with anyio.create_task_group() as group:
+                for name in ("ann", "bob", "carl"):
+                    group.start_soon(ask, name)
+            assert isinstance(told["bob"], Exception)
+            assert isinstance(told["ann"], Answers)
+            assert isinstance(told["carl"], Answers)
+
+    play(body)
+    assert audit_run(saved(tmp_path)).conclusion == "clean"
