@@ -143,6 +143,7 @@ class Stream:
         self._shape = shape
         self._held = [Held(how) for _ in shape.ids]
         self._likely: list[list[Likely]] = [[] for _ in shape.ids]
+        self._heard = [0 for _ in shape.ids]
 
     def begin(self) -> list[bytes]:
         """What is sent before the first token."""
@@ -153,6 +154,7 @@ class Stream:
         """What a step added to one answer."""
         shown, waiting = self._held[delta.choice].add(delta.text), self._likely[delta.choice]
         waiting += delta.likely
+        self._heard[delta.choice] += len(delta.likely)
         if not shown and (not waiting or not self._held[delta.choice].empty):
             return []
         return [self._chunk(delta.choice, {"content": shown})]
@@ -169,6 +171,7 @@ class Stream:
         return event(error.to_json())
 
     def _ending(self, index: int, answer: Answer) -> Iterator[bytes]:
+        self._likely[index] += answer.likely[self._heard[index] :]
         if rest := self._held[index].rest(answer):
             yield self._chunk(index, {"content": rest})
         for number, call in enumerate(_calls(answer)):
@@ -207,7 +210,11 @@ def _choice(shape: Shape, index: int, answer: Answer) -> dict[str, Any]:
 
 def _calls(answer: Answer) -> list[dict[str, Any]]:
     return [
-        {"id": ids.call(answer.id, number), "type": "function", "function": call._asdict()}
+        {
+            "id": ids.call(answer.id, number),
+            "type": "function",
+            "function": {"name": call.name, "arguments": call.arguments},
+        }
         for number, call in enumerate(answer.calls)
     ]
 

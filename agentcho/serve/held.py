@@ -7,11 +7,15 @@ from __future__ import annotations
 
 from agentcho.serve.request import Answer
 
+BARE = "{"
+"""How a call begins that has nothing around it."""
+
 
 class Held:
     """Follows one answer while it is said. A call begins with `opening`: from there on nothing is shown before the
-    answer has ended, and no letters that may become an opening, or white space before one. An empty opening holds
-    everything, None nothing."""
+    answer has ended, and no letters that may become an opening, or white space before one. An answer that is JSON from
+    its first letter may be a call in every format (see `ToolsPort.read`), and where that is all of the opening, no
+    other is. An empty opening holds everything, None nothing."""
 
     def __init__(self, opening: str | None) -> None:
         self._opening, self._waiting, self._shown = opening, "", 0
@@ -41,6 +45,11 @@ class Held:
         waiting = self._waiting
         if opening is None:
             return len(waiting)
+        if not self._shown and waiting.lstrip().startswith(BARE):
+            self._open = True
+            return 0
+        if opening == BARE:
+            return len(waiting) if self._shown or waiting.strip() else 0
         if (start := waiting.find(opening)) >= 0:
             self._open = True
             return len(waiting[:start].rstrip())

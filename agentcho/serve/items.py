@@ -98,7 +98,7 @@ def quoted(items: Iterable[Item]) -> list[Quoted]:
 def _add(found: list[Quoted], item: Item) -> None:
     """Adds a call to the message before it, if both are of one answer, or both of another server's."""
     of = ids.of_calls([item.call_id or ""]) or ids.of_calls([item.id or ""])
-    call, last = ToolCall(item.name or "", item.arguments), found[-1] if found else None
+    call, last = ToolCall(item.name or "", item.arguments, item.call_id or ""), found[-1] if found else None
     if last is not None and last.role == "assistant" and last.id == of and (last.calls or of is not None):
         found[-1] = last._replace(calls=(*last.calls, call))
     else:

@@ -72,6 +72,11 @@ class Call(Body):
     type: Literal["function"] = "function"
     function: Called
 
+    @property
+    def made(self) -> ToolCall:
+        """The call without the forms of the API."""
+        return ToolCall(self.function.name, self.function.arguments, self.id or "")
+
 
 class Message(Body):
     """A message as clients send it, and as they send back what they were sent."""
@@ -118,7 +123,7 @@ class Message(Body):
         """The message without the forms of the API."""
         role: ChatRole = "system" if self.role == "developer" else self.role
         said = joined(self.content) if self._has_content else self.refusal or ""
-        calls = tuple(ToolCall(each.function.name, each.function.arguments) for each in self.tool_calls)
+        calls = tuple(each.made for each in self.tool_calls)
         of = ids.answer(self._own_id) if self._own_id else ids.of_calls([each.id or "" for each in self.tool_calls])
         return Quoted(role, said, self.name, of, calls, self.tool_call_id)
 

@@ -155,7 +155,7 @@ class Stream:
         how = {"none": None, "auto": opening, "forced": ""}[shape.calling]
         self._shape, self._held, self._answer = shape, Held(how), shape.ids[0]
         self._said, self._likely, self._waiting = list[str](), list[Likely](), list[Likely]()
-        self._open, self._number = False, 0
+        self._open, self._number, self._heard = False, 0, 0
 
     def begin(self) -> list[bytes]:
         """What is sent before the first token."""
@@ -166,6 +166,7 @@ class Stream:
         """What a step added to the answer."""
         shown = self._held.add(delta.text)
         self._waiting += delta.likely
+        self._heard += len(delta.likely)
         if not shown and (not self._waiting or not self._held.empty):
             return []
         return list(self._text(shown))
@@ -173,9 +174,9 @@ class Stream:
     def end(self, answers: Answers) -> list[bytes]:
         """What is sent once the answer has ended; nothing comes after it."""
         answer, response = answers.answers[0], whole(self._shape, answers)
-        sent = list[bytes]()
-        rest = self._held.rest(answer)
-        if rest or self._open or _has_message(answer):
+        sent, rest = list[bytes](), self._held.rest(answer)
+        self._waiting += answer.likely[self._heard :]
+        if self._open or _has_message(answer):
             sent += self._text(rest)
             sent += self._closing(answer)
         first = int(self._open)
@@ -277,7 +278,7 @@ def _part(text: str, logprobs: list[dict[str, Any]]) -> dict[str, Any]:
 
 def _call_item(answer: str, number: int, call: ToolCall) -> dict[str, Any]:
     own = {"id": ids.item(answer, number), "type": "function_call", "status": "completed"}
-    return own | {"call_id": ids.call(answer, number), **call._asdict()}
+    return own | {"call_id": ids.call(answer, number), "name": call.name, "arguments": call.arguments}
 
 
 def _logprobs(shape: Shape, likely: Iterable[Likely]) -> list[dict[str, Any]]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agentcho.engine.tools import CallPieces, ToolFormat
 from agentcho.serve import chat, responses
 from agentcho.serve.faults import ApiError
 from agentcho.serve.held import Held
@@ -164,16 +165,29 @@ def test_no_error_tells_words_of_a_message(api: Any) -> None:
     assert {error.param.partition("[")[0] for error in errors if error.param} >= {"tools"}
 
 
+FORMATS = {
+    "{": ToolFormat(cast(Any, None)),
+    "<call>": ToolFormat(cast(Any, None), CallPieces('<call>{"name": "', tail="}</call>")),
+}
+
+
 @settings(deadline=None)
-@given(
-    st.text("<cal> x", max_size=30),
-    st.lists(st.integers(0, 30), max_size=6),
-    st.sampled_from([None, "", "<call>", "<"]),
-)
-def test_what_is_held_back_and_what_is_shown_are_the_whole(text: str, cuts: list[int], opening: str | None) -> None:
+@given(st.text("<cal>{ x", max_size=30), st.lists(st.integers(0, 30), max_size=6), st.sampled_from(sorted(FORMATS)))
+def test_as_much_is_shown_as_cannot_become_a_call(text: str, cuts: list[int], opening: str) -> None:
+    assert FORMATS[opening].opening == opening
     held, places = Held(opening), sorted({0, len(text), *(min(cut, len(text)) for cut in cuts)})
     shown = "".join(held.add(text[start:end]) for start, end in pairwise(places))
+    assert shown == FORMATS[opening].visible(text)
     assert shown + held.rest(Answer("", text, "stop")) == text
-    before = text if opening is None else text[: text.find(opening)] if opening in text else text
-    assert before.startswith(shown)
-    assert held.empty == (shown == text and opening != "" and (opening is None or opening not in text))
+    whole = text + '<call>{"name": "f", "arguments": {}}</call>'
+    before, calls = FORMATS[opening].read(whole)
+    assert shown + held.rest(Answer("", whole, "stop", calls=calls, before=before)) == before
+
+
+@given(st.lists(st.text(max_size=3)))
+def test_without_calls_all_is_shown_and_with_calls_alone_nothing(texts: list[str]) -> None:
+    free, forced = Held(None), Held("")
+    assert [free.add(each) for each in texts] == texts
+    assert [forced.add(each) for each in texts] == [""] * len(texts)
+    assert free.empty
+    assert not forced.empty

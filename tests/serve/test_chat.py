@@ -199,7 +199,7 @@ def test_messages_are_read_in_all_their_forms() -> None:
         {"role": "assistant", "tool_calls": [foreign]},
         {"role": "assistant", "tool_calls": [call, foreign]},
     ]
-    weather = ToolCall("weather", "{}")
+    weather, other = ToolCall("weather", "{}", "call_abc_0"), ToolCall("weather", "{}", "call_0p")
     assert of_chat(messages=messages)[1].messages == (
         Quoted("system", "be\nbrief"),
         Quoted("user", "hi", "Ann"),
@@ -209,8 +209,8 @@ def test_messages_are_read_in_all_their_forms() -> None:
         Quoted("assistant", "", id="abc", calls=(weather,)),
         Quoted("tool", "3", call_id="call_abc_0"),
         Quoted("assistant", "no"),
-        Quoted("assistant", "", calls=(weather,)),
-        Quoted("assistant", "", calls=(weather, weather)),
+        Quoted("assistant", "", calls=(other,)),
+        Quoted("assistant", "", calls=(weather, other)),
     )
 
 
@@ -328,11 +328,13 @@ def test_calls_lead_back_to_their_answer() -> None:
     whole = chat.whole(shape, answered(shape, CALLED._replace(calls=(CALL, CALL))))
     found = completion(shape, answered(shape, CALLED._replace(calls=(CALL, CALL)))).choices[0]
     assert (found.finish_reason, found.message.content) == ("tool_calls", "Let me see.")
-    assert [each["function"] for each in whole["choices"][0]["message"]["tool_calls"]] == [CALL._asdict()] * 2
+    function = {"name": "weather", "arguments": CALL.arguments}
+    assert [each["function"] for each in whole["choices"][0]["message"]["tool_calls"]] == [function] * 2
     message = whole["choices"][0]["message"]
     assert len({each["id"] for each in message["tool_calls"]}) == 2
     again = of_chat(messages=[user("x"), message])[1].messages[1]
-    assert again == Quoted("assistant", "Let me see.", id=shape.ids[0], calls=(CALL, CALL))
+    calls = tuple(CALL._replace(id=ids.call(shape.ids[0], number)) for number in range(2))
+    assert again == Quoted("assistant", "Let me see.", id=shape.ids[0], calls=calls)
     del message["id"]
     assert of_chat(messages=[user("x"), message])[1].messages[1].id == shape.ids[0]
     silent = answered(shape, CALLED._replace(before=""))
@@ -359,6 +361,12 @@ def test_a_stream_says_the_same_as_the_whole() -> None:
     assert [len(each.logprobs.content) for each in first if each.logprobs] == [1, 1]
     assert (first[-1].delta.id, first[-1].token_ids) == (shape.ids[0], [7, 8])
     assert [each.choices[0].finish_reason for each in spoken if each.choices[0].index == 1][-1] == "length"
+
+
+def test_the_last_tokens_have_logarithms_too_where_they_have_no_text() -> None:
+    _, _, shape = of_chat(stream=True, logprobs=True)
+    found = chunks(shape, [Delta(0, "hé", (LIKELY,))], answered(shape, PLAIN._replace(text="hé", likely=(LIKELY,) * 3)))
+    assert [len(each.choices[0].logprobs.content) for each in found if each.choices[0].logprobs] == [1, 2]
 
 
 def test_a_stream_has_usage_only_where_it_is_asked_for() -> None:
@@ -395,6 +403,11 @@ def test_what_did_not_become_a_call_is_text() -> None:
     assert _heard(shape, ["a <ca"], ended, "<call>") == (["a", " <ca"], ["length"])
     assert _heard(shape, ["a <ca"], ended, None) == (["a <ca"], ["length"])
     assert _heard(shape, ["a <ca"], ended, "") == (["a <ca"], ["length"])
+    bare = Answer("", ' {"a": 1}', "stop")
+    for opening in ("<call>", "{"):
+        assert _heard(shape, [" ", '{"a"', ": 1}"], bare, opening) == ([' {"a": 1}'], ["stop"])
+    after = Answer("", "so {", "stop")
+    assert _heard(shape, ["so", " {"], after, "{") == (["so", " {"], ["stop"])
 
 
 def test_nothing_of_a_call_that_must_be_is_text() -> None:

@@ -131,7 +131,7 @@ def test_what_must_be_there_is_missed() -> None:
 def test_items_are_the_messages_that_they_are_parts_of() -> None:
     weather = ToolCall("weather", "{}")
     call = {"type": "function_call", "name": "weather", "arguments": "{}", "status": "completed"}
-    items = [
+    items: list[dict[str, Any]] = [
         {"type": "message", "role": "developer", "content": [{"type": "input_text", "text": "be brief"}]},
         {"role": "user", "content": "hi"},
         {"id": "msg_abc", "role": "assistant", "content": [{"type": "output_text", "text": "see", "annotations": []}]},
@@ -148,7 +148,13 @@ def test_items_are_the_messages_that_they_are_parts_of() -> None:
         call | {"call_id": "call_0r"},
     ]
     _, request, shape = of_responses(input=items)
-    assert request.messages == (
+    assert [call.id for each in request.messages for call in each.calls] == [
+        each["call_id"] for each in items if each.get("type") == "function_call"
+    ]
+    without = tuple(
+        each._replace(calls=tuple(call._replace(id="") for call in each.calls)) for each in request.messages
+    )
+    assert without == (
         Quoted("system", "be brief"),
         Quoted("user", "hi"),
         Quoted("assistant", "see", id="abc", calls=(weather, weather)),
@@ -226,11 +232,12 @@ def test_items_lead_back_to_their_answer() -> None:
     assert [each.type for each in response(shape, answers).output] == ["message", "function_call", "function_call"]
     output = responses.whole(shape, answers)["output"]
     again = of_responses(input=[user("x"), *output])[1].messages
-    assert again[1:] == (Quoted("assistant", "Let me see.", id=shape.ids[0], calls=(CALL, CALL)),)
+    calls = tuple(CALL._replace(id=ids.call(shape.ids[0], number)) for number in range(2))
+    assert again[1:] == (Quoted("assistant", "Let me see.", id=shape.ids[0], calls=calls),)
     in_chat = {"role": "assistant", "content": "hé there", "id": output[0]["id"]}
     assert of_chat(messages=[in_chat])[1].messages[0].id == shape.ids[0]
     alone = [{name: value for name, value in each.items() if name != "id"} for each in output[1:]]
-    assert of_responses(input=alone)[1].messages == (Quoted("assistant", "", id=shape.ids[0], calls=(CALL, CALL)),)
+    assert of_responses(input=alone)[1].messages == (Quoted("assistant", "", id=shape.ids[0], calls=calls),)
 
 
 def test_a_stream_says_the_same_as_the_whole() -> None:
@@ -247,6 +254,14 @@ def test_a_stream_says_the_same_as_the_whole() -> None:
     assert found[-2].item == found[-1].response.output[0]
     assert {each.item_id for each in found[3:8]} == {ids.item(shape.ids[0])}
     assert found[-1].response.token_ids == [7, 8]
+
+
+def test_the_last_tokens_have_logarithms_too_where_they_have_no_text() -> None:
+    _, _, shape = of_responses(stream=True, top_logprobs=1)
+    answers = answered(shape, PLAIN._replace(text="hé", likely=(LIKELY,) * 3))
+    found = events(shape, [Delta(0, "hé", (LIKELY,))], answers)
+    assert [len(each.logprobs) for each in found if each.type == TOLD[4]] == [1, 2]
+    assert found[-1].response == response(shape, answers)
 
 
 def test_a_stream_tells_calls_when_the_answer_has_ended() -> None:
