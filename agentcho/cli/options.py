@@ -14,7 +14,7 @@ import typer
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
-from agentcho.config import Limits, RunConfig
+from agentcho.config import RunConfig
 from agentcho.errors import ConfigError
 from agentcho.scenario import Scenario
 
@@ -54,20 +54,25 @@ class From(NamedTuple):
         """The option of a field as typer reads it: limits as one that may stand several times, a bool as a flag."""
         field = self.model.model_fields[name]
         said = typer.Option(*_flags(name, field), help=self.helps.get(name, field.description), metavar=_metavar(field))
-        kind: Any = list[str] | None if field.annotation is Limits else field.annotation
-        default = None if field.annotation is Limits else self.defaults.get(name, field.default)
+        kind: Any = list[str] | None if _is_limits(field) else field.annotation
+        default = None if _is_limits(field) else self.defaults.get(name, field.default)
         return _keyword(name, Annotated[kind, said], default)
 
 
+def _is_limits(field: FieldInfo) -> bool:
+    """Whether a field is a model of its own, whose fields are given by name."""
+    return isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel)
+
+
 def _flags(name: str, field: FieldInfo) -> tuple[str, ...]:
-    if field.annotation is Limits:
+    if _is_limits(field):
         return ("--limit",)
     return (f"--{name.replace('_', '-')}",) if field.annotation is bool else ()
 
 
 def _metavar(field: FieldInfo) -> str | None:
     extra = field.json_schema_extra
-    found = extra.get("metavar") if isinstance(extra, dict) else PAIR if field.annotation is Limits else None
+    found = extra.get("metavar") if isinstance(extra, dict) else PAIR if _is_limits(field) else None
     return None if found is None else str(found)
 
 

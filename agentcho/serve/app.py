@@ -29,6 +29,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from agentcho.calls.call import FramePort
 from agentcho.serve import chat, metrics, models, responses
 from agentcho.serve.admission import Admission, Bounds
 from agentcho.serve.config import ServeLimits
@@ -49,6 +50,10 @@ class Model(Protocol):
     """A model that is served: see `ServedModel`."""
 
     name: str
+
+    @property
+    def frames(self) -> FramePort:
+        """See `ServedModel.frames`."""
 
     def serving(self) -> AbstractAsyncContextManager[object]:
         """See `ServedModel.serving`."""
@@ -133,7 +138,8 @@ class Generate:
 
     async def _answer(self, channel: Channel, asked: Asked, shape: Shape) -> None:
         if shape.stream:
-            events = self._api.stream(shape, None)
+            tools = asked.model.frames.framing.tools
+            events = self._api.stream(shape, tools.opening if tools.auto else None)
             answers = await channel.attended(lambda: channel.stream(asked.answer, events))
         else:
             answers = await channel.attended(lambda: asked.answer(lambda delta: None))
@@ -146,7 +152,7 @@ class Asked:
     """One request of a model."""
 
     def __init__(self, site: Site, model: Model, caller: Caller, request: ChatRequest) -> None:
-        self._site, self._model, self._caller, self._request = site, model, caller, request
+        self._site, self.model, self._caller, self._request = site, model, caller, request
 
     async def answer(self, hear: Hear) -> Answers:
         """Ask the model. The first that is heard is timed."""
@@ -160,7 +166,7 @@ class Asked:
             hear(delta)
 
         try:
-            return await self._model.answer(self._caller, self._request, heard)
+            return await self.model.answer(self._caller, self._request, heard)
         except Exception as error:
             if api_error(error).status >= 500:
                 LOG.warning("a request failed: %s", type(error).__name__)

@@ -10,7 +10,6 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from agentcho.config import Markers
 from agentcho.serve.limits import Limits
 
 Count = Annotated[int, Field(ge=1)]
@@ -63,7 +62,7 @@ class ServeLimits(BaseModel):
 class ServeConfig(BaseModel):
     """How a server is started. Frozen. A field with a description is an option of `agentcho serve`.
 
-    `adapters`: folders by name; each is an engine of its own, and a model `M+NAME`. `plain_markers` as in `RunConfig`.
+    `adapters`: folders by name; each is an engine of its own, and a model `M+NAME`.
     Raises pydantic's `ValidationError`.
     """
 
@@ -94,7 +93,6 @@ class ServeConfig(BaseModel):
         description="At the start, delete this server's records that are older.",
         json_schema_extra={"metavar": "DAYS"},
     )
-    plain_markers: Markers = "refuse"
     limits: ServeLimits = Field(
         default=ServeLimits(), description="A bound of the server, such as requests=64; docs/serve.md lists them."
     )

@@ -76,8 +76,8 @@ class Keys:
     def __init__(self, entries: Iterable[Key] = ()) -> None:
         self._entries = tuple(entries)
 
-    def __bool__(self) -> bool:
-        return bool(self._entries)
+    def __len__(self) -> int:
+        return len(self._entries)
 
     @classmethod
     def read(cls, path: Path) -> Keys:

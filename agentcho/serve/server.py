@@ -27,11 +27,14 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
+from agentcho.engine.core import EngineCore
 from agentcho.errors import ConfigError
-from agentcho.serve.app import Model, Site
+from agentcho.serve.app import Site, application
 from agentcho.serve.config import ServeLimits
 from agentcho.serve.exchange import JSON
 from agentcho.serve.faults import ApiError
+from agentcho.serve.metrics import Metrics
+from agentcho.serve.served import ServedModel
 
 LOG = logging.getLogger("agentcho.serve")
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -241,14 +244,27 @@ def hearing(end: Callable[[], None]) -> Iterator[None]:
 
 
 async def serve(
-    server: Server, served: Iterable[Model], listening: socket.socket, ready: Callable[[str], None]
+    site: Site, served: Iterable[ServedModel], listening: socket.socket, ready: Callable[[str], None]
 ) -> bool:
     """Serve models until a signal ends it. Returns whether all requests were answered."""
+    server = Server(application(site), site)
     async with AsyncExitStack() as stack:
         for model in served:
             await stack.enter_async_context(model.serving())
+            _count(site.metrics, model)
         with hearing(server.end):
             return await server.serve(listening, ready)
+
+
+def _count(metrics: Metrics, model: ServedModel) -> None:
+    """Have the running answers of a model counted, and what its store holds since the last step."""
+    held, engine = [0.0], model.engine
+
+    def stepped(share: float) -> None:
+        held[0] = share
+
+    model.choreographer.stepped = stepped
+    metrics.watch_model(model.name, lambda: engine.rows if isinstance(engine, EngineCore) else 0, lambda: held[0])
 
 
 def bound(host: str, port: int, keys: bool) -> socket.socket:

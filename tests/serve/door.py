@@ -15,6 +15,7 @@ from agentcho.serve.config import ServeLimits
 from agentcho.serve.keys import Key, Keys
 from agentcho.serve.request import Answer, Answers, Caller, ChatRequest, Delta, Hear, Usage
 from agentcho.serve.server import Server, bound
+from agentcho.testing import FakeEngine
 
 CHAT = "/v1/chat/completions"
 ASKED = {"model": "m", "messages": [{"role": "user", "content": "hello"}]}
@@ -28,6 +29,7 @@ class Scripted:
 
     def __init__(self, words: str = "good day to you", name: str = "m") -> None:
         self.name, self.words = name, words
+        self.frames = FakeEngine()
         self.held: anyio.Event | None = None
         self.fault: Exception | None = None
         self.late = False

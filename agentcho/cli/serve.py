@@ -1,0 +1,118 @@
+"""`agentcho serve`: everything is checked and the address taken, then the model is loaded, then requests are answered.
+
+Does not know: HTTP, what a request says.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import anyio
+import typer
+
+from agentcho.cli.signals import INTERRUPTED
+from agentcho.config import RunConfig
+from agentcho.display.progress import progress
+from agentcho.display.safe import inline
+from agentcho.errors import RecordError
+from agentcho.extras import require
+from agentcho.games import runtime
+from agentcho.progress import Tell
+from agentcho.records.files import check_folder
+from agentcho.records.record import SavedRun, folders
+
+if TYPE_CHECKING:
+    from agentcho.serve.config import ServeConfig
+    from agentcho.serve.keys import Keys
+    from agentcho.serve.served import ServedModel, Serving
+
+NEEDED = "to serve models"
+SOCIETY = "society-"
+"""How the records of societies are called."""
+
+
+def make_key(file: Path, given: Mapping[str, object]) -> str:
+    """Make a key, append its entry to the file, and return it."""
+    from agentcho.serve.keys import add_key
+
+    return add_key(file, **given)
+
+
+def serve_models(config: ServeConfig) -> int:
+    """Serve until a signal ends it. Returns the exit code."""
+    require(NEEDED, "serve")
+    from agentcho.serve.app import Site
+    from agentcho.serve.keys import Keys
+    from agentcho.serve.server import bound, serve
+
+    keys = Keys() if config.keys is None else Keys.read(config.keys)
+    with bound(config.host, config.port, bool(keys)) as listening:
+        if config.folder is not None:
+            check_folder(config.folder)
+        if config.folder is not None and config.keep_days is not None:
+            delete_old(config.folder, timedelta(days=config.keep_days))
+        os.umask(0o077)  # what is written from now on is for its owner alone
+        with progress("serve", sys.stderr) as told:
+            served = _loaded(config, keys, told.tell)
+        site = Site(served, keys, config.limits)
+        ready = partial(_tell, [model.name for model in served])
+        whole = anyio.run(serve, site, served, listening, ready)
+    return 0 if whole else INTERRUPTED
+
+
+def _tell(names: list[str], address: str) -> None:
+    typer.echo(inline(f"agentcho serves {', '.join(names)} at {address}/v1; Ctrl-C ends it"))
+    sys.stdout.flush()
+
+
+def _loaded(config: ServeConfig, keys: Keys, tell: Tell) -> list[ServedModel]:
+    """The model, and each of its adapters on an engine of its own."""
+    from agentcho.serve.served import ServedModel
+
+    run = RunConfig(model=config.model, device=config.device, dtype=config.dtype, leakage=config.leakage)
+    serving, found = _serving(config, keys), list[ServedModel]()
+    for name, adapter in {"": None, **config.adapters}.items():
+        how = run if adapter is None else run.model_copy(update={"adapter": str(adapter)})
+        called = f"{config.served_name}+{name}" if name else config.served_name
+        found.append(ServedModel(called, runtime.load_engine(how, tell), how, serving))
+    return found
+
+
+def _serving(config: ServeConfig, keys: Keys) -> Serving:
+    from agentcho.serve.served import Serving
+    from agentcho.serve.society import Keeping
+
+    limits = config.limits
+    return Serving(
+        mode=config.leakage,
+        record=config.folder,
+        keeping=Keeping(tokens=limits.society_tokens, messages=limits.society_messages),
+        quota=lambda tenant: keys.tokens(tenant) or limits.tenant_tokens,
+        idle=limits.idle_minutes * 60,
+        societies=limits.tenant_societies,
+    )
+
+
+def delete_old(folder: Path, age: timedelta) -> list[Path]:
+    """Delete the records of societies that ended, or began and were never ended, so long ago. Returns which."""
+    found = [path for path in folders(folder) if _is_old(path, age)]
+    for path in found:
+        shutil.rmtree(path)
+    return found
+
+
+def _is_old(path: Path, age: timedelta) -> bool:
+    """Whether it is a society's record, so old, and nobody writes it."""
+    try:
+        run = SavedRun(path)
+    except RecordError:
+        return False
+    last = datetime.fromisoformat(run.info.ended or run.info.started)
+    return run.info.scenario.startswith(SOCIETY) and run.status != "running" and datetime.now(UTC) - last > age

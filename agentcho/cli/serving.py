@@ -1,0 +1,51 @@
+"""The commands of the server: `agentcho serve` and `agentcho key`. Does not know: how one serves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from agentcho.cli.options import From, Given, checked, fields
+from agentcho.cli.words import FILE
+from agentcho.serve.config import ServeConfig
+
+ADAPTER = "An adapter of the model, served as MODEL+NAME, on an engine of its own."
+TENANT = "Whose key it is. Tenants share nothing."
+
+
+def serve(
+    how: Annotated[Given, From(ServeConfig)],
+    adapter: Annotated[list[str] | None, typer.Option(metavar="NAME=DIR", help=ADAPTER, show_default=False)] = None,
+) -> None:
+    """Serve a model by OpenAI's API, with the messages of societies encoded once.
+
+    The first Ctrl-C or SIGTERM lets requests end and takes no more, the second ends all. Exit codes: 0 all were
+    answered, 2 wrong usage, 130 ended at once.
+    """
+    from agentcho.cli.serve import serve_models
+
+    folders = {name: Path(folder) for name, folder in fields("--adapter", adapter or []).items()}
+    raise typer.Exit(serve_models(checked(ServeConfig, **how, adapters=folders)))
+
+
+def key(
+    file: Annotated[Path, typer.Argument(metavar=FILE, help="A file of keys. It is made where there is none.")],
+    tenant: Annotated[str, typer.Option(help=TENANT)],
+    society: Annotated[str | None, typer.Option(help="The only society it may use.", show_default=False)] = None,
+    agent: Annotated[str | None, typer.Option(help="The only agent it speaks for.", show_default=False)] = None,
+    requests_per_minute: Annotated[int | None, typer.Option(min=1, help="At most.", show_default=False)] = None,
+    concurrent: Annotated[int | None, typer.Option(min=1, help="Requests at once.", show_default=False)] = None,
+    tokens: Annotated[
+        int | None, typer.Option(min=1, help="So many its tenant may keep encoded.", show_default=False)
+    ] = None,
+    priority: Annotated[bool, typer.Option("--priority", help="It may ask to be served before others.")] = False,
+    metrics: Annotated[bool, typer.Option("--metrics", help="It may read the metrics of the whole server.")] = False,
+) -> None:
+    """Make a key for `agentcho serve --keys FILE`, and print it this once: the file has its hash alone."""
+    from agentcho.cli.serve import make_key
+
+    names = {"tenant": tenant, "society": society, "agent": agent, "priority": priority, "metrics": metrics}
+    bounds = {"requests_per_minute": requests_per_minute, "concurrent": concurrent, "tokens": tokens}
+    typer.echo(make_key(file, {**names, **bounds}))

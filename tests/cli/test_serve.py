@@ -1,0 +1,137 @@
+"""`agentcho serve` and `agentcho key`: what is wrong is said before a model is loaded."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import socket
+import sys
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from agentcho import RunConfig
+from agentcho.cli.serve import delete_old
+from agentcho.records.record import RunRecord
+from agentcho.serve.app import Site
+from agentcho.serve.config import ServeLimits
+from agentcho.serve.keys import Keys
+from agentcho.testing import FakeEngine
+
+from .conftest import Command, one_line
+
+PAGE = (Path(__file__).parents[2] / "docs" / "serve.md").read_text()
+LINES = [line for block in re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL) for line in block.splitlines()]
+
+
+@pytest.fixture(autouse=True)
+def _mask() -> Iterator[None]:
+    """The command has files written for their owner alone, in all of its process."""
+    before = os.umask(0o022)
+    yield
+    os.umask(before)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--host", "0.0.0.0"), "anybody who reaches this address could ask; give --keys FILE"),
+        (("--host", "no.such.host.invalid"), "give an address of this machine"),
+        (("--keys", "none.toml"), "keys none.toml: No such file.*`agentcho key none.toml --tenant NAME`"),
+        (("--record", "none", "--keep-days", "3"), "keep_days says nothing with record=none"),
+        (("--model", "fake", "--adapter", "mild=folder"), "an adapter needs a model with weights"),
+        (("--adapter", "a@b=folder"), "adapter 'a@b'"),
+        (("--record", "taken"), "nothing can be written to taken"),
+    ],
+)
+@pytest.mark.usefixtures("no_model")
+def test_what_is_wrong_is_said_in_a_line_before_a_model_is_loaded(
+    agentcho: Command, words: tuple[str, ...], told: str
+) -> None:
+    Path("taken").write_text("a file")
+    assert re.search(told, one_line(agentcho("serve", "--port", "0", *words)))
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--port", "70000"), "--port"),
+        (("--limit", "requests=0"), "--limit requests"),
+        (("--limit", "request=1"), "--limit request"),
+        (("--limit", "requests"), "not KEY=VALUE"),
+        (("--adapter", "folder"), "not KEY=VALUE"),
+        (("--leakage", "deny"), "--leakage"),
+        (("--name", "a#b"), "--name"),
+    ],
+)
+@pytest.mark.usefixtures("no_model")
+def test_an_option_that_does_not_fit_is_named(agentcho: Command, words: tuple[str, ...], told: str) -> None:
+    ran = agentcho("serve", *words)
+    assert ran.code == 2
+    assert told in ran.err
+
+
+@pytest.mark.usefixtures("no_model")
+def test_an_address_in_use_is_named_before_a_model_is_loaded(agentcho: Command) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = str(other.getsockname()[1])
+        assert f"cannot listen on 127.0.0.1:{port}" in one_line(agentcho("serve", "--port", port))
+
+
+@pytest.mark.usefixtures("no_model")
+def test_what_has_to_be_installed_is_said_first(agentcho: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    assert "agentcho[serve]" in one_line(agentcho("serve", "--host", "0.0.0.0"))
+
+
+def test_a_key_is_printed_once_and_its_hash_is_kept(agentcho: Command) -> None:
+    ran = agentcho("key", "keys.toml", "--tenant", "red", "--society", "talk", "--concurrent", "3", "--metrics")
+    assert ran.code == 0
+    found = Keys.read(Path("keys.toml")).find(ran.out.strip())
+    assert found is not None
+    assert (found.tenant, found.society, found.concurrent) == ("red", "talk", 3)
+    assert (found.metrics, found.priority) == (True, False)
+    assert ran.out.strip() not in Path("keys.toml").read_text()
+    assert "tenant" in one_line(agentcho("key", "keys.toml", "--tenant", ""))
+
+
+def test_old_records_of_societies_are_deleted_and_no_others(tmp_path: Path) -> None:
+    for name in ("society-talk", "debate"):
+        RunRecord.create(tmp_path, name, {}, RunConfig(), {}).close("done")
+    running = RunRecord.create(tmp_path, "society-busy", {}, RunConfig(), {})
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "run.json").write_text("{")
+    assert delete_old(tmp_path, timedelta(days=1)) == []
+    [gone] = delete_old(tmp_path, timedelta())
+    assert "society-talk" in gone.name
+    assert sorted("talk" in path.name for path in tmp_path.iterdir()) == [False, False, False]
+    running.close("done")
+
+
+def test_the_commands_of_the_page_are_taken_as_they_stand(agentcho: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    served = list[str]()
+
+    def run(serve: object, site: Site, *rest: object) -> bool:
+        served.extend(site.models)
+        return True
+
+    monkeypatch.setattr("agentcho.games.runtime.load_engine", lambda config, tell: FakeEngine())
+    monkeypatch.setattr("agentcho.cli.serve.anyio.run", run)
+    said = [line for line in LINES if line.startswith("agentcho ")]
+    for line in said:
+        ran = agentcho(*shlex.split(line)[1:], *(["--port", "0"] if " serve " in line else []))
+        assert ran.code == 0, ran.err
+    assert served == ["understudy"] * sum(" serve " in line for line in said)
+    assert len(said) - len(served) == len(Keys.read(Path("keys.toml")))
+
+
+def test_every_bound_is_told_on_the_page_with_its_default() -> None:
+    rows = dict(re.findall(r"^\| (`.*?`) \| (.*?) \|", PAGE[PAGE.index("| name | default |") :], re.MULTILINE))
+    told = dict[str, str]()
+    for names, values in rows.items():
+        told |= zip(re.findall(r"`(\w+)`", names), re.split(r", (?=\S)", values), strict=True)
+    said = {name: None if value == "any" else float(value.replace(",", "")) for name, value in told.items()}
+    assert said == ServeLimits().model_dump()

@@ -1,0 +1,118 @@
+"""A socket, an application and a served model on the fake engine, together: what is given up leaves nothing behind."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+
+from agentcho import RunConfig
+from agentcho.audit.audit import audit_run
+from agentcho.records.record import runs
+from agentcho.serve.served import ServedModel, Serving
+from agentcho.testing import FakeEngine
+from tests.serve.door import ASKED, CHAT, Door, opened, play
+
+LONG = "word " * 200_000
+
+
+@asynccontextmanager
+async def chain(engine: FakeEngine, record: Path | None = None, **limits: Any) -> AsyncIterator[Door]:
+    """A served model behind a door. After it, nothing of it is left in the engine."""
+    served = ServedModel("m", engine, RunConfig(model="fake"), Serving(record=record))
+    async with served.serving() as model, opened(model, **limits) as door:
+        yield door
+        with anyio.fail_after(5):
+            while engine.rows:
+                await anyio.sleep(0.01)
+    assert engine.rows == engine.pages == 0
+    engine.check_integrity()
+
+
+def endless() -> FakeEngine:
+    return FakeEngine(lambda call, prompt: LONG, context=1 << 20)
+
+
+async def rest(engine: FakeEngine) -> None:
+    """Wait until no row runs any more: it is given up, for it was far from its end."""
+    with anyio.fail_after(5):
+        while engine.rows:
+            await anyio.sleep(0.01)
+    assert engine.steps < 100_000
+
+
+def test_who_goes_away_frees_its_row_streamed_or_not() -> None:
+    async def body() -> None:
+        engine = endless()
+        async with chain(engine) as door:
+            for path in (CHAT, f"/s/talk/bob{CHAT}"):
+                for stream in (True, False):
+                    content = json.dumps(ASKED | {"stream": stream, "max_tokens": 1 << 19}).encode()
+                    head = f"POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {len(content)}\r\n\r\n"
+                    with door.raw(head.encode() + content), anyio.fail_after(5):
+                        while not engine.rows:
+                            await anyio.sleep(0.01)
+                    await rest(engine)
+            assert (await door.ask(max_tokens=2)).status_code == 200
+
+    play(body)
+
+
+def test_a_reader_that_does_not_read_frees_its_row() -> None:
+    async def body() -> None:
+        engine = endless()
+        async with chain(engine, send_seconds=0.2) as door:
+            content = json.dumps(ASKED | {"stream": True, "max_tokens": 1 << 19}).encode()
+            head = f"POST {CHAT} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {len(content)}\r\n\r\n".encode()
+            with socket.socket() as deaf:
+                deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+                deaf.connect(("127.0.0.1", door.port))
+                deaf.sendall(head + content)
+                with anyio.fail_after(8):
+                    while not engine.rows:
+                        await anyio.sleep(0.01)
+                    while engine.rows:
+                        await anyio.sleep(0.01)
+            assert engine.steps < 500_000
+
+    play(body)
+
+
+def test_a_context_that_overflows_is_told_in_the_word_that_clients_know() -> None:
+    async def body() -> None:
+        async with chain(FakeEngine(context=64)) as door:
+            long = [{"role": "user", "content": "many words " * 100}]
+            for path in (CHAT, f"/s/talk{CHAT}"):
+                for stream in (True, False):
+                    answer = await door.ask(path, messages=long, stream=stream)
+                    assert (await door.error(400, answer))["code"] == "context_length_exceeded"
+
+    play(body)
+
+
+def test_three_agents_talk_by_their_base_urls_and_the_record_is_clean(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with chain(FakeEngine(), tmp_path) as door:
+            history: list[dict[str, str]] = [{"role": "user", "content": "begin"}]
+            for turn in range(6):
+                name = ("ann", "bob", "eve")[turn % 3]
+                brief = {"role": "system", "content": f"You are {name}. Your secret is {turn % 3}."}
+                answer = await door.ask(f"/s/talk/{name}{CHAT}", messages=[brief, *history], max_tokens=8)
+                assert answer.status_code == 200, answer.text
+                history.append({"role": "assistant", "content": answer.json()["choices"][0]["message"]["content"]})
+            counts = answer.json()["usage"]["prompt_tokens_details"]
+            assert counts["message_reused_tokens"] > 0
+            info = await door.client.get("/s/talk")
+            assert info.json()["models"][0]["agents"] == ["ann", "bob", "eve"]
+            assert (await door.client.delete("/s/talk")).status_code == 200
+            assert (await door.client.get("/s/talk")).status_code == 404
+        [run] = runs(tmp_path)
+        assert run.status == "done"
+        assert audit_run(run).conclusion == "clean"
+
+    play(body)
