@@ -46,6 +46,18 @@ def parsed_repair(text: str) -> RepairBy:
     raise ValueError(f"{text!r} is none of first-k:TOKENS, top-k:SHARE (above 0, at most 1) and full")
 
 
+def parsed_part(text: str, games: int) -> range:
+    """The numbers of the games that part `k/n` of `games` games has: k - 1, and every n-th from there. ValueError: it
+    is no part, or has no game."""
+    found = re.fullmatch(r"([0-9]{1,9})/([0-9]{1,9})", text)
+    part, parts = (int(found[1]), int(found[2])) if found else (0, 0)
+    if not 1 <= part <= parts:
+        raise ValueError(f"part {text!r} is no K/N with K from 1 to N, as 2/4")
+    if part > games:
+        raise ValueError(f"part {text} has no game, for there are {games}; give at most so many parts as games")
+    return range(part - 1, games, parts)
+
+
 class Limits(BaseModel):
     """Bounds that end a game early, as a recorded outcome. None: unbounded.
 
@@ -102,6 +114,11 @@ class RunConfig(BaseModel):
     )
     seed: int = Field(default=0, description="Of every coin and choice of the run.")
     games: int = Field(default=1, ge=1, le=1_000_000, description="How many to play, side by side on one engine.")
+    part: str | None = Field(
+        default=None,
+        description="Play part K of N of the games alone; `agentcho merge` puts all parts together.",
+        json_schema_extra={"metavar": "K/N"},
+    )
     tasks: str | None = Field(
         default=None,
         description="A task set: a generator, a .jsonl file, or FORMAT:FILE. Default: the scenario's own.",
@@ -123,6 +140,8 @@ class RunConfig(BaseModel):
                 "shadow=always contradicts deterministic, which makes every audience encoding by one recipe; "
                 "use shadow=auto or never"
             )
+        if self.part is not None:
+            parsed_part(self.part, self.games)
         if self.repair is not None:
             parsed_repair(self.repair)
         if self.repair is not None and (self.mode == "baseline" or self.in_place):
@@ -140,6 +159,11 @@ class RunConfig(BaseModel):
         """Mode, leakage, shadows, profile, positions and repair together."""
         repair = None if self.repair is None else parsed_repair(self.repair)
         return ReusePolicy(self.mode, self.leakage, self.shadow, self.deterministic, self.in_place, repair)
+
+    @property
+    def numbers(self) -> range:
+        """The numbers of the games that are played: all, or those of its part."""
+        return range(self.games) if self.part is None else parsed_part(self.part, self.games)
 
     @property
     def says_reuse(self) -> bool:

@@ -31,7 +31,7 @@ ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 PAGES = [page for page in sorted(DOCS.rglob("*.md")) if "_build" not in page.parts]
 LOADS = "agentcho.games.runtime.load_engine"
-PLAYED = {"run", "audit", "show", "ls", "cp"}
+PLAYED = {"run", "merge", "audit", "show", "ls", "cp"}
 """What is over in a moment on the fake engine."""
 REAL = "on the embedded model"
 SHOWN = {"quickstart", "read-a-report"}

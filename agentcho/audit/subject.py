@@ -33,6 +33,8 @@ def of_run(run: SavedRun, games: Mapping[int, Sequence[Entry]], seal: Seal) -> S
         environment |= {LIMITS: ", ".join(limits)}
     if shared := sorted({name for names in info.clients.values() if len(names) > 1 for name in names}):
         environment |= {CLIENTS: ", ".join(shared)}
+    if config.part is not None:
+        environment |= {"part": config.part}
     return _subject(
         config,
         environment,
@@ -61,7 +63,7 @@ def _subject(config: RunConfig, environment: dict[str, str], **more: Any) -> Sub
 def _lost(run: SavedRun, games: Mapping[int, Sequence[Entry]]) -> Iterator[str]:
     """Games without an outcome, and signs that the run was interrupted."""
     finished = run.finished()
-    for game in sorted({*games, *range(run.info.config.games)} - finished.keys()):
+    for game in sorted({*games, *run.info.config.numbers} - finished.keys()):
         yield f"game {game} has no outcome"
     yield from (f"game {game} has an outcome and no message" for game in sorted(finished) if not games.get(game))
     if run.status != "done":

@@ -27,7 +27,9 @@ from agentcho.cli.words import (
     EARLIER,
     FILE,
     JUDGE,
+    MISSING,
     MODES,
+    PARTS,
     PROVED,
     PROVEN,
     PROVES,
@@ -47,6 +49,7 @@ from agentcho.cli.words import (
     Retries,
     Set,
 )
+from agentcho.games.parts import Missing
 from agentcho.games.resume import Changed
 from agentcho.lab.prove.proof import Swapped
 
@@ -62,7 +65,7 @@ def app() -> typer.Typer:
         help="Societies of language-model agents on one shared cache of messages.",
     )
     cli.callback()(_agentcho)
-    for command in (run, compare, trace, tune, audit, prove, serve, key, ls, cp, show, doctor):
+    for command in (run, merge, compare, trace, tune, audit, prove, serve, key, ls, cp, show, doctor):
         cli.command()(spread(command))
     cli.add_typer(bench(), name="bench")
     return cli
@@ -108,6 +111,17 @@ def run(
 
     own, care = fields("--set", set_ or []), OnFailure(fail_fast, retries)
     raise typer.Exit(play_scenario(Asked(scenario, how.typed, own, display, out, at_once, care, resume, changed)))
+
+
+def merge(
+    runs: Annotated[list[str], typer.Argument(metavar="RUN...", help=PARTS)],
+    missing: Annotated[Missing, typer.Option(help=MISSING)] = "refuse",
+    out: Out = Path("runs"),
+) -> None:
+    """Merge the parts of a run (`run --part`) into one record, as one process would have written it."""
+    from agentcho.cli.merge import merge_parts
+
+    typer.echo(merge_parts(runs, out, missing))
 
 
 def compare(

@@ -71,7 +71,7 @@ def _run_row(path: Path) -> tuple[str, ...]:
     """A run in a line; of one that cannot be read, that it is broken."""
     try:
         run = SavedRun(path)
-        return run.info.id, run.status, run.info.config.model, f"{len(run.finished())}/{run.info.config.games}"
+        return run.info.id, run.status, run.info.config.model, f"{len(run.finished())}/{len(run.info.config.numbers)}"
     except RecordError:
         return path.name, "(broken)", "", ""
 

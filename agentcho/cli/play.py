@@ -70,7 +70,7 @@ def play_scenario(asked: Asked) -> int:
         _last_line(leaks(played.record), played.record)
     if played.interrupted:
         return INTERRUPTED
-    played.check(config.games)
+    played.check(len(config.numbers))
     return 0
 
 
@@ -141,11 +141,11 @@ def play_shown(
     how many games are over."""
     kept, told = "nothing was begun", told or Progress()
     try:
-        with screen(display, heading(scenario.name, config), config.games, sys.stdout) as shown:
+        with screen(display, heading(scenario.name, config), len(config.numbers), sys.stdout) as shown:
             kept = KEPT
             if saved is not None:
                 shown.remember(saved)
-            played = playing(sink=_both(shown, told, config.games))
+            played = playing(sink=_both(shown, told, len(config.numbers)))
             told.clear()
         kept = f"all games are over: {played.record}"
         shown.close(played)

@@ -29,6 +29,8 @@ STRIDE = "Forced words fed a step, after the first; 1: as if they were sampled. 
 AT_ONCE = "At most so many at a time. Default: the next begins while less than three quarters of the store is held."
 SCENARIO = "A name from `agentcho ls`, or a .py file. Not needed with --resume."
 RESUME = "Go on with a recorded run (an id, its beginning, 'last'): what it lacks, with the words that were said."
+PARTS = "All parts: records by path, id or its beginning, or folders of records."
+MISSING = "What to do where games are in no part, or not over: accept leaves them to `run --resume`."
 CHANGED = "With --resume, where the source of the scenario has changed since."
 FAIL_FAST = "Stop with the first game that an error ends."
 RETRIES = "Play a game again, so often, that an error of the engine or of an endpoint ended."
@@ -45,10 +47,10 @@ REUSE = ("mode", "leakage", "shadow", "deterministic", "repair", "adapter", "mer
 Playing = Annotated[Given, From(RunConfig)]
 Loading = Annotated[Given, From(RunConfig, only=LOADING)]
 Placing = Annotated[Given, From(RunConfig, only=LOADING[1:])]
-COLUMNS = From(RunConfig, without=("mode", "leakage", "repair", "adapter", "merge", "limits", "games"))
+COLUMNS = From(RunConfig, without=("mode", "leakage", "repair", "adapter", "merge", "limits", "games", "part"))
 AUDITED = From(
     RunConfig,
-    without=(*LOADING[1:], "merge", "temperature", "top_p", "limits"),
+    without=(*LOADING[1:], "merge", "temperature", "top_p", "limits", "part"),
     helps={
         "games": "How many to play.",
         "leakage": "What choreographed mode does about leaks. Of a trace: audit.",
@@ -59,8 +61,8 @@ AUDITED = From(
 )
 TRACED = From(
     RunConfig,
-    without=(*REUSE, "limits", "plain_markers"),
+    without=(*REUSE, "limits", "plain_markers", "part"),
     defaults={"seed": 1, "temperature": 1.0, "top_p": 1.0},
     helps={"seed": "Of every coin and task. Compare on another one."},
 )
-PROVEN = From(RunConfig, without=(*REUSE, "temperature", "top_p", "limits", "plain_markers"))
+PROVEN = From(RunConfig, without=(*REUSE, "temperature", "top_p", "limits", "plain_markers", "part"))

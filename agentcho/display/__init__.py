@@ -24,7 +24,8 @@ def heading(scenario: str, config: RunConfig) -> str:
     """One line that says what is played."""
     mode = config.mode if config.mode == "baseline" else f"{config.mode}, {config.leakage}"
     games = "" if config.games == 1 else f" · {config.games} games"
-    return inline(f"{scenario} · {config.model} · {mode} · seed {config.seed}{games}")
+    part = "" if config.part is None else f" · part {config.part}"
+    return inline(f"{scenario} · {config.model} · {mode} · seed {config.seed}{games}{part}")
 
 
 def screen(kind: Kind | None, title: str, games: int, file: IO[str]) -> Screen:

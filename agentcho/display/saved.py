@@ -36,7 +36,7 @@ class Replay:
         self.said = [] if only is None else [_speech(entry, written) for entry in said]
         self.sheets: list[Sheet] = [*(outcomes(over) if over else []), *([costs(said)] if said else [])]
         begun = "" if only is None or only in finished else f"game {only} is not over, "
-        self.last = f"{_how(run)}: {begun}{len(finished)} of {run.info.config.games} games over"
+        self.last = f"{_how(run)}: {begun}{len(finished)} of {len(run.info.config.numbers)} games over"
 
     def plain(self, file: IO[str]) -> None:
         """Print it as plain lines."""

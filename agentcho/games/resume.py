@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from agentcho.config import RunConfig
 from agentcho.errors import ResumeMismatch
-from agentcho.records.record import SavedRun
+from agentcho.records.record import RunInfo, SavedRun
 from agentcho.records.transcript import Entry
 
 Changed = Literal["refuse", "accept"]
@@ -29,11 +29,21 @@ def check_asked(
     sources: Mapping[str, str],
     changed: Changed = "refuse",
 ) -> None:
-    """`ResumeMismatch`, before a model is loaded, where a run was played otherwise than is asked for now.
-    A scenario's own options may be secret: they are named alone."""
-    info = run.info
+    """`ResumeMismatch`, before a model is loaded, where a run was played otherwise than is asked for now."""
+    found = differences(run.info, scenario, options, config, tasks)
+    if changed == "refuse" and run.info.scenario == scenario:
+        found += source_differences(run.info.sources, sources)
+    if found:
+        raise mismatch(run.info.id, found)
+
+
+def differences(
+    info: RunInfo, scenario: str, options: Mapping[str, Any], config: RunConfig, tasks: str | None
+) -> list[str]:
+    """What was asked for otherwise in the run of `info`, in words. Another scenario says all. A scenario's own options
+    may be secret: they are named alone."""
     if info.scenario != scenario:
-        raise mismatch(info.id, [f"the scenario ({info.scenario}, not {scenario})"])
+        return [f"the scenario ({info.scenario}, not {scenario})"]
     named = sorted({*options, *info.options})
     found = [f"option {name}" for name in named if options.get(name) != info.options.get(name)]
     found += [
@@ -43,22 +53,22 @@ def check_asked(
     ]
     if tasks != info.tasks:
         found.append("the words of its tasks")
-    if changed == "refuse":
-        found += [f"the source ({what})" for what in _sources(info.sources, sources)]
-    if found:
-        raise mismatch(info.id, found)
+    return found
 
 
 def check_engine(run: SavedRun, fingerprint: Mapping[str, str]) -> None:
     """`ResumeMismatch` where a run was played on another model, or one loaded otherwise."""
-    before = run.info.engine
-    found = [
-        f"the model's {name} ({_short(before.get(name))}, not {_short(fingerprint.get(name))})"
-        for name in MODEL
-        if before.get(name) != fingerprint.get(name)
-    ]
-    if found:
+    if found := engine_differences(run.info.engine, fingerprint):
         raise mismatch(run.info.id, found)
+
+
+def engine_differences(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    """What differs between two engines' fingerprints of all that decides what a model says, in words."""
+    return [
+        f"the model's {name} ({_short(before.get(name))}, not {_short(now.get(name))})"
+        for name in MODEL
+        if before.get(name) != now.get(name)
+    ]
 
 
 def mismatch(run: str, changed: Sequence[str]) -> ResumeMismatch:
@@ -79,13 +89,18 @@ def loading_config(run: SavedRun, config: RunConfig) -> RunConfig:
 def unfinished_games(run: SavedRun) -> tuple[int, ...]:
     """The games that are not over, or that an error ended."""
     over = {number for number, game in run.finished().items() if not game.failed}
-    return tuple(number for number in range(run.info.config.games) if number not in over)
+    return tuple(number for number in run.info.config.numbers if number not in over)
 
 
 def recorded_entries(run: SavedRun) -> dict[int, list[Entry]]:
     """What was said in the games that it lacks."""
     said = run.attempts()
     return {number: said.get(number, []) for number in unfinished_games(run)}
+
+
+def source_differences(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    """What has changed in the sources of a scenario, in words."""
+    return [f"the source ({what})" for what in _sources(before, now)]
 
 
 def _sources(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:

@@ -209,7 +209,7 @@ class Run:
 
     async def play(self, at_once: int | None) -> None:
         """Play its games, `at_once` of them side by side (None: as `GameLimiter` lets them in)."""
-        numbers = range(self.config.games) if self._selection.numbers is None else self._selection.numbers
+        numbers = self.config.numbers if self._selection.numbers is None else self._selection.numbers
         try:
             with anyio.CancelScope() as self._all:
                 await self._play(numbers, at_once)

@@ -59,8 +59,9 @@ class RunInfo(BaseModel):
     other runs. `tasks` is the digest of the task set, if there was one. `at_once` is how many games were allowed side
     by side (None: as many as the store has room for), `most` the largest number that were. `asked` is the scenario as
     it was named, or its file; `sources` are digests of its file and of those of agents that it casts by name; `resumed`
-    says when the run went on. `clients` are, of a society on a server, the agents that each key spoke for; a key is
-    named by the first digits of its digest. Records of format 1 are read for ever; see `transcript`.
+    says when the run went on, `parts` from which records it was merged. `clients` are, of a society on a server, the
+    agents that each key spoke for; a key is named by the first digits of its digest. Records of format 1 are read for
+    ever; see `transcript`.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -84,6 +85,7 @@ class RunInfo(BaseModel):
     sources: dict[str, str] = {}
     resumed: tuple[Resumed, ...] = ()
     clients: dict[str, tuple[AgentName, ...]] = {}
+    parts: tuple[str, ...] = ()
 
 
 class Over(NamedTuple):
@@ -125,7 +127,7 @@ class RunRecord:
         with ExitStack() as claimed:  # the claim is given up where the record cannot be opened
             self._writer = claimed.enter_context(Writer(path / writer.NAME))
             claimed.push(self._files)
-            _write_info(path, info)
+            write_info(path, info)
             self._transcript = self._files.enter_context(Lines(path / "transcript.jsonl"))
             self._outcomes = self._files.enter_context(Lines(path / "outcomes.jsonl"))
             self._heard = HeardLines(path / HEARD)
@@ -148,7 +150,7 @@ class RunRecord:
     ) -> RunRecord:
         """Make `folder`/<id> and begin. The id is the time and the scenario, numbered where that exists."""
         now = datetime.now(UTC)
-        path = _new_folder(folder, f"{now:%Y%m%d-%H%M%S}-{NO_FILE.sub('-', scenario)[:LONGEST]}")
+        path = new_folder(folder, scenario, now)
         info = RunInfo(
             id=path.name,
             scenario=scenario,
@@ -184,7 +186,7 @@ class RunRecord:
         if agent not in before:
             clients = self.info.clients | {key: (*before, agent)}
             self.info = self.info.model_copy(update={"clients": clients})
-            _write_info(self.path, self.info)
+            write_info(self.path, self.info)
 
     def said(self, entry: Entry) -> None:
         """Append one message that has ended, whole or not."""
@@ -220,7 +222,7 @@ class RunRecord:
             self._files.close()
             ended = datetime.now(UTC).isoformat(timespec="seconds")
             over = self.info.model_copy(update={"status": status, "ended": ended, "most": self.most})
-            _write_info(self.path, over)
+            write_info(self.path, over)
             self.info = over
         finally:
             self._writer.close()
@@ -239,8 +241,9 @@ class RunRecord:
             self.close("interrupted" if stopped else "failed")
 
 
-def _new_folder(folder: Path, name: str) -> Path:
-    number = 1
+def new_folder(folder: Path, scenario: str, now: datetime) -> Path:
+    """Make an empty folder for a record in `folder`; its name is the run's id."""
+    name, number = f"{now:%Y%m%d-%H%M%S}-{NO_FILE.sub('-', scenario)[:LONGEST]}", 1
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         while True:
@@ -253,7 +256,8 @@ def _new_folder(folder: Path, name: str) -> Path:
                 return path
 
 
-def _write_info(path: Path, info: RunInfo) -> None:
+def write_info(path: Path, info: RunInfo) -> None:
+    """Write `run.json` of a record, whole."""
     whole = json.dumps(info.model_dump(mode="json"), indent=2, ensure_ascii=False) + "\n"
     replace_whole(path / "run.json", whole.encode(errors="replace"))
 

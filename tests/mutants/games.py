@@ -415,6 +415,22 @@ COUNTED = (
 
 PLAYED = (
     Mutant(
+        "a part counts from one",
+        "the first game of a run would be in no part",
+        "agentcho/config.py",
+        "return range(part - 1, games, parts)",
+        "return range(part, games, parts)",
+        ("tests/cli/test_parts.py::test_every_game_is_in_one_part",),
+    ),
+    Mutant(
+        "a run of parts is done though games are missing",
+        "nobody would be told that there is more to play",
+        "agentcho/games/parts.py",
+        '"interrupted" if left else _status(parts)',
+        "_status(parts)",
+        ("tests/cli/test_parts.py::test_what_is_missing_is_refused_or_left_to_resume",),
+    ),
+    Mutant(
         "moves of a round race",
         "what two moves of a round say in their own places has one order, whichever ends first",
         "agentcho/games/rounds.py",

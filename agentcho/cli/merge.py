@@ -1,0 +1,29 @@
+"""`agentcho merge`: the records of the parts of a run become one.
+
+Does not know: what is in a record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from agentcho.display.safe import inline
+from agentcho.games.parts import Missing, merge
+from agentcho.records.record import SavedRun, find, runs
+
+
+def merge_parts(named: Sequence[str], out: Path, missing: Missing) -> str:
+    """Merge these runs, and those in these folders, into a new one in `out`. Returns lines that say where it is, and
+    what it lacks."""
+    merged = merge([part for run in named for part in _parts(run, out)], out, missing)
+    over, games, parts = len(merged.finished()), merged.info.config.games, len(merged.info.parts)
+    lines = [f"{over} of {games} games, from {parts} parts", f"record: {merged.path}"]
+    if merged.status == "interrupted":
+        lines.append(f"not whole: `agentcho run --resume {merged.info.id} --out {out}` plays what it lacks")
+    return "\n".join(map(inline, lines))
+
+
+def _parts(run: str, out: Path) -> list[SavedRun]:
+    """The runs in a folder of that path, or else the run that `find` finds."""
+    return runs(Path(run)) or [find(run, out)]

@@ -1,0 +1,229 @@
+"""A run in parts, each played by a process of its own, and merged into what one process would have written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentcho import RunConfig
+from agentcho.config import parsed_part
+from agentcho.errors import RecordError
+from agentcho.games import library
+from agentcho.games.parts import merge
+from agentcho.games.runtime import play
+from agentcho.lab.collect import collected
+from agentcho.records.canonical import canonical_transcript
+from agentcho.records.record import SavedRun, find, runs
+from agentcho.records.writer import NAME, Writer
+from tests.engines import Engines
+
+from .conftest import PLAY, Command, one_line
+
+WORDS = (*PLAY, "--games", "5", "--seed", "1", "--display", "none")
+MORTAL = '''
+from pathlib import Path
+import agentcho
+
+class Mortal(agentcho.Scenario):
+    """One agent; game 3 fails where a file says so."""
+    name = "mortal"
+
+    async def play(self, game):
+        ann = game.cast(agentcho.Agent, name="ann", system="You are Ann.", audience="everyone")
+        ben = game.cast(agentcho.Agent, name="ben", system="You are Ben.", audience="everyone")
+        await ann.say()
+        if game.index == 3 and Path("bad").exists():
+            raise OSError("the disk of somebody else")
+        await ben.say()
+        return self.Outcome()
+'''
+
+
+def games(run: SavedRun) -> Any:
+    """What a run says and comes to, game by game."""
+    return canonical_transcript(run), {number: over._replace(seconds=0) for number, over in run.finished().items()}
+
+
+def played(agentcho: Command, parts: int, *words: str) -> list[str]:
+    """The parts of a run, by path."""
+    for part in range(1, parts + 1):
+        assert agentcho(*(words or WORDS), "--part", f"{part}/{parts}", "--out", f"parts/{part}").code == 0
+    return [str(run.path) for part in range(1, parts + 1) for run in runs(Path(f"parts/{part}"))]
+
+
+@pytest.mark.parametrize("parts", [2, 3])
+def test_parts_that_are_merged_are_the_whole_run(agentcho: Command, parts: int) -> None:
+    paths = played(agentcho, parts)
+    told = agentcho("merge", *reversed(paths))
+    assert (told.code, told.err) == (0, "")
+    assert told.out.startswith(f"5 of 5 games, from {parts} parts\nrecord: runs/")
+    assert agentcho(*WORDS, "--out", "whole").code == 0
+    merged, whole = find("last", Path("runs")), find("last", Path("whole"))
+    assert games(merged) == games(whole)
+    same = {"scenario", "options", "config", "engine", "versions", "cast", "tasks", "asked", "sources", "status"}
+    assert merged.info.model_dump(include=same) == whole.info.model_dump(include=same)
+    assert [SavedRun(Path(path)).info.id for path in reversed(paths)] == list(merged.info.parts)
+    folders = [f"parts/{part}" for part in range(1, parts + 1)]
+    assert agentcho("merge", *folders, "--out", "other").code == 0, "the parts are as they were"
+    assert games(find("last", Path("other"))) == games(whole)
+
+
+def test_what_reads_records_reads_a_merged_one(agentcho: Command) -> None:
+    assert agentcho("merge", *played(agentcho, 2)).code == 0
+    assert agentcho(*WORDS, "--out", "whole").code == 0
+    assert "done: 5 of 5 games over" in agentcho("show", "last").out
+    audits = [json.loads(agentcho("audit", "last", "--json", "-", "--out", out).out) for out in ("runs", "whole")]
+    assert audits[0]["conclusion"] == audits[1]["conclusion"] == "clean"
+    assert audits[0]["matrix"] == audits[1]["matrix"]
+    assert collected(Path("runs")).finished.keys() == set(range(5))
+    assert [flow.meta["game"] for flow in find("last", Path("runs")).export()] == [*range(5)]
+    assert agentcho("show", "last", "--trace", "merged.jsonl").code == 0
+    assert agentcho("audit", "merged.jsonl").code in (0, 1)
+
+
+def test_a_part_is_a_run_of_its_own_games(agentcho: Command) -> None:
+    [_, path] = played(agentcho, 2)
+    run = SavedRun(Path(path))
+    assert [*run.finished()] == [1, 3]
+    assert "part 2/2" in agentcho("show", path).out
+    assert "done: 2 of 2 games over" in agentcho("show", path).out
+    audit = json.loads(agentcho("audit", path, "--json", "-").out)
+    assert (audit["conclusion"], audit["subject"]["environment"]["part"]) == ("clean", "2/2")
+    assert "2/2" in agentcho("ls", "--runs", "--out", "parts/2").out
+
+
+def test_parts_of_the_understudy_are_its_whole_run(engines: Engines, tmp_path: Path) -> None:
+    def run(part: str | None) -> SavedRun:
+        config = RunConfig(games=2, part=part, seed=2, max_tokens=12, deterministic=True)
+        scenario = library.scenario("prisoners-dilemma")(rounds=1)
+        record = play(scenario, config, engine=engines.understudy(), out=tmp_path / f"{part}".replace("/", "-")).record
+        assert record is not None
+        return SavedRun(record)
+
+    merged = merge([run("1/2"), run("2/2")], tmp_path)
+    assert games(merged) == games(run(None))
+
+
+@pytest.fixture
+def mortal(here: Path) -> tuple[str, ...]:
+    (here / "mortal.py").write_text(MORTAL)
+    return ("run", "mortal.py", "--model", "fake", "--games", "5", "--display", "none")
+
+
+def test_what_is_missing_is_refused_or_left_to_resume(agentcho: Command, mortal: tuple[str, ...], here: Path) -> None:
+    paths = played(agentcho, 3, *mortal)
+    assert "games 1, 4 of 5 are over in no part" in one_line(agentcho("merge", paths[0], paths[2]))
+    assert not (here / "runs").exists()
+    told = agentcho("merge", paths[0], paths[2], "--missing", "accept")
+    assert told.out.startswith("3 of 5 games, from 2 parts")
+    assert "not whole: `agentcho run --resume" in told.out
+    assert agentcho("audit", "last").code == 3, "inconclusive"
+    assert agentcho("run", "--resume", "last", "--display", "none").code == 0
+    assert agentcho("merge", *paths, "--out", "whole").code == 0
+    merged, whole = find("last", Path("runs")), find("last", Path("whole"))
+    assert games(merged) == games(whole)
+    assert (merged.status, len(merged.info.resumed)) == ("done", 1)
+
+
+def test_a_game_that_failed_in_its_part_fails_in_the_whole_and_is_resumed(
+    agentcho: Command, mortal: tuple[str, ...], here: Path
+) -> None:
+    (here / "bad").touch()
+    ended = [agentcho(*mortal, "--part", f"{part}/2", "--out", f"parts/{part}").code for part in (1, 2)]
+    assert ended == [0, 1]
+    assert agentcho("merge", *map(str, (here / "parts").glob("*/*"))).code == 0
+    assert find("last", Path("runs")).status == "failed"
+    (here / "bad").unlink()
+    assert agentcho("run", "--resume", "last", "--display", "none").code == 0
+    assert agentcho(*mortal, "--out", "whole").code == 0
+    merged, whole = find("last", Path("runs")), find("last", Path("whole"))
+    assert games(merged) == games(whole)
+
+
+def test_a_part_goes_on_as_that_part(agentcho: Command, mortal: tuple[str, ...], here: Path) -> None:
+    (here / "bad").touch()
+    assert agentcho(*mortal, "--part", "2/2").code == 1
+    (here / "bad").unlink()
+    assert agentcho("run", "--resume", "last", "--display", "none").code == 0
+    assert sorted(find("last", Path("runs")).finished()) == [1, 3]
+    assert "part (2/2, not 1/2)" in one_line(agentcho("run", "--resume", "last", "--part", "1/2"))
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        (("--seed", "2"), r"seed (1, not 2) differ"),
+        (("--games", "7"), r"games (5, not 7) differ"),
+        (("--set", "rounds=1"), r"option rounds differ"),
+        (("--temperature", "0.1"), r"temperature (0.7, not 0.1) differ"),
+    ],
+)
+def test_parts_that_were_played_otherwise_are_refused(agentcho: Command, changed: tuple[str, ...], told: str) -> None:
+    [one, _] = played(agentcho, 2)
+    assert agentcho(*WORDS, *changed, "--part", "2/2", "--out", "other").code == 0
+    assert told in one_line(agentcho("merge", one, str(find("last", Path("other")).path)))
+
+
+def edited(path: str, **changes: Any) -> None:
+    file = Path(path) / "run.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | changes))
+
+
+def torn(path: str) -> None:
+    with (Path(path) / "outcomes.jsonl").open("a") as file:
+        file.write('{"game": 3')
+
+
+def foreign(path: str) -> None:
+    file = Path(path) / "outcomes.jsonl"
+    file.write_text(file.read_text().replace('"game": 3', '"game": 2'))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "told"),
+    [
+        (lambda path: edited(path, engine={"model": "fake", "weights": "other"}), "the model's weights"),
+        (lambda path: edited(path, sources={"x.py": "1"}), "the source (x.py has changed)"),
+        (lambda path: edited(path, versions={"torch": "1"}), "the version of torch"),
+        (lambda path: edited(path, scenario="debate"), "the scenario (prisoners-dilemma, not debate)"),
+        (torn, "outcomes.jsonl: its last line is torn"),
+        (foreign, "game 2 there, and not of its part 2/2"),
+        (lambda path: (Path(path) / "heard.jsonl").unlink(), "heard.jsonl: it is not there"),
+        (lambda path: (Path(path) / "run.json").unlink(), "no run "),
+    ],
+    ids=["weights", "source", "version", "scenario", "torn", "foreign", "no-file", "no-run"],
+)
+def test_a_part_that_does_not_fit_is_refused_and_nothing_is_left(
+    agentcho: Command, here: Path, spoil: Callable[[str], None], told: str
+) -> None:
+    paths = played(agentcho, 2)
+    spoil(paths[1])
+    assert told in one_line(agentcho("merge", *paths))
+    assert not [*(here / "runs").glob("*")]
+
+
+def test_a_game_in_two_parts_and_a_part_under_way_are_refused(agentcho: Command) -> None:
+    [one, two] = played(agentcho, 2)
+    assert "games 0, 2, 4 in both" in one_line(agentcho("merge", one, two, one))
+    assert agentcho(*WORDS, "--out", "whole").code == 0
+    assert "games 1, 3 in both" in one_line(agentcho("merge", two, str(find("last", Path("whole")).path)))
+    with Writer(Path(two) / NAME):
+        assert "is being written by process" in one_line(agentcho("merge", one, two))
+    with pytest.raises(RecordError, match="no parts to merge"):
+        merge([], Path())
+
+
+@pytest.mark.parametrize("part", ["0/2", "3/2", "1", "1/2/3", "-1/2", "a/b", "1/0", "", "6/6"])
+def test_what_is_no_part_is_told_before_anything_is_loaded(agentcho: Command, no_model: None, part: str) -> None:
+    told = one_line(agentcho(*WORDS, "--part", part))
+    assert ("K/N" in told) or (part == "6/6" and "part 6/6 has no game, for there are 5" in told)
+
+
+@pytest.mark.parametrize(("total", "parts"), [(1, 1), (5, 2), (7, 7), (1000, 9)])
+def test_every_game_is_in_one_part(total: int, parts: int) -> None:
+    found = [number for part in range(1, parts + 1) for number in parsed_part(f"{part}/{parts}", total)]
+    assert sorted(found) == [*range(total)]
