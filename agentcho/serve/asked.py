@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from agentcho.serve import fields, ids, messages
+from agentcho.serve.body import within
 from agentcho.serve.faults import ApiError
 from agentcho.serve.limits import Limits
 from agentcho.serve.request import ChatRequest, Quoted, Tools
@@ -32,8 +33,8 @@ class Asked(NamedTuple):
 
 def request(given: fields.Parameters, asked: Asked, limits: Limits) -> ChatRequest:
     """What is asked for. `ApiError`: there is too much of something, or parameters contradict each other."""
-    fields.within(len(asked.quoted), limits.messages, asked.spoken, "messages")
-    fields.within(messages.letters(asked.quoted), limits.letters, asked.spoken, "letters")
+    within(len(asked.quoted), limits.messages, asked.spoken, "messages")
+    within(messages.letters(asked.quoted), limits.letters, asked.spoken, "letters")
     if asked.choices > limits.choices:
         raise ApiError(400, f"n: this server gives {limits.choices} answers at most; ask for fewer", "n")
     if asked.logprobs is not None and asked.logprobs > limits.logprobs:

@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from functools import cache
 from typing import Annotated, Any, ClassVar, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict, FailFast, Strict, ValidationError, ValidationInfo, model_validator
 from pydantic_core import PydanticCustomError, from_json
 
 from agentcho.serve.faults import ApiError
+from agentcho.serve.limits import Limits
 
-TAG = "·"
-"""The first letter of a tag of a union: it is no part of the path of a field."""
+PARTS = (b"{", b"[", b'":')
+"""How objects and lists begin, and the names in objects end."""
 NAMED = re.compile(r"[A-Za-z0-9_.+-]{1,64}")
 TOLD = {
     "missing": "it is missing; give it",
@@ -57,7 +59,7 @@ class Body(BaseModel):
             return given
         if cls.kinds and (kind := given.get("type")) is not None and kind not in cls.kinds:
             raise wrong("type", f"this server knows no such type; give {' or '.join(cls.kinds)}")
-        taken, known = {}, {field.alias or name for name, field in cls.model_fields.items()}
+        taken, known = {}, _names(cls)
         for name, value in given.items():
             if name in known and value is not None:
                 taken[name] = value
@@ -88,9 +90,12 @@ def count(info: ValidationInfo, name: str) -> None:
 Read = TypeVar("Read", bound=Body)
 
 
-def read(body: bytes, model: type[Read], ignored: set[str]) -> Read:
+def read(body: bytes, model: type[Read], ignored: set[str], limits: Limits) -> Read:
     """The body as a `model`. The names of ignored parameters are added to `ignored`. `ApiError`: it is no JSON, or not
-    what the model takes."""
+    what the model takes, or has so many parts that reading it would hold up everybody else."""
+    parts = sum(map(body.count, PARTS))
+    if parts > limits.parts:
+        raise ApiError(400, f"the body has {parts} objects, lists and names in it; this server takes {limits.parts}")
     try:
         given = from_json(body, allow_inf_nan=False)
     except ValueError as error:
@@ -99,10 +104,25 @@ def read(body: bytes, model: type[Read], ignored: set[str]) -> Read:
         ) from None
     if not isinstance(given, dict):
         raise ApiError(400, "the body is not a JSON object; give one")
+    for field, most in limits.listed_fields.items():
+        if isinstance(listed := given.get(field), list):
+            within(len(listed), most, field)
     try:
         return model.model_validate(given, context=ignored)
     except ValidationError as error:
         raise _fault(error) from None
+
+
+@cache
+def _names(model: type[Body]) -> frozenset[str]:
+    """The parameters of a model, as clients write them."""
+    return frozenset(field.alias or name for name, field in model.model_fields.items())
+
+
+def within(count: int, most: int, param: str, what: str = "items") -> None:
+    """`ApiError`: there are more than `most`."""
+    if count > most:
+        raise ApiError(400, f"{param}: it has {count} {what}; this server takes {most} at most", param)
 
 
 def wrong(field: str, why: str) -> PydanticCustomError:
@@ -126,7 +146,7 @@ def path(steps: Iterable[str | int]) -> str:
     for step in steps:
         if isinstance(step, int):
             told += f"[{step}]"
-        elif not step.startswith(TAG):
+        else:
             told += ("." if told else "") + (step if NAMED.fullmatch(step) else "?")
     return told
 

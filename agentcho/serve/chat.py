@@ -97,7 +97,7 @@ class ChatBody(fields.Parameters):
 def parsed(body: bytes, limits: Limits) -> tuple[Target, ChatRequest, Shape]:
     """Where a body goes, what it asks for, and how the answer is written. `ApiError`: it cannot be worked with."""
     ignored = set[str]()
-    given = read(body, ChatBody, ignored)
+    given = read(body, ChatBody, ignored, limits)
     target = given.target()
     tools = functions.tools([each.function for each in given.tools], given.tool_choice, limits, ".function")
     asked = Asked(

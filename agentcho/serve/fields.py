@@ -15,7 +15,7 @@ from agentcho.calls import values
 from agentcho.calls.call import Sampling, SamplingOptions, Seed, Stop, Temperature
 from agentcho.errors import RequestError
 from agentcho.serve import models
-from agentcho.serve.body import Body, Several, single
+from agentcho.serve.body import Body, Several, single, within
 from agentcho.serve.faults import ApiError
 from agentcho.serve.limits import Limits
 
@@ -182,12 +182,12 @@ def options(given: Parameters, stop: Sequence[str], constrained: Constraint | No
 
 def schema(given: Schema, param: str, limits: Limits) -> Schema:
     """A JSON schema that can be compiled. `ApiError`: it cannot be, or it is too long or too deep."""
+    within(size(given), limits.schema_bytes, param, "bytes")
     within(depth(given), limits.schema_depth, param, "levels")
     try:
         read = values.schema(given, param)
     except RequestError as error:
         raise ApiError(400, str(error).replace(f"{param} ", f"{param}: it ", 1), param) from None
-    within(size(read), limits.schema_bytes, param, "bytes")
     return read
 
 
@@ -200,12 +200,6 @@ def depth(given: object) -> int:
 def size(given: Schema) -> int:
     """The length of a schema as JSON, in bytes."""
     return len(json.dumps(given, ensure_ascii=False).encode())
-
-
-def within(count: int, most: int, param: str, what: str = "items") -> None:
-    """`ApiError`: there are more than `most`."""
-    if count > most:
-        raise ApiError(400, f"{param}: it has {count} {what}; this server takes {most} at most", param)
 
 
 def _constrained(constrained: Constraint, limits: Limits) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 from pydantic import Field
 
 from agentcho.serve import fields
-from agentcho.serve.body import Body
+from agentcho.serve.body import Body, within
 from agentcho.serve.faults import ApiError
 from agentcho.serve.limits import Limits
 from agentcho.serve.request import Tool, Tools
@@ -76,7 +76,7 @@ class Chosen(NamedTuple):
 def tools(given: Sequence[Function], choice: Any, limits: Limits, inside: str = "") -> Tools | None:
     """The functions of a request and what must be called. None: there is nothing to call. `inside` is the field of a
     tool that has its name. `ApiError`: a name is there twice, a schema cannot be compiled, the choice names nothing."""
-    fields.within(len(given), limits.tools, "tools")
+    within(len(given), limits.tools, "tools")
     what = chosen(choice)
     left, found = limits.schema_bytes, dict[str, Tool]()
     for number, each in enumerate(given):

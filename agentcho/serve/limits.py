@@ -9,6 +9,8 @@ class Limits(NamedTuple):
     """The most that one request may have.
 
     - `choices` is the number of answers ("n"), `tokens` the largest max_tokens.
+    - `parts` are the objects, the lists and the names in a body, and what looks like these in its texts: how long
+      reading it takes goes by their number.
     - `messages`, and the `letters` of all of them together, calls of functions included.
     - `stops` are the stop strings, `listed` the texts of `structured_outputs.choice`.
     - `logprobs` are the likeliest tokens told beside each.
@@ -18,6 +20,7 @@ class Limits(NamedTuple):
 
     choices: int = 16
     tokens: int = 1 << 20
+    parts: int = 1 << 17
     messages: int = 4096
     letters: int = 1 << 22
     stops: int = 16
@@ -26,3 +29,8 @@ class Limits(NamedTuple):
     logprobs: int = 20
     schema_bytes: int = 1 << 16
     schema_depth: int = 64
+
+    @property
+    def listed_fields(self) -> dict[str, int]:
+        """How many items the lists of a body may have, by their names."""
+        return {"messages": self.messages, "input": self.messages, "tools": self.tools, "stop": self.stops}

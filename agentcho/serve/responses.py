@@ -103,7 +103,7 @@ class ResponsesBody(fields.Parameters):
 def parsed(body: bytes, limits: Limits) -> tuple[Target, ChatRequest, Shape]:
     """Where a body goes, what it asks for, and how the answer is written. `ApiError`: it cannot be worked with."""
     ignored = set[str]()
-    given = read(body, ResponsesBody, ignored)
+    given = read(body, ResponsesBody, ignored, limits)
     target = given.target()
     told = [Quoted("system", given.instructions)] if given.instructions is not None else []
     asked = Asked(
