@@ -24,7 +24,8 @@ class Known:
     """A message of a society as it can be quoted.
 
     `id` is its own in the society, `public_id` the one that answers carry. `before` are the messages that stood before
-    it in the prompt that brought it, or over which it was said. `said`: a model said it.
+    it in the prompt that brought it, or over which it was said. `said`: a model said it. `calls` and `lead` as in
+    `Framed`.
     """
 
     id: str
@@ -37,6 +38,7 @@ class Known:
     before: tuple[str, ...]
     said: bool = False
     calls: tuple[ToolCall, ...] = ()
+    lead: str = ""
 
 
 @dataclass(frozen=True)
@@ -108,7 +110,7 @@ def _fits(quoted: Framed, known: Known, reader: Reader) -> bool:
 
 def _same_words(quoted: Framed, known: Known) -> bool:
     if quoted.calls or known.calls:
-        return same_calls(quoted.calls, known.calls)
+        return quoted.lead.strip() == known.lead.strip() and same_calls(quoted.calls, known.calls)
     return quoted.text == known.text
 
 

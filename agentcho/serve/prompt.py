@@ -21,7 +21,7 @@ from agentcho.serve.request import ChatRequest, Quoted, ToolCall, Tools
 class Framed(NamedTuple):
     """One message of a prompt. `tokens` are the ids of its content where the text alone does not give them (None: it
     does). `name` is the claimed name of its speaker, `id` the id that it claims to have. `calls` are the calls of
-    functions that it makes."""
+    functions that it makes, `lead` what it says before them."""
 
     role: Role
     text: str
@@ -29,6 +29,7 @@ class Framed(NamedTuple):
     id: str | None = None
     tokens: tuple[int, ...] | None = None
     calls: tuple[ToolCall, ...] = ()
+    lead: str = ""
 
     def words(self, frames: FramePort) -> Words:
         """Its words, framing included. `RequestError`: the text cannot be encoded."""
@@ -37,12 +38,13 @@ class Framed(NamedTuple):
 
 def prompt_of(request: ChatRequest, frames: FramePort) -> tuple[Framed, ...]:
     """The messages of a request, with one more that lists its functions, after the leading system messages."""
-    said = [_framed(quoted, frames) for quoted in request.messages]
+    called = {call.id: call.name for quoted in request.messages for call in quoted.calls}
+    said = [_framed(quoted, called.get(quoted.call_id or "", ""), frames) for quoted in request.messages]
     if request.tools is None or request.tools.choice == "none":
         return tuple(said)
-    text, tokens = _format(frames).listing(request.tools.tools)
+    text, tokens = frames.framing.tools.listing(request.tools.tools)
     leading = next((place for place, each in enumerate(said) if each.role != "system"), len(said))
-    return (*said[:leading], Framed("system", text, tokens=tuple(tokens)), *said[leading:])
+    return (*said[:leading], Framed("system", text, tokens=tokens), *said[leading:])
 
 
 def speaker(name: str | None, role: str, frames: FramePort) -> str | None:
@@ -51,32 +53,27 @@ def speaker(name: str | None, role: str, frames: FramePort) -> str | None:
     return name if name and opening(role, name) != opening(role, None) else None
 
 
-def _framed(quoted: Quoted, frames: FramePort) -> Framed:
-    name = speaker(quoted.name, quoted.role, frames)
-    if not quoted.calls:
-        return Framed(cast(Role, quoted.role), quoted.text, name, quoted.id)
-    texts, tokens = [quoted.text], [*frames.framing.content.encode(quoted.text)]
-    for call in quoted.calls:
-        text, ids = _format(frames).called(call.name, call.arguments)
-        texts.append(text)
-        tokens += ids
-    return Framed("assistant", "".join(texts), name, quoted.id, tuple(tokens), quoted.calls)
-
-
-def _format(frames: FramePort) -> Any:
-    """How the template lists and calls functions."""
-    return frames.framing.tools  # type: ignore[attr-defined]
+def _framed(quoted: Quoted, function: str, frames: FramePort) -> Framed:
+    """A message as the template writes it. `function` is the one whose result it is, where it is one's."""
+    name, tools = speaker(quoted.name, quoted.role, frames), frames.framing.tools
+    if quoted.role == "tool":
+        text, tokens = tools.result(quoted.text, quoted.call_id or "", function)
+        return Framed("tool", text, name, quoted.id, tokens)
+    if quoted.calls:
+        text, tokens = tools.spoken(quoted.text, quoted.calls)
+        return Framed("assistant", text, name, quoted.id, tokens, quoted.calls, quoted.text)
+    return Framed(cast(Role, quoted.role), quoted.text, name, quoted.id)
 
 
 def calls_in(text: str, tools: Tools | None, frames: FramePort) -> tuple[str, tuple[ToolCall, ...]]:
     """The text before the first call of a function, and the calls. A request without functions gets text alone."""
     if tools is None or tools.choice == "none":
         return text, ()
-    before, calls = _format(frames).read(text)
+    before, calls = frames.framing.tools.read(text)
     offered = {tool.name for tool in tools.tools}
     if not calls or any(call.name not in offered for call in calls):
         return text, ()
-    return before, tuple(ToolCall(call.name, call.arguments) for call in calls)
+    return before, calls
 
 
 def same_calls(one: tuple[ToolCall, ...], other: tuple[ToolCall, ...]) -> bool:
@@ -89,7 +86,7 @@ def same_calls(one: tuple[ToolCall, ...], other: tuple[ToolCall, ...]) -> bool:
 def _value(arguments: str) -> Any:
     try:
         return json.loads(arguments)
-    except ValueError:
+    except (ValueError, RecursionError):
         return arguments
 
 
@@ -129,7 +126,7 @@ def _constraint(tools: Tools | None, frames: FramePort) -> dict[str, Any]:
     """The constraint on what is said that makes it a call of a function, where one must be called."""
     if tools is None or tools.choice == "none":
         return {}
-    known = _format(frames)
+    known = frames.framing.tools
     if tools.choice == "auto":
         if not known.auto:
             raise ApiError(

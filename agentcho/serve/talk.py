@@ -99,7 +99,9 @@ class Talk:
         if carried is None:
             return New(framed, framed.words(self._frames))
         tokens = self._contents[carried.public_id]
-        framed = Framed(carried.role, carried.text, carried.name, carried.public_id, tokens, carried.calls)
+        framed = Framed(
+            carried.role, carried.text, carried.name, carried.public_id, tokens, carried.calls, carried.lead
+        )
         return New(framed, framed.words(self._frames), carried)
 
     def lengths(self, messages: Sequence[Known | New]) -> int:
@@ -161,6 +163,7 @@ class Talk:
             before,
             said,
             framed.calls,
+            framed.lead,
         )
 
     def _own_contents(self) -> dict[str, tuple[int, ...]]:
@@ -209,7 +212,8 @@ class Talk:
         for call in own:
             self._count(draft.metadata.id, call)
         words, context = own[0].words, own[0].receipt.context
-        framed = Framed("assistant", words.text, draft.name, calls=calls_in(words.text, request.tools, self._frames)[1])
+        lead, calls = calls_in(words.text, request.tools, self._frames)
+        framed = Framed("assistant", words.text, draft.name, calls=calls, lead=lead if calls else "")
         before = tuple(read.id for read in draft.reads.reads)
         self._index.add(self._known(draft, speech.id, framed, before, said=True))
         fresh = {call.id for call in result.made}

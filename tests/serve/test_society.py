@@ -10,14 +10,15 @@ import pytest
 
 from agentcho.audit.audit import audit_run
 from agentcho.calls.call import Call, Decode
+from agentcho.engine.tools import ToolFormat
 from agentcho.errors import AudienceError, ContextOverflow
 from agentcho.flow.labels import EncodingRecord
 from agentcho.records.transcript import Entry
 from agentcho.serve.faults import ApiError
-from agentcho.serve.request import Answers, ChatRequest, Quoted
+from agentcho.serve.request import Answers, ChatRequest, Quoted, Tool, ToolCall, Tools
 from agentcho.serve.society import Keeping
 from agentcho.testing import FakeEngine
-from tests.serve.stage import Asked, agent, assistant, conclusion, play, saved, served, system, user
+from tests.serve.stage import Asked, agent, assistant, conclusion, play, saved, served, system, tool, user
 
 ANN, BOB = agent("ann"), agent("bob")
 CANARY = "the canary sings at nine in the cellar"
@@ -60,6 +61,7 @@ def test_what_one_agent_was_told_in_public_another_reads_without_encoding_it_aga
 Brings = Callable[[str], tuple[tuple[Quoted, ...], dict[str, object]]]
 KINDS: dict[str, Brings] = {
     "system": lambda text: ((system(text), user("go on")), {}),
+    "tool": lambda text: ((user("go on"), tool(text)), {}),
     "quoted answer that nobody gave": lambda text: ((user("go on"), assistant(text)), {}),
     "user, to few": lambda text: ((user(text),), {"audience": ("carl",)}),
 }
@@ -71,7 +73,7 @@ def test_a_canary_in_a_private_message_is_new_to_everybody_else(kind: str, tmp_p
         async with served(tmp_path) as at:
             messages, options = KINDS[kind](CANARY)
             await at.ask(*messages, who=ANN, max_tokens=4, **options)
-            guesses = [system(CANARY), assistant(CANARY), user(CANARY), assistant(CANARY, "ann")]
+            guesses = [system(CANARY), tool(CANARY), assistant(CANARY), user(CANARY), assistant(CANARY, "ann")]
             for guess in guesses:
                 guessed = await at.ask(guess, who=BOB, max_tokens=4)
                 wrong = await at.ask(guess._replace(text=guess.text[::-1]), who=BOB, max_tokens=4)
@@ -194,10 +196,10 @@ def test_what_is_private_of_who_is_not_named_stands_behind_the_same_messages_alo
     async def body() -> None:
         async with served() as at:
             one = agent(None)
-            await at.ask(system("helper"), user("look it up"), system(CANARY), who=one, max_tokens=4)
-            same = await at.ask(system("helper"), user("look it up"), system(CANARY), who=one, max_tokens=4)
-            other = await at.ask(system("helper"), user("something else"), system(CANARY), who=one, max_tokens=4)
-            wrong = await at.ask(system("helper"), user("something more"), system(CANARY[::-1]), who=one, max_tokens=4)
+            await at.ask(system("helper"), user("look it up"), tool(CANARY), who=one, max_tokens=4)
+            same = await at.ask(system("helper"), user("look it up"), tool(CANARY), who=one, max_tokens=4)
+            other = await at.ask(system("helper"), user("something else"), tool(CANARY), who=one, max_tokens=4)
+            wrong = await at.ask(system("helper"), user("something more"), tool(CANARY[::-1]), who=one, max_tokens=4)
             assert same.usage.reused > other.usage.reused
             assert other.usage.reused == wrong.usage.reused
 
@@ -372,3 +374,47 @@ def test_one_that_fails_hurts_nobody_else(tmp_path: Path) -> None:
 
     play(body)
     assert audit_run(saved(tmp_path)).conclusion == "clean"
+
+
+WEATHER = Tool("weather", "Tells it.", {"type": "object", "properties": {"town": {"type": "string"}}})
+CALL = ("weather", '{"town": "Oslo"}')
+CALLED = '{"name": "weather", "arguments": {"town": "Oslo"}}'
+
+
+def test_a_call_of_a_function_comes_back_as_what_was_said_and_its_result_is_its_agent_s_alone(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with served(tmp_path, FakeEngine(answer=lambda call, prompt: CALLED)) as at:
+            tools = Tools((WEATHER,), "required")
+            first = await at.ask(user("is it cold"), who=ANN, tools=tools)
+            answer = first.answers[0]
+            assert [(call.name, call.arguments) for call in answer.calls] == [("weather", '{"town": "Oslo"}')]
+            [call] = answer.calls
+            said = Quoted("assistant", "", None, answer.id, (call._replace(arguments='{"town":"Oslo"}', id="c1"),))
+            result = Quoted("tool", "minus nine", call_id="c1")
+            after = await at.ask(user("is it cold"), said, result, who=ANN, max_tokens=4)
+            other = said._replace(calls=(call._replace(arguments='{"town": "Rome"}', id="c1"),))
+            changed = await at.ask(user("is it cold"), other, result, who=ANN, max_tokens=4)
+            lied = await at.ask(user("is it cold"), said._replace(text="no"), result, who=ANN, max_tokens=4)
+            assert after.usage.reused > changed.usage.reused
+            assert after.usage.reused > lied.usage.reused
+
+    play(body)
+    assert conclusion(tmp_path) == "clean"
+    results = [entry.message for entry in entries(tmp_path) if entry.message.role == "tool"]
+    assert [(message.author, message.audience.to_json()) for message in results] == [("ann", ["ann"])]
+
+
+def test_a_call_is_left_to_the_model_where_its_template_has_a_format_and_refused_where_not() -> None:
+    engine = FakeEngine(reply=lambda call, prompt: engine.framing.tools.spoken("Let me see.", [ToolCall(*CALL)])[0])
+
+    async def body() -> None:
+        async with served(engine=engine) as at:
+            called = await at.ask(user("is it cold"), who=ANN, tools=Tools((WEATHER,), "auto"))
+            [answer] = called.answers
+            assert answer.before == "Let me see."
+            assert [call[:2] for call in answer.calls] == [CALL]
+            engine.framing.tools = ToolFormat(engine.framing.content)
+            with pytest.raises(ApiError, match="tool_choice"):
+                await at.ask(user("is it cold"), who=ANN, tools=Tools((WEATHER,), "auto"))
+
+    play(body)
