@@ -24,6 +24,8 @@ EncodingId = int
 """A small number that one engine gave out: see `GivenId`."""
 _engines = count()
 Stopped = Literal["stop", "stop_string", "max_tokens", "forced"]
+Logprobs = tuple[tuple[int, float], ...]
+"""Tokens, each with the natural logarithm of its probability."""
 Offsets = Sequence[int | None] | Literal["made"] | None
 """Where parents stand: the absolute position of each one's first token (None: right after the one before), or all of
 them where they were made ("made"), the new message then beginning after the rightmost of their tokens."""
@@ -206,6 +208,8 @@ class Decode:
     - `logits` keeps the row of logits that each token was chosen from, for `Engine.logits`.
     - `most` ends a text after so many sampled tokens, unless it is a choice or JSON. What the call is checked for, and
       has room for, is what its sampling allows.
+    - `logprobs` (0 to 20) asks for the probability of each token of the text, forced or sampled, and of so many of the
+      likeliest ones: see `Spoken.likely`. None: nothing is computed for that.
     """
 
     header: str = ""
@@ -220,6 +224,7 @@ class Decode:
     salt: str = ""
     guard: Guard | None = None
     most: int | None = None
+    logprobs: int | None = None
 
     @property
     def last(self) -> int:
@@ -316,12 +321,18 @@ class Receipt(NamedTuple):
 
 
 class Spoken(NamedTuple):
-    """The `nth` sampled token of a running decode, from 0; `text` is what it adds to the visible text, if any."""
+    """The `nth` sampled token of a running decode, from 0; `text` is what it adds to the visible text, if any.
+
+    `likely`, where the call asks for it, are pairs of a token and the natural logarithm of its probability: of `token`,
+    then of the likeliest tokens, the likeliest first. The probabilities are the model's own, over its whole vocabulary:
+    before temperature, top_k, top_p, min_p and constraint.
+    """
 
     id: EncodingId
     nth: int
     token: int
     text: str
+    likely: Logprobs = ()
 
 
 class Begun(NamedTuple):

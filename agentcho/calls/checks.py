@@ -31,6 +31,8 @@ from agentcho.errors import AgentchoError, CallbackFailed, RequestError, Unknown
 from agentcho.message import Role
 
 ROLES = get_args(Role)
+MOST_LIKELY = 20
+"""How many of the likeliest tokens may be asked for beside the one that is said."""
 
 
 class Bounds(NamedTuple):
@@ -142,9 +144,13 @@ def _decode(call: Decode, copies: Mapping[int, Call], bounds: Bounds) -> Decode:
         raise RequestError(f"stride={stride}: one above 1 goes with forced tokens")
     header, sampling, name = text(call.header, "the header"), _sampling(call.sampling), _name(call.name)
     most = None if most is None else whole(most, "most", 1)
-    return Decode(
-        header, sampling=sampling, name=name, forced=forced, logits=logits, stride=stride, most=most, **shared
-    )
+    likely = None if call.logprobs is None else whole(call.logprobs, "logprobs", 0, MOST_LIKELY)
+    if likely is not None and stride != 1:
+        raise RequestError(
+            f"logprobs={likely} with stride={stride}: all tokens have them where one is fed a step alone"
+        )
+    shared |= {"logits": logits, "stride": stride, "most": most, "logprobs": likely}
+    return Decode(header, sampling=sampling, name=name, forced=forced, **shared)
 
 
 def _shared(call: Call, copies: Mapping[int, Call]) -> dict[str, Any]:

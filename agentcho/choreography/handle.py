@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 
 import anyio
 
-from agentcho.calls.call import ANY_TURN, Begun, Call, EncodingId, Receipt, Spoken, Turn
+from agentcho.calls.call import ANY_TURN, Begun, Call, EncodingId, Logprobs, Receipt, Spoken, Turn
 from agentcho.calls.values import kind, listed, truth, whole
 from agentcho.choreography.quiescence import TrackedTask
 from agentcho.errors import RequestError
@@ -47,11 +47,13 @@ class Unfinished(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """What a decode said in a step. `token` None: text alone, held back before. `opening` comes with the first."""
+    """What a decode said in a step. `token` None: text alone, held back before. `opening` comes with the first.
+    `likely`: see `Spoken`."""
 
     token: int | None
     text: str
     opening: Unfinished | None = None
+    likely: Logprobs = ()
 
 
 class Request(NamedTuple):
@@ -121,7 +123,7 @@ class Handle:
         token = spoken.token if spoken.nth >= len(self._said) else None
         if self.request.on_piece is not None:
             opening = None if begun is None else self._so_far({**self.made, **made}, None)
-            self.request.on_piece(Piece(token, spoken.text, opening))
+            self.request.on_piece(Piece(token, spoken.text, opening, spoken.likely))
         self._said += () if token is None else (token,)
         self._text += spoken.text
 

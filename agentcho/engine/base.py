@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from agentcho.calls.call import ContentPort, FramingPort, Sampling
+from agentcho.calls.call import ContentPort, FramingPort, Logprobs, Sampling
 from agentcho.calls.owner import Owner
 
 if TYPE_CHECKING:
@@ -155,6 +155,10 @@ class Runner(Protocol):
 
     def sample(self, rows: Sequence[Row], draws: Sequence[Draw]) -> list[int | None]:
         """A token for each row of logits; None where a row has no token that can be drawn."""
+
+    def likely(self, rows: Sequence[Row], asked: Sequence[tuple[int, int]]) -> list[Logprobs]:
+        """For each row of logits, and a token and a number: the natural logarithms of the probabilities of this token,
+        and then of so many of the likeliest ones. See `Spoken.likely`."""
 
     def keep(self, rows: Sequence[Row]) -> Sequence[Row]:
         """The same rows, copied so that they stay valid after the step."""

@@ -10,7 +10,9 @@ import logging
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
+from agentcho.calls.call import EncodingId
 from agentcho.engine.base import Ran, Row, Runner, SharedContext
 from agentcho.engine.layout import Segment
 from agentcho.engine.sequence import Sequence
@@ -19,6 +21,15 @@ from agentcho.errors import AgentchoError, CallFailed, EngineFailed
 
 log = logging.getLogger(__name__)
 Fed = tuple[Sequence, Segment]
+
+
+class Weighed(NamedTuple):
+    """A decode that asks how likely its next token is: the row of logits that this is chosen from, how many tokens were
+    said before, and how many of the likeliest are told of too."""
+
+    row: Row
+    before: int
+    most: int
 
 
 @dataclass
@@ -31,6 +42,7 @@ class Plan:
       be chosen before it.
     - `late` are shadows that finish with this forward without being encoded: that is done when a call first reads them.
     - `failed` are calls that failed before the forward or in it; `begun` the calls that left the waiting line for it.
+    - `weighed` are the decodes that ask how likely their tokens are, by id.
     - `exact`: the result of each call depends on that call alone, to the bit.
     """
 
@@ -43,6 +55,7 @@ class Plan:
     judged: list[Sequence] = field(default_factory=list)
     late: list[Sequence] = field(default_factory=list)
     begun: list[Waiting] = field(default_factory=list)
+    weighed: dict[EncodingId, Weighed] = field(default_factory=dict)
 
 
 class Blame:

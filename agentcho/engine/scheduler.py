@@ -13,8 +13,9 @@ from collections.abc import Sequence as Listed
 from agentcho.calls.call import Begun, EncodingId, Failure, Spoken, StepResult, Turn
 from agentcho.engine.base import Row, Runner
 from agentcho.engine.cache import Assembly, Encoding, KVEntry
-from agentcho.engine.forward import Blame, Plan
+from agentcho.engine.forward import Blame, Plan, Weighed
 from agentcho.engine.layout import Recipe, Segment
+from agentcho.engine.likely import weigh
 from agentcho.engine.sequence import Sequence, Status, take_turns
 from agentcho.engine.waiting import Deferred, Queue, Rush, Waiting
 from agentcho.errors import CallFailed
@@ -207,6 +208,10 @@ class Scheduler:
         for row, segment in plan.rows:
             row.advance(len(segment.ids))
         spoken, begun = self._say(asking, tokens, failed)
+        if plan.weighed:
+            spoken, lost = weigh(self._runner, self._blame, plan, spoken)
+            self.cancel(failure.id for failure in lost)
+            failed += lost
         return StepResult(tuple(spoken), tuple(finished), tuple(failed), fed, begun=tuple(begun))
 
     def _asking(self, plan: Plan, order: list[Segment], logits: Listed[Row]) -> tuple[list[Sequence], list[Row]]:
@@ -222,6 +227,8 @@ class Scheduler:
                 row, end = of[id(segment)], begin + len(segment.wanted)
                 if row.speech.call.logits:
                     row.speech.logits += self._runner.keep(logits[begin:end])
+                if row.speech.call.logprobs is not None:
+                    plan.weighed[row.id] = Weighed(logits[end - 1], len(row.speech.sampled), row.speech.call.logprobs)
                 asking.append(row)
                 last.append(logits[end - 1])
                 begin = end
@@ -366,7 +373,7 @@ class Scheduler:
         plan.late[:] = [call for call in plan.late if not self._follows(call, lost)]
         fed = {row for row, _ in plan.rows}
         for waiting in plan.begun:
-            if waiting.call.id not in lost and _starved(waiting.call, fed):
+            if waiting.call.id not in lost and waiting.call.starved(fed):
                 self._put_back(waiting)
         plan.prefills[:] = [call for call in plan.prefills if call.own.ready and call.id not in lost]
         unmade = self.deferred.unmade({call: error for call, error in plan.failed if self.deferred.keeps(call, error)})
@@ -440,10 +447,3 @@ class Scheduler:
     def _unreserve(self, call: Sequence) -> None:
         self._tiers.store.unreserve(call.reserved)
         call.reserved = 0
-
-
-def _starved(call: Sequence, fed: Container[Sequence]) -> bool:
-    """Whether what was begun for a call came to nothing."""
-    if call.entry is None:
-        return call.status is Status.RUNNING and call not in fed
-    return not call.entry.ready

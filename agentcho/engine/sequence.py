@@ -374,6 +374,12 @@ class Sequence:
         if self.leader is None:
             self.speech.feed = ()
 
+    def starved(self, fed: Container[Sequence]) -> bool:
+        """Whether what was begun for it in a forward came to nothing; `fed` are the rows of that forward."""
+        if self.entry is None:
+            return self.status is Status.RUNNING and self not in fed
+        return not self.entry.ready
+
     # -- known words -------------------------------------------------------------------------------------
 
     def encode(self, most: int) -> Segment:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
-from agentcho.calls.call import Sampling
+from agentcho.calls.call import Logprobs, Sampling
 from agentcho.calls.owner import Owner
 from agentcho.engine.base import Constraint, Ran, Row
 from agentcho.engine.cache import KVEntry
@@ -178,6 +178,10 @@ class VirtualRunner(ABC):
     def sample(self, rows: Sequence[Row], draws: Sequence[Draw]) -> list[int | None]:
         """None for each."""
         return [None for _ in rows]
+
+    def likely(self, rows: Sequence[Row], asked: Sequence[tuple[int, int]]) -> list[Logprobs]:
+        """Each token is certain, so there are no others."""
+        return [((token, 0.0),) for token, _ in asked]
 
     def keep(self, rows: Sequence[Row]) -> Sequence[Row]:
         """There is nothing in them."""

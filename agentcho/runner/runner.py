@@ -15,7 +15,7 @@ from contextlib import suppress
 import torch
 from torch import Tensor
 
-from agentcho.calls.call import Sampling
+from agentcho.calls.call import Logprobs, Sampling
 from agentcho.engine.base import Constraint
 from agentcho.engine.cache import KVEntry
 from agentcho.engine.layout import Recipe, Segment
@@ -31,7 +31,7 @@ from agentcho.runner.graphs import Graphs
 from agentcho.runner.model import Model
 from agentcho.runner.pages import PagePool
 from agentcho.runner.rope import Rotation
-from agentcho.runner.sampler import choose
+from agentcho.runner.sampler import choose, likely
 from agentcho.runner.slots import Slot, Slots
 
 COMPARED = 1
@@ -108,6 +108,10 @@ class TorchRunner:
     def sample(self, rows: Sequence[Tensor], draws: Sequence[Draw]) -> list[int | None]:
         """One token for each row of logits `[vocab]`; None where a row has no token that can be drawn."""
         return choose(torch.stack(list(rows)), draws, self._banned)
+
+    def likely(self, rows: Sequence[Tensor], asked: Sequence[tuple[int, int]]) -> list[Logprobs]:
+        """See `sampler.likely`."""
+        return likely(torch.stack(list(rows)), asked)
 
     def keep(self, rows: Sequence[Tensor]) -> list[Tensor]:
         """These rows on the CPU."""

@@ -1,4 +1,5 @@
-"""Draws the tokens of all rows of a step at once, each by its own options and its own random number.
+"""Draws the tokens of all rows of a step at once, each by its own options and its own random number, and says how
+likely they were.
 
 Random numbers are counter-based: they depend on a call's seed and a token's index, and there is no state (Philox is the
 well-known example). The choice for a row depends on its logits, its options and its number, and never on other rows.
@@ -9,10 +10,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from itertools import islice
 
 import torch
 from torch import Tensor
 
+from agentcho.calls.call import Logprobs
 from agentcho.engine.sequence import Draw
 
 FEW = 256
@@ -45,6 +48,20 @@ def choose(logits: Tensor, draws: Sequence[Draw], banned: Tensor) -> list[int | 
     for row, token in enumerate(found):
         if token == -1:
             found[row] = None
+    return found
+
+
+def likely(logits: Tensor, asked: Sequence[tuple[int, int]]) -> list[Logprobs]:
+    """For each row of `logits` `[rows, vocab]`, and a token and a number: the natural logarithms of the probabilities,
+    computed in float32, of this token, and then of so many of the likeliest ones, the likeliest first."""
+    logs = logits.float().log_softmax(-1)
+    said = logs.gather(-1, torch.tensor([[token] for token, _ in asked], device=logs.device))
+    best = logs.topk(min(max(most for _, most in asked), logs.shape[-1]))
+    copied = torch.cat([said.double(), best.values.double(), best.indices.double()], -1).tolist()  # in one transfer
+    found, width = list[Logprobs](), best.values.shape[-1]
+    for (token, most), (own, *others) in zip(asked, copied, strict=True):
+        pairs = zip(map(int, others[width:]), others[:width], strict=True)
+        found.append(((token, own), *islice(pairs, most)))
     return found
 
 

@@ -278,6 +278,8 @@ def _kinds() -> dict[str, Attack]:
         "a stride below": lambda ids: Decode(forced=(), stride=-1),
         "a broken stride": lambda ids: Decode(forced=(), stride=1.5),  # type: ignore[arg-type]
         "a stride in words": lambda ids: Decode(forced=(), stride="2"),  # type: ignore[arg-type]
+        "too many logprobs": lambda ids: Decode(logprobs=21),
+        "logprobs in words": lambda ids: Decode(logprobs="5"),  # type: ignore[arg-type]
         "logits in words": lambda ids: Decode(logits="yes"),  # type: ignore[arg-type]
         "no sampling": lambda ids: Decode(sampling=None),  # type: ignore[arg-type]
         "sampling as a mapping": lambda ids: Decode(sampling={"temperature": 1}),  # type: ignore[arg-type]

@@ -17,6 +17,7 @@ GATHER = "tests/engine/test_gather.py"
 GRAPHS = "tests/engine/test_graphs.py"
 IN_PLACE = "tests/engine/test_in_place.py"
 SLOTS = "tests/engine/test_slots.py"
+LOGPROBS = "tests/engine/test_logprobs.py"
 MEMORY = "tests/engine/test_memory.py"
 PACKING = "tests/engine/test_packing.py"
 PLACEMENT = "tests/engine/test_placement.py"
@@ -387,4 +388,31 @@ KERNELS = (
     ),
 )
 
-ENGINE = (*EXACT, *POSITIONS, *SHARED, *FAILURES, *SHADOWS, *REPAIRS, *ENDINGS, *KERNELS)
+LIKELY = (
+    Mutant(
+        "how likely a token was by the row of another",
+        "a client would be told of the probabilities of somebody else's words",
+        "agentcho/engine/scheduler.py",
+        "Weighed(logits[end - 1],",
+        "Weighed(logits[0],",
+        (LOGPROBS,),
+    ),
+    Mutant(
+        "probabilities of text that was held back",
+        "the last token would be told of twice",
+        "agentcho/engine/likely.py",
+        "return spoken.id in weighed and spoken.nth >= weighed[spoken.id].before",
+        "return spoken.id in weighed",
+        (f"{LOGPROBS}::test_pieces_carry_them_and_text_that_was_held_back_has_none",),
+    ),
+    Mutant(
+        "probabilities of all rows at once in the exact profile",
+        "last bits of a probability might depend on who else asks",
+        "agentcho/engine/likely.py",
+        "stride = 1 if plan.exact else max(1, len(asked))",
+        "stride = max(1, len(asked))",
+        (f"{LOGPROBS}::test_rows_are_computed_together_but_in_the_exact_profile",),
+    ),
+)
+
+ENGINE = (*EXACT, *POSITIONS, *SHARED, *FAILURES, *SHADOWS, *REPAIRS, *ENDINGS, *KERNELS, *LIKELY)

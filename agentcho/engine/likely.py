@@ -1,0 +1,48 @@
+"""How likely the tokens are that a step has said, for the decodes that ask.
+
+Does not know: how a token is chosen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from collections.abc import Sequence as Listed
+
+from agentcho.calls.call import EncodingId, Failure, Logprobs, Spoken
+from agentcho.engine.base import Runner
+from agentcho.engine.forward import Blame, Plan, Weighed
+
+
+def weigh(runner: Runner, blame: Blame, plan: Plan, spoken: Listed[Spoken]) -> tuple[list[Spoken], list[Failure]]:
+    """What was said, with the probabilities that `plan.weighed` asks for, and the decodes that fail because theirs
+    cannot be computed. In the exact profile each row is computed alone."""
+    asked = [each for each in spoken if _is_new(each, plan.weighed)]
+    found, failed = dict[EncodingId, Logprobs](), list[Failure]()
+    stride = 1 if plan.exact else max(1, len(asked))
+    for begin in range(0, len(asked), stride):
+        found |= _found(runner, blame, plan.weighed, asked[begin : begin + stride], failed)
+    lost = {failure.id for failure in failed}
+    said = [each._replace(likely=found.get(each.id, ())) for each in spoken if each.id not in lost]
+    return said, failed
+
+
+def _is_new(spoken: Spoken, weighed: Mapping[EncodingId, Weighed]) -> bool:
+    """Whether a decode that asks has said a token, and not only text that was held back before."""
+    return spoken.id in weighed and spoken.nth >= weighed[spoken.id].before
+
+
+def _found(
+    runner: Runner, blame: Blame, weighed: Mapping[EncodingId, Weighed], asked: Listed[Spoken], failed: list[Failure]
+) -> dict[EncodingId, Logprobs]:
+    """The probabilities of these tokens, computed at once; if that fails, one by one, and who fails alone is added to
+    `failed`."""
+    rows = [weighed[each.id].row for each in asked]
+    try:
+        found = runner.likely(rows, [(each.token, weighed[each.id].most) for each in asked])
+        return {each.id: likely for each, likely in zip(asked, found, strict=True)}
+    except Exception as error:
+        ours = blame.of(error)
+    if len(asked) > 1:
+        return {id: each for one in asked for id, each in _found(runner, blame, weighed, [one], failed).items()}
+    failed.append(Failure(asked[0].id, ours))
+    return {}
