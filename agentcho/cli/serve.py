@@ -17,10 +17,12 @@ from typing import TYPE_CHECKING
 import anyio
 import typer
 
+from agentcho.calls.call import EnginePort
 from agentcho.cli.signals import INTERRUPTED
 from agentcho.config import RunConfig
 from agentcho.display.progress import progress
 from agentcho.display.safe import inline
+from agentcho.engine.core import EngineCore
 from agentcho.errors import RecordError
 from agentcho.extras import require
 from agentcho.games import runtime
@@ -77,23 +79,27 @@ def _loaded(config: ServeConfig, keys: Keys, tell: Tell) -> list[ServedModel]:
     from agentcho.serve.served import ServedModel
 
     run = RunConfig(model=config.model, device=config.device, dtype=config.dtype, leakage=config.leakage)
-    serving, found = _serving(config, keys), list[ServedModel]()
+    found = list[ServedModel]()
     for name, adapter in {"": None, **config.adapters}.items():
         how = run if adapter is None else run.model_copy(update={"adapter": str(adapter)})
         called = f"{config.served_name}+{name}" if name else config.served_name
-        found.append(ServedModel(called, runtime.load_engine(how, tell), how, serving))
+        engine = runtime.load_engine(how, tell)
+        found.append(ServedModel(called, engine, how, _serving(config, keys, engine)))
     return found
 
 
-def _serving(config: ServeConfig, keys: Keys) -> Serving:
+def _serving(config: ServeConfig, keys: Keys, engine: EnginePort) -> Serving:
     from agentcho.serve.served import Serving
     from agentcho.serve.society import Keeping
 
     limits = config.limits
+    keeping = Keeping(tokens=limits.society_tokens, messages=limits.society_messages)
+    if isinstance(engine, EngineCore):
+        keeping = keeping._replace(capacity=engine.store.limit * engine.store.page_tokens)
     return Serving(
         mode=config.leakage,
         record=config.folder,
-        keeping=Keeping(tokens=limits.society_tokens, messages=limits.society_messages),
+        keeping=keeping,
         quota=lambda tenant: keys.tokens(tenant) or limits.tenant_tokens,
         idle=limits.idle_minutes * 60,
         societies=limits.tenant_societies,

@@ -48,13 +48,14 @@ class Rate:
 
 
 class Admission:
-    """Counts the requests that are under way. `draining`: no more are taken, for the server ends; `drained` is set when
-    the last has ended then. `clock` gives seconds."""
+    """Counts the requests that are under way (`running`), and the bytes of the bodies that are being read
+    (`buffered`). `draining`: no more are taken, for the server ends; `drained` is set when the last has ended then.
+    `clock` gives seconds."""
 
     def __init__(self, limits: ServeLimits, clock: Callable[[], float] = time.monotonic) -> None:
         self._limits, self._clock = limits, clock
         self.draining, self.drained = False, anyio.Event()
-        self.running = 0
+        self.running = self.buffered = 0
         self._at_once = Counter[tuple[str, ...]]()
         self._rates: dict[tuple[str, ...], Rate] = {}
 
@@ -83,6 +84,23 @@ class Admission:
             self.running -= 1
             self._at_once.subtract(whose)
             self._note()
+
+    @contextmanager
+    def buffering(self) -> Iterator[Callable[[int], None]]:
+        """A body that is being read, until the context ends. What it gives is called with each number of bytes that
+        came; `ApiError` 503: with these there would be too many, those of other requests included."""
+        held = 0
+
+        def hold(count: int) -> None:
+            nonlocal held
+            if self.buffered + count > self._limits.buffered_bytes:
+                raise ApiError(503, "too much is being read just now", code="overloaded", retry_after=SHORTLY)
+            held, self.buffered = held + count, self.buffered + count
+
+        try:
+            yield hold
+        finally:
+            self.buffered -= held
 
     def _check_room(self, whose: tuple[tuple[str, ...], ...], bounds: Bounds) -> None:
         if self.draining:

@@ -36,6 +36,7 @@ from agentcho.serve.config import ServeLimits
 from agentcho.serve.exchange import GONE, Channel, Events
 from agentcho.serve.faults import ApiError, api_error
 from agentcho.serve.keys import ABSENT, Claim, Key, Keys
+from agentcho.serve.length import check_length
 from agentcho.serve.limits import Limits
 from agentcho.serve.request import Answers, Caller, ChatRequest, Delta, Hear
 from agentcho.serve.shape import Shape
@@ -127,9 +128,10 @@ class Generate:
         channel = Channel(receive, send)
         whose = ("", "", Bounds()) if key is None else (key.tenant, key.name, key.bounds)
         with self._site.admission.admitted(*whose):
-            body = await channel.body(scope, self._site.limits)
-            target, request, shape = self._api.parsed(body, self._site.limits.asked)
-            del body
+            with self._site.admission.buffering() as hold:
+                body = await channel.body(scope, self._site.limits, hold)
+                target, request, shape = self._api.parsed(body, self._site.limits.asked)
+                del body
             model, caller = self._site.caller(scope, target)
             request = _audience(scope, request)
             _check_priority(key, request)
@@ -166,6 +168,7 @@ class Asked:
             hear(delta)
 
         try:
+            await check_length(self._request, self.model.frames)
             return await self.model.answer(self._caller, self._request, heard)
         except Exception as error:
             if api_error(error).status >= 500:

@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from agentcho.serve.limits import Limits
+from agentcho.serve.models import Target, read
 
 Count = Annotated[int, Field(ge=1)]
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -23,6 +24,7 @@ class ServeLimits(BaseModel):
       a minute, of one tenant; a key may have smaller ones of its own.
     - `header_seconds`, `body_seconds`, `send_seconds`: how long a client may take to send its header and its body, and
       to read one piece of an answer.
+    - `buffered_bytes`: of all bodies that are being read.
     - `body_bytes`, `messages`, `choices` ("n"), `stops`, `logprobs`, `tools`, `schema_bytes` (as JSON) and
       `schema_depth`: what one request may bring or ask for.
     - `idle_minutes`: after so long without a request a society ends. `society_messages`: so many it remembers.
@@ -39,6 +41,7 @@ class ServeLimits(BaseModel):
     header_seconds: Seconds = 10.0
     body_seconds: Seconds = 30.0
     send_seconds: Seconds = 30.0
+    buffered_bytes: Count = 256_000_000
     body_bytes: Count = 10_000_000
     messages: Count = 4096
     choices: Count = 16
@@ -103,6 +106,10 @@ class ServeConfig(BaseModel):
             raise ValueError("keep_days says nothing with record=none; give a folder, or leave keep_days out")
         if self.adapters and self.model == "fake":
             raise ValueError("an adapter needs a model with weights, and the fake one has none")
+        if read(self.served_name) != Target(self.served_name):
+            raise ValueError(
+                f"the model's name {self.served_name!r} says where a request goes (@MODE, #SOCIETY); give another name"
+            )
         if wrong := [name for name in self.adapters if not name or set(name) & set("@#/+ ")]:
             raise ValueError(
                 f"adapter {wrong[0]!r}: a name has none of @ # / + and no space, for it is part of a model's id"

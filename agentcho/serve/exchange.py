@@ -50,9 +50,9 @@ class Channel(NamedTuple):
     receive: Receive
     send: Send
 
-    async def body(self, scope: Scope, limits: ServeLimits) -> bytes:
-        """The whole body. `ApiError` 413: it is, or says that it is, too long; 408: it takes too long to come; 400: it
-        is compressed; `GONE`."""
+    async def body(self, scope: Scope, limits: ServeLimits, hold: Callable[[int], None]) -> bytes:
+        """The whole body. `hold` hears how many bytes came. `ApiError` 413: it is, or says that it is, too long; 408:
+        it takes too long to come; 400: it is compressed; `GONE`."""
         headers = Headers(scope=scope)
         if headers.get("content-encoding", "identity") != "identity":
             raise ApiError(400, "a body in a content-encoding is not read; send it as it is")
@@ -61,17 +61,19 @@ class Channel(NamedTuple):
             raise _too_long(limits)
         try:
             with anyio.fail_after(limits.body_seconds):
-                return await self._read(limits)
+                return await self._read(limits, hold)
         except TimeoutError:
             raise ApiError(408, f"the body did not come within {limits.body_seconds:g} s", code="timeout") from None
 
-    async def _read(self, limits: ServeLimits) -> bytes:
+    async def _read(self, limits: ServeLimits, hold: Callable[[int], None]) -> bytes:
         read = bytearray()
         while True:
             message = await self.receive()
             if message["type"] == "http.disconnect":
                 raise _gone()
-            read += message.get("body", b"")
+            came = message.get("body", b"")
+            hold(len(came))
+            read += came
             if len(read) > limits.body_bytes:
                 raise _too_long(limits)
             if not message.get("more_body", False):

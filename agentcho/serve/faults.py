@@ -62,7 +62,7 @@ def api_error(error: Exception) -> ApiError:
         case ApiError():
             return error
         case ContextOverflow():
-            told = f"the request and its answer need {error.needed} tokens of context, and the model has {error.limit}"
+            told = f"{error.needed} tokens of context are needed, if not more, and the model has {error.limit}"
             return ApiError(400, told, "messages", "context_length_exceeded")
         case RequestError() | AudienceError():
             return ApiError(400, str(error))

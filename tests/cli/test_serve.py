@@ -44,6 +44,7 @@ def _mask() -> Iterator[None]:
         (("--record", "none", "--keep-days", "3"), "keep_days says nothing with record=none"),
         (("--model", "fake", "--adapter", "mild=folder"), "an adapter needs a model with weights"),
         (("--adapter", "a@b=folder"), "adapter 'a@b'"),
+        (("--name", "a@enforce"), "the model's name 'a@enforce' says where a request goes"),
         (("--record", "taken"), "nothing can be written to taken"),
     ],
 )
@@ -126,6 +127,26 @@ def test_the_commands_of_the_page_are_taken_as_they_stand(agentcho: Command, mon
         assert ran.code == 0, ran.err
     assert served == ["understudy"] * sum(" serve " in line for line in said)
     assert len(said) - len(served) == len(Keys.read(Path("keys.toml")))
+
+
+def test_each_adapter_is_a_model_on_an_engine_of_its_own(agentcho: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded, site = list[str | None](), list[Site]()
+
+    def load(config: RunConfig, tell: object) -> FakeEngine:
+        loaded.append(config.adapter)
+        return FakeEngine()
+
+    def run(serve: object, asked: Site, *rest: object) -> bool:
+        site.append(asked)
+        return False
+
+    monkeypatch.setattr("agentcho.games.runtime.load_engine", load)
+    monkeypatch.setattr("agentcho.cli.serve.anyio.run", run)
+    words = ("--adapter", "mild=one", "--adapter", "wild=two", "--name", "ours", "--record", "none")
+    assert agentcho("serve", "--port", "0", *words).code == 130
+    assert loaded == [None, "one", "two"]
+    assert list(site[0].models) == ["ours", "ours+mild", "ours+wild"]
+    assert len({id(model.frames) for model in site[0].models.values()}) == 3
 
 
 def test_every_bound_is_told_on_the_page_with_its_default() -> None:

@@ -9,6 +9,7 @@ from .mutant import Mutant
 
 SOCIETY = "tests/serve/test_society.py"
 PLAIN = "tests/serve/test_plain.py"
+EDGE = "tests/serve/test_app.py"
 
 SERVE = (
     Mutant(
@@ -130,5 +131,85 @@ SERVE = (
         "if choice == 0:",
         "if True:",
         (PLAIN,),
+    ),
+    Mutant(
+        "a key reaches every society of its tenant",
+        "whoever was given a key for one talk would read along in all others",
+        "agentcho/serve/keys.py",
+        "if key.society is not None and claim.society not in (None, key.society):",
+        "if False:",
+        ("tests/serve/test_keys.py", EDGE),
+    ),
+    Mutant(
+        "a key of one agent speaks for any",
+        "whoever was given a key for one agent would read what only another may",
+        "agentcho/serve/keys.py",
+        "if key.agent is not None and claim.agent not in (None, key.agent):",
+        "if False:",
+        ("tests/serve/test_keys.py", EDGE),
+    ),
+    Mutant(
+        "a key without an agent speaks for one that has a key",
+        "an agent's own key would protect it from nobody of its tenant",
+        "agentcho/serve/keys.py",
+        "return any(entry.society in (None, society) for entry in same)",
+        "return False",
+        ("tests/serve/test_keys.py", EDGE),
+    ),
+    Mutant(
+        "a key is compared until one fits",
+        "how long it takes would tell how far down the file the key stands",
+        "agentcho/serve/keys.py",
+        "                found = entry\n",
+        "                return entry\n",
+        ("tests/serve/test_keys.py",),
+    ),
+    Mutant(
+        "without keys a page of any site may ask",
+        "a page that somebody opens in a browser on this machine would use the model, and read what it says",
+        "agentcho/serve/app.py",
+        "            _check_near(headers)\n",
+        "            pass\n",
+        (EDGE,),
+    ),
+    Mutant(
+        "whoever may ask may read the metrics",
+        "counts of the whole server tell one tenant what the others do",
+        "agentcho/serve/app.py",
+        "if key is not None and not key.metrics:",
+        "if False:",
+        (EDGE,),
+    ),
+    Mutant(
+        "a request goes on when its client has gone",
+        "its rows and pages would be held for nobody",
+        "agentcho/serve/exchange.py",
+        "            group.start_soon(self._watch, group.cancel_scope)\n",
+        "",
+        ("tests/serve/test_chain.py", EDGE),
+    ),
+    Mutant(
+        "a reader may take as long as it likes",
+        "who never reads would hold rows and pages for ever",
+        "agentcho/serve/server.py",
+        "            self._stuck = self.loop.call_later(self._limits.send_seconds, self.transport.abort)\n",
+        "            pass\n",
+        ("tests/serve/test_sockets.py", "tests/serve/test_chain.py"),
+    ),
+    Mutant(
+        "a header may take as long as it likes",
+        "half-open connections would fill the server",
+        "agentcho/serve/server.py",
+        "            self._late = self.loop.call_later(seconds, self._end_late)\n",
+        "            pass\n",
+        ("tests/serve/test_sockets.py",),
+    ),
+    Mutant(
+        "an error in the midst of a stream ends it as if it were whole",
+        "every client would take half an answer for all of it",
+        "agentcho/serve/exchange.py",
+        "last = [events.fault(api_error(failed[0]))] if failed else events.end(ended[0])",
+        "last = [] if failed else events.end(ended[0])",
+        (EDGE,),
     ),
 )

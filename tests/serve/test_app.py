@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import threading
 from collections.abc import AsyncIterator
 from hashlib import sha256
 from typing import Any
@@ -148,6 +149,46 @@ def test_a_body_that_is_too_long_whether_it_says_so_or_not() -> None:
             await door.error(413, await door.client.post(CHAT, content=pieces()))
             most = json.dumps(ASKED | {"metadata": {"a": "a" * 9_990_000}}).encode()
             assert (await door.client.post(CHAT, content=most)).status_code == 200
+
+    play(body)
+
+
+def test_bodies_that_are_too_many_bytes_together_are_refused_until_the_others_are_read() -> None:
+    async def body() -> None:
+        async with opened(Scripted(), buffered_bytes=1000) as door:
+            head = f"POST {CHAT} HTTP/1.1\r\nhost: localhost\r\ncontent-length: 900\r\n\r\n".encode()
+            with door.raw(head + b" " * 899):
+                while door.site.admission.buffered < 899:
+                    await anyio.sleep(0.01)
+                answer = await door.client.post(CHAT, content=b" " * 200)
+                assert (await door.error(503, answer))["code"] == "overloaded"
+                assert answer.headers["retry-after"] == "1"
+            while door.site.admission.buffered:
+                await anyio.sleep(0.01)
+            assert (await door.ask()).status_code == 200
+
+    play(body)
+
+
+def test_a_text_of_millions_of_letters_is_refused_while_others_are_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def body() -> None:
+        model, threads = Scripted(), set[int]()
+        content = model.frames.framing.content
+
+        def encode(text: str) -> list[int]:
+            threads.add(threading.get_ident())
+            return [0] * len(text)
+
+        monkeypatch.setattr(type(content), "encode", lambda self, text: encode(text))
+        async with opened(model) as door:
+            long = [{"role": "user", "content": "a" * 2_000_000}]
+            assert (await door.error(400, await door.ask(messages=long)))["code"] == "context_length_exceeded"
+            assert (await door.error(400, await door.ask(messages=long, stream=True)))[
+                "code"
+            ] == "context_length_exceeded"
+            assert not model.asked
+            assert threads
+            assert threading.get_ident() not in threads
 
     play(body)
 

@@ -176,6 +176,17 @@ def test_told_twice_a_server_ends_at_once() -> None:
     play(body)
 
 
+def test_societies_that_nobody_asks_end_without_a_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def body() -> None:
+        model, looked = Scripted(), anyio.Event()
+        monkeypatch.setattr("agentcho.serve.server.IDLE", 0.01)
+        monkeypatch.setattr(model, "end_idle", looked.set)
+        async with opened(model):
+            await looked.wait()
+
+    play(body)
+
+
 def test_an_address_that_cannot_be_had_is_named() -> None:
     with bound("127.0.0.1", 0, False) as first:
         first.listen()
