@@ -29,6 +29,7 @@ TONES: dict[Verdict, str] = {
     "clean": "green",
 }
 WORDS = {"LEAKS": "red", "UNKNOWN": "magenta", "CLEAN": "green", "INCONCLUSIVE": "yellow", "SUPPRESSED": "yellow"}
+LISTED = ("AC007", "AC008")
 LEVELS = {"error": "red", "warning": "yellow", "note": "blue"}
 
 
@@ -95,7 +96,7 @@ def _body(finding: Finding, quiet: bool) -> Group:
 
 
 def _notes(report: AuditReport) -> Iterator[Text]:
-    """Releases and blockages in a line each; the files list them."""
+    """Releases and blockages in a line each, which the files list; then what else is no more than a note."""
     for rule, things, whose in (
         ("AC007", report.releases, Counter(release.author for release in report.releases)),
         ("AC008", report.blockages, Counter(blockage.reader for blockage in report.blockages)),
@@ -104,6 +105,9 @@ def _notes(report: AuditReport) -> Iterator[Text]:
             who = listed([f"{inline(name)} {count:,}" for name, count in sorted(whose.items())])
             noun = RULES[rule].title + ("s" if len(things) > 1 else "")
             yield Text(f"{rule}  {len(things):,} {noun}: {who}")
+    for finding in report.findings:
+        if finding.level == "note" and finding.rule not in LISTED:
+            yield Text(f"{finding.rule}  {inline(finding.message)}")
 
 
 def _unfinished(messages: Sequence[Unfinished]) -> Table:

@@ -104,7 +104,7 @@ class Society:
         room = room_for(talk.lengths(matched), name, frames, self._keeping.capacity)
         options = samplings(request, room.most(request.max_tokens, self._keeping.most), frames)
         to = Audience(None) if audience is None else Audience(audience | {reader.agent})
-        self._recording.spoke_for(caller.key, reader.agent)
+        self._recording.spoke_for(caller.key or "no key", reader.agent)
         talk.join(reader.agent, "named" if reader.proven else "unnamed")
         reads = talk.reads(matched, reader, to)
         speeches = [Speech(n, request, hear, frames) for n in range(request.choices)]

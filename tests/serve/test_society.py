@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from io import StringIO
 from pathlib import Path
 
 import anyio
@@ -10,6 +11,7 @@ import pytest
 
 from agentcho.audit.audit import audit_run
 from agentcho.calls.call import Call, Decode
+from agentcho.display.audit import show as show_audit
 from agentcho.engine.tools import ToolFormat
 from agentcho.errors import AudienceError, ContextOverflow
 from agentcho.flow.labels import EncodingRecord
@@ -162,6 +164,9 @@ def test_a_report_says_where_one_client_spoke_for_several_agents(
     assert bool(found) == told
     assert report.conclusion == "clean"
     assert not told or "ann, bob" in found[0]
+    shown = StringIO()
+    show_audit(report, "plain", shown)
+    assert ("AC011  one client spoke for ann, bob" in shown.getvalue()) == told
 
 
 @pytest.mark.parametrize("who", ["by hash", "unknown"])
