@@ -66,7 +66,7 @@ class PlainPrompts:
         made = dict(missing)
         parents = [made.get(node, node.id) for node in path]
         over = tuple(parent for parent in parents if parent is not None)
-        decode = Decode("", over, sampling=sampling, salt=self._tree.salt)
+        decode = Decode("", over, sampling=sampling, salt=self._tree.salt, logprobs=request.logprobs)
         reused = sum(node.length for node in path if node not in made)
 
         def done(result: Result) -> None:

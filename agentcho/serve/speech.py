@@ -37,8 +37,8 @@ class Speech:
 
     def piece(self, piece: Piece) -> None:
         """A token was sampled."""
-        if likely := getattr(piece, "likely", ()):
-            self._likely.append(self._likelihood(likely))
+        if piece.likely:
+            self._likely.append(self._likelihood(piece.likely))
 
     def token(self, text: str) -> None:
         """Text became visible; it goes to the client with the logarithms of all tokens since the text before."""

@@ -179,7 +179,7 @@ class Talk:
         assert author is not None
         framed = Framed("assistant", "", speaker(author, "assistant", self._frames))
         draft = self._draft(author, framed, audience, reads, "decode")
-        plan = self._resolver.decode_plan(draft, sampling=how.sampling)
+        plan = self._resolver.decode_plan(draft, sampling=how.sampling, logprobs=request.logprobs)
         said = list[Said]()
 
         def piece(piece: Piece) -> None:

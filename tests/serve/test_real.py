@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from agentcho import Decode, Engine, Prefill, RunConfig, Sampling
-from agentcho.serve.request import Caller, ChatRequest, Quoted
+from agentcho.serve.request import Caller, ChatRequest, Delta, Quoted
 from agentcho.serve.served import ServedModel, Serving
 from tests.engines import Engines
 from tests.serve.stage import agent, assistant, conclusion, play, system, user
@@ -48,6 +48,25 @@ def test_exact_reuse_says_what_the_engine_says_when_it_reads_the_whole_prompt(
     play(body)
     assert said == [by_the_engine(engine, talk, 12, caller.agent) for talk in talks]
     assert caller.society is None or conclusion(tmp_path) == "clean"
+
+
+@pytest.mark.parametrize("caller", [Caller(), agent("ann")], ids=["no society", "society"])
+def test_how_likely_each_token_was_comes_with_the_text_that_it_is_of(caller: Caller, engines: Engines) -> None:
+    async def body() -> None:
+        model = ServedModel("understudy", engines.understudy(), RunConfig(), Serving())
+        async with model.serving():
+            request = ChatRequest(TALK, {"temperature": 0.0}, max_tokens=12, logprobs=3)
+            heard = list[Delta]()
+            [answer] = (await model.answer(caller, request, heard.append)).answers
+            assert [likely.token for likely in answer.likely] == list(answer.tokens)
+            told = [likely for delta in heard for likely in delta.likely]
+            assert told == list(answer.likely)[: len(told)]
+            assert "".join(likely.text for likely in answer.likely).startswith(answer.text)
+            for likely in answer.likely:
+                assert len(likely.others) == 3
+                assert likely.logprob == max(other.logprob for other in likely.others) <= 0, "the likeliest was taken"
+
+    play(body)
 
 
 def test_a_tight_store_changes_no_word(engines: Engines, tmp_path: Path) -> None:
