@@ -243,8 +243,10 @@ class _Template:
         close_user = self._common_start(after_user, to_assistant)
         # A template may end the last answer in another way than those before it; then the others' is canonical.
         close = self._common_start(at_end, to_user) or self._common_start(close_user, to_user) or at_end
-        user = Frame(to_user.removeprefix(close), close_user, None)
-        return user, Frame(to_assistant.removeprefix(close_user), close, None)
+        start = to_assistant.removeprefix(close_user)
+        if not start:  # a decode has to begin with something: with what stands between the user's words and its own
+            start, close_user = to_assistant, ""
+        return Frame(to_user.removeprefix(close), close_user, None), Frame(start, close, None)
 
     def _system(self, user: Frame) -> Frame | None:
         """The system frame, or None where the template has none or folds it into the user's message."""

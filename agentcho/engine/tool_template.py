@@ -93,12 +93,13 @@ class _Search:
         return None
 
     def _after_user(self, last: str | None, call: dict[str, Any], result: str = RESULT) -> str | None:
-        """What follows the user's words in a talk: a call, its result, and something of the role `last`. None as
-        `last`: the call is the end."""
+        """What follows the user's words in a talk: a call, its result, and something of the role `last`; "tool": the
+        result is the end, None: the call is."""
         turns: Turns = [{"role": "user", "content": USER}, call]
         if last is not None:
             named = {"name": NAME} if self._named else {}
             turns.append({"role": "tool", "content": result, "tool_call_id": ID} | named)
+        if last not in ("tool", None):
             turns.append({"role": last, "content": LAST})
         text = self._template.render(turns, TOOLS if self._listed else None)
         _, found, rest = (text or "").partition(USER)
@@ -143,8 +144,8 @@ class _Search:
 
     def result(self) -> tuple[tuple[str, str], ResultPieces] | None:
         """The frame of a result, and what stands around its text within the frame."""
-        ways = product((False, True), (False, True), ("user", "assistant"), ("", None, SAID))
-        for self._listed, self._named, last, content in ways:
+        ways = product(("user", "assistant", "tool"), (False, True), (False, True), ("", None, SAID))
+        for last, self._listed, self._named, content in ways:
             around = self._around(last, content)
             if around is not None and (found := self._cut(*around)) is not None:
                 return self._unquoted(*found, last, content)
@@ -152,14 +153,15 @@ class _Search:
 
     def _around(self, last: str, content: str | None) -> tuple[str, str] | None:
         """What stands before and after a result, framing included."""
-        said, side = RESULT, self._user if last == "user" else self._assistant
-        text = self._after_user(last, _calling(ARGUMENTS, content), said) or ""
-        before, found, after = text.partition(said)
+        follows = {"user": self._user.opening, "assistant": self._assistant.opening}.get(last, "")
+        text = self._after_user(last, _calling(ARGUMENTS, content)) or ""
+        before, found, after = text.partition(RESULT)
         _, closed, opening = before.rpartition(self._assistant.closing)
         after, ended, _ = after.partition(LAST)
-        if not (found and closed and opening and ended) or not after.endswith(side.opening):
+        whole = ended or last == "tool"
+        if not (found and closed and opening and whole) or not after.endswith(follows):
             return None
-        return opening, after.removesuffix(side.opening)
+        return opening, after.removesuffix(follows)
 
     def _cut(self, opening: str, closing: str) -> tuple[tuple[str, str], ResultPieces] | None:
         """The frame, without what differs from call to call."""

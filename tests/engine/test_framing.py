@@ -174,6 +174,23 @@ def test_a_name_is_framed_where_the_template_can_and_left_out_where_not(load: Lo
     assert parts(named, decoded) == ("<|im_start|>assistant (Ann)\n", "ok", "<|im_end|>\n")
 
 
+def test_a_message_can_begin_where_a_template_puts_nothing_before_the_assistants_words(load: Load) -> None:
+    engine = load("listed")
+    asked = engine.prefill("Well?")
+    said = engine.decode("", parents=[asked], sampling=Sampling(choices=("Yes",)))
+    assert parts(engine, asked) == ("[INST]", "Well?", "")
+    assert parts(engine, said) == ("[/INST]", "Yes", "</s>")
+
+
+@pytest.mark.parametrize("style", FRAMED)
+def test_a_result_is_framed_as_its_template_says_or_else_as_the_users_words(load: Load, style: str) -> None:
+    engine = load(style)
+    framed = parts(engine, engine.prefill("It rains.", role="tool"))
+    assert framed[1] == "It rains."
+    own = style not in ("gemma", "inst", "plain", "harmony")
+    assert framed[::2] == styles()[style].frame("tool" if own else "user")
+
+
 def test_an_unknown_role_is_refused(load: Load) -> None:
     with pytest.raises(RequestError, match="system"):
         load("chatml").prefill("x", role="wizard")

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from agentcho import Decode, Sampling
+from agentcho import Sampling
 from agentcho.backends.words import FakeFraming
 from agentcho.calls.tools import Tool, ToolCall, Written
 from agentcho.engine.template import Framing, derive
@@ -100,7 +100,6 @@ def test_calls_and_results_have_the_ids_that_other_templates_give(style: str) ->
         {"role": "user", "content": "Well?"},
         asked(given),
         {"role": "tool", "content": said, "tool_call_id": ID},
-        {"role": "assistant", "content": "It rains."},
     ]
     form = tools(style)
     ours = framed(
@@ -108,7 +107,6 @@ def test_calls_and_results_have_the_ids_that_other_templates_give(style: str) ->
         ("user", "Well?"),
         ("assistant", form.spoken("", [ToolCall("weather", json.dumps(given), ID)])),
         ("tool", form.result(said, ID, "weather")),
-        ("assistant", "It rains."),
     )
     assert rendered(style, turns)[-len(ours) :] == ours
 
@@ -328,22 +326,17 @@ def test_a_schema_is_not_made_of_no_function_or_of_parameters_that_are_no_object
             form.schema(listed, named)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("style", ["hermes", "parameters", "listed", "gemma"])
+@pytest.mark.parametrize("style", ["hermes", "parameters"])
 def test_what_is_said_under_the_schema_is_read_as_a_call(engines: Engines, style: str) -> None:
     engine = engines(Family("llama", "Llama", style=style))
-    form, offered = engine.framing.tools, [WEATHER, *NODES]
-    schemas = {tool.name: tool.parameters or {"maxProperties": 0} for tool in offered}
-    for named in (None, "node"):
-        given = form.schema(offered, named)
-        calls = [
-            Decode("Call: ", sampling=Sampling(max_tokens=150, temperature=2.0, seed=seed, json_schema=given))
-            for seed in range(4)
-        ]
-        for id in engine.decode(calls):
-            before, [call] = form.read(engine.message(id).text)
-            assert not before
-            assert named in (None, call.name)
-            Draft202012Validator(schemas[call.name]).validate(json.loads(call.arguments))
+    form, offered = engine.framing.tools, [Tool("node", "", NODE), Tool("leaf", "", LEAF)]
+    for named in (None, "leaf"):
+        sampling = Sampling(max_tokens=60, temperature=2.0, json_schema=form.schema(offered, named))
+        before, [call] = form.read(engine.message(engine.decode(sampling=sampling)).text)
+        assert not before
+        assert named in (None, call.name)
+        schema = next(tool.parameters for tool in offered if tool.name == call.name)
+        Draft202012Validator(schema or {}).validate(json.loads(call.arguments))
 
 
 def test_roles_without_a_frame_of_their_own_are_framed_as_the_users() -> None:
