@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from typer.core import TyperGroup
@@ -30,6 +30,7 @@ PLAYED = From(
 )
 RECORDED = "prisoners-dilemma and tree-of-thoughts"
 SERVED = "One or more of plain, @baseline, @enforce and 'transformers serve'; default: all."
+QUOTE = "What prompts have of earlier answers: the recorded words, the same in all arms, or what the server said."
 PEER_PYTHON = "The Python of an environment with transformers[serving]; default: the command `transformers`, if any."
 SHAPE, UNDERSTUDY = "shape:qwen3-0.6b", "understudy"
 
@@ -119,6 +120,7 @@ def serve(
     limit: Annotated[int, typer.Option(help="At most so many of each trace file.", min=1)] = 1,
     scale: speed.Scale = 1.0,
     tokens: Annotated[int, typer.Option(help="Of an answer, where speed is measured.", min=2)] = 64,
+    quote: Annotated[Literal["recorded", "said"], typer.Option(help=QUOTE)] = "recorded",
     arm: Annotated[list[str] | None, typer.Option(help=SERVED, show_default=False)] = None,
     peer_python: Annotated[Path | None, typer.Option(help=PEER_PYTHON, show_default=False)] = None,
     repeats: speed.Repeats = 3,
@@ -134,10 +136,12 @@ def serve(
         raise typer.BadParameter("give one of --workflow and --traces")
     files = [each for file in traces or () for each in speed.traced(file, limit, scale)]
     subjects = files or speed.paper(workflow or RECORDED.split(" and "), seed, scale)
-    served = Asked(model, dtype, tokens, repeats, seed, peer_python)
+    served = Asked(model, dtype, tokens, quote, repeats, seed, peer_python)
     asked = speed.Benchmark("serve", model, dtype, repeats, seed, speed.Files(json_))
     with progress("bench serve", sys.stderr) as told:
         found = serving(served, subjects, arm or ARMS, told.tell)
     where = {"model": model, "dtype": dtype, "device": "cpu"}
-    result = asked.result(where, {"peer": version_of(peer_python), "tokens": str(tokens)}, found, scale=scale)
+    result = asked.result(
+        where, {"peer": version_of(peer_python), "tokens": str(tokens), "quoted": quote}, found, scale=scale
+    )
     asked.finish(result, speed.text(tables.serving(result)))

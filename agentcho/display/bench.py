@@ -47,27 +47,29 @@ def against(result: Result, subject: str, arm: str, what: str, *others: str) -> 
 
 def serving(result: Result) -> Iterator[Sheet]:
     """A table a workflow, a row a server and how it was asked."""
-    times, shares = ("first token", "plain/it", "tokens/s", "it/plain"), ("reused exactly", "by message", "same words")
+    times = ("first token", "plain/it", "tokens/s", "it/plain")
+    counts = ("prompts", "fed", "reused exactly", "by message", "words as plain")
     for subject in result.subjects:
         rows = tuple(_served(result, subject, arm) for arm in result.arms)
-        yield Sheet(f"{result.model}, {result.dtype}: {subject}", ("", *times, "prompt", *shares), rows)
+        yield Sheet(f"{result.model}, {result.dtype}: {subject}", ("", *times, *counts), rows)
 
 
 def _served(result: Result, subject: str, arm: str) -> tuple[str, ...]:
     if not result.has(subject, arm):
-        return (arm, result.why_not(subject, arm), *[""] * 7)
+        return (arm, result.why_not(subject, arm), *[""] * 8)
     beside = result.has(subject, PLAIN)
     first = f"{result.spread(subject, arm, 'ttft').shown(0, 1000)} ms"
     waits = result.ratio([subject], PLAIN, arm, "ttft").shown() if beside else ""
     rate = result.spread(subject, arm, "rate").shown(1)
     speeds = result.ratio([subject], arm, PLAIN, "rate").shown() if beside else ""
-    shares = (_share(result, subject, arm, what) for what in ("exact", "reused", "same"))
-    return (arm, first, waits, rate, speeds, f"{result.spread(subject, arm, 'prompt').middle:.0f}", *shares)
+    tokens = (_middle(result, subject, arm, what, ".0f") for what in ("prompt", "fed"))
+    shares = (_middle(result, subject, arm, what, ".0%") for what in ("exact", "reused", "same"))
+    return (arm, first, waits, rate, speeds, *tokens, *shares)
 
 
-def _share(result: Result, subject: str, arm: str, what: str) -> str:
-    values = result.values(subject, arm, what)
-    return f"{result.spread(subject, arm, what).middle:.0%}" if values else "not reported"
+def _middle(result: Result, subject: str, arm: str, what: str, shown: str) -> str:
+    """A median in this format; a dash where the server does not say it, or it would say nothing."""
+    return format(result.spread(subject, arm, what).middle, shown) if result.values(subject, arm, what) else "-"
 
 
 def games(found: BothWays) -> str:

@@ -36,6 +36,7 @@ class Metrics:
         self._running = Gauge("agentcho_running_requests", "Requests that are under way.", registry=own)
         self._store = Gauge("agentcho_store_share", "Share of the store that is held.", ["model"], registry=own)
         self._rows = Gauge("agentcho_running_rows", "Answers that are being generated.", ["model"], registry=own)
+        self._fed = Gauge("agentcho_fed_tokens", "Tokens that the model was fed so far.", ["model"], registry=own)
         self._first = Histogram(
             "agentcho_first_token_seconds", "From the request to its first text.", buckets=SECONDS, registry=own
         )
@@ -70,6 +71,11 @@ class Metrics:
         """Ask these for the running answers of a model, and for the held share of its store."""
         self._rows.labels(model).set_function(rows)
         self._store.labels(model).set_function(store)
+
+    def watch_fed(self, model: str, fed: Callable[[], int]) -> None:
+        """Ask this for the tokens that a model was fed: beside those of prompts and answers, what sharing spared, also
+        among requests that came together, which are told that all of theirs was new."""
+        self._fed.labels(model).set_function(fed)
 
     def text(self) -> bytes:
         """All of it, as Prometheus reads it: `TYPE`."""

@@ -257,14 +257,20 @@ async def serve(
 
 
 def _count(metrics: Metrics, model: ServedModel) -> None:
-    """Have the running answers of a model counted, and what its store holds since the last step."""
-    held, engine = [0.0], model.engine
+    """Have the running answers of a model counted, and what its store holds: now, and not at the last step, for what is
+    given up after it leaves the store without one."""
+    choreographer = model.choreographer
+    metrics.watch_fed(model.name, lambda: choreographer.encoded)
+    if isinstance(engine := model.engine, EngineCore):
+        metrics.watch_model(model.name, partial(_rows, engine), partial(_held, engine))
 
-    def stepped(share: float) -> None:
-        held[0] = share
 
-    model.choreographer.stepped = stepped
-    metrics.watch_model(model.name, lambda: engine.rows if isinstance(engine, EngineCore) else 0, lambda: held[0])
+def _rows(engine: EngineCore) -> int:
+    return engine.rows
+
+
+def _held(engine: EngineCore) -> float:
+    return (engine.store.used + engine.store.reserved) / engine.store.limit
 
 
 def bound(host: str, port: int, keys: bool) -> socket.socket:

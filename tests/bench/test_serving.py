@@ -53,7 +53,8 @@ class _Stubbed(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self.send_response(200)
         self.end_headers()
-        self.wfile.write(json.dumps({"data": [{"id": "stub"}]}).encode())
+        fed = b'agentcho_fed_tokens{model="m"} %d\n' % (7 * len(self.server.asked))
+        self.wfile.write(fed if self.path == "/metrics" else json.dumps({"data": [{"id": "stub"}]}).encode())
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
@@ -111,6 +112,7 @@ def test_an_agents_own_words_are_the_assistants_and_those_of_others_a_users(tree
         {"role": "user", "name": f"of {id}", "content": f"Well: {text}"}
         for id, text in (("a1", "one"), ("a2", "one two three four"), ("a3", "seven eight"))
     )
+    assert all("name" not in message for message in vote.nameless.messages)
     both = paper(["prisoners-dilemma"], 1, 0.1)[0].workflow
     own = [m["content"] for chat in chats(both) if chat.agent == "alice" for m in chat.messages if len(m) == 2]
     assert any(content.startswith("To Bob: ") for content in own)
@@ -134,6 +136,19 @@ def test_a_chat_is_sent_when_those_that_it_waits_for_have_ended(tree: Workflow) 
 
     assert {id: heard.text for id, heard in play(chats(tree), send).items()} == {id: id for id in ended}
     assert ended[-1] == "vote"
+
+
+def test_what_was_said_is_quoted_where_that_is_asked_for(tree: Workflow) -> None:
+    sent = dict[str, list[str]]()
+
+    def send(chat: Any) -> Heard:
+        sent[chat.id] = [message["content"] for message in chat.messages]
+        return Heard(0, 1, 2, f"said {chat.id}", {})
+
+    play(chats(tree), send, quote_said=True)
+    assert sent["vote"] == ["we know rules", "said a1", "said a2", "said a3"]
+    play(chats(tree), send)
+    assert sent["vote"] == ["we know rules", "Well: one", "Well: one two three four", "Well: seven eight"]
 
 
 def test_a_first_token_is_the_first_text_or_an_end_without_one(stub: Stub) -> None:
@@ -171,7 +186,8 @@ def test_all_arms_are_asked_the_same_and_only_ours_what_only_ours_knows(stubbed:
     found = serving(Asked("understudy", repeats=2, peer_python=tmp_path), subjects, ARMS, told)
     assert [(each.subject, each.arm, each.unavailable) for each in found] == [("multi-qa", arm, None) for arm in ARMS]
     assert found[0].values["exact"] == (0.4, 0.4)
-    assert found[3].values["same"] == (1.0, 1.0)
+    assert [each.values.get("same") for each in found] == [None, None, None, (1.0, 1.0)]
+    assert [each.values.get("fed") for each in found] == [(7.0, 7.0)] * 3 + [None]
     by = {arm: [(path, body) for path, body in stubbed.asked if arm_of(path, body) == arm] for arm in ARMS}
     assert {arm: len(asked) for arm, asked in by.items()} == dict.fromkeys(ARMS, 5)
     said = [[(body["messages"], body["max_tokens"]) for _, body in asked] for asked in by.values()]
@@ -187,6 +203,13 @@ def ended() -> object:
     with pytest.raises(SystemExit) as end:
         main()
     return end.value.code
+
+
+def test_a_play_whose_answers_are_quoted_is_played_once(stubbed: Stub) -> None:
+    found = serving(Asked("fake", repeats=2, quote="said"), paper(["prisoners-dilemma"], 1, 0.02), [PLAIN], told)
+    assert len(stubbed.asked) == 3 * 8
+    assert {body["max_tokens"] for _, body in stubbed.asked} == {64}
+    assert found[0].values["ttft"] == found[0].values["ttft_long"]
 
 
 def arm_of(path: str, body: dict[str, Any]) -> str:
@@ -226,10 +249,10 @@ def test_the_command_writes_a_result_and_a_table(
     told, found = capsys.readouterr().out, read_result(file)
     assert (found.bench, found.arms, found.machine["peer"], found.machine["tokens"]) == ("serve", ARMS, "none", "64")
     assert found.command.startswith("agentcho bench serve --workflow multi-qa")
-    assert re.search(r"@enforce +\d+ ms .* 40% +0% +100%", told)
+    assert re.search(r"@enforce +\d+ ms .* 10 +7 +40% +0% +-$", told, re.MULTILINE)
     stubbed.usage.pop("prompt_tokens_details")
     assert ended() == 0
-    assert re.search(r"transformers serve .* not reported +not reported +100%", capsys.readouterr().out)
+    assert re.search(r"transformers serve .* 10 +- +- +- +100%\n", capsys.readouterr().out)
 
 
 @pytest.mark.skipif(not DATA.is_dir(), reason="the recorded workflows are not here")

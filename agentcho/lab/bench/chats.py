@@ -5,6 +5,7 @@ Does not know: servers, token ids.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from agentcho.games.replay import awaited
@@ -12,13 +13,26 @@ from agentcho.records.trace import TraceMessage, Workflow
 
 
 class Chat(NamedTuple):
-    """One decode as a request: whose it is, the decodes that must have ended before it, and its messages in the JSON
-    of OpenAI's API."""
+    """One decode as a request: whose it is, the decodes that must have ended before it, its messages in the JSON of
+    OpenAI's API, and the decode that each of these quotes (None: it is no decode)."""
 
     id: str
     agent: str
     after: frozenset[str]
     messages: tuple[dict[str, str], ...]
+    quotes: tuple[str | None, ...]
+
+    @property
+    def nameless(self) -> Chat:
+        """Without the names of speakers."""
+        left = ({key: value for key, value in message.items() if key != "name"} for message in self.messages)
+        return self._replace(messages=tuple(left))
+
+    def quoting(self, said: Mapping[str, str]) -> Chat:
+        """With other words by decode."""
+        both = zip(self.messages, self.quotes, strict=True)
+        messages = (m if id is None else m | {"content": said.get(id, m["content"])} for m, id in both)
+        return self._replace(messages=tuple(messages))
 
 
 def chats(workflow: Workflow, label: str = "") -> list[Chat]:
@@ -29,12 +43,14 @@ def chats(workflow: Workflow, label: str = "") -> list[Chat]:
     """
     known = {message.id: message for message in workflow.messages}
     decodes = [message for message in workflow.messages if message.kind == "decode" and message.parents]
-    first, needs = {message.parents[0] for message in decodes}, awaited(workflow)
-    made = []
+    first, needs, made = {message.parents[0] for message in decodes}, awaited(workflow), []
     for decode in decodes:
         agent = decode.author or ""
         quoted = (_quoted(known[id], agent, label if id in first else "") for id in decode.parents)
-        made.append(Chat(decode.id, agent, needs[decode.id] & {each.id for each in decodes}, tuple(quoted)))
+        quotes = (id if known[id].kind == "decode" else None for id in decode.parents)
+        made.append(
+            Chat(decode.id, agent, needs[decode.id] & {each.id for each in decodes}, tuple(quoted), tuple(quotes))
+        )
     return made
 
 

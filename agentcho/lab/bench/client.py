@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from http.client import HTTPConnection, HTTPException, HTTPResponse
 from time import perf_counter
@@ -59,12 +60,25 @@ def ask(endpoint: Endpoint, body: Mapping[str, Any]) -> Heard:
 
 def first_model(port: int) -> str:
     """The name of the first model that a server lists. `ArmUnavailable`: it lists none."""
+    try:
+        return str(json.loads(_page(port, "/v1/models"))["data"][0]["id"])
+    except (ValueError, LookupError, TypeError) as error:
+        raise ArmUnavailable(f"the server lists no model ({type(error).__name__})") from error
+
+
+def fed_tokens(port: int) -> float | None:
+    """How many tokens the models of our server were fed so far; None: it does not say."""
+    found = re.findall(rb"^agentcho_fed_tokens\S* (\S+)$", _page(port, "/metrics"), re.MULTILINE)
+    return sum(map(float, found)) if found else None
+
+
+def _page(port: int, path: str) -> bytes:
     line = HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
     try:
-        line.request("GET", "/v1/models")
-        return str(json.loads(line.getresponse().read())["data"][0]["id"])
-    except (OSError, HTTPException, ValueError, LookupError, TypeError) as error:
-        raise ArmUnavailable(f"the server lists no model ({type(error).__name__})") from error
+        line.request("GET", path)
+        return line.getresponse().read()
+    except (OSError, HTTPException) as error:
+        raise ArmUnavailable(f"the server does not answer ({type(error).__name__})") from error
     finally:
         line.close()
 

@@ -1,24 +1,25 @@
 """`agentcho serve` beside `transformers serve`: recorded messages sent as prompts over HTTP, to both in turns.
 
 Each workflow is played twice a repeat: with one token an answer, for the times of first tokens and for what was reused,
-and with `tokens`, for the speed. Does not know: how a server is started, how figures are shown.
+and with `tokens`, for the speed. Where what a server said is quoted and not what was recorded, it is played once. Does
+not know: how a server is started, how figures are shown.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from statistics import fmean
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from agentcho.errors import ConfigError
 from agentcho.lab.bench import servers
 from agentcho.lab.bench.chats import Chat, chats
-from agentcho.lab.bench.client import Endpoint, Heard, ask, first_model
+from agentcho.lab.bench.client import Endpoint, Heard, ask, fed_tokens, first_model
 from agentcho.lab.bench.measure import Timed, measure, runs_of
 from agentcho.lab.bench.plans import Workload
 from agentcho.lab.bench.played import ArmUnavailable
@@ -34,13 +35,18 @@ AT_ONCE = 32
 DETAILS = "prompt_tokens_details"
 
 
+Quote = Literal["recorded", "said"]
+
+
 class Asked(NamedTuple):
-    """What is measured. `tokens` an answer, where speed is; `peer_python`: of the environment that has
+    """What is measured. `tokens` an answer, where speed is; `quote`: the words in which a prompt has what was said
+    before, those that were recorded or those of the server that is asked; `peer_python`: of the environment that has
     transformers[serving]."""
 
     model: str
     dtype: str = "float32"
     tokens: int = 64
+    quote: Quote = "recorded"
     repeats: int = 3
     seed: int = 1
     peer_python: Path | None = None
@@ -52,17 +58,25 @@ class Sends(Protocol):
     def __call__(self, chat: Chat, play: str, tokens: int) -> Heard: ...
 
 
+class Server(NamedTuple):
+    """How an arm is asked. `fed`: how many tokens the model was fed so far, where its server says so."""
+
+    send: Sends
+    fed: Callable[[], float | None] = lambda: None
+
+
 def ours(port: int, model: str, arm: str, chat: Chat, play: str, tokens: int) -> Heard:
-    """To `agentcho serve`. Each play has a society of its own, or shares nothing with another one by its salt."""
+    """To `agentcho serve`. Each play has a society of its own, or shares nothing with another one by its salt. Without
+    a society no names are sent, for the peer has none."""
     if arm == PLAIN:
-        return ask(Endpoint(port), _body(model, chat, tokens) | {"cache_salt": play})
+        return ask(Endpoint(port), _body(model, chat.nameless, tokens) | {"cache_salt": play})
     base = f"/s/{play}/{chat.agent}/v1"
     return ask(Endpoint(port, base), _body(model + arm, chat, tokens))
 
 
 def theirs(port: int, model: str, chat: Chat, play: str, tokens: int) -> Heard:
-    """To `transformers serve`, which refuses what it does not know."""
-    return ask(Endpoint(port), _body(model, chat, tokens))
+    """To `transformers serve`, which refuses fields that it does not know, and drops the names of speakers."""
+    return ask(Endpoint(port), _body(model, chat.nameless, tokens))
 
 
 def _body(model: str, chat: Chat, tokens: int) -> dict[str, Any]:
@@ -77,10 +91,10 @@ def serving(asked: Asked, subjects: Sequence[Workload], named: Sequence[str], te
             raise ConfigError(f"no arm {name!r}; give one of {', '.join(ARMS)}")
     found: list[Figures] = []
     with ExitStack() as stack:
-        sends, reasons = _started(stack, asked, named)
-        each = runs_of(sends, asked.repeats)
+        started, reasons = _started(stack, asked, named)
+        each = runs_of(started, asked.repeats)
         for number, subject in enumerate(subjects):
-            plays = {name: _Plays(name, send, subject.name, asked) for name, send in sends.items()}
+            plays = {name: _Plays(name, server, subject.name, asked) for name, server in started.items()}
             told = part(tell, number * each, len(subjects) * each)
             timed = {
                 name: Timed(partial(one.warm, subject.warm), partial(one.take, subject.workflow))
@@ -92,9 +106,9 @@ def serving(asked: Asked, subjects: Sequence[Workload], named: Sequence[str], te
     return found
 
 
-def _started(stack: ExitStack, asked: Asked, named: Sequence[str]) -> tuple[dict[str, Sends], dict[str, str]]:
-    """How each arm is sent to; and why those that are missing do not run here."""
-    sends, reasons = dict[str, Sends](), dict[str, str]()
+def _started(stack: ExitStack, asked: Asked, named: Sequence[str]) -> tuple[dict[str, Server], dict[str, str]]:
+    """How each arm is asked; and why those that are missing do not run here."""
+    found, reasons = dict[str, Server](), dict[str, str]()
     mine = [name for name in named if name != PEER]
     if mine:
         port = servers.free_port()
@@ -103,23 +117,23 @@ def _started(stack: ExitStack, asked: Asked, named: Sequence[str]) -> tuple[dict
         except ArmUnavailable as error:
             raise ConfigError(f"`agentcho serve`: {error}") from error
         model = first_model(port)
-        sends |= {name: partial(ours, port, model, name) for name in mine}
+        found |= {name: Server(partial(ours, port, model, name), partial(fed_tokens, port)) for name in mine}
     if PEER in named:
         port = servers.free_port()
         try:
             command = servers.peer(asked.model, asked.dtype, port, asked.peer_python)
             stack.enter_context(servers.running(command, port))
-            sends[PEER] = partial(theirs, port, servers.folder(asked.model))
+            found[PEER] = Server(partial(theirs, port, servers.folder(asked.model)))
         except ArmUnavailable as error:
             reasons[PEER] = str(error)
-    return sends, reasons
+    return found, reasons
 
 
 class _Plays:
     """The plays of one workflow in one arm. Those of the same number have the same words in all arms."""
 
-    def __init__(self, arm: str, send: Sends, subject: str, asked: Asked) -> None:
-        self._arm, self._send, self._subject, self._asked = arm, send, subject, asked
+    def __init__(self, arm: str, server: Server, subject: str, asked: Asked) -> None:
+        self._arm, self._server, self._subject, self._asked = arm, server, subject, asked
         self.said: list[dict[str, str]] = []
 
     def warm(self, workflow: Workflow) -> Mapping[str, float]:
@@ -128,27 +142,38 @@ class _Plays:
         return {}
 
     def take(self, workflow: Workflow) -> Mapping[str, float]:
-        """A play for first tokens, and one for speed."""
+        """A play for first tokens, and one for speed; one for both where it is quoted."""
         number = len(self.said)
-        first, whole = (self._play(workflow, number, tokens) for tokens in (1, self._asked.tokens))
+        if self._asked.quote == "said":
+            first, fed = whole, _ = self._play(workflow, number, self._asked.tokens)
+        else:
+            first, fed = self._play(workflow, number, 1)
+            whole, _ = self._play(workflow, number, self._asked.tokens)
         self.said.append({id: heard.text for id, heard in whole.items()})
-        return first_tokens(list(first.values())) | speed(list(whole.values()))
+        return first_tokens(list(first.values())) | fed | speed(list(whole.values()))
 
-    def _play(self, workflow: Workflow, number: int, tokens: int) -> dict[str, Heard]:
+    def _play(self, workflow: Workflow, number: int, tokens: int) -> tuple[dict[str, Heard], dict[str, float]]:
+        """What was heard; and how many tokens the server fed its model for it."""
         dice = random.Random(f"{self._asked.seed} {self._subject} {number} {tokens}")
         label = f"{dice.getrandbits(64):016x}"
         name = "-".join((label, self._arm.strip("@").split()[0]))
-        return play(chats(workflow, f"Talk {label}. "), partial(self._send, play=name, tokens=tokens))
+        send = partial(self._server.send, play=name, tokens=tokens)
+        before = self._server.fed()
+        heard = play(chats(workflow, f"Talk {label}. "), send, self._asked.quote == "said")
+        after = self._server.fed()
+        return heard, {} if before is None or after is None else {"fed": after - before}
 
 
-def play(calls: Sequence[Chat], send: Any) -> dict[str, Heard]:
-    """Send each chat as soon as those that it waits for have ended. `ArmUnavailable`, of the first that fails."""
+def play(calls: Sequence[Chat], send: Any, quote_said: bool = False) -> dict[str, Heard]:
+    """Send each chat as soon as those that it waits for have ended; `quote_said`: with what they said.
+    `ArmUnavailable`, of the first that fails."""
     heard, given = dict[str, Heard](), dict[Future[Heard], str]()
     with ThreadPoolExecutor(AT_ONCE) as threads:
         left = list(calls)
         while left or given:
             for chat in [chat for chat in left if chat.after <= heard.keys()]:
-                given[threads.submit(send, chat)] = chat.id
+                said = {id: heard[id].text for id in chat.quotes if id in heard} if quote_said else {}
+                given[threads.submit(send, chat.quoting(said))] = chat.id
                 left.remove(chat)
             for done in wait(given, return_when=FIRST_COMPLETED).done:
                 heard[given.pop(done)] = done.result()
@@ -177,9 +202,10 @@ def _sum(heard: Sequence[Heard], *path: str) -> float:
 
 
 def _with_same(figures: Figures, plays: Mapping[str, _Plays]) -> Figures:
-    """With the share of answers that have the words of the first arm, play by play."""
-    first, mine = next(iter(plays.values())).said, plays[figures.arm].said
-    if not figures.values or len(first) < len(mine):
+    """The peer's, with the share of its answers that have the words of the server without a society, play by play: both
+    read the same prompts, and both read them exactly."""
+    if figures.arm != PEER or not figures.values or PLAIN not in plays:
         return figures
-    same = tuple(fmean(said[id] == other[id] for id in said) for said, other in zip(mine, first, strict=False))
+    both = zip(plays[PEER].said, plays[PLAIN].said, strict=False)
+    same = tuple(fmean(said[id] == other[id] for id in said) for said, other in both)
     return figures.model_copy(update={"values": figures.values | {"same": same}})
