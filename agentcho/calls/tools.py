@@ -5,7 +5,7 @@ Plain values. Does not know: how a chat template writes these; `engine/tools.py`
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 
@@ -62,6 +62,9 @@ class ToolsPort(Protocol):
     def visible(self, text: str) -> str:
         """The beginning of an unfinished text that stays before its first call, however the text goes on."""
 
-    def schema(self, tools: Sequence[Tool], named: str | None = None) -> dict[str, Any]:
-        """The JSON schema of one call, of any of the functions or of the one `named`. `read` reads a text that obeys
-        it. `RequestError`: there is no such function, or its parameters are the schema of no object."""
+    def schema(
+        self, tools: Sequence[Tool], named: str | None = None, answer: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """The JSON schema of one call, of any of the functions or of the one `named`; with the schema of an `answer`,
+        that of one or the other. `read` reads a text that obeys it. `RequestError`: there is no such function, or its
+        parameters are the schema of no object."""

@@ -7,7 +7,7 @@ stand. Does not know: how a call is written.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agentcho.calls.tools import Tool
@@ -21,15 +21,21 @@ VALUES = ("const", "enum", "default", "examples")
 _DEFINED = re.compile(r"#/(\$defs|definitions)/([^/]+)(/.*)?", re.DOTALL)
 
 
-def call_schema(tools: Sequence[Tool], named: str | None, key: str) -> dict[str, Any]:
-    """The schema of an object with the name of a function and, as `key`, its arguments. See `ToolsPort.schema`."""
+def call_schema(
+    tools: Sequence[Tool], named: str | None, key: str, answer: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """The schema of an object with the name of a function and, as `key`, its arguments; or of the `answer` instead,
+    where one is given. See `ToolsPort.schema`."""
     chosen = [tool for tool in tools if named is None or tool.name == named]
     if not chosen:
         raise RequestError(f"no function named {shown(named)}; name one of the tools" if named else "tools is empty")
-    found = [_Hoisted(tool, place) for place, tool in enumerate(chosen)]
-    calls = [_call(tool.name, key, each.arguments) for tool, each in zip(chosen, found, strict=True)]
+    found = [_Hoisted(_arguments(tool), place) for place, tool in enumerate(chosen)]
+    ways = [_call(tool.name, key, each.schema) for tool, each in zip(chosen, found, strict=True)]
+    if answer is not None:
+        found.append(_Hoisted(answer, len(found)))
+        ways.append(found[-1].schema)
     definitions = {name: each for one in found for name, each in one.definitions.items()}
-    whole = calls[0] if len(calls) == 1 else {"anyOf": calls}
+    whole = ways[0] if len(ways) == 1 else {"anyOf": ways}
     return whole | ({"$defs": definitions} if definitions else {})
 
 
@@ -38,23 +44,27 @@ def _call(name: str, key: str, arguments: dict[str, Any]) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "required": ["name", key], "additionalProperties": False}
 
 
-class _Hoisted:
-    """The schema of one function's arguments, fit to stand anywhere in a document. `definitions` belong into the
-    "$defs" of the document's root."""
+def _arguments(tool: Tool) -> dict[str, Any]:
+    """The schema of a function's arguments."""
+    given = {"properties": {}, "additionalProperties": False} if tool.parameters is None else tool.parameters
+    if given.get("type", "object") != "object":
+        raise RequestError(f"the parameters of the function {shown(tool.name)} are of a type that is not object")
+    return {"type": "object"} | given
 
-    def __init__(self, tool: Tool, place: int) -> None:
-        given = {"properties": {}, "additionalProperties": False} if tool.parameters is None else tool.parameters
-        if given.get("type", "object") != "object":
-            raise RequestError(f"the parameters of the function {shown(tool.name)} are of a type that is not object")
+
+class _Hoisted:
+    """A `schema`, fit to stand anywhere in a document. `definitions` belong into the "$defs" of the document's root."""
+
+    def __init__(self, given: Mapping[str, Any], place: int) -> None:
         self._place, self._whole = place, False
         self.definitions: dict[str, Any] = {}
-        self.arguments = {"type": "object"} | self._schema({k: v for k, v in given.items() if k not in PLACES})
+        self.schema = self._schema({key: value for key, value in given.items() if key not in PLACES})
         for kind in PLACES:
             defined = given.get(kind)
             for name, each in defined.items() if isinstance(defined, dict) else ():
                 self.definitions[self._prefix(kind) + name] = self._schema(each)
         if self._whole:
-            self.definitions[str(place)] = self.arguments
+            self.definitions[str(place)] = self.schema
 
     def _prefix(self, kind: str) -> str:
         return f"{self._place}{'.' if kind == '$defs' else ':'}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from agentcho.calls.tools import Tool, ToolCall, Written
@@ -160,9 +160,11 @@ class ToolFormat:
         at = text.find(self.opening)
         return (text[:at] if at >= 0 else text[: len(text) - next(ends, 0)]).rstrip()
 
-    def schema(self, tools: Sequence[Tool], named: str | None = None) -> dict[str, Any]:
+    def schema(
+        self, tools: Sequence[Tool], named: str | None = None, answer: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
         """The JSON schema of one call; see `ToolsPort.schema`."""
-        return call_schema(tools, named, self._key)
+        return call_schema(tools, named, self._key, answer)
 
     def _arguments(self, text: str) -> str:
         """The arguments as the template writes them; as they are where they are no JSON object."""

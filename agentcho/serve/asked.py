@@ -56,18 +56,19 @@ def request(given: fields.Parameters, asked: Asked, limits: Limits) -> ChatReque
     )
 
 
-def calling(tools: Tools | None) -> Calling:
-    """Whether the answer is a call of a function."""
+def calling(tools: Tools | None, format: object = None) -> Calling:
+    """Whether the answer is a call of a function, where all else must have this format."""
     if tools is None or tools.choice == "none":
         return "none"
-    return "auto" if tools.choice == "auto" else "forced"
+    return "auto" if tools.choice == "auto" and format is None else "forced"
 
 
 def _constraint(given: fields.Parameters, asked: Asked) -> fields.Constraint | None:
-    """What the text of the answer must be. Where it must be a call, the format of a text says nothing."""
+    """What the text of the answer must be. Where it must be a call, the format of a text says nothing; where it may be
+    one, it is a call or has the format."""
     how = calling(asked.tools)
     found = fields.constraint(given, None if how == "forced" else asked.format, asked.param)
-    if found is not None and how != "none":
+    if found is not None and found.param != asked.param and how != "none":
         raise ApiError(
             400,
             f"{found.param}: the answer cannot be held to this while it may be a call of a function; give tool_choice "

@@ -122,7 +122,7 @@ def parsed(body: bytes, limits: Limits) -> tuple[Target, ChatRequest, Shape]:
         given.stream_options.include_usage,
         given.logprobs,
         given.return_token_ids,
-        asking.calling(tools),
+        asking.calling(tools, asked.format),
         tuple(sorted(ignored)),
     )
     return target, request, shape

@@ -117,16 +117,20 @@ def room_for(lengths: int, speaker: str | None, frames: FramePort, limit: int) -
 def samplings(request: ChatRequest, most: int, frames: FramePort) -> tuple[Sampling, ...]:
     """The options of each answer's decode. Without a seed one is drawn; answer 0 has the seed itself. `RequestError`,
     `ApiError`: options that cannot be."""
-    options: dict[str, Any] = {**request.options, **_constraint(request.tools, frames)}
+    options: dict[str, Any] = {**request.options, **_constraint(request, frames)}
     seed = secrets.randbits(63) if request.seed is None else request.seed
     return tuple(Sampling(**options, max_tokens=most, seed=_seed(seed, n)) for n in range(request.choices))
 
 
-def _constraint(tools: Tools | None, frames: FramePort) -> dict[str, Any]:
-    """The constraint on what is said that makes it a call of a function, where one must be called."""
+def _constraint(request: ChatRequest, frames: FramePort) -> dict[str, Any]:
+    """The constraint on what is said that makes it a call of a function, where one must be called; and one or the other
+    where it may be, and all else must be JSON of a schema."""
+    tools = request.tools
     if tools is None or tools.choice == "none":
         return {}
-    known = frames.framing.tools
+    known, answer = frames.framing.tools, request.options.get("json_schema")
+    if tools.choice == "auto" and answer is not None:
+        return {"json_schema": known.schema(tools.tools, None, answer)}
     if tools.choice == "auto":
         if not known.auto:
             raise ApiError(

@@ -125,7 +125,7 @@ def parsed(body: bytes, limits: Limits) -> tuple[Target, ChatRequest, Shape]:
         given.stream,
         logprobs=asked.logprobs is not None,
         tokens=given.return_token_ids,
-        calling=asking.calling(asked.tools),
+        calling=asking.calling(asked.tools, asked.format),
         ignored=tuple(sorted(ignored | given.without_effect())),
         echo=_echo(given, functions.chosen(given.tool_choice)),
     )

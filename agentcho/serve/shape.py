@@ -11,7 +11,7 @@ from agentcho.serve.request import Likely, Usage
 LEAST = -9999.0
 """What stands for the logarithm of 0, which JSON cannot write."""
 Calling = Literal["none", "auto", "forced"]
-"""Whether an answer is a call of a function: never, where the model says so, or always."""
+"""Whether an answer is a call of a function: never; where the model says so; or all of it must be one, or JSON."""
 
 
 class Shape(NamedTuple):

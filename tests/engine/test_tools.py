@@ -319,6 +319,16 @@ def test_the_schema_of_a_call_takes_what_the_schemas_of_its_functions_take(style
     assert not whole.is_valid({"name": "time", key: {}, "more": 1})
 
 
+def test_a_call_or_an_answer_may_be_asked_for() -> None:
+    answer = {"$defs": {"Kind": {"type": "integer"}}, "type": "array", "items": {"$ref": "#/$defs/Kind"}}
+    either = Draft202012Validator(tools("hermes").schema(NODES, None, answer))
+    for name, arguments in GOOD:
+        assert either.is_valid({"name": name, "arguments": arguments})
+    assert either.is_valid([1, 2])
+    assert not either.is_valid(["a"])
+    assert not either.is_valid({"name": "leaf", "arguments": {"kind": 3}})
+
+
 def test_a_schema_is_not_made_of_no_function_or_of_parameters_that_are_no_object() -> None:
     form = tools("hermes")
     for listed, named in ([NODES, "tree"], [[], None], [[Tool("f", "", {"type": "string"})], None]):

@@ -264,12 +264,18 @@ def test_functions_and_which_must_be_called() -> None:
     refused("tools[0].type", tools=[{"type": "custom", "custom": {"name": "x"}}])
 
 
-def test_a_format_goes_with_calls_that_must_be_or_cannot_be() -> None:
+def test_a_format_says_what_all_is_that_is_no_call() -> None:
     more: dict[str, Any] = {"tools": [CHAT_TOOL], "response_format": {"type": "json_object"}}
     assert of_chat(**more, tool_choice="none")[1].options == {"json_schema": {"type": "object"}}
     assert of_chat(**more, tool_choice="required")[1].options == {}
-    refused("response_format", **more)
+    _, request, shape = of_chat(**more, stream=True)
+    assert request.options == {"json_schema": {"type": "object"}}
+    said = Answer("", "{}", "stop")
+    assert _heard(shape, ["{", "}"], said, None) == (["{}"], ["stop"])
+    pieces, [first, *_] = _heard(shape, ["{", "}"], said._replace(calls=(CALL,)), None)
+    assert (pieces, first.function.name) == ([], "weather")
     refused("guided_choice", tools=[CHAT_TOOL], tool_choice="required", guided_choice=["a"])
+    refused("guided_choice", tools=[CHAT_TOOL], guided_choice=["a"])
 
 
 def test_what_it_says_to_agentcho() -> None:

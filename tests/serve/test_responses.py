@@ -181,7 +181,8 @@ def test_formats_and_functions() -> None:
     assert shape.echo["tool_choice"] == choice
     allowed = {"type": "allowed_tools", "mode": "auto", "tools": [choice]}
     assert of_responses(tools=[RESPONSES_TOOL], tool_choice=allowed)[2].echo["tool_choice"] == allowed
-    refused("text.format", api=responses, tools=[RESPONSES_TOOL], text={"format": named})
+    _, request, shape = of_responses(tools=[RESPONSES_TOOL], text={"format": named})
+    assert (request.options, shape.calling) == ({"json_schema": SCHEMA}, "forced")
     refused("tools[0].parameters", api=responses, tools=[RESPONSES_TOOL | {"parameters": {"a": "b" * 70_000}}])
 
 

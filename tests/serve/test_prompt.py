@@ -1,0 +1,46 @@
+"""The options of decodes: what an answer must be where it may, or must, be a call of a function."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from agentcho.engine.tools import CallPieces, ToolFormat
+from agentcho.serve.faults import ApiError
+from agentcho.serve.prompt import samplings
+from agentcho.serve.request import ChatRequest, Tool, Tools
+
+ANSWER = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+PLAIN = ToolFormat(cast(Any, None))
+OWN = ToolFormat(cast(Any, None), CallPieces('<call>{"name": "', tail="}</call>"))
+CALL, OTHER, SAID = {"name": "f", "arguments": {}}, {"name": "g", "arguments": {}}, {"city": "Bern"}
+
+
+def taken(form: ToolFormat, choice: Any, answer: dict[str, Any] | None) -> list[bool] | None:
+    """Which of the three an answer may be; None: all that there is."""
+    request = ChatRequest((), tools=Tools((Tool("f"), Tool("g")), choice, "f" if choice == "named" else None))
+    if answer is not None:
+        request.options["json_schema"] = answer
+    frames = SimpleNamespace(framing=SimpleNamespace(tools=form))
+    schema = samplings(request, 9, cast(Any, frames))[0].json_schema
+    valid = None if schema is None else Draft202012Validator(schema).is_valid
+    return None if valid is None else [valid(each) for each in (CALL, OTHER, SAID)]
+
+
+@pytest.mark.parametrize("form", [PLAIN, OWN])
+def test_a_call_that_must_be_or_may_be_is_json_that_is_read(form: ToolFormat) -> None:
+    assert taken(form, "required", None) == [True, True, False]
+    assert taken(form, "named", None) == [True, False, False]
+    assert taken(form, "auto", ANSWER) == [True, True, True]
+    assert taken(form, "none", ANSWER) == [False, False, True]
+    assert taken(form, "none", None) is None
+
+
+def test_a_call_is_left_to_the_model_where_it_has_a_format() -> None:
+    assert taken(OWN, "auto", None) is None
+    with pytest.raises(ApiError, match="no format for functions") as caught:
+        taken(PLAIN, "auto", None)
+    assert (caught.value.status, caught.value.param) == (400, "tool_choice")
