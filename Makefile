@@ -12,8 +12,8 @@ PYTEST := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --
 
 OURS := --arm baseline --arm choreographed:audit --arm choreographed:enforce
 
-.PHONY: demo test quick test-doors test-plain test-slow lint docs pages understudy bench bench-games bench-leakage bench-speed bench-gpu mutants
-.PHONY: nightly dist clean
+.PHONY: demo test quick test-doors test-plain test-slow clients lint docs pages understudy bench bench-games bench-leakage bench-speed bench-gpu
+.PHONY: mutants nightly dist clean
 
 demo: .venv/.installed            ## play the prisoner's dilemma on the embedded model
 	$(BIN)/agentcho run prisoners-dilemma
@@ -29,8 +29,11 @@ quick: .venv/.tools               ## the quick tests alone
 	@$(if $(COVER),$(BIN)/coverage report --sort=cover | grep -v '100%' | awk 'NR <= 22'; \
 		echo "branch coverage of agentcho/: $$($(BIN)/coverage report --format=total) %")
 
-test-doors: .venv/.tools          ## the tests that need a browser, a server, real clients, or a cluster
-	$(PYTEST) --dist loadfile -m "($(DOORS)) and not (slow or nightly)"
+test-doors: .venv/.tools clients  ## the tests that need a browser, a server, real clients, or a cluster
+	AGENTCHO_TEST_CLIENTS=required $(PYTEST) --dist loadfile -m "($(DOORS)) and not (slow or nightly)"
+
+# Each has an environment of its own: they agree neither with agentcho on versions, nor all with each other.
+clients: .venv/clients/frameworks/.installed .venv/clients/litellm/.installed  ## install the clients of others that `pytest -m clients` runs
 
 test-plain: .venv/.tools          ## quick tests of the engine and of what is kept, as on a processor without AVX-512
 	ATEN_CPU_CAPABILITY=avx2 DNNL_MAX_CPU_ISA=AVX2 AGENTCHO_TEST_PLAIN_PROCESSOR=1 $(PYTEST) --dist loadfile tests/engine tests/golden
@@ -112,4 +115,12 @@ clean:                            ## everything but runs
 
 .venv/.docs: pyproject.toml .venv/.installed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
+	@touch $@
+
+# What is never imported is never compiled. "-alone" is what comes without all that it asks for.
+PIP_CLIENTS = $(@D)/bin/python -m pip install --quiet --disable-pip-version-check --no-compile
+.venv/clients/%/.installed: tests/clients/environments/%.txt .venv/.python
+	$(BIN)/python -m venv $(@D)
+	$(PIP_CLIENTS) --requirement $<
+	@$(patsubst %,$(PIP_CLIENTS) --no-deps --requirement %,$(wildcard $(<:.txt=-alone.txt)))
 	@touch $@

@@ -78,6 +78,7 @@ def test_libraries_stay_in_their_place() -> None:
         assert mine != "engine" or not re.search(r"(from|import) (torch|agentcho\.runner)\b", path.read_text()), path
         assert mine == "display" or "rich" not in tops, path
         assert mine == "cli" or "typer" not in tops, path
+        assert mine == "serve" or not tops & {"starlette", "uvicorn", "prometheus_client", "h11"}, path
         assert mine == "agent" or rank(mine) > rank("runner") or "anyio" not in tops, path
         if mine == "runner" and path.stem != "model":
             assert not any(name.startswith(("transformers.Auto", "transformers.models")) for name in names), path
@@ -86,7 +87,8 @@ def test_libraries_stay_in_their_place() -> None:
 def test_importing_it_imports_no_torch() -> None:
     code = (
         "import sys, agentcho; [getattr(agentcho, name) for name in agentcho.__all__ if name != 'Engine'];"
-        "import agentcho.cli.app; sys.exit(bool({'torch', 'transformers'} & set(sys.modules)))"
+        "import agentcho.cli.app, agentcho.cli.serve;"
+        "sys.exit(bool({'torch', 'transformers', 'starlette', 'uvicorn', 'prometheus_client'} & set(sys.modules)))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 

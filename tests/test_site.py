@@ -37,6 +37,8 @@ REAL = "on the embedded model"
 SHOWN = {"quickstart", "read-a-report"}
 """Pages whose texts are what their commands print, on the fake engine too."""
 TRAINED = DOCS / "how-to" / "tune.md"
+THEIRS = DOCS / "clients.md"
+"""Its code is for clients that have environments of their own: see `tests/clients`."""
 FOREIGN = {"agentleak.five-models.jsonl", "games.jsonl", "my-scenario.py"}
 """Files of the reader's own, which pages name and the tests do not have."""
 
@@ -128,7 +130,8 @@ def called(line: Line, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
 
 
 def runnable(*languages: str) -> list[Path]:
-    return [page for page in PAGES if any(block.language in languages for block in blocks(page))]
+    pages = [page for page in PAGES if page != THEIRS]
+    return [page for page in pages if any(block.language in languages for block in blocks(page))]
 
 
 @pytest.mark.parametrize("page", runnable("python", "console"), ids=lambda page: page.stem)

@@ -16,6 +16,8 @@ from agentcho.errors import RequestError, shown
 PLACES = ("$defs", "definitions")
 NAMED = ("properties", "patternProperties", "dependentSchemas", *PLACES)
 """Keywords whose value has schemas by name: the names are the user's, and no keywords."""
+ELSEWHERE = ("allOf", "anyOf", "oneOf", "if", "$ref", "$dynamicRef", "patternProperties", "dependentSchemas")
+"""Keywords that say of the same object what other keys it may have."""
 VALUES = ("const", "enum", "default", "examples")
 """Keywords whose value is data, in which nothing is a keyword."""
 _DEFINED = re.compile(r"#/(\$defs|definitions)/([^/]+)(/.*)?", re.DOTALL)
@@ -49,6 +51,9 @@ def _arguments(tool: Tool) -> dict[str, Any]:
     given = {"properties": {}, "additionalProperties": False} if tool.parameters is None else tool.parameters
     if given.get("type", "object") != "object":
         raise RequestError(f"the parameters of the function {shown(tool.name)} are of a type that is not object")
+    if "properties" in given and not any(word in given for word in ELSEWHERE):
+        # Whoever wrote the function takes no others, and a small model that may invent keys does so without end.
+        given = {"additionalProperties": False, **given}
     return {"type": "object"} | given
 
 

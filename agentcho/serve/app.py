@@ -146,8 +146,7 @@ class Generate:
         else:
             answers = await channel.attended(lambda: asked.answer(lambda delta: None))
             await channel.reply_json(200, self._api.whole(shape, answers))
-        if answers is not None:
-            self._site.metrics.used(answers.usage)
+        self._site.metrics.used(answers.usage)
 
 
 class Asked:
@@ -167,13 +166,8 @@ class Asked:
                 first = False
             hear(delta)
 
-        try:
-            await check_length(self._request, self.model.frames)
-            return await self.model.answer(self._caller, self._request, heard)
-        except Exception as error:
-            if api_error(error).status >= 500:
-                LOG.warning("a request failed: %s", type(error).__name__)
-            raise
+        await check_length(self._request, self.model.frames)
+        return await self.model.answer(self._caller, self._request, heard)
 
 
 class Pages:
@@ -263,7 +257,7 @@ class Edge:
 
     async def _refuse(self, error: Exception, channel: Channel, sent: Sent) -> None:
         told = api_error(error)
-        if not isinstance(error, ApiError) and told.status == 500:
+        if not isinstance(error, ApiError) and told.status >= 500:
             LOG.error("%s failed: %s at %s", sent.id, type(error).__name__, _place(error))
         if told.status == GONE:
             sent.status = GONE

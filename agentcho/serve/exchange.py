@@ -119,9 +119,9 @@ class Channel(NamedTuple):
             headers["connection"] = "close"
         await self.reply_json(error.status, error.to_json(), headers)
 
-    async def stream(self, answer: Callable[[Hear], Awaitable[Answers]], events: Events) -> Answers | None:
-        """Send what is said, as it is said. Before the first text nothing is sent: what is raised until then is raised
-        here. After that it is told as an event, which ends the stream: None."""
+    async def stream(self, answer: Callable[[Hear], Awaitable[Answers]], events: Events) -> Answers:
+        """Send what is said, as it is said. Before the first text nothing is sent. What `answer` raises is raised here
+        too, after the text that there was has got an event that tells of it and ends the stream."""
         said, heard = anyio.create_memory_object_stream[Delta](inf)
         ended, failed = list[Answers](), list[Exception]()
 
@@ -142,7 +142,9 @@ class Channel(NamedTuple):
             await self.send(started(200, EVENTS))
             last = [*events.begin(), *last]
         await self.send({"type": "http.response.body", "body": b"".join(last)})
-        return ended[0] if ended else None
+        if failed:
+            raise failed[0]
+        return ended[0]
 
     async def _pass_on(self, heard: MemoryObjectReceiveStream[Delta], events: Events) -> bool:
         """Send events until nothing more is said. Returns whether there was anything."""

@@ -285,11 +285,13 @@ NODE = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",
 }
 LEAF = {"properties": {"kind": {"$ref": "#/$defs/Kind"}}, "required": ["kind"], "$defs": {"Kind": {"type": "null"}}}
-NODES = [Tool("node", "", NODE), Tool("leaf", "", LEAF), TIME]
+EITHER = {"properties": {"a": {"const": 1}}, "anyOf": [{"properties": {"b": {"const": 2}}, "required": ["b"]}]}
+NODES = [Tool("node", "", NODE), Tool("leaf", "", LEAF), Tool("either", "", EITHER), TIME]
 GOOD: list[tuple[str, Any]] = [
     ("node", {"kind": "a", "next": None}),
     ("node", {"kind": {"$ref": "#/$defs/Kind"}, "next": {"kind": "a", "next": None, "const": 3}, "again": "$ref"}),
     ("leaf", {"kind": None}),
+    ("either", {"a": 1, "b": 2}),
     ("time", {}),
 ]
 BAD: list[tuple[str, Any]] = [
@@ -298,6 +300,7 @@ BAD: list[tuple[str, Any]] = [
     ("node", {"kind": "a", "next": None, "again": 3}),
     ("node", {"kind": "a", "next": None, "const": "a"}),
     ("leaf", {"kind": "a"}),
+    ("leaf", {"kind": None, "more": 1}),
     ("leaf", []),
     ("time", {"x": 1}),
     ("tree", {}),
@@ -327,6 +330,12 @@ def test_a_call_or_an_answer_may_be_asked_for() -> None:
     assert either.is_valid([1, 2])
     assert not either.is_valid(["a"])
     assert not either.is_valid({"name": "leaf", "arguments": {"kind": 3}})
+
+
+def test_a_function_whose_schema_takes_any_argument_can_still_be_given_any() -> None:
+    open_ones = [Tool("f", "", {"type": "object"}), Tool("g", "", {"properties": {}, "additionalProperties": True})]
+    whole = Draft202012Validator(tools("hermes").schema(open_ones))
+    assert all(whole.is_valid({"name": name, "arguments": {"more": 1}}) for name in "fg")
 
 
 def test_a_schema_is_not_made_of_no_function_or_of_parameters_that_are_no_object() -> None:

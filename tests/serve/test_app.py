@@ -94,6 +94,8 @@ def test_errors_have_the_one_shape_plain_before_a_stream_and_in_its_midst(
             assert "good" not in last
             assert json.loads(last)["error"]["code"] == code
             assert CANARY not in last + answer.text
+            told = f'agentcho_requests_total{{route="chat/completions",status="{status}"}} 3.0'
+            assert told in (await door.client.get("/metrics")).text
 
     with caplog.at_level(logging.DEBUG):
         play(body)

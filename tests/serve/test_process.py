@@ -59,7 +59,11 @@ def test_the_requests_of_the_page_are_answered_and_what_is_kept_is_clean_and_its
             method = "DELETE" if "DELETE" in words else "GET" if body is None else "POST"
             answer = client.request(method, url.removeprefix("http://127.0.0.1:8000"), content=body)
             assert answer.status_code == 200, answer.text
+        counts = client.get("/metrics").text
+        assert 'agentcho_running_rows{model="understudy"} 0.0' in counts
+        assert 'agentcho_store_share{model="understudy"} ' in counts
         with streamed(client) as lines:
+            assert 'agentcho_running_rows{model="understudy"} 1.0' in client.get("/metrics").text
             process.send_signal(signal.SIGTERM)
             while (answer := client.post(CHAT, json=ASKED | {"max_tokens": 1})).status_code == 200:
                 pass  # the signal is on its way

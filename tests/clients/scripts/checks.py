@@ -1,0 +1,91 @@
+"""What every script of this folder shares: checks by their names, and one JSON object of what each found.
+
+A script is run by the Python of its client's environment, which knows nothing of agentcho.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+import sys
+import time
+import urllib.request
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+PROMPT = "What is 3 x 4?"
+WAIT = 20.0
+"""Seconds within which the row of a request that was given up is free."""
+
+
+class Target(NamedTuple):
+    """Where to ask: the server's address without a path, its model, and two keys: `key` may read the metrics, and
+    `slow_key` ask once a minute. A request that says `broken` fails while it is answered."""
+
+    root: str
+    model: str
+    key: str
+    slow_key: str
+    broken: str
+
+    @property
+    def url(self) -> str:
+        return f"{self.root}/v1"
+
+    @property
+    def too_long(self) -> str:
+        """More than any context has room for."""
+        return "snow is white. " * 20_000
+
+    def running(self) -> int:
+        """How many rows of decodes run on the server now."""
+        asked = urllib.request.Request(f"{self.root}/metrics", headers={"authorization": f"Bearer {self.key}"})
+        with urllib.request.urlopen(asked) as answer:
+            lines = answer.read().decode().splitlines()
+        return sum(int(float(line.split()[-1])) for line in lines if line.startswith("agentcho_running_rows{"))
+
+    def reaches(self, rows: int) -> int:
+        """How many run once it is `rows`, or else when the wait for it is over."""
+        ends = time.monotonic() + WAIT
+        while self.running() != rows and time.monotonic() < ends:
+            pass
+        return self.running()
+
+    async def reached(self, rows: int) -> int:
+        """As `reaches`, while the client goes on."""
+        return await asyncio.to_thread(self.reaches, rows)
+
+
+Check = Callable[[Target], Any]
+
+
+def usage(prompt: int | None, completion: int | None, total: int | None, cached: int | None = 0) -> dict[str, Any]:
+    """Tokens that a client reports, by the same names for all."""
+    return {"prompt": prompt, "completion": completion, "total": total, "cached": cached}
+
+
+def told(error: BaseException) -> dict[str, Any]:
+    """An error as a test sees it: its class and those above it, its message, and what it says for programs."""
+    kinds = [kind.__name__ for kind in type(error).__mro__]
+    code = getattr(error, "code", None)
+    return {"raised": kinds, "message": str(error)[:2000], "code": code, "status": getattr(error, "status_code", None)}
+
+
+def main(*checks: Check) -> None:
+    """Run the checks that standard input names, in order, and print what each returned or raised."""
+    asked = json.load(sys.stdin)
+    target, by_name = Target(**asked["target"]), {check.__name__: check for check in checks}
+    print("\n" + json.dumps(asyncio.run(_all(target, [by_name[name] for name in asked["checks"]]))))
+
+
+async def _all(target: Target, checks: list[Check]) -> dict[str, Any]:
+    return {check.__name__: await _found(check, target) for check in checks}
+
+
+async def _found(check: Check, target: Target) -> Any:
+    try:
+        made = check(target)
+        return await made if inspect.isawaitable(made) else made
+    except Exception as error:
+        return told(error)

@@ -1,0 +1,70 @@
+"""`agentcho serve` as its own process, as a user starts it; only that a request can ask to fail while it is answered.
+
+Does not know: clients.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from agentcho.errors import CallFailed
+from agentcho.serve.keys import add_key
+from agentcho.serve.request import Answers, Caller, ChatRequest, Hear
+from agentcho.serve.served import ServedModel
+
+from .environment import ROOT
+
+BROKEN = "Say something, and fail at it."
+
+
+class Server(NamedTuple):
+    """A running server: its address without a path, the folder of its records, and keys. One of these may read the
+    metrics, one may ask once a minute."""
+
+    root: str
+    runs: Path
+    key: str
+    slow_key: str
+
+
+@contextmanager
+def running(folder: Path) -> Iterator[Server]:
+    """A server of the understudy, until the context ends."""
+    keys, runs = folder / "keys.toml", folder / "runs"
+    whole, slow = add_key(keys, tenant="one", metrics=True), add_key(keys, tenant="two", requests_per_minute=1)
+    options = ["--model", "understudy", "--port", "0", "--keys", str(keys), "--record", str(runs)]
+    command = [sys.executable, "-m", "tests.clients.served", "serve", *options]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            found = next(filter(None, (re.search(r"http://[\w.]+:\d+", line) for line in process.stdout)), None)
+            assert found, "the server ended before it said where it is"
+            yield Server(found[0], runs, whole, slow)
+        finally:
+            process.terminate()
+
+
+def fail_where_asked() -> None:
+    """A request that says `BROKEN` fails as an engine's call does, when its answer is out but for its end."""
+    answer = ServedModel.answer
+
+    async def failing(self: ServedModel, caller: Caller, request: ChatRequest, hear: Hear) -> Answers:
+        made = await answer(self, caller, request, hear)
+        if request.messages[-1].text == BROKEN:
+            raise CallFailed("told to fail")
+        return made
+
+    ServedModel.answer = failing  # type: ignore[method-assign]
+
+
+if __name__ == "__main__":
+    from agentcho.cli import main
+
+    fail_where_asked()
+    main()

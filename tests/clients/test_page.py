@@ -1,0 +1,117 @@
+"""The page on clients does what it says: its code runs, and talks of three agents through frameworks that know nothing
+of agentcho encode each message once for a way of reading it, leak nothing, and read exactly where they are told to."""
+
+from __future__ import annotations
+
+import re
+import sys
+import urllib.request
+from collections import Counter
+
+import pytest
+
+from agentcho import Engine, Sampling
+from agentcho.cli import main
+from agentcho.records.record import SavedRun
+
+from ..engines import Engines
+from .page import PAGE, Prompted, ran, sections, society
+from .served import Server
+
+pytestmark = [pytest.mark.clients, pytest.mark.usefixtures("one_command_line")]
+TALKS = ("AutoGen", "openai-agents", "pydantic-ai")
+AGENTS = ("ann", "ben", "cal")
+TURNS = 9
+CLOSE = 0.03
+"""How far a share on the page may be from what is measured here: other words have other lengths."""
+
+
+@pytest.mark.parametrize("title", list(sections()))
+def test_the_code_of_a_section_runs_and_is_short(server: Server, title: str) -> None:
+    done = ran(server, title)
+    assert done.said.strip()
+    assert {request.status for request in done.requests} == {200}
+    assert len([line for line in sections()[title].splitlines() if line.strip()]) <= 18
+
+
+@pytest.fixture(scope="module")
+def records(server: Server) -> dict[str, SavedRun]:
+    """The records of the talks, whose societies are over."""
+    for title in TALKS:
+        ran(server, title)
+        url, key = f"{server.root}/s/{society(title)}", {"authorization": f"Bearer {server.key}"}
+        urllib.request.urlopen(urllib.request.Request(url, headers=key, method="DELETE")).close()
+    folders = {title: next(server.runs.glob(f"*society-{society(title)}*")) for title in TALKS}
+    return {title: SavedRun(folder) for title, folder in folders.items()}
+
+
+@pytest.mark.parametrize("title", TALKS)
+def test_a_talk_encodes_each_message_once_for_its_author_and_once_for_all_others(
+    server: Server, records: dict[str, SavedRun], title: str
+) -> None:
+    requests = ran(server, title).requests
+    assert [request.agent for request in requests] == [*AGENTS] * (TURNS // len(AGENTS))
+    assert len({request.prompt[0] for request in requests if request.prompt[0].role == "system"}) == len(AGENTS)
+    entries = records[title].entries()
+    assert [entry.message.words.text for entry in entries if entry.origin == "sampled"] == [r.text for r in requests]
+    made = Counter((record.message, record.recipe) for entry in entries for record in entry.made)
+    assert set(made.values()) == {1}
+    assert {recipe for _, recipe in made} == {"author", "audience"}
+
+
+@pytest.mark.parametrize("title", TALKS)
+def test_a_talk_leaks_nothing(
+    server: Server,
+    records: dict[str, SavedRun],
+    title: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["agentcho", "audit", str(records[title].path)])
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert "CLEAN" in capsys.readouterr().out
+    assert (end.value.code or 0) == 0
+
+
+@pytest.mark.parametrize("title", TALKS)
+def test_a_talk_in_the_baseline_has_the_words_of_the_engine_itself(
+    server: Server, engines: Engines, title: str
+) -> None:
+    """Each request is read as one prompt, in which what an agent said stands as his own words."""
+    requests, said = ran(server, title, "@baseline").requests, list[tuple[str, str, tuple[int, ...]]]()
+    with engines.understudy() as engine:
+        for request in requests:
+            text, tokens = answer(engine, request.prompt, request.agent, said)
+            assert text == request.text
+            said.append((request.agent, text, tokens))
+    assert len(said) == TURNS
+
+
+def answer(
+    engine: Engine, prompt: list[Prompted], agent: str, said: list[tuple[str, str, tuple[int, ...]]]
+) -> tuple[str, tuple[int, ...]]:
+    """What an agent says to a prompt at temperature 0, and the ids of that. `said`: whose words there are, in order."""
+    parents, known = list[int](), iter(said)
+    after = next(known, None)
+    for role, text, name in prompt:
+        tokens = None
+        if after is not None and text == after[1]:
+            role, name, tokens = "assistant", after[0], after[2]
+            after = next(known, None)
+        parents.append(engine.prefill(text, role=role, name=name, tokens=tokens, parents=tuple(parents)))
+    assert after is None, "the prompt has all that was said"
+    sampling = Sampling(temperature=0, max_tokens=24)
+    words = engine.message(engine.decode("", parents=tuple(parents), name=agent, sampling=sampling))
+    return words.text, words.tokens[slice(*words.content)]
+
+
+@pytest.mark.parametrize("title", TALKS)
+def test_the_page_says_how_much_is_reused(server: Server, title: str) -> None:
+    (told,) = re.findall(rf"^\| {title} \| (\S+) \| (\S+) \|", PAGE.read_text(), re.MULTILINE)
+    shares = []
+    for mode in ("@baseline", ""):
+        usages = [request.usage for request in ran(server, title, mode).requests]
+        prompt, exact, reused = (sum(column) for column in zip(*usages, strict=True))
+        shares.append((exact + reused) / prompt)
+    assert shares == pytest.approx([float(share) for share in told], abs=CLOSE)
