@@ -27,7 +27,6 @@ class Asked(NamedTuple):
     max_tokens: int | None
     most: str
     logprobs: int | None = None
-    stop: tuple[str, ...] = ()
     choices: int = 1
 
 
@@ -43,7 +42,7 @@ def request(given: fields.Parameters, asked: Asked, limits: Limits) -> ChatReque
         raise ApiError(400, f"{asked.most}: this server takes {limits.tokens} at most", asked.most)
     return ChatRequest(
         tuple(asked.quoted),
-        fields.options(given, asked.stop, _constraint(given, asked), limits),
+        fields.options(given, _constraint(given, asked), limits),
         asked.max_tokens,
         given.seed,
         asked.choices,

@@ -16,7 +16,7 @@ from agentcho.serve import fields, functions, ids
 from agentcho.serve.asked import Asked
 from agentcho.serve.body import Body, Several, read
 from agentcho.serve.faults import ApiError
-from agentcho.serve.fields import IGNORED, ONLY, Positive, Stops, TopLogprobs
+from agentcho.serve.fields import IGNORED, ONLY, Positive, TopLogprobs
 from agentcho.serve.held import Held
 from agentcho.serve.limits import Limits
 from agentcho.serve.messages import Message
@@ -71,7 +71,6 @@ class ChatBody(fields.Parameters):
     max_tokens: Positive | None = None
     max_completion_tokens: Positive | None = None
     n: Positive = 1
-    stop: Stops = ()
     logprobs: bool = False
     top_logprobs: TopLogprobs | None = None
     response_format: Format = Format(type="text")
@@ -109,7 +108,6 @@ def parsed(body: bytes, limits: Limits) -> tuple[Target, ChatRequest, Shape]:
         given.most(),
         "max_completion_tokens" if given.max_tokens is None else "max_tokens",
         given.likeliest(),
-        given.stop,
         given.n,
     )
     request = asking.request(given, asked, limits)

@@ -113,6 +113,7 @@ class Parameters(Body):
     top_k: Annotated[int, Field(ge=-1, lt=MACHINE)] | None = None
     min_p: Annotated[float, Field(ge=0, le=1)] | None = None
     seed: Seed | None = None
+    stop: Stops = ()
     tool_choice: Any = None
     agentcho: Extras = Extras()
     cache_salt: Salt | None = None
@@ -160,16 +161,16 @@ def constraint(given: Parameters, schema: Schema | None, param: str) -> Constrai
     return found[0] if found else None
 
 
-def options(given: Parameters, stop: Sequence[str], constrained: Constraint | None, limits: Limits) -> SamplingOptions:
+def options(given: Parameters, constrained: Constraint | None, limits: Limits) -> SamplingOptions:
     """How the tokens of an answer are chosen. `ApiError`: a value is out of its bounds, or goes with no other."""
-    within(len(stop), limits.stops, "stop")
+    within(len(given.stop), limits.stops, "stop")
     chosen: dict[str, Any] = {
         name: value for name in ("temperature", "top_p", "min_p") if (value := getattr(given, name)) is not None
     }
     if given.top_k is not None:
         chosen["top_k"] = max(given.top_k, 0)
-    if stop:
-        chosen["stop"] = tuple(stop)
+    if given.stop:
+        chosen["stop"] = given.stop
     if constrained is not None:
         chosen |= _constrained(constrained, limits)
     try:

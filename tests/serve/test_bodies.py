@@ -57,21 +57,21 @@ def outcome(api: Any, body: bytes) -> ApiError | None:
     return None
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=50)
 @given(st.binary(max_size=60))
 def test_bytes_are_refused(body: bytes) -> None:
     for api in APIS:
         assert outcome(api, body) is not None
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=100)
 @given(st.dictionaries(st.sampled_from(FIELDS) | st.text(max_size=5), JSON, max_size=4))
 def test_any_value_anywhere_is_a_request_or_an_error(more: dict[str, Any]) -> None:
     outcome(chat, json.dumps(said() | more).encode())
     outcome(responses, json.dumps(sent() | more).encode())
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=60)
 @given(st.lists(st.dictionaries(WORDS, JSON, max_size=6), min_size=1, max_size=4))
 def test_any_messages_are_a_request_or_an_error(messages: list[Any]) -> None:
     outcome(chat, json.dumps(said(messages=messages, tools=[CHAT_TOOL])).encode())

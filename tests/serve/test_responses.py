@@ -50,10 +50,10 @@ CALLING = [
 
 
 def test_a_text_is_one_message_after_the_instructions() -> None:
-    target, request, shape = of_responses(instructions="be brief", max_output_tokens=9, temperature=0.5)
+    target, request, shape = of_responses(instructions="be brief", max_output_tokens=9, temperature=0.5, stop="END")
     assert target.model == "m"
     assert request.messages == (Quoted("system", "be brief"), Quoted("user", "hello"))
-    assert (request.options, request.max_tokens, request.choices) == ({"temperature": 0.5}, 9, 1)
+    assert (request.options, request.max_tokens, request.choices) == ({"temperature": 0.5, "stop": ("END",)}, 9, 1)
     assert (shape.ids, shape.ignored) == (request.ids, ())
 
 
