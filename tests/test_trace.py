@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 from agentcho.errors import RecordBroken, RecordNotFound
+from agentcho.message import Role
 from agentcho.records.trace import read_traces, workflow, write_traces
 
 
@@ -33,9 +34,18 @@ def test_a_workflow_goes_round(tmp_path: Path) -> None:
     assert len(read_traces(path)) == 1, "a last line without its newline counts: nobody was killed writing it"
 
 
+@pytest.mark.parametrize("role", get_args(Role))
+def test_a_message_of_every_role_goes_round(tmp_path: Path, role: str) -> None:
+    path, line = tmp_path / "traces.jsonl", talk()
+    line["messages"][0] |= {"role": role}
+    write_traces(path, [workflow(line)])
+    assert [each.to_json() for each in read_traces(path)] == [line]
+
+
 @pytest.mark.parametrize(
     ("number", "change", "fault"),
     [
+        (0, {"role": "wizard"}, "role"),
         (1, {"parents": ["m2"]}, "parents must stand earlier: m2"),
         (1, {"parents": ["m1"]}, "parents must stand earlier: m1"),
         (1, {"id": "m0"}, "used before"),

@@ -59,9 +59,6 @@ class ToolsPort(Protocol):
         """The text before the first call, and the calls, in what was generated. Where there is none: all of the text,
         and no calls."""
 
-    def visible(self, text: str) -> str:
-        """The beginning of an unfinished text that stays before its first call, however the text goes on."""
-
     def schema(
         self, tools: Sequence[Tool], named: str | None = None, answer: Mapping[str, Any] | None = None
     ) -> dict[str, Any]:

@@ -88,8 +88,11 @@ class _Search:
         for last, content, style in product(("user", "assistant", None), ("", None), STYLES):
             rest = self._after_user(last, _calling(ARGUMENTS, content))
             pieces = None if rest is None else self._call(rest, style)
-            if pieces is not None and pieces.is_json and self._confirmed(pieces, last, content):
-                return self._with_more(pieces, last)
+            if pieces is None or not self._confirmed(pieces, last, content):
+                continue
+            pieces = self._with_more(pieces, last)
+            if pieces.is_json or pieces.is_marked:
+                return pieces
         return None
 
     def _after_user(self, last: str | None, call: dict[str, Any], result: str = RESULT) -> str | None:

@@ -21,6 +21,8 @@ ID, NAME = "Zq7callid", "Zq8calledqZ"
 KEYS = ("arguments", "parameters")
 _HEAD = re.compile(r'\{\s*"name"\s*:\s*"$')
 _MIDDLE = re.compile(r'"\s*,\s*"(arguments|parameters)"\s*:\s*')
+_MARK = re.compile(r"[<\[|]")
+_NAME = r'\s*([^\s{}\[\]<>|"]+)'
 _SPACE = re.compile(r"[ \t\r\n]*")
 
 
@@ -50,6 +52,17 @@ class CallPieces(NamedTuple):
     def is_json(self) -> bool:
         """Whether a call is a JSON object with a name and arguments, whatever stands around it."""
         return _HEAD.search(self.head) is not None and _MIDDLE.fullmatch(self.middle) is not None
+
+    @property
+    def is_marked(self) -> bool:
+        """Whether marks that are no JSON stand before a name, after it, and between two calls."""
+        marks = (self.head, self.middle, self.between)
+        return (
+            all(map(str.strip, marks))
+            and "{" not in self.head
+            and ID not in self.head
+            and bool(_MARK.search(self.head))
+        )
 
 
 class ListingPieces(NamedTuple):
@@ -97,10 +110,12 @@ class ToolFormat:
         self._content, self._calls, self._results = content, calls or CallPieces(), results or ResultPieces()
         self.auto = calls is not None
         self._listing = listing or _plain_listing(self._calls)
-        marker = self._calls.head.partition("{")[0].rstrip().removesuffix("[").strip()
-        self.opening = marker or "{"
+        head, json_like = self._calls.head, self._calls.is_json
+        self.opening = (head.partition("{")[0].rstrip().removesuffix("[") if json_like else head).strip() or "{"
         found = _MIDDLE.fullmatch(self._calls.middle)
         self._key = found[1] if found else KEYS[0]
+        self._named = None if json_like else re.compile(_NAME + _flexible(self._calls.middle))
+        self._next = re.compile(_flexible(self._calls.between))
 
     def listing(self, tools: Sequence[Tool], system: str = "") -> Written:
         """The content of a system message that lists the functions; see `ToolsPort.listing`."""
@@ -125,7 +140,8 @@ class ToolFormat:
         for place, call in enumerate(calls):
             lead = form.between if place else (form.join if before else "") + form.head
             last = calls[place - 1] if place else call
-            pieces += [*_filled(lead, last.id, last.name), json.dumps(call.name, ensure_ascii=False)[1:-1]]
+            name = json.dumps(call.name, ensure_ascii=False)[1:-1] if form.is_json else call.name
+            pieces += [*_filled(lead, last.id, last.name), name]
             pieces += [*_filled(form.middle, call.id, call.name), self._arguments(call.arguments)]
         pieces += _filled(form.tail, calls[-1].id, calls[-1].name) if calls else [""]
         return self._written(pieces)
@@ -144,27 +160,28 @@ class ToolFormat:
             return "", calls
         first, at, found = None, 0, list[ToolCall]()
         while self.opening != "{" and (at := text.find(self.opening, at)) >= 0:
-            calls, end = _objects(text, at + len(self.opening))
+            calls, end = self._after(text, at + len(self.opening))
             first = at if calls and first is None else first
             found += calls
             at = end if calls else at + len(self.opening)
         return (text, ()) if first is None else (text[:first].rstrip(), tuple(found))
-
-    def visible(self, text: str) -> str:
-        """The beginning of an unfinished text that stays before its first call, however the text goes on."""
-        if text.lstrip().startswith("{"):
-            return ""
-        if self.opening == "{":
-            return text if text.strip() else ""
-        ends = (size for size in range(len(self.opening), 0, -1) if text.endswith(self.opening[:size]))
-        at = text.find(self.opening)
-        return (text[:at] if at >= 0 else text[: len(text) - next(ends, 0)]).rstrip()
 
     def schema(
         self, tools: Sequence[Tool], named: str | None = None, answer: Mapping[str, Any] | None = None
     ) -> dict[str, Any]:
         """The JSON schema of one call; see `ToolsPort.schema`."""
         return call_schema(tools, named, self._key, answer)
+
+    def _after(self, text: str, at: int) -> tuple[tuple[ToolCall, ...], int]:
+        """The calls that follow an opening, and where they end."""
+        if self._named is None:
+            return _objects(text, at)
+        calls, end = list[ToolCall](), at
+        while (found := self._named.match(text, at)) and (stop := _object_end(text, found.end())):
+            calls.append(ToolCall(found[1], text[found.end() : stop]))
+            end = stop
+            at = more.end() if (more := self._next.match(text, end)) else len(text)
+        return tuple(calls), end
 
     def _arguments(self, text: str) -> str:
         """The arguments as the template writes them; as they are where they are no JSON object."""
@@ -235,16 +252,31 @@ def _call(text: str, at: int) -> tuple[ToolCall, int] | None:
     """The call that is the JSON object at `text[at]`, white space before it left out, and where it ends; None: there
     is none."""
     at = _past(text, at)
-    try:
-        value, end = _decoder.raw_decode(text, at) if text.startswith("{", at) else (None, at)
-        value = value if isinstance(value, dict) else {}
-        name = value.get("name")
-        if not isinstance(name, str) or not name.encode():
-            return None
-    except (ValueError, RecursionError):
+    if (end := _object_end(text, at)) is None:
+        return None
+    value, _ = _decoder.raw_decode(text, at)
+    name = value.get("name")
+    if not isinstance(name, str) or not name or not _encodable(name):
         return None
     key = next((key for key in KEYS if isinstance(value.get(key), dict)), None)
     return None if key is None else (ToolCall(name, dict(_members(text, at))[key]), end)
+
+
+def _object_end(text: str, at: int) -> int | None:
+    """Where the JSON object ends that begins at `text[at]`; None: there is none."""
+    try:
+        return _decoder.raw_decode(text, at)[1] if text.startswith("{", at) else None
+    except (ValueError, RecursionError):
+        return None
+
+
+def _encodable(text: str) -> bool:
+    return not any("\ud800" <= letter <= "\udfff" for letter in text)
+
+
+def _flexible(own: str) -> str:
+    """A pattern of a piece of the template's own, whatever white space stands around it, and whatever id in it."""
+    return rf"\s*{re.escape(own.strip()).replace(ID, '[^{[<]*?')}\s*"
 
 
 def _members(text: str, at: int) -> Iterator[tuple[str, str]]:

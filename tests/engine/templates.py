@@ -23,6 +23,7 @@ INST = ("<unk>", "<s>", "</s>", "[INST]", "[/INST]")
 PLAIN = ("<unk>", "</s>")
 CALLING = ("<tools>", "</tools>", "<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>")
 LISTED = (*INST, "[AVAILABLE_TOOLS]", "[/AVAILABLE_TOOLS]", "[TOOL_CALLS]", "[TOOL_RESULTS]", "[/TOOL_RESULTS]")
+MARKED = (*INST, "[TOOL_CALLS]", "[CALL_ID]", "[ARGS]", "[TOOL_RESULTS]", "[TOOL_CONTENT]", "[/TOOL_RESULTS]")
 HARMONY = ("<|endoftext|>", "<|start|>", "<|message|>", "<|channel|>", "<|end|>", "<|return|>")
 
 
@@ -110,6 +111,7 @@ def calling() -> dict[str, Style]:
         "hermes": hermes,
         "spelt": replace(hermes, plain=()),
         "parameters": replace(known["llama3"], template="parameters"),
+        "marked": replace(known["inst"], template="marked", special=MARKED, opening="[INST]", encodes_bos=False),
         "listed": replace(known["inst"], template="listed", special=LISTED, opening="[INST]", encodes_bos=False),
     }
 

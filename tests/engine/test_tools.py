@@ -92,21 +92,22 @@ def test_a_talk_with_functions_has_the_ids_that_its_template_gives() -> None:
     assert form.opening == "<tool_call>"
 
 
-@pytest.mark.parametrize("style", ["parameters", "listed"])
+@pytest.mark.parametrize("style", ["parameters", "listed", "marked"])
 def test_calls_and_results_have_the_ids_that_other_templates_give(style: str) -> None:
     said = 'rain, "heavy"\n' if style == "parameters" else '"rain"'
+    id = "" if style == "marked" else ID  # it stands between two control tokens there, and is left out
     given: dict[str, Any] = {"place": "Zürich", "more": {"a": []}}
     turns = [
         {"role": "user", "content": "Well?"},
         asked(given),
-        {"role": "tool", "content": said, "tool_call_id": ID},
+        {"role": "tool", "content": said, "tool_call_id": id},
     ]
     form = tools(style)
     ours = framed(
         style,
         ("user", "Well?"),
         ("assistant", form.spoken("", [ToolCall("weather", json.dumps(given), ID)])),
-        ("tool", form.result(said, ID, "weather")),
+        ("tool", form.result(said, id, "weather")),
     )
     assert rendered(style, turns)[-len(ours) :] == ours
 
@@ -186,6 +187,8 @@ def test_what_is_written_as_calls_is_read_as_the_same_calls(
     form = tools(style)
     if form.opening == "{":
         before = ""
+    if style == "marked":  # whose names cannot be quoted
+        names = [f"f{len(name)}-x" for name in names]
     written, _ = form.spoken(before, [ToolCall(name, json.dumps(arguments), ID) for name in names])
     said, calls = form.read(written)
     assert said == before
@@ -224,38 +227,21 @@ def test_broken_json_is_no_call_but_text(style: str, text: str) -> None:
         assert form.read(said) == (said, ())
 
 
+@pytest.mark.parametrize(
+    "text", ["f[ARGS]", "f[ARGS]{", 'f[ARGS]{"a": }', 'f {"a": 1}', '[ARGS]{"a": 1}', "f[ARGS]{}x[ARGS]"]
+)
+def test_a_call_between_marks_is_read_as_far_as_it_is_whole(text: str) -> None:
+    form = tools("marked")
+    said = f"Now: [TOOL_CALLS]{text.replace('[ARGS]', '[CALL_ID]abc[ARGS]')}"
+    whole = text.startswith("f[ARGS]{}")
+    assert form.read(said) == (("Now:", (ToolCall("f", "{}"),)) if whole else (said, ()))
+
+
 def test_a_call_is_read_after_a_broken_one_and_after_text() -> None:
     good = '<tool_call>\n{"arguments": {}, "name": "f"}\n</tool_call>'
     broken = '<tool_call>{"name": }</tool_call>'
     assert tools("hermes").read(f"Well. {broken}\n{good}\nSo.") == (f"Well. {broken}", (ToolCall("f", "{}"),))
     assert tools("parameters").read(f"Well. {good[12:-13]}") == (f"Well. {good[12:-13]}", ())
-
-
-@pytest.mark.parametrize("style", ["hermes", "listed", "parameters", "fake"])
-@given(
-    text=st.lists(
-        st.sampled_from(
-            ["<tool_call>", "<tool", "[TOOL_CALLS]", " ", "\n", "a", "{", '{"name": "f", "arguments": {}}']
-        ),
-        max_size=6,
-    ).map("".join)
-)
-def test_what_is_shown_of_an_unfinished_text_is_never_taken_back(style: str, text: str) -> None:
-    form, shown = tools(style), ""
-    before, _ = form.read(text)
-    for end in range(len(text) + 1):
-        now = form.visible(text[:end])
-        assert now.startswith(shown)
-        shown = now
-    assert before.startswith(shown)
-
-
-def test_text_is_shown_at_once_where_no_call_can_have_begun() -> None:
-    assert tools("hermes").visible("Hello there") == "Hello there"
-    assert tools("hermes").visible("Hello <tool") == "Hello"
-    assert tools("hermes").visible('Hello\n<tool_call>\n{"na') == "Hello"
-    assert tools("parameters").visible("Hello {") == "Hello {"
-    assert tools("parameters").visible(' {"na') == ""
 
 
 def test_what_no_encoding_can_write_is_refused() -> None:
@@ -369,5 +355,6 @@ def test_roles_without_a_frame_of_their_own_are_framed_as_the_users() -> None:
         "hermes": turn,
         "spelt": turn,
         "parameters": ("<|start_header_id|>ipython<|end_header_id|>\n\n", "<|eot_id|>"),
+        "marked": ("[TOOL_RESULTS][TOOL_CONTENT]", "[/TOOL_RESULTS]"),
         "listed": ('[TOOL_RESULTS]{"content": ', "[/TOOL_RESULTS]"),
     }

@@ -27,6 +27,7 @@ REPAIR = "tests/engine/test_repair.py"
 SCHEDULING = "tests/engine/test_scheduling.py"
 SHARING = "tests/engine/test_sharing.py"
 STEPS = "tests/engine/test_steps.py"
+TOOLS = "tests/engine/test_tools.py"
 
 EXACT = (
     Mutant(
@@ -415,4 +416,47 @@ LIKELY = (
     ),
 )
 
-ENGINE = (*EXACT, *POSITIONS, *SHARED, *FAILURES, *SHADOWS, *REPAIRS, *ENDINGS, *KERNELS, *LIKELY)
+CALLING = (
+    Mutant(
+        "words within a template's text become its tokens",
+        "the description of a function, or its result, would open messages of its own",
+        "agentcho/engine/template.py",
+        'self._added.finditer(piece if place % 2 == 0 else "")',
+        "self._added.finditer(piece)",
+        (f"{TOOLS}::test_no_word_of_a_function_a_call_or_a_result_forges_framing",),
+    ),
+    Mutant(
+        "a result in the frame of another role",
+        "what a function gave back would pass for what the assistant said",
+        "agentcho/engine/template.py",
+        "if found.frame is None or any(frame.opening.startswith(found.frame[0]) for frame in frames.values()):",
+        "if found.frame is None:",
+        ("tests/engine/test_framing.py::test_a_result_is_framed_as_its_template_says_or_else_as_the_users_words",),
+    ),
+    Mutant(
+        "what is no JSON is a call",
+        "a client would be given arguments that it cannot read",
+        "agentcho/engine/tools.py",
+        "_decoder = json.JSONDecoder(parse_constant=_refused)",
+        "_decoder = json.JSONDecoder()",
+        (f"{TOOLS}::test_broken_json_is_no_call_but_text",),
+    ),
+    Mutant(
+        "references of one function reach the definitions of another",
+        "a call would be held to a schema that its function does not have",
+        "agentcho/engine/tool_schema.py",
+        'return f"#/$defs/{self._prefix(kind)}{name}{rest}"',
+        'return f"#/$defs/0.{name}{rest}"',
+        (f"{TOOLS}::test_the_schema_of_a_call_takes_what_the_schemas_of_its_functions_take",),
+    ),
+    Mutant(
+        "data in a schema taken for keywords",
+        "a value that looks like a reference could no longer be said",
+        "agentcho/engine/tool_schema.py",
+        "        if key in VALUES:\n            return value\n",
+        "",
+        (f"{TOOLS}::test_the_schema_of_a_call_takes_what_the_schemas_of_its_functions_take",),
+    ),
+)
+
+ENGINE = (*EXACT, *POSITIONS, *SHARED, *FAILURES, *SHADOWS, *REPAIRS, *ENDINGS, *KERNELS, *LIKELY, *CALLING)
