@@ -89,7 +89,9 @@ class ServeConfig(BaseModel):
     )
     leakage: Literal["audit", "enforce"] = Field(default="enforce", description="What societies do about leaks.")
     record: str = Field(
-        default="runs", description="Folder of runs, one for each society; none.", json_schema_extra={"metavar": "DIR"}
+        default="runs",
+        description="Folder of runs: each society is one; 'none' keeps none.",
+        json_schema_extra={"metavar": "DIR"},
     )
     keep_days: Annotated[int, Field(ge=0)] | None = Field(
         default=None,
