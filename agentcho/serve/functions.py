@@ -85,6 +85,9 @@ def tools(given: Sequence[Function], choice: Any, limits: Limits, inside: str = 
             raise ApiError(400, f"{param}.name: another function has this name; give it another", f"{param}.name")
         parameters = each.parameters
         if parameters is not None:
+            if parameters.get("type", "object") != "object":
+                told = f'{param}.parameters.type: arguments are an object; give "object"'
+                raise ApiError(400, told, f"{param}.parameters.type")
             parameters = fields.schema(parameters, f"{param}.parameters", limits._replace(schema_bytes=left))
             left -= fields.size(parameters)
         found[each.name] = Tool(each.name, each.description, parameters)

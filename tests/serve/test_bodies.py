@@ -180,13 +180,24 @@ FORMATS = {
 }
 
 
+def visible(text: str, opening: str) -> str:
+    """The beginning of an unfinished text that stays before its first call, however the text goes on."""
+    if text.lstrip().startswith("{") or not text.strip():
+        return ""
+    if opening == "{":
+        return text
+    ends = (size for size in range(len(opening), 0, -1) if text.endswith(opening[:size]))
+    at = text.find(opening)
+    return (text[:at] if at >= 0 else text[: len(text) - next(ends, 0)]).rstrip()
+
+
 @settings(deadline=None)
 @given(st.text("<cal>{ x", max_size=30), st.lists(st.integers(0, 30), max_size=6), st.sampled_from(sorted(FORMATS)))
 def test_as_much_is_shown_as_cannot_become_a_call(text: str, cuts: list[int], opening: str) -> None:
     assert FORMATS[opening].opening == opening
     held, places = Held(opening), sorted({0, len(text), *(min(cut, len(text)) for cut in cuts)})
     shown = "".join(held.add(text[start:end]) for start, end in pairwise(places))
-    assert shown == FORMATS[opening].visible(text)
+    assert shown == visible(text, opening)
     assert shown + held.rest(Answer("", text, "stop")) == text
     whole = text + '<call>{"name": "f", "arguments": {}}</call>'
     before, calls = FORMATS[opening].read(whole)

@@ -261,6 +261,8 @@ def test_functions_and_which_must_be_called() -> None:
     refused("tool_choice", tools=[other], tool_choice=named)
     refused("tool_choice", tools=[other], tool_choice=one)
     refused("tools[1].function.name", tools=[CHAT_TOOL, CHAT_TOOL])
+    texts = {"type": "function", "function": {"name": "f", "parameters": {"type": ["string"]}}}
+    refused("tools[0].function.parameters.type", tools=[texts])
     refused("tools[0].type", tools=[{"type": "custom", "custom": {"name": "x"}}])
 
 
