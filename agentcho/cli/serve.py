@@ -84,11 +84,12 @@ def _loaded(config: ServeConfig, keys: Keys, tell: Tell) -> list[ServedModel]:
         how = run if adapter is None else run.model_copy(update={"adapter": str(adapter)})
         called = f"{config.served_name}+{name}" if name else config.served_name
         engine = runtime.load_engine(how, tell)
-        found.append(ServedModel(called, engine, how, _serving(config, keys, engine)))
+        found.append(ServedModel(called, engine, how, serving_of(config, keys, engine)))
     return found
 
 
-def _serving(config: ServeConfig, keys: Keys, engine: EnginePort) -> Serving:
+def serving_of(config: ServeConfig, keys: Keys, engine: EnginePort) -> Serving:
+    """How a model on this engine is served: options, bounds and keys in the words of what serves it."""
     from agentcho.serve.served import Serving
     from agentcho.serve.society import Keeping
 

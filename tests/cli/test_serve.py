@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 
 from agentcho import RunConfig
-from agentcho.cli.serve import delete_old
+from agentcho.cli.serve import delete_old, serving_of
 from agentcho.records.record import RunRecord
 from agentcho.serve.app import Site
-from agentcho.serve.config import ServeLimits
-from agentcho.serve.keys import Keys
+from agentcho.serve.config import ServeConfig, ServeLimits
+from agentcho.serve.keys import Key, Keys
 from agentcho.testing import FakeEngine
 
 from .conftest import Command, one_line
@@ -147,6 +147,24 @@ def test_each_adapter_is_a_model_on_an_engine_of_its_own(agentcho: Command, monk
     assert loaded == [None, "one", "two"]
     assert list(site[0].models) == ["ours", "ours+mild", "ours+wild"]
     assert len({id(model.frames) for model in site[0].models.values()}) == 3
+
+
+def test_options_and_bounds_reach_what_serves() -> None:
+    limits = {
+        "idle_minutes": 2,
+        "society_tokens": 30,
+        "society_messages": 40,
+        "tenant_societies": 5,
+        "tenant_tokens": 60,
+    }
+    config = ServeConfig.model_validate({"leakage": "audit", "record": "none", "limits": limits})
+    entry = Key(sha256="0" * 64, tenant="red", tokens=70)
+    engine = FakeEngine()
+    engine.store.limit = 90
+    made = serving_of(config, Keys([entry]), engine)
+    assert (made.mode, made.record, made.idle, made.societies) == ("audit", None, 120, 5)
+    assert (made.keeping.tokens, made.keeping.messages, made.keeping.capacity) == (30, 40, 90)
+    assert (made.quota("red"), made.quota("blue")) == (70, 60)
 
 
 def test_every_bound_is_told_on_the_page_with_its_default() -> None:
