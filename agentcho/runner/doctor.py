@@ -48,6 +48,7 @@ def doctor(
     rows.append(Row("kernels", None, *kernels(engine.network, engine.store.devices[0])))
     rows += [Row("framing", None, role, _framing(engine, role)) for role in ROLES]
     rows += [Row("framing", None, "begins", _begin(engine)), Row("framing", None, *_markers(engine))]
+    rows.append(Row("framing", None, "functions", _functions(engine)))
     rows += [_layer(proof) for proof in engine.proofs]
     return DoctorReport(str(model), rows, _notes(engine))
 
@@ -67,6 +68,13 @@ def _begin(engine: Engine) -> str:
     bos = engine.framing.bos
     stops = ", ".join(repr(engine.tokenizer.convert_ids_to_tokens(i)) for i in sorted(engine.framing.stops))
     return f"{'no BOS' if bos is None else repr(engine.tokenizer.convert_ids_to_tokens(bos))}, ends at {stops}"
+
+
+def _functions(engine: Engine) -> str:
+    tools = engine.framing.tools
+    if not tools.auto:
+        return "no format that is known: a call is bare JSON, where one is asked for"
+    return f"the template's own format: a call begins with {tools.opening!r}"
 
 
 def _markers(engine: Engine) -> tuple[str, str]:

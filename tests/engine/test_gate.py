@@ -76,6 +76,13 @@ def test_the_doctor_shows_every_layer_and_what_became_of_each_role(tmp_path: Pat
     assert any("system" in note and "user" in note for note in report.notes)
 
 
+@pytest.mark.parametrize(("style", "said"), [("hermes", "begins with '<tool_call>'"), ("gemma", "bare JSON")])
+def test_the_doctor_tells_how_functions_are_called(tmp_path: Path, style: str, said: str) -> None:
+    Family("llama", "Llama", style=style).save(tmp_path)
+    [row] = [row for row in doctor(tmp_path, device="cpu", dtype="float32").rows if row.result == "functions"]
+    assert said in row.detail
+
+
 def test_a_tokenizer_without_a_template_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UnsupportedModel, match="chat template"):
         load(refused()["no template"], tmp_path)
