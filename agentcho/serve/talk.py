@@ -20,7 +20,7 @@ from agentcho.flow.views import Read, ReadSet
 from agentcho.games.journal import Journal
 from agentcho.games.limits import Meter
 from agentcho.message import SCENARIO, Audience, Kind, Metadata, Words
-from agentcho.serve.index import Known, MessageIndex, Reader, reads_as_others
+from agentcho.serve.index import Known, MessageIndex, Reader, Standing, reads_as_others
 from agentcho.serve.prompt import Framed, calls_in, speaker
 from agentcho.serve.request import ChatRequest
 from agentcho.serve.speech import Speech, new_id
@@ -87,15 +87,15 @@ class Talk:
     def matched(self, prompt: Sequence[Framed], reader: Reader) -> list[Known | New]:
         """Each message of a prompt: one that is known, or a new one. Nothing changes. `RequestError`: a text cannot be
         encoded."""
-        found, before = list[Known | New](), tuple[str, ...]()
+        found, before = list[Known | New](), Standing()
         for place, framed in enumerate(prompt):
             known = self._index.find(framed, reader, before)
             found.append(self._new(framed, reader) if known is None else known)
-            before = (*before, f"new {place}" if known is None else known.id)
+            before.add(f"new {place}" if known is None else known.id)
         return found
 
     def _new(self, framed: Framed, reader: Reader) -> New:
-        carried = None if self._earlier is None else self._earlier.find(framed, reader, ())
+        carried = None if self._earlier is None else self._earlier.find(framed, reader, Standing())
         if carried is None:
             return New(framed, framed.words(self._frames))
         tokens = self._contents[carried.public_id]
@@ -117,14 +117,14 @@ class Talk:
 
     def reads(self, messages: Sequence[Known | New], reader: Reader, audience: Audience) -> ReadSet:
         """What a request reads, in order; what is new of it is said first, with that audience or in private."""
-        before, reads = tuple[str, ...](), list[Read]()
+        before, reads = Standing(), list[Read]()
         for message in messages:
-            known = self._put(message, reader, audience, before) if isinstance(message, New) else message
-            reads.append(Read(known.id, None, reads_as_others(known, reader, before)))
-            before = (*before, known.id)
+            known = self._put(message, reader, audience, before.key) if isinstance(message, New) else message
+            reads.append(Read(known.id, None, reads_as_others(known, reader, before.key)))
+            before.add(known.id)
         return ReadSet(reader.agent, tuple(reads), None, ())
 
-    def _put(self, new: New, reader: Reader, audience: Audience, before: tuple[str, ...]) -> Known:
+    def _put(self, new: New, reader: Reader, audience: Audience, before: bytes) -> Known:
         """Say a message of known text. System messages, results of functions and answers that nobody here gave are the
         sender's alone."""
         framed, carried = new.framed, new.carried
@@ -150,7 +150,7 @@ class Talk:
         return draft
 
     @staticmethod
-    def _known(draft: Draft, public_id: str, framed: Framed, before: tuple[str, ...], said: bool) -> Known:
+    def _known(draft: Draft, public_id: str, framed: Framed, before: bytes, said: bool) -> Known:
         data = draft.metadata
         return Known(
             data.id,
@@ -214,8 +214,8 @@ class Talk:
         words, context = own[0].words, own[0].receipt.context
         lead, calls = calls_in(words.text, request.tools, self._frames)
         framed = Framed("assistant", words.text, draft.name, calls=calls, lead=lead if calls else "")
-        before = tuple(read.id for read in draft.reads.reads)
-        self._index.add(self._known(draft, speech.id, framed, before, said=True))
+        before = Standing(read.id for read in draft.reads.reads)
+        self._index.add(self._known(draft, speech.id, framed, before.key, said=True))
         fresh = {call.id for call in result.made}
         return Said(words, sum(read.length for read in context if read.id not in fresh))
 
