@@ -1,4 +1,5 @@
-"""Mutants of the server: what two callers share, what a quoted message is taken for, what is given up when.
+"""Mutants of the server: what two callers share, what a quoted message is taken for, what is given up when, what a body
+may say.
 
 Does not know: how they are applied and run.
 """
@@ -10,6 +11,9 @@ from .mutant import Mutant
 SOCIETY = "tests/serve/test_society.py"
 PLAIN = "tests/serve/test_plain.py"
 EDGE = "tests/serve/test_app.py"
+BODIES = "tests/serve/test_bodies.py"
+CHAT = "tests/serve/test_chat.py"
+MODELS = "tests/serve/test_models.py"
 
 SERVE = (
     Mutant(
@@ -220,5 +224,77 @@ SERVE = (
         "last = [events.fault(api_error(failed[0]))] if failed else events.end(ended[0])",
         "last = [] if failed else events.end(ended[0])",
         (EDGE,),
+    ),
+    Mutant(
+        "a parameter that is not known is dropped",
+        "a client would take an answer for one that does what it asked for",
+        "agentcho/serve/body.py",
+        "                cls._changes_nothing(name, value)\n",
+        "                continue\n",
+        (f"{CHAT}::test_what_is_not_taken_is_refused_by_its_name",),
+    ),
+    Mutant(
+        "an error tells what was given",
+        "words of messages would come into logs with the errors",
+        "agentcho/serve/body.py",
+        'told = TOLD.get(first["type"], first["msg"].removeprefix("Value error, "))',
+        'told = str(error.errors()[0]["input"])',
+        (f"{BODIES}::test_no_error_tells_words_of_a_message",),
+    ),
+    Mutant(
+        "the parts of a body are not counted",
+        "seven megabytes of small messages would hold up everybody else for seconds",
+        "agentcho/serve/body.py",
+        "    if parts > limits.parts:\n",
+        "    if False:\n",
+        (f"{BODIES}::test_a_body_of_too_many_parts_is_not_read",),
+    ),
+    Mutant(
+        "more is reused than was read",
+        "clients that subtract would count negative tokens",
+        "agentcho/serve/shape.py",
+        "min(usage.reused, usage.prompt - cached)",
+        "usage.reused",
+        (f"{CHAT}::test_usage_adds_up_whatever_was_counted",),
+    ),
+    Mutant(
+        "events are not in ASCII",
+        "a separator of lines in an answer would cut an event in two",
+        "agentcho/serve/shape.py",
+        "json.dumps(data, allow_nan=False,",
+        "json.dumps(data, ensure_ascii=False, allow_nan=False,",
+        (f"{CHAT}::test_no_character_of_an_answer_ends_an_event",),
+    ),
+    Mutant(
+        "the beginning of a call is shown",
+        "a client would be told half of an opening as text, and then the call",
+        "agentcho/serve/held.py",
+        "len(waiting) - next(begun, 0)",
+        "len(waiting)",
+        (f"{BODIES}::test_as_much_is_shown_as_cannot_become_a_call",),
+    ),
+    Mutant(
+        "a mode of societies is taken without one",
+        "a client would believe that it is audited, and be read as everybody else is",
+        "agentcho/serve/models.py",
+        'or target.mode not in (None, "baseline")',
+        "or False",
+        (f"{MODELS}::test_a_mode_of_societies_needs_one",),
+    ),
+    Mutant(
+        "the last place that names a society wins",
+        "a header that a proxy adds would send a client's words to another society than it names",
+        "agentcho/serve/models.py",
+        "if known is not None and given is not None and known != given:",
+        "if False:",
+        (f"{MODELS}::test_places_fill_each_other_up_and_may_not_contradict",),
+    ),
+    Mutant(
+        "a priority is taken as it is",
+        "who asks to be served later would be served first",
+        "agentcho/serve/asked.py",
+        "-given.priority",
+        "given.priority",
+        (f"{CHAT}::test_what_is_sampled_is_as_the_client_says",),
     ),
 )
