@@ -21,7 +21,7 @@ from agentcho.config import ReusePolicy, RunConfig
 from agentcho.flow.markers import check_markers, required_markers
 from agentcho.games.run import RecordingSink
 from agentcho.records.record import RunRecord
-from agentcho.serve.faults import ApiError
+from agentcho.serve.faults import SHORTLY, ApiError
 from agentcho.serve.plain import PlainPrompts
 from agentcho.serve.request import Answers, Caller, ChatRequest, Hear, ServedMode
 from agentcho.serve.society import Keeping, Recording, Society
@@ -132,6 +132,8 @@ class ServedModel:
         return [(place, society) for place, society in self._societies.items() if place[:2] == wanted]
 
     def _society(self, place: Place, caller: Caller) -> Society:
+        if place in self._societies and self._societies[place].broken:
+            self._replace_broken(place)
         if place not in self._societies:
             self._make_room(caller.tenant)
             self._societies[place] = self._open(place, caller)
@@ -145,6 +147,11 @@ class ServedModel:
             )
         return society
 
+    def _replace_broken(self, place: Place) -> None:
+        if self._asking[place]:
+            raise ApiError(503, "the record of this society cannot be written; it begins anew", retry_after=SHORTLY)
+        self._societies.pop(place).end()
+
     def _open(self, place: Place, caller: Caller) -> Society:
         reuse = POLICIES[caller.mode or self._serving.mode]
         recording = self._recording(caller, reuse)
@@ -152,13 +159,13 @@ class ServedModel:
 
     def _recording(self, caller: Caller, reuse: ReusePolicy) -> Recording:
         if self._serving.record is None:
-            return Recording(lambda event: None, lambda key, agent: None, lambda: None, lambda: None)
+            return Recording(lambda event: None, lambda key, agent: None, lambda: None, lambda status: None)
         options = {"tenant": caller.tenant, "society": caller.society}
         config = self._config.model_copy(update={"mode": reuse.mode, "leakage": reuse.leakage})
         name, folder = f"society-{caller.society}", self._serving.record
         record = RunRecord.create(folder, name, options, config, self.engine.fingerprint, asked="serve")
         sink = RecordingSink(record, None)
-        return Recording(sink, record.spoke_for, sink.flush, lambda: record.close("done"))
+        return Recording(sink, record.spoke_for, sink.flush, record.close)
 
     def _make_room(self, tenant: str) -> None:
         """End the society of a tenant that was asked least recently, where it has too many."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import logging
 from collections.abc import Callable
 from time import monotonic
 from typing import NamedTuple
@@ -17,8 +18,10 @@ import anyio
 from agentcho.calls.call import Turn
 from agentcho.choreography.choreographer import Choreographer
 from agentcho.config import ReusePolicy
+from agentcho.errors import RecordError
 from agentcho.events import Sink
 from agentcho.message import EVERYONE, Audience, agent_name
+from agentcho.records.record import Status
 from agentcho.serve.faults import ApiError
 from agentcho.serve.index import Reader
 from agentcho.serve.prompt import prompt_of, room_for, samplings, speaker
@@ -26,6 +29,7 @@ from agentcho.serve.request import Answers, Caller, ChatRequest, Hear, Usage
 from agentcho.serve.speech import Speech, all_said
 from agentcho.serve.talk import Speaking, Talk
 
+LOG = logging.getLogger("agentcho.serve")
 UNNAMED = "~"
 """The names of agents that gave none begin so, and none that is given may."""
 
@@ -47,11 +51,12 @@ class Recording(NamedTuple):
     sink: Sink
     spoke_for: Callable[[str, str], None]
     flush: Callable[[], None]
-    close: Callable[[], None]
+    close: Callable[[Status], None]
 
 
 class Society:
-    """One society, on one choreographer. `salt` is secret: nothing is shared with whoever has another."""
+    """One society, on one choreographer. `salt` is secret: nothing is shared with whoever has another. `broken`: its
+    record could not be written, so that it cannot go on; end it."""
 
     def __init__(
         self, choreographer: Choreographer, reuse: ReusePolicy, salt: str, keeping: Keeping, recording: Recording
@@ -60,7 +65,7 @@ class Society:
         self._recording, self._frames = recording, choreographer.frames
         self._talk = self._game(0, None)
         self._requests, self._quiet = 0, anyio.Event()
-        self.turns, self.used = 0, monotonic()
+        self.turns, self.used, self.broken = 0, monotonic(), False
 
     @property
     def agents(self) -> list[str]:
@@ -85,7 +90,14 @@ class Society:
     async def answer(self, caller: Caller, request: ChatRequest, hear: Hear, turn: Turn) -> Answers:
         """Read a request, say what it asks for, and keep both. Cancelled: what was said so far is on record, and its
         rows are freed at the next step."""
-        await self._turn_page()
+        try:
+            await self._turn_page()
+            return await self._counted(caller, request, hear, turn)
+        except RecordError:
+            self.broken = True
+            raise
+
+    async def _counted(self, caller: Caller, request: ChatRequest, hear: Hear, turn: Turn) -> Answers:
         self._requests += 1
         try:
             return await self._answer(caller, request, hear, turn)
@@ -161,6 +173,13 @@ class Society:
         return Talk(number, self._choreographer, self.reuse, self._recording.sink, self._salt, earlier)
 
     def end(self) -> None:
-        """Give everything up and end the record."""
-        self._talk.end()
-        self._recording.close()
+        """Give everything up and end the record. One that cannot be written is left as it is: whoever asks for
+        something while this society ends has nothing to do with it."""
+        try:
+            self._talk.end()
+        except RecordError:
+            self.broken = True
+        try:
+            self._recording.close("failed" if self.broken else "done")
+        except RecordError as error:
+            LOG.warning("the record of a society could not be ended: %s", type(error).__name__)

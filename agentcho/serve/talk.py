@@ -253,10 +253,11 @@ class Talk:
         self._release(self._journal.forget(gone))
 
     def end(self) -> None:
-        """The game is over; nothing of it is under way, and nothing of it is held any more."""
-        self._journal.close()
+        """The game is over; nothing of it is under way, and nothing of it is held any more. `CannotWrite`: its record
+        lacks its end."""
         self._release(self._journal.held)
         self._journal.held.clear()
+        self._journal.close()
         self._sink(Over(self.game, {"turns": self.turns}, {}, None, self._meter.elapsed()))
 
     def _release(self, ids: Iterable[EncodingId]) -> None:

@@ -1,0 +1,71 @@
+"""Records that cannot be written: who asks for them is told, and nobody else notices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentcho.audit.audit import audit_run
+from agentcho.errors import CannotWrite
+from agentcho.records.record import RunRecord, runs
+from agentcho.serve.request import ChatRequest
+from tests.serve.stage import agent, play, served, user
+
+ANN, BOB, STRANGER = agent("ann"), agent("bob"), agent("eve", "village", "another")
+
+
+class Disk:
+    """A disk that can be full."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, *methods: str) -> None:
+        self.full = False
+        for name in methods:
+            patch.setattr(RunRecord, name, self._checked(getattr(RunRecord, name)))
+
+    def _checked(self, write: Callable[..., Any]) -> Callable[..., Any]:
+        def checked(*args: Any) -> Any:
+            if self.full:
+                raise CannotWrite(Path("somewhere"), "no space is left")
+            return write(*args)
+
+        return checked
+
+
+def test_a_society_whose_record_cannot_be_ended_hurts_nobody_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = Disk(monkeypatch, "over")
+
+    async def body() -> None:
+        async with served(tmp_path, idle=0.0) as at:
+            await at.ask(user("hello"), who=ANN, max_tokens=4)
+            disk.full = True
+            at.model.end_idle()
+            assert at.model.society_info(ANN) is None
+            await at.ask(user("hello"), who=agent("ann", "other"), max_tokens=4)
+            await at.ask(user("hello"), who=STRANGER, max_tokens=4)
+            disk.full = False
+
+    play(body)
+    assert sorted(run.status for run in runs(tmp_path)) == ["done", "failed", "failed"]
+
+
+def test_after_a_write_that_failed_the_society_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = Disk(monkeypatch, "said")
+
+    async def body() -> None:
+        async with served(tmp_path) as at:
+            await at.ask(user("hello"), who=ANN, max_tokens=4)
+            request = ChatRequest((user("hello"), user("and now")), max_tokens=4)
+            with pytest.raises(CannotWrite):
+                await at.model.answer(BOB, request, lambda delta: setattr(disk, "full", True))
+            disk.full = False
+            again = await at.ask(user("hello"), user("and now"), who=BOB, max_tokens=4)
+            assert again.answers[0].text
+
+    play(body)
+    assert [run.status for run in runs(tmp_path)] in (["failed", "done"], ["done", "failed"])
+    assert all(audit_run(run).conclusion != "leaks" for run in runs(tmp_path))
