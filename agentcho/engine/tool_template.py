@@ -70,30 +70,32 @@ def _function(name: str) -> dict[str, Any]:
 TOOLS = [_function("ZqtooloneqZ"), _function("ZqtooltwoqZ")]
 
 
-def _calling(arguments: dict[str, Any], content: str | None = "", twice: bool = False) -> dict[str, Any]:
-    """An assistant's turn that is a call, or two."""
-    named = [(ID, NAME), (OTHER_ID, OTHER_NAME)][: 1 + twice]
-    calls = [{"id": id, "type": "function", "function": {"name": name, "arguments": arguments}} for id, name in named]
-    return {"role": "assistant", "content": content, "tool_calls": calls}
-
-
 class _Search:
     def __init__(self, template: Rendering, user: Sided, assistant: Sided) -> None:
         self._template, self._user, self._assistant = template, user, assistant
         self._listed, self._named = True, True  # functions are listed; a result says the name of its function
+        self._texts = False  # arguments are given as JSON texts, as some templates take them, and not as objects
 
     def calls(self) -> CallPieces | None:
         """How calls are written."""
         self._listed, self._named = True, True
-        for last, content, style in product(("user", "assistant", None), ("", None), STYLES):
-            rest = self._after_user(last, _calling(ARGUMENTS, content))
+        ways = product((False, True), ("user", "assistant", None), ("", None), STYLES)
+        for self._texts, last, content, style in ways:
+            rest = self._after_user(last, self._calling(ARGUMENTS, content))
             pieces = None if rest is None else self._call(rest, style)
             if pieces is None or not self._confirmed(pieces, last, content):
                 continue
-            pieces = self._with_more(pieces, last)
+            pieces = self._with_more(pieces, last, content)
             if pieces.is_json or pieces.is_marked:
                 return pieces
         return None
+
+    def _calling(self, arguments: dict[str, Any], content: str | None, twice: bool = False) -> dict[str, Any]:
+        """An assistant's turn that is a call, or two."""
+        given = JsonStyle().write(arguments) if self._texts else arguments
+        named = [(ID, NAME), (OTHER_ID, OTHER_NAME)][: 1 + twice]
+        calls = [{"id": id, "type": "function", "function": {"name": name, "arguments": given}} for id, name in named]
+        return {"role": "assistant", "content": content, "tool_calls": calls}
 
     def _after_user(self, last: str | None, call: dict[str, Any], result: str = RESULT) -> str | None:
         """What follows the user's words in a talk: a call, its result, and something of the role `last`; "tool": the
@@ -129,17 +131,17 @@ class _Search:
 
     def _confirmed(self, pieces: CallPieces, last: str | None, content: str | None) -> bool:
         """Whether the template writes other arguments by the same pieces."""
-        rest = self._after_user(last, _calling(HARD, content))
+        rest = self._after_user(last, self._calling(HARD, content))
         written = f"{pieces.head}{NAME}{pieces.middle}{pieces.style.write(HARD)}{pieces.tail}"
         return rest is not None and f"{written}{self._assistant.closing}" in rest
 
-    def _with_more(self, pieces: CallPieces, last: str | None) -> CallPieces:
+    def _with_more(self, pieces: CallPieces, last: str | None, content: str | None) -> CallPieces:
         """What stands between two calls, and between text and the first one, where the template takes these."""
-        written, text = pieces.style.write(ARGUMENTS), self._after_user(last, _calling(ARGUMENTS, SAID))
+        written, text = pieces.style.write(ARGUMENTS), self._after_user(last, self._calling(ARGUMENTS, SAID))
         join = (text or "").partition(SAID)[2].partition(f"{pieces.head}{NAME}")
         if join[1]:
             pieces = pieces._replace(join=join[0])
-        text = self._after_user(last, _calling(ARGUMENTS, twice=True)) or ""
+        text = self._after_user(last, self._calling(ARGUMENTS, content, twice=True)) or ""
         between, found, rest = text.partition(f"{NAME}{pieces.middle}{written}")[2].partition(OTHER_NAME)
         tail = pieces.tail.replace(ID, OTHER_ID)
         alike = rest.startswith(f"{pieces.middle}{written}{tail}{self._assistant.closing}")
@@ -147,8 +149,9 @@ class _Search:
 
     def result(self) -> tuple[tuple[str, str], ResultPieces] | None:
         """The frame of a result, and what stands around its text within the frame."""
-        ways = product(("user", "assistant", "tool"), (False, True), (False, True), ("", None, SAID))
-        for last, self._listed, self._named, content in ways:
+        truth, lasts, contents = (False, True), ("user", "assistant", "tool"), ("", None, SAID)
+        ways = product(truth, lasts, truth, truth, contents)
+        for self._texts, last, self._listed, self._named, content in ways:
             around = self._around(last, content)
             if around is not None and (found := self._cut(*around)) is not None:
                 return self._unquoted(*found, last, content)
@@ -157,7 +160,7 @@ class _Search:
     def _around(self, last: str, content: str | None) -> tuple[str, str] | None:
         """What stands before and after a result, framing included."""
         follows = {"user": self._user.opening, "assistant": self._assistant.opening}.get(last, "")
-        text = self._after_user(last, _calling(ARGUMENTS, content)) or ""
+        text = self._after_user(last, self._calling(ARGUMENTS, content)) or ""
         before, found, after = text.partition(RESULT)
         _, closed, opening = before.rpartition(self._assistant.closing)
         after, ended, _ = after.partition(LAST)
@@ -182,7 +185,7 @@ class _Search:
     ) -> tuple[tuple[str, str], ResultPieces]:
         """The same, where a result is written as a JSON text, with the quotes taken out of what stands around it."""
         hard = f'{RESULT} "quoted"\n'
-        text = self._after_user(role, _calling(ARGUMENTS, content), hard) or ""
+        text = self._after_user(role, self._calling(ARGUMENTS, content), hard) or ""
         if json.dumps(hard, ensure_ascii=False) not in text:
             return frame, results
         (opening, closing), (before, after, _) = frame, results

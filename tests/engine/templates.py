@@ -24,6 +24,18 @@ PLAIN = ("<unk>", "</s>")
 CALLING = ("<tools>", "</tools>", "<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>")
 LISTED = (*INST, "[AVAILABLE_TOOLS]", "[/AVAILABLE_TOOLS]", "[TOOL_CALLS]", "[TOOL_RESULTS]", "[/TOOL_RESULTS]")
 MARKED = (*INST, "[TOOL_CALLS]", "[CALL_ID]", "[ARGS]", "[TOOL_RESULTS]", "[TOOL_CONTENT]", "[/TOOL_RESULTS]")
+FENCED = (
+    *INST,
+    "<calls>",
+    "</calls>",
+    "<call>",
+    "</call>",
+    "<sep>",
+    "<outputs>",
+    "</outputs>",
+    "<output>",
+    "</output>",
+)
 HARMONY = ("<|endoftext|>", "<|start|>", "<|message|>", "<|channel|>", "<|end|>", "<|return|>")
 
 
@@ -104,7 +116,8 @@ def _wilder() -> dict[str, Style]:
 
 
 def calling() -> dict[str, Style]:
-    """Styles of templates that know functions, after the documented formats of Qwen, Llama 3.1 and Mistral."""
+    """Styles of templates that know functions, after the documented formats of Qwen, Llama 3.1, Mistral and
+    DeepSeek."""
     known = styles()
     hermes = replace(known["chatml"], template="hermes", plain=("<think>", "</think>", *CALLING))
     return {
@@ -112,6 +125,7 @@ def calling() -> dict[str, Style]:
         "spelt": replace(hermes, plain=()),
         "parameters": replace(known["llama3"], template="parameters"),
         "marked": replace(known["inst"], template="marked", special=MARKED, opening="[INST]", encodes_bos=False),
+        "fenced": replace(known["inst"], template="fenced", special=FENCED, opening="[INST]", encodes_bos=False),
         "listed": replace(known["inst"], template="listed", special=LISTED, opening="[INST]", encodes_bos=False),
     }
 

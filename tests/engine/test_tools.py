@@ -64,9 +64,14 @@ def framed(style: str, *messages: tuple[str, Written | str]) -> list[int]:
     return ids
 
 
-def asked(arguments: dict[str, Any]) -> dict[str, Any]:
-    function = {"name": "weather", "arguments": arguments}
-    return {"role": "assistant", "content": "", "tool_calls": [{"id": ID, "type": "function", "function": function}]}
+def asked(arguments: dict[str, Any], style: str = "") -> dict[str, Any]:
+    text = style == "fenced"
+    function = {"name": "weather", "arguments": json.dumps(arguments, ensure_ascii=False) if text else arguments}
+    return {
+        "role": "assistant",
+        "content": None if text else "",
+        "tool_calls": [{"id": ID, "type": "function", "function": function}],
+    }
 
 
 def test_a_talk_with_functions_has_the_ids_that_its_template_gives() -> None:
@@ -92,14 +97,14 @@ def test_a_talk_with_functions_has_the_ids_that_its_template_gives() -> None:
     assert form.opening == "<tool_call>"
 
 
-@pytest.mark.parametrize("style", ["parameters", "listed", "marked"])
+@pytest.mark.parametrize("style", ["parameters", "listed", "marked", "fenced"])
 def test_calls_and_results_have_the_ids_that_other_templates_give(style: str) -> None:
     said = 'rain, "heavy"\n' if style == "parameters" else '"rain"'
     id = "" if style == "marked" else ID  # it stands between two control tokens there, and is left out
     given: dict[str, Any] = {"place": "Zürich", "more": {"a": []}}
     turns = [
         {"role": "user", "content": "Well?"},
-        asked(given),
+        asked(given, style),
         {"role": "tool", "content": said, "tool_call_id": id},
     ]
     form = tools(style)
@@ -187,7 +192,7 @@ def test_what_is_written_as_calls_is_read_as_the_same_calls(
     form = tools(style)
     if form.opening == "{":
         before = ""
-    if style == "marked":  # whose names cannot be quoted
+    if style in ("marked", "fenced"):  # whose names cannot be quoted
         names = [f"f{len(name)}-x" for name in names]
     written, _ = form.spoken(before, [ToolCall(name, json.dumps(arguments), ID) for name in names])
     said, calls = form.read(written)
@@ -355,6 +360,7 @@ def test_roles_without_a_frame_of_their_own_are_framed_as_the_users() -> None:
         "hermes": turn,
         "spelt": turn,
         "parameters": ("<|start_header_id|>ipython<|end_header_id|>\n\n", "<|eot_id|>"),
+        "fenced": ("<outputs><output>", "</output></outputs>"),
         "marked": ("[TOOL_RESULTS][TOOL_CONTENT]", "[/TOOL_RESULTS]"),
         "listed": ('[TOOL_RESULTS]{"content": ', "[/TOOL_RESULTS]"),
     }
