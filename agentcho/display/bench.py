@@ -48,7 +48,7 @@ def against(result: Result, subject: str, arm: str, what: str, *others: str) -> 
 def serving(result: Result) -> Iterator[Sheet]:
     """A table a workflow, a row a server and how it was asked."""
     times = ("first token", "plain/it", "tokens/s", "it/plain")
-    counts = ("prompts", "fed", "reused exactly", "by message", "words as plain")
+    counts = ("prompts", "reused", "exactly", "by message", "words as plain")
     for subject in result.subjects:
         rows = tuple(_served(result, subject, arm) for arm in result.arms)
         yield Sheet(f"{result.model}, {result.dtype}: {subject}", ("", *times, *counts), rows)
@@ -62,9 +62,9 @@ def _served(result: Result, subject: str, arm: str) -> tuple[str, ...]:
     waits = result.ratio([subject], PLAIN, arm, "ttft").shown() if beside else ""
     rate = result.spread(subject, arm, "rate").shown(1)
     speeds = result.ratio([subject], arm, PLAIN, "rate").shown() if beside else ""
-    tokens = (_middle(result, subject, arm, what, ".0f") for what in ("prompt", "fed"))
-    shares = (_middle(result, subject, arm, what, ".0%") for what in ("exact", "reused", "same"))
-    return (arm, first, waits, rate, speeds, *tokens, *shares)
+    prompts = _middle(result, subject, arm, "prompt", ".0f")
+    shares = (_middle(result, subject, arm, what, ".0%") for what in ("spared", "exact", "reused", "same"))
+    return (arm, first, waits, rate, speeds, prompts, *shares)
 
 
 def _middle(result: Result, subject: str, arm: str, what: str, shown: str) -> str:

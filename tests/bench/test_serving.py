@@ -22,7 +22,19 @@ from agentcho.lab.bench.client import Endpoint, Heard, ask
 from agentcho.lab.bench.plans import paper
 from agentcho.lab.bench.played import ArmUnavailable
 from agentcho.lab.bench.result import read_result
-from agentcho.lab.bench.serving import ARMS, BASELINE, ENFORCE, PEER, PLAIN, Asked, first_tokens, play, serving, speed
+from agentcho.lab.bench.serving import (
+    ARMS,
+    BASELINE,
+    ENFORCE,
+    PEER,
+    PLAIN,
+    Asked,
+    first_tokens,
+    play,
+    serving,
+    spared,
+    speed,
+)
 from agentcho.records.trace import Workflow, read_traces
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
@@ -178,6 +190,8 @@ def test_figures_are_counted_by_hand() -> None:
     other = Heard(2.0, 5.0, 6.0, "", {"prompt_tokens": 10, "completion_tokens": 3})
     assert first_tokens([one, other]) == {"ttft": 2.0, "prompt": 50.0, "exact": 0.1, "reused": 0.4}
     assert first_tokens([other]) == {"ttft": 3.0, "prompt": 10.0}
+    assert spared([one, other], {"fed": 39.0})["spared"] == 0.4
+    assert spared([other], {}) == first_tokens([other])
     assert speed([one, other]) == {"seconds": 6.0, "said": 9.0, "rate": 1.5, "ttft_long": 2.0}
 
 
@@ -249,7 +263,7 @@ def test_the_command_writes_a_result_and_a_table(
     told, found = capsys.readouterr().out, read_result(file)
     assert (found.bench, found.arms, found.machine["peer"], found.machine["tokens"]) == ("serve", ARMS, "none", "64")
     assert found.command.startswith("agentcho bench serve --workflow multi-qa")
-    assert re.search(r"@enforce +\d+ ms .* 10 +7 +40% +0% +-$", told, re.MULTILINE)
+    assert re.search(r"@enforce +\d+ ms .* 10 +50% +40% +0% +-$", told, re.MULTILINE)
     stubbed.usage.pop("prompt_tokens_details")
     assert ended() == 0
     assert re.search(r"transformers serve .* 10 +- +- +- +100%\n", capsys.readouterr().out)

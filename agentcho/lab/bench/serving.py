@@ -150,7 +150,7 @@ class _Plays:
             first, fed = self._play(workflow, number, 1)
             whole, _ = self._play(workflow, number, self._asked.tokens)
         self.said.append({id: heard.text for id, heard in whole.items()})
-        return first_tokens(list(first.values())) | fed | speed(list(whole.values()))
+        return spared(list(first.values()), fed) | speed(list(whole.values()))
 
     def _play(self, workflow: Workflow, number: int, tokens: int) -> tuple[dict[str, Heard], dict[str, float]]:
         """What was heard; and how many tokens the server fed its model for it."""
@@ -187,6 +187,15 @@ def first_tokens(heard: Sequence[Heard]) -> dict[str, float]:
     cached, reused = (_sum(heard, DETAILS, name) for name in ("cached_tokens", "message_reused_tokens"))
     known = any(one.counted(DETAILS, "cached_tokens") is not None for one in heard)
     return found | ({"exact": cached / found["prompt"], "reused": reused / found["prompt"]} if known else {})
+
+
+def spared(heard: Sequence[Heard], fed: Mapping[str, float]) -> dict[str, float]:
+    """First tokens, and where it is known what the model was `fed`, the share of prompt tokens that it was not: what it
+    was fed beyond the tokens of answers is counted as prompt."""
+    found = first_tokens(heard) | dict(fed)
+    if fed:
+        found["spared"] = 1 - (fed["fed"] - _sum(heard, "completion_tokens")) / found["prompt"]
+    return found
 
 
 def speed(heard: Sequence[Heard]) -> dict[str, float]:
