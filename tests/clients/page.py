@@ -84,9 +84,14 @@ def society(title: str, mode: str = "") -> str:
     return f"{found[1]}{mode.replace('@', '-')}"
 
 
-@cache
 def ran(server: Server, title: str, mode: str = "") -> Ran:
-    """Run the code of a section against a server, as it is, but for the address, the key, and the mode."""
+    """Run the code of a section against a server, as it is, but for the address, the key, and the mode. Once: a talk in
+    a society that has it already would be another."""
+    return _ran(server, title, mode)
+
+
+@cache
+def _ran(server: Server, title: str, mode: str) -> Ran:
     code = sections()[title].replace(BASE, server.root).replace('"none"', repr(server.key))
     code = code.replace('"understudy"', f'"understudy{mode}"')
     if mode:
