@@ -22,7 +22,7 @@ SLACK = 64
 
 async def check_length(request: ChatRequest, frames: FramePort) -> None:
     """`ContextOverflow`: the texts alone have more tokens than there are positions."""
-    if sum(len(message.text) for message in request.messages) <= SHORT:
+    if sum(len(text) for text in _texts(request)) <= SHORT:
         return
     count = 0
     for piece in _pieces(request):
@@ -32,6 +32,13 @@ async def check_length(request: ChatRequest, frames: FramePort) -> None:
 
 
 def _pieces(request: ChatRequest) -> Iterator[str]:
+    for text in _texts(request):
+        for start in range(0, len(text), SHORT):
+            yield text[start : start + SHORT]
+
+
+def _texts(request: ChatRequest) -> Iterator[str]:
+    """All texts of the messages, the arguments of calls of functions included."""
     for message in request.messages:
-        for start in range(0, len(message.text), SHORT):
-            yield message.text[start : start + SHORT]
+        yield message.text
+        yield from (call.arguments for call in message.calls)

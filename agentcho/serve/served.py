@@ -36,7 +36,8 @@ POLICIES: dict[ServedMode, ReusePolicy] = {
 class Serving(NamedTuple):
     """How a model is served. `mode`: how a society reads that does not say. `record`: the folder of its societies'
     runs (None: they are not recorded). `quota`: how many tokens a tenant may keep encoded. `idle`: seconds after which
-    a society ends that nobody asks. `societies`: how many of a tenant there may be."""
+    a society ends that nobody asks. `societies`: how many of a tenant there may be, and cache salts
+    without one."""
 
     mode: ServedMode = "enforce"
     record: Path | None = None
@@ -93,20 +94,16 @@ class ServedModel:
             return await society.answer(caller, request, hear, turn)
 
     def society_info(self, caller: Caller) -> dict[str, Any] | None:
-        """What a society's members may know of it; None: there is none of that name."""
+        """What a society's members may know of it; None: there is none of that name. One agent (`caller.agent`) is told
+        nothing by which it could count the messages, and the tokens, that others keep from it."""
         found = [society for _, society in self._of(caller)]
         if not found:
             return None
         society = found[0]
-        return {
-            "society": caller.society,
-            "model": self.name,
-            "mode": mode_of(society.reuse),
-            "agents": society.agents,
-            "messages": society.messages,
-            "turns": society.turns,
-            "encoded_tokens": society.tokens,
-        }
+        told = {"society": caller.society, "model": self.name, "mode": mode_of(society.reuse), "agents": society.agents}
+        if caller.agent is not None:
+            return told
+        return told | {"messages": society.messages, "turns": society.turns, "encoded_tokens": society.tokens}
 
     def end_society(self, caller: Caller) -> bool:
         """End a society and its record. False: there is none of that name. `ApiError`: a request is under way."""
@@ -179,8 +176,17 @@ class ServedModel:
 
     def _plain(self, place: Place) -> PlainPrompts:
         if place not in self._prompts:
+            self._make_plain_room(place[0])
             self._prompts[place] = PlainPrompts(self.choreographer, self._salt(place), self._serving.keeping)
         return self._prompts[place]
+
+    def _make_plain_room(self, tenant: str) -> None:
+        """Forget the cache salt of a tenant that was used least recently, where it has too many: each takes time of
+        every request."""
+        own = [place for place in self._prompts if place[0] == tenant]
+        idle = [place for place in own if not self._asking[place]]
+        if len(own) >= self._serving.societies and idle:
+            self._prompts.pop(min(idle, key=lambda place: self._prompts[place].used)).forget(0)
 
     def _salt(self, place: Place) -> str:
         """What keeps the encodings of one place apart from all others: nobody can guess it."""

@@ -129,7 +129,8 @@ class Society:
         return Answers(answers, Usage(room.prompt, completion, exact, by_message))
 
     def _reader(self, caller: Caller, request: ChatRequest) -> Reader:
-        """The agent that asks. Without a name it is known by a keyed hash of its leading system messages."""
+        """The agent that asks. Without a name it is known by a keyed hash of its client and its leading system
+        messages: two clients may well begin with the same ones, and are two."""
         if caller.agent is not None:
             if caller.agent.startswith(UNNAMED):
                 raise ApiError(400, f"the name of an agent cannot begin with {UNNAMED}", "agentcho.agent")
@@ -139,9 +140,9 @@ class Society:
             if message.role != "system":
                 break
             leading.append(message.text)
-        if not leading:
+        if not leading and not caller.key:
             return Reader(UNNAMED + "unknown", False)
-        framed = "".join(f"{len(text)}:{text}" for text in leading).encode(errors="surrogatepass")
+        framed = "".join(f"{len(text)}:{text}" for text in (caller.key, *leading)).encode(errors="surrogatepass")
         return Reader(UNNAMED + hmac.new(self._salt.encode(), framed, hashlib.sha256).hexdigest()[:10], False)
 
     @staticmethod

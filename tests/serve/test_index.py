@@ -29,7 +29,12 @@ def test_what_is_private_of_others_takes_nobody_s_place() -> None:
 def test_a_long_prompt_of_equal_texts_is_matched_with_a_few_looks_at_each(monkeypatch: pytest.MonkeyPatch) -> None:
     texts, looks, most = MessageIndex(), list[Known](), 200
     same = index._same_words
-    monkeypatch.setattr(index, "_same_words", lambda quoted, one: looks.append(one) or same(quoted, one))
+
+    def counted(quoted: Framed, one: Known) -> bool:
+        looks.append(one)
+        return same(quoted, one)
+
+    monkeypatch.setattr(index, "_same_words", counted)
     before = Standing()
     for number in range(most):
         texts.add(one := known(number, before=before.key))

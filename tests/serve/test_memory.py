@@ -51,7 +51,7 @@ class Talk:
         return Memory(int(STATM.read_text().split()[1]) * 4096, sys.getallocatedblocks())
 
     def _messages(self) -> int:
-        info = self._at.model.society_info(agent("ann"))
+        info = self._at.model.society_info(agent(None))
         assert info is not None
         assert info["messages"] <= GAME
         assert info["encoded_tokens"] <= 2000

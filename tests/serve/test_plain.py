@@ -140,3 +140,17 @@ def test_a_prompt_that_does_not_fit_is_refused_before_anything_is_done() -> None
             assert cut.usage.prompt + cut.usage.completion <= 64
 
     play(body)
+
+
+def test_cache_salts_are_as_few_as_societies() -> None:
+    async def body() -> None:
+        async with served(societies=3) as at:
+            for n in range(8):
+                await at.ask(BRIEF, QUESTION, max_tokens=4, cache_salt=f"salt {n}")
+                await at.ask(BRIEF, QUESTION, max_tokens=4, cache_salt="kept")
+                assert len(at.model._prompts) <= 3
+            again = await at.ask(BRIEF, QUESTION, max_tokens=4, cache_salt="kept")
+            gone = await at.ask(BRIEF, QUESTION, max_tokens=4, cache_salt="salt 0")
+            assert again.usage.exact > gone.usage.exact == 0
+
+    play(body)

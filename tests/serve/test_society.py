@@ -211,6 +211,32 @@ def test_what_is_private_of_who_is_not_named_stands_behind_the_same_messages_alo
     play(body)
 
 
+@pytest.mark.parametrize("brief", [(system("you are helpful"),), ()])
+def test_two_clients_with_equal_prompts_and_no_names_are_two(brief: tuple[Quoted, ...]) -> None:
+    async def body() -> None:
+        async with served() as at:
+            one, other = agent(None, key="one"), agent(None, key="other")
+            await at.ask(*brief, user("look it up"), tool(CANARY), who=one, max_tokens=4)
+            guess = await at.ask(*brief, user("look it up"), tool(CANARY), who=other, max_tokens=4)
+            wrong = await at.ask(*brief, user("look it up"), tool(CANARY[::-1]), who=other, max_tokens=4)
+            again = await at.ask(*brief, user("look it up"), tool(CANARY), who=one, max_tokens=4)
+            assert again.usage.reused > wrong.usage.reused >= guess.usage.reused
+
+    play(body)
+
+
+def test_one_agent_is_told_no_numbers_that_go_by_what_others_keep_from_it() -> None:
+    async def body() -> None:
+        async with served() as at:
+            told = list[object]()
+            for text in ("short", "quite a long message, as it were"):
+                await at.ask(user(text), who=ANN, audience=("ann",), max_tokens=4)
+                told.append(at.model.society_info(agent("bob")))
+            assert told[0] == told[1] != at.model.society_info(agent(None))
+
+    play(body)
+
+
 def test_a_mode_is_the_society_s_for_as_long_as_it_lives() -> None:
     async def body() -> None:
         async with served() as at:
@@ -232,7 +258,7 @@ def test_another_tenant_s_society_is_as_if_it_were_not_there() -> None:
             await at.ask(user(CANARY), who=mine, max_tokens=4)
             assert at.model.society_info(theirs) is None
             assert not at.model.end_society(theirs)
-            info = at.model.society_info(mine)
+            info = at.model.society_info(mine._replace(agent=None))
             assert info is not None
             assert info["agents"] == ["ann"]
             assert CANARY not in str(info)
