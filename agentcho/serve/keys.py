@@ -10,16 +10,17 @@ import json
 import os
 import secrets
 import tomllib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from agentcho.errors import ConfigError
 from agentcho.message import AgentName
 from agentcho.records.files import writing
+from agentcho.serve import models
 from agentcho.serve.admission import Bounds
 from agentcho.serve.faults import ApiError
 
@@ -29,6 +30,23 @@ ABSENT = "there is no such society"
 """Said of what is not there and of what is another's in the same words."""
 Hash = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Count = Annotated[int, Field(ge=1)]
+
+
+def _society(name: str) -> str:
+    """The name of a society, as clients can say it. ValueError: they cannot."""
+    return _sayable(models.society_name, name)
+
+
+def _agent(name: str) -> str:
+    """The name of an agent, as clients can say it. ValueError: they cannot."""
+    return _sayable(models.member_name, name)
+
+
+def _sayable(check: Callable[[object, models.Place], str], name: str) -> str:
+    try:
+        return check(name, models.Place("a key"))
+    except ApiError as error:
+        raise ValueError(error.message) from None
 
 
 class Key(BaseModel):
@@ -44,8 +62,8 @@ class Key(BaseModel):
 
     sha256: Hash
     tenant: AgentName
-    society: AgentName | None = None
-    agent: AgentName | None = None
+    society: Annotated[str, AfterValidator(_society)] | None = None
+    agent: Annotated[str, AfterValidator(_agent)] | None = None
     requests_per_minute: Count | None = None
     concurrent: Count | None = None
     tokens: Count | None = None
