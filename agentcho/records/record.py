@@ -37,6 +37,9 @@ from agentcho.records.writer import Who, Writer
 
 NO_FILE, LONGEST = re.compile(r"[^\w.-]+"), 60
 """What of a scenario's name does not go into that of a folder, and how many letters do."""
+MOST_SPOKEN_FOR, OTHERS = 1000, "and others"
+"""So many agents of one client are named at most, and what stands for all the rest: who has no name has a new one with
+each new system message, and the file is written again for each."""
 Status = Literal["running", "done", "interrupted", "failed"]
 Points = Annotated[float, WrapValidator(lambda value, check: value if type(value) is int else check(value))]
 """A score: a whole number stays one, however large."""
@@ -183,8 +186,8 @@ class RunRecord:
     def spoke_for(self, key: str, agent: str) -> None:
         """Note for whom a client spoke, at once: an audit of a run that is not over needs it."""
         before = self.info.clients.get(key, ())
-        if agent not in before:
-            clients = self.info.clients | {key: (*before, agent)}
+        if agent not in before and OTHERS not in before:
+            clients = self.info.clients | {key: (*before, agent if len(before) < MOST_SPOKEN_FOR else OTHERS)}
             self.info = self.info.model_copy(update={"clients": clients})
             write_info(self.path, self.info)
 

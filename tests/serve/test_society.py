@@ -15,6 +15,7 @@ from agentcho.display.audit import show as show_audit
 from agentcho.engine.tools import ToolFormat
 from agentcho.errors import AudienceError, ContextOverflow
 from agentcho.flow.labels import EncodingRecord
+from agentcho.records import record as record_file
 from agentcho.records.transcript import Entry
 from agentcho.serve.faults import ApiError
 from agentcho.serve.request import Answers, ChatRequest, Quoted, Tool, ToolCall, Tools
@@ -167,6 +168,22 @@ def test_a_report_says_where_one_client_spoke_for_several_agents(
     shown = StringIO()
     show_audit(report, "plain", shown)
     assert ("AC011  one client spoke for ann, bob" in shown.getvalue()) == told
+
+
+def test_of_a_client_with_ever_new_agents_the_first_are_named_and_that_there_are_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(record_file, "MOST_SPOKEN_FOR", 2)
+
+    async def body() -> None:
+        async with served(tmp_path) as at:
+            for number in range(5):
+                await at.ask(user("hello"), who=agent(f"a{number}", key="k"), max_tokens=4)
+
+    play(body)
+    assert saved(tmp_path).info.clients == {"k": ("a0", "a1", "and others")}
+    report = audit_run(saved(tmp_path))
+    assert any("a0, a1, and others" in finding.message for finding in report.findings if finding.rule == "AC011")
 
 
 @pytest.mark.parametrize("who", ["by hash", "unknown"])
