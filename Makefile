@@ -86,8 +86,8 @@ bench-gpu: .venv/.tools           ## one GPU, on the shape of Llama-3.1-8B: its 
 mutants: .venv/.tools             ## break the code on purpose, and see that the tests notice
 	$(BIN)/python -m tests.mutants.run
 
-nightly: mutants                  ## what is longer than CI allows: all mutants, other cells of slow tests, and thousands of workflows that a reader must not tell apart
-	$(PYTEST) --dist worksteal -m "nightly and not ($(DOORS))"
+nightly: mutants                  ## what is longer than CI allows: all mutants, other cells of slow tests, thousands of workflows that a reader must not tell apart, and great crowds at a server
+	$(PYTEST) --dist worksteal -m "(nightly and not ($(DOORS))) or (slow and server)"
 	$(BIN)/python -m tests.leaks.interference.nightly
 	$(BIN)/python -m tools.pages.leakage docs/results docs/leakage.md
 
