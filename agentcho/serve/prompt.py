@@ -37,14 +37,15 @@ class Framed(NamedTuple):
 
 
 def prompt_of(request: ChatRequest, frames: FramePort) -> tuple[Framed, ...]:
-    """The messages of a request, with one more that lists its functions, after the leading system messages."""
+    """The messages of a request. What lists its functions stands where the template has it: in the system message that
+    comes first, or in one of its own."""
     called = {call.id: call.name for quoted in request.messages for call in quoted.calls}
-    said = [_framed(quoted, called.get(quoted.call_id or "", ""), frames) for quoted in request.messages]
+    said = tuple(_framed(quoted, called.get(quoted.call_id or "", ""), frames) for quoted in request.messages)
     if request.tools is None or request.tools.choice == "none":
-        return tuple(said)
-    text, tokens = frames.framing.tools.listing(request.tools.tools)
-    leading = next((place for place, each in enumerate(said) if each.role != "system"), len(said))
-    return (*said[:leading], Framed("system", text, tokens=tokens), *said[leading:])
+        return said
+    first = said[0] if said and said[0].role == "system" else Framed("system", "")
+    text, tokens = frames.framing.tools.listing(request.tools.tools, first.text)
+    return (first._replace(text=text, tokens=tokens), *said[first in said[:1] :])
 
 
 def speaker(name: str | None, role: str, frames: FramePort) -> str | None:

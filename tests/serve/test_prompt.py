@@ -8,10 +8,12 @@ from typing import Any, cast
 import pytest
 from jsonschema import Draft202012Validator
 
+from agentcho.engine.template import derive
 from agentcho.engine.tools import CallPieces, ToolFormat
 from agentcho.serve.faults import ApiError
-from agentcho.serve.prompt import samplings
-from agentcho.serve.request import ChatRequest, Tool, Tools
+from agentcho.serve.prompt import prompt_of, samplings
+from agentcho.serve.request import ChatRequest, Quoted, Tool, Tools
+from tests.engine.templates import calling, tokenizer
 
 ANSWER = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 PLAIN = ToolFormat(cast(Any, None))
@@ -44,3 +46,26 @@ def test_a_call_is_left_to_the_model_where_it_has_a_format() -> None:
     with pytest.raises(ApiError, match="no format for functions") as caught:
         taken(PLAIN, "auto", None)
     assert (caught.value.status, caught.value.param) == (400, "tool_choice")
+
+
+@pytest.mark.parametrize("style", calling())
+@pytest.mark.parametrize("brief", ["", "Be kind."])
+def test_functions_are_listed_where_the_template_has_them(style: str, brief: str) -> None:
+    framing = derive(tokenizer(style), style)
+    tools = (Tool("weather", "How is it?", {"type": "object", "properties": {}}),)
+    system = (Quoted("system", brief),) if brief else ()
+    request = ChatRequest((*system, Quoted("user", "And now?")), tools=Tools(tools, "required"))
+    prompt = prompt_of(request, cast(Any, SimpleNamespace(framing=framing)))
+    assert [framed.role for framed in prompt] == ["system", "user"]
+    assert prompt[0].text.count("weather") >= 1
+    assert brief in prompt[0].text
+    if style in ("hermes", "spelt"):
+        turns = [{"role": each.role, "content": each.text} for each in request.messages]
+        functions = [{"type": "function", "function": tool._asdict()} for tool in tools]
+        more: Any = {"tools": functions, "tools_in_user_message": False}
+        given: Any = tokenizer(style).apply_chat_template(turns, tokenize=True, **more)
+        ours = list[int]()
+        for each in prompt:
+            content = framing.content.encode(each.text) if each.tokens is None else each.tokens
+            ours += [*framing.opening(each.role, None), *content, *framing.closing(each.role)]
+        assert ours == list(given["input_ids"])
