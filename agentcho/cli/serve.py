@@ -9,6 +9,7 @@ import os
 import shutil
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
     from agentcho.serve.served import ServedModel, Serving
 
 NEEDED = "to serve models"
+FILES = 4
+"""So many are open for each record that is written."""
 SOCIETY = "society-"
 """How the records of societies are called."""
 
@@ -104,7 +107,22 @@ def serving_of(config: ServeConfig, keys: Keys, engine: EnginePort) -> Serving:
         quota=lambda tenant: keys.tokens(tenant) or limits.tenant_tokens,
         idle=limits.idle_minutes * 60,
         societies=limits.tenant_societies,
+        records=None if config.folder is None else most_records(len(config.adapters) + 1),
     )
+
+
+def most_records(models: int) -> int | None:
+    """How many records each of so many models may write at a time, with half of the files that this process may open:
+    as many as the system lets it ask for. None: nobody knows."""
+    try:
+        import resource
+    except ImportError:  # Windows has no such limit
+        return None
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        soft = hard
+    return None if soft == resource.RLIM_INFINITY else max(1, soft // 2 // FILES // models)
 
 
 def delete_old(folder: Path, age: timedelta) -> list[Path]:

@@ -37,7 +37,7 @@ class Serving(NamedTuple):
     """How a model is served. `mode`: how a society reads that does not say. `record`: the folder of its societies'
     runs (None: they are not recorded). `quota`: how many tokens a tenant may keep encoded. `idle`: seconds after which
     a society ends that nobody asks. `societies`: how many of a tenant there may be, and cache salts
-    without one."""
+    without one. `records`: how many societies of all tenants may be on record at a time (None: any number)."""
 
     mode: ServedMode = "enforce"
     record: Path | None = None
@@ -45,6 +45,7 @@ class Serving(NamedTuple):
     quota: Callable[[str], int] = lambda tenant: 1 << 20
     idle: float = 3600.0
     societies: int = 1000
+    records: int | None = None
 
 
 Place = tuple[str, str, str]
@@ -165,11 +166,15 @@ class ServedModel:
         return Recording(sink, record.spoke_for, sink.flush, record.close)
 
     def _make_room(self, tenant: str) -> None:
-        """End the society of a tenant that was asked least recently, where it has too many."""
+        """End the society of a tenant that was asked least recently, where it has too many, or all have together: each
+        record that is written takes open files, without which the server takes no connections."""
         own = [place for place in self._societies if place[0] == tenant]
-        if len(own) < self._serving.societies:
+        full = self._serving.records is not None and len(self._societies) >= self._serving.records
+        if len(own) < self._serving.societies and not full:
             return
         idle = [place for place in own if not self._asking[place]]
+        if not idle and full:
+            raise ApiError(503, "the server has no room for another society now", code="overloaded", retry_after=5)
         if not idle:
             raise ApiError(429, f"this key has {len(own)} societies, all of them at work", retry_after=5)
         self._societies.pop(min(idle, key=lambda place: self._societies[place].used)).end()

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from agentcho import RunConfig
 from agentcho.audit.audit import audit_run
+from agentcho.cli.serve import FILES
 from agentcho.errors import CannotWrite
 from agentcho.records.record import RunRecord, runs
+from agentcho.serve.faults import ApiError
 from agentcho.serve.request import ChatRequest
 from tests.serve.stage import agent, play, served, user
 
@@ -51,6 +55,24 @@ def test_a_society_whose_record_cannot_be_ended_hurts_nobody_else(
 
     play(body)
     assert sorted(run.status for run in runs(tmp_path)) == ["done", "failed", "failed"]
+
+
+def test_there_are_no_more_records_at_a_time_than_files_for_them(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with served(tmp_path, records=2) as at:
+            for name in ("one", "two", "three"):
+                await at.ask(user("hello"), who=agent("ann", name), max_tokens=4)
+            assert at.model.society_info(agent("ann", "one")) is None
+            with pytest.raises(ApiError, match="no room") as told:
+                await at.ask(user("hello"), who=STRANGER, max_tokens=4)
+            assert (told.value.status, told.value.retry_after) == (503, 5)
+            assert at.model.society_info(agent("ann", "two")) is not None
+
+    play(body)
+    before = len(os.listdir("/dev/fd"))
+    record = RunRecord.create(tmp_path, "it", {}, RunConfig(model="fake"), {})
+    assert len(os.listdir("/dev/fd")) - before <= FILES
+    record.close("done")
 
 
 def test_after_a_write_that_failed_the_society_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
