@@ -35,7 +35,8 @@ UNNAMED = "~"
 
 
 class Keeping(NamedTuple):
-    """How much is kept. `tokens`: encoded in one society. `messages`: in one game of it. `most`: tokens of an answer
+    """How much is kept. `tokens`: encoded in one society. `messages`: in one game of it, twice as many where it is
+    never quiet. `most`: tokens of an answer
     where the request does not say. `capacity`: tokens that the engine's store has room for."""
 
     tokens: int = 1 << 18
@@ -160,11 +161,14 @@ class Society:
         self._talk.forget(tokens)
 
     async def _turn_page(self) -> None:
-        """Begin another game where this one is long and no request is under way; wait for those that are."""
+        """Begin another game where this one is long and no request is under way; wait for those that are where it is
+        twice as long, so that an answer that takes long keeps nobody waiting."""
         while len(self._talk) >= self._keeping.messages:
             if not self._requests:
                 self._talk.end()
                 self._talk = self._game(self._talk.game + 1, self._talk)
+                return
+            if len(self._talk) < 2 * self._keeping.messages:
                 return
             if self._quiet.is_set():
                 self._quiet = anyio.Event()

@@ -320,6 +320,31 @@ def test_a_long_society_goes_on_in_another_game_and_still_knows_what_was_said(tm
     assert all(message.audience.members is None for message in carried)
 
 
+def test_an_answer_that_takes_long_keeps_nobody_waiting_for_the_next_game() -> None:
+    over = list[str]()
+
+    async def body() -> None:
+        engine = FakeEngine(reply=lambda call, prompt: "and " * 400 if "all" in prompt else "well")
+        async with served(engine=engine, keeping=Keeping(messages=4)) as at:
+            begun = anyio.Event()
+
+            async def long() -> None:
+                request = ChatRequest((user("tell me all"), user("one"), user("two")), max_tokens=300)
+                await at.model.answer(ANN, request, lambda delta: begun.set())
+                over.append("long")
+
+            async with anyio.create_task_group() as group:
+                group.start_soon(long)
+                await begun.wait()
+                await at.ask(user("short"), who=BOB, max_tokens=2)
+                over.append("short")
+            await at.ask(user("next"), who=BOB, max_tokens=2)
+            assert at.model._societies["", "town", ""].messages == 2
+
+    play(body)
+    assert over == ["short", "long"]
+
+
 def test_a_private_answer_stays_private_in_the_next_game(tmp_path: Path) -> None:
     async def body() -> None:
         async with served(tmp_path, FakeEngine(reply=lambda call, prompt: CANARY), keeping=Keeping(messages=2)) as at:
