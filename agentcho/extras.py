@@ -9,9 +9,10 @@ from typing import Literal
 
 from agentcho.errors import ExtraMissing
 
-Extra = Literal["datasets", "lab", "math", "serve", "tune"]
+Extra = Literal["datasets", "endpoints", "lab", "math", "serve", "tune"]
 LIBRARIES: Mapping[Extra, Mapping[str, str]] = {
     "datasets": {"datasets": "datasets"},
+    "endpoints": {"openai": "openai"},
     "lab": {"matplotlib": "matplotlib", "scipy": "scipy", "sklearn": "scikit-learn"},
     "math": {"math_verify": "math-verify"},
     "serve": {"prometheus_client": "prometheus-client", "starlette": "starlette", "uvicorn": "uvicorn"},

@@ -16,6 +16,7 @@ from agentcho.audit.report import FailOn
 from agentcho.cli.bench import bench
 from agentcho.cli.logs import Level, log
 from agentcho.cli.options import Given, fields, run_config, spread
+from agentcho.cli.probing import probe
 from agentcho.cli.serving import key, serve
 from agentcho.cli.training import trace, tune
 from agentcho.cli.words import (
@@ -65,7 +66,7 @@ def app() -> typer.Typer:
         help="Societies of language-model agents on one shared cache of messages.",
     )
     cli.callback()(_agentcho)
-    for command in (run, merge, compare, trace, tune, audit, prove, serve, key, ls, cp, show, doctor):
+    for command in (run, merge, compare, trace, tune, audit, prove, probe, serve, key, ls, cp, show, doctor):
         cli.command()(spread(command))
     cli.add_typer(bench(), name="bench")
     return cli

@@ -12,6 +12,7 @@ Schema = dict[str, Any]
 TEXT: Schema = {"type": "string", "minLength": 1}
 COUNT: Schema = {"type": "integer", "minimum": -1}
 LEVEL: Schema = {"enum": ["none", "note", "warning", "error"]}
+KIND: Schema = {"enum": ["pass", "open", "informational", "notApplicable", "review", "fail"]}
 
 
 def thing(*needed: str, **properties: Schema) -> Schema:
@@ -40,7 +41,7 @@ SUPPRESSION = thing(
     justification=TEXT,
 )
 RESULT = thing(
-    "message", ruleId=TEXT, ruleIndex=COUNT, level=LEVEL, message=MESSAGE, locations=many(LOCATION),
+    "message", ruleId=TEXT, ruleIndex=COUNT, kind=KIND, level=LEVEL, message=MESSAGE, locations=many(LOCATION),
     partialFingerprints={"type": "object", "additionalProperties": TEXT}, codeFlows=many(CODE_FLOW),
     occurrenceCount={"type": "integer", "minimum": 1}, suppressions=many(SUPPRESSION),
     baselineState={"enum": ["new", "unchanged", "updated", "absent"]},

@@ -1,0 +1,111 @@
+"""`agentcho probe`: read the keys, ask the server within bounds, judge, write and show.
+
+Exit codes: 0 no sharing was seen, 1 callers share, 2 usage, 3 inconclusive. Does not know: what is asked, how verdicts
+are found. Keys come from the environment or from files, and go to the server alone.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import typer
+
+from agentcho.cli.outputs import STDOUT, Outputs
+from agentcho.cli.signals import INTERRUPTED
+from agentcho.display import Kind
+from agentcho.display.progress import progress
+from agentcho.errors import ConfigError
+from agentcho.extras import require
+
+if TYPE_CHECKING:
+    from agentcho.lab.probe.findings import Question
+
+VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+class Asked(NamedTuple):
+    """The arguments of the command. `key`, `other`: names of environment variables, or files."""
+
+    url: str
+    model: str | None
+    key: str | None
+    other: str | None
+    salts: bool
+    trials: int
+    requests: int
+    seconds: float
+    allowed: bool
+    outputs: Outputs
+    display: Kind | None
+
+
+def probe(asked: Asked) -> int:
+    """Ask, judge, write and show. Returns the exit code."""
+    require("to probe a server", "endpoints", "lab")
+    from agentcho.display.probed import show
+    from agentcho.lab.probe import Plan, judged, measure
+    from agentcho.lab.probe.endpoint import Bounds, Endpoint, checked_url
+    from agentcho.lab.probe.sarif import sarif
+
+    asked.outputs.check()
+    url, keys = checked_url(asked.url, asked.allowed), _keys(asked)
+    plan = Plan(_questions(asked), asked.trials)
+    with progress("probe", sys.stderr) as told:
+        server = Endpoint(url, keys, Bounds(asked.requests, asked.seconds), asked.model)
+        try:
+            report = judged(server, measure(server, plan, tell=told.tell))
+        except KeyboardInterrupt:
+            return INTERRUPTED
+        finally:
+            server.close()
+    asked.outputs.write_each({"json": lambda: asked.outputs.json_of(report), "sarif": lambda: sarif(report)})
+    show(report, "none" if asked.outputs.json == STDOUT else asked.display, sys.stdout)
+    return report.exit_code
+
+
+def _questions(asked: Asked) -> tuple[Question, ...]:
+    keys: tuple[Question, ...] = () if asked.other is None else ("keys",)
+    salts: tuple[Question, ...] = ("salts",) if asked.salts else ()
+    if not keys and not salts:
+        raise typer.BadParameter("give --other-key, or leave out --no-salts: nothing else can be shared")
+    return (*keys, *salts, "beyond")
+
+
+def _keys(asked: Asked) -> list[str | None]:
+    if asked.other is None:
+        return [None if asked.key is None else secret(asked.key, "--key")]
+    if asked.key is None:
+        raise typer.BadParameter("give --key too: two keys are compared", param_hint="--other-key")
+    keys = [secret(asked.key, "--key"), secret(asked.other, "--other-key")]
+    if keys[0] == keys[1]:
+        raise typer.BadParameter("it is the same key as that of --key", param_hint="--other-key")
+    return [*keys]
+
+
+def secret(named: str, option: str) -> str:
+    """The key in an environment variable or a file. What was typed is in no error: it may be a key itself."""
+    if VARIABLE.fullmatch(named) and named in os.environ:
+        found = os.environ[named]
+    elif _is_file(named):
+        try:
+            found = Path(named).read_text("utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"{option}: its file cannot be read ({type(error).__name__})") from None
+    else:
+        told = "it names an environment variable that is set, or a file with the key; it is never the key itself"
+        raise typer.BadParameter(told, param_hint=option)
+    key = found.strip()
+    if not key or not key.isascii() or not key.isprintable() or " " in key:
+        raise typer.BadParameter("there is no key in what it names: one word of ASCII is needed", param_hint=option)
+    return key
+
+
+def _is_file(named: str) -> bool:
+    try:
+        return Path(named).is_file()
+    except (OSError, ValueError):
+        return False

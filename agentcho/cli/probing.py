@@ -1,0 +1,45 @@
+"""The command `agentcho probe`. Does not know: how one probes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from agentcho.cli.words import FILE, Display
+
+URL = "The base of an OpenAI-compatible API; /v1 where no path is given."
+KEY = "An environment variable, or a file, that holds the key."
+OTHER = "The same of a second key: is anything reused across them?"
+SALTS = "Ask whether anything is reused across two values of cache_salt."
+ALLOWED = "The server is not on this machine, and its owner lets me test it."
+MODEL = "The model to ask.  [default: the only one listed]"
+JSON, SARIF = "Write it as JSON; '-': to standard output.", "Write it as SARIF 2.1.0."
+
+
+def probe(
+    url: Annotated[str, typer.Argument(metavar="URL", help=URL)],
+    model: Annotated[str | None, typer.Option(help=MODEL, show_default=False)] = None,
+    key: Annotated[str | None, typer.Option(metavar="NAME|FILE", help=KEY, show_default=False)] = None,
+    other_key: Annotated[str | None, typer.Option(metavar="NAME|FILE", help=OTHER, show_default=False)] = None,
+    salts: Annotated[bool, typer.Option(help=SALTS)] = True,
+    trials: Annotated[int, typer.Option("-n", "--trials", min=1, max=1000, help="At most, of each question.")] = 24,
+    requests: Annotated[int, typer.Option(min=1, help="At most, in all.")] = 500,
+    seconds: Annotated[float, typer.Option(min=1, max=86400, help="At most, in all.")] = 600,
+    allowed: Annotated[bool, typer.Option("--i-may-test-this", help=ALLOWED)] = False,
+    json: Annotated[Path | None, typer.Option(metavar=FILE, help=JSON)] = None,
+    sarif: Annotated[Path | None, typer.Option(metavar=FILE, help=SARIF)] = None,
+    display: Display = None,
+) -> None:
+    """Ask a chat server, as a stranger would, whether it shares what it computed for one caller with another.
+
+    Exit codes: 0 no sharing was seen, 1 callers share, 2 wrong usage, 3 inconclusive.
+    """
+    from agentcho.cli.outputs import Outputs
+    from agentcho.cli.probe import Asked
+    from agentcho.cli.probe import probe as probe_server
+
+    outputs = Outputs(json=json, sarif=sarif)
+    keys = model, key, other_key
+    raise typer.Exit(probe_server(Asked(url, *keys, salts, trials, requests, seconds, allowed, outputs, display)))

@@ -1,0 +1,240 @@
+"""A chat server as a stranger sees it: requests within bounds, the time of each first token, what the server counts.
+
+The client is that of the package `openai`, without its own retries, which would be timed as one answer. Does not know:
+what is asked, or why.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from time import monotonic, perf_counter, sleep
+from typing import Any, NamedTuple, Protocol
+from urllib.parse import urlsplit
+
+import openai
+
+from agentcho.errors import AgentchoError, ConfigError
+
+BUSY = frozenset({429, 503})
+TOO_LONG = frozenset({400, 413, 422})
+LONGEST = 60.0
+"""Seconds without a byte after which an answer is given up."""
+SHORT = 200
+
+
+class ServerRefused(AgentchoError):
+    """A request that the server refuses or does not answer. `status` is HTTP's (None: there was no answer), `wait` the
+    seconds after which it may be asked again."""
+
+    def __init__(self, what: str, status: int | None = None, wait: float = 1.0) -> None:
+        super().__init__(what)
+        self.status, self.wait = status, wait
+
+
+class Identity(NamedTuple):
+    """Who asks: the number of the key, and the `cache_salt`, if any."""
+
+    key: int = 0
+    salt: str | None = None
+
+
+class Heard(NamedTuple):
+    """What came of a request. `seconds` to the first token; `prompt` and `cached` are tokens as the server counts them
+    (None: it does not say)."""
+
+    seconds: float
+    text: str
+    prompt: int | None
+    cached: int | None
+
+
+class Bounds(NamedTuple):
+    """How much a server may be asked for in all."""
+
+    requests: int
+    seconds: float
+
+
+class Asking(Protocol):
+    """What a probe needs of a server."""
+
+    url: str
+    model: str
+    requests: int
+    prompt_tokens: int
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since it was first asked."""
+
+    def allows(self, requests: int, share: float = 1.0) -> bool:
+        """Whether so many more requests are within this share of the bounds."""
+
+    def rest(self, seconds: float) -> None:
+        """Ask nothing for so long, or as long as the bounds allow."""
+
+    def ask(self, messages: Sequence[Mapping[str, str]], who: Identity, most: int = 1) -> Heard:
+        """Ask for at most `most` tokens, greedily. `ServerRefused`."""
+
+
+class Endpoint:
+    """A server at `url`, asked with these keys (None: without one). `model` None: the only one that it lists."""
+
+    def __init__(self, url: str, keys: Sequence[str | None], bounds: Bounds, model: str | None = None) -> None:
+        self.url, self._bounds, self._keys = url, bounds, keys
+        self.requests, self.prompt_tokens, self._began = 0, 0, monotonic()
+        self._clients = [_client(url, key) for key in keys]
+        self.model = model or self._only_model()
+
+    def close(self) -> None:
+        """Close all connections."""
+        for client in self._clients:
+            client.close()
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since it was first asked."""
+        return monotonic() - self._began
+
+    def allows(self, requests: int, share: float = 1.0) -> bool:
+        """Whether so many more requests are within this share of the bounds."""
+        within = self.requests + requests <= self._bounds.requests * share
+        return within and self.elapsed < self._bounds.seconds * share
+
+    def rest(self, seconds: float) -> None:
+        """Ask nothing for so long, or as long as the bounds allow."""
+        sleep(max(0.0, min(seconds, self._left)))
+
+    def ask(self, messages: Sequence[Mapping[str, str]], who: Identity, most: int = 1) -> Heard:
+        """Ask for at most `most` tokens, greedily, as a stream, and hear it to its end. `ServerRefused`."""
+        salt = {} if who.salt is None else {"extra_body": {"cache_salt": who.salt}}
+        self.requests += 1
+        began = perf_counter()
+        try:
+            stream = self._clients[who.key].chat.completions.create(
+                model=self.model,
+                messages=list(messages),
+                max_tokens=most,
+                temperature=0,
+                stream=True,
+                stream_options={"include_usage": True},
+                timeout=max(1.0, min(LONGEST, self._left)),
+                **salt,
+            )
+            heard = _heard(began, self._until_the_end(stream))
+        except Exception as error:
+            raise self._refused(error) from None
+        self.prompt_tokens += heard.prompt or 0
+        return heard
+
+    @property
+    def _left(self) -> float:
+        return self._bounds.seconds - self.elapsed
+
+    def _until_the_end(self, stream: Any) -> Iterator[Any]:
+        """The chunks of a stream; however slowly they come, the bounds end it."""
+        with stream:
+            for chunk in stream:
+                if self._left < 0:
+                    raise ServerRefused("the server had not ended its answer when the time was over")
+                yield chunk
+
+    def _only_model(self) -> str:
+        try:
+            found = [each.id for each in self._clients[0].models.list(timeout=LONGEST).data]
+        except Exception as error:
+            told = self._refused(error)
+            raise ServerRefused(f"{told}; it lists no models: give --model", told.status) from None
+        plain = [name for name in found if not set(name) & set("@#")]
+        if len(plain) != 1:
+            raise ConfigError(f"{self.url} lists {len(plain)} models; say which one: --model")
+        return str(plain[0])
+
+    def _refused(self, error: Exception) -> ServerRefused:
+        """An error without keys, and without what a server repeats of a key that it refuses."""
+        match error:
+            case ServerRefused():
+                return error
+            case openai.APIStatusError(status_code=401 | 403 as status):
+                return ServerRefused(f"{self.url} refuses the key (HTTP {status})", status)
+            case openai.APIStatusError():
+                told = f"{self.url} answers HTTP {error.status_code}: {self._without_keys(str(error))}"
+                return ServerRefused(told, error.status_code, _wait(error))
+            case _:
+                return ServerRefused(f"{self.url} does not answer as a chat server ({type(error).__name__})")
+
+    def _without_keys(self, words: str) -> str:
+        for key in self._keys:
+            words = words.replace(key, "…") if key else words
+        return " ".join(words.split())[:SHORT]
+
+
+def checked_url(url: str, allowed: bool) -> str:
+    """The base of a server's API, with `/v1` where no path is given. `ConfigError`: it is none, it holds a password,
+    or it is on another machine than this one and nobody says that it may be tested."""
+    try:
+        parts = urlsplit(url)
+        host, _ = parts.hostname, parts.port
+    except ValueError as error:
+        raise ConfigError(f"this is no URL of a server: {error}") from None
+    if parts.scheme not in ("http", "https") or not host:
+        raise ConfigError("a URL of a server is needed, such as http://127.0.0.1:8000/v1")
+    if parts.username is not None or parts.password is not None or parts.query or parts.fragment:
+        raise ConfigError("a URL without user, password, query and fragment is needed; keys are given by --key")
+    if not allowed and not is_loopback(host):
+        raise ConfigError(
+            f"{host} is not this machine. Probing a server that is not yours takes its owner's leave: "
+            "with it, give --i-may-test-this"
+        )
+    path = parts.path.rstrip("/") or "/v1"
+    return f"{parts.scheme}://{parts.netloc}{path}"
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host is this machine, by its name or address; no other name is looked up."""
+    with suppress(ValueError):
+        return ipaddress.ip_address(host).is_loopback
+    return host.lower() == "localhost"
+
+
+def _client(url: str, key: str | None) -> Any:
+    """A client that follows no redirection: it would lead to another server than the one that may be tested."""
+    loopback = is_loopback(urlsplit(url).hostname or "")
+    http = openai.DefaultHttpxClient(follow_redirects=False, trust_env=not loopback)
+    return openai.OpenAI(base_url=url, api_key=key or "none", max_retries=0, http_client=http)
+
+
+def _heard(began: float, chunks: Iterator[Any]) -> Heard:
+    first, text, usage = None, "", None
+    for chunk in chunks:
+        for choice in chunk.choices or ():
+            said = choice.delta.model_dump(exclude={"role"}, exclude_none=True) if choice.delta else {}
+            if first is None and (any(said.values()) or choice.finish_reason):
+                first = perf_counter() - began
+            text += said.get("content") or ""
+        usage = chunk.usage or usage
+    if first is None:
+        raise ServerRefused("a stream of the server ended without a token")
+    return Heard(first, text, _count(usage, "prompt_tokens"), _cached(usage))
+
+
+def _cached(usage: Any) -> int | None:
+    """All tokens of a prompt that a server says it reused; ours counts those of reused messages apart."""
+    details = getattr(usage, "prompt_tokens_details", None)
+    found = [_count(details, "cached_tokens"), _count(details, "message_reused_tokens")]
+    known = [count for count in found if count is not None]
+    return sum(known) if known else None
+
+
+def _count(of: Any, name: str) -> int | None:
+    found = getattr(of, name, None)
+    return found if isinstance(found, int) and found >= 0 else None
+
+
+def _wait(error: openai.APIStatusError) -> float:
+    try:
+        return min(120.0, max(0.0, float(error.response.headers["retry-after"])))
+    except (KeyError, ValueError):
+        return 1.0

@@ -1,0 +1,97 @@
+"""What a probe found: frozen values and their JSON of a versioned schema. Every output is made from it.
+
+Does not know: how anything was asked. Keys, and words of prompts and answers, are never in it.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from agentcho.audit.measurement import Frozen, Interval
+from agentcho.lab.stats import Spread
+
+Question = Literal["control", "keys", "salts", "beyond"]
+"""Between whom reuse is looked for. "control": a caller repeats its own prompt; "keys": another key repeats it;
+"salts": another `cache_salt` does; "beyond": the same caller sends its message again behind another system prompt."""
+Verdict = Literal["shared", "seen", "not seen", "inconclusive"]
+"""Reuse between callers is "shared"; any other that is found is "seen"."""
+Conclusion = Literal["shared", "not seen", "inconclusive"]
+BOUNDARIES: tuple[Question, ...] = ("keys", "salts")
+"""What nothing may be reused across."""
+EXIT: dict[Conclusion, int] = {"not seen": 0, "shared": 1, "inconclusive": 3}
+
+
+class Comparison(Frozen):
+    """First tokens of prompts that the server may have (hits) and of fresh ones as long (misses), in seconds.
+
+    `ks_p`, `mann_whitney_p`: one-sided, of "hits are not sooner"; `adjusted_p` is the smaller after Holm's correction
+    over all tests of all questions but the control's. `reported`: in so many of the trials the server itself says that
+    it reused more than of any miss. `power`: how often these tests would have found hits as fast as the control's;
+    `least`: the smallest gain in seconds that they would have found 9 times of 10. None: it could not be computed.
+    """
+
+    question: Question
+    verdict: Verdict
+    reason: str
+    trials: int
+    hit: Spread | None = None
+    miss: Spread | None = None
+    ks_p: float | None = None
+    mann_whitney_p: float | None = None
+    adjusted_p: float | None = None
+    reported: int = 0
+    power: float | None = None
+    least: float | None = None
+
+
+class Words(Frozen):
+    """Greedy answers to a fresh prompt, and to the same twice more. `changed`: the second is another than the first
+    (miss, then hit); `unsteady`: the third is another than the second (two hits). `p`: McNemar's, exact; `interval` is
+    that of the share that changed."""
+
+    verdict: Verdict
+    reason: str
+    prompts: int
+    changed: int
+    unsteady: int
+    p: float
+    interval: Interval
+
+
+class Spent(Frozen):
+    """What the server was asked for. `discarded`: trials that it was too busy for."""
+
+    requests: int
+    seconds: float
+    prompt_tokens: int
+    discarded: int
+
+
+class ProbeReport(Frozen):
+    """A whole probe. `words` of a prompt were drawn at random for each, of about `prompt_tokens` tokens as the server
+    counts. `alpha`: an adjusted p below it is a finding. `ended`: why it ended before all trials were done."""
+
+    format: Literal["agentcho-probe/1"] = "agentcho-probe/1"
+    version: str
+    url: str
+    model: str
+    prompt_words: int
+    prompt_tokens: int | None
+    alpha: float
+    comparisons: tuple[Comparison, ...]
+    words: Words
+    spent: Spent
+    ended: str | None = None
+
+    @property
+    def conclusion(self) -> Conclusion:
+        """Shared where one boundary is; not seen where every one that was asked about is so, and at least one was."""
+        found = [one.verdict for one in self.comparisons if one.question in BOUNDARIES]
+        if "shared" in found:
+            return "shared"
+        return "not seen" if found and set(found) == {"not seen"} else "inconclusive"
+
+    @property
+    def exit_code(self) -> int:
+        """0, 1 or 3."""
+        return EXIT[self.conclusion]

@@ -1,0 +1,204 @@
+"""The experiment: how long prompts must be, then trials of all questions in turns, in an order that is drawn.
+
+Each trial draws two fresh prompts as long as each other. A coin says which of them is sent first by the one caller;
+then the other caller sends both, in an order that a coin says too. So where nothing is reused, the two answers differ
+by chance alone, whatever the server is, and however its load drifts. Does not know: HTTP, statistics of verdicts.
+"""
+
+from __future__ import annotations
+
+import random
+import secrets
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+from typing import NamedTuple, TypeVar
+
+from agentcho.lab.probe.endpoint import BUSY, TOO_LONG, Asking, Heard, Identity, ServerRefused
+from agentcho.lab.probe.findings import Question
+from agentcho.progress import Tell, unheard
+
+LENGTHS = (64, 128, 256, 512, 1024, 2048, 4096)
+"""Words of a prompt. The first length at which a caller's own hits stand apart from misses is taken."""
+TRIED = 4
+"""Trials of each length."""
+CALIBRATING = 1 / 3
+"""The share of the bounds that finding a length may take."""
+RATIO = 1.5
+"""So much longer a miss must take than a hit, in the middle."""
+BRIEF, GREEDY = 8, 24
+"""Words of a system prompt, and tokens of a greedy answer."""
+PATIENCE = 10
+"""Trials in a row that a server may be too busy for."""
+SYLLABLES = [a + b for a in "bdfgklmnprstvz" for b in "aeiou"]
+Trial = Callable[[], None]
+Found = TypeVar("Found")
+
+
+class Plan(NamedTuple):
+    """What is asked: `questions` beside the control, `trials` of each, `prompts` whose greedy words are compared.
+    `lengths` of prompts are tried in turn, the shortest first."""
+
+    questions: tuple[Question, ...]
+    trials: int = 24
+    prompts: int = 12
+    lengths: tuple[int, ...] = LENGTHS
+
+
+class Pair(NamedTuple):
+    """A prompt that the server may have, and one that nobody ever sent."""
+
+    hit: Heard
+    miss: Heard
+
+
+@dataclass
+class Measured:
+    """What was heard. `refused`: questions that the server does not let one ask, and why. `ended`: why it ended before
+    all trials were done."""
+
+    words: int
+    pairs: dict[Question, list[Pair]] = field(default_factory=dict)
+    said: list[tuple[str, str, str]] = field(default_factory=list)
+    refused: dict[Question, str] = field(default_factory=dict)
+    discarded: int = 0
+    ended: str | None = None
+
+
+def measure(server: Asking, plan: Plan, dice: random.Random | None = None, tell: Tell = unheard) -> Measured:
+    """Do the trials that the bounds of the server allow. `dice`: for the order alone; words are never drawn from a
+    seed, for a second probe would find those of the first. `ServerRefused`: the very first requests fail."""
+    found = _Experiment(server, plan, dice or random.SystemRandom(), tell)
+    found.run()
+    return found.measured
+
+
+class _Experiment:
+    def __init__(self, server: Asking, plan: Plan, dice: random.Random, tell: Tell) -> None:
+        self._server, self._plan, self._dice, self._tell = server, plan, dice, tell
+        self.measured = Measured(plan.lengths[0], pairs={question: [] for question in ("control", *plan.questions)})
+        self._busy = 0
+
+    def run(self) -> None:
+        self._begin()
+        try:
+            self._calibrate()
+            self._rounds()
+        except ServerRefused as error:  # what was heard until then is judged
+            self.measured.ended = str(error)
+
+    def _begin(self) -> None:
+        """One request of each caller, which is not timed: it opens connections, and says whether they may ask."""
+        asked: Sequence[Question] = ("control", *self._plan.questions)
+        for question in asked:
+            if not self._server.allows(1):
+                return
+            who = callers(question)[1]
+            try:
+                self._server.ask(prompt(question, drawn(self.measured.words)), who)
+            except ServerRefused as error:
+                if question != "salts" or error.status not in TOO_LONG:
+                    raise
+                self.measured.refused[question] = "the server takes no cache_salt"
+
+    def _calibrate(self) -> None:
+        """Find the first length of a prompt at which hits can be told from misses; else the longest that fits
+        the context and the bounds."""
+        for words in self._plan.lengths:
+            if not self._server.allows(3 * TRIED, CALIBRATING):
+                return
+            try:
+                found = [pair for _ in range(TRIED) if (pair := self._tried("control", words)) is not None]
+            except ServerRefused as error:
+                if error.status in TOO_LONG and words > self._plan.lengths[0]:
+                    return
+                raise
+            if len(found) < TRIED:
+                return
+            self.measured.words = words
+            if apart(found):
+                return
+
+    def _rounds(self) -> None:
+        plan = self._plan
+        open_ = [question for question in self.measured.pairs if question not in self.measured.refused]
+        for number in range(plan.trials):
+            self._tell("rounds", number, plan.trials)
+            trials: list[Trial] = [self._comparing(question) for question in open_]
+            if number < plan.prompts:
+                trials.append(self._greedy)
+            self._dice.shuffle(trials)
+            for trial in trials:
+                trial()
+                if self.measured.ended is not None:
+                    return
+
+    def _comparing(self, question: Question) -> Trial:
+        def trial() -> None:
+            pair = self._tried(question, self.measured.words)
+            if pair is not None:
+                self.measured.pairs[question].append(pair)
+
+        return trial
+
+    def _tried(self, question: Question, words: int) -> Pair | None:
+        """One trial. None: the bounds do not allow it, or the server is too busy."""
+        return self._whole(lambda: self._pair(question, words))
+
+    def _greedy(self) -> None:
+        asked = prompt("control", drawn(self.measured.words))
+        said = self._whole(lambda: [self._server.ask(asked, Identity(), GREEDY).text for _ in range(3)])
+        if said is not None:
+            self.measured.said.append((said[0], said[1], said[2]))
+
+    def _whole(self, trial: Callable[[], Found]) -> Found | None:
+        """A trial of three requests; one that the server was too busy for is discarded as a whole."""
+        if not self._server.allows(3):
+            self.measured.ended = "the bounds on requests and seconds were reached"
+            return None
+        try:
+            found = trial()
+        except ServerRefused as error:
+            if error.status not in BUSY or self._busy == PATIENCE:
+                raise
+            self._busy += 1
+            self.measured.discarded += 1
+            self._server.rest(error.wait)
+            return None
+        self._busy = 0
+        return found
+
+    def _pair(self, question: Question, words: int) -> Pair:
+        first, second = callers(question)
+        texts = [drawn(words), drawn(words)]
+        known = self._dice.randrange(2)
+        self._server.ask(prompt(question, texts[known]), first)
+        heard: dict[int, Heard] = {}
+        for number in self._dice.sample((0, 1), 2):
+            heard[number] = self._server.ask(prompt(question, texts[number]), second)
+        return Pair(heard[known], heard[1 - known])
+
+
+def callers(question: Question) -> tuple[Identity, Identity]:
+    """Who sends a prompt first, and who asks then."""
+    if question == "salts":
+        return Identity(0, secrets.token_hex(16)), Identity(0, secrets.token_hex(16))
+    return Identity(), Identity(1 if question == "keys" else 0)
+
+
+def prompt(question: Question, text: str) -> list[dict[str, str]]:
+    """The messages of a request. Those of "beyond" begin with a system prompt that no other request has."""
+    before = [{"role": "system", "content": drawn(BRIEF)}] if question == "beyond" else []
+    return [*before, {"role": "user", "content": text}]
+
+
+def drawn(words: int) -> str:
+    """So many made-up words that nobody ever sent."""
+    parts = random.Random(secrets.randbits(256)).choices(SYLLABLES, k=3 * words)
+    return " ".join("".join(parts[at : at + 3]) for at in range(0, len(parts), 3))
+
+
+def apart(pairs: Sequence[Pair]) -> bool:
+    """Whether every hit came sooner than every miss, and in the middle by much."""
+    hits, misses = [pair.hit.seconds for pair in pairs], [pair.miss.seconds for pair in pairs]
+    return max(hits) < min(misses) and median(misses) >= RATIO * median(hits)

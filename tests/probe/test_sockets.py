@@ -1,0 +1,265 @@
+"""Probes over real sockets: a server of ours, a leaky build of it, and one that answers in ways that real ones do."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from hashlib import sha256
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from typing import Any
+
+import anyio
+import jsonschema
+import pytest
+
+from agentcho import RunConfig
+from agentcho.errors import AgentchoError, ConfigError
+from agentcho.lab.probe import Plan, ProbeReport, judged, measure
+from agentcho.lab.probe.endpoint import Bounds, Endpoint, Identity, ServerRefused, checked_url
+from agentcho.lab.probe.sarif import sarif
+from agentcho.serve.keys import Key
+from agentcho.serve.plain import PlainPrompts
+from agentcho.serve.served import Place, ServedModel, Serving
+from agentcho.testing import FakeEngine
+from tests.audit.sarif_schema import LOG
+from tests.serve.door import opened, play
+
+SECRETS = ("ak-first-secret", "ak-second-secret")
+PLAN = Plan(("keys", "salts", "beyond"), trials=8, prompts=2, lengths=(16,))
+ASKED = [{"role": "user", "content": "hello"}]
+
+
+class Leaky(ServedModel):
+    """A build in which all tenants, under all salts, have one tree of prompts."""
+
+    def _plain(self, place: Place) -> PlainPrompts:
+        return super()._plain(("", "", ""))
+
+
+def probed(kind: type[ServedModel]) -> ProbeReport:
+    """A probe of it with the keys of two tenants. Its engine computes nothing, so that its counts alone can tell."""
+    hashes = [sha256(secret.encode()).hexdigest() for secret in SECRETS]
+    keys = [Key(sha256=each, tenant=name) for each, name in zip(hashes, ("ann", "bob"), strict=True)]
+    found: list[ProbeReport] = []
+
+    def ask(url: str) -> None:
+        with asked(url, SECRETS) as server:
+            found.append(judged(server, measure(server, PLAN)))
+
+    async def body() -> None:
+        model = kind("fake", FakeEngine(), RunConfig(model="fake"), Serving())
+        async with model.serving(), opened(model, keys=keys) as door:
+            await anyio.to_thread.run_sync(ask, f"http://127.0.0.1:{door.port}/v1")
+
+    play(body)
+    return found[0]
+
+
+@contextmanager
+def asked(url: str, keys: tuple[str | None, ...] = (None,), model: str | None = None) -> Iterator[Endpoint]:
+    server = Endpoint(url, keys, Bounds(1000, 60), model)
+    try:
+        yield server
+    finally:
+        server.close()
+
+
+@pytest.mark.parametrize("kind", [ServedModel, Leaky])
+def test_the_counts_of_a_leaky_build_tell_on_it_and_those_of_ours_do_not(kind: type[ServedModel]) -> None:
+    report = probed(kind)
+    control, keys, salts, beyond = report.comparisons
+    assert control.reported == beyond.trials == PLAN.trials
+    assert beyond.reported == 0
+    shared = kind is Leaky
+    assert (keys.verdict == "shared", salts.verdict == "shared") == (shared, shared)
+    assert {keys.reported, salts.reported} == ({PLAN.trials} if shared else {0})
+    assert (report.exit_code == 1) == shared
+    assert report.words.prompts == PLAN.prompts
+    _check_formats(report)
+
+
+def _check_formats(report: ProbeReport) -> None:
+    """JSON comes back as it was, SARIF is what the standard says, and no key is in either."""
+    assert ProbeReport.model_validate_json(report.model_dump_json()) == report
+    text = sarif(report)
+    log = json.loads(text)
+    jsonschema.validate(log, LOG)
+    [run] = log["runs"]
+    fails = {result["ruleId"] for result in run["results"] if result["kind"] == "fail" and result["level"] == "error"}
+    assert fails == ({"PROBE-KEYS", "PROBE-SALTS"} if report.exit_code == 1 else set())
+    assert {result["level"] for result in run["results"] if result["kind"] != "fail"} <= {"none"}
+    assert all("ks_p" in result["properties"] for result in run["results"][:-1])
+    assert not any(secret in said for secret in SECRETS for said in (text, report.model_dump_json()))
+
+
+class Stub(ThreadingHTTPServer):
+    """A chat server that answers as the test says: `status`, and the events of its streams."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Stubbed)
+        self.status, self.body, self.headers = 200, b"", dict[str, str]()
+        self.models = ["m"]
+        self.asked: list[tuple[str, dict[str, Any]]] = []
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}/v1"
+
+    def says(self, *chunks: dict[str, Any]) -> None:
+        self.body = b"".join(b"data: " + json.dumps(chunk).encode() + b"\n\n" for chunk in chunks)
+
+
+class _Stubbed(BaseHTTPRequestHandler):
+    server: Stub
+
+    def do_GET(self) -> None:
+        self._answer(
+            200, json.dumps({"object": "list", "data": [{"id": name} for name in self.server.models]}).encode()
+        )
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        self.server.asked.append((self.headers["authorization"], body))
+        self._answer(self.server.status, self.server.body)
+
+    def _answer(self, status: int, body: bytes) -> None:
+        self.send_response(status)
+        kind = "text/event-stream" if body.startswith(b"data") else "application/json"
+        for name, value in {"content-type": kind, "content-length": str(len(body)), **self.server.headers}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Nothing is logged."""
+
+
+@pytest.fixture
+def stub() -> Iterator[Stub]:
+    with Stub() as server:
+        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+def chunk(ends: str | None = None, usage: dict[str, Any] | None = None, **delta: str) -> dict[str, Any]:
+    choices = [{"index": 0, "delta": delta, "finish_reason": ends}]
+    return {
+        "id": "c",
+        "object": "chat.completion.chunk",
+        "created": 1,
+        "model": "m",
+        "choices": choices,
+        "usage": usage,
+    }
+
+
+def test_a_request_is_greedy_and_short_and_its_answer_is_heard_to_the_end(stub: Stub) -> None:
+    usage = {"prompt_tokens": 9, "completion_tokens": 2, "total_tokens": 11}
+    details = {"prompt_tokens_details": {"cached_tokens": 4, "message_reused_tokens": 3}}
+    stub.says(chunk(role="assistant"), chunk(content="a"), chunk(content="b"), chunk("stop", usage | details))
+    with asked(stub.url, SECRETS) as server:
+        heard = server.ask(ASKED, Identity(1, "pepper"))
+        assert (heard.text, heard.prompt, heard.cached) == ("ab", 9, 7)
+        assert 0 < heard.seconds < 60
+        assert (server.requests, server.prompt_tokens, server.model) == (1, 9, "m")
+    [(key, body)] = stub.asked
+    assert key == f"Bearer {SECRETS[1]}"
+    assert body["cache_salt"] == "pepper"
+    assert (body["max_tokens"], body["temperature"], body["stream"]) == (1, 0, True)
+
+
+def test_a_server_that_counts_nothing_says_nothing_of_reuse(stub: Stub) -> None:
+    stub.says(chunk("stop", content="a"))
+    with asked(stub.url) as server:
+        assert server.ask(ASKED, Identity())[1:] == ("a", None, None)
+    assert "cache_salt" not in stub.asked[0][1]
+
+
+@pytest.mark.parametrize(
+    ("status", "told"),
+    [(401, "refuses the key"), (403, "refuses the key"), (307, "HTTP 307"), (429, "HTTP 429"), (500, "HTTP 500")],
+)
+def test_a_refusal_is_one_error_without_keys_and_is_not_asked_again(stub: Stub, status: int, told: str) -> None:
+    stub.status, stub.headers = status, {"retry-after": "7", "location": "http://127.0.0.2:9/v1/chat/completions"}
+    stub.body = json.dumps({"error": {"message": f"you sent {SECRETS[0]}"}}).encode()
+    with asked(stub.url, SECRETS) as server, pytest.raises(ServerRefused, match=told) as error:
+        server.ask(ASKED, Identity())
+    assert SECRETS[0] not in str(error.value)
+    assert error.value.__cause__ is None
+    assert (error.value.status, len(stub.asked)) == (status, 1)
+    assert status in (401, 403) or error.value.wait == 7
+
+
+@pytest.mark.parametrize("chunks", [(), (chunk(role="assistant"),), ({"error": {"message": "it broke"}},), ({"x": 1},)])
+def test_a_stream_without_a_token_is_a_failure(stub: Stub, chunks: tuple[dict[str, Any], ...]) -> None:
+    stub.says(*chunks)
+    with asked(stub.url) as server, pytest.raises(ServerRefused):
+        server.ask(ASKED, Identity())
+
+
+def test_a_model_is_taken_where_there_is_one_to_take(stub: Stub) -> None:
+    stub.models = ["m", "m@baseline", "m@audit"]
+    with asked(stub.url) as server:
+        assert server.model == "m"
+    stub.models = ["m", "n"]
+    with pytest.raises(ConfigError, match="2 models; say which one: --model"), asked(stub.url):
+        pass
+    with asked(stub.url, model="n") as server:
+        assert server.model == "n"
+
+
+def test_the_time_that_is_left_bounds_an_answer_too(stub: Stub) -> None:
+    stub.says(chunk(content="a"), chunk("stop"))
+    server = Endpoint(stub.url, [None], Bounds(10, -1.0), "m")
+    assert not server.allows(1)
+    with pytest.raises(ServerRefused, match="time was over"):
+        server.ask(ASKED, Identity())
+    server.close()
+
+
+@pytest.mark.parametrize(
+    ("given", "base"),
+    [
+        ("http://127.0.0.1:8000", "http://127.0.0.1:8000/v1"),
+        ("http://localhost:8000/s/town/v1/", "http://localhost:8000/s/town/v1"),
+        ("https://[::1]:1/v1", "https://[::1]:1/v1"),
+    ],
+)
+def test_a_url_on_this_machine_is_taken(given: str, base: str) -> None:
+    assert checked_url(given, False) == base
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("http://example.com/v1", "http://10.0.0.1/v1", "http://localhost.example.com", "http://0.0.0.0:8000"),
+        *("http://127.0.0.1.example.com", "http://2130706433", "https://[::2]"),
+    ],
+)
+def test_any_other_machine_takes_its_owner_s_leave(url: str) -> None:
+    with pytest.raises(ConfigError, match="--i-may-test-this"):
+        checked_url(url, False)
+    assert checked_url(url, True).startswith(url.removesuffix("/v1"))
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "here",
+        "ftp://localhost",
+        "http://",
+        "http://u:p@localhost",
+        "http://localhost?k=1",
+        "http://localhost:99999",
+    ],
+)
+def test_what_is_no_url_of_a_server_is_refused_and_no_password_repeated(url: str) -> None:
+    with pytest.raises(AgentchoError) as error:
+        checked_url(url, True)
+    assert "u:p" not in str(error.value)
