@@ -107,6 +107,7 @@ def serving_of(config: ServeConfig, keys: Keys, engine: EnginePort) -> Serving:
         quota=lambda tenant: keys.tokens(tenant) or limits.tenant_tokens,
         idle=limits.idle_minutes * 60,
         societies=limits.tenant_societies,
+        deterministic=config.deterministic,
         records=None if config.folder is None else most_records(len(config.adapters) + 1),
     )
 

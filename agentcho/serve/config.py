@@ -88,6 +88,9 @@ class ServeConfig(BaseModel):
         json_schema_extra={"metavar": "FILE"},
     )
     leakage: Literal["audit", "enforce"] = Field(default="enforce", description="What societies do about leaks.")
+    deterministic: bool = Field(
+        default=False, description="Batch so that every bit depends on nothing that a reader may not read. Slower."
+    )
     record: str = Field(
         default="runs",
         description="Folder of runs: each society is one; 'none' keeps none.",

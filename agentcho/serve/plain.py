@@ -76,7 +76,7 @@ class PlainPrompts:
 
         self._asked += 1
         calls: tuple[Call, ...] = (*made.values(), decode)
-        asked = Request(calls, (self._asked,), speech.token, done, turn, False, speech.piece)
+        asked = Request(calls, (self._asked,), speech.token, done, turn, on_piece=speech.piece)
         result = await self._choreographer.run(asked)
         return speech.answer(result.made[-1].words), reused
 

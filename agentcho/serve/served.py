@@ -37,7 +37,8 @@ class Serving(NamedTuple):
     """How a model is served. `mode`: how a society reads that does not say. `record`: the folder of its societies'
     runs (None: they are not recorded). `quota`: how many tokens a tenant may keep encoded. `idle`: seconds after which
     a society ends that nobody asks. `societies`: how many of a tenant there may be, and cache salts
-    without one. `records`: how many societies of all tenants may be on record at a time (None: any number)."""
+    without one. `records`: how many societies of all tenants may be on record at a time (None: any number).
+    `deterministic`: every step is in the profile whose bits depend on nothing else that runs."""
 
     mode: ServedMode = "enforce"
     record: Path | None = None
@@ -46,6 +47,7 @@ class Serving(NamedTuple):
     idle: float = 3600.0
     societies: int = 1000
     records: int | None = None
+    deterministic: bool = False
 
 
 Place = tuple[str, str, str]
@@ -72,7 +74,7 @@ class ServedModel:
         """A context in which requests are answered. `UnsupportedModel`: its chat template lets one message pass for
         two, which no society may."""
         check_markers(self.engine.framing.plain, required_markers(POLICIES["enforce"], "refuse"), self.name)
-        async with Choreographer(self.engine) as choreographer:
+        async with Choreographer(self.engine, deterministic=self._serving.deterministic) as choreographer:
             self.choreographer = choreographer
             try:
                 yield self
@@ -151,7 +153,8 @@ class ServedModel:
         self._societies.pop(place).end()
 
     def _open(self, place: Place, caller: Caller) -> Society:
-        reuse = POLICIES[caller.mode or self._serving.mode]
+        mode = caller.mode or self._serving.mode
+        reuse = POLICIES[mode]._replace(deterministic=self._serving.deterministic)
         recording = self._recording(caller, reuse)
         return Society(self.choreographer, reuse, self._salt(place), self._serving.keeping, recording)
 
@@ -159,7 +162,9 @@ class ServedModel:
         if self._serving.record is None:
             return Recording(lambda event: None, lambda key, agent: None, lambda: None, lambda status: None)
         options = {"tenant": caller.tenant, "society": caller.society}
-        config = self._config.model_copy(update={"mode": reuse.mode, "leakage": reuse.leakage})
+        config = self._config.model_copy(
+            update={name: getattr(reuse, name) for name in ("mode", "leakage", "deterministic")}
+        )
         name, folder = f"society-{caller.society}", self._serving.record
         record = RunRecord.create(folder, name, options, config, self.engine.fingerprint, asked="serve")
         sink = RecordingSink(record, None)
@@ -232,4 +237,4 @@ class ServedModel:
 
 def mode_of(reuse: ReusePolicy) -> ServedMode:
     """The name of a policy in a model's alias."""
-    return next(mode for mode, policy in POLICIES.items() if policy == reuse)
+    return next(mode for mode, policy in POLICIES.items() if policy == reuse._replace(deterministic=False))

@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from agentcho import Decode, Engine, Prefill, RunConfig, Sampling
+from agentcho.audit.audit import audit_run
 from agentcho.serve.request import Caller, ChatRequest, Delta, Quoted
 from agentcho.serve.served import ServedModel, Serving
 from tests.engines import Engines
-from tests.serve.stage import agent, assistant, conclusion, play, system, user
+from tests.serve.stage import agent, assistant, conclusion, play, saved, system, user
 
 TALK = (system("You are Ann. Answer in one sentence."), user("What shall we build?"), user("Say why."))
 
@@ -87,3 +88,18 @@ def test_a_tight_store_changes_no_word(engines: Engines, tmp_path: Path) -> None
         play(body, tokens)
         assert conclusion(tmp_path / str(tokens)) == "clean"
     assert said[8192] == said[512]
+
+
+def test_a_deterministic_server_says_so_in_its_records_and_no_audit_warns(engines: Engines, tmp_path: Path) -> None:
+    async def body() -> None:
+        serving = Serving(record=tmp_path, deterministic=True)
+        async with ServedModel("understudy", engines.understudy(), RunConfig(), serving).serving() as model:
+            for name in ("ann", "bob"):
+                asked = ChatRequest(TALK, {"temperature": 0.0}, max_tokens=4)
+                await model.answer(agent(name, mode="enforce"), asked, lambda delta: None)
+
+    play(body)
+    report = audit_run(saved(tmp_path))
+    assert report.conclusion == "clean"
+    assert report.subject.deterministic
+    assert "AC005" not in {finding.rule for finding in report.findings}
