@@ -38,7 +38,7 @@ from agentcho.serve.faults import ApiError, api_error
 from agentcho.serve.keys import ABSENT, Claim, Key, Keys
 from agentcho.serve.length import check_length
 from agentcho.serve.limits import Limits
-from agentcho.serve.request import Answers, Caller, ChatRequest, Delta, Hear
+from agentcho.serve.request import Answers, Caller, ChatRequest, Delta, Hear, ServedMode
 from agentcho.serve.shape import Shape
 
 LOG = logging.getLogger("agentcho.serve")
@@ -51,6 +51,10 @@ class Model(Protocol):
     """A model that is served: see `ServedModel`."""
 
     name: str
+
+    @property
+    def mode(self) -> ServedMode:
+        """See `ServedModel.mode`."""
 
     @property
     def frames(self) -> FramePort:
@@ -112,7 +116,16 @@ class Site:
             agent = target.agent
         target = models.settled(target._replace(society=society, agent=agent), self.models)
         tenant, name = ("", "") if key is None else (key.tenant, key.name)
-        return self.models[target.model], Caller(tenant, society, agent, target.mode, name)
+        model = self.models[target.model]
+        if key is not None and key.agent is not None and society is not None and target.mode not in (None, model.mode):
+            raise ApiError(
+                403,
+                f"societies here read @{model.mode}, and the key of one agent cannot have one read otherwise for all; "
+                "leave the mode out",
+                "model",
+                "mode_not_allowed",
+            )
+        return model, Caller(tenant, society, agent, target.mode, name)
 
 
 class Generate:

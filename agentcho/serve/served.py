@@ -65,6 +65,11 @@ class ServedModel:
         self._asking: Counter[Place] = Counter()
 
     @property
+    def mode(self) -> ServedMode:
+        """How a society reads that does not say."""
+        return self._serving.mode
+
+    @property
     def frames(self) -> FramePort:
         """What of the engine never changes."""
         return self.engine

@@ -13,7 +13,7 @@ import httpx
 from agentcho.serve.app import Model, Site, application
 from agentcho.serve.config import ServeLimits
 from agentcho.serve.keys import Key, Keys
-from agentcho.serve.request import Answer, Answers, Caller, ChatRequest, Delta, Hear, Usage
+from agentcho.serve.request import Answer, Answers, Caller, ChatRequest, Delta, Hear, ServedMode, Usage
 from agentcho.serve.server import Server, bound
 from agentcho.testing import FakeEngine
 
@@ -29,6 +29,7 @@ class Scripted:
 
     def __init__(self, words: str = "good day to you", name: str = "m") -> None:
         self.name, self.words = name, words
+        self.mode: ServedMode = "enforce"
         self.frames = FakeEngine()
         self.held: anyio.Event | None = None
         self.fault: Exception | None = None

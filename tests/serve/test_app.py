@@ -312,6 +312,19 @@ def test_a_key_speaks_for_its_tenant_society_and_agent_alone() -> None:
     play(body)
 
 
+def test_the_key_of_one_agent_has_no_society_read_otherwise_for_all() -> None:
+    async def body() -> None:
+        model = Scripted()
+        async with opened(model, keys=[key("a"), key("b", society="talk", agent="bob")]) as door:
+            path = f"/s/talk/bob{CHAT}"
+            refused = await door.ask(path, "b", model=f"{model.name}@audit")
+            assert (await door.error(403, refused))["param"] == "model"
+            assert (await door.ask(path, "b", model=f"{model.name}@enforce")).status_code == 200
+            assert (await door.ask(f"/s/talk{CHAT}", "a", model=f"{model.name}@audit")).status_code == 200
+
+    play(body)
+
+
 def test_another_tenant_s_society_is_as_absent_as_one_that_is_not_there() -> None:
     async def body() -> None:
         model = Scripted()
