@@ -84,6 +84,15 @@ def test_libraries_stay_in_their_place() -> None:
             assert not any(name.startswith(("transformers.Auto", "transformers.models")) for name in names), path
 
 
+def test_the_rooms_of_the_server_know_no_more_than_they_need() -> None:
+    kept_out = {"api": ("sharing", "web"), "sharing": ("api", "web")}
+    for room, others in kept_out.items():
+        files = sorted((PACKAGE / "serve" / room).glob("*.py"))
+        assert len(files) > 5
+        for path in files:
+            assert not any(f"agentcho.serve.{other}" in name for name in imports(path) for other in others), path
+
+
 def test_importing_it_imports_no_torch() -> None:
     code = (
         "import sys, agentcho; [getattr(agentcho, name) for name in agentcho.__all__ if name != 'Engine'];"

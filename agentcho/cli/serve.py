@@ -33,8 +33,8 @@ from agentcho.records.record import SavedRun, folders
 
 if TYPE_CHECKING:
     from agentcho.serve.config import ServeConfig
-    from agentcho.serve.keys import Keys
-    from agentcho.serve.served import ServedModel, Serving
+    from agentcho.serve.sharing.served import ServedModel, Serving
+    from agentcho.serve.web.keys import Keys
 
 NEEDED = "to serve models"
 FILES = 4
@@ -45,7 +45,7 @@ SOCIETY = "society-"
 
 def make_key(file: Path, given: Mapping[str, object]) -> str:
     """Make a key, append its entry to the file, and return it."""
-    from agentcho.serve.keys import add_key
+    from agentcho.serve.web.keys import add_key
 
     return add_key(file, **given)
 
@@ -53,9 +53,9 @@ def make_key(file: Path, given: Mapping[str, object]) -> str:
 def serve_models(config: ServeConfig) -> int:
     """Serve until a signal ends it. Returns the exit code."""
     require(NEEDED, "serve")
-    from agentcho.serve.app import Site
-    from agentcho.serve.keys import Keys
-    from agentcho.serve.server import bound, serve
+    from agentcho.serve.web.app import Site
+    from agentcho.serve.web.keys import Keys
+    from agentcho.serve.web.server import bound, serve
 
     keys = Keys() if config.keys is None else Keys.read(config.keys)
     with bound(config.host, config.port, bool(keys)) as listening:
@@ -79,7 +79,7 @@ def _tell(names: list[str], address: str) -> None:
 
 def _loaded(config: ServeConfig, keys: Keys, tell: Tell) -> list[ServedModel]:
     """The model, and each of its adapters on an engine of its own."""
-    from agentcho.serve.served import ServedModel
+    from agentcho.serve.sharing.served import ServedModel
 
     run = RunConfig(model=config.model, device=config.device, dtype=config.dtype, leakage=config.leakage)
     found = list[ServedModel]()
@@ -93,8 +93,8 @@ def _loaded(config: ServeConfig, keys: Keys, tell: Tell) -> list[ServedModel]:
 
 def serving_of(config: ServeConfig, keys: Keys, engine: EnginePort) -> Serving:
     """How a model on this engine is served: options, bounds and keys in the words of what serves it."""
-    from agentcho.serve.served import Serving
-    from agentcho.serve.society import Keeping
+    from agentcho.serve.sharing.served import Serving
+    from agentcho.serve.sharing.society import Keeping
 
     limits = config.limits
     keeping = Keeping(tokens=limits.society_tokens, messages=limits.society_messages)

@@ -10,8 +10,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from agentcho.serve.limits import Limits
-from agentcho.serve.models import Target, read
+from agentcho.serve.api.limits import Limits
+from agentcho.serve.api.models import Target, read
 
 Count = Annotated[int, Field(ge=1)]
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]

@@ -16,9 +16,9 @@ import pytest
 from agentcho import RunConfig
 from agentcho.cli.serve import delete_old, serving_of
 from agentcho.records.record import RunRecord
-from agentcho.serve.app import Site
 from agentcho.serve.config import ServeConfig, ServeLimits
-from agentcho.serve.keys import Key, Keys
+from agentcho.serve.web.app import Site
+from agentcho.serve.web.keys import Key, Keys
 from agentcho.testing import FakeEngine
 
 from .conftest import Command, one_line

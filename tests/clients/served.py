@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from agentcho.errors import CallFailed
-from agentcho.serve.keys import add_key
 from agentcho.serve.request import Answers, Caller, ChatRequest, Hear
-from agentcho.serve.served import ServedModel
+from agentcho.serve.sharing.served import ServedModel
+from agentcho.serve.web.keys import add_key
 
 from .environment import ROOT
 

@@ -19,7 +19,7 @@ SERVE = (
     Mutant(
         "a private message is found by whoever guesses it",
         "counts and times would tell that somebody had been told just this",
-        "agentcho/serve/index.py",
+        "agentcho/serve/sharing/index.py",
         "if not known.audience.includes(reader.agent) or not _fits(quoted, known, reader):",
         "if not _fits(quoted, known, reader):",
         (SOCIETY,),
@@ -27,7 +27,7 @@ SERVE = (
     Mutant(
         "who is known by a hash has its private messages everywhere",
         "two conversations with equal prompts would find each other's private messages",
-        "agentcho/serve/index.py",
+        "agentcho/serve/sharing/index.py",
         "return reader.proven or known.audience.members is None or known.before == before.key",
         "return True",
         (SOCIETY,),
@@ -35,7 +35,7 @@ SERVE = (
     Mutant(
         "an id is believed whatever the words are",
         "a client that has changed a message would have the old one read in its place",
-        "agentcho/serve/index.py",
+        "agentcho/serve/sharing/index.py",
         "return self._may_be(quoted, known, reader, before) and _same_words(quoted, known)",
         "named = known.public_id == quoted.id\n"
         "        return self._may_be(quoted, known, reader, before) and (named or _same_words(quoted, known))",
@@ -44,7 +44,7 @@ SERVE = (
     Mutant(
         "an id says nothing",
         "of equal words the latest would be read, and not the ones that were quoted",
-        "agentcho/serve/index.py",
+        "agentcho/serve/sharing/index.py",
         'if named := self._by_id.get(quoted.id or ""):',
         'if named := self._by_id.get(""):',
         (SOCIETY,),
@@ -52,7 +52,7 @@ SERVE = (
     Mutant(
         "what is private of others takes a place among the latest",
         "a message that is missed would tell that others have the same text in private",
-        "agentcho/serve/index.py",
+        "agentcho/serve/sharing/index.py",
         "for audience, known in texts if audience.includes(reader.agent))\n        return islice(",
         "for audience, known in texts)\n        return islice(",
         ("tests/serve/test_index.py",),
@@ -60,7 +60,7 @@ SERVE = (
     Mutant(
         "whoever has the hash is the author",
         "two conversations with equal prompts would read each other's encodings, and what stood before them",
-        "agentcho/serve/index.py",
+        "agentcho/serve/sharing/index.py",
         "return known.author == reader.agent and known.said and not reader.proven and known.before != before",
         "return False",
         (SOCIETY,),
@@ -68,7 +68,7 @@ SERVE = (
     Mutant(
         "results of functions are the society's",
         "what one agent's function returned would be found by others",
-        "agentcho/serve/talk.py",
+        "agentcho/serve/sharing/talk.py",
         'shared = framed.role == "user"',
         'shared = framed.role in ("user", "tool")',
         (SOCIETY,),
@@ -76,7 +76,7 @@ SERVE = (
     Mutant(
         "a private answer is everyone's in the next game",
         "what was narrowed once would be open to all when the society has become long",
-        "agentcho/serve/talk.py",
+        "agentcho/serve/sharing/talk.py",
         "author, to = carried.author, carried.audience",
         "author = carried.author",
         (SOCIETY,),
@@ -84,7 +84,7 @@ SERVE = (
     Mutant(
         "the tenant is no part of the salt",
         "equal words of two tenants would share what is stored, and time would tell",
-        "agentcho/serve/served.py",
+        "agentcho/serve/sharing/served.py",
         'framed = "".join(f"{len(part)}:{part}" for part in place).encode(errors="surrogatepass")',
         'framed = "".join(f"{len(part)}:{part}" for part in place[1:]).encode(errors="surrogatepass")',
         (SOCIETY, PLAIN),
@@ -92,7 +92,7 @@ SERVE = (
     Mutant(
         "a society reads as each request says",
         "one agent's request would make what another reads",
-        "agentcho/serve/served.py",
+        "agentcho/serve/sharing/served.py",
         "if caller.mode is not None and caller.mode != mode_of(society.reuse):",
         "if False:",
         (SOCIETY,),
@@ -100,7 +100,7 @@ SERVE = (
     Mutant(
         "what another request attends to is given up",
         "its receipt would name an encoding of which nothing is known",
-        "agentcho/serve/talk.py",
+        "agentcho/serve/sharing/talk.py",
         "if not self._in_use[id]:",
         "if True:",
         (SOCIETY,),
@@ -108,7 +108,7 @@ SERVE = (
     Mutant(
         "a society keeps all that it ever encoded",
         "a long one would take the store from all others",
-        "agentcho/serve/society.py",
+        "agentcho/serve/sharing/society.py",
         "self.forget(self._keeping.tokens)\n            if not self._requests:",
         "if not self._requests:",
         (SOCIETY,),
@@ -116,7 +116,7 @@ SERVE = (
     Mutant(
         "a name may be that of somebody without one",
         "a client could call itself what the hash of another is, and read as its author",
-        "agentcho/serve/society.py",
+        "agentcho/serve/sharing/society.py",
         "if caller.agent.startswith(UNNAMED):",
         "if False:",
         (SOCIETY,),
@@ -124,7 +124,7 @@ SERVE = (
     Mutant(
         "a prompt in use is given up",
         "its calls would name encodings that are gone",
-        "agentcho/serve/prefixes.py",
+        "agentcho/serve/sharing/prefixes.py",
         "return (node for node in self._used if not node.users)",
         "return iter(list(self._used))",
         (PLAIN,),
@@ -132,7 +132,7 @@ SERVE = (
     Mutant(
         "an answer whose text is not all of it is reused",
         "what is quoted would be read as other tokens than its text has",
-        "agentcho/serve/plain.py",
+        "agentcho/serve/sharing/plain.py",
         "if not words.canonical:",
         "if False:",
         (PLAIN,),
@@ -140,7 +140,7 @@ SERVE = (
     Mutant(
         "all answers of a request have one seed",
         "they would say the same",
-        "agentcho/serve/prompt.py",
+        "agentcho/serve/sharing/prompt.py",
         "if choice == 0:",
         "if True:",
         (PLAIN,),
@@ -148,7 +148,7 @@ SERVE = (
     Mutant(
         "a key reaches every society of its tenant",
         "whoever was given a key for one talk would read along in all others",
-        "agentcho/serve/keys.py",
+        "agentcho/serve/web/keys.py",
         "if key.society is not None and claim.society not in (None, key.society):",
         "if False:",
         ("tests/serve/test_keys.py", EDGE),
@@ -156,7 +156,7 @@ SERVE = (
     Mutant(
         "a key of one agent speaks for any",
         "whoever was given a key for one agent would read what only another may",
-        "agentcho/serve/keys.py",
+        "agentcho/serve/web/keys.py",
         "if key.agent is not None and claim.agent not in (None, key.agent):",
         "if False:",
         ("tests/serve/test_keys.py", EDGE),
@@ -164,7 +164,7 @@ SERVE = (
     Mutant(
         "a key without an agent speaks for one that has a key",
         "an agent's own key would protect it from nobody of its tenant",
-        "agentcho/serve/keys.py",
+        "agentcho/serve/web/keys.py",
         "return any(entry.society in (None, society) for entry in same)",
         "return False",
         ("tests/serve/test_keys.py", EDGE),
@@ -172,7 +172,7 @@ SERVE = (
     Mutant(
         "a key is compared until one fits",
         "how long it takes would tell how far down the file the key stands",
-        "agentcho/serve/keys.py",
+        "agentcho/serve/web/keys.py",
         "                found = entry\n",
         "                return entry\n",
         ("tests/serve/test_keys.py",),
@@ -180,7 +180,7 @@ SERVE = (
     Mutant(
         "without keys a page of any site may ask",
         "a page that somebody opens in a browser on this machine would use the model, and read what it says",
-        "agentcho/serve/app.py",
+        "agentcho/serve/web/app.py",
         "            _check_near(headers)\n",
         "            pass\n",
         (EDGE,),
@@ -188,7 +188,7 @@ SERVE = (
     Mutant(
         "whoever may ask may read the metrics",
         "counts of the whole server tell one tenant what the others do",
-        "agentcho/serve/app.py",
+        "agentcho/serve/web/app.py",
         "if key is not None and not key.metrics:",
         "if False:",
         (EDGE,),
@@ -196,7 +196,7 @@ SERVE = (
     Mutant(
         "a request goes on when its client has gone",
         "its rows and pages would be held for nobody",
-        "agentcho/serve/exchange.py",
+        "agentcho/serve/web/exchange.py",
         "            group.start_soon(self._watch, group.cancel_scope)\n",
         "",
         ("tests/serve/test_chain.py", EDGE),
@@ -204,7 +204,7 @@ SERVE = (
     Mutant(
         "a reader may take as long as it likes",
         "who never reads would hold rows and pages for ever",
-        "agentcho/serve/server.py",
+        "agentcho/serve/web/server.py",
         "            self._stuck = self.loop.call_later(self._limits.send_seconds, self.transport.abort)\n",
         "            pass\n",
         ("tests/serve/test_sockets.py", "tests/serve/test_chain.py"),
@@ -212,7 +212,7 @@ SERVE = (
     Mutant(
         "a header may take as long as it likes",
         "half-open connections would fill the server",
-        "agentcho/serve/server.py",
+        "agentcho/serve/web/server.py",
         "            self._late = self.loop.call_later(seconds, self._end_late)\n",
         "            pass\n",
         ("tests/serve/test_sockets.py",),
@@ -220,7 +220,7 @@ SERVE = (
     Mutant(
         "an error in the midst of a stream ends it as if it were whole",
         "every client would take half an answer for all of it",
-        "agentcho/serve/exchange.py",
+        "agentcho/serve/web/exchange.py",
         "last = [events.fault(api_error(failed[0]))] if failed else events.end(ended[0])",
         "last = [] if failed else events.end(ended[0])",
         (EDGE,),
@@ -228,7 +228,7 @@ SERVE = (
     Mutant(
         "a parameter that is not known is dropped",
         "a client would take an answer for one that does what it asked for",
-        "agentcho/serve/body.py",
+        "agentcho/serve/api/body.py",
         "                cls._changes_nothing(name, value)\n",
         "                continue\n",
         (f"{CHAT}::test_what_is_not_taken_is_refused_by_its_name",),
@@ -236,7 +236,7 @@ SERVE = (
     Mutant(
         "an error tells what was given",
         "words of messages would come into logs with the errors",
-        "agentcho/serve/body.py",
+        "agentcho/serve/api/body.py",
         'told = TOLD.get(first["type"], first["msg"].removeprefix("Value error, "))',
         'told = str(error.errors()[0]["input"])',
         (f"{BODIES}::test_no_error_tells_words_of_a_message",),
@@ -244,7 +244,7 @@ SERVE = (
     Mutant(
         "the parts of a body are not counted",
         "seven megabytes of small messages would hold up everybody else for seconds",
-        "agentcho/serve/body.py",
+        "agentcho/serve/api/body.py",
         "    if parts > limits.parts:\n",
         "    if False:\n",
         (f"{BODIES}::test_a_body_of_too_many_parts_is_not_read",),
@@ -252,7 +252,7 @@ SERVE = (
     Mutant(
         "more is reused than was read",
         "clients that subtract would count negative tokens",
-        "agentcho/serve/shape.py",
+        "agentcho/serve/api/shape.py",
         "min(usage.reused, usage.prompt - cached)",
         "usage.reused",
         (f"{CHAT}::test_usage_adds_up_whatever_was_counted",),
@@ -260,7 +260,7 @@ SERVE = (
     Mutant(
         "events are not in ASCII",
         "a separator of lines in an answer would cut an event in two",
-        "agentcho/serve/shape.py",
+        "agentcho/serve/api/shape.py",
         "json.dumps(data, allow_nan=False,",
         "json.dumps(data, ensure_ascii=False, allow_nan=False,",
         (f"{CHAT}::test_no_character_of_an_answer_ends_an_event",),
@@ -268,7 +268,7 @@ SERVE = (
     Mutant(
         "the beginning of a call is shown",
         "a client would be told half of an opening as text, and then the call",
-        "agentcho/serve/held.py",
+        "agentcho/serve/api/held.py",
         "len(waiting) - next(begun, 0)",
         "len(waiting)",
         (f"{BODIES}::test_as_much_is_shown_as_cannot_become_a_call",),
@@ -276,7 +276,7 @@ SERVE = (
     Mutant(
         "a mode of societies is taken without one",
         "a client would believe that it is audited, and be read as everybody else is",
-        "agentcho/serve/models.py",
+        "agentcho/serve/api/models.py",
         'or target.mode not in (None, "baseline")',
         "or False",
         (f"{MODELS}::test_a_mode_of_societies_needs_one",),
@@ -284,7 +284,7 @@ SERVE = (
     Mutant(
         "the last place that names a society wins",
         "a header that a proxy adds would send a client's words to another society than it names",
-        "agentcho/serve/models.py",
+        "agentcho/serve/api/models.py",
         "if known is not None and given is not None and known != given:",
         "if False:",
         (f"{MODELS}::test_places_fill_each_other_up_and_may_not_contradict",),
@@ -292,7 +292,7 @@ SERVE = (
     Mutant(
         "a priority is taken as it is",
         "who asks to be served later would be served first",
-        "agentcho/serve/asked.py",
+        "agentcho/serve/api/asked.py",
         "-given.priority",
         "given.priority",
         (f"{CHAT}::test_what_is_sampled_is_as_the_client_says",),

@@ -12,10 +12,10 @@ import pytest
 from agentcho.lab.bench.servers import folder, free_port, ours, peer, running
 from agentcho.lab.probe import Plan, ProbeReport, judged, measure
 from agentcho.lab.probe.endpoint import Bounds, Endpoint
-from agentcho.serve.keys import add_key
+from agentcho.serve.web.keys import add_key
 
 pytestmark = pytest.mark.server
-ONE_SALT = "from agentcho.serve.served import ServedModel; ServedModel._salt = lambda self, place: 'one'; "
+ONE_SALT = "from agentcho.serve.sharing.served import ServedModel; ServedModel._salt = lambda self, place: 'one'; "
 """Makes a build of ours in which all tenants have the same salt: each has a tree of its own, which counts as if nothing
 were shared, but the engine finds what another one has encoded."""
 PLAN = Plan(("keys", "salts", "beyond"), trials=16, prompts=4)

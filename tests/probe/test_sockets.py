@@ -19,9 +19,9 @@ from agentcho.errors import AgentchoError, ConfigError
 from agentcho.lab.probe import Plan, ProbeReport, judged, measure
 from agentcho.lab.probe.endpoint import Bounds, Endpoint, Identity, ServerRefused, checked_url
 from agentcho.lab.probe.sarif import sarif
-from agentcho.serve.keys import Key
-from agentcho.serve.plain import PlainPrompts
-from agentcho.serve.served import Place, ServedModel, Serving
+from agentcho.serve.sharing.plain import PlainPrompts
+from agentcho.serve.sharing.served import Place, ServedModel, Serving
+from agentcho.serve.web.keys import Key
 from agentcho.testing import FakeEngine
 from tests.audit.sarif_schema import LOG
 from tests.serve.door import opened, play

@@ -11,12 +11,12 @@ from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from openai.types.responses import Response, ResponseStreamEvent
 from pydantic import TypeAdapter
 
-from agentcho.serve import chat, responses
+from agentcho.serve.api import chat, responses
+from agentcho.serve.api.limits import Limits
+from agentcho.serve.api.models import Target
+from agentcho.serve.api.shape import Shape
 from agentcho.serve.faults import ApiError
-from agentcho.serve.limits import Limits
-from agentcho.serve.models import Target
 from agentcho.serve.request import Answer, Answers, ChatRequest, Delta, Likely, Tools, Usage
-from agentcho.serve.shape import Shape
 
 LIMITS = Limits()
 EVENTS: TypeAdapter[ResponseStreamEvent] = TypeAdapter(ResponseStreamEvent)

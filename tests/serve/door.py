@@ -10,11 +10,11 @@ from typing import Any
 import anyio
 import httpx
 
-from agentcho.serve.app import Model, Site, application
 from agentcho.serve.config import ServeLimits
-from agentcho.serve.keys import Key, Keys
 from agentcho.serve.request import Answer, Answers, Caller, ChatRequest, Delta, Hear, ServedMode, Usage
-from agentcho.serve.server import Server, bound
+from agentcho.serve.web.app import Model, Site, application
+from agentcho.serve.web.keys import Key, Keys
+from agentcho.serve.web.server import Server, bound
 from agentcho.testing import FakeEngine
 
 CHAT = "/v1/chat/completions"

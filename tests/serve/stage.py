@@ -13,7 +13,7 @@ from agentcho import RunConfig
 from agentcho.audit.audit import audit_run
 from agentcho.records.record import SavedRun, runs
 from agentcho.serve.request import Answers, Caller, ChatRequest, Delta, Quoted
-from agentcho.serve.served import ServedModel, Serving
+from agentcho.serve.sharing.served import ServedModel, Serving
 from agentcho.testing import FakeEngine
 
 

@@ -6,9 +6,9 @@ from contextlib import ExitStack, suppress
 
 import pytest
 
-from agentcho.serve.admission import Admission, Bounds
 from agentcho.serve.config import ServeLimits
 from agentcho.serve.faults import ApiError
+from agentcho.serve.web.admission import Admission, Bounds
 
 FREE = Bounds()
 

@@ -14,8 +14,8 @@ import httpx
 import pytest
 
 from agentcho.errors import CallFailed, ContextOverflow, EngineClosed, EngineFailed, Overloaded, RequestError, StoreFull
-from agentcho.serve.keys import Key
 from agentcho.serve.request import Caller
+from agentcho.serve.web.keys import Key
 from tests.serve.door import ASKED, CHAT, Door, Scripted, opened, play
 
 CANARY = "wolverine-7731"

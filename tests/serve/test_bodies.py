@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentcho.engine.tools import CallPieces, ToolFormat
-from agentcho.serve import chat, responses
+from agentcho.serve.api import chat, responses
+from agentcho.serve.api.held import Held
 from agentcho.serve.faults import ApiError
-from agentcho.serve.held import Held
 from agentcho.serve.request import Answer, ChatRequest
 
 from .bodies import CHAT_TOOL, LIMITS, RESPONSES_TOOL, said, sent, user

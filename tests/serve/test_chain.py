@@ -14,7 +14,7 @@ import anyio
 from agentcho import RunConfig
 from agentcho.audit.audit import audit_run
 from agentcho.records.record import runs
-from agentcho.serve.served import ServedModel, Serving
+from agentcho.serve.sharing.served import ServedModel, Serving
 from agentcho.testing import FakeEngine
 from tests.serve.door import ASKED, CHAT, Door, opened, play
 

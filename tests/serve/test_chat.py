@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from agentcho.serve import chat, ids
+from agentcho.serve.api import chat, ids
+from agentcho.serve.api.limits import Limits
 from agentcho.serve.faults import ApiError
-from agentcho.serve.limits import Limits
 from agentcho.serve.request import Answer, Delta, Quoted, Tool, ToolCall, Usage
 
 from .bodies import (

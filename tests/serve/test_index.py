@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from agentcho.message import Audience
-from agentcho.serve import index
-from agentcho.serve.index import Known, MessageIndex, Reader, Standing
-from agentcho.serve.prompt import Framed
+from agentcho.serve.sharing import index
+from agentcho.serve.sharing.index import Known, MessageIndex, Reader, Standing
+from agentcho.serve.sharing.prompt import Framed
 
 BOB = Reader("bob", True)
 EVERYBODY, ANN = Audience(None), Audience(frozenset({"ann"}))

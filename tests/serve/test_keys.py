@@ -10,7 +10,7 @@ import pytest
 
 from agentcho.errors import ConfigError
 from agentcho.serve.faults import ApiError
-from agentcho.serve.keys import Claim, Key, Keys, add_key
+from agentcho.serve.web.keys import Claim, Key, Keys, add_key
 
 
 def key(word: str, tenant: str = "red", **fields: object) -> Key:
@@ -62,7 +62,7 @@ def test_every_entry_is_compared_whichever_is_meant(monkeypatch: pytest.MonkeyPa
         seen.append(left)
         return left == right
 
-    monkeypatch.setattr("agentcho.serve.keys.hmac.compare_digest", compared)
+    monkeypatch.setattr("agentcho.serve.web.keys.hmac.compare_digest", compared)
     keys = Keys([key("a"), key("b"), key("c")])
     assert keys.find("a") is not None
     assert len(seen) == 3

@@ -6,8 +6,8 @@ import anyio
 import pytest
 
 from agentcho.errors import ContextOverflow
-from agentcho.serve.length import check_length
 from agentcho.serve.request import ChatRequest, Quoted, ToolCall
+from agentcho.serve.web.length import check_length
 from agentcho.testing import FakeEngine
 
 

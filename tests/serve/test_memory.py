@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import pytest
 
-from agentcho.serve.society import Keeping
+from agentcho.serve.sharing.society import Keeping
 from agentcho.testing import FakeEngine
 from tests.serve.stage import Asked, agent, assistant, play, served, system, user
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from openai.types import Model
 
-from agentcho.serve import models
+from agentcho.serve.api import models
+from agentcho.serve.api.models import Place, Target
 from agentcho.serve.faults import ApiError
-from agentcho.serve.models import Place, Target
 
 SERVED = ("org/m", "org/m+poet")
 PATH = Place("the path", "town", "ann")

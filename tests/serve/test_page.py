@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from agentcho.serve import chat, responses
-from agentcho.serve.body import Body
+from agentcho.serve.api import chat, responses
+from agentcho.serve.api.body import Body
 
 PAGE = Path(__file__).parents[2] / "docs" / "serve.md"
 

@@ -8,7 +8,7 @@ import pytest
 from agentcho.calls.call import Decode, Prefill
 from agentcho.errors import ContextOverflow, RequestError
 from agentcho.serve.request import Caller, ChatRequest
-from agentcho.serve.society import Keeping
+from agentcho.serve.sharing.society import Keeping
 from agentcho.testing import FakeEngine
 from tests.serve.stage import Asked, assistant, play, served, system, user
 

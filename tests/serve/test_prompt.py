@@ -11,8 +11,8 @@ from jsonschema import Draft202012Validator
 from agentcho.engine.template import derive
 from agentcho.engine.tools import CallPieces, ToolFormat
 from agentcho.serve.faults import ApiError
-from agentcho.serve.prompt import prompt_of, samplings
 from agentcho.serve.request import ChatRequest, Quoted, Tool, Tools
+from agentcho.serve.sharing.prompt import prompt_of, samplings
 from tests.engine.templates import calling, tokenizer
 
 ANSWER = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}

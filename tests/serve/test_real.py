@@ -9,7 +9,7 @@ import pytest
 from agentcho import Decode, Engine, Prefill, RunConfig, Sampling
 from agentcho.audit.audit import audit_run
 from agentcho.serve.request import Caller, ChatRequest, Delta, Quoted
-from agentcho.serve.served import ServedModel, Serving
+from agentcho.serve.sharing.served import ServedModel, Serving
 from tests.engines import Engines
 from tests.serve.stage import agent, assistant, conclusion, play, saved, system, user
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from agentcho.serve import ids, responses
+from agentcho.serve.api import ids, responses
 from agentcho.serve.faults import ApiError
 from agentcho.serve.request import Answer, Delta, Quoted, Tool, ToolCall
 

@@ -11,7 +11,7 @@ import pytest
 from openai.lib.streaming.chat import ContentDeltaEvent
 from pydantic import BaseModel
 
-from agentcho.serve import chat, responses
+from agentcho.serve.api import chat, responses
 from agentcho.serve.faults import ApiError
 from agentcho.serve.request import Answer, Answers, ChatRequest, Delta, ToolCall
 

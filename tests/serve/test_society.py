@@ -19,7 +19,7 @@ from agentcho.records import record as record_file
 from agentcho.records.transcript import Entry
 from agentcho.serve.faults import ApiError
 from agentcho.serve.request import Answers, ChatRequest, Quoted, Tool, ToolCall, Tools
-from agentcho.serve.society import Keeping
+from agentcho.serve.sharing.society import Keeping
 from agentcho.testing import FakeEngine
 from tests.serve.stage import Asked, agent, assistant, conclusion, play, saved, served, system, tool, user
 

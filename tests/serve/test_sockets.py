@@ -11,7 +11,7 @@ import pytest
 from anyio import to_thread
 
 from agentcho.errors import ConfigError
-from agentcho.serve.server import bound
+from agentcho.serve.web.server import bound
 from tests.serve.door import ASKED, CHAT, Door, Scripted, opened, play
 
 LONG = "word " * 40_000
@@ -179,7 +179,7 @@ def test_told_twice_a_server_ends_at_once() -> None:
 def test_societies_that_nobody_asks_end_without_a_request(monkeypatch: pytest.MonkeyPatch) -> None:
     async def body() -> None:
         model, looked = Scripted(), anyio.Event()
-        monkeypatch.setattr("agentcho.serve.server.IDLE", 0.01)
+        monkeypatch.setattr("agentcho.serve.web.server.IDLE", 0.01)
         monkeypatch.setattr(model, "end_idle", looked.set)
         async with opened(model):
             await looked.wait()

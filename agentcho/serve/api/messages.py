@@ -10,9 +10,9 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from agentcho.serve import ids
-from agentcho.serve.body import Body, Several, wrapped, wrong
-from agentcho.serve.functions import FunctionName
+from agentcho.serve.api import ids
+from agentcho.serve.api.body import Body, Several, wrapped, wrong
+from agentcho.serve.api.functions import FunctionName
 from agentcho.serve.request import ChatRole, Quoted, ToolCall
 
 TEXT_ALONE = "this server reads texts alone; give a part of type "

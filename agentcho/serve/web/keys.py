@@ -20,9 +20,9 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from agentcho.errors import ConfigError
 from agentcho.message import AgentName
 from agentcho.records.files import writing
-from agentcho.serve import models
-from agentcho.serve.admission import Bounds
+from agentcho.serve.api import models
 from agentcho.serve.faults import ApiError
+from agentcho.serve.web.admission import Bounds
 
 PREFIX = "ak-"
 REMEDY = "mend or delete that entry; `agentcho key FILE --tenant NAME` makes a new one"

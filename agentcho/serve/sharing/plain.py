@@ -12,11 +12,11 @@ from agentcho.calls.call import Call, Decode, Sampling, Turn
 from agentcho.choreography.choreographer import Choreographer
 from agentcho.choreography.handle import Request, Result
 from agentcho.message import Words
-from agentcho.serve.prefixes import Node, PrefixTree
-from agentcho.serve.prompt import Framed, calls_in, prompt_of, room_for, samplings
 from agentcho.serve.request import Answer, Answers, ChatRequest, Hear, Usage
-from agentcho.serve.society import Keeping
-from agentcho.serve.speech import Speech, all_said
+from agentcho.serve.sharing.prefixes import Node, PrefixTree
+from agentcho.serve.sharing.prompt import Framed, calls_in, prompt_of, room_for, samplings
+from agentcho.serve.sharing.society import Keeping
+from agentcho.serve.sharing.speech import Speech, all_said
 
 Prompt = Sequence[tuple[Framed, Words]]
 

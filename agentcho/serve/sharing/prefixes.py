@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from agentcho.calls.call import EncodingId, Prefill
 from agentcho.message import Words
-from agentcho.serve.prompt import Framed
+from agentcho.serve.sharing.prompt import Framed
 
 Step = tuple[str, str | None, str, tuple[int, ...] | None]
 """What makes two messages at one place of a prompt the same: role, name, text, and ids where the text does not give

@@ -11,18 +11,18 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from agentcho.serve import asked as asking
-from agentcho.serve import fields, functions, ids
-from agentcho.serve.asked import Asked
-from agentcho.serve.body import Body, Several, read
+from agentcho.serve.api import asked as asking
+from agentcho.serve.api import fields, functions, ids
+from agentcho.serve.api.asked import Asked
+from agentcho.serve.api.body import Body, Several, read
+from agentcho.serve.api.fields import IGNORED, ONLY, Positive, TopLogprobs
+from agentcho.serve.api.held import Held
+from agentcho.serve.api.limits import Limits
+from agentcho.serve.api.messages import Message
+from agentcho.serve.api.models import Target
+from agentcho.serve.api.shape import Shape, counts, event, logprob
 from agentcho.serve.faults import ApiError
-from agentcho.serve.fields import IGNORED, ONLY, Positive, TopLogprobs
-from agentcho.serve.held import Held
-from agentcho.serve.limits import Limits
-from agentcho.serve.messages import Message
-from agentcho.serve.models import Target
 from agentcho.serve.request import Answer, Answers, ChatRequest, Delta, Likely, Usage
-from agentcho.serve.shape import Shape, counts, event, logprob
 
 DONE = b"data: [DONE]\n\n"
 CHUNK = "chat.completion.chunk"

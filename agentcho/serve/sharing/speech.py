@@ -14,8 +14,8 @@ import anyio
 from agentcho.calls.call import FramePort
 from agentcho.choreography.handle import Piece
 from agentcho.message import Words
-from agentcho.serve.prompt import calls_in
 from agentcho.serve.request import Answer, ChatRequest, Delta, Hear, Likely
+from agentcho.serve.sharing.prompt import calls_in
 
 T = TypeVar("T")
 

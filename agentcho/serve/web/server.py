@@ -29,12 +29,12 @@ from uvicorn.server import ServerState
 
 from agentcho.engine.core import EngineCore
 from agentcho.errors import ConfigError
-from agentcho.serve.app import Site, application
 from agentcho.serve.config import ServeLimits
-from agentcho.serve.exchange import JSON
 from agentcho.serve.faults import ApiError
-from agentcho.serve.metrics import Metrics
-from agentcho.serve.served import ServedModel
+from agentcho.serve.sharing.served import ServedModel
+from agentcho.serve.web.app import Site, application
+from agentcho.serve.web.exchange import JSON
+from agentcho.serve.web.metrics import Metrics
 
 LOG = logging.getLogger("agentcho.serve")
 SIGNALS = (signal.SIGINT, signal.SIGTERM)

@@ -14,10 +14,10 @@ from pydantic import BeforeValidator, Field
 from agentcho.calls import values
 from agentcho.calls.call import Sampling, SamplingOptions, Seed, Stop, Temperature
 from agentcho.errors import RequestError
-from agentcho.serve import models
-from agentcho.serve.body import Body, Several, single, within
+from agentcho.serve.api import models
+from agentcho.serve.api.body import Body, Several, single, within
+from agentcho.serve.api.limits import Limits
 from agentcho.serve.faults import ApiError
-from agentcho.serve.limits import Limits
 
 IGNORED = frozenset(
     {

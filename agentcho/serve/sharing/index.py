@@ -15,8 +15,8 @@ from heapq import merge
 from itertools import islice
 
 from agentcho.message import Audience, Role
-from agentcho.serve.prompt import Framed, same_calls
 from agentcho.serve.request import ToolCall
+from agentcho.serve.sharing.prompt import Framed, same_calls
 
 MOST = 256
 """Of so many messages with one text that a reader may read, at most, the right one is looked for: the latest."""

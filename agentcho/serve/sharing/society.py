@@ -23,11 +23,11 @@ from agentcho.events import Sink
 from agentcho.message import EVERYONE, Audience, agent_name
 from agentcho.records.record import Status
 from agentcho.serve.faults import ApiError
-from agentcho.serve.index import Reader
-from agentcho.serve.prompt import prompt_of, room_for, samplings, speaker
 from agentcho.serve.request import Answers, Caller, ChatRequest, Hear, Usage
-from agentcho.serve.speech import Speech, all_said
-from agentcho.serve.talk import Speaking, Talk
+from agentcho.serve.sharing.index import Reader
+from agentcho.serve.sharing.prompt import prompt_of, room_for, samplings, speaker
+from agentcho.serve.sharing.speech import Speech, all_said
+from agentcho.serve.sharing.talk import Speaking, Talk
 
 LOG = logging.getLogger("agentcho.serve")
 UNNAMED = "~"

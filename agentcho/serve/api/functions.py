@@ -10,10 +10,10 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 from pydantic import Field
 
-from agentcho.serve import fields
-from agentcho.serve.body import Body, within
+from agentcho.serve.api import fields
+from agentcho.serve.api.body import Body, within
+from agentcho.serve.api.limits import Limits
 from agentcho.serve.faults import ApiError
-from agentcho.serve.limits import Limits
 from agentcho.serve.request import Tool, Tools
 
 FunctionName = Annotated[str, Field(pattern=r"^[a-zA-Z0-9_.-]{1,64}\z")]

@@ -13,8 +13,8 @@ from typing import Annotated, Any, ClassVar, TypeVar, cast
 from pydantic import BaseModel, ConfigDict, FailFast, Strict, ValidationError, ValidationInfo, model_validator
 from pydantic_core import PydanticCustomError, from_json
 
+from agentcho.serve.api.limits import Limits
 from agentcho.serve.faults import ApiError
-from agentcho.serve.limits import Limits
 
 PARTS = (b"{", b"[", b'":')
 """How objects and lists begin, and the names in objects end."""

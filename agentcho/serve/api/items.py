@@ -10,9 +10,9 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, ValidationInfo, model_validator
 
-from agentcho.serve import ids
-from agentcho.serve.body import Body, Several, count, wrapped, wrong
-from agentcho.serve.messages import PARSED_ARGUMENTS, Id, Name, Part, joined
+from agentcho.serve.api import ids
+from agentcho.serve.api.body import Body, Several, count, wrapped, wrong
+from agentcho.serve.api.messages import PARSED_ARGUMENTS, Id, Name, Part, joined
 from agentcho.serve.request import ChatRole, Quoted, ToolCall
 
 TYPES = ("message", "function_call", "function_call_output")

@@ -20,10 +20,10 @@ from agentcho.flow.views import Read, ReadSet
 from agentcho.games.journal import Journal
 from agentcho.games.limits import Meter
 from agentcho.message import SCENARIO, Audience, Kind, Metadata, Words
-from agentcho.serve.index import Known, MessageIndex, Reader, Standing, reads_as_others
-from agentcho.serve.prompt import Framed, calls_in, speaker
 from agentcho.serve.request import ChatRequest
-from agentcho.serve.speech import Speech, new_id
+from agentcho.serve.sharing.index import Known, MessageIndex, Reader, Standing, reads_as_others
+from agentcho.serve.sharing.prompt import Framed, calls_in, speaker
+from agentcho.serve.sharing.speech import Speech, new_id
 
 
 class New(NamedTuple):

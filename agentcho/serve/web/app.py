@@ -30,16 +30,17 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from agentcho.calls.call import FramePort
-from agentcho.serve import chat, metrics, models, responses
-from agentcho.serve.admission import Admission, Bounds
+from agentcho.serve.api import chat, models, responses
+from agentcho.serve.api.limits import Limits
+from agentcho.serve.api.shape import Shape
 from agentcho.serve.config import ServeLimits
-from agentcho.serve.exchange import GONE, Channel, Events
 from agentcho.serve.faults import ApiError, api_error
-from agentcho.serve.keys import ABSENT, Claim, Key, Keys
-from agentcho.serve.length import check_length
-from agentcho.serve.limits import Limits
 from agentcho.serve.request import Answers, Caller, ChatRequest, Delta, Hear, ServedMode
-from agentcho.serve.shape import Shape
+from agentcho.serve.web import metrics
+from agentcho.serve.web.admission import Admission, Bounds
+from agentcho.serve.web.exchange import GONE, Channel, Events
+from agentcho.serve.web.keys import ABSENT, Claim, Key, Keys
+from agentcho.serve.web.length import check_length
 
 LOG = logging.getLogger("agentcho.serve")
 """Ids, routes, status and classes of errors go there: no word of a message, no name of a society, no key."""

@@ -22,9 +22,9 @@ from agentcho.flow.markers import check_markers, required_markers
 from agentcho.games.run import RecordingSink
 from agentcho.records.record import RunRecord
 from agentcho.serve.faults import SHORTLY, ApiError
-from agentcho.serve.plain import PlainPrompts
 from agentcho.serve.request import Answers, Caller, ChatRequest, Hear, ServedMode
-from agentcho.serve.society import Keeping, Recording, Society
+from agentcho.serve.sharing.plain import PlainPrompts
+from agentcho.serve.sharing.society import Keeping, Recording, Society
 
 POLICIES: dict[ServedMode, ReusePolicy] = {
     "baseline": ReusePolicy("baseline"),

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from agentcho.serve import fields, ids, messages
-from agentcho.serve.body import within
+from agentcho.serve.api import fields, ids, messages
+from agentcho.serve.api.body import within
+from agentcho.serve.api.limits import Limits
+from agentcho.serve.api.shape import Calling
 from agentcho.serve.faults import ApiError
-from agentcho.serve.limits import Limits
 from agentcho.serve.request import ChatRequest, Quoted, Tools
-from agentcho.serve.shape import Calling
 
 
 class Asked(NamedTuple):

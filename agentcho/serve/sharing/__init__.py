@@ -1,0 +1,1 @@
+"""Who shares which encodings: societies, and prompts without one."""
