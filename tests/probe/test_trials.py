@@ -7,10 +7,10 @@ import random
 import pytest
 
 from agentcho.lab.probe import Plan, ProbeReport, judged, measure
-from agentcho.lab.probe.endpoint import ServerRefused
+from agentcho.lab.probe.endpoint import Heard, ServerRefused
 from agentcho.lab.probe.findings import Verdict
 from agentcho.lab.probe.judgement import FEWEST
-from agentcho.lab.probe.trials import LENGTHS, PATIENCE, TRIED, drawn
+from agentcho.lab.probe.trials import LENGTHS, PATIENCE, TRIED, Pair, apart, drawn
 
 from .simulated import HIT, MISS, Simulated
 
@@ -182,3 +182,12 @@ def test_a_first_request_that_fails_is_an_error() -> None:
 def test_words_are_drawn_anew_each_time() -> None:
     assert drawn(8) != drawn(8)
     assert len(drawn(8).split()) == 8
+
+
+def test_a_length_is_taken_when_its_slowest_hit_comes_before_its_quickest_miss_with_room_between() -> None:
+    def pair(hit: float, miss: float) -> Pair:
+        return Pair(Heard(hit, "", None, None), Heard(miss, "", None, None))
+
+    assert apart([pair(3.3, 5.5), pair(3.2, 5.4)])
+    assert not apart([pair(3.3, 5.5), pair(5.1, 5.4)])
+    assert not apart([pair(3.3, 5.5), pair(3.2, 3.4)])
