@@ -143,7 +143,7 @@ def test_a_suppression_without_names_matches_a_finding_without_names(tmp_path: P
         (ENTRY, "names no finding"),
         (ENTRY | BOB | {"fingerprint": "0" * 32}, "leave rule"),
         (ENTRY | {"fingerprint": "xyz"}, "fingerprint"),
-        (ENTRY | BOB | {"rule": "AC011"}, "rule"),
+        (ENTRY | BOB | {"rule": "AC099"}, "rule"),
         (ENTRY | BOB | {"until": "x"}, "until"),
     ],
 )

@@ -68,9 +68,9 @@ def test_a_deterministic_arm_gives_every_call_a_forward_of_its_own(
         asked.add(deterministic)
         return step(deterministic)
 
-    def resolver(reuse: ReusePolicy, bos: bool = False) -> Resolver:
+    def resolver(reuse: ReusePolicy, bos: bool = False, salt: str = "") -> Resolver:
         ways.add(reuse)
-        return Resolver(reuse, bos)
+        return Resolver(reuse, bos, salt=salt)
 
     monkeypatch.setattr(engine, "step", noted)
     monkeypatch.setattr("agentcho.games.journal.Resolver", resolver)
