@@ -242,6 +242,7 @@ def test_a_peer_that_does_not_run_is_left_out_and_said(stubbed: Stub, monkeypatc
         serving(Asked("understudy"), [], ["vllm"], told)
 
 
+@pytest.mark.server
 def test_a_server_that_ends_says_why() -> None:
     code = "import sys; sys.exit('no such model')"
     with (

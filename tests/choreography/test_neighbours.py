@@ -308,6 +308,7 @@ def through_the_choreographer(bench: Bench, examples: int) -> int:
     return tried[0]
 
 
+@pytest.mark.slow
 def test_a_hostile_game_hurts_no_game_beside_it(bench: Bench) -> None:
     alone, _ = played(bench, [], turns=1)
     with guilty(bench):

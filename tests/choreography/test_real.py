@@ -167,6 +167,7 @@ def test_a_choreographed_turn_is_chosen_over_what_its_receipts_say(tiny: Engine)
     tiny.release(ids.values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
 def test_the_same_seed_gives_the_same_transcript_on_both_loops(tiny: Engine, mode: Mode) -> None:
     first, *others = [

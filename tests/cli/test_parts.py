@@ -96,6 +96,7 @@ def test_a_part_is_a_run_of_its_own_games(agentcho: Command) -> None:
     assert "2/2" in agentcho("ls", "--runs", "--out", "parts/2").out
 
 
+@pytest.mark.slow
 def test_parts_of_the_understudy_are_its_whole_run(engines: Engines, tmp_path: Path) -> None:
     def run(part: str | None) -> SavedRun:
         config = RunConfig(games=2, part=part, seed=2, max_tokens=12, deterministic=True)

@@ -105,6 +105,7 @@ def test_a_scenario_is_played_and_then_proved_and_its_record_can_be_proved_again
     assert proof("q.json").source == "last"
 
 
+@pytest.mark.slow
 def test_of_a_run_that_was_killed_what_there_is_is_played_and_named(
     agentcho: Command, loaded: Engine, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

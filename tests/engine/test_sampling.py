@@ -184,6 +184,7 @@ SCHEMAS: dict[str, tuple[dict[str, Any], Callable[[Any], bool]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", SCHEMAS)
 def test_json_fits_its_schema_however_few_tokens_are_left(llama: Engine, kind: str) -> None:
     schema, fits = SCHEMAS[kind]

@@ -97,6 +97,7 @@ class Mortal(FakeEngine):
         return super().submit(calls, turn)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("left", [0, 1, 5, 11])
 def test_a_killed_comparison_goes_on_where_it_stopped_and_repeats_nothing(tmp_path: Path, left: int) -> None:
     dying = Mortal(left)

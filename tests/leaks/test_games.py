@@ -112,6 +112,7 @@ def test_what_an_agent_attends_to_is_what_reachability_says(leakage: Leakage, ba
     assert (outside > 0) == (leakage == "audit")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", get_args(Change))
 def test_what_is_hidden_makes_no_difference_in_a_game(change: Change) -> None:
     told = 0

@@ -40,6 +40,7 @@ def said(engine: Engine) -> Tensor:
     return scored(talk(), engine, "choreographed", "enforce")[0]
 
 
+@pytest.mark.slow
 def test_hot_and_merged_say_the_same_and_the_base_is_as_before(base: Engine, engines: Engines, tmp_path: Path) -> None:
     one, two = (drawn(tmp_path / name, seed) for seed, name in enumerate(("one", "two")))
     plain = said(base)
