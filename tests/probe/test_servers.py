@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import re
+import shlex
 import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
@@ -9,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from agentcho.cli import main
 from agentcho.lab.bench.servers import folder, free_port, ours, peer, running
 from agentcho.lab.probe import Plan, ProbeReport, judged, measure
 from agentcho.lab.probe.endpoint import Bounds, Endpoint
@@ -61,3 +65,22 @@ def test_the_server_of_transformers_has_no_salts_and_one_cache_for_all() -> None
     assert salts.reason == "the server takes no cache_salt"
     assert control.verdict == "inconclusive" or keys.verdict == "shared", report
     assert report.exit_code == (1 if keys.verdict == "shared" else 3)
+
+
+def test_what_the_page_says_to_type_writes_its_reports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = Path(__file__).parents[2] / "docs" / "how-to" / "probe.md"
+    [*_, line] = re.findall(r"^agentcho (probe .*)$", page.read_text(), re.MULTILINE)
+    keys, port = [add_key(tmp_path / "keys", tenant=name) for name in ("ann", "bob")], free_port()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FIRST_KEY", keys[0])
+    Path("second-key.txt").write_text(keys[1])
+    words = [*shlex.split(line.replace("8000", str(port))), "--seconds", "30"]
+    monkeypatch.setattr(sys, "argv", ["agentcho", *words])
+    with running([*ours("understudy", "float32", port), "--keys", str(tmp_path / "keys")], port):
+        with pytest.raises(SystemExit) as ended:
+            main()
+        assert ended.value.code in (0, 3), "nothing is shared, whether or not thirty seconds were enough to say so"
+    for name in ("probe.json", "probe.sarif"):
+        text = Path(name).read_text()
+        assert json.loads(text)
+        assert not any(key in text for key in keys)
