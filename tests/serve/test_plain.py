@@ -8,6 +8,8 @@ import pytest
 from agentcho.calls.call import Decode, Prefill
 from agentcho.errors import ContextOverflow, RequestError
 from agentcho.serve.request import Caller, ChatRequest
+from agentcho.serve.sharing.prefixes import PrefixTree
+from agentcho.serve.sharing.prompt import Framed
 from agentcho.serve.sharing.society import Keeping
 from agentcho.testing import FakeEngine
 from tests.serve.stage import Asked, assistant, play, served, system, user
@@ -50,8 +52,9 @@ def test_an_answer_that_was_cut_at_a_stop_string_is_read_as_its_text_says() -> N
             cut = await at.ask(QUESTION, options={"stop": ["beta"]})
             assert whole.answers[0].text.startswith(cut.answers[0].text)
             assert cut.answers[0].ended == "stop_string"
+            question = (await at.ask(QUESTION)).usage.exact
             quoted = {n: (await at.ask(QUESTION, assistant(n.answers[0].text))).usage.exact for n in (whole, cut)}
-            assert quoted[whole] > quoted[cut] > 0
+            assert quoted[whole] > quoted[cut] == question > 0
 
     play(body)
 
@@ -85,6 +88,19 @@ def test_what_is_kept_stays_within_its_quota_and_the_oldest_goes_first() -> None
             assert again.usage.exact > gone.usage.exact
 
     play(body)
+
+
+def test_a_prompt_that_a_request_uses_is_not_given_up() -> None:
+    frames, tree = FakeEngine(), PrefixTree("salt")
+    prompt = [(framed, framed.words(frames)) for framed in (Framed("system", "be short"), Framed("user", "well"))]
+    path = tree.find(prompt)
+    tree.hold(path)
+    for id, node in enumerate(path, 1):
+        assert tree.enter(node, id) is None
+    assert tree.forget(0) == []
+    tree.let_go(path)
+    assert tree.forget(0) == [2, 1], "the end of a prompt goes before its beginning"
+    assert tree.tokens == len(tree) == 0
 
 
 def test_requests_side_by_side_share_what_they_have_in_common() -> None:

@@ -18,7 +18,7 @@ from agentcho.flow.labels import EncodingRecord
 from agentcho.records import record as record_file
 from agentcho.records.transcript import Entry
 from agentcho.serve.faults import ApiError
-from agentcho.serve.request import Answers, ChatRequest, Quoted, Tool, ToolCall, Tools
+from agentcho.serve.request import Answers, Caller, ChatRequest, Quoted, Tool, ToolCall, Tools
 from agentcho.serve.sharing.society import Keeping
 from agentcho.testing import FakeEngine
 from tests.serve.stage import Asked, agent, assistant, conclusion, play, saved, served, system, tool, user
@@ -377,19 +377,20 @@ def test_over_its_quota_a_society_forgets_what_was_not_read_for_long(tmp_path: P
     assert conclusion(tmp_path) == "clean"
 
 
-def test_what_is_forgotten_while_another_request_needs_it_is_not_taken_away() -> None:
+def test_what_another_request_attends_to_is_not_forgotten(tmp_path: Path) -> None:
     async def body() -> None:
-        async with served(keeping=Keeping(tokens=1)) as at, anyio.create_task_group() as group:
-            for n in range(8):
-                group.start_soon(_ask, at, n)
+        async with served(tmp_path, keeping=Keeping(tokens=40)) as at:
+            await at.ask(user("the common beginning"), who=ANN, max_tokens=2)
+            async with anyio.create_task_group() as group:
+                group.start_soon(_ask, at, BOB, [user("the common beginning")], 60)
+                for n in range(6):
+                    group.start_soon(_ask, at, agent("carl"), [user(f"{n} " * 20)], 2 + 4 * n)
 
-    async def _ask(at: Asked, n: int) -> None:
-        talk: list[Quoted] = [user("the common beginning")]
-        for turn in range(5):
-            answers = await at.ask(*talk, who=agent(f"a{n}"), max_tokens=6)
-            talk += [assistant(answers.answers[0].text), user(f"and {turn}")]
+    async def _ask(at: Asked, who: Caller, talk: list[Quoted], tokens: int) -> None:
+        assert (await at.ask(*talk, who=who, max_tokens=tokens)).answers
 
     play(body)
+    assert conclusion(tmp_path) == "clean"
 
 
 def test_a_request_that_is_given_up_is_on_record_as_far_as_it_went(tmp_path: Path) -> None:
