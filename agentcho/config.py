@@ -13,6 +13,7 @@ from typing import Annotated, Literal, NamedTuple
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from agentcho.calls.call import First, Most, Sampling
+from agentcho.calls.texts import Capability, Server
 
 Mode = Literal["baseline", "choreographed"]
 Leakage = Literal["audit", "enforce", "deny"]
@@ -73,6 +74,41 @@ class Limits(BaseModel):
     game_tokens: Annotated[int, Field(ge=1)] | None = None
     game_messages: Annotated[int, Field(ge=1)] | None = None
     game_seconds: Annotated[float, Field(gt=0)] | None = None
+
+
+class ModelConfig(BaseModel):
+    """One model of a run, beside its own or in its place, by a name that agents are given. Frozen; holds no key.
+
+    `model`: as in `RunConfig`, or "openai:NAME", the model NAME of the server at `base_url`. `device`, `dtype` and
+    `adapter` are for a model that is loaded here. All else is for a server: what `server` it is, which says what it can
+    be asked, and `can` where that is not so; where its key is, in the environment variable `key_env` (by default
+    OPENAI_API_KEY) or in `key_file`; `vendor`, who sees what is sent (by default the address); `context`, its number of
+    positions. Of all games together: at most `concurrency` requests at a time, `requests_per_minute`,
+    `tokens_per_minute`; each may take `timeout` seconds, and is sent again at most `retries` times. `price_in`,
+    `price_cached` and `price_out` are per million tokens.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    model: str
+    device: str = "auto"
+    dtype: str = "auto"
+    adapter: str | None = None
+    base_url: str | None = None
+    server: Server = "openai"
+    can: tuple[Capability, ...] | None = None
+    key_env: str | None = None
+    key_file: str | None = None
+    vendor: str | None = None
+    context: Annotated[int, Field(ge=1)] | None = None
+    concurrency: int = Field(default=8, ge=1, le=1024)
+    requests_per_minute: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    tokens_per_minute: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    timeout: float = Field(default=120, gt=0, allow_inf_nan=False)
+    retries: int = Field(default=4, ge=0, le=100)
+    price_in: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+    price_cached: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+    price_out: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
 
 
 class RunConfig(BaseModel):
