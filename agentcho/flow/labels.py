@@ -176,19 +176,26 @@ class Guard:
         clearance: Audience,
     ) -> None:
         self._labels, self._guards, self._own, self._clearance = labels, guards, own, clearance
+        self._admitted: dict[EncodingId, frozenset[Label]] = {}
 
     def admit(self, id: EncodingId, context: Sequence[EncodingId]) -> None:
-        """Check and label. `LeakageError`: something of the context has no label here; unknown is not clean."""
+        """Check and label. `LeakageError`: something of the context has no label here; unknown is not clean. A call
+        that was put off is checked again when it begins: what it was admitted over then may have been forgotten by
+        everybody else in between."""
         first: dict[Audience, str] = {self._own.audience: self._own.message}
+        admitted = dict[EncodingId, frozenset[Label]]()
         for parent in context:
-            if parent not in self._labels:
+            labels = self._labels.get(parent, self._admitted.get(parent))
+            if labels is None:
                 raise LeakageError(str(self._clearance), (), parent)
-            for label in self._labels[parent]:
+            admitted[parent] = labels
+            for label in labels:
                 first[label.audience] = min(label.message, first.get(label.audience, label.message))
         for message, audience in sorted(((m, a) for a, m in first.items()), key=lambda pair: pair[0]):
             if not audience.covers(self._clearance):
                 raise LeakageError(str(self._clearance), (self._own.message, message))
         self._guards[id] = self
+        self._admitted = admitted
         self._labels[id] = frozenset(Label(message, audience) for audience, message in first.items())
 
 

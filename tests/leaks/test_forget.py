@@ -13,7 +13,7 @@ from agentcho.config import ReusePolicy
 from agentcho.errors import LeakageError
 from agentcho.flow.labels import EncodingRecord, Label, Monitor, Roll
 from agentcho.flow.resolver import Draft
-from agentcho.message import EVERYONE
+from agentcho.message import EVERYONE, Audience
 from agentcho.testing import FakeEngine
 
 from .played import Played
@@ -102,3 +102,30 @@ def test_labels_of_what_is_held_or_under_way_stay() -> None:
     monitor.guard("answer", EVERYONE, EVERYONE).admit(9, [1, 3])
     with pytest.raises(LeakageError, match="encoding 2"):
         monitor.guard("answer", EVERYONE, EVERYONE).admit(10, [2])
+
+
+def test_a_shadow_that_nobody_has_read_yet_outlives_what_it_was_put_off_over() -> None:
+    played = Played(FakeEngine(), ReusePolicy("choreographed", "enforce"))
+    played.put("told")
+    played.say("first", "bob", "told")
+    played.say("said", "alice", "told")
+    deferred = len(played.engine.debug.deferred)
+    played.forget("told", "first")
+    played.forget("never there")
+    assert len(played.engine.debug.deferred) == deferred - 1 == 1, "what was said is put off, what bob said is gone"
+    assert played.say("heard", "bob", "said")
+
+
+def test_a_guard_that_is_asked_again_knows_what_it_was_asked_about() -> None:
+    monitor, secret = Monitor(), Audience(frozenset({"alice"}))
+    monitor.guard("told", EVERYONE, EVERYONE).admit(1, [])
+    late = monitor.guard("said", EVERYONE, EVERYONE)
+    late.admit(2, [1])
+    monitor.forget({2})
+    late.admit(2, [1])
+    monitor.guard("hidden", secret, secret).admit(3, [])
+    with pytest.raises(LeakageError, match="hidden"):
+        late.admit(2, [1, 3])
+    monitor.forget({2})
+    with pytest.raises(LeakageError, match="encoding 3"):
+        late.admit(2, [1, 3])

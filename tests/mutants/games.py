@@ -303,6 +303,14 @@ READ = (
         (f"{MONITOR}::test_what_has_no_label_is_refused_even_where_all_else_is_clean",),
     ),
     Mutant(
+        "a guard knows nothing of what it admitted before",
+        "a shadow that was put off could never be read once what it was put off over is forgotten",
+        "agentcho/flow/labels.py",
+        "labels = self._labels.get(parent, self._admitted.get(parent))",
+        "labels = self._labels.get(parent)",
+        ("tests/leaks/test_forget.py",),
+    ),
+    Mutant(
         "a label of one's own words alone",
         "a secret would be out of sight once somebody has spoken after reading it",
         "agentcho/flow/labels.py",
