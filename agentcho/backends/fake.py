@@ -26,6 +26,9 @@ from agentcho.engine.virtual import VirtualRunner, VirtualSlot
 from agentcho.errors import EngineFailed
 from agentcho.message import Words
 
+BATCHES = 100_000
+"""The ids of so many steps are kept at least, and of no more than twice as many: a server's engine steps for ever."""
+
 
 class ScriptedRunner(VirtualRunner):
     """Says the next token of each decode's script. Segments in `faults` fail, alone or beside others."""
@@ -68,7 +71,7 @@ class FakeEngine(EngineCore):
     - `bos`: whether contexts begin with a BOS. `context`: the number of positions. `store_tokens`: the size of the
       store that `StepResult.held` is a share of (None: no bound); no encoding ever has to leave it.
     - `steps`: the steps so far. `rows`: the decodes that run. `pages`: the messages that are stored. `batches`: the ids
-      of each step. `swapped`: the ids that were to be swapped out.
+      of each of the last steps. `swapped`: the ids that were to be swapped out.
     """
 
     _runner: ScriptedRunner
@@ -113,6 +116,7 @@ class FakeEngine(EngineCore):
         if not self.idle and self.broken is None:
             self.steps += 1
             self.batches.append(tuple(sorted(call.id for call in self._scheduler.calls)))
+            del self.batches[: BATCHES if len(self.batches) > 2 * BATCHES else 0]
         result = super().step(deterministic)
         running = sum(row.fed for row in self._scheduler.rows)
         return result._replace(held=(self.store.used - self.bos + running) / self._whole)

@@ -155,6 +155,10 @@ class Journal:
         self._sink(Ended(entry._replace(usage=entry.usage._replace(encoded=entry.usage.encoded + encoded))))
         self._ledger.forget(record.id for record in over)
 
+    def is_twin(self, id: EncodingId) -> bool:
+        """Whether another request, under way at the same time, had made the same encoding first."""
+        return id in self._twins
+
     def message_of(self, id: EncodingId) -> str:
         """The message that an encoding is of."""
         return self._ledger[id].message

@@ -104,8 +104,9 @@ class Delta(NamedTuple):
 
 class Usage(NamedTuple):
     """Tokens of a request, framing included. `prompt` are all that were read. Of these `exact` were reused as they
-    would have been encoded anew, but for rounding; `reused` through encodings of messages, which were made over
-    another context than this prompt. `completion` were generated."""
+    would have been encoded anew, but for rounding: what the prompt begins with, each message encoded over just those
+    before it; `reused` through encodings of messages, all others that were not encoded for this request. What requests
+    that come together have in common is new to one of them. `completion` were generated."""
 
     prompt: int = 0
     completion: int = 0

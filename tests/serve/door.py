@@ -104,13 +104,11 @@ class Door:
 
 
 @asynccontextmanager
-async def opened(
-    *served: Model, keys: Iterable[Key] = (), small: socket.socket | None = None, **limits: Any
-) -> AsyncIterator[Door]:
-    """A server of these models as long as the context lasts. After it nothing of it is left."""
+async def opened(*served: Model, keys: Iterable[Key] = (), late: float = LATE, **limits: Any) -> AsyncIterator[Door]:
+    """A server of these models as long as the context lasts, at most `late` seconds. After it nothing of it is left."""
     site = Site(served, Keys(keys), ServeLimits(**limits))
     server, address = Server(application(site), site), list[str]()
-    listening = small or bound("127.0.0.1", 0, False)
+    listening = bound("127.0.0.1", 0, False)
     ready = anyio.Event()
     async with anyio.create_task_group() as group:
 
@@ -122,7 +120,7 @@ async def opened(
         await ready.wait()
         async with httpx.AsyncClient(base_url=address[0], timeout=LATE, trust_env=False) as client:
             try:
-                with anyio.fail_after(LATE):
+                with anyio.fail_after(late):
                     yield Door(client, server, site, int(address[0].rpartition(":")[2]))
             finally:
                 server.end()

@@ -1,8 +1,9 @@
-"""Ten thousand turns in one society, in flat memory."""
+"""Ten thousand turns in one society, over a real socket, in flat memory."""
 
 from __future__ import annotations
 
 import gc
+import json
 import sys
 from collections import deque
 from pathlib import Path
@@ -10,9 +11,11 @@ from typing import NamedTuple
 
 import pytest
 
+from agentcho import RunConfig
+from agentcho.serve.sharing.served import ServedModel, Serving
 from agentcho.serve.sharing.society import Keeping
 from agentcho.testing import FakeEngine
-from tests.serve.stage import Asked, agent, assistant, play, served, system, user
+from tests.serve.door import CHAT, Door, opened, play
 
 NAMES = ("ann", "bob", "cem")
 WINDOW = 6
@@ -20,6 +23,7 @@ WINDOW = 6
 GAME = 500
 """Messages of one game of the society."""
 STATM = Path("/proc/self/statm")
+LONG = 1800.0
 
 
 class Memory(NamedTuple):
@@ -30,48 +34,73 @@ class Memory(NamedTuple):
 
 
 class Talk:
-    """Three agents who take turns, each sent its own private brief and the last messages of all."""
+    """Three agents who take turns, each sent its own private brief and the last messages of all; one answer of five is
+    streamed. Server and clients are in this process, with a socket between them."""
 
-    def __init__(self, at: Asked) -> None:
-        self._at, self._turns = at, 0
+    def __init__(self, door: Door, engine: FakeEngine) -> None:
+        self._door, self._engine, self._turns = door, engine, 0
         self._said = deque[tuple[str, str]](maxlen=WINDOW)
 
     async def go_on(self, turns: int) -> Memory:
         """To this turn, and on to the beginning of the next game: what there is then. What the fake keeps of its steps
         for tests is thrown away."""
-        while self._turns < turns or self._messages() > 20:
+        while self._turns < turns or await self._messages() > 20:
             self._turns += 1
             name = NAMES[self._turns % 3]
-            quoted = (assistant(text) if who == name else user(text, who) for who, text in self._said)
-            told = (system(f"you are {name}, and nobody else may know"), user("talk about the bridge"))
-            answers = await self._at.ask(*told, *quoted, who=agent(name), max_tokens=4)
-            self._said.append((name, answers.answers[0].text))
-        self._at.engine.batches.clear()
+            self._said.append((name, await self._turn(name)))
+        self._engine.batches.clear()
         gc.collect()
         return Memory(int(STATM.read_text().split()[1]) * 4096, sys.getallocatedblocks())
 
-    def _messages(self) -> int:
-        info = self._at.model.society_info(agent(None))
-        assert info is not None
+    async def _turn(self, name: str) -> str:
+        quoted = [_quoted(who == name, text) for who, text in self._said]
+        brief = {"role": "system", "content": f"you are {name}, and nobody else may know"}
+        told = [brief, {"role": "user", "content": "talk about the bridge"}, *quoted]
+        stream = self._turns % 5 == 0
+        answer = await self._door.ask(f"/s/talk/{name}{CHAT}", messages=told, max_tokens=4, stream=stream)
+        assert answer.status_code == 200, answer.text
+        if stream:
+            assert answer.text.endswith("data: [DONE]\n\n")
+            return _streamed(answer.text)
+        return str(answer.json()["choices"][0]["message"]["content"])
+
+    async def _messages(self) -> int:
+        [info] = (await self._door.client.get("/s/talk")).json()["models"]
         assert info["messages"] <= GAME
         assert info["encoded_tokens"] <= 2000
         return int(info["messages"])
 
 
+def _streamed(text: str) -> str:
+    """The answer of a stream."""
+    data = (line.removeprefix("data: ") for line in text.splitlines() if line.startswith("data: {"))
+    return "".join(json.loads(each)["choices"][0]["delta"].get("content") or "" for each in data)
+
+
+def _quoted(own: bool, text: str) -> dict[str, str]:
+    return {"role": "assistant" if own else "user", "content": text}
+
+
 @pytest.mark.slow
+@pytest.mark.server
 @pytest.mark.skipif(not STATM.is_file(), reason="this system does not tell what a process has in memory")
 def test_ten_thousand_turns_of_a_society_take_no_more_memory_than_two_thousand(tmp_path: Path) -> None:
     engine = FakeEngine()
 
     async def body() -> None:
-        async with served(tmp_path, engine, keeping=Keeping(tokens=2000, messages=GAME)) as at:
-            talk = Talk(at)
+        serving = Serving(record=tmp_path, keeping=Keeping(tokens=2000, messages=GAME))
+        async with (
+            ServedModel("m", engine, RunConfig(model="fake"), serving).serving() as model,
+            opened(model, late=LONG) as door,
+        ):
+            talk = Talk(door, engine)
             early, pages = await talk.go_on(2000), engine.pages
             late = await talk.go_on(10_000)
-            told = (f"{each.resident / 1e6:.1f} MB, {each.objects} objects" for each in (early, late))
-            print(" at turn 2,000; ".join(told), "at turn 10,000")
-            assert late.objects - early.objects < 4000, "one object of every second turn is kept"
-            assert late.resident - early.resident < 8_000_000
-            assert engine.pages < pages + 20
+            now = engine.pages
+        told = (f"{each.resident / 1e6:.1f} MB, {each.objects} objects" for each in (early, late))
+        print(" at turn 2,000; ".join(told), "at turn 10,000")
+        assert late.objects - early.objects < 4000, "one object of every second turn is kept"
+        assert late.resident - early.resident < 8_000_000
+        assert now < pages + 20
 
     play(body)

@@ -7,7 +7,7 @@ import pytest
 
 from agentcho.calls.call import Decode, Prefill
 from agentcho.errors import ContextOverflow, RequestError
-from agentcho.serve.request import Caller, ChatRequest
+from agentcho.serve.request import Caller, ChatRequest, Quoted, Usage
 from agentcho.serve.sharing.prefixes import PrefixTree
 from agentcho.serve.sharing.prompt import Framed
 from agentcho.serve.sharing.society import Keeping
@@ -168,5 +168,25 @@ def test_cache_salts_are_as_few_as_societies() -> None:
             again = await at.ask(BRIEF, QUESTION, max_tokens=4, cache_salt="kept")
             gone = await at.ask(BRIEF, QUESTION, max_tokens=4, cache_salt="salt 0")
             assert again.usage.exact > gone.usage.exact == 0
+
+    play(body)
+
+
+def test_what_is_said_to_be_new_is_what_the_model_was_fed_also_of_requests_that_come_together() -> None:
+    async def body() -> None:
+        async with served() as at:
+            told = list[Usage]()
+
+            async def one(*messages: Quoted) -> None:
+                told.append((await at.ask(*messages, max_tokens=8)).usage)
+
+            async with anyio.create_task_group() as group:
+                for more in ((), (), (user("and then"),), (user("and then"),), (user("or else"),)):
+                    group.start_soon(one, BRIEF, QUESTION, *more)
+            framing = at.engine.framing
+            around = len(framing.closing("assistant")) - int(at.engine.bos)
+            new = sum(usage.prompt - usage.exact - usage.reused for usage in told)
+            assert at.model.choreographer.encoded == new + sum(usage.completion + around for usage in told)
+            assert sorted(usage.exact > 0 for usage in told) == [False, True, True, True, True]
 
     play(body)

@@ -18,7 +18,7 @@ from agentcho.flow.labels import EncodingRecord
 from agentcho.records import record as record_file
 from agentcho.records.transcript import Entry
 from agentcho.serve.faults import ApiError
-from agentcho.serve.request import Answers, Caller, ChatRequest, Quoted, Tool, ToolCall, Tools
+from agentcho.serve.request import Answers, Caller, ChatRequest, Quoted, ServedMode, Tool, ToolCall, Tools, Usage
 from agentcho.serve.sharing.society import Keeping
 from agentcho.testing import FakeEngine
 from tests.serve.stage import Asked, agent, assistant, conclusion, play, saved, served, system, tool, user
@@ -30,6 +30,11 @@ CANARY = "the canary sings at nine in the cellar"
 def records(folder: Path) -> list[EncodingRecord]:
     """All encodings of the only record."""
     return [record for entries in saved(folder).games().values() for entry in entries for record in entry.made]
+
+
+def spared(answers: Answers) -> int:
+    """How many tokens of the prompt were not encoded for it, in whichever way."""
+    return answers.usage.exact + answers.usage.reused
 
 
 def entries(folder: Path, game: int = 0) -> list[Entry]:
@@ -59,6 +64,47 @@ def test_what_one_agent_was_told_in_public_another_reads_without_encoding_it_aga
     assert sum(entry.message.text == "shall we build a bridge" for entry in entries(tmp_path)) == 1
     bob = next(entry for entry in entries(tmp_path) if entry.message.id.startswith("bob.") and entry.own)
     assert "ann.1" in bob.message.parents, "ann's answer was quoted as a user's message, and is known"
+
+
+def test_what_stands_where_it_was_said_counts_as_exact_and_what_another_wrote_as_its_messages() -> None:
+    async def body() -> None:
+        async with served() as at:
+            brief, question = system("you are ann"), user("shall we build a bridge")
+            one = await at.ask(question, who=ANN, max_tokens=8)
+            said = assistant(one.answers[0].text)
+            two = await at.ask(question, said, user("and then"), who=ANN, max_tokens=8)
+            around = one.usage.prompt + one.usage.completion + len(at.engine.framing.closing("assistant"))
+            assert (two.usage.exact, two.usage.reused) == (around - int(at.engine.bos), 0)
+            other = await at.ask(brief, question, said, user("and then"), who=ANN, max_tokens=8)
+            assert other.usage.exact == 0
+            assert other.usage.reused >= two.usage.exact
+            bob = await at.ask(question, user(one.answers[0].text), who=BOB, max_tokens=8)
+            assert bob.usage.exact > 0
+            again = await at.ask(user("well"), question, who=BOB, max_tokens=8)
+            assert (again.usage.exact, again.usage.reused) == (0, len(question.text.split()) + 4)
+
+    play(body)
+
+
+@pytest.mark.parametrize("mode", ["baseline", "enforce"])
+def test_of_requests_that_come_together_one_is_told_that_it_brought_a_message(mode: ServedMode) -> None:
+    told = list[Usage]()
+
+    async def body() -> None:
+        async with served(keeping=Keeping(tokens=1)) as at:
+
+            async def one(name: str) -> None:
+                who = agent(name, mode=mode)
+                told.append((await at.ask(user("build a bridge"), who=who, max_tokens=1)).usage)
+
+            async with anyio.create_task_group() as group:
+                for name in ("ann", "bob", "cem"):
+                    group.start_soon(one, name)
+            assert at.model._societies["", "town", ""].tokens == 0
+
+    play(body)
+    assert sorted(usage.exact for usage in told) == [0, 7, 7]
+    assert {usage.reused for usage in told} == {0}
 
 
 Brings = Callable[[str], tuple[tuple[Quoted, ...], dict[str, object]]]
@@ -99,9 +145,9 @@ def test_a_private_answer_is_new_to_everybody_else(tmp_path: Path) -> None:
             guesses = [assistant(CANARY), user(CANARY, "ann"), assistant(CANARY, id=said.id)]
             for n, quoted in enumerate(guesses):
                 guessed = await at.ask(quoted, who=agent(f"guesser-{n}"), max_tokens=4, audience=("zoe",))
-                assert guessed.usage.reused == 0
+                assert spared(guessed) == 0
             again = await at.ask(user("whisper"), assistant(CANARY), user("on"), who=ANN, audience=("ann",))
-            assert again.usage.reused > 0
+            assert spared(again) > 0
 
     play(body)
     assert conclusion(tmp_path) == "clean"
@@ -222,8 +268,8 @@ def test_what_is_private_of_who_is_not_named_stands_behind_the_same_messages_alo
             same = await at.ask(system("helper"), user("look it up"), tool(CANARY), who=one, max_tokens=4)
             other = await at.ask(system("helper"), user("something else"), tool(CANARY), who=one, max_tokens=4)
             wrong = await at.ask(system("helper"), user("something more"), tool(CANARY[::-1]), who=one, max_tokens=4)
-            assert same.usage.reused > other.usage.reused
-            assert other.usage.reused == wrong.usage.reused
+            assert spared(same) > spared(other)
+            assert spared(other) == spared(wrong)
 
     play(body)
 
@@ -237,7 +283,7 @@ def test_two_clients_with_equal_prompts_and_no_names_are_two(brief: tuple[Quoted
             guess = await at.ask(*brief, user("look it up"), tool(CANARY), who=other, max_tokens=4)
             wrong = await at.ask(*brief, user("look it up"), tool(CANARY[::-1]), who=other, max_tokens=4)
             again = await at.ask(*brief, user("look it up"), tool(CANARY), who=one, max_tokens=4)
-            assert again.usage.reused > wrong.usage.reused >= guess.usage.reused
+            assert spared(again) > spared(wrong) >= spared(guess)
 
     play(body)
 
@@ -280,7 +326,7 @@ def test_another_tenant_s_society_is_as_if_it_were_not_there() -> None:
             assert info["agents"] == ["ann"]
             assert CANARY not in str(info)
             guessed = await at.ask(user(CANARY), who=theirs, max_tokens=4)
-            assert guessed.usage.reused == 0
+            assert spared(guessed) == 0
 
     play(body)
 
@@ -351,7 +397,7 @@ def test_a_private_answer_stays_private_in_the_next_game(tmp_path: Path) -> None
             await at.ask(user("whisper"), who=ANN, audience=("ann",))
             await at.ask(user("whisper"), assistant(CANARY), user("on"), who=ANN, audience=("ann",))
             quoted = await at.ask(assistant(CANARY), who=BOB)
-            assert quoted.usage.reused == 0
+            assert spared(quoted) == 0
 
     play(body)
     said = [e.message for entries in saved(tmp_path).games().values() for e in entries if e.message.text == CANARY]
@@ -369,9 +415,9 @@ def test_over_its_quota_a_society_forgets_what_was_not_read_for_long(tmp_path: P
                 assert society.tokens <= 150
                 assert at.engine.pages <= 40
             early = await at.ask(system("ann"), user("round number 0 of all"), who=ANN, max_tokens=6)
-            assert 0 < early.usage.reused < early.usage.prompt
+            assert 0 < spared(early) < early.usage.prompt
             quoted = await at.ask(user("x"), assistant(answers.answers[0].text), user("y"), who=BOB, max_tokens=6)
-            assert quoted.usage.reused > 0
+            assert spared(quoted) > 0
 
     play(body)
     assert conclusion(tmp_path) == "clean"
@@ -469,8 +515,8 @@ def test_a_call_of_a_function_comes_back_as_what_was_said_and_its_result_is_its_
             other = said._replace(calls=(call._replace(arguments='{"town": "Rome"}', id="c1"),))
             changed = await at.ask(user("is it cold"), other, result, who=ANN, max_tokens=4)
             lied = await at.ask(user("is it cold"), said._replace(text="no"), result, who=ANN, max_tokens=4)
-            assert after.usage.reused > changed.usage.reused
-            assert after.usage.reused > lied.usage.reused
+            assert spared(after) > spared(changed)
+            assert spared(after) > spared(lied)
 
     play(body)
     assert conclusion(tmp_path) == "clean"

@@ -67,18 +67,20 @@ class PlainPrompts:
         parents = [made.get(node, node.id) for node in path]
         over = tuple(parent for parent in parents if parent is not None)
         decode = Decode("", over, sampling=sampling, salt=self._tree.salt, logprobs=request.logprobs)
-        reused = sum(node.length for node in path if node not in made)
+        fresh = set(made)  # less what another request makes at the same time, and before this one
 
         def done(result: Result) -> None:
             for (node, _), call in zip(missing, result.made, strict=False):
-                self._release(_none_or_one(self._tree.enter(node, call.id)))
+                if (twin := self._tree.enter(node, call.id)) is not None:
+                    fresh.discard(node)
+                    self._release([twin])
             self._keep(path, request, result.made[-1].words, result.made[-1].id)
 
         self._asked += 1
         calls: tuple[Call, ...] = (*made.values(), decode)
         asked = Request(calls, (self._asked,), speech.token, done, turn, on_piece=speech.piece)
         result = await self._choreographer.run(asked)
-        return speech.answer(result.made[-1].words), reused
+        return speech.answer(result.made[-1].words), sum(node.length for node in path if node not in fresh)
 
     def _keep(self, path: list[Node], request: ChatRequest, words: Words, id: int) -> None:
         """Keep an answer for the request that quotes it, where its text says all that it is."""
@@ -87,12 +89,9 @@ class PlainPrompts:
             return
         calls = calls_in(words.text, request.tools, self._frames)[1]
         said = Framed("assistant", words.text, calls=calls)
-        self._release(_none_or_one(self._tree.add(path, said, words, id)))
+        if (twin := self._tree.add(path, said, words, id)) is not None:
+            self._release([twin])
 
     def _release(self, ids: Sequence[int]) -> None:
         if ids:
             self._choreographer.release(ids)
-
-
-def _none_or_one(id: int | None) -> list[int]:
-    return [] if id is None else [id]

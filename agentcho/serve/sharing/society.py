@@ -83,11 +83,6 @@ class Society:
         """Tokens that are encoded and held."""
         return self._talk.tokens
 
-    @property
-    def busy(self) -> bool:
-        """Whether a request is under way."""
-        return self._requests > 0
-
     async def answer(self, caller: Caller, request: ChatRequest, hear: Hear, turn: Turn) -> Answers:
         """Read a request, say what it asks for, and keep both. Cancelled: what was said so far is on record, and its
         rows are freed at the next step."""
@@ -124,10 +119,9 @@ class Society:
         hows = (Speaking(*each, turn, self._recording.flush) for each in zip(options, speeches, strict=True))
         said = await all_said([talk.say(reads, to, request, how) for how in hows])
         answers = tuple(s.answer(each.words) for s, each in zip(speeches, said, strict=True))
-        reused = min(each.reused for each in said)
-        exact, by_message = (reused, 0) if self.reuse.mode == "baseline" else (0, reused)
+        reused = min((each.reused for each in said), key=sum)
         completion = sum(len(answer.tokens) for answer in answers)
-        return Answers(answers, Usage(room.prompt, completion, exact, by_message))
+        return Answers(answers, Usage(room.prompt, completion, reused.exact, reused.by_message))
 
     def _reader(self, caller: Caller, request: ChatRequest) -> Reader:
         """The agent that asks. Without a name it is known by a keyed hash of its client and its leading system

@@ -23,6 +23,7 @@ from agentcho.message import SCENARIO, Audience, Kind, Metadata, Words
 from agentcho.serve.request import ChatRequest
 from agentcho.serve.sharing.index import Known, MessageIndex, Reader, Standing, reads_as_others
 from agentcho.serve.sharing.prompt import Framed, calls_in, speaker
+from agentcho.serve.sharing.reused import Places, Reused
 from agentcho.serve.sharing.speech import Speech, new_id
 
 
@@ -45,10 +46,10 @@ class Speaking(NamedTuple):
 
 
 class Said(NamedTuple):
-    """The words of an answer, and how many tokens of its prompt were encoded before it was asked for."""
+    """The words of an answer, and how much of its prompt was encoded for others."""
 
     words: Words
-    reused: int
+    reused: Reused
 
 
 class Talk:
@@ -63,7 +64,7 @@ class Talk:
         self._meter = Meter(Limits())
         self._meter.start()
         self._journal = Journal(game, reuse, self._meter, sink, bos=self._frames.bos, salt=salt)
-        self._resolver = self._journal.resolver
+        self._resolver, self._places = self._journal.resolver, Places()
         self._index = MessageIndex()
         self._earlier = None if earlier is None else earlier._index
         self._contents = {} if earlier is None else earlier._own_contents()
@@ -205,19 +206,20 @@ class Talk:
     def _entered(
         self, draft: Draft, missing: Sequence[Needed], result: Result, speech: Speech, request: ChatRequest
     ) -> Said:
-        """An answer is whole: it can be quoted from now, and its encodings count."""
+        """An answer is whole: it can be quoted from now, and its encodings count, but for those that another request
+        made at the same time."""
         for needed, call in zip(missing, result.made, strict=False):
-            self._count(needed.message, call)
+            self._made(needed.message, needed.recipe, call)
         own = result.made[len(missing) :]
-        for call in own:
-            self._count(draft.metadata.id, call)
+        for recipe, call in zip(("author", "audience"), own, strict=False):
+            self._made(draft.metadata.id, recipe, call)
         words, context = own[0].words, own[0].receipt.context
         lead, calls = calls_in(words.text, request.tools, self._frames)
         framed = Framed("assistant", words.text, draft.name, calls=calls, lead=lead if calls else "")
         before = Standing(read.id for read in draft.reads.reads)
         self._index.add(self._known(draft, speech.id, framed, before.key, said=True))
-        fresh = {call.id for call in result.made}
-        return Said(words, sum(read.length for read in context if read.id not in fresh))
+        fresh = {call.id for call in result.made if not self._journal.is_twin(call.id)}
+        return Said(words, self._places.reused(context, fresh))
 
     # -- what is kept ------------------------------------------------------------------------------------
 
@@ -226,7 +228,7 @@ class Talk:
         """Keep the encodings that a request attends to, and those over which it makes others, while it is under way.
         What it reads counts as read now."""
         parents = (parent for call in plan.calls for parent in call.parents if isinstance(parent, int))
-        attended = {self._journal.message_of(id) for id in parents}
+        attended = {self._journal.message_of(id) for id in parents} | {needed.message for needed in plan.missing}
         self._in_use.update(attended)
         try:
             yield
@@ -250,7 +252,9 @@ class Talk:
             del self._held[id]
             draft = self._resolver.drafts[id]
             draft.reads = draft.reads._replace(reads=())
-        self._release(self._journal.forget(gone))
+        ids = self._journal.forget(gone)
+        self._places.forget(ids)
+        self._release(ids)
 
     def end(self) -> None:
         """The game is over; nothing of it is under way, and nothing of it is held any more. `CannotWrite`: its record
@@ -263,8 +267,9 @@ class Talk:
     def _release(self, ids: Iterable[EncodingId]) -> None:
         self._choreographer.release(self._choreographer.held(ids))
 
-    def _count(self, message: str, call: FinishedCall) -> None:
-        """An encoding of a message is held."""
-        length = len(call.words.tokens)
+    def _made(self, message: str, recipe: str, call: FinishedCall) -> None:
+        """An encoding of a message is held, and counts unless it is there already."""
+        self._places.enter(call.id, f"{recipe} {message}", call.receipt)
+        length = 0 if self._journal.is_twin(call.id) else len(call.words.tokens)
         self.tokens += length
         self._held[message] = self._held.pop(message, 0) + length

@@ -73,8 +73,7 @@ class Metrics:
         self._store.labels(model).set_function(store)
 
     def watch_fed(self, model: str, fed: Callable[[], int]) -> None:
-        """Ask this for the tokens that a model was fed: beside those of prompts and answers, what sharing spared, also
-        among requests that came together, which are told that all of theirs was new."""
+        """Ask this for the tokens that a model was fed: beside those of prompts and answers, what sharing spared."""
         self._fed.labels(model).set_function(fed)
 
     def text(self) -> bytes:
