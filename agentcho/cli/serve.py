@@ -28,7 +28,7 @@ from agentcho.errors import RecordError
 from agentcho.extras import require
 from agentcho.games import runtime
 from agentcho.progress import Tell
-from agentcho.records.files import check_folder
+from agentcho.records.files import check_folder, writing
 from agentcho.records.record import SavedRun, folders
 
 if TYPE_CHECKING:
@@ -127,18 +127,22 @@ def most_records(models: int) -> int | None:
 
 
 def delete_old(folder: Path, age: timedelta) -> list[Path]:
-    """Delete the records of societies that ended, or began and were never ended, so long ago. Returns which."""
-    found = [path for path in folders(folder) if _is_old(path, age)]
+    """Delete the records of societies that ended, or began and were never ended, so long ago. Returns which.
+    `CannotWrite`: one of them cannot be deleted."""
+    found = [path for path in folders(folder) if not path.is_symlink() and _is_old(path, age)]
     for path in found:
-        shutil.rmtree(path)
+        with writing(path):
+            shutil.rmtree(path)
     return found
 
 
 def _is_old(path: Path, age: timedelta) -> bool:
-    """Whether it is a society's record, so old, and nobody writes it."""
+    """Whether it is a record that a server wrote of a society, so old, and nobody writes it. What does not say when is
+    not."""
     try:
         run = SavedRun(path)
-    except RecordError:
+        since = datetime.now(UTC) - datetime.fromisoformat(run.info.ended or run.info.started)
+    except (RecordError, ValueError, TypeError):
         return False
-    last = datetime.fromisoformat(run.info.ended or run.info.started)
-    return run.info.scenario.startswith(SOCIETY) and run.status != "running" and datetime.now(UTC) - last > age
+    served = run.info.asked == "serve" and run.info.scenario.startswith(SOCIETY)
+    return served and run.status != "running" and since > age

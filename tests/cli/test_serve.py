@@ -15,7 +15,8 @@ import pytest
 
 from agentcho import RunConfig
 from agentcho.cli.serve import delete_old, serving_of
-from agentcho.records.record import RunRecord
+from agentcho.errors import CannotWrite
+from agentcho.records.record import RunRecord, write_info
 from agentcho.serve.config import ServeConfig, ServeLimits
 from agentcho.serve.web.app import Site
 from agentcho.serve.web.keys import Key, Keys
@@ -101,8 +102,8 @@ def test_a_key_is_printed_once_and_its_hash_is_kept(agentcho: Command) -> None:
 
 def test_old_records_of_societies_are_deleted_and_no_others(tmp_path: Path) -> None:
     for name in ("society-talk", "debate"):
-        RunRecord.create(tmp_path, name, {}, RunConfig(), {}).close("done")
-    running = RunRecord.create(tmp_path, "society-busy", {}, RunConfig(), {})
+        RunRecord.create(tmp_path, name, {}, RunConfig(), {}, asked="serve").close("done")
+    running = RunRecord.create(tmp_path, "society-busy", {}, RunConfig(), {}, asked="serve")
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "run.json").write_text("{")
     assert delete_old(tmp_path, timedelta(days=1)) == []
@@ -110,6 +111,35 @@ def test_old_records_of_societies_are_deleted_and_no_others(tmp_path: Path) -> N
     assert "society-talk" in gone.name
     assert sorted("talk" in path.name for path in tmp_path.iterdir()) == [False, False, False]
     running.close("done")
+
+
+def test_what_only_looks_like_an_old_record_of_a_society_is_left(tmp_path: Path) -> None:
+    def society(folder: Path, asked: str = "serve", **changed: str) -> Path:
+        record = RunRecord.create(folder, "society-talk", {}, RunConfig(), {}, asked=asked)
+        record.close("done")
+        write_info(record.path, record.info.model_copy(update=changed))
+        return record.path
+
+    kept = [
+        society(tmp_path, "society-talk"),
+        society(tmp_path, ended="yesterday"),
+        society(tmp_path, ended="2026-01-01"),
+    ]
+    linked = tmp_path / "linked"
+    linked.symlink_to(society(tmp_path / "elsewhere"))
+    gone = society(tmp_path)
+    assert delete_old(tmp_path, timedelta()) == [gone]
+    assert all((path / "run.json").exists() for path in (*kept, linked))
+
+
+def test_an_old_record_that_cannot_be_deleted_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(path: Path) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    RunRecord.create(tmp_path, "society-talk", {}, RunConfig(), {}, asked="serve").close("done")
+    monkeypatch.setattr("agentcho.cli.serve.shutil.rmtree", refused)
+    with pytest.raises(CannotWrite, match="society-talk: Permission denied"):
+        delete_old(tmp_path, timedelta())
 
 
 def test_the_commands_of_the_page_are_taken_as_they_stand(agentcho: Command, monkeypatch: pytest.MonkeyPatch) -> None:
