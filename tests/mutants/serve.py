@@ -290,6 +290,14 @@ SERVE = (
         (f"{MODELS}::test_places_fill_each_other_up_and_may_not_contradict",),
     ),
     Mutant(
+        "a body may have two lengths",
+        "a proxy that goes by the other would take for one tenant's request what here are two",
+        "agentcho/serve/web/app.py",
+        'if "content-length" in headers and "transfer-encoding" in headers:',
+        "if False:",
+        ("tests/serve/test_sockets.py::test_a_body_of_two_lengths_is_refused_and_nothing_behind_it_is_read",),
+    ),
+    Mutant(
         "a priority is taken as it is",
         "who asks to be served later would be served first",
         "agentcho/serve/api/asked.py",

@@ -293,6 +293,32 @@ def test_society_and_agent_come_by_path_header_or_model_and_are_never_two() -> N
     play(body)
 
 
+@pytest.mark.parametrize("name", ["x-agentcho-society", "x-agentcho-agent", "x-agentcho-audience"])
+def test_a_header_that_says_where_a_request_belongs_comes_once(name: str) -> None:
+    """A proxy that adds one of its own to what a client sent would be overruled by the client."""
+
+    async def body() -> None:
+        model = Scripted()
+        async with opened(model) as door:
+            headers = [("x-agentcho-society", "talk"), (name, "talk"), (name, "other")]
+            first = int(name == "x-agentcho-society")
+            error = await door.error(400, await door.client.post(CHAT, json=ASKED, headers=headers[first:]))
+            assert error["message"] == f"header {name}: it is there twice; send it once"
+            assert not model.asked
+
+    play(body)
+
+
+def test_two_keys_are_none() -> None:
+    async def body() -> None:
+        async with opened(Scripted(), keys=[key("a"), key("b", "blue")]) as door:
+            headers = [("authorization", "Bearer a"), ("authorization", "Bearer b")]
+            error = await door.error(401, await door.client.get("/v1/models", headers=headers))
+            assert error["code"] == "invalid_api_key"
+
+    play(body)
+
+
 def test_a_key_speaks_for_its_tenant_society_and_agent_alone() -> None:
     async def body() -> None:
         model = Scripted()

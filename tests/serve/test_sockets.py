@@ -97,6 +97,23 @@ def test_what_is_no_http_is_refused_in_the_shape_of_all_errors() -> None:
     play(body)
 
 
+@pytest.mark.parametrize("path", [CHAT, "/none"])
+def test_a_body_of_two_lengths_is_refused_and_nothing_behind_it_is_read(path: str) -> None:
+    """A proxy that goes by the other of the two lengths takes for one request what here were two."""
+    hidden = b"0\r\n\r\nGET /health HTTP/1.1\r\nhost: localhost\r\n\r\n"
+    sent = head(len(hidden), "transfer-encoding: chunked\r\n").replace(CHAT.encode(), path.encode()) + hidden
+
+    async def body() -> None:
+        async with opened(Scripted()) as door:
+            with door.raw(sent) as connection:
+                answer = await heard(connection)
+                assert refused(answer)[0] == 400
+                assert answer.count(b"HTTP/1.1") == 1
+            await is_well(door)
+
+    play(body)
+
+
 def test_a_body_that_nobody_reads_any_more_ends_in_time() -> None:
     async def body() -> None:
         async with opened(Scripted(), body_bytes=1000, body_seconds=0.2) as door:

@@ -38,7 +38,7 @@ from agentcho.serve.faults import ApiError, api_error
 from agentcho.serve.request import Answers, Caller, ChatRequest, Delta, Hear, ServedMode
 from agentcho.serve.web import metrics
 from agentcho.serve.web.admission import Admission, Bounds
-from agentcho.serve.web.exchange import GONE, Channel, Events
+from agentcho.serve.web.exchange import GONE, TWO_LENGTHS, Channel, Events
 from agentcho.serve.web.keys import ABSENT, Claim, Key, Keys
 from agentcho.serve.web.length import check_length
 
@@ -98,11 +98,12 @@ class Site:
         """The entry of the key that a request brings; None: the server has no keys. `ApiError` 401."""
         if not self.keys:
             return None
-        scheme, _, given = headers.get("authorization", "").partition(" ")
+        sent = headers.getlist("authorization")
+        scheme, _, given = sent[0].partition(" ") if len(sent) == 1 else ("", "", "")
         found = self.keys.find(given.strip())
         if scheme.lower() != "bearer" or found is None:
             raise ApiError(
-                401, "no key, or none that is known here: send Authorization: Bearer KEY", code="invalid_api_key"
+                401, "no key, or none that is known here: send one Authorization: Bearer KEY", code="invalid_api_key"
             )
         return found
 
@@ -251,6 +252,7 @@ class Edge:
         given = headers.get("x-request-id", "")
         sent.id = given if REQUEST_ID.fullmatch(given) else f"req_{uuid4().hex}"
         try:
+            _check_length(headers)
             scope.setdefault("state", {})["key"] = self._known(scope, headers)
             await self._app(scope, receive, sent.send)
         except Exception as error:
@@ -359,12 +361,13 @@ def _places(scope: Scope) -> Sequence[models.Place]:
 
 
 def _header(scope: Scope, name: str) -> str | None:
-    """The value of a header, which is read as UTF-8: names are not all in Latin letters."""
-    raw = next((value for key, value in scope["headers"] if key == name.encode()), None)
-    if raw is None:
-        return None
+    """The value of a header, which is read as UTF-8: names are not all in Latin letters. `ApiError`: there are two, of
+    which one may be a client's and the other that of a proxy in front."""
+    found = [value for key, value in scope["headers"] if key == name.encode()]
+    if len(found) > 1:
+        raise ApiError(400, f"header {name}: it is there twice; send it once")
     try:
-        return str(raw, "utf-8")
+        return str(found[0], "utf-8") if found else None
     except UnicodeDecodeError:
         raise ApiError(400, f"header {name}: it is no text in UTF-8") from None
 
@@ -383,6 +386,13 @@ def _audience(scope: Scope, request: ChatRequest) -> ChatRequest:
 def _check_priority(key: Key | None, request: ChatRequest) -> None:
     if key is not None and not key.priority and request.priority > 0:
         raise ApiError(403, "priority: this key may not be served before others", "priority", "priority_not_allowed")
+
+
+def _check_length(headers: Headers) -> None:
+    """A body has one length. Whoever stands in front of this server may go by the other of two, and take for one
+    request what here would be two; so the connection ends too."""
+    if "content-length" in headers and "transfer-encoding" in headers:
+        raise ApiError(400, "the body has a content-length and is chunked; send one of both", code=TWO_LENGTHS)
 
 
 def _check_near(headers: Headers) -> None:

@@ -24,6 +24,8 @@ T = TypeVar("T")
 EVENTS = {"content-type": "text/event-stream; charset=utf-8", "cache-control": "no-cache", "x-accel-buffering": "no"}
 """Headers of a stream; the last tells proxies to pass each event on at once."""
 JSON = "application/json"
+TWO_LENGTHS = "two_lengths"
+"""The code of the error about a body of which nobody can say where it ends."""
 GONE = 499
 """The status of a request whose client has closed its connection: there is nobody to answer."""
 
@@ -115,7 +117,7 @@ class Channel(NamedTuple):
         headers = {} if error.retry_after is None else {"retry-after": str(error.retry_after)}
         if error.status == 401:
             headers["www-authenticate"] = "Bearer"
-        if error.status == 408:
+        if error.status == 408 or error.code == TWO_LENGTHS:
             headers["connection"] = "close"
         await self.reply_json(error.status, error.to_json(), headers)
 
