@@ -25,6 +25,7 @@ AgentchoError
 ├── LimitReached               a limit on tokens, messages or time ended a game
 ├── GamesFailed                errors ended games of a run
 ├── AnswerInvalid              a constrained answer is not what was asked for
+├── EndpointFailed             a server of models refused a request, or did not answer it as it must
 ├── ScenarioError              a scenario, or what it does, cannot be worked with
 │   ├── ScenarioNotFound
 │   └── TaskError              tasks that there are not, too few, or broken, with the file and line
@@ -316,6 +317,17 @@ class GamesFailed(AgentchoError):
 
 class AnswerInvalid(AgentchoError):
     """What was said is not what was asked for, though its form is."""
+
+
+class EndpointFailed(AgentchoError):
+    """A server of models refused a request, did not answer it, or broke its answer off. `status` is HTTP's (None: there
+    was none); `transient` where the same request may be answered later."""
+
+    code = 1
+
+    def __init__(self, what: str, status: int | None = None, transient: bool = False) -> None:
+        super().__init__(what)
+        self.status, self.transient = status, transient
 
 
 class ScenarioError(AgentchoError):

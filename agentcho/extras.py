@@ -12,7 +12,7 @@ from agentcho.errors import ExtraMissing
 Extra = Literal["datasets", "endpoints", "lab", "math", "serve", "tune"]
 LIBRARIES: Mapping[Extra, Mapping[str, str]] = {
     "datasets": {"datasets": "datasets"},
-    "endpoints": {"openai": "openai"},
+    "endpoints": {"jsonschema": "jsonschema", "openai": "openai"},
     "lab": {"matplotlib": "matplotlib", "scipy": "scipy", "sklearn": "scikit-learn"},
     "math": {"math_verify": "math-verify"},
     "serve": {"prometheus_client": "prometheus-client", "starlette": "starlette", "uvicorn": "uvicorn"},

@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple, Protocol
 from agentcho.calls.call import Sampling, Stopped
 from agentcho.message import Role
 
-Server = Literal["openai", "vllm", "sglang", "transformers", "llama.cpp"]
+Server = Literal["openai", "agentcho", "vllm", "sglang", "transformers", "llama.cpp"]
 """Kinds of servers, by what they can be asked beyond the common part of OpenAI's chat API."""
 Capability = Literal["choices", "schema", "seed", "logprobs", "header", "names", "salt"]
 """What a server may be able to do: constrain an answer to choices or to a JSON schema, take a seed, give probabilities,
@@ -31,7 +31,7 @@ class Quoted(NamedTuple):
 class Spent(NamedTuple):
     """What an answer took: tokens of the prompt, those of it that were cached, and of the answer, as the server reports
     them (None: it does not); requests that were sent, failed ones included; cost in the currency of the given prices
-    (None: there are none)."""
+    (None: there are none, or the server reports no tokens)."""
 
     prompt: int | None = None
     cached: int | None = None

@@ -1,0 +1,83 @@
+"""What each kind of server can be asked, and in which fields, as its documentation says.
+
+Does not know: prompts, HTTP.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from agentcho.calls.texts import Capability, Server
+from agentcho.config import ModelConfig
+
+Fields = dict[str, Any]
+
+
+class Kind(NamedTuple):
+    """One kind of server.
+
+    `can` is what it is documented to do. `limit` is the field for the most tokens of an answer. `fixed`: it samples
+    as it does by itself where a value is the default of OpenAI's API, and has neither top_k nor min_p. `choices` makes
+    the fields that constrain an answer to texts; `goes_on` are those by which an answer goes on with the last message,
+    `nudged`: it does so without being asked, wherever that message is the assistant's. `stops` is the most stop
+    strings of a request, `seeds` the number of different seeds.
+    """
+
+    can: frozenset[Capability]
+    limit: str = "max_tokens"
+    fixed: bool = False
+    choices: Callable[[Sequence[str]], Fields] | None = None
+    goes_on: Mapping[str, Any] = {}
+    nudged: bool = False
+    stops: int = 16
+    seeds: int = 1 << 31
+
+
+def _structured(choices: Sequence[str]) -> Fields:
+    return {"structured_outputs": {"choice": list(choices)}}
+
+
+def _pattern(choices: Sequence[str]) -> Fields:
+    alternatives = "|".join(re.sub(r"([\\.^$*+?()\[\]{}|/])", r"\\\1", choice) for choice in choices)
+    return {"regex": f"({alternatives})"}
+
+
+def _grammar(choices: Sequence[str]) -> Fields:
+    return {"grammar": f"root ::= {' | '.join(json.dumps(choice, ensure_ascii=False) for choice in choices)}"}
+
+
+PREFILL = {"continue_final_message": True, "add_generation_prompt": False}
+KINDS: Mapping[Server, Kind] = {
+    "openai": Kind(
+        frozenset({"schema", "seed", "logprobs", "names"}), limit="max_completion_tokens", fixed=True, stops=4
+    ),
+    "agentcho": Kind(
+        frozenset({"choices", "schema", "seed", "logprobs", "names", "salt"}), choices=_structured, stops=16
+    ),
+    "vllm": Kind(
+        frozenset({"choices", "schema", "seed", "logprobs", "header", "salt"}), choices=_structured, goes_on=PREFILL
+    ),
+    "sglang": Kind(
+        frozenset({"choices", "schema", "seed", "logprobs", "header", "salt"}),
+        choices=_pattern,
+        goes_on={"continue_final_message": True},
+    ),
+    "transformers": Kind(frozenset({"seed"}), fixed=True),
+    "llama.cpp": Kind(frozenset({"choices", "schema", "seed", "logprobs", "header"}), choices=_grammar, nudged=True),
+}
+
+
+class Abilities(NamedTuple):
+    """A server of some kind, and what it is taken to be able to do."""
+
+    kind: Kind
+    can: frozenset[Capability]
+
+    @classmethod
+    def of(cls, config: ModelConfig) -> Abilities:
+        """Those of a configured server: what its kind can do, or else what the configuration says."""
+        kind = KINDS[config.server]
+        return cls(kind, kind.can if config.can is None else frozenset(config.can))

@@ -1,0 +1,67 @@
+"""The text of an answer while it comes: what of it may be shown already, and where it ends.
+
+Does not know: how it comes, who hears it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class Growing:
+    """A text that grows piece by piece. What may still become the call's header or a stop string is held back; the
+    header, if the answer repeats it, and what stands from a stop string on are no part of the text."""
+
+    def __init__(self, header: str, stops: Sequence[str]) -> None:
+        self._header, self._spaced, self._stops = header.strip(), header != header.rstrip(), stops
+        self._held, self._half, self.text = "", "", ""
+        self.begun, self.cut = not self._header, False
+
+    def add(self, piece: str) -> str:
+        """What becomes visible with one more piece."""
+        self._held += self._whole(piece)
+        if not self.begun:
+            self._leave_out_header(ended=False)
+        return self._show(self._safe()) if self.begun else ""
+
+    def end(self) -> str:
+        """What becomes visible now that no other piece comes."""
+        self._held += "\N{REPLACEMENT CHARACTER}" if self._half else ""
+        self._half = ""
+        if not self.begun:
+            self._leave_out_header(ended=True)
+        return self._show(len(self._held))
+
+    def _whole(self, piece: str) -> str:
+        """A piece in whole characters: JSON can write one in two halves, which may come apart."""
+        piece, self._half = self._half + piece, ""
+        if piece and "\ud800" <= piece[-1] <= "\udbff":
+            piece, self._half = piece[:-1], piece[-1]
+        return piece.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+    def _leave_out_header(self, ended: bool) -> None:
+        """Once it is known whether the answer repeats the header, as words of its own, it is left out."""
+        bare = self._held.lstrip()
+        if not ended and len(bare) <= len(self._header) and self._header.startswith(bare):
+            return
+        rest = bare.removeprefix(self._header)
+        if bare.startswith(self._header) and not (rest[:1].isalnum() and self._header[-1].isalnum()):
+            self._held = rest.lstrip(" ") if self._spaced else rest
+        self.begun = True
+
+    def _safe(self) -> int:
+        """How many characters that are held can be in no stop string that is not whole yet."""
+        for length in range(min(len(self._held), max(map(len, self._stops), default=1) - 1), 0, -1):
+            if any(stop.startswith(self._held[-length:]) for stop in self._stops):
+                return len(self._held) - length
+        return len(self._held)
+
+    def _show(self, safe: int) -> str:
+        ends = [at for stop in self._stops if (at := self._held.find(stop)) >= 0]
+        if self.cut or ends:
+            shown, self._held = "" if self.cut else self._held[: min(ends)], ""
+            self.cut = True
+        else:
+            shown, self._held = self._held[:safe], self._held[safe:]
+        self.text += shown
+        return shown

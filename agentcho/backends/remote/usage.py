@@ -1,0 +1,84 @@
+"""What requests took: tokens as the server reports them, and what they cost.
+
+Does not know: where the reports come from.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt
+
+from agentcho.calls.texts import Spent
+from agentcho.config import ModelConfig
+
+MILLION = 1e6
+
+
+class Details(BaseModel):
+    """Which tokens of a prompt were in a cache."""
+
+    model_config = ConfigDict(strict=True)
+
+    cached_tokens: NonNegativeInt | None = None
+
+
+class Usage(BaseModel):
+    """A server's report on one request."""
+
+    model_config = ConfigDict(strict=True)
+
+    prompt_tokens: NonNegativeInt
+    completion_tokens: NonNegativeInt = 0
+    prompt_tokens_details: Details | None = Field(default=None)
+
+    @property
+    def tokens(self) -> int:
+        """All tokens of the request and its answer."""
+        return self.prompt_tokens + self.completion_tokens
+
+
+class Prices(NamedTuple):
+    """Prices of a million tokens, in one currency; None: there is none."""
+
+    prompt: float | None = None
+    cached: float | None = None
+    completion: float | None = None
+
+    @classmethod
+    def of(cls, config: ModelConfig) -> Prices:
+        """Those of a configured model."""
+        return cls(config.price_in, config.price_cached, config.price_out)
+
+    def cost(self, prompt: int, cached: int, completion: int) -> float | None:
+        """What these tokens cost; `cached` ones are among those of the prompt, and without a price of their own cost as
+        much as others. None: there are no prices."""
+        if self == Prices():
+            return None
+        whole = self.prompt or 0.0
+        seen = whole if self.cached is None else self.cached
+        return ((prompt - cached) * whole + cached * seen + completion * (self.completion or 0.0)) / MILLION
+
+
+class Bill:
+    """All requests of one answer."""
+
+    def __init__(self, prices: Prices) -> None:
+        self._prices, self.requests, self._reports = prices, 0, list[Usage]()
+
+    def add(self, report: Usage | None) -> None:
+        """Count what a request is reported to have taken."""
+        if report is not None:
+            self._reports.append(report)
+
+    @property
+    def spent(self) -> Spent:
+        """All of it together. Requests of which nothing is reported are counted as requests alone."""
+        if not self._reports:
+            return Spent(requests=self.requests)
+        details = [each.prompt_tokens_details for each in self._reports]
+        known = [each.cached_tokens for each in details if each is not None and each.cached_tokens is not None]
+        prompt = sum(each.prompt_tokens for each in self._reports)
+        completion, cached = sum(each.completion_tokens for each in self._reports), min(sum(known), prompt)
+        cost = self._prices.cost(prompt, cached, completion)
+        return Spent(prompt, cached if known else None, completion, self.requests, cost)

@@ -1,0 +1,227 @@
+"""What goes wrong at a server: what is asked again, what is an error at once, and what an error tells."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import anyio
+import pytest
+
+from agentcho import Sampling
+from agentcho.calls.texts import Quoted, TextCall, TextReply
+from agentcho.errors import AgentchoError, EndpointFailed
+
+from .faulty import USAGE, Answer, event, faulty, head, holds, piece, refuses, repeats, says, sends, told
+
+# The client leaves its own generators to the collector, of which trio warns.
+pytestmark = pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning")
+SECRET = "swordfish"
+CALL = TextCall((Quoted("user", "bob", f"The word is {SECRET}."),), sampling=Sampling(max_tokens=8))
+LIMITED = {"error": {"message": "slow down", "code": "rate_limit_exceeded"}}
+OVERFLOW = {"error": {"message": "too long", "code": "context_length_exceeded"}}
+
+
+@pytest.fixture(params=["asyncio", "trio"])
+def run(request: pytest.FixtureRequest) -> Callable[[Callable[[], Coroutine[Any, Any, Any]]], Any]:
+    """Runs a coroutine function on one of the two event loops; what is stuck fails."""
+
+    async def guarded(work: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+        with anyio.fail_after(20):
+            return await work()
+
+    return lambda work: anyio.run(guarded, work, backend=request.param)
+
+
+async def asked(*answers: Answer, call: TextCall = CALL, **config: Any) -> tuple[TextReply, int]:
+    """What comes of a call, and how many requests it took."""
+    async with faulty(*answers) as server, server.asked(**config) as port:
+        return await port.ask(call), len(server.requests)
+
+
+async def failed(*answers: Answer, call: TextCall = CALL, **config: Any) -> tuple[AgentchoError, int]:
+    """The error of a call, and how many requests it took."""
+    async with faulty(*answers) as server, server.asked(**config) as port:
+        with pytest.raises(AgentchoError) as found:
+            await port.ask(call)
+        return found.value, len(server.requests)
+
+
+def test_an_answer_has_its_text_what_ended_it_and_what_it_took(run: Any) -> None:
+    reply, requests = run(lambda: asked(says("good ", "day")))
+    assert reply[:3] == ("good day", "stop", (7, None, 3, 1, None))
+    assert 0 < reply.first <= reply.seconds
+    assert requests == 1
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        refuses(429, LIMITED),
+        refuses(429, LIMITED, retry_after="0"),
+        refuses(500),
+        refuses(503, {"detail": "loading"}),
+        refuses(408),
+        refuses(409),
+        sends(),
+        sends(head()),
+        sends(head(), piece("go")),
+        sends(head(), piece("go"), b"data: [DONE]\n\n"),
+        sends(head(), b"data: {nonsense\n\n"),
+        sends(head(), event({"error": {"message": "out of memory"}})),
+        sends(head(), event({"error": "out of memory"})),
+        sends(head(transfer_encoding="chunked"), b"5\r\ndata:\r\n"),
+        sends(head(), piece("go", finish="abort")),
+    ],
+)
+def test_what_may_pass_is_asked_again(run: Any, fault: Answer) -> None:
+    reply, requests = run(lambda: asked(fault, fault, says("good day")))
+    assert (reply.text, reply.spent.requests, requests) == ("good day", 3, 3)
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 413, 422, 301, 307])
+def test_what_does_not_pass_is_asked_once(run: Any, status: int) -> None:
+    error, requests = run(lambda: failed(refuses(status, LIMITED, location="http://127.0.0.1:9/v1")))
+    assert isinstance(error, EndpointFailed)
+    assert (error.status, error.transient, requests) == (status, False, 1)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        refuses(429, {"error": {"code": "insufficient_quota", "message": "pay"}}),
+        refuses(500, OVERFLOW),
+        sends(head(), event(OVERFLOW)),
+        sends(head(), piece("no", finish="content_filter")),
+        sends(head(), piece("no", delta={"refusal": "I may not"})),
+        sends(head(), piece(finish="tool_calls")),
+        sends(head(), piece("one"), piece("two", index=1)),
+        sends(head(), event({"choices": "none"})),
+        sends(head(), event({"choices": [{"delta": {"content": 5}}]})),
+        sends(head(), event([1, 2])),
+        sends(head(content_encoding="gzip"), b"\x1f\x8b"),
+        repeats(head(), piece("la" * 50)),
+        repeats(head(), b"x" * 65536),
+        repeats(head(), b"data: 1\n" * 8192),
+        repeats(head(500), b"x\n\n" * 20000),
+        refuses(429, LIMITED, retry_after="121"),
+    ],
+)
+def test_what_no_waiting_mends_is_an_error_at_once(run: Any, fault: Answer) -> None:
+    error, requests = run(lambda: failed(fault))
+    assert isinstance(error, EndpointFailed)
+    assert requests == 1
+
+
+def test_a_wait_that_is_too_long_says_so_and_that_it_will_pass(run: Any) -> None:
+    error, _ = run(lambda: failed(refuses(429, LIMITED, retry_after="121")))
+    assert error.transient
+    assert "121 seconds" in str(error)
+
+
+def test_attempts_end(run: Any) -> None:
+    error, requests = run(lambda: failed(refuses(500), retries=3))
+    assert (error.transient, requests) == (True, 4)
+
+
+def test_a_slow_first_byte_ends_after_the_timeout(run: Any) -> None:
+    error, requests = run(lambda: failed(holds(), timeout=0.05, retries=1))
+    assert (error.transient, requests) == (True, 2)
+    assert "0.05 seconds" in str(error)
+
+
+def test_a_stream_that_does_not_end_ends_after_the_timeout(run: Any) -> None:
+    error, requests = run(lambda: failed(holds(head(), piece("go")), timeout=0.1, retries=0))
+    assert (error.transient, requests) == (True, 1)
+
+
+def test_a_server_that_is_not_there_is_an_error_that_may_pass(run: Any) -> None:
+    async def work() -> AgentchoError:
+        async with faulty() as server:
+            pass
+        async with server.asked(retries=1) as port:
+            with pytest.raises(EndpointFailed, match="does not answer") as found:
+                await port.ask(CALL)
+            return found.value
+
+    assert run(work).transient
+
+
+def test_nothing_is_asked_again_once_somebody_has_heard_of_it(run: Any) -> None:
+    heard = list[str]()
+    call = TextCall(CALL.messages, sampling=CALL.sampling, on_text=heard.append)
+    error, requests = run(lambda: failed(sends(head(), piece("go"), piece("od")), says("good day"), call=call))
+    assert (heard, requests, error.transient) == (["go", "od"], 1, True)
+
+
+def test_an_error_of_who_hears_it_stays_what_it_is_and_closes_the_connection(run: Any) -> None:
+    async def work() -> None:
+        async with faulty(holds(head(), piece("go"))) as server, server.asked() as port:
+            with pytest.raises(ZeroDivisionError):
+                await port.ask(TextCall(CALL.messages, on_text=lambda text: print(1 / 0)))
+            await server.gone.wait()
+
+    run(work)
+
+
+def test_a_call_that_is_cancelled_closes_its_connection(run: Any) -> None:
+    async def work() -> None:
+        async with faulty(holds(head(), piece("go"))) as server, server.asked() as port:
+            async with anyio.create_task_group() as group:
+                call = TextCall(CALL.messages, on_text=lambda text: group.cancel_scope.cancel())
+                group.start_soon(port.ask, call)
+            await server.gone.wait()
+
+    run(work)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        refuses(400, {"error": {"message": f"no template for The word is {SECRET}. Sorry", "code": "bad_template"}}),
+        refuses(422, {"detail": [{"msg": "Extra", "input": SECRET}]}),
+        refuses(400, {"message": f"I do not like '{SECRET}'", "code": "bad_template"}),
+        refuses(401, {"error": {"message": f"Incorrect key k-123456: {SECRET}"}}),
+        sends(head(), event({"error": {"message": f"failed at {SECRET} with k-123456", "code": "400"}})),
+    ],
+)
+def test_no_error_tells_the_key_or_the_prompt(run: Any, fault: Answer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAR_KEY", "k-123456")
+    error, _ = run(lambda: failed(fault, key_env="FAR_KEY", retries=0))
+    shown = "".join(traceback.format_exception(error))
+    assert SECRET not in shown
+    assert "k-123456" not in shown
+    assert "http://127.0.0.1:" in str(error)
+
+
+def test_an_error_tells_what_the_server_says(run: Any) -> None:
+    body = {"error": {"message": "This model's maximum is 4096 positions.", "code": "context_length_exceeded"}}
+    error, _ = run(lambda: failed(refuses(400, body)))
+    assert "context_length_exceeded" in str(error)
+    assert "maximum is 4096 positions" in str(error)
+
+
+def test_a_report_that_is_none_is_no_report(run: Any) -> None:
+    reply, _ = run(lambda: asked(says("good day", usage=None)))
+    assert reply.spent == (None, None, None, 1, None)
+
+
+@pytest.mark.parametrize(
+    ("prices", "cost"),
+    [
+        ({}, None),
+        ({"price_in": 2.0, "price_out": 10.0}, (7 * 2 + 3 * 10) / 1e6),
+        ({"price_in": 2.0, "price_cached": 0.5, "price_out": 10.0}, (3 * 2 + 4 * 0.5 + 3 * 10) / 1e6),
+    ],
+)
+def test_a_call_has_a_price(run: Any, prices: dict[str, Any], cost: float | None) -> None:
+    usage = USAGE | {"prompt_tokens_details": {"cached_tokens": 4}}
+    reply, _ = run(lambda: asked(says("good day", usage=usage), **prices))
+    assert reply.spent[:4] == (7, 4, 3, 1)
+    assert reply.spent.cost == (cost if cost is None else pytest.approx(cost))
+
+
+def test_what_broken_answers_took_counts_too(run: Any) -> None:
+    reply, _ = run(lambda: asked(sends(head(), piece("go"), told()), says("good day")))
+    assert reply.spent[:4] == (14, None, 6, 2)
