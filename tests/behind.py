@@ -23,7 +23,10 @@ CORE = (
     "agentcho/games/replay.py",
 )
 PLAYED = ("agentcho/understudy/weights", "agentcho/tasks", "scenarios", "agents")
+SERVED = ("speed.md", (*CORE, "agentcho/serve", "agentcho/lab/bench"))
 MEASURED: dict[str, tuple[str, tuple[str, ...]]] = {
+    "bench-serve": SERVED,
+    "bench-talk": SERVED,
     "bench-": (
         "speed.md",
         (

@@ -50,11 +50,13 @@ def serving(result: Result) -> Iterator[Sheet]:
     times = ("first token", "plain/it", "tokens/s", "it/plain")
     counts = ("prompts", "reused", "exactly", "by message", "words as plain")
     for subject in result.subjects:
-        rows = tuple(_served(result, subject, arm) for arm in result.arms)
+        rows = tuple(served(result, subject, arm) for arm in result.arms)
         yield Sheet(f"{result.model}, {result.dtype}: {subject}", ("", *times, *counts), rows)
 
 
-def _served(result: Result, subject: str, arm: str) -> tuple[str, ...]:
+def served(result: Result, subject: str, arm: str) -> tuple[str, ...]:
+    """A server and how it was asked: times and speeds, each beside the server's without a society, then tokens of
+    prompts and the shares of them that were there already."""
     if not result.has(subject, arm):
         return (arm, result.why_not(subject, arm), *[""] * 8)
     beside = result.has(subject, PLAIN)
@@ -62,12 +64,12 @@ def _served(result: Result, subject: str, arm: str) -> tuple[str, ...]:
     waits = result.ratio([subject], PLAIN, arm, "ttft").shown() if beside else ""
     rate = result.spread(subject, arm, "rate").shown(1)
     speeds = result.ratio([subject], arm, PLAIN, "rate").shown() if beside else ""
-    prompts = _middle(result, subject, arm, "prompt", ".0f")
-    shares = (_middle(result, subject, arm, what, ".0%") for what in ("spared", "exact", "reused", "same"))
+    prompts = middle(result, subject, arm, "prompt", ".0f")
+    shares = (middle(result, subject, arm, what, ".0%") for what in ("spared", "exact", "reused", "same"))
     return (arm, first, waits, rate, speeds, prompts, *shares)
 
 
-def _middle(result: Result, subject: str, arm: str, what: str, shown: str) -> str:
+def middle(result: Result, subject: str, arm: str, what: str, shown: str) -> str:
     """A median in this format; a dash where the server does not say it, or it would say nothing."""
     return format(result.spread(subject, arm, what).middle, shown) if result.values(subject, arm, what) else "-"
 

@@ -6,7 +6,9 @@ Does not know: how anything is measured.
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, Any, cast, get_type_hints
 
 import typer
@@ -30,6 +32,7 @@ from agentcho.cli.speed import (
     named,
     paper,
 )
+from agentcho.display.progress import progress
 from agentcho.lab.bench.result import Figures, Kind, Result
 from agentcho.progress import Tell
 from tools.bench import PROGRAM
@@ -50,7 +53,7 @@ def app() -> typer.Typer:
         help="Measure this machine, one thing at a time.",
     )
     cli.callback()(lambda: None)
-    for command in (*COMMANDS.values(), gpu):
+    for command in (*COMMANDS.values(), *OTHERS):
         cli.command()(command)
     return cli
 
@@ -193,6 +196,35 @@ def gpu(
     measured = lambda engine, tell: measure(engine, subjects, context, repeats, seed, tell)  # noqa: E731
     _finish(asked, asked.measured(measured, scale=scale))
 
+
+PEER_PYTHON = "The Python of an environment with transformers[serving]; default: the command `transformers`, if any."
+CLIENTS_PYTHON = "The Python of an environment with AutoGen; default: the one that `make clients` makes."
+
+
+def talk(
+    model: Model = UNDERSTUDY,
+    dtype: Annotated[str, typer.Option(help="The same for all servers.")] = "float32",
+    peer_python: Annotated[Path | None, typer.Option(help=PEER_PYTHON, show_default=False)] = None,
+    clients_python: Annotated[Path | None, typer.Option(help=CLIENTS_PYTHON, show_default=False)] = None,
+    repeats: Repeats = 9,
+    seed: Seed = 1,
+    json_: Json = None,
+) -> None:
+    """The talk of three agents in AutoGen, by the address of `transformers serve` and by those of `agentcho serve`."""
+    from agentcho.lab.bench.servers import version_of
+    from tools.bench import talk as talking
+
+    clients = clients_python or talking.CLIENTS
+    asked = Benchmark("talk", model, dtype, repeats, seed, Files(json_), program=PROGRAM)
+    with progress("bench talk", sys.stderr) as told:
+        measured = talking.Asked(model, dtype, repeats, seed, peer_python, clients)
+        found = talking.talks(measured, told.tell)
+    there = {"peer": version_of(peer_python), "client": talking.version_of(clients)}
+    _finish(asked, asked.result({"model": model, "dtype": dtype, "device": "cpu"}, there, found))
+
+
+OTHERS: tuple[Callable[..., None], ...] = (gpu, talk)
+"""Commands that do not measure one engine."""
 
 if __name__ == "__main__":
     run(app())

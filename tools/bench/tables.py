@@ -11,12 +11,16 @@ from agentcho.display import bench
 from agentcho.display.sheet import Sheet, plain
 from agentcho.lab.bench.arms import BASELINE, CONTINUOUS
 from agentcho.lab.bench.result import Figures, Result, Target
+from agentcho.lab.bench.serving import PEER
 from tools.bench import cost
+
+TALK = ("talk", "a token said", f"{PEER} ÷ it", "said", "prompts", "exactly", "by message", "encoded")
+"""The columns of a talk after the arm."""
 
 
 def table(result: Result) -> str:
     """All figures, each measure with its interval, then the targets."""
-    kinds = {"workflows": bench.workflows, "gpu": _gpu, "cost": _cost}
+    kinds = {"workflows": bench.workflows, "gpu": _gpu, "cost": _cost, "talk": _talk}
     sheets = kinds.get(result.bench, _plain)(result)
     return "\n\n".join(plain(sheet) for sheet in (*sheets, *_targets(result)))
 
@@ -37,6 +41,26 @@ def _gpu(result: Result) -> Iterator[Sheet]:
 
 def _cost(result: Result) -> Iterator[Sheet]:
     yield Sheet(f"{result.model}, {result.dtype}", ("", "", *cost.HEADS), tuple(cost.rows(result)), words=2)
+
+
+def _talk(result: Result) -> Iterator[Sheet]:
+    for subject in result.subjects:
+        rows = tuple(talk_row(result, subject, arm) for arm in result.arms)
+        yield Sheet(f"{result.model}, {result.dtype}: {subject}", ("", *TALK), rows)
+
+
+def talk_row(result: Result, subject: str, arm: str) -> tuple[str, ...]:
+    """One arm of a talk: how long it took, in all and for each token that was said, and how many times as long a token
+    took with the peer; tokens that were said; tokens of prompts, the shares of these that were there, and all tokens
+    that the model was fed."""
+    if not result.has(subject, arm):
+        return (arm, result.why_not(subject, arm), *[""] * (len(TALK) - 1))
+    whole, token = (result.spread(subject, arm, what) for what in ("seconds", "token"))
+    beside = result.ratio([subject], PEER, arm, "token").shown() if result.has(subject, PEER) else ""
+    times = (f"{whole.shown()} s", f"{token.shown(1, 1000)} ms", beside)
+    said, prompt, fed = (bench.middle(result, subject, arm, what, ".0f") for what in ("said", "prompt", "fed"))
+    exact, reused = (bench.middle(result, subject, arm, what, ".0%") for what in ("exact", "reused"))
+    return (arm, *times, said, prompt, exact, reused, fed)
 
 
 def beside(result: Result, subject: str, arm: str) -> tuple[str, ...]:

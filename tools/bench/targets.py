@@ -41,6 +41,8 @@ def with_targets(result: Result) -> Result:
         "roofline": _nothing,
         "gpu": _gpu,
         "cost": _nothing,
+        "serve": _nothing,
+        "talk": _nothing,
     }[result.bench](result)
     return result.model_copy(update={"targets": tuple(found)})
 

@@ -12,20 +12,33 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from agentcho.display.bench import row
+from agentcho.display.bench import row, served
 from agentcho.lab.bench.arms import AUDIT, BASELINE, ENFORCE
 from agentcho.lab.bench.plans import UNNAMED
 from agentcho.lab.bench.result import Kind, Result, read_result
 from agentcho.lab.plots import plot_result
 from agentcho.lab.stats import Spread
 from tools.bench import PROGRAM, cost
-from tools.bench.tables import asked, beside, digits, shown
+from tools.bench.tables import TALK, asked, beside, digits, shown, talk_row
 from tools.bench.targets import with_targets
 from tools.pages.render import arguments, render
 
 DRAWN: tuple[Kind, ...] = ("workflows", "growth")
 """The benchmarks that have a picture."""
-ORDER: tuple[Kind, ...] = ("workflows", "cost", "step", "growth", "stall", "overhead", "roofline", "gpu")
+SHIPPED: tuple[Kind, ...] = ("workflows", "serve")
+"""Those that `agentcho bench` has; all others are for a checkout."""
+ORDER: tuple[Kind, ...] = (
+    "workflows",
+    "cost",
+    "step",
+    "growth",
+    "stall",
+    "overhead",
+    "roofline",
+    "gpu",
+    "serve",
+    "talk",
+)
 
 BEGIN, END = "<!-- cost -->", "<!-- end of cost -->"
 """The marks around a sentence of the README."""
@@ -48,6 +61,9 @@ def page(results: Path) -> str:
         shown=shown,
         ms=_ms,
         beside=beside,
+        served=served,
+        talk_heads=TALK,
+        talk_row=talk_row,
         debates=list(_debates(found)),
         picture=lambda result: names[id(result)],
     )
@@ -59,7 +75,7 @@ def _read(results: Path) -> dict[str, Result]:
 
 
 def _today(result: Result) -> Result:
-    command = result.command if result.bench == "workflows" else result.command.replace("agentcho bench", PROGRAM, 1)
+    command = result.command if result.bench in SHIPPED else result.command.replace("agentcho bench", PROGRAM, 1)
     return with_targets(result).model_copy(update={"command": command})
 
 

@@ -1,0 +1,81 @@
+"""Runs code of a client, over and over, in the client's own environment: one line of JSON in, one line out.
+
+In: {"code": …}. Out: {"seconds": …, "answers": […]}: how long `asyncio.run` took, all calls of it together, and of each
+request how long its answer took, its words and its usage; or {"error": …}. Knows nothing of agentcho, and needs no more
+than the standard library and httpx, or its successor.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib
+import io
+import json
+import sys
+from time import perf_counter
+from typing import Any
+
+answers: list[dict[str, Any]] = []
+taken: list[float] = []
+
+
+def timed_run(run: Any) -> Any:
+    """`asyncio.run`, which keeps how long it took."""
+
+    def timed(*given: Any, **options: Any) -> Any:
+        began = perf_counter()
+        result = run(*given, **options)
+        taken.append(perf_counter() - began)
+        return result
+
+    return timed
+
+
+def timed_send(send: Any) -> Any:
+    """`httpx.AsyncClient.send`, which keeps what came of each chat."""
+
+    async def timed(self: Any, request: Any, **options: Any) -> Any:
+        began = perf_counter()
+        response = await send(self, request, **options)
+        body = await response.aread()
+        if request.method == "POST":
+            answers.append({"seconds": perf_counter() - began} | of_answer(response.status_code, body))
+        return response
+
+    return timed
+
+
+def of_answer(status: int, body: bytes) -> dict[str, Any]:
+    """The words of a chat's answer and its usage."""
+    if status != 200:
+        raise RuntimeError(f"HTTP {status}: {body[:200]!r}")
+    answer = json.loads(body)
+    return {"text": answer["choices"][0]["message"]["content"], "usage": answer.get("usage") or {}}
+
+
+def ran(code: str) -> dict[str, Any]:
+    """What came of running this code once."""
+    answers.clear()
+    taken.clear()
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):
+            exec(compile(code, "client", "exec"), {"__name__": "__main__"})
+    except Exception as error:
+        return {"error": f"{type(error).__name__}: {error}"}
+    return {"seconds": sum(taken), "answers": list(answers)}
+
+
+def main() -> None:
+    """Until there is no more input."""
+    asyncio.run = timed_run(asyncio.run)
+    for name in ("httpx", "httpx2"):
+        with contextlib.suppress(ModuleNotFoundError):
+            library = importlib.import_module(name)
+            library.AsyncClient.send = timed_send(library.AsyncClient.send)
+    for line in sys.stdin:
+        print(json.dumps(ran(json.loads(line)["code"])), flush=True)
+
+
+if __name__ == "__main__":
+    main()
