@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from hashlib import sha256
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
+from threading import Event, Thread
 from typing import Any
 
 import anyio
@@ -16,7 +16,7 @@ import pytest
 
 from agentcho import RunConfig
 from agentcho.errors import AgentchoError, ConfigError
-from agentcho.lab.probe import Plan, ProbeReport, judged, measure
+from agentcho.lab.probe import Plan, ProbeReport, endpoint, judged, measure
 from agentcho.lab.probe.endpoint import Bounds, Endpoint, Identity, ServerRefused, checked_url
 from agentcho.lab.probe.sarif import sarif
 from agentcho.serve.sharing.plain import PlainPrompts
@@ -101,6 +101,7 @@ class Stub(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Stubbed)
         self.status, self.body, self.headers = 200, b"", dict[str, str]()
         self.models = ["m"]
+        self.endless = b""
         self.asked: list[tuple[str, dict[str, Any]]] = []
 
     @property
@@ -122,7 +123,20 @@ class _Stubbed(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
         self.server.asked.append((self.headers["authorization"], body))
-        self._answer(self.server.status, self.server.body)
+        if self.server.endless:
+            self._never_end(self.server.endless)
+        else:
+            self._answer(self.server.status, self.server.body)
+
+    def _never_end(self, drop: bytes) -> None:
+        """Send this, and again, as long as somebody is there."""
+        self.send_response(200)
+        self.send_header("content-type", "text/event-stream")
+        self.end_headers()
+        with suppress(OSError):
+            while self.server.endless:
+                self.wfile.write(drop)
+                Event().wait(0.01)
 
     def _answer(self, status: int, body: bytes) -> None:
         self.send_response(status)
@@ -142,6 +156,7 @@ def stub() -> Iterator[Stub]:
         thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         yield server
+        server.endless = b""
         server.shutdown()
         thread.join()
 
@@ -220,6 +235,47 @@ def test_the_time_that_is_left_bounds_an_answer_too(stub: Stub) -> None:
     with pytest.raises(ServerRefused, match="time was over"):
         server.ask(ASKED, Identity())
     server.close()
+
+
+@pytest.mark.parametrize("drop", [b": still here\n\n", b"data: " + b"x" * 64])
+def test_a_server_that_never_ends_its_answer_keeps_nobody(
+    stub: Stub, monkeypatch: pytest.MonkeyPatch, drop: bytes
+) -> None:
+    monkeypatch.setattr(endpoint, "LEAST", 0.1)
+    stub.endless = drop
+    server = Endpoint(stub.url, [None], Bounds(10, 0.1), "m")
+    with pytest.raises(ServerRefused, match="time was over"):
+        server.ask(ASKED, Identity())
+    server.close()
+
+
+def test_an_answer_of_a_few_tokens_that_is_too_long_is_given_up(stub: Stub, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(endpoint, "MOST_BYTES", 1000)
+    stub.endless = b"x" * 64
+    with asked(stub.url, model="m") as server, pytest.raises(ServerRefused, match="more than 1000 bytes"):
+        server.ask(ASKED, Identity())
+
+
+def test_what_comes_is_counted_and_so_it_is_not_compressed(stub: Stub) -> None:
+    stub.says(chunk("stop", content="a"))
+    stub.headers = {"content-encoding": "gzip"}
+    with asked(stub.url, model="m") as server, pytest.raises(ServerRefused, match="compresses"):
+        server.ask(ASKED, Identity())
+
+
+@pytest.mark.parametrize("name", [f"m-{SECRETS[1]}", "m" * 300, "m\nm"])
+def test_a_model_s_name_brings_no_key_into_a_report(stub: Stub, name: str) -> None:
+    stub.models = [name]
+    with pytest.raises(ServerRefused, match="give --model") as error, asked(stub.url, SECRETS):
+        pass
+    assert SECRETS[1] not in str(error.value)
+
+
+def test_a_count_that_no_prompt_has_is_none(stub: Stub) -> None:
+    usage = {"prompt_tokens": 10**400, "completion_tokens": 1, "total_tokens": 1}
+    stub.says(chunk("stop", usage | {"prompt_tokens_details": {"cached_tokens": 10**400}}, content="a"))
+    with asked(stub.url) as server:
+        assert server.ask(ASKED, Identity())[2:] == (None, None)
 
 
 @pytest.mark.parametrize(

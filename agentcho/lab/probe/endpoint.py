@@ -7,10 +7,12 @@ what is asked, or why.
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, wait
 from contextlib import suppress
+from threading import Thread
 from time import monotonic, perf_counter, sleep
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 from urllib.parse import urlsplit
 
 import openai
@@ -22,6 +24,15 @@ TOO_LONG = frozenset({400, 413, 422})
 LONGEST = 60.0
 """Seconds without a byte after which an answer is given up."""
 SHORT = 200
+LOOK = 0.1
+"""Seconds from one look at an answer that is coming to the next."""
+LEAST = 1.0
+"""Seconds that an answer has at least, however little is left."""
+MOST_BYTES = 16 << 20
+"""An answer of a few tokens that is longer is given up."""
+MOST_TOKENS = 1 << 40
+"""A server that counts more counts nothing."""
+T = TypeVar("T")
 
 
 class ServerRefused(AgentchoError):
@@ -85,7 +96,8 @@ class Endpoint:
     def __init__(self, url: str, keys: Sequence[str | None], bounds: Bounds, model: str | None = None) -> None:
         self.url, self._bounds, self._keys = url, bounds, keys
         self.requests, self.prompt_tokens, self._began = 0, 0, monotonic()
-        self._clients = [_client(url, key) for key in keys]
+        self._response: Any = None
+        self._clients = [_client(url, key, self._begun) for key in keys]
         self.model = model or self._only_model()
 
     def close(self) -> None:
@@ -111,8 +123,9 @@ class Endpoint:
         """Ask for at most `most` tokens, greedily, as a stream, and hear it to its end. `ServerRefused`."""
         salt = {} if who.salt is None else {"extra_body": {"cache_salt": who.salt}}
         self.requests += 1
-        began = perf_counter()
-        try:
+
+        def asked() -> Heard:
+            began = perf_counter()
             stream = self._clients[who.key].chat.completions.create(
                 model=self.model,
                 messages=list(messages),
@@ -120,10 +133,13 @@ class Endpoint:
                 temperature=0,
                 stream=True,
                 stream_options={"include_usage": True},
-                timeout=max(1.0, min(LONGEST, self._left)),
+                timeout=max(LEAST, min(LONGEST, self._left)),
                 **salt,
             )
-            heard = _heard(began, self._until_the_end(stream))
+            return _heard(began, self._until_the_end(stream))
+
+        try:
+            heard = self._in_time(asked)
         except Exception as error:
             raise self._refused(error) from None
         self.prompt_tokens += heard.prompt or 0
@@ -133,23 +149,51 @@ class Endpoint:
     def _left(self) -> float:
         return self._bounds.seconds - self.elapsed
 
+    def _begun(self, response: Any) -> None:
+        """An answer begins."""
+        if response.headers.get("content-encoding", "identity") != "identity":
+            raise ServerRefused("the server compresses its answers, and was asked not to")
+        self._response = response
+
+    def _in_time(self, work: Callable[[], T]) -> T:
+        """What comes of `work`, in a thread that is left alone where that takes too long, or is too long: whoever sends
+        a byte now and then keeps a client reading for as long as it likes. `ServerRefused`."""
+        future, self._response = Future[T](), None
+
+        def run() -> None:
+            try:
+                future.set_result(work())
+            except BaseException as error:
+                future.set_exception(error)
+
+        Thread(target=run, daemon=True, name="probe").start()
+        until = monotonic() + max(LEAST, self._left) + LEAST
+        while not wait([future], LOOK).done:
+            if monotonic() > until:
+                raise _late()
+            if self._response is not None and self._response.num_bytes_downloaded > MOST_BYTES:
+                raise ServerRefused(f"the server answers with more than {MOST_BYTES} bytes")
+        return future.result()
+
     def _until_the_end(self, stream: Any) -> Iterator[Any]:
         """The chunks of a stream; however slowly they come, the bounds end it."""
         with stream:
             for chunk in stream:
                 if self._left < 0:
-                    raise ServerRefused("the server had not ended its answer when the time was over")
+                    raise _late()
                 yield chunk
 
     def _only_model(self) -> str:
         try:
-            found = [each.id for each in self._clients[0].models.list(timeout=LONGEST).data]
+            found = self._in_time(lambda: [each.id for each in self._clients[0].models.list(timeout=LONGEST).data])
         except Exception as error:
             told = self._refused(error)
             raise ServerRefused(f"{told}; it lists no models: give --model", told.status) from None
         plain = [name for name in found if not set(name) & set("@#")]
         if len(plain) != 1:
             raise ConfigError(f"{self.url} lists {len(plain)} models; say which one: --model")
+        if self._without_keys(plain[0]) != plain[0]:  # it would be in every report
+            raise ServerRefused(f"{self.url} lists a model whose name is too long, or has a key in it: give --model")
         return str(plain[0])
 
     def _refused(self, error: Exception) -> ServerRefused:
@@ -157,6 +201,8 @@ class Endpoint:
         match error:
             case ServerRefused():
                 return error
+            case openai.APIConnectionError(__cause__=ServerRefused() as cause):
+                return cause
             case openai.APIStatusError(status_code=401 | 403 as status):
                 return ServerRefused(f"{self.url} refuses the key (HTTP {status})", status)
             case openai.APIStatusError():
@@ -199,11 +245,21 @@ def is_loopback(host: str) -> bool:
     return host.lower() == "localhost"
 
 
-def _client(url: str, key: str | None) -> Any:
-    """A client that follows no redirection: it would lead to another server than the one that may be tested."""
+def _client(url: str, key: str | None, begun: Callable[[Any], None]) -> Any:
+    """A client that follows no redirection: it would lead to another server than the one that may be tested. What
+    comes is counted, and so it may not be compressed."""
     loopback = is_loopback(urlsplit(url).hostname or "")
-    http = openai.DefaultHttpxClient(follow_redirects=False, trust_env=not loopback)
+    http = openai.DefaultHttpxClient(
+        follow_redirects=False,
+        trust_env=not loopback,
+        headers={"accept-encoding": "identity"},
+        event_hooks={"response": [begun]},
+    )
     return openai.OpenAI(base_url=url, api_key=key or "none", max_retries=0, http_client=http)
+
+
+def _late() -> ServerRefused:
+    return ServerRefused("the server had not ended its answer when the time was over")
 
 
 def _heard(began: float, chunks: Iterator[Any]) -> Heard:
@@ -230,7 +286,7 @@ def _cached(usage: Any) -> int | None:
 
 def _count(of: Any, name: str) -> int | None:
     found = getattr(of, name, None)
-    return found if isinstance(found, int) and found >= 0 else None
+    return found if isinstance(found, int) and 0 <= found <= MOST_TOKENS else None
 
 
 def _wait(error: openai.APIStatusError) -> float:
