@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from agentcho.errors import RecordBroken, RecordError, ResumeMismatch
-from agentcho.games.resume import differences, engine_differences, source_differences
+from agentcho.games.resume import MODEL, differences, engine_differences, source_differences
 from agentcho.records import writer
 from agentcho.records.files import check_folder, replace_whole, writing
 from agentcho.records.record import RunInfo, SavedRun, Status, new_folder, write_info
@@ -55,6 +55,8 @@ def _check_alike(one: RunInfo, other: RunInfo) -> None:
     whole = other.config.model_copy(update={"part": one.config.part})
     found = differences(one, other.scenario, other.options, whole, other.tasks)
     found += engine_differences(one.engine, other.engine)
+    rest = sorted({*one.engine, *other.engine} - {*MODEL})
+    found += [f"the model's {name}" for name in rest if one.engine.get(name) != other.engine.get(name)]
     found += source_differences(one.sources, other.sources)
     names = sorted({*one.versions, *other.versions} - {"python"})
     found += [f"the version of {name}" for name in names if one.versions.get(name) != other.versions.get(name)]
@@ -75,6 +77,14 @@ def _check_apart(parts: Iterable[SavedRun]) -> None:
         seen |= dict.fromkeys(own, part)
         if strange := sorted(part.games().keys() - set(own)):
             raise RecordBroken(part.path, f"{_numbers(strange)} there, and not of its part {part.info.config.part}")
+
+
+def _check_still(parts: Iterable[SavedRun]) -> None:
+    """`RecordError` where somebody has gone on with a part: its files may be of before that and after."""
+    for part in parts:
+        writer.check(part.path / writer.NAME)
+        if SavedRun(part.path).info != part.info:
+            raise RecordError(f"{part.path} went on while it was merged; merge again when it is over")
 
 
 def _missing(parts: Sequence[SavedRun]) -> list[int]:
@@ -101,6 +111,7 @@ def _written(parts: Sequence[SavedRun], out: Path, status: Status) -> SavedRun:
         for name in FILES:
             replace_whole(path / name, b"".join(_whole_lines(part, name) for part in parts))
         write_info(path, _info(path.name, [part.info for part in parts], status))
+        _check_still(parts)
     except BaseException:
         shutil.rmtree(path, ignore_errors=True)
         raise
@@ -124,8 +135,10 @@ def _info(id: str, parts: Sequence[RunInfo], status: Status) -> RunInfo:
     """What `run.json` of the merged record holds."""
     first, at_once, most = parts[0], {part.at_once for part in parts}, [part.most for part in parts if part.most]
     cast: dict[str, str] = {}
+    clients: dict[str, tuple[str, ...]] = {}
     for part in parts:
         cast |= part.cast
+        clients |= {key: tuple(dict.fromkeys((*clients.get(key, ()), *names))) for key, names in part.clients.items()}
     return first.model_copy(
         update={
             "format": "agentcho-run/2",
@@ -135,6 +148,7 @@ def _info(id: str, parts: Sequence[RunInfo], status: Status) -> RunInfo:
             "ended": max((part.ended for part in parts if part.ended is not None), default=None),
             "status": status,
             "cast": cast,
+            "clients": clients,
             "key": secrets.token_hex(16),
             "at_once": first.at_once if len(at_once) == 1 else None,
             "most": max(most, default=None),

@@ -17,7 +17,7 @@ from agentcho.games.parts import merge
 from agentcho.games.runtime import play
 from agentcho.lab.collect import collected
 from agentcho.records.canonical import canonical_transcript
-from agentcho.records.record import SavedRun, find, runs
+from agentcho.records.record import RunInfo, RunRecord, SavedRun, find, runs, write_info
 from agentcho.records.writer import NAME, Writer
 from tests.engines import Engines
 
@@ -174,6 +174,10 @@ def edited(path: str, **changes: Any) -> None:
     file.write_text(json.dumps(json.loads(file.read_text()) | changes))
 
 
+def plain(path: str) -> None:
+    edited(path, engine=SavedRun(Path(path)).info.engine | {"markers": "plain"})
+
+
 def torn(path: str) -> None:
     with (Path(path) / "outcomes.jsonl").open("a") as file:
         file.write('{"game": 3')
@@ -188,6 +192,7 @@ def foreign(path: str) -> None:
     ("spoil", "told"),
     [
         (lambda path: edited(path, engine={"model": "fake", "weights": "other"}), "the model's weights"),
+        (plain, "the model's markers"),
         (lambda path: edited(path, sources={"x.py": "1"}), "the source (x.py has changed)"),
         (lambda path: edited(path, versions={"torch": "1"}), "the version of torch"),
         (lambda path: edited(path, scenario="debate"), "the scenario (prisoners-dilemma, not debate)"),
@@ -196,7 +201,7 @@ def foreign(path: str) -> None:
         (lambda path: (Path(path) / "heard.jsonl").unlink(), "heard.jsonl: it is not there"),
         (lambda path: (Path(path) / "run.json").unlink(), "no run "),
     ],
-    ids=["weights", "source", "version", "scenario", "torn", "foreign", "no-file", "no-run"],
+    ids=["weights", "markers", "source", "version", "scenario", "torn", "foreign", "no-file", "no-run"],
 )
 def test_a_part_that_does_not_fit_is_refused_and_nothing_is_left(
     agentcho: Command, here: Path, spoil: Callable[[str], None], told: str
@@ -216,6 +221,30 @@ def test_a_game_in_two_parts_and_a_part_under_way_are_refused(agentcho: Command)
         assert "is being written by process" in one_line(agentcho("merge", one, two))
     with pytest.raises(RecordError, match="no parts to merge"):
         merge([], Path())
+
+
+def test_what_an_audit_says_of_clients_it_says_of_them_all_in_the_whole(agentcho: Command) -> None:
+    [one, two] = played(agentcho, 2)
+    edited(one, clients={"k": ["ann"]})
+    edited(two, clients={"k": ["ben"], "other": ["cem"]})
+    assert agentcho("merge", one, two).code == 0
+    assert find("last", Path("runs")).info.clients == {"k": ("ann", "ben"), "other": ("cem",)}
+    assert "AC011" in agentcho("audit", "last").out
+
+
+def test_a_part_that_goes_on_while_it_is_merged_is_no_part_of_the_whole(
+    agentcho: Command, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths = played(agentcho, 2)
+
+    def written(path: Path, info: RunInfo) -> None:
+        write_info(path, info)
+        with RunRecord.go_on(SavedRun(Path(paths[0])), {}):
+            pass
+
+    monkeypatch.setattr("agentcho.games.parts.write_info", written)
+    assert "went on while it was merged" in one_line(agentcho("merge", *paths))
+    assert not [*(here / "runs").glob("*")]
 
 
 @pytest.mark.parametrize("part", ["0/2", "3/2", "1", "1/2/3", "-1/2", "a/b", "1/0", "", "6/6"])
