@@ -23,15 +23,26 @@ LIMITED = {"error": {"message": "slow down", "code": "rate_limit_exceeded"}}
 OVERFLOW = {"error": {"message": "too long", "code": "context_length_exceeded"}}
 
 
-@pytest.fixture(params=["asyncio", "trio"])
-def run(request: pytest.FixtureRequest) -> Callable[[Callable[[], Coroutine[Any, Any, Any]]], Any]:
-    """Runs a coroutine function on one of the two event loops; what is stuck fails."""
+Run = Callable[[Callable[[], Coroutine[Any, Any, Any]]], Any]
+
+
+def on(backend: str) -> Run:
+    """Runs a coroutine function on an event loop; what is stuck fails."""
 
     async def guarded(work: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
         with anyio.fail_after(20):
             return await work()
 
-    return lambda work: anyio.run(guarded, work, backend=request.param)
+    return lambda work: anyio.run(guarded, work, backend=backend)
+
+
+run = on("asyncio")
+
+
+@pytest.fixture(params=["asyncio", "trio"])
+def both(request: pytest.FixtureRequest) -> Run:
+    """One of the two event loops."""
+    return on(request.param)
 
 
 async def asked(*answers: Answer, call: TextCall = CALL, **config: Any) -> tuple[TextReply, int]:
@@ -48,8 +59,8 @@ async def failed(*answers: Answer, call: TextCall = CALL, **config: Any) -> tupl
         return found.value, len(server.requests)
 
 
-def test_an_answer_has_its_text_what_ended_it_and_what_it_took(run: Any) -> None:
-    reply, requests = run(lambda: asked(says("good ", "day")))
+def test_an_answer_has_its_text_what_ended_it_and_what_it_took(both: Run) -> None:
+    reply, requests = both(lambda: asked(says("good ", "day")))
     assert reply[:3] == ("good day", "stop", (7, None, 3, 1, None))
     assert 0 < reply.first <= reply.seconds
     assert requests == 1
@@ -75,13 +86,13 @@ def test_an_answer_has_its_text_what_ended_it_and_what_it_took(run: Any) -> None
         sends(head(), piece("go", finish="abort")),
     ],
 )
-def test_what_may_pass_is_asked_again(run: Any, fault: Answer) -> None:
+def test_what_may_pass_is_asked_again(fault: Answer) -> None:
     reply, requests = run(lambda: asked(fault, fault, says("good day")))
     assert (reply.text, reply.spent.requests, requests) == ("good day", 3, 3)
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 413, 422, 301, 307])
-def test_what_does_not_pass_is_asked_once(run: Any, status: int) -> None:
+def test_what_does_not_pass_is_asked_once(status: int) -> None:
     error, requests = run(lambda: failed(refuses(status, LIMITED, location="http://127.0.0.1:9/v1")))
     assert isinstance(error, EndpointFailed)
     assert (error.status, error.transient, requests) == (status, False, 1)
@@ -108,35 +119,35 @@ def test_what_does_not_pass_is_asked_once(run: Any, status: int) -> None:
         refuses(429, LIMITED, retry_after="121"),
     ],
 )
-def test_what_no_waiting_mends_is_an_error_at_once(run: Any, fault: Answer) -> None:
+def test_what_no_waiting_mends_is_an_error_at_once(fault: Answer) -> None:
     error, requests = run(lambda: failed(fault))
     assert isinstance(error, EndpointFailed)
     assert requests == 1
 
 
-def test_a_wait_that_is_too_long_says_so_and_that_it_will_pass(run: Any) -> None:
+def test_a_wait_that_is_too_long_says_so_and_that_it_will_pass() -> None:
     error, _ = run(lambda: failed(refuses(429, LIMITED, retry_after="121")))
     assert error.transient
     assert "121 seconds" in str(error)
 
 
-def test_attempts_end(run: Any) -> None:
-    error, requests = run(lambda: failed(refuses(500), retries=3))
+def test_attempts_end(both: Run) -> None:
+    error, requests = both(lambda: failed(refuses(500), retries=3))
     assert (error.transient, requests) == (True, 4)
 
 
-def test_a_slow_first_byte_ends_after_the_timeout(run: Any) -> None:
-    error, requests = run(lambda: failed(holds(), timeout=0.05, retries=1))
+def test_a_slow_first_byte_ends_after_the_timeout(both: Run) -> None:
+    error, requests = both(lambda: failed(holds(), timeout=0.05, retries=1))
     assert (error.transient, requests) == (True, 2)
     assert "0.05 seconds" in str(error)
 
 
-def test_a_stream_that_does_not_end_ends_after_the_timeout(run: Any) -> None:
-    error, requests = run(lambda: failed(holds(head(), piece("go")), timeout=0.1, retries=0))
+def test_a_stream_that_does_not_end_ends_after_the_timeout(both: Run) -> None:
+    error, requests = both(lambda: failed(holds(head(), piece("go")), timeout=0.1, retries=0))
     assert (error.transient, requests) == (True, 1)
 
 
-def test_a_server_that_is_not_there_is_an_error_that_may_pass(run: Any) -> None:
+def test_a_server_that_is_not_there_is_an_error_that_may_pass(both: Run) -> None:
     async def work() -> AgentchoError:
         async with faulty() as server:
             pass
@@ -145,27 +156,27 @@ def test_a_server_that_is_not_there_is_an_error_that_may_pass(run: Any) -> None:
                 await port.ask(CALL)
             return found.value
 
-    assert run(work).transient
+    assert both(work).transient
 
 
-def test_nothing_is_asked_again_once_somebody_has_heard_of_it(run: Any) -> None:
+def test_nothing_is_asked_again_once_somebody_has_heard_of_it(both: Run) -> None:
     heard = list[str]()
     call = TextCall(CALL.messages, sampling=CALL.sampling, on_text=heard.append)
-    error, requests = run(lambda: failed(sends(head(), piece("go"), piece("od")), says("good day"), call=call))
+    error, requests = both(lambda: failed(sends(head(), piece("go"), piece("od")), says("good day"), call=call))
     assert (heard, requests, error.transient) == (["go", "od"], 1, True)
 
 
-def test_an_error_of_who_hears_it_stays_what_it_is_and_closes_the_connection(run: Any) -> None:
+def test_an_error_of_who_hears_it_stays_what_it_is_and_closes_the_connection(both: Run) -> None:
     async def work() -> None:
         async with faulty(holds(head(), piece("go"))) as server, server.asked() as port:
             with pytest.raises(ZeroDivisionError):
                 await port.ask(TextCall(CALL.messages, on_text=lambda text: print(1 / 0)))
             await server.gone.wait()
 
-    run(work)
+    both(work)
 
 
-def test_a_call_that_is_cancelled_closes_its_connection(run: Any) -> None:
+def test_a_call_that_is_cancelled_closes_its_connection(both: Run) -> None:
     async def work() -> None:
         async with faulty(holds(head(), piece("go"))) as server, server.asked() as port:
             async with anyio.create_task_group() as group:
@@ -173,7 +184,7 @@ def test_a_call_that_is_cancelled_closes_its_connection(run: Any) -> None:
                 group.start_soon(port.ask, call)
             await server.gone.wait()
 
-    run(work)
+    both(work)
 
 
 @pytest.mark.parametrize(
@@ -186,7 +197,7 @@ def test_a_call_that_is_cancelled_closes_its_connection(run: Any) -> None:
         sends(head(), event({"error": {"message": f"failed at {SECRET} with k-123456", "code": "400"}})),
     ],
 )
-def test_no_error_tells_the_key_or_the_prompt(run: Any, fault: Answer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_error_tells_the_key_or_the_prompt(fault: Answer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAR_KEY", "k-123456")
     error, _ = run(lambda: failed(fault, key_env="FAR_KEY", retries=0))
     shown = "".join(traceback.format_exception(error))
@@ -195,14 +206,14 @@ def test_no_error_tells_the_key_or_the_prompt(run: Any, fault: Answer, monkeypat
     assert "http://127.0.0.1:" in str(error)
 
 
-def test_an_error_tells_what_the_server_says(run: Any) -> None:
+def test_an_error_tells_what_the_server_says() -> None:
     body = {"error": {"message": "This model's maximum is 4096 positions.", "code": "context_length_exceeded"}}
     error, _ = run(lambda: failed(refuses(400, body)))
     assert "context_length_exceeded" in str(error)
     assert "maximum is 4096 positions" in str(error)
 
 
-def test_a_report_that_is_none_is_no_report(run: Any) -> None:
+def test_a_report_that_is_none_is_no_report() -> None:
     reply, _ = run(lambda: asked(says("good day", usage=None)))
     assert reply.spent == (None, None, None, 1, None)
 
@@ -215,13 +226,13 @@ def test_a_report_that_is_none_is_no_report(run: Any) -> None:
         ({"price_in": 2.0, "price_cached": 0.5, "price_out": 10.0}, (3 * 2 + 4 * 0.5 + 3 * 10) / 1e6),
     ],
 )
-def test_a_call_has_a_price(run: Any, prices: dict[str, Any], cost: float | None) -> None:
+def test_a_call_has_a_price(prices: dict[str, Any], cost: float | None) -> None:
     usage = USAGE | {"prompt_tokens_details": {"cached_tokens": 4}}
     reply, _ = run(lambda: asked(says("good day", usage=usage), **prices))
     assert reply.spent[:4] == (7, 4, 3, 1)
     assert reply.spent.cost == (cost if cost is None else pytest.approx(cost))
 
 
-def test_what_broken_answers_took_counts_too(run: Any) -> None:
+def test_what_broken_answers_took_counts_too() -> None:
     reply, _ = run(lambda: asked(sends(head(), piece("go"), told()), says("good day")))
     assert reply.spent[:4] == (14, None, 6, 2)

@@ -15,6 +15,7 @@ import referencing
 
 from agentcho.backends.remote.request import WRAPPED
 from agentcho.calls.call import Sampling
+from agentcho.errors import RequestError
 
 FENCED = re.compile(r"\A```[a-zA-Z]*\n(.*?)\n?```\Z", re.DOTALL)
 MARKS = " \t\n\r\"'`*\u201c\u201d\u2018\u2019\u00ab\u00bb"
@@ -27,6 +28,22 @@ class Checked(NamedTuple):
 
     text: str
     fault: str = ""
+
+
+def check_schema(sampling: Sampling) -> None:
+    """`RequestError`: no answer could be checked against the JSON schema."""
+    if sampling.json_schema is None:
+        return
+    try:
+        jsonschema.Draft202012Validator.check_schema(sampling.json_schema)
+    except jsonschema.exceptions.SchemaError as error:
+        raise _unusable(error.message[:LONGEST]) from None
+    except RecursionError:
+        raise _unusable("it is too deep") from None
+
+
+def _unusable(why: str) -> RequestError:
+    return RequestError(f"json_schema is not usable: {why}; simplify the model", "sampling")
 
 
 def checked(sampling: Sampling, text: str, whole: bool) -> Checked:
@@ -99,6 +116,8 @@ def _fault(schema: dict[str, Any], value: Any) -> str:
         worst = jsonschema.exceptions.best_match(found)
     except RecursionError:
         return "it is too deep"
+    except (referencing.exceptions.Unresolvable, re.error) as error:
+        raise _unusable(f"{error}") from None
     if worst is None:
         return ""
     path = ".".join(map(str, worst.absolute_path))

@@ -13,10 +13,10 @@ from random import Random
 import anyio
 
 from agentcho.backends.remote.address import Address, Key
-from agentcho.backends.remote.answer import Checked, checked
+from agentcho.backends.remote.answer import Checked, check_schema, checked
 from agentcho.backends.remote.faults import LONGEST_WAIT, Backoff, Failed
 from agentcho.backends.remote.pacing import Pace
-from agentcho.backends.remote.request import body, form_in_words
+from agentcho.backends.remote.request import body
 from agentcho.backends.remote.servers import Abilities
 from agentcho.backends.remote.text import Growing
 from agentcho.backends.remote.usage import Bill, Prices, Usage
@@ -24,7 +24,7 @@ from agentcho.backends.remote.wire import Bound, Choice, Chunk, Wire
 from agentcho.calls.call import Stopped
 from agentcho.calls.texts import Quoted, TextCall, TextReply
 from agentcho.config import ModelConfig
-from agentcho.errors import AnswerInvalid, EndpointFailed
+from agentcho.errors import AnswerInvalid, ContextOverflow, EndpointFailed
 
 REPAIRS = 2
 """How often an answer that is not what was asked for is asked for again."""
@@ -75,7 +75,9 @@ class Endpoint:
 
     async def ask(self, call: TextCall) -> TextReply:
         """Ask for an answer. `EndpointFailed`: the server refuses it or fails, for the last time. `AnswerInvalid`: it
-        answers, but not what was asked for. `RequestError`: it cannot be asked for that."""
+        answers, but not what was asked for. `RequestError`: it cannot be asked for that. `ContextOverflow`: it reports
+        more tokens than the configured context has."""
+        check_schema(call.sampling)
         asking = _Asking(call, Bill(self._prices), self._config.retries)
         for _ in range(REPAIRS + 1):
             heard = await self._heard(asking)
@@ -106,18 +108,26 @@ class Endpoint:
 
     async def _attempt(self, asking: _Asking, heard: _Heard) -> None:
         """Send the request once, when it is its turn."""
-        sent, sampling = body(self._model, asking.now, self._abilities), asking.call.sampling
+        sent = body(self._model, asking.now, self._abilities, asking.complaint)
+        sampling = asking.call.sampling
         size = sum(len(message["content"].encode("utf-8", "replace")) for message in sent["messages"])
         bound = Bound(self._config.timeout, sampling.max_tokens * TOKEN_BYTES + SPARE_BYTES)
         async with self._pace.turn(size / BYTES_A_TOKEN + sampling.max_tokens) as begun:
             asking.bill.requests += 1
             try:
                 await self._wire.hear(sent, bound, heard.hear)
+                self._check_context(heard)
                 heard.end()
             finally:
                 asking.bill.add(heard.usage)
                 said = len(heard.text.encode("utf-8", "replace"))
                 begun.amount = heard.usage.tokens if heard.usage else (size + said) / BYTES_A_TOKEN
+
+    def _check_context(self, heard: _Heard) -> None:
+        """`ContextOverflow`: the server went on past the model's context, as one that does not check it."""
+        limit = self._config.context
+        if limit is not None and heard.usage is not None and heard.usage.tokens > limit:
+            raise ContextOverflow(heard.usage.tokens, limit)
 
     def _wait(self, failed: Failed, attempt: int) -> float | None:
         """Seconds until a failed attempt is made again; None: never. While a server wants to be left alone, nobody asks
@@ -143,6 +153,7 @@ class _Asking:
 
     def __init__(self, call: TextCall, bill: Bill, retries: int) -> None:
         self.call, self.now, self.bill, self.retries = call, call, bill, retries
+        self.complaint = ""
         self.began, self.first = anyio.current_time(), 0.0
         constrained = call.sampling.choices is not None or call.sampling.json_schema is not None
         self.on_text = None if constrained else call.on_text
@@ -154,9 +165,9 @@ class _Asking:
     def repair(self, heard: _Heard, found: Checked) -> None:
         """Say what was wrong with an answer, and ask again."""
         said = Quoted("assistant", None, f"{self.call.header}{heard.text}", own=True)
-        asked = Quoted("user", None, f"{found.fault} {form_in_words(self.call.sampling)}")
         sampling = self.now.sampling.model_copy(update={"seed": self.now.sampling.seed + 1})
-        self.now = replace(self.call, messages=(*self.call.messages, said, asked), sampling=sampling)
+        self.now = replace(self.call, messages=(*self.call.messages, said), sampling=sampling)
+        self.complaint = found.fault
 
     def reply(self, heard: _Heard, found: Checked) -> TextReply:
         """The answer that is taken; whoever has not heard it yet hears it whole."""

@@ -22,12 +22,12 @@ FIRST = "Nobody has said anything yet. You speak first."
 NEXT = "Go on: say your next message."
 
 
-def body(model: str, call: TextCall, abilities: Abilities) -> dict[str, Any]:
-    """The body of the request for a call. `RequestError`: the server has no field for an option of its sampling, which
-    could not be checked in the answer."""
+def body(model: str, call: TextCall, abilities: Abilities, complaint: str = "") -> dict[str, Any]:
+    """The body of the request for a call. `complaint` is what was wrong with the answer that its last message quotes.
+    `RequestError`: the server has no field for an option of its sampling, which could not be checked in the answer."""
     return {
         "model": model,
-        "messages": messages(call, abilities),
+        "messages": messages(call, abilities, complaint),
         "stream": True,
         "stream_options": {"include_usage": True},
         **_sampled(call.sampling, abilities),
@@ -37,22 +37,18 @@ def body(model: str, call: TextCall, abilities: Abilities) -> dict[str, Any]:
     }
 
 
-def messages(call: TextCall, abilities: Abilities) -> list[dict[str, str]]:
+def messages(call: TextCall, abilities: Abilities, complaint: str = "") -> list[dict[str, str]]:
     """The prompt of a call, and after it what the server has no field for. Where the server can go on with a text, the
     last message is the call's header."""
     found = [_message(each, "names" in abilities.can) for each in call.messages] or [_user(FIRST)]
-    if asked := asked_in_words(call, abilities):
+    form = form_in_words(call.sampling) if complaint or not _constrained(call.sampling, abilities) else ""
+    if asked := " ".join(filter(None, (complaint, form, _beginning(call, abilities)))):
         found.append(_user(asked))
     if abilities.kind.nudged and found[-1]["role"] == "assistant":
         found.append(_user(NEXT))
     if _prefilled(call, abilities):
         found.append({"role": "assistant", "content": call.header})
     return found
-
-
-def asked_in_words(call: TextCall, abilities: Abilities) -> str:
-    """What the answer must be beyond what a field says, in words for the model; empty: nothing."""
-    return " ".join(filter(None, (_form(call.sampling, abilities), _beginning(call, abilities))))
 
 
 def form_in_words(sampling: Sampling) -> str:
@@ -73,10 +69,6 @@ def wraps(sampling: Sampling, abilities: Abilities) -> bool:
 
 def _prefilled(call: TextCall, abilities: Abilities) -> bool:
     return bool(call.header) and "header" in abilities.can
-
-
-def _form(sampling: Sampling, abilities: Abilities) -> str:
-    return "" if _constrained(sampling, abilities) else form_in_words(sampling)
 
 
 def _beginning(call: TextCall, abilities: Abilities) -> str:

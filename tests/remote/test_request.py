@@ -1,0 +1,173 @@
+"""A call as the body of a request, for each kind of server: what is said in fields, and what in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from agentcho import Sampling
+from agentcho.backends.remote.request import FIRST, NEXT, body
+from agentcho.backends.remote.servers import KINDS, Abilities
+from agentcho.calls.texts import Capability, Quoted, Server, TextCall
+from agentcho.config import ModelConfig
+from agentcho.errors import RequestError
+
+PROMPT = (
+    Quoted("system", None, "You are Bob."),
+    Quoted("user", "ann", "Hello."),
+    Quoted("assistant", "bob", "To Ann: hi", own=True),
+    Quoted("user", None, "Go."),
+)
+SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"], "additionalProperties": False}
+EVERY: list[Server] = list(KINDS)
+
+
+def sent(server: Server, call: TextCall, can: Iterable[Capability] | None = None) -> dict[str, Any]:
+    """The body for a kind of server."""
+    config = ModelConfig(model="openai:m", server=server, can=None if can is None else tuple(can))
+    return body("m", call, Abilities.of(config))
+
+
+def asked(**options: Any) -> TextCall:
+    return TextCall(PROMPT, sampling=Sampling(**options))
+
+
+@pytest.mark.parametrize("server", EVERY)
+def test_who_speaks_is_known_by_role_and_name(server: Server) -> None:
+    system, ann, own, scenario = sent(server, TextCall(PROMPT))["messages"]
+    assert system == {"role": "system", "content": "You are Bob."}
+    if "names" in KINDS[server].can:
+        assert ann == {"role": "user", "content": "Hello.", "name": "ann"}
+    else:
+        assert ann == {"role": "user", "content": "ann: Hello."}
+    assert own == {"role": "assistant", "content": "To Ann: hi"}
+    assert scenario == {"role": "user", "content": "Go."}
+
+
+def test_what_others_said_is_never_the_assistants() -> None:
+    call = TextCall((Quoted("assistant", "ann", "I am you."), Quoted("tool", "ann", "42")))
+    assert [each["role"] for each in sent("openai", call)["messages"]] == ["user", "user"]
+
+
+@pytest.mark.parametrize("server", EVERY)
+def test_an_answer_is_bounded_and_streamed_with_its_usage(server: Server) -> None:
+    found = sent(server, asked(max_tokens=9, stop=("a", "b", "c", "d", "e")))
+    assert found[KINDS[server].limit] == 9
+    assert found["stream"]
+    assert found["stream_options"] == {"include_usage": True}
+    assert found["stop"][:4] == ["a", "b", "c", "d"]
+    assert len(found["stop"]) <= KINDS[server].stops
+
+
+def test_openai_is_asked_for_what_differs_from_its_defaults() -> None:
+    assert not {"temperature", "top_p", "top_k", "min_p"} & sent("openai", asked(max_tokens=1)).keys()
+    assert (
+        sent("openai", asked(max_tokens=1, temperature=0, top_p=0.5)).items()
+        >= {"temperature": 0, "top_p": 0.5}.items()
+    )
+
+
+@pytest.mark.parametrize("server", ["agentcho", "vllm", "sglang", "llama.cpp"])
+def test_servers_with_defaults_of_their_own_are_told_all(server: Server) -> None:
+    """A model's own generation configuration may have other values."""
+    off = {"temperature": 1.0, "top_p": 1.0, "top_k": -1, "min_p": 0.0}
+    assert sent(server, asked()).items() >= off.items()
+    assert sent(server, asked(top_k=5, min_p=0.1)).items() >= {"top_k": 5, "min_p": 0.1}.items()
+
+
+@pytest.mark.parametrize("server", ["openai", "transformers"])
+@pytest.mark.parametrize("option", [{"top_k": 5}, {"min_p": 0.1}])
+def test_what_has_no_field_and_cannot_be_checked_is_refused(server: Server, option: dict[str, Any]) -> None:
+    with pytest.raises(RequestError, match=next(iter(option))):
+        sent(server, asked(**option))
+
+
+@pytest.mark.parametrize("server", EVERY)
+def test_a_seed_is_a_number_that_every_server_takes(server: Server) -> None:
+    found = sent(server, asked(seed=-5))
+    assert 0 <= found["seed"] < 1 << 31
+    assert "seed" not in sent(server, asked(seed=-5), can=())
+
+
+@pytest.mark.parametrize("server", EVERY)
+def test_a_salt_goes_where_it_is_known(server: Server) -> None:
+    found = sent(server, TextCall(PROMPT, salt="s"))
+    assert found.get("cache_salt") == ("s" if "salt" in KINDS[server].can else None)
+
+
+CHOICES = {
+    "openai": ("response_format", None),
+    "agentcho": ("structured_outputs", {"choice": ["a.", 'b"|']}),
+    "vllm": ("structured_outputs", {"choice": ["a.", 'b"|']}),
+    "sglang": ("regex", r'(a\.|b"\|)'),
+    "llama.cpp": ("grammar", r'root ::= "a." | "b\"|"'),
+}
+
+
+@pytest.mark.parametrize("server", list(CHOICES))
+def test_choices_are_constrained_in_the_servers_own_field(server: Server) -> None:
+    field, value = CHOICES[server]
+    found = sent(server, asked(choices=("a.", 'b"|')))
+    if server == "openai":
+        enum = found[field]["json_schema"]["schema"]["properties"]["answer"]["enum"]
+        assert (enum, found[field]["json_schema"]["strict"]) == (["a.", 'b"|'], True)
+    else:
+        assert found[field] == value
+    assert found["messages"] == sent(server, TextCall(PROMPT))["messages"]
+
+
+@pytest.mark.parametrize("server", EVERY)
+@pytest.mark.parametrize("options", [{"choices": ("red", "blue")}, {"json_schema": SCHEMA}])
+def test_a_constraint_without_a_field_is_asked_in_words(server: Server, options: dict[str, Any]) -> None:
+    found = sent(server, asked(**options), can=())
+    *prompt, last = found["messages"]
+    assert len(prompt) == len(PROMPT)
+    assert last["role"] == "user"
+    assert all(word in last["content"] for word in (options.get("choices") or ('"integer"',)))
+    assert not {"response_format", "structured_outputs", "regex", "grammar"} & found.keys()
+
+
+@pytest.mark.parametrize("server", ["openai", "agentcho", "vllm", "sglang", "llama.cpp"])
+def test_a_schema_is_constrained_by_the_response_format(server: Server) -> None:
+    found = sent(server, asked(json_schema=SCHEMA))["response_format"]
+    assert found == {"type": "json_schema", "json_schema": {"name": "answer", "schema": SCHEMA, "strict": True}}
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "object"},
+        SCHEMA | {"required": []},
+        SCHEMA | {"additionalProperties": True},
+        SCHEMA | {"properties": {"a": {"type": "object"}}},
+        {"type": "array", "items": [SCHEMA | {"required": []}]},
+    ],
+)
+def test_a_schema_that_openai_does_not_take_as_strict_is_not_said_to_be(schema: dict[str, Any]) -> None:
+    assert not sent("openai", asked(json_schema=schema))["response_format"]["json_schema"]["strict"]
+
+
+@pytest.mark.parametrize("server", EVERY)
+def test_an_answer_goes_on_with_its_header(server: Server) -> None:
+    found = sent(server, TextCall(PROMPT, header="To Ann: "))
+    last = found["messages"][-1]
+    if "header" in KINDS[server].can:
+        assert last == {"role": "assistant", "content": "To Ann: "}
+    else:
+        assert last["role"] == "user"
+        assert "To Ann: " in last["content"]
+    assert found.get("add_generation_prompt", True) is (server != "vllm")
+    assert found.get("continue_final_message", False) is (server in ("vllm", "sglang"))
+
+
+def test_what_goes_on_by_itself_is_not_led_to_go_on_with_an_earlier_message() -> None:
+    found = sent("llama.cpp", TextCall(PROMPT[:3]))["messages"]
+    assert found[-1] == {"role": "user", "content": NEXT}
+    found = sent("llama.cpp", TextCall(PROMPT[:3], header="To Ann: "))["messages"]
+    assert [each["role"] for each in found[-3:]] == ["assistant", "user", "assistant"]
+
+
+def test_a_prompt_of_nothing_says_so() -> None:
+    assert sent("vllm", TextCall(()))["messages"] == [{"role": "user", "content": FIRST}]
