@@ -20,10 +20,12 @@ from agentcho.engine.tools import ResultPieces, ToolFormat, without_names
 from agentcho.errors import RequestError, UnsupportedModel
 
 if TYPE_CHECKING:
-    from tokenizers import Tokenizer
+    from tokenizers import Encoding, Tokenizer
     from transformers import PreTrainedTokenizerBase
 
 ROLES = ("system", "user", "assistant", "tool")
+LONG = 1 << 14
+"""From so many letters on a text is tokenised as a batch of one, for which the library lets other threads run."""
 NAME = "Qnamesentinel"
 
 
@@ -317,13 +319,19 @@ class ContentTokenizer:
         ids, left = list[int](), [text]
         while left:
             part = left.pop()
-            encoding = self._bare.encode(part, add_special_tokens=False)
-            cut = next((place for place, id in enumerate(encoding.ids) if id in self.special), None)
+            encoding = self._tokenised(part)
+            found = encoding.ids
+            cut = next((place for place, id in enumerate(found) if id in self.special), None)
             if cut is None:
-                ids += encoding.ids
+                ids += found
             else:
-                left += reversed(self._parts(part, encoding.ids[cut], encoding.offsets[cut]))
+                left += reversed(self._parts(part, found[cut], encoding.offsets[cut]))
         return ids
+
+    def _tokenised(self, text: str) -> Encoding:
+        if len(text) < LONG:
+            return self._bare.encode(text, add_special_tokens=False)
+        return self._bare.encode_batch([text], add_special_tokens=False)[0]
 
     def _parts(self, text: str, id: int, span: tuple[int, int]) -> tuple[str, str]:
         """A text, cut inside of what would become a special token."""

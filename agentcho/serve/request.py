@@ -6,7 +6,8 @@ know: keys, sockets, encodings.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
@@ -17,6 +18,10 @@ from agentcho.calls.tools import ToolCall as ToolCall
 ChatRole = Literal["system", "user", "assistant", "tool"]
 ServedMode = Literal["baseline", "audit", "enforce"]
 """How a society reads: "baseline" is exact, the two others are choreographed."""
+
+
+SHORT = 1 << 14
+"""So many letters are tokenised in a moment."""
 
 
 class Tools(NamedTuple):
@@ -67,6 +72,21 @@ class ChatRequest:
     priority: int = 0
     cache_salt: str = ""
     ids: tuple[str, ...] = ()
+
+    @property
+    def texts(self) -> Iterator[str]:
+        """All texts that a model is to read: messages, the arguments of calls of functions, and the functions."""
+        for message in self.messages:
+            yield message.text
+            yield from (call.arguments for call in message.calls)
+        for tool in () if self.tools is None or self.tools.choice == "none" else self.tools.tools:
+            yield tool.description
+            yield json.dumps(tool.parameters)
+
+    @property
+    def is_long(self) -> bool:
+        """Whether it takes more than a moment to tokenise them: it is to be done beside the event loop."""
+        return sum(map(len, self.texts)) > SHORT
 
 
 class Caller(NamedTuple):

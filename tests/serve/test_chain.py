@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import socket
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import anyio
+import pytest
 
 from agentcho import RunConfig
 from agentcho.audit.audit import audit_run
@@ -91,6 +93,39 @@ def test_a_context_that_overflows_is_told_in_the_word_that_clients_know() -> Non
                 for stream in (True, False):
                     answer = await door.ask(path, messages=long, stream=stream)
                     assert (await door.error(400, answer))["code"] == "context_length_exceeded"
+
+    play(body)
+
+
+LETTERS = "word " * 5000
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"messages": [{"role": "user", "content": LETTERS}]},
+        {"messages": [{"role": "user", "content": "look"}, {"role": "tool", "tool_call_id": "c", "content": LETTERS}]},
+        {"tools": [{"type": "function", "function": {"name": "f", "description": LETTERS}}], "tool_choice": "required"},
+    ],
+)
+def test_a_long_text_that_fits_is_tokenised_beside_the_loop(
+    said: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def body() -> None:
+        engine, here = FakeEngine(context=1 << 20), threading.get_ident()
+        lengths = list[int]()
+        encode = type(engine.framing.content).encode
+
+        def heard(self: Any, text: str) -> list[int]:
+            lengths.extend([len(text)] if threading.get_ident() == here else [])
+            return encode(self, text)
+
+        monkeypatch.setattr(type(engine.framing.content), "encode", heard)
+        async with chain(engine) as door:
+            for path in (CHAT, f"/s/talk/bob{CHAT}", f"/s/talk/bob{CHAT}"):
+                assert (await door.ask(path, max_tokens=2, **said)).status_code == 200
+        assert lengths
+        assert max(lengths) < 1000
 
     play(body)
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from pathlib import Path
 
 import pytest
 
 from agentcho import Decode, Engine, Prefill, RunConfig, Sampling
 from agentcho.audit.audit import audit_run
+from agentcho.engine.template import LONG
 from agentcho.serve.request import Caller, ChatRequest, Delta, Quoted
 from agentcho.serve.sharing.served import ServedModel, Serving
 from tests.engines import Engines
@@ -103,3 +106,21 @@ def test_a_deterministic_server_says_so_in_its_records_and_no_audit_warns(engine
     assert report.conclusion == "clean"
     assert report.subject.deterministic
     assert "AC005" not in {finding.rule for finding in report.findings}
+
+
+def test_others_go_on_while_a_long_text_is_tokenised(engines: Engines) -> None:
+    content, over = engines.understudy().framing.content, list[int]()
+    text = "The sea is blue, and so is the sky. " * 5000
+
+    def tokenise() -> None:
+        over.append(len(content.encode(text)))
+
+    waits, thread = 0, threading.Thread(target=tokenise)
+    thread.start()
+    while not over:
+        time.sleep(0.001)
+        waits += 1
+    thread.join()
+    assert waits >= 5
+    pieces = content.encode(text[: LONG - 1])
+    assert content.encode(text)[: len(pieces) - 3] == pieces[:-3]

@@ -14,7 +14,7 @@ from agentcho.choreography.handle import Request, Result
 from agentcho.message import Words
 from agentcho.serve.request import Answer, Answers, ChatRequest, Hear, Usage
 from agentcho.serve.sharing.prefixes import Node, PrefixTree
-from agentcho.serve.sharing.prompt import Framed, calls_in, prompt_of, room_for, samplings
+from agentcho.serve.sharing.prompt import Framed, calls_in, prompt_of, room_for, samplings, tokenised
 from agentcho.serve.sharing.society import Keeping
 from agentcho.serve.sharing.speech import Speech, all_said
 
@@ -36,7 +36,7 @@ class PlainPrompts:
 
     async def answer(self, request: ChatRequest, hear: Hear, turn: Turn) -> Answers:
         """Answer a request. Cancelled: its rows are freed at the next step."""
-        prompt = [(framed, framed.words(self._frames)) for framed in prompt_of(request, self._frames)]
+        prompt = await tokenised(request, lambda: self._prompt(request))
         lengths = sum(len(words.tokens) for _, words in prompt)
         room = room_for(lengths, None, self._frames, self._keeping.capacity)
         options = samplings(request, room.most(request.max_tokens, self._keeping.most), self._frames)
@@ -53,6 +53,9 @@ class PlainPrompts:
         answers = tuple(answer for answer, _ in said)
         completion = sum(len(answer.tokens) for answer in answers)
         return Answers(answers, Usage(room.prompt, completion, min(reused for _, reused in said), 0))
+
+    def _prompt(self, request: ChatRequest) -> Prompt:
+        return [(framed, framed.words(self._frames)) for framed in prompt_of(request, self._frames)]
 
     def forget(self, tokens: int) -> None:
         """Give up encodings that were not used for long, until so many tokens are held, or all others are in use."""

@@ -9,13 +9,17 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
-from typing import Any, NamedTuple, cast
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar, cast
 
 from agentcho.calls.call import FramePort, Sampling
 from agentcho.errors import ContextOverflow
 from agentcho.message import Role, Words
+from agentcho.serve.beside import beside
 from agentcho.serve.faults import ApiError
 from agentcho.serve.request import ChatRequest, Quoted, ToolCall, Tools
+
+T = TypeVar("T")
 
 
 class Framed(NamedTuple):
@@ -46,6 +50,12 @@ def prompt_of(request: ChatRequest, frames: FramePort) -> tuple[Framed, ...]:
     first = said[0] if said and said[0].role == "system" else Framed("system", "")
     text, tokens = frames.framing.tools.listing(request.tools.tools, first.text)
     return (first._replace(text=text, tokens=tokens), *said[first in said[:1] :])
+
+
+async def tokenised(request: ChatRequest, work: Callable[[], T]) -> T:
+    """What `work` returns, which tokenises texts of a request: in a thread where they are long, so that others are
+    served meanwhile."""
+    return await beside(work) if request.is_long else work()
 
 
 def speaker(name: str | None, role: str, frames: FramePort) -> str | None:

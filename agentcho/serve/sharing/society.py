@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import NamedTuple
 
@@ -20,12 +20,12 @@ from agentcho.choreography.choreographer import Choreographer
 from agentcho.config import ReusePolicy
 from agentcho.errors import RecordError
 from agentcho.events import Sink
-from agentcho.message import EVERYONE, Audience, agent_name
+from agentcho.message import EVERYONE, Audience, Words, agent_name
 from agentcho.records.record import Status
 from agentcho.serve.faults import ApiError
 from agentcho.serve.request import Answers, Caller, ChatRequest, Hear, Usage
 from agentcho.serve.sharing.index import Reader
-from agentcho.serve.sharing.prompt import prompt_of, room_for, samplings, speaker
+from agentcho.serve.sharing.prompt import Framed, prompt_of, room_for, samplings, speaker, tokenised
 from agentcho.serve.sharing.speech import Speech, all_said
 from agentcho.serve.sharing.talk import Speaking, Talk
 
@@ -107,7 +107,9 @@ class Society:
     async def _answer(self, caller: Caller, request: ChatRequest, hear: Hear, turn: Turn) -> Answers:
         reader, audience = self._reader(caller, request), self._audience(request)
         talk, frames = self._talk, self._frames
-        matched = talk.matched(prompt_of(request, frames), reader)
+        prompt = await tokenised(request, lambda: prompt_of(request, frames))
+        words = await self._words(request, talk.unknown(prompt, reader)) if request.is_long else {}
+        matched = talk.matched(prompt, reader, words)
         name = speaker(reader.agent, "assistant", frames)
         room = room_for(talk.lengths(matched), name, frames, self._keeping.capacity)
         options = samplings(request, room.most(request.max_tokens, self._keeping.most), frames)
@@ -122,6 +124,10 @@ class Society:
         reused = min((each.reused for each in said), key=sum)
         completion = sum(len(answer.tokens) for answer in answers)
         return Answers(answers, Usage(room.prompt, completion, reused.exact, reused.by_message))
+
+    async def _words(self, request: ChatRequest, new: Sequence[Framed]) -> dict[Framed, Words]:
+        """The words of messages that are new, before it is settled which are."""
+        return await tokenised(request, lambda: {framed: framed.words(self._frames) for framed in new})
 
     def _reader(self, caller: Caller, request: ChatRequest) -> Reader:
         """The agent that asks. Without a name it is known by a keyed hash of its client and its leading system

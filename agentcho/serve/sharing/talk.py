@@ -6,7 +6,7 @@ Does not know: keys, quotas, where its record lies.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -27,9 +27,16 @@ from agentcho.serve.sharing.reused import Places, Reused
 from agentcho.serve.sharing.speech import Speech, new_id
 
 
+class Unknown(NamedTuple):
+    """A message of a prompt that the society does not have yet; `carried`: the message of an earlier game of the
+    society that it repeats."""
+
+    framed: Framed
+    carried: Known | None = None
+
+
 class New(NamedTuple):
-    """A message of a prompt that the society does not have yet, with its words; `carried`: the message of an earlier
-    game of the society that it repeats."""
+    """The same, with its words."""
 
     framed: Framed
     words: Words
@@ -85,25 +92,34 @@ class Talk:
 
     # -- what a prompt means -----------------------------------------------------------------------------
 
-    def matched(self, prompt: Sequence[Framed], reader: Reader) -> list[Known | New]:
-        """Each message of a prompt: one that is known, or a new one. Nothing changes. `RequestError`: a text cannot be
-        encoded."""
-        found, before = list[Known | New](), Standing()
+    def matched(self, prompt: Sequence[Framed], reader: Reader, words: Mapping[Framed, Words]) -> list[Known | New]:
+        """Each message of a prompt: one that is known, or a new one; `words` are those that are there already. Nothing
+        changes. `RequestError`: a text cannot be encoded."""
+        found = self._found(prompt, reader)
+        return [each if isinstance(each, Known) else self._new(each, words) for each in found]
+
+    def unknown(self, prompt: Sequence[Framed], reader: Reader) -> list[Framed]:
+        """The messages of a prompt that are new, as far as is known now."""
+        return [each.framed for each in self._found(prompt, reader) if isinstance(each, Unknown)]
+
+    def _found(self, prompt: Sequence[Framed], reader: Reader) -> Iterator[Known | Unknown]:
+        before = Standing()
         for place, framed in enumerate(prompt):
             known = self._index.find(framed, reader, before)
-            found.append(self._new(framed, reader) if known is None else known)
+            yield self._unknown(framed, reader) if known is None else known
             before.add(f"new {place}" if known is None else known.id)
-        return found
 
-    def _new(self, framed: Framed, reader: Reader) -> New:
+    def _unknown(self, framed: Framed, reader: Reader) -> Unknown:
         carried = None if self._earlier is None else self._earlier.find(framed, reader, Standing())
         if carried is None:
-            return New(framed, framed.words(self._frames))
+            return Unknown(framed)
         tokens = self._contents[carried.public_id]
-        framed = Framed(
-            carried.role, carried.text, carried.name, carried.public_id, tokens, carried.calls, carried.lead
-        )
-        return New(framed, framed.words(self._frames), carried)
+        again = Framed(carried.role, carried.text, carried.name, carried.public_id, tokens, carried.calls, carried.lead)
+        return Unknown(again, carried)
+
+    def _new(self, unknown: Unknown, words: Mapping[Framed, Words]) -> New:
+        framed = unknown.framed
+        return New(framed, words.get(framed) or framed.words(self._frames), unknown.carried)
 
     def lengths(self, messages: Sequence[Known | New]) -> int:
         """Tokens of all of them, framing included."""
