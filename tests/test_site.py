@@ -87,7 +87,7 @@ def saved(block: Block) -> str | None:
 
 
 def test_there_is_something_to_test_and_blocks_are_of_a_known_kind() -> None:
-    known = {"python", "console", "sh", "yaml", "json", "toml", "text", ""}
+    known = {"python", "console", "sh", "yaml", "nginx", "json", "toml", "text", ""}
     kinds = {block.language for page in PAGES for block in blocks(page)}
     assert {kind for kind in kinds if not kind.startswith("{")} <= known
     assert sum(len(commands(page)) for page in PAGES) > 60
