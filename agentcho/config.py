@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable
-from typing import Annotated, Literal, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -76,6 +76,41 @@ class Limits(BaseModel):
     game_seconds: Annotated[float, Field(gt=0)] | None = None
 
 
+API = "openai:"
+"""What the name of a model behind an API begins with."""
+SERVED = frozenset({"base_url", "server", "can", "key_env", "key_file", "vendor", "context", "concurrency", "retries"})
+SERVED |= {"requests_per_minute", "tokens_per_minute", "timeout", "price_in", "price_cached", "price_out"}
+"""Options of a model behind an API."""
+LOADED = ("device", "device_map", "dtype", "adapter", "merge")
+"""Options of a model that is loaded here."""
+
+
+def served(model: str) -> bool:
+    """Whether a model, by its name, is one behind an API."""
+    return model.startswith(API)
+
+
+def check_model(model: str, given: Mapping[str, Any]) -> None:
+    """ValueError: options `given`, those at their defaults left out, that a model of this name does not take, or some
+    that it needs are not there."""
+    wrong = [name for name in given if name in (LOADED if served(model) else SERVED)]
+    if wrong and served(model):
+        raise ValueError(
+            f"{wrong[0]} is of a model that is loaded here; leave it out, for {model} is one behind an API"
+        )
+    if wrong:
+        raise ValueError(f"{wrong[0]} is of a model behind an API: call it {API}NAME, not {model!r}, or leave it out")
+    if served(model) and not model.removeprefix(API).strip():
+        raise ValueError(f"{API} says no name: give {API}NAME, with the name that the server has for the model")
+    if served(model) and "base_url" not in given:
+        raise ValueError(
+            f"{model} is a model behind an API, and base_url does not say where; give the address of its server, such "
+            "as http://127.0.0.1:8000/v1"
+        )
+    if "key_env" in given and "key_file" in given:
+        raise ValueError("a key is in an environment variable or in a file; give key_env or key_file, not both")
+
+
 class ModelConfig(BaseModel):
     """One model of a run, beside its own or in its place, by a name that agents are given. Frozen; holds no key.
 
@@ -110,21 +145,61 @@ class ModelConfig(BaseModel):
     price_cached: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
     price_out: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
 
+    @property
+    def served(self) -> bool:
+        """Whether it is behind an API, and not loaded here."""
+        return served(self.model)
+
+
+def _changed(options: BaseModel) -> dict[str, Any]:
+    """The fields of a model that are not at their defaults."""
+    fields = type(options).model_fields
+    return {name: value for name, value in options if value != fields[name].default}
+
+
+ENCODED = {
+    "deterministic": "nobody promises that it says the same words again",
+    "repair": "its encodings are its server's",
+    "in_place": "its encodings are its server's",
+}
+"""Options of a run that a model behind an API cannot take, and why."""
+OWN = ("model", "device", "dtype", "adapter", "base_url", "server", "key_env", "key_file")
+"""What a run says of its own model."""
+
 
 class RunConfig(BaseModel):
     """How a run is played: everything that a record needs to play it again, the scenario's options aside. Frozen.
 
     A field with a description is an option of the commands that play, and its description the help. Beyond that:
-    `model` may also be "fake", the engine without a model; `device`, `device_map` and `dtype` are as in `Engine.load`;
-    `in_place` reads encodings at the positions where they were made; `tasks` are as in `task_set`; `temperature`,
-    `top_p` and `max_tokens` are the defaults of agents' verbs, see `Sampling`; `plain_markers` counts under enforce and
+    `model` may also be "fake", the engine without a model, or "openai:NAME", the model NAME of the server at
+    `base_url`, for which `server`, `key_env` and `key_file` are as in `ModelConfig`, and `allow_vendor` names those
+    who may see what is private; `device`, `device_map` and `dtype` are as in `Engine.load`; `in_place` reads encodings
+    at the positions where they were made; `tasks` are as in `task_set`; `temperature`, `top_p` and `max_tokens` are the
+    defaults of agents' verbs, see `Sampling`; `plain_markers` counts under enforce and
     deny. Raises pydantic's `ValidationError` for values out of their bounds, or that contradict each other.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    model: str = Field(default="understudy", description="'understudy', a folder, or a Hugging Face id.")
+    model: str = Field(default="understudy", description="'understudy', a folder, a Hugging Face id, or 'openai:NAME'.")
     device: str = Field(default="auto", description="auto, cpu, cuda.")
+    base_url: str | None = Field(
+        default=None, description="Where a model 'openai:NAME' is served.", json_schema_extra={"metavar": "URL"}
+    )
+    server: Server = Field(default="openai", description="What serves it, which says what it can be asked.")
+    key_env: str | None = Field(
+        default=None,
+        description="The environment variable with its key.  [default: OPENAI_API_KEY]",
+        json_schema_extra={"metavar": "NAME"},
+    )
+    key_file: str | None = Field(
+        default=None, description="The file with its key.", json_schema_extra={"metavar": "FILE"}
+    )
+    allow_vendor: tuple[str, ...] = Field(
+        default=(),
+        description="Whose models may be sent what is private to agents of other models.",
+        json_schema_extra={"metavar": "VENDOR"},
+    )
     device_map: str | None = Field(default=None, description="auto: layers over all GPUs, for --device.")
     dtype: str = Field(default="auto", description="auto, float32, bfloat16, float16.")
     mode: Mode = Field(default="choreographed", description="Which encodings a call reads.")
@@ -171,6 +246,9 @@ class RunConfig(BaseModel):
 
     @model_validator(mode="after")
     def _fits(self) -> RunConfig:
+        check_model(self.model, _changed(self))
+        if served(self.model) and (wrong := next((name for name in ENCODED if getattr(self, name)), None)):
+            raise ValueError(f"{wrong} says nothing of {self.model}, a model behind an API: {ENCODED[wrong]}")
         if self.deterministic and self.shadow == "always":
             raise ValueError(
                 "shadow=always contradicts deterministic, which makes every audience encoding by one recipe; "
@@ -189,6 +267,11 @@ class RunConfig(BaseModel):
         if self.in_place and self.mode == "baseline":
             raise ValueError("in_place says nothing in baseline mode, which encodes every prompt at its own positions")
         return self
+
+    @property
+    def own(self) -> ModelConfig:
+        """The run's own model."""
+        return ModelConfig(**{name: getattr(self, name) for name in OWN})
 
     @property
     def reuse(self) -> ReusePolicy:

@@ -273,6 +273,17 @@ class LeakageError(AgentchoError):
         super().__init__(f"{reader} may not read {what}. {remedy}")
         self.reader, self.path = reader, tuple(path)
 
+    @classmethod
+    def vendor(cls, reader: str, message: str, author: str, own: str | None, vendor: str) -> LeakageError:
+        """A private message was to be sent to another vendor's model. Nothing was sent."""
+        error = cls(reader, (message,))
+        error.args = (
+            f"{reader} may not send message {message} to {vendor}: it is private, and the model of {author}, who said "
+            f"it, is {'loaded here' if own is None else f'at {own}'}. Leave it out of {reader}'s view, say it to "
+            f"everyone, or allow that vendor: --allow-vendor {vendor}",
+        )
+        return error
+
 
 class ConfigError(AgentchoError, ValueError):
     """Options that contradict each other, or of which there is none by that name: what was asked for cannot be."""

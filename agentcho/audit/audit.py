@@ -19,6 +19,7 @@ from agentcho.audit.report import LEVELS, AuditReport, Blockage, Finding, Place,
 from agentcho.audit.rules import RULES
 from agentcho.audit.subject import of_run
 from agentcho.audit.verdict import GameVerdict, Reading, line_of
+from agentcho.records.models import LOCAL, Models
 from agentcho.records.record import SavedRun
 from agentcho.records.transcript import Entry, by_attempt
 
@@ -57,14 +58,18 @@ def audit_run(run: SavedRun, reveal: bool = False, key: bytes | None = None) -> 
     texts into the report. Raises `RecordBroken` where a line is none."""
     seal = Seal(key or run.info.key.encode() or new_key(), reveal)
     games = run.attempts()
-    return audit_entries(of_run(run, games, seal), games, seal)
+    return audit_entries(of_run(run, games, seal), games, seal, models=run.info.models)
 
 
 def audit_entries(
-    subject: Subject, games: Mapping[int, Sequence[Entry]], seal: Seal, planned: Planned = PLAYED
+    subject: Subject,
+    games: Mapping[int, Sequence[Entry]],
+    seal: Seal,
+    planned: Planned = PLAYED,
+    models: Models = LOCAL,
 ) -> AuditReport:
-    """Audit transcripts by game. Reads nothing but its arguments."""
-    judged = _judge(games, seal, planned)
+    """Audit transcripts by game, of a run with these models. Reads nothing but its arguments."""
+    judged = _judge(games, seal, planned, models)
     readings = judged.readings
     unclean = tuple(reading.edge for reading in readings if reading.edge.verdict != "clean")
     drawn = tables.worst_game([*games, *planned.refused], readings)
@@ -82,6 +87,7 @@ def audit_entries(
         unfinished=judged.unfinished,
         drawn_game=drawn,
         drawn=() if drawn is None else _drawn(drawn, games.get(drawn, ()), readings, seal, planned),
+        texts=sum(len(verdict.texts) for verdict in judged.verdicts),
     )
     return concluded(report)
 
@@ -91,9 +97,9 @@ def new_key() -> bytes:
     return secrets.token_bytes(32)
 
 
-def _judge(games: Mapping[int, Sequence[Entry]], seal: Seal, planned: Planned) -> Judged:
+def _judge(games: Mapping[int, Sequence[Entry]], seal: Seal, planned: Planned, models: Models) -> Judged:
     attempts = ((game, said) for game, entries in games.items() for said in by_attempt(entries))
-    verdicts = tuple(GameVerdict(game, said, planned.places.get(game)) for game, said in attempts)
+    verdicts = tuple(GameVerdict(game, said, planned.places.get(game), models) for game, said in attempts)
     readings = chain.from_iterable(verdict.readings() for verdict in verdicts)
     return Judged(
         verdicts,
@@ -111,7 +117,7 @@ def _findings(subject: Subject, games: Mapping[int, Sequence[Entry]], judged: Ju
         lines |= {(verdict.game, id): verdict.asked(entry) for id, entry in verdict.cones.entries.items()}
     found = [
         *findings.leaks(scenario, judged.readings, judged.verdicts),
-        *findings.of_the_run(subject),
+        *findings.of_the_run(subject, encoded=any(v.cones.records or not v.texts for v in judged.verdicts)),
         *findings.acts(scenario, games),
         *findings.released(scenario, judged.releases, lines, games),
         *findings.blocked(scenario, judged.blockages, lines),

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from agentcho.flow.labels import Cone, EncodingRecord, Roll, attended
 from agentcho.message import Message
+from agentcho.records.models import LOCAL, Models
 from agentcho.records.transcript import Entry
 
 
@@ -37,7 +38,9 @@ class Cones:
     what they were made over; below zero stand lines that name no encoding and should.
     """
 
-    def __init__(self, entries: Sequence[Entry]) -> None:
+    def __init__(self, entries: Sequence[Entry], models: Models = LOCAL) -> None:
+        self.lines = Counter(entry.message.id for entry in entries)
+        self._models = models
         self.entries = {entry.message.id: entry for entry in entries}
         self.messages: dict[str, Message] = {id: entry.message for id, entry in self.entries.items()}
         self.order = {id: place for place, id in enumerate(self.messages)}
@@ -94,12 +97,13 @@ class Cones:
     def _judge(self, entries: Sequence[Entry], made: Sequence[EncodingRecord]) -> None:
         """Fill `faults` and `roots`. An encoding that was made over one with an unknown cone has an unknown cone
         too."""
-        lines, ids = Counter(entry.message.id for entry in entries), Counter(record.id for record in made)
+        lines, ids = self.lines, Counter(record.id for record in made)
         for entry in entries:
             own = entry.encoding, entry.message.id
             if entry.encoding is not None and own not in {(record.id, record.message) for record in entry.made}:
                 self.roots[entry.encoding] = f"message {entry.message.id} has no record of its own encoding"
-        self.roots |= {-place: fault for place, entry in enumerate(entries, start=1) if (fault := _silent(entry))}
+        silent = ((-place, self._silent(entry)) for place, entry in enumerate(entries, start=1))
+        self.roots |= {place: fault for place, fault in silent if fault is not None}
         self.faults = dict(self.roots)
         for id in dict.fromkeys([*self._sorted, *self.records]):
             record = self.records[id]
@@ -111,6 +115,18 @@ class Cones:
                 fault = "its stored cone is not the one that the receipts give"
             if fault is not None:
                 self.roots[id] = self.faults[id] = fault
+
+    def _silent(self, entry: Entry) -> str | None:
+        """Why it is unknown what a message was said over; None: it is known, or there is nothing. A prefill may have no
+        encoding, and a message from another source (a person, a tool, a model behind an API) has none."""
+        if entry.engine not in self._models.names:
+            return f"message {entry.message.id} is of the model {entry.engine!r}, which the record does not list"
+        if self._models.texts(entry):
+            return _text_fault(entry, self.lines[entry.message.id])
+        elsewhere = entry.message.kind == "prefill" or entry.origin in ("human", "tool")
+        if elsewhere or entry.encoding is not None or entry.own is not None:
+            return None
+        return f"message {entry.message.id} has no record of what it was said over"
 
     def _misfit(self, record: EncodingRecord, lines: int, records: int) -> str | None:
         """What is wrong with a record by itself, apart from its stored cone."""
@@ -124,13 +140,14 @@ class Cones:
         return None if record.id in self.cones else "it attends to itself, or to what does"
 
 
-def _silent(entry: Entry) -> str | None:
-    """Why the context of a decode is unknown; None: it is known, or there is none. A prefill may have no encoding, and
-    a message from another source (a person, a tool, another engine) has none."""
-    elsewhere = entry.engine is not None or entry.origin in ("human", "tool")
-    if entry.message.kind == "prefill" or entry.encoding is not None or entry.own is not None or elsewhere:
-        return None
-    return f"message {entry.message.id} has no record of what it was said over"
+def _text_fault(entry: Entry, lines: int) -> str | None:
+    """Why a message cannot be what a model behind an API said, which has a line and no more."""
+    id = entry.message.id
+    if lines != 1:
+        return f"message {id} has {lines} lines"
+    if entry.message.tokens or entry.encoding is not None or any(record.message == id for record in entry.made):
+        return f"message {id} is of a model behind an API, and has token ids or an encoding, as no such message can"
+    return None
 
 
 def _in_order(records: dict[int, EncodingRecord]) -> list[int]:

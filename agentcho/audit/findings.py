@@ -182,8 +182,8 @@ def blocked(scenario: str, blockages: Iterable[Blockage], lines: Lines) -> list[
     return list(gathered(scenario, evidence, {"AC008": say}))
 
 
-def of_the_run(subject: Subject) -> list[Finding]:
-    """What holds of every game, by how the run was played.
+def of_the_run(subject: Subject, encoded: bool = True) -> list[Finding]:
+    """What holds of every game, by how the run was played. `encoded`: whether anything was encoded in it.
 
     AC005: enforcement was claimed, in a profile whose batches it does not cover. AC006: a bound on the whole game
     counts what some of those whom it ends may not read. AC010: whoever writes can write a message's end and another's
@@ -193,7 +193,7 @@ def of_the_run(subject: Subject) -> list[Finding]:
     say: dict[Who, str] = {}
     if reused and subject.leakage != "audit" and limits is not None:
         say[Who("AC006", carrier="limits")] = f"a game ends by what all have said together, private words too: {limits}"
-    if reused and subject.leakage == "enforce" and not subject.deterministic:
+    if reused and encoded and subject.leakage == "enforce" and not subject.deterministic:
         say[Who("AC005")] = (
             "leakage=enforce ran in the fast profile: rows of one batch may change each other's last bits"
         )

@@ -56,13 +56,15 @@ def measured(report: AuditReport, measurement: Measurement | None, controls: Seq
 
 def _word(report: AuditReport) -> Conclusion:
     """Findings where an error is not suppressed; else inconclusive where there is doubt; else findings where all errors
-    are suppressed; else clean."""
+    are suppressed; else clean of what was seen: of texts alone, where a model behind an API has spoken."""
     errors = [f for f in report.findings if f.level == "error" and f.status != "gone"]
     if not all(finding.suppressed for finding in errors):
         return "findings"
     if _doubts(report):
         return "inconclusive"
-    return "findings" if errors else "clean"
+    if errors:
+        return "findings"
+    return "texts-clean" if report.texts else "clean"
 
 
 def _doubts(report: AuditReport) -> list[str]:
@@ -92,6 +94,9 @@ def _reasons(report: AuditReport) -> list[str]:
     if report.unfinished:
         heard, count = sum(each.tokens for each in report.unfinished), len(report.unfinished)
         reasons.append(f"{count} {_plural('message', count)} heard in part and never whole: {heard} tokens")
+    if report.texts:
+        said = f"{report.texts} {_plural('message', report.texts)} said by models behind APIs"
+        reasons.append(f"{said}: their prompts were seen, and not what their servers keep in caches")
     suppressed = sum(finding.suppressed is not None for finding in there)
     if suppressed:
         reasons.append(f"{suppressed} {_plural('finding', suppressed)} suppressed")

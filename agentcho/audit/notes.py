@@ -29,6 +29,11 @@ class Seal(NamedTuple):
         """The same for token ids."""
         return self.data(f"{len(tokens)}:{','.join(map(str, tokens))}".encode())
 
+    def message(self, message: Message) -> str:
+        """The same for the token ids of a message, or for its words where it has no ids."""
+        words = f"text:{message.header}{message.text}".encode("utf-8", "surrogatepass")
+        return self.tokens(message.tokens) if message.tokens else self.data(words)
+
     def words(self, message: Message) -> str | None:
         """Header and text, if they are to be revealed."""
         return message.header + message.text if self.reveal else None
@@ -37,8 +42,8 @@ class Seal(NamedTuple):
 def said(message: Message, seal: Seal, place: Place | None = None) -> Said:
     """A message as a report has it. `place` is the line of code that asked for it."""
     about = message.metadata._asdict() | {"audience": message.audience.to_json()}
-    tokens = message.tokens
-    return Said(**about, tokens=len(tokens), digest=seal.tokens(tokens), text=seal.words(message), place=place)
+    tokens, digest = len(message.tokens), seal.message(message)
+    return Said(**about, tokens=tokens, digest=digest, text=seal.words(message), place=place)
 
 
 def unfinished(verdict: GameVerdict, seal: Seal) -> Iterator[Unfinished]:
@@ -52,8 +57,8 @@ def unfinished(verdict: GameVerdict, seal: Seal) -> Iterator[Unfinished]:
                 author=message.author or SCENARIO,
                 audience=message.audience.to_json(),
                 ended=entry.ended,
-                tokens=stop - start,
-                digest=seal.tokens(message.tokens),
+                tokens=stop - start or len(message.text.encode("utf-8", "replace")),
+                digest=seal.message(message),
                 text=seal.words(message),
             )
 
@@ -95,7 +100,7 @@ def releases(verdict: GameVerdict, seal: Seal) -> Iterator[Release]:
                 author=message.author,
                 audience=message.audience.to_json(),
                 sources=tuple(sorted(sources, key=verdict.cones.order.__getitem__)),
-                digest=seal.tokens(message.tokens),
+                digest=seal.message(message),
                 canonical=message.canonical,
             )
 

@@ -15,7 +15,8 @@ Level = Literal["error", "warning", "note"]
 LEVELS: tuple[Level, ...] = ("error", "warning", "note")
 FailOn = Literal["error", "warning", "note", "never"]
 Status = Literal["new", "unchanged", "gone"]
-Conclusion = Literal["clean", "findings", "inconclusive"]
+Conclusion = Literal["clean", "texts-clean", "findings", "inconclusive"]
+"""texts-clean: no view had what is not for its reader, and of what models behind APIs computed nothing was seen."""
 
 
 class Said(Frozen):
@@ -44,7 +45,8 @@ class Edge(Frozen):
     nearest of them, through the messages that were attended to on the way; `hops` is its length in steps, 0 for
     a direct leak. `recipe` tells which kind of encoding it was. positional: `path` leads to the message whose place
     tells something, and on to what it counts from, where that is known. unlabelled: a `message` that is not known
-    is "#" and the encoding's id. `encoding` 0: the reading was refused, and none was made.
+    is "#" and the encoding's id. `encoding` 0: there is none, for the reading was refused, or was of a text, in the
+    prompt of a model behind an API (`recipe` "prompt").
     """
 
     game: int
@@ -52,7 +54,7 @@ class Edge(Frozen):
     call: str
     encoding: int
     message: str
-    recipe: Literal["author", "audience", "baseline", "repaired"]
+    recipe: Literal["author", "audience", "baseline", "repaired", "prompt"]
     verdict: Verdict
     secrets: tuple[str, ...] = ()
     path: tuple[str, ...] = ()
@@ -86,7 +88,8 @@ class Release(Frozen):
 
 class Unfinished(Frozen):
     """A message of which `tokens` tokens were streamed to the code or a person, and whose call was then cancelled or
-    failed, or whose process died. Nobody reads it; what its author read for it is judged like any reading."""
+    failed, or whose process died. Nobody reads it; what its author read for it is judged like any reading. Of a model
+    behind an API nobody knows the tokens of a part: there they are its bytes."""
 
     game: int
     message: str
@@ -181,7 +184,8 @@ class Subject(Frozen):
 class AuditReport(Frozen):
     """The whole. `edges` holds every reading that is not clean; `clean_edges` counts the others.
 
-    `drawn` is the game with the worst findings, `drawn_game` its number. Schema: `agentcho-audit/1`.
+    `drawn` is the game with the worst findings, `drawn_game` its number. `texts` counts the messages that were said by
+    models behind APIs. Schema: `agentcho-audit/1`.
     """
 
     format: Literal["agentcho-audit/1"] = "agentcho-audit/1"
@@ -200,6 +204,7 @@ class AuditReport(Frozen):
     measurement: Measurement | None = None
     controls: tuple[Control, ...] = ()
     unfinished: tuple[Unfinished, ...] = ()
+    texts: int = 0
 
     def exit_code(self, fail_on: FailOn) -> int:
         """0 clean, 1 findings at or above `fail_on` that no suppression covers, 3 inconclusive. Findings win:

@@ -13,6 +13,7 @@ from agentcho.audit.positions import Odd, Positions, hidden
 from agentcho.audit.report import Edge, Place, Verdict
 from agentcho.flow.labels import EncodingRecord
 from agentcho.message import SCENARIO
+from agentcho.records.models import LOCAL, Models
 from agentcho.records.transcript import Entry
 
 WORST: tuple[Verdict, ...] = ("direct", "transitive", "positional", "unlabelled", "clean")
@@ -48,19 +49,25 @@ class Reading(NamedTuple):
 
 
 class GameVerdict:
-    """The readings of one attempt at a game. `place` stands in for calls that do not know their line."""
+    """The readings of one attempt at a game. `place` stands in for calls that do not know their line, `models` are the
+    run's. `texts`: the messages that were said by models behind APIs."""
 
-    def __init__(self, game: int, entries: Sequence[Entry], place: Place | None = None) -> None:
+    def __init__(self, game: int, entries: Sequence[Entry], place: Place | None = None, models: Models = LOCAL) -> None:
         self.game, self._default = game, place
         self.attempt = entries[0].attempt if entries else 1
-        self.cones = Cones(entries)
+        self.cones = Cones(entries, models)
+        self.texts = [entry for entry in entries if models.texts(entry)]
         self._positions = Positions(self.cones)
         own = (entry.own for entry in entries if entry.message.kind == "decode")
         self._spoken = {record.id for record in own if record is not None}
         self._where = {record.id: entry.act.where for entry in entries for record in entry.made}
 
     def readings(self) -> Iterator[Reading]:
-        """Every reading: for each encoding that an agent made, each piece of its context."""
+        """Every reading: for each encoding that an agent made, each piece of its context; for each message that a model
+        behind an API said, each message of its prompt."""
+        for entry in self.texts:
+            for parent in entry.message.parents:
+                yield self._prompted(entry, parent)
         for record in self.cones.records.values():
             reader = self.reader(record)
             if reader is None:
@@ -68,6 +75,28 @@ class GameVerdict:
             place = self.place(record.id)
             for piece in range(len(record.receipt.context)):
                 yield self._judge(reader, record, piece)._replace(place=place, attempt=self.attempt)
+
+    def _prompted(self, entry: Entry, parent: str) -> Reading:
+        """What was read as text."""
+        said, reader = entry.message, entry.message.author or SCENARIO
+        read, lines = self.cones.messages.get(parent), self.cones.lines[parent]
+        fault = None if lines == 1 else f"message {parent} has {lines or 'no'} lines"
+        secret = read is not None and hidden(read, reader)
+        verdict: Verdict = "direct" if secret else "unlabelled" if fault else "clean"
+        edge = Edge(
+            game=self.game,
+            reader=reader,
+            call=said.id,
+            encoding=0,
+            message=parent,
+            recipe="prompt",
+            verdict=verdict,
+            secrets=(parent,) if secret else (),
+            path=(parent,) if secret else (),
+        )
+        author = SCENARIO if read is None else read.author or SCENARIO
+        shares = (Share(author, (parent,), (parent,)),) if secret else ()
+        return Reading(edge, author, shares, self.asked(entry), fault=fault, attempt=self.attempt)
 
     def place(self, id: int) -> Place | None:
         """The line of code from which an encoding came to be made."""

@@ -55,7 +55,7 @@ class Headline(NamedTuple):
 
 
 def headline(report: AuditReport) -> Headline:
-    """The headline of a report: proven leaks first, then unknown readings, then doubt, then clean."""
+    """The headline of a report: proven leaks first, then unknown readings, then doubt, then texts alone, then clean."""
     standing = [f for f in report.findings if f.level == "error" and stands(f)]
     if report.conclusion == "findings" and not standing:
         return Headline("SUPPRESSED", "every leak that was found is one that somebody answers for")
@@ -63,6 +63,8 @@ def headline(report: AuditReport) -> Headline:
         return _leaks(standing)
     if report.conclusion == "inconclusive":
         return Headline("INCONCLUSIVE", next(iter(report.reasons), "it cannot be told"))
+    if report.conclusion == "texts-clean":
+        return Headline("TEXTS CLEAN", "views held; what that server's caches keep was not seen")
     planned = ", as the resolver plans it" if report.subject.planned else ""
     return Headline("CLEAN", f"no agent reads what is not for it{planned}")
 

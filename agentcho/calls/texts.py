@@ -19,6 +19,10 @@ Capability = Literal["choices", "schema", "seed", "logprobs", "header", "names",
 go on with the beginning of an answer, show its model who speaks, keep prefix caches apart by a salt."""
 
 
+ENDPOINT = {"kind": "endpoint"}
+"""What the fingerprint of every endpoint has, and no other: a record says by it which models have no encodings."""
+
+
 class Quoted(NamedTuple):
     """One message of a prompt. `name` is who speaks, None for the scenario; `own`: who is asked said it."""
 

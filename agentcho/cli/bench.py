@@ -15,6 +15,7 @@ from typer.core import TyperGroup
 
 from agentcho.cli import speed
 from agentcho.cli.options import From, Given, run_config, spread
+from agentcho.cli.words import HERE
 from agentcho.config import RunConfig
 from agentcho.display.progress import progress
 
@@ -26,7 +27,7 @@ PLAYED = From(
     RunConfig,
     only=("model", "games", "max_tokens", "seed", "adapter"),
     defaults={"games": 32, "max_tokens": 96},
-    helps={"games": "How many.", "adapter": ADAPTER},
+    helps=HERE | {"games": "How many.", "adapter": ADAPTER},
 )
 RECORDED = "prisoners-dilemma and tree-of-thoughts"
 SERVED = "One or more of plain, @baseline, @enforce and 'transformers serve'; default: all."

@@ -14,7 +14,7 @@ import typer
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
-from agentcho.config import RunConfig
+from agentcho.config import RunConfig, served
 from agentcho.errors import ConfigError
 from agentcho.scenario import Scenario
 
@@ -54,14 +54,20 @@ class From(NamedTuple):
         """The option of a field as typer reads it: limits as one that may stand several times, a bool as a flag."""
         field = self.model.model_fields[name]
         said = typer.Option(*_flags(name, field), help=self.helps.get(name, field.description), metavar=_metavar(field))
-        kind: Any = list[str] | None if _is_limits(field) else field.annotation
-        default = None if _is_limits(field) else self.defaults.get(name, field.default)
+        several = _is_limits(field) or _is_list(field)
+        kind: Any = list[str] | None if several else field.annotation
+        default = None if several else self.defaults.get(name, field.default)
         return _keyword(name, Annotated[kind, said], default)
 
 
 def _is_limits(field: FieldInfo) -> bool:
     """Whether a field is a model of its own, whose fields are given by name."""
     return isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel)
+
+
+def _is_list(field: FieldInfo) -> bool:
+    """Whether a field is a list of words, each of which is given by itself."""
+    return field.annotation == tuple[str, ...]
 
 
 def _flags(name: str, field: FieldInfo) -> tuple[str, ...]:
@@ -93,7 +99,7 @@ def spread(command: Callable[..., None]) -> Callable[..., None]:
             parameters.append(_keyword(name, hints[name], parameter.default))
 
     def called(ctx: typer.Context, **words: Any) -> None:
-        given = {name: _given(ctx, mark.fields(own), words) for name, mark in marked.items()}
+        given = {name: _given(ctx, mark, mark.fields(own), words) for name, mark in marked.items()}
         command(**{name: words[name] for name in own if name in words}, **given)
 
     called.__name__, called.__doc__ = command.__name__, command.__doc__
@@ -106,8 +112,15 @@ def _mark(hint: Any) -> From | None:
     return next((each for each in getattr(hint, "__metadata__", ()) if isinstance(each, From)), None)
 
 
-def _given(ctx: typer.Context, names: Iterable[str], words: Mapping[str, Any]) -> Given:
+def _given(ctx: typer.Context, mark: From, names: Iterable[str], words: Mapping[str, Any]) -> Given:
     options = {name: words[name] for name in names}
+    if "base_url" not in options and served(str(options.get("model"))):
+        what = (
+            f"{options['model']} is a model behind an API: run and audit take one, and this takes what is loaded here"
+        )
+        raise typer.BadParameter(what, param_hint="--model")
+    for name in (each for each in options if _is_list(mark.model.model_fields[each])):
+        options[name] = tuple(options[name] or ())
     if options.get("limits", ()) is None:
         del options["limits"]
     elif "limits" in options:

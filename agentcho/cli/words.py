@@ -41,13 +41,20 @@ FailFast = Annotated[bool, typer.Option("--fail-fast", help=FAIL_FAST)]
 Retries = Annotated[int, typer.Option(min=0, help=RETRIES)]
 Out = Annotated[Path, typer.Option(help="Folder of runs.")]
 
+HERE = {"model": "'understudy', a folder, or a Hugging Face id."}
+SERVED = ("base_url", "server", "key_env", "key_file", "allow_vendor")
+"""Options of a run whose model is behind an API."""
 LOADING = ("model", "device", "device_map", "dtype")
 REUSE = ("mode", "leakage", "shadow", "deterministic", "repair", "adapter", "merge")
 """Options that say how messages are read."""
 Playing = Annotated[Given, From(RunConfig)]
-Loading = Annotated[Given, From(RunConfig, only=LOADING)]
+Loading = Annotated[Given, From(RunConfig, only=LOADING, helps=HERE)]
 Placing = Annotated[Given, From(RunConfig, only=LOADING[1:])]
-COLUMNS = From(RunConfig, without=("mode", "leakage", "repair", "adapter", "merge", "limits", "games", "part"))
+COLUMNS = From(
+    RunConfig,
+    without=("mode", "leakage", "repair", "adapter", "merge", "limits", "games", "part", *SERVED),
+    helps=HERE,
+)
 AUDITED = From(
     RunConfig,
     without=(*LOADING[1:], "merge", "temperature", "top_p", "limits", "part"),
@@ -61,8 +68,10 @@ AUDITED = From(
 )
 TRACED = From(
     RunConfig,
-    without=(*REUSE, "limits", "plain_markers", "part"),
+    without=(*REUSE, "limits", "plain_markers", "part", *SERVED),
     defaults={"seed": 1, "temperature": 1.0, "top_p": 1.0},
-    helps={"seed": "Of every coin and task. Compare on another one."},
+    helps=HERE | {"seed": "Of every coin and task. Compare on another one."},
 )
-PROVEN = From(RunConfig, without=(*REUSE, "temperature", "top_p", "limits", "plain_markers", "part"))
+PROVEN = From(
+    RunConfig, without=(*REUSE, "temperature", "top_p", "limits", "plain_markers", "part", *SERVED), helps=HERE
+)

@@ -28,7 +28,14 @@ TONES: dict[Verdict, str] = {
     "unlabelled": "magenta",
     "clean": "green",
 }
-WORDS = {"LEAKS": "red", "UNKNOWN": "magenta", "CLEAN": "green", "INCONCLUSIVE": "yellow", "SUPPRESSED": "yellow"}
+WORDS = {
+    "LEAKS": "red",
+    "UNKNOWN": "magenta",
+    "CLEAN": "green",
+    "TEXTS CLEAN": "cyan",
+    "INCONCLUSIVE": "yellow",
+    "SUPPRESSED": "yellow",
+}
 LISTED = ("AC007", "AC008")
 LEVELS = {"error": "red", "warning": "yellow", "note": "blue"}
 

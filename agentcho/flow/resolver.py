@@ -77,7 +77,8 @@ EXACT = "exact "
 @dataclass(eq=False)
 class Draft:
     """A message as the game keeps it. `message` is there from the beginning where its words are known, and once they
-    are said where they are not; `text` of what is to be said is its header."""
+    are said where they are not; `text` of what is to be said is its header. `engine` is the name of its author's model
+    at that turn, None that of the run's own."""
 
     metadata: Metadata
     text: str
@@ -85,6 +86,7 @@ class Draft:
     reads: ReadSet
     message: Message | None = None
     act: Act = field(default_factory=Act)
+    engine: str | None = None
 
     @property
     def own(self) -> Audience:

@@ -16,10 +16,12 @@ from typing import Any, TypeVar, overload
 from pydantic import BaseModel
 
 from agentcho.agent import Agent, Names, Utterance, ViewLike
+from agentcho.backends.text import TextEngine
 from agentcho.calls import values
 from agentcho.calls.call import Sampling, SamplingOptions, Turn
 from agentcho.calls.call_site import call_site
 from agentcho.calls.checks import checked_role
+from agentcho.calls.texts import TextPort
 from agentcho.choreography.choreographer import Choreographer
 from agentcho.choreography.handle import Piece, Request, Result, Unfinished
 from agentcho.config import ReusePolicy, RunConfig
@@ -50,11 +52,13 @@ from agentcho.flow.views import (
     read_set,
     visible_metadata,
 )
+from agentcho.games.endpoints import Endpoints, Ports
 from agentcho.games.journal import Journal, Recorded
 from agentcho.games.limits import Meter, only_limit
 from agentcho.games.playable import Playable, called, no_outcome, points
 from agentcho.games.roster import SCENARIO, Roster
 from agentcho.games.rounds import Rounds
+from agentcho.games.text_turn import TextTurn
 from agentcho.message import EVERYONE, Audience, Kind, Message, Metadata, Role, Words, audience, exact
 from agentcho.tasks import Task
 
@@ -106,6 +110,8 @@ class Game:
         self._recorded, self._frames = recorded or Recorded(index), choreographer.frames
         self._journal = Journal(index, self.reuse, self._meter, self._sink, self._recorded, bos=self._frames.bos)
         self._resolver = self._journal.resolver
+        ports: Ports = {None: self._frames.port} if isinstance(self._frames, TextEngine) else {}
+        self._endpoints = Endpoints(ports, self._resolver.drafts, self.config.allow_vendor)
         self._leaks = LeakPaths(self.reuse, self._resolver.drafts)
         self._taint = TaintTracker()
         self._rounds = Rounds(choreographer.tasks, self._taint)
@@ -285,6 +291,7 @@ class Game:
             self._meter.check(author)
             spoken_to = self._audience(author, asked.to)
             reads = self._reads(author, agent, asked.view)
+            port = self._endpoints.port(None, author, reads)
             options = self._sampling(author, asked.sampling)
             if prompt is not None:
                 private = Audience(frozenset({author}))
@@ -296,7 +303,8 @@ class Game:
             self._add_draft(draft)
             self._recorded.check(draft)
             self._sink(Began(self.index, draft.metadata.id, author, "decode", spoken_to, header))
-            await self._decode(draft, options, asked.on_token)
+            how = self._decode if port is None else partial(self._ask, port)
+            await how(draft, options, asked.on_token)
             self._meter.check_after(author)
             assert draft.message is not None
             return self._taint.track(draft.message)
@@ -314,10 +322,6 @@ class Game:
                 self._sink(FirstToken(self._journal.first_token(draft, plan.missing, said.opening, author)))
             self._sink(Token(self.index, id, said.text, said.token))
 
-        def hear(listen: Callable[[str], None], text: str) -> None:
-            heard.add(id)
-            listen(text)
-
         def done(result: Result) -> None:
             self._journal.enter(plan.missing, draft, result, author)
             self._rounds.publish(draft.metadata, branch)
@@ -325,12 +329,35 @@ class Game:
         def dropped(said: Unfinished) -> None:
             self._journal.enter_dropped(draft, plan.missing, said, author)
 
-        heard = self._taint.sources
         order, turn = (self.index, author, self._turns[author]), Turn(str(self.index), self.agents[author].priority)
         with self._meter.deadline(author):
-            told, exact = None if on_token is None else partial(hear, on_token), self.reuse.deterministic
+            told, exact = self._listener(id, on_token), self.reuse.deterministic
             request = Request(plan.calls, order, told, done, turn, exact, piece, self._flush, dropped)
             await self._choreographer.run(request)
+
+    async def _ask(
+        self, port: TextPort, draft: Draft, sampling: Sampling, on_token: Callable[[str], None] | None
+    ) -> None:
+        """The same of a model behind an API."""
+        id, branch, sink = draft.metadata.id, self._rounds.branch, self._sink
+        call = self._endpoints.call(draft, sampling, self._meter.all_left())
+        known = self._recorded.text(id, self._forced.get(id), self._frames.framing.content)
+        with self._meter.deadline(draft.metadata.author):
+            turn = TextTurn(self.index, draft, self._journal, sink, self._flush, self._listener(id, on_token))
+            await (turn.ask(port, call) if known is None else turn.say(known))
+            self._rounds.publish(draft.metadata, branch)
+
+    def _listener(self, id: str, listen: Callable[[str], None] | None) -> Callable[[str], None] | None:
+        """A listener to the words of a message, of which the game knows that its code has looked at them."""
+        if listen is None:
+            return None
+        heard, told = self._taint.sources, listen
+
+        def hear(text: str) -> None:
+            heard.add(id)
+            told(text)
+
+        return hear
 
     def _reads(self, author: str, agent: Agent, wish: ViewLike) -> ReadSet:
         """Ask policy and view once, for metadata alone. Where audiences alone decide, and the view is there already,

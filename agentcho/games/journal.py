@@ -7,8 +7,9 @@ Does not know: how requests are made, what is out and who may read it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
-from agentcho.calls.call import EncodingId, Turn
+from agentcho.calls.call import ContentPort, EncodingId, Turn
 from agentcho.choreography.handle import FinishedCall, Request, Result, Unfinished
 from agentcho.config import ReusePolicy
 from agentcho.errors import ResumeMismatch
@@ -20,6 +21,14 @@ from agentcho.games.limits import Meter
 from agentcho.message import Message, Words
 from agentcho.records.lines import Ending, Origin
 from agentcho.records.transcript import Encodings, Entry, Usage
+
+
+class KnownText(NamedTuple):
+    """The words of a message that nobody is asked for, what ended it, and what it took when it was asked for."""
+
+    text: str
+    stopped: str | None
+    usage: Usage
 
 
 class Recorded:
@@ -45,6 +54,16 @@ class Recorded:
             return None
         start, stop = entry.message.sampled
         return entry.message.tokens[start : min(stop, entry.message.content[1])]
+
+    def text(self, id: str, forced: tuple[int, ...] | None, content: ContentPort) -> KnownText | None:
+        """What a message of a model behind an API is to say: the words of `forced` ids, or what it said before; None:
+        what it will."""
+        if forced is not None:
+            return KnownText(content.decode(forced), "forced", Usage(0, 0, 0.0, 0.0))
+        entry = self._said.get(id)
+        if entry is None or entry.ended is not None or entry.message.kind == "prefill":
+            return None
+        return KnownText(entry.message.text, entry.message.stopped, entry.usage)
 
     def check(self, draft: Draft) -> None:
         """A message is about to come. `ResumeMismatch`: it is another than the one recorded under its id."""
@@ -159,6 +178,24 @@ class Journal:
         """Whether another request, under way at the same time, had made the same encoding first."""
         return id in self._twins
 
+    def text_begun(self, draft: Draft, words: Words, usage: Usage) -> Entry:
+        """The entry of a message at its first piece from a model behind an API, with all encodings that are in no line
+        yet. No call of ours attends to anything for it."""
+        made = tuple(record for record, _ in self._unwritten)
+        return self._entry(self._message(draft, words), None, made, usage, draft, "died")
+
+    def enter_text(self, draft: Draft, words: Words, usage: Usage, ended: Ending | None = None) -> None:
+        """Take in a message that a model behind an API has said; `ended`: of which it had shown a part when it was
+        given up. Its line has all encodings that are in no line yet, of whatever message."""
+        message = self._message(draft, words)
+        if ended is None:
+            draft.message = message
+            self._meter.count(message, sampled_tokens(words, usage))
+        else:
+            self._meter.spend(message, sampled_tokens(words, usage))
+        made, encoded = self._take_unwritten()
+        self._sink(Ended(self._entry(message, None, made, usage._replace(encoded=encoded), draft, ended)))
+
     def message_of(self, id: EncodingId) -> str:
         """The message that an encoding is of."""
         return self._ledger[id].message
@@ -197,17 +234,7 @@ class Journal:
         encoded = len(unfinished.own.words.tokens) + sum(len(call.words.tokens) for call in made_for_it)
         reused = sum(entry.length for entry in unfinished.own.receipt.context if entry.id not in fresh)
         usage = Usage(encoded, reused, unfinished.ttft, unfinished.seconds)
-        return Entry(
-            self._message(draft, unfinished.own.words),
-            None,
-            made,
-            draft.reads.direct,
-            usage,
-            draft.act,
-            ended=ended,
-            attempt=self._attempt,
-            origin="sampled",
-        )
+        return self._entry(self._message(draft, unfinished.own.words), None, made, usage, draft, ended)
 
     def close(self) -> None:
         """The game is over: write the encodings that are in no message's line."""
@@ -275,17 +302,26 @@ class Journal:
         assert draft.message is not None
         made, encoded = self._take_unwritten()
         usage = Usage(encoded, reused, ttft, seconds)
-        entry = Entry(
-            draft.message,
-            own,
-            made,
-            draft.reads.direct,
-            usage,
-            draft.act,
-            attempt=self._attempt,
-            origin=_origin(draft.message),
-        )
-        self._sink(Ended(entry))
+        self._sink(Ended(self._entry(draft.message, own, made, usage, draft)))
+
+    def _entry(
+        self,
+        message: Message,
+        own: EncodingId | None,
+        made: tuple[EncodingRecord, ...],
+        usage: Usage,
+        draft: Draft,
+        ended: Ending | None = None,
+    ) -> Entry:
+        origin, direct = _origin(message), draft.reads.direct
+        return Entry(message, own, made, direct, usage, draft.act, ended, self._attempt, draft.engine, origin)
+
+
+def sampled_tokens(words: Words, usage: Usage) -> int:
+    """How many tokens a message of a model behind an API counts for: as many as its server says, else the bytes of its
+    text in UTF-8, which are no fewer."""
+    said = None if usage.spent is None else usage.spent.completion
+    return said or len(words.text.encode())
 
 
 def _origin(message: Message) -> Origin | None:

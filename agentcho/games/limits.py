@@ -44,17 +44,17 @@ class Meter:
         """Seconds since the game began."""
         return anyio.current_time() - self._started
 
-    def count(self, message: Message) -> None:
-        """A decode is finished."""
-        self.spend(message)
+    def count(self, message: Message, tokens: int | None = None) -> None:
+        """A decode is finished. `tokens` as in `spend`."""
+        self.spend(message, tokens)
         for who in (message.author or GAME, GAME):
             self._messages[who] += 1
 
-    def spend(self, message: Message) -> None:
-        """A decode has sampled its tokens, finished or not."""
+    def spend(self, message: Message, tokens: int | None = None) -> None:
+        """A decode has sampled its tokens, finished or not: so many (None: as many as its words have)."""
         start, stop = message.words.sampled or (0, 0)
         for who in (message.author or GAME, GAME):
-            self._tokens[who] += stop - start
+            self._tokens[who] += stop - start if tokens is None else tokens
 
     def check(self, agent: str) -> None:
         """Raise `LimitReached` where this agent or the game has no tokens or messages left."""

@@ -15,8 +15,10 @@ from agentcho.records.transcript import Entry
 
 Changed = Literal["refuse", "accept"]
 """What to do where the source of the scenario, or of an agent that it casts by name, has changed since."""
-MODEL = ("model", "model_type", "weights", "tokenizer", "dtype", "device", "adapter")
+MODEL = ("model", "model_type", "weights", "tokenizer", "dtype", "device", "adapter", "kind", "server", "vendor")
 """Of an engine's fingerprint what decides what it says."""
+KEYS = ("key_env", "key_file")
+"""Options that may change: where the key of an endpoint is decides nothing of what is said."""
 DTYPES = frozenset({"float32", "bfloat16", "float16"})
 
 
@@ -49,7 +51,7 @@ def differences(
     found += [
         f"{name} ({getattr(info.config, name)}, not {getattr(config, name)})"
         for name in RunConfig.model_fields
-        if getattr(info.config, name) != getattr(config, name)
+        if name not in KEYS and getattr(info.config, name) != getattr(config, name)
     ]
     if tasks != info.tasks:
         found.append("the words of its tasks")

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
+from math import inf
 from time import perf_counter
 from types import MappingProxyType
 from typing import NamedTuple, TypeVarTuple, Unpack
@@ -20,7 +21,9 @@ from typing import NamedTuple, TypeVarTuple, Unpack
 import anyio
 
 from agentcho.agent import Agent
+from agentcho.backends.text import TextEngine
 from agentcho.calls.call import EnginePort
+from agentcho.calls.texts import TextPort
 from agentcho.calls.values import whole
 from agentcho.choreography.choreographer import Choreographer
 from agentcho.choreography.quiescence import TaskTracker, TrackedTask, ended_from_outside
@@ -39,8 +42,12 @@ LOG = logging.getLogger("agentcho.run")
 GAME = logging.getLogger("agentcho.game")
 FULL = 0.75
 """With this share of the store held nobody more is let in, so that games finish one after another, and not all late."""
+BUSY = 2
+"""Games that are let in for each request that a model behind an API takes at a time: while one waits, another asks."""
 FIRST = 8
 """So many are let in at most before one has ended, for until then nobody knows how large a game becomes."""
+CLOSING = 5.0
+"""Seconds that an endpoint may take to give up its connections."""
 Args = TypeVarTuple("Args")
 FindAgent = Callable[[str], type[Agent]]
 
@@ -222,7 +229,14 @@ class Run:
             raise stopped("it cancelled the task that it runs in")
 
     async def _play(self, numbers: Sequence[int], at_once: int | None) -> None:
-        async with Choreographer(self._engine, *self.config.reuse) as choreographer:
+        if isinstance(self._engine, TextEngine):
+            async with closing(self._engine.port):
+                await self._play_on(numbers, at_once or BUSY * self.config.own.concurrency, quiet_after=inf)
+        else:
+            await self._play_on(numbers, at_once)
+
+    async def _play_on(self, numbers: Sequence[int], at_once: int | None, quiet_after: float = 60.0) -> None:
+        async with Choreographer(self._engine, *self.config.reuse, quiet_after=quiet_after) as choreographer:
             limiter = GameLimiter(choreographer.tasks, at_once)
             choreographer.stepped = limiter.stepped
             games = (self._game(choreographer, index, limiter) for index in numbers)
@@ -298,6 +312,16 @@ class Run:
             self._sink_error = error
             self._all.cancel()
             raise
+
+
+@asynccontextmanager
+async def closing(port: TextPort) -> AsyncIterator[None]:
+    """A context at whose end the connections of an endpoint are given up, however it ends."""
+    try:
+        yield
+    finally:
+        with anyio.move_on_after(CLOSING, shield=True):
+            await port.aclose()
 
 
 def stopped(how: str) -> ScenarioError:

@@ -16,6 +16,7 @@ from typing import NamedTuple, TypeVar, TypeVarTuple, Unpack
 
 import anyio
 
+from agentcho.backends.text import TextEngine
 from agentcho.calls.call import EnginePort
 from agentcho.config import RunConfig
 from agentcho.errors import GamesFailed, TaskError
@@ -241,6 +242,10 @@ def load_engine(config: RunConfig, tell: Tell = unheard) -> EnginePort:
 
 
 def _load(config: RunConfig, tell: Tell) -> EnginePort:
+    if config.own.served:
+        from agentcho.backends.remote.endpoint import open_endpoint
+
+        return TextEngine(open_endpoint(config.own, config.model))
     if config.model == "fake":
         from agentcho.backends.fake import FakeEngine
 

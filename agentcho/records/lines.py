@@ -64,11 +64,24 @@ class EncodingsLine(Line):
     attempt: Attempt = 1
 
 
-class _Usage(Line):
+class SpentPart(Line):
+    """What a server says that a message took."""
+
+    prompt: Count | None = None
+    cached: Count | None = None
+    completion: Count | None = None
+    requests: Count = 1
+    cost: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+
+
+class UsagePart(Line):
+    """What a message cost."""
+
     encoded: Count
     reused: Count
     ttft: float
     seconds: float
+    spent: SpentPart | None = None
 
 
 def _after(place: Any) -> After:
@@ -109,7 +122,7 @@ class MessageLine(EncodingsLine):
     canonical: bool
     encoding: Whole | None = None
     direct: Strings
-    usage: _Usage
+    usage: UsagePart
     act: _Act
     ended: Ending | None = None
     engine: str | None = None

@@ -31,8 +31,18 @@ from agentcho.records import writer
 from agentcho.records.environment import versions
 from agentcho.records.files import Lines, read_lines, replace_whole, writing
 from agentcho.records.lines import Count, read
+from agentcho.records.models import Models, is_endpoint
 from agentcho.records.trace import UNFINISHED, Workflow, exported
-from agentcho.records.transcript import HEARD, AllSeals, Encodings, Entry, HeardLines, by_attempt, died, read_transcript
+from agentcho.records.transcript import (
+    HEARD,
+    AllSeals,
+    Encodings,
+    Entry,
+    HeardLines,
+    by_attempt,
+    died,
+    read_transcript,
+)
 from agentcho.records.writer import Who, Writer
 
 NO_FILE, LONGEST = re.compile(r"[^\w.-]+"), 60
@@ -89,6 +99,11 @@ class RunInfo(BaseModel):
     resumed: tuple[Resumed, ...] = ()
     clients: dict[str, tuple[AgentName, ...]] = {}
     parts: tuple[str, ...] = ()
+
+    @property
+    def models(self) -> Models:
+        """The run's models by name, and those of them that are behind APIs."""
+        return Models(frozenset({None}), frozenset({None} if is_endpoint(self.engine) else ()))
 
 
 class Over(NamedTuple):

@@ -12,7 +12,8 @@ before any call reads it: it has no encoding there, and a later line brings it. 
 part of the message line before them. A message of which only pieces are there was under way when the process died.
 
 That is format 2 (`agentcho-run/2`). Lines of format 1 are read for ever: there each has its encoding and its tokens,
-each is whole, of the first attempt, and says nothing of its engine and origin.
+each is whole, of the first attempt, and says nothing of its engine and origin. What a model behind an API said has no
+tokens and no encoding, and its author read texts: those of its parents.
 
 A seal stands for a long cone, so that a line is as long as what an encoding was made over, and no longer. It is a
 digest of what the encoding is of, of where it was made, and of the seals of all that it was made over. Whoever reads
@@ -32,12 +33,22 @@ from typing import Any, NamedTuple
 from pydantic import TypeAdapter
 
 from agentcho.calls.call import ContextEntry, EncodingId, Receipt
+from agentcho.calls.texts import Spent
 from agentcho.errors import RecordBroken
 from agentcho.flow.labels import EncodingRecord, Roll, adds_up, attended
 from agentcho.flow.views import Act
 from agentcho.message import Message, Words, audience
 from agentcho.records.files import Lines, read_lines
-from agentcho.records.lines import EncodingPart, EncodingsLine, Ending, MessageLine, Origin, PieceLine, read
+from agentcho.records.lines import (
+    EncodingPart,
+    EncodingsLine,
+    Ending,
+    MessageLine,
+    Origin,
+    PieceLine,
+    UsagePart,
+    read,
+)
 
 HEARD = "heard.jsonl"
 MESSAGE, ENCODINGS, PIECE = TypeAdapter(MessageLine), TypeAdapter(EncodingsLine), TypeAdapter(PieceLine)
@@ -52,13 +63,21 @@ class Usage(NamedTuple):
 
     `encoded`: tokens of the encodings of its line; over all lines they sum to what was encoded, and to what would be if
     everybody read every short message. `reused`: tokens of context read from the store. `ttft`: seconds from submission
-    to its first logits, waiting included. `seconds`: from submission to its end.
+    to its first logits, or to the first piece of text, waiting included. `seconds`: from submission to its end.
+    `spent`: what a model behind an API took for it, as its server says.
     """
 
     encoded: int
     reused: int
     ttft: float
     seconds: float
+    spent: Spent | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """As a line has it."""
+        plain = self._replace(spent=None)._asdict()
+        del plain["spent"]
+        return plain if self.spent is None else plain | {"spent": self.spent._asdict()}
 
 
 class Entry(NamedTuple):
@@ -73,7 +92,7 @@ class Entry(NamedTuple):
     the last record in `made` says which encodings they attended to, and its own encoding was dropped, so that no call
     reads it. `attempt` counts how often its game was begun; the last attempt is the one that counts. `engine` names the
     engine that generated it, where that is not the run's own. `origin` None: its words were known beforehand. A message
-    of an engine without token ids has no `tokens`.
+    of a model behind an API has no `tokens` and no `encoding`.
     """
 
     message: Message
@@ -120,7 +139,7 @@ class Entry(NamedTuple):
             "encoding": self.encoding,
             "encodings": _lines(self.made, seals),
             "direct": self.direct,
-            "usage": self.usage._asdict(),
+            "usage": self.usage.to_json(),
             "act": {"where": act.where, "places": act.places, "acted_on": act.tainted_by, "choices": act.choices},
         }
         more = {"ended": self.ended, "attempt": _later(self.attempt), "engine": self.engine, "origin": self.origin}
@@ -151,13 +170,18 @@ class Entry(NamedTuple):
             encoding=said.encoding,
             made=_records(said, seals),
             direct=said.direct,
-            usage=Usage(said.usage.encoded, said.usage.reused, said.usage.ttft, said.usage.seconds),
+            usage=_usage(said.usage),
             act=Act(said.act.where, said.act.places, said.act.acted_on, said.act.choices),
             ended=said.ended,
             attempt=said.attempt,
             engine=said.engine,
             origin=said.origin,
         )
+
+
+def _usage(line: UsagePart) -> Usage:
+    spent = None if line.spent is None else Spent(**dict(line.spent))
+    return Usage(line.encoded, line.reused, line.ttft, line.seconds, spent)
 
 
 def _later(attempt: int) -> int | None:

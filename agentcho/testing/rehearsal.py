@@ -14,7 +14,9 @@ from agentcho.agent import Agent
 from agentcho.backends.babble import babble, comply
 from agentcho.backends.fake import FakeEngine
 from agentcho.backends.script import Reply
+from agentcho.backends.text import TextEngine
 from agentcho.calls.call import Decode
+from agentcho.calls.texts import TextPort
 from agentcho.choreography.choreographer import Choreographer
 from agentcho.config import RunConfig
 from agentcho.errors import RequestError
@@ -70,11 +72,13 @@ def play(
     policy: Policy = audience_policy,
     find_agent: Callable[[str], type[Agent]] | None = None,
     backend: str = "asyncio",
+    endpoint: TextPort | None = None,
 ) -> Rehearsal:
     """Play one game without a model: a scenario, or `async def script(game)`, whose result is then the outcome.
 
     `replies`: the lines of each agent, or a function as `FakeEngine`'s `reply`. `backend`: an event loop of anyio
-    ("asyncio", "trio"). Blocks until the game is over; raises what the game raises. The engine keeps nothing.
+    ("asyncio", "trio"). `endpoint`: every agent speaks through this model behind an API, such as a `FakeEndpoint`,
+    and not on the engine. Blocks until the game is over; raises what the game raises. The engine keeps nothing.
     """
     config, events = config or RunConfig(model="fake"), list[Event]()
     if isinstance(replies, Mapping):
@@ -84,7 +88,8 @@ def play(
     whole = _Scripted(scenario) if callable(scenario) else scenario
 
     async def work() -> Over:
-        async with Choreographer(engine) as choreographer:
+        own = engine if endpoint is None else TextEngine(endpoint)
+        async with Choreographer(own) as choreographer:
             game = Game(choreographer, 0, config.seed, config, policy, events.append, find_agent, reuse=config.reuse)
             return await game.play(whole)
 

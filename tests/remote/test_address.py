@@ -12,9 +12,9 @@ import pytest
 
 from agentcho import Sampling
 from agentcho.backends.remote.address import address_of, key_of
-from agentcho.backends.remote.endpoint import is_endpoint, open_endpoint
+from agentcho.backends.remote.endpoint import open_endpoint
 from agentcho.calls.texts import Quoted, TextCall
-from agentcho.config import ModelConfig
+from agentcho.config import ModelConfig, served
 from agentcho.errors import ConfigError, ExtraMissing
 
 from .faulty import faulty, says
@@ -83,8 +83,8 @@ def test_what_is_no_model_of_a_server_is_refused(model: str) -> None:
 
 
 def test_a_model_of_a_server_is_known_by_its_name() -> None:
-    assert is_endpoint("openai:m")
-    assert not is_endpoint("understudy")
+    assert served("openai:m")
+    assert not served("understudy")
 
 
 def test_a_key_goes_to_whom_it_is_meant_for(monkeypatch: pytest.MonkeyPatch) -> None:

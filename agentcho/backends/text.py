@@ -1,0 +1,117 @@
+"""A model behind an API as the choreographer sees it: an engine that has no tokens and encodes nothing.
+
+Runs whose own model is an endpoint have a choreographer as all others do, for tasks and waits; what agents say there is
+asked of `port`, and never submitted. Does not know: HTTP, games.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from agentcho.calls.call import ANY_TURN, Call, EncodingId, Receipt, StepResult, Turn
+from agentcho.calls.owner import Owner
+from agentcho.calls.texts import ENDPOINT, TextPort
+from agentcho.calls.tools import ToolsPort
+from agentcho.calls.values import text
+from agentcho.errors import RequestError, UnknownEncoding
+from agentcho.message import Words
+
+NOWHERE = 1 << 62
+"""The number of positions where nobody says it."""
+NOTHING = StepResult((), (), (), 0)
+
+
+class Utf8:
+    """Text to bytes, which stand where token ids would, and back."""
+
+    def encode(self, text: str) -> list[int]:
+        """Its bytes in UTF-8."""
+        return list(text.encode())
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The text of bytes that `encode` gave."""
+        return bytes(ids).decode(errors="replace")
+
+    def check(self, ids: Iterable[int]) -> tuple[int, ...]:
+        """`RequestError`: nobody knows this model's token ids."""
+        raise RequestError("token ids for a model behind an API, which takes texts alone; give the text")
+
+    def spells(self, ids: Sequence[int], text: str) -> bool:
+        """Whether `ids` are its bytes."""
+        return self.encode(text) == list(ids)
+
+
+class TextFraming:
+    """No framing: the server has its own."""
+
+    plain: tuple[tuple[str, str], ...] = ()
+
+    def __init__(self) -> None:
+        self.content = Utf8()
+
+    @property
+    def tools(self) -> ToolsPort:
+        """`RequestError`: the server writes functions and calls by itself."""
+        raise RequestError("how a model behind an API writes functions is its server's to know")
+
+    def opening(self, role: str, name: str | None) -> tuple[int, ...]:
+        """Nothing."""
+        return ()
+
+    def closing(self, role: str) -> tuple[int, ...]:
+        """Nothing."""
+        return ()
+
+
+class TextEngine:
+    """An `EnginePort` over a model behind an API. Messages have words and no token ids; every call is refused."""
+
+    bos = False
+    idle = True
+
+    def __init__(self, port: TextPort) -> None:
+        self.port, self.framing, self.owner = port, TextFraming(), Owner()
+
+    @property
+    def context(self) -> int:
+        """The number of positions, as far as anybody says it."""
+        return self.port.context or NOWHERE
+
+    @property
+    def fingerprint(self) -> dict[str, str]:
+        """See `described`."""
+        return described(self.port)
+
+    def frame(self, role: str, name: str | None, text_: str, tokens: tuple[int, ...] | None = None) -> Words:
+        """The words of a known message. Ids are those of another model, and of no use here."""
+        return Words("", text(text_, "the text"), (), (0, 0))
+
+    def submit(self, calls: Sequence[Call], turn: Turn = ANY_TURN) -> tuple[EncodingId, ...]:
+        """`RequestError`: there are no encodings."""
+        raise RequestError(f"{self.port.name} is a model behind an API, which encodes nothing here; ask it in a game")
+
+    def step(self, deterministic: bool = False) -> StepResult:
+        """Nothing to do."""
+        return NOTHING
+
+    def cancel(self, ids: Iterable[EncodingId]) -> None:
+        """Nothing was submitted."""
+
+    def release(self, ids: Iterable[EncodingId]) -> None:
+        """Nothing is held."""
+
+    def swap_out(self, ids: Iterable[EncodingId]) -> None:
+        """Nothing is stored."""
+
+    def message(self, id: EncodingId) -> Words:
+        """`UnknownEncoding`: there are none."""
+        raise UnknownEncoding(id)
+
+    def receipt(self, id: EncodingId) -> Receipt:
+        """`UnknownEncoding`: there are none."""
+        raise UnknownEncoding(id)
+
+
+def described(port: TextPort) -> dict[str, str]:
+    """What a record says of an endpoint, and that it is one."""
+    return {**port.fingerprint, "vendor": port.vendor, **ENDPOINT}

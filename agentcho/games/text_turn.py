@@ -1,0 +1,130 @@
+"""One message that a model behind an API says, from the asking to the journal: every piece is on record before any code
+sees it, however the message ends.
+
+Does not know: what stands in the prompt, who may read what, HTTP.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from time import perf_counter
+
+import anyio
+import anyio.lowlevel
+
+from agentcho.calls.texts import TextCall, TextPort, TextReply
+from agentcho.errors import AgentchoError, AnswerInvalid, CallbackFailed
+from agentcho.events import FirstToken, Sink, Token
+from agentcho.flow.resolver import Draft
+from agentcho.games.journal import Journal, KnownText
+from agentcho.message import Words
+from agentcho.records.lines import Ending
+from agentcho.records.transcript import Usage
+
+LONE = re.compile("[\ud800-\udfff]")
+"""Halves of letters, which JSON can hold and no encoding can write."""
+
+
+class TextTurn:
+    """One message of a game. `flush` puts on record what `sink` was told; `listen` gets the visible text after that."""
+
+    def __init__(
+        self,
+        game: int,
+        draft: Draft,
+        journal: Journal,
+        sink: Sink,
+        flush: Callable[[], None] | None,
+        listen: Callable[[str], None] | None,
+    ) -> None:
+        self._game, self._draft, self._journal, self._sink = game, draft, journal, sink
+        self._flush, self._listen = flush, listen
+        self._asked, self._first = perf_counter(), 0.0
+        self._text = ""
+        self._error: BaseException | None = None
+        self._scope = anyio.CancelScope()
+
+    async def ask(self, port: TextPort, call: TextCall) -> None:
+        """Ask for the message, and enter it in the journal once it is whole.
+
+        Raises what the endpoint raises, `AnswerInvalid` where the answer is none of the choices, or not what was shown
+        of it, and `CallbackFailed` where `listen` raises. Of a message that is given up the journal has what was shown.
+        """
+        try:
+            reply = await self._answer(port, call)
+        except BaseException as error:
+            self._give_up("cancelled" if isinstance(error, anyio.get_cancelled_exc_class()) else "failed")
+            raise
+        usage = Usage(0, 0, reply.first, reply.seconds, reply.spent)
+        self._journal.enter_text(self._draft, self._words(reply.stopped), usage)
+
+    async def say(self, known: KnownText) -> None:
+        """Say words that are known already, without asking anybody."""
+        await anyio.lowlevel.checkpoint()
+        self.hear(known.text)
+        if self._error is not None:
+            self._give_up("failed")
+            raise self._error
+        self._journal.enter_text(self._draft, self._words(known.stopped), known.usage)
+
+    async def _answer(self, port: TextPort, call: TextCall) -> TextReply:
+        reply: TextReply | None = None
+        try:
+            with self._scope:
+                reply = await port.ask(replace(call, on_text=self.hear))
+                self._check(reply, port, call)
+        except Exception:
+            if self._error is None:
+                raise
+        if self._error is not None:
+            raise self._error
+        assert reply is not None
+        return reply
+
+    def _check(self, reply: TextReply, port: TextPort, call: TextCall) -> None:
+        """That the answer is one that was asked for, and what was shown of it."""
+        text, choices = LONE.sub("\ufffd", reply.text), call.sampling.choices
+        if choices is not None and text not in choices:
+            raise AnswerInvalid(f"{port.name} answered with what is none of the choices; ask in other words")
+        if not self._text:
+            self.hear(text)
+        elif self._text != text:
+            raise AnswerInvalid(f"{port.name} ended with other words than it had shown; report it")
+
+    def hear(self, text: str) -> None:
+        """Take in a piece of the text: to the record first. What a listener raises gives the message up."""
+        if self._error is not None or not text:
+            return
+        try:
+            self._record(LONE.sub("\ufffd", text))
+            if self._listen is not None:
+                self._listen(LONE.sub("\ufffd", text))
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            self._error = error if isinstance(error, AgentchoError) else CallbackFailed("on_token", error)
+            self._scope.cancel()
+
+    def _record(self, text: str) -> None:
+        if not self._text:
+            self._first = perf_counter()
+            entry = self._journal.text_begun(self._draft, self._words(None), self._usage())
+            self._sink(FirstToken(entry))
+        self._text += text
+        self._sink(Token(self._game, self._draft.metadata.id, text))
+        if self._flush is not None:
+            self._flush()
+
+    def _give_up(self, ended: Ending) -> None:
+        if self._text:
+            with suppress(Exception):  # the error that ended it says more
+                self._journal.enter_text(self._draft, self._words(None), self._usage(), ended)
+
+    def _words(self, stopped: str | None) -> Words:
+        return Words(self._draft.text, self._text, (), (0, 0), (0, 0), stopped)
+
+    def _usage(self) -> Usage:
+        return Usage(0, 0, self._first - self._asked, perf_counter() - self._asked)
