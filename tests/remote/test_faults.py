@@ -147,6 +147,12 @@ def test_a_stream_that_does_not_end_ends_after_the_timeout(both: Run) -> None:
     assert (error.transient, requests) == (True, 1)
 
 
+def test_a_stream_that_is_not_closed_after_its_end_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agentcho.backends.remote.wire.LINGERING", 0.02)
+    reply, requests = run(lambda: asked(holds(head(), piece("go"), piece(finish="stop"))))
+    assert (reply.text, reply.stopped, reply.spent.completion, requests) == ("go", "stop", None, 1)
+
+
 def test_a_server_that_is_not_there_is_an_error_that_may_pass(both: Run) -> None:
     async def work() -> AgentchoError:
         async with faulty() as server:

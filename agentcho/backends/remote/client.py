@@ -20,10 +20,10 @@ from agentcho.backends.remote.request import body
 from agentcho.backends.remote.servers import Abilities
 from agentcho.backends.remote.text import Growing
 from agentcho.backends.remote.usage import Bill, Prices, Usage
-from agentcho.backends.remote.wire import Bound, Choice, Chunk, Wire
+from agentcho.backends.remote.wire import Bound, Choice, Chunk, Progress, Wire
 from agentcho.calls.call import Stopped
 from agentcho.calls.texts import Quoted, TextCall, TextReply
-from agentcho.config import ModelConfig
+from agentcho.config import API, ModelConfig
 from agentcho.errors import AnswerInvalid, ContextOverflow, EndpointFailed
 
 REPAIRS = 2
@@ -40,7 +40,7 @@ class Endpoint:
 
     def __init__(self, config: ModelConfig, name: str, address: Address, key: Key) -> None:
         self._config, self._name, self._address, self._key = config, name, address, key
-        self._model = config.model.partition(":")[2]
+        self._model = config.model.removeprefix(API)
         self._abilities, self._prices = Abilities.of(config), Prices.of(config)
         self._pace = Pace(config.concurrency, config.requests_per_minute, config.tokens_per_minute)
         self._wire = Wire(address, key, config.concurrency)
@@ -202,26 +202,26 @@ class _Heard:
         stop = self._choice and (self._choice.stop_reason or self._choice.matched_stop)
         return "stop_string" if isinstance(stop, str) and stop in self._asking.call.sampling.stop else "stop"
 
-    def hear(self, chunk: Chunk) -> bool:
-        """One event. Whether no other is needed: the server goes on behind a stop string."""
+    def hear(self, chunk: Chunk) -> Progress:
+        """One event, and what is known after it: all, where the server goes on behind a stop string."""
         self.usage = chunk.usage or self.usage
-        goes_on = False
+        behind = self._growing.cut
         for choice in chunk.choices:
-            goes_on |= self._hear(choice)
-        return goes_on
+            self._hear(choice)
+        if behind and any(choice.delta.content for choice in chunk.choices):
+            return "all"
+        return "more" if self._choice is None else "ended"
 
-    def _hear(self, choice: Choice) -> bool:
+    def _hear(self, choice: Choice) -> None:
         if choice.index:
             raise Failed("gives several answers where one was asked for")
         if choice.delta.refusal or choice.finish_reason == "content_filter":
             raise Failed("refuses to answer this (refusal, content_filter)")
-        behind = self._growing.cut
         if choice.delta.content:
             self._asking.begins()
             self._show(self._growing.add(choice.delta.content))
         if choice.finish_reason:
             self._choice = choice
-        return behind and bool(choice.delta.content)
 
     def end(self) -> None:
         """No other event comes. `Failed`: that is not how an answer ends."""

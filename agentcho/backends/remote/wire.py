@@ -9,7 +9,7 @@ import re
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from json import JSONDecodeError
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import anyio
 import httpx2
@@ -24,8 +24,14 @@ LARGEST = 1 << 20
 """Bytes of one event of a stream, and of the body of an error."""
 CLOSING = 5.0
 """Seconds that closing a connection may take."""
+LINGERING = 2.0
+"""Seconds that a server may take to end the stream of an answer that has ended."""
 CONNECTING = 15.0
 """Seconds in which a server must take a connection."""
+
+
+Progress = Literal["more", "ended", "all"]
+"""What is known of an answer: it goes on; it has ended, and what it took may follow; nothing that follows counts."""
 
 
 class Delta(BaseModel):
@@ -86,9 +92,11 @@ class Wire:
         """Close all connections."""
         await self._client.close()
 
-    async def hear(self, body: dict[str, Any], bound: Bound, hear: Callable[[Chunk], bool]) -> None:
-        """Send a request, and give each event of its answer to `hear`, until there is no other or it returns True; then
-        the connection is closed, or kept for another request. `Failed`; what `hear` raises is raised as it is."""
+    async def hear(self, body: dict[str, Any], bound: Bound, hear: Callable[[Chunk], Progress]) -> None:
+        """Send a request, and give each event of its answer to `hear`, until there is no other or it says that it has
+        all; then the connection is closed, or kept for another request. `Failed`; what `hear` raises is raised as it
+        is."""
+        progress: Progress = "more"
         with anyio.move_on_after(bound.seconds) as scope:
             async with self._stream(body) as stream:
                 size = 0
@@ -96,9 +104,11 @@ class Wire:
                     size += sum(_size(each.delta) for each in chunk.choices)
                     if size > bound.bytes:
                         raise Failed(f"goes on past its limit of tokens: more than {bound.bytes} bytes of text")
-                    if hear(chunk):
+                    if (progress := hear(chunk)) == "all":
                         return
-        if scope.cancelled_caught:
+                    if progress == "ended":
+                        scope.deadline = min(scope.deadline, anyio.current_time() + LINGERING)
+        if scope.cancelled_caught and progress != "ended":
             raise Failed(f"has not ended its answer within {bound.seconds:g} seconds", again=True)
 
     @asynccontextmanager
