@@ -307,19 +307,22 @@ class Choreographer:
 
     def _deliver_result(self, result: StepResult, made: dict[EncodingId, FinishedCall]) -> None:
         self._held.update(result.finished)
-        self._report(result, made)
+        for id in result.finished:
+            if (handle := self._under_way.get(id)) is not None:
+                handle.made[id] = made[id]
+        self._report(result)
         for failure in result.failed:
             if (handle := self._under_way.get(failure.id)) is not None:
                 self._fail(handle, failure.error)
         for id in result.finished:
-            self._finish_call(id, made[id])
+            self._finish_call(id)
 
-    def _report(self, result: StepResult, made: dict[EncodingId, FinishedCall]) -> None:
+    def _report(self, result: StepResult) -> None:
         """Put all tokens of the step on record before any of them goes to a listener of a request."""
         begun = {each.id: each for each in result.begun}
         heard = [(self._under_way[spoken.id], spoken) for spoken in result.spoken if spoken.id in self._under_way]
         for handle, spoken in heard:
-            self._notify(handle, "on_piece", partial(handle.take_in, spoken, begun.pop(spoken.id, None), made))
+            self._notify(handle, "on_piece", partial(handle.take_in, spoken, begun.pop(spoken.id, None)))
         for flush in {id(handle.request.flush): handle.request.flush for handle, _ in heard}.values():
             self._flush(flush, [handle for handle, _ in heard if handle.request.flush is flush])
         for handle, spoken in heard:
@@ -333,13 +336,13 @@ class Choreographer:
                 assert handles[0].error is not None
                 self._fail(handle, handles[0].error)
 
-    def _finish_call(self, id: EncodingId, made: FinishedCall) -> None:
+    def _finish_call(self, id: EncodingId) -> None:
         handle = self._under_way.pop(id, None)
         if handle is None:  # its request failed or was abandoned while the step ran
             self.release(self.held([id]))
             return
-        handle.made[id] = made
-        if len(handle.made) < len(handle.ids):
+        handle.delivered += 1
+        if handle.delivered < len(handle.ids):
             return
         now = perf_counter()
         first = (handle.first or now) - handle.submitted

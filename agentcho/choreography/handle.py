@@ -5,7 +5,7 @@ Does not know: engines, who asks for what.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from time import perf_counter
 from typing import Literal, NamedTuple
 
@@ -98,7 +98,8 @@ def checked_request(request: object) -> Request:
 
 
 class Handle:
-    """A request under way."""
+    """A request under way. `made` are its calls that are finished, and `delivered` counts those of them that were taken
+    in: all that a step finishes is known before anybody hears of any of it."""
 
     def __init__(self, request: Request, task: TrackedTask | None) -> None:
         self.request, self.task = request, task
@@ -106,6 +107,7 @@ class Handle:
         self.done = anyio.Event()
         self.ids: tuple[EncodingId, ...] = ()
         self.made: dict[EncodingId, FinishedCall] = {}
+        self.delivered = 0
         self.submitted = perf_counter()
         self.first: float | None = None
         self.result: Result | None = None
@@ -115,14 +117,14 @@ class Handle:
         self._said: list[int] = []
         self._text = ""
 
-    def take_in(self, spoken: Spoken, begun: Begun | None, made: Mapping[EncodingId, FinishedCall]) -> None:
-        """Take in the token that the decode sampled in a step, and pass it on; `made` are the calls that this step has
+    def take_in(self, spoken: Spoken, begun: Begun | None) -> None:
+        """Take in the token that the decode sampled in a step, and pass it on; `made` has the calls that this step has
         finished."""
         self.first = self.first or perf_counter()
         self._begun = self._begun or begun
         token = spoken.token if spoken.nth >= len(self._said) else None
         if self.request.on_piece is not None:
-            opening = None if begun is None else self._so_far({**self.made, **made}, None)
+            opening = None if begun is None else self._so_far(None)
             self.request.on_piece(Piece(token, spoken.text, opening, spoken.likely))
         self._said += () if token is None else (token,)
         self._text += spoken.text
@@ -130,12 +132,10 @@ class Handle:
     def drop(self, ended: Literal["cancelled", "failed"]) -> None:
         """The request is given up: pass on the words so far, if there are any."""
         if self._said and self._begun is not None and self.result is None and self.request.on_dropped is not None:
-            self.request.on_dropped(self._so_far(self.made, ended))
+            self.request.on_dropped(self._so_far(ended))
             self._said.clear()
 
-    def _so_far(
-        self, made: Mapping[EncodingId, FinishedCall], ended: Literal["cancelled", "failed"] | None
-    ) -> Unfinished:
+    def _so_far(self, ended: Literal["cancelled", "failed"] | None) -> Unfinished:
         assert self._begun is not None
         id, words, receipt = self._begun
         tokens, start = (*words.tokens, *self._said), len(words.tokens)
@@ -147,7 +147,7 @@ class Handle:
             canonical=not self._said,
         )
         now, first = perf_counter(), self.first or perf_counter()
-        before = tuple(made.get(call) for call in self.ids)
+        before = tuple(self.made.get(call) for call in self.ids)
         return Unfinished(
             FinishedCall(id, so_far, receipt), before, ended, first - self.submitted, now - self.submitted
         )

@@ -91,6 +91,26 @@ def test_what_is_told_of_a_message_that_failed_ends_nothing_either(play: Play, e
     assert nothing_left(engine)
 
 
+def test_what_a_step_made_is_known_of_a_message_that_ends_in_it(play: Play) -> None:
+    """Its first token attended to it: without it nobody could tell what that had carried."""
+
+    async def work() -> None:
+        async with Choreographer(engine) as c:
+            told = Prefill("what it answers")
+            calls = (told, Decode("", (told,), sampling=Sampling(max_tokens=5)))
+            request = Request(calls, on_piece=lambda piece: None, on_dropped=left.append)
+            with pytest.raises(CallbackFailed):
+                await c.run(request._replace(on_token=raising(OSError)))
+
+    engine, left = talker(), list[Unfinished]()
+    play(work)
+    [unfinished] = left
+    attended = {entry.id for entry in unfinished.own.receipt.context}
+    assert attended == {call.id for call in unfinished.made if call is not None}
+    assert attended
+    assert nothing_left(engine)
+
+
 @pytest.mark.parametrize("then", ["fail", "cancel", "go on"])
 def test_what_is_given_up_while_its_request_is_under_way_is_given_up_once(play: Play, then: str) -> None:
     def hear(text: str) -> None:

@@ -295,6 +295,15 @@ READ = (
         (f"{MONITOR}::test_every_call_of_a_game_has_a_guard_but_under_audit",),
     ),
     Mutant(
+        "what a step made is known after it is heard",
+        "of a message that ends in the step of its first token nobody could tell what it had read",
+        "agentcho/choreography/choreographer.py",
+        "                handle.made[id] = made[id]\n        self._report(result)\n",
+        "                pass\n        self._report(result)\n        for id in result.finished:\n"
+        "            if (handle := self._under_way.get(id)) is not None:\n                handle.made[id] = made[id]\n",
+        ("tests/choreography/test_listeners.py::test_what_a_step_made_is_known_of_a_message_that_ends_in_it",),
+    ),
+    Mutant(
         "what has no label is clean",
         "an encoding of which nothing is known would be gathered as if everybody might read it",
         "agentcho/flow/labels.py",
