@@ -219,8 +219,11 @@ def test_an_error_tells_what_the_server_says() -> None:
     assert "maximum is 4096 positions" in str(error)
 
 
-def test_a_report_that_is_none_is_no_report() -> None:
-    reply, _ = run(lambda: asked(says("good day", usage=None)))
+@pytest.mark.parametrize("count", [None, -1, 10**400, 1 << 63, 1.5, "7", True])
+def test_a_report_that_is_none_is_no_report(count: object) -> None:
+    """A count that no line of a record can have would make the record of a run unreadable."""
+    usage = None if count is None else USAGE | {"prompt_tokens": count}
+    reply, _ = run(lambda: asked(says("good day", usage=usage), tokens_per_minute=1000))
     assert reply.spent == (None, None, None, 1, None)
 
 

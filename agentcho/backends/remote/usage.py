@@ -5,14 +5,17 @@ Does not know: where the reports come from.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Annotated, Any, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, WrapValidator
 
 from agentcho.calls.texts import Spent
 from agentcho.config import ModelConfig
 
 MILLION = 1e6
+Tokens = Annotated[int, Field(ge=0, lt=1 << 40)]
+"""A number that requests can have, and records can hold when it is added up."""
 
 
 class Details(BaseModel):
@@ -20,7 +23,7 @@ class Details(BaseModel):
 
     model_config = ConfigDict(strict=True)
 
-    cached_tokens: NonNegativeInt | None = None
+    cached_tokens: Tokens | None = None
 
 
 class Usage(BaseModel):
@@ -28,14 +31,25 @@ class Usage(BaseModel):
 
     model_config = ConfigDict(strict=True)
 
-    prompt_tokens: NonNegativeInt
-    completion_tokens: NonNegativeInt = 0
+    prompt_tokens: Tokens
+    completion_tokens: Tokens = 0
     prompt_tokens_details: Details | None = Field(default=None)
 
     @property
     def tokens(self) -> int:
         """All tokens of the request and its answer."""
         return self.prompt_tokens + self.completion_tokens
+
+
+def _read(given: Any, read: Callable[[Any], Usage]) -> Usage | None:
+    try:
+        return None if given is None else read(given)
+    except ValidationError:
+        return None
+
+
+Report = Annotated[Usage | None, WrapValidator(_read)]
+"""What a server reports; None: nothing, or what can be no report."""
 
 
 class Prices(NamedTuple):

@@ -18,7 +18,7 @@ from pydantic import BaseModel, Field, ValidationError
 
 from agentcho.backends.remote.address import OPENAI, Address, Key
 from agentcho.backends.remote.faults import Failed, Refusal, asked_wait, is_passing, refused
-from agentcho.backends.remote.usage import Usage
+from agentcho.backends.remote.usage import Report
 
 LARGEST = 1 << 20
 """Bytes of one event of a stream, and of the body of an error."""
@@ -58,7 +58,7 @@ class Chunk(BaseModel):
     """One event of a stream."""
 
     choices: list[Choice] = Field(default_factory=list)
-    usage: Usage | None = None
+    usage: Report = None
 
 
 class Bound(NamedTuple):
