@@ -57,6 +57,8 @@ class Agent:
       not shown it in their views.
     - `audience` is who may read what the agent says where `say` names nobody: "everyone", or exact names. By default
       nobody but itself.
+    - `model` is what the agent speaks through: the name of one of the run's models, or a function (a method) that is
+      asked for one at each turn, with the number of the agent's own turn, from 0. None, and "default": the run's own.
     - `priority`: where not all calls that wait fit into a step, those of agents with a higher priority go first.
 
     Every verb takes `prompt` (a private user message put before what is said), `header` (the beginning of the
@@ -75,6 +77,7 @@ class Agent:
     open_system: bool = False
     audience: Names = ()
     priority: int = 0
+    model: str | Callable[[int], str | None] | None = None
 
     def __init__(self, name: str, **attributes: Any) -> None:
         self._name = name
@@ -160,7 +163,8 @@ class Agent:
         message = await self._speak(to, prompt, header, view, choices=tuple(said), **options)
         if message.text in said:
             return said[message.text]
-        alike = (choice for whole, choice in said.items() if self._current_game.retokenized(whole) == message.text)
+        game, id = self._current_game, message.id
+        alike = (choice for whole, choice in said.items() if game.retokenized(whole, id) == message.text)
         if (found := next(alike, None)) is None:
             raise AnswerInvalid(
                 f"{self.name} was made to say what is none of its choices; force words that are one of them, or none"

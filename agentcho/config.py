@@ -10,7 +10,7 @@ import shlex
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from agentcho.calls.call import First, Most, Sampling
 from agentcho.calls.texts import Capability, Server
@@ -167,6 +167,23 @@ OWN = ("model", "device", "dtype", "adapter", "base_url", "server", "key_env", "
 """What a run says of its own model."""
 
 
+DEFAULT_MODEL = "default"
+"""What a run's own model is called where agents are given one."""
+
+
+def _model_name(name: str) -> str:
+    """A name by which agents are given a model."""
+    if name == DEFAULT_MODEL or not MODEL_NAME.fullmatch(name):
+        raise ValueError(
+            f"{name[:80]!r} names no model: give a letter or digit, then at most 63 letters, digits, '.', '_' and '-', "
+            f"and not {DEFAULT_MODEL!r}, which is the run's own"
+        )
+    return name
+
+
+MODEL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
 class RunConfig(BaseModel):
     """How a run is played: everything that a record needs to play it again, the scenario's options aside. Frozen.
 
@@ -175,8 +192,9 @@ class RunConfig(BaseModel):
     `base_url`, for which `server`, `key_env` and `key_file` are as in `ModelConfig`, and `allow_vendor` names those
     who may see what is private; `device`, `device_map` and `dtype` are as in `Engine.load`; `in_place` reads encodings
     at the positions where they were made; `tasks` are as in `task_set`; `temperature`, `top_p` and `max_tokens` are the
-    defaults of agents' verbs, see `Sampling`; `plain_markers` counts under enforce and
-    deny. Raises pydantic's `ValidationError` for values out of their bounds, or that contradict each other.
+    defaults of agents' verbs, see `Sampling`; `plain_markers` counts under enforce and deny; `models` are those that
+    agents may speak through beside the run's own, by name. Raises pydantic's `ValidationError` for values out of their
+    bounds, or that contradict each other.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -243,6 +261,7 @@ class RunConfig(BaseModel):
         default="refuse",
         description="What to do about a model in whose chat template a text can spell what stands between messages.",
     )
+    models: dict[Annotated[str, AfterValidator(_model_name)], ModelConfig] = {}
 
     @model_validator(mode="after")
     def _fits(self) -> RunConfig:

@@ -39,7 +39,8 @@ AgentchoError
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 SHORT = 60
@@ -72,6 +73,15 @@ def shown(value: object) -> str:
 
 class ModelError(AgentchoError):
     """A model cannot be used."""
+
+
+@contextmanager
+def of_model(name: str) -> Iterator[None]:
+    """A context in which what is wrong with one of several models is told with its name, as a `ModelError`."""
+    try:
+        yield
+    except AgentchoError as error:
+        raise ModelError(f"the model {name!r}: {error}", error.code) from error
 
 
 class ModelNotFound(ModelError):
@@ -145,9 +155,10 @@ class UnknownEncoding(RequestError):
 class ContextOverflow(RequestError):
     """A call would reach past the model's context. Nothing is ever truncated."""
 
-    def __init__(self, needed: int, limit: int) -> None:
+    def __init__(self, needed: int, limit: int, model: str | None = None) -> None:
+        which = "the model" if model is None else f"the model {model!r}"
         super().__init__(
-            f"the call needs positions up to {needed}, the model has {limit}: read fewer messages, place them "
+            f"the call needs positions up to {needed}, {which} has {limit}: read fewer messages, place them "
             "closer together, or lower max_tokens"
         )
         self.needed, self.limit = needed, limit

@@ -19,6 +19,9 @@ class Around:
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
 
+    def take_place(self, place: int) -> None:
+        self.engine.take_place(place)
+
     def submit(self, calls: Sequence[Call], turn: Turn = ANY_TURN) -> tuple[EncodingId, ...]:
         return self.engine.submit(calls, turn)
 

@@ -86,6 +86,9 @@ class TextEngine:
         """The words of a known message. Ids are those of another model, and of no use here."""
         return Words("", text(text_, "the text"), (), (0, 0))
 
+    def take_place(self, place: int) -> None:
+        """There are no ids."""
+
     def submit(self, calls: Sequence[Call], turn: Turn = ANY_TURN) -> tuple[EncodingId, ...]:
         """`RequestError`: there are no encodings."""
         raise RequestError(f"{self.port.name} is a model behind an API, which encodes nothing here; ask it in a game")

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import count
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Protocol, TypedDict
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
@@ -22,7 +21,6 @@ from agentcho.message import Words
 
 EncodingId = int
 """A small number that one engine gave out: see `GivenId`."""
-_engines = count()
 Stopped = Literal["stop", "stop_string", "max_tokens", "forced"]
 Logprobs = tuple[tuple[int, float], ...]
 """Tokens, each with the natural logarithm of its probability."""
@@ -128,32 +126,6 @@ class GivenId(int):
     number, and its engine is not known."""
 
     engine: int = -1
-
-
-class Ids:
-    """Gives out the ids of one engine, from 1."""
-
-    def __init__(self) -> None:
-        self._engine, self.last = next(_engines), 0
-
-    def new(self) -> int:
-        """The next id."""
-        self.last += 1
-        return self.at(self.last)
-
-    def at(self, number: int) -> int:
-        """The id of that number, given out already or not."""
-        id = GivenId(number)
-        id.engine = self._engine
-        return id
-
-    def issued(self, id: object) -> bool:
-        """Whether this engine gave the id out."""
-        return isinstance(id, int) and 0 < id <= self.last and not self.foreign(id)
-
-    def foreign(self, id: object) -> bool:
-        """Whether another engine gave the id out."""
-        return isinstance(id, GivenId) and id.engine != self._engine
 
 
 def same_engine(id: object, other: object) -> bool:
@@ -425,11 +397,13 @@ class EnginePort(FramePort, Protocol):
     `EngineFailed` when a device fails: all calls are dropped, and stored encodings are untouched. With nothing to do it
     returns an empty result.
     `deterministic` gives each call a forward of its own, whose bits depend on that call alone.
+    `take_place` gives the engine a place among those of a run: ids of different places are different numbers.
     `cancel` drops calls that are not finished, at once, rows and pages freed; finished or unknown ids are a
     no-op. `release` gives up finished encodings; storage is freed when nothing else holds it. `swap_out` moves
     finished encodings out of the way until somebody reads them: a hint that changes no result.
     """
 
+    def take_place(self, place: int) -> None: ...
     def submit(self, calls: Sequence[Call], turn: Turn = ANY_TURN) -> tuple[EncodingId, ...]: ...
     def step(self, deterministic: bool = False) -> StepResult: ...
     def cancel(self, ids: Iterable[EncodingId]) -> None: ...

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol, TypeGuard
 
-from agentcho.calls.call import Sampling, Stopped
+from agentcho.calls.call import EnginePort, Sampling, Stopped
 from agentcho.message import Role
 
 Server = Literal["openai", "agentcho", "vllm", "sglang", "transformers", "llama.cpp"]
@@ -93,3 +93,8 @@ class TextPort(Protocol):
 
     async def ask(self, call: TextCall) -> TextReply: ...
     async def aclose(self) -> None: ...
+
+
+def is_engine(model: EnginePort | TextPort) -> TypeGuard[EnginePort]:
+    """Whether a model of a run is loaded here; otherwise it is behind an API."""
+    return not hasattr(model, "ask")

@@ -1,8 +1,9 @@
-"""The choreographer: the only loop. It takes requests from tasks, steps the engine, and wakes the tasks whose
-requests are done.
+"""The choreographer of one engine: it takes requests from tasks, steps the engine, and wakes the tasks whose requests
+are done.
 
 Whatever arrives while a step runs joins the next one. One thread hop a step, no locks: the engine is touched in
-that hop alone. Does not know: agents, audiences, what a message says; `game` asks it to run calls.
+that hop alone. When a step is made, `Clock` says. Does not know: agents, audiences, what a message says; `game` asks it
+to run calls.
 """
 
 from __future__ import annotations
@@ -17,20 +18,20 @@ from types import TracebackType
 from typing import Any, NamedTuple
 
 import anyio
-import anyio.abc
 import anyio.lowlevel
 import anyio.to_thread
 
 from agentcho.calls.call import EncodingId, EnginePort, FramePort, StepResult, same_engine
 from agentcho.calls.checks import checked_ids
+from agentcho.choreography.clock import Clock, Deliver
 from agentcho.choreography.handle import FinishedCall, Handle, Request, Result, checked_request
 from agentcho.choreography.prefetch import Make, Prefetch
-from agentcho.choreography.quiescence import TaskTracker
-from agentcho.choreography.waits import Wait, wait_of
+from agentcho.choreography.waits import Wait
 from agentcho.config import Leakage, Mode, RepairBy, ReusePolicy, Shadowing
 from agentcho.errors import (
     AgentchoError,
     CallbackFailed,
+    ContextOverflow,
     EngineBusy,
     EngineClosed,
     EngineFailed,
@@ -39,7 +40,6 @@ from agentcho.errors import (
     UnknownEncoding,
 )
 
-LOG = logging.getLogger(__name__)
 ENGINE = logging.getLogger("agentcho.engine")
 """Ids, counts and classes of errors go to the logs, and no word that anybody said."""
 
@@ -68,6 +68,9 @@ class Choreographer:
     """Runs requests on one engine, as an async context manager. Games of any reuse policy share it; `reuse` is the
     policy of games that give none. While a request for the deterministic profile is under way, every step is in it.
 
+    Of several in one run each has a `name`, that of its model (None: the run's own), and a `place` of its own among
+    them. Those that stand `beside` another step when it does, in the same thread; they are opened before it.
+
     `steps` counts engine steps, `encoded` the tokens they fed; `stepped` is called after each with the share of the
     store that is held. After the context nothing of it is left in the engine: no row, no page. Waiting submitters get
     `EngineClosed`. From beginning to end it is the one owner of the engine's network: `EngineBusy` on entry where
@@ -86,10 +89,15 @@ class Choreographer:
         *,
         max_requests: int = 100_000,
         quiet_after: float = 60.0,
+        name: str | None = None,
+        place: int = 0,
+        beside: Choreographer | None = None,
     ) -> None:
-        self._max_requests, self._quiet_after = max_requests, quiet_after
+        self._max_requests, self.name, self.place = max_requests, name, place
+        self._clock: Clock = Clock(quiet_after) if beside is None else beside._clock
+        self._leads = beside is None
         self._engine, self.reuse = engine, ReusePolicy(mode, leakage, shadow, deterministic, in_place, repair)
-        self.tasks = TaskTracker()
+        self.tasks = self._clock.tasks
         self.steps = self.encoded = 0
         self._open: set[Handle] = set()
         self._arrived: list[Handle] = []
@@ -97,37 +105,31 @@ class Choreographer:
         self._under_way: dict[EncodingId, Handle] = {}
         self._held: set[EncodingId] = set()
         self._cancel, self._release, self._swap = list[EncodingId](), list[EncodingId](), list[EncodingId]()
-        self._arrivals = 0
-        self._work = anyio.Event()
         self.stepped: Callable[[float], None] = lambda held: None
         self._closed = True
 
     async def __aenter__(self) -> Choreographer:
         self._hold()
         self._home = threading.get_ident(), anyio.lowlevel.current_token()
-        self._thread = anyio.CapacityLimiter(1)  # a limiter of its own: agents may occupy all other threads
         self._hopping = threading.Lock()  # a task cancelled by force leaves its thread running
-        self._group: anyio.abc.TaskGroup = anyio.create_task_group()
-        await self._group.__aenter__()
+        self._clock.add(self)
+        if self._leads:
+            await self._clock.__aenter__()
         self._closed = False
-        self._group.start_soon(self._loop)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
         self._closed = True
-        self._group.cancel_scope.cancel()
         try:
-            if isinstance(error, Exception):  # raised by the body: it must leave as it is, not in a group
-                await self._group.__aexit__(None, None, None)
-                return False
-            return await self._group.__aexit__(kind, error, trace)
+            return await self._clock.__aexit__(kind, error, trace) if self._leads else False
         finally:
             try:
                 with anyio.CancelScope(shield=True):
                     await self._leave_nothing()
             finally:
+                self._clock.members.remove(self)
                 self._engine.owner.let_go(self)
 
     def _hold(self) -> None:
@@ -138,11 +140,17 @@ class Choreographer:
         if not self._engine.idle:
             owner.let_go(self)
             raise EngineBusy("calls that were submitted directly and are not done")
+        self._engine.take_place(self.place)
 
     @property
     def frames(self) -> FramePort:
         """What of the engine never changes, to be asked at any time."""
         return self._engine
+
+    @property
+    def tokenizer(self) -> str | None:
+        """The digest of its engine's tokenizer; None: the engine does not say."""
+        return self._engine.fingerprint.get("tokenizer")
 
     def _check_here(self) -> None:
         """`EngineBusy`: this is open in another thread."""
@@ -166,8 +174,7 @@ class Choreographer:
         handle = Handle(checked_request(request), self.tasks.current())
         self._open.add(handle)
         self._arrived.append(handle)
-        self._arrivals += 1
-        self._work.set()
+        self._clock.arrived()
         try:
             await handle.done.wait()
         except BaseException:
@@ -192,7 +199,7 @@ class Choreographer:
             raise UnknownEncoding(id, released=False)
         self._held -= given
         self._release.extend(sorted(given))
-        self._work.set()
+        self._clock.wake()
 
     def held(self, ids: Iterable[EncodingId]) -> list[EncodingId]:
         """Those of these that are held here, and can be released."""
@@ -212,34 +219,21 @@ class Choreographer:
     def waiting(self) -> tuple[Wait, ...]:
         """The tasks of its games that wait, and for what each does. With no request under way, tasks that wait for each
         other's events wait for ever; whether something outside of the process may end a wait cannot be told."""
-        return tuple(wait_of(work) for work in self.tasks.resting)
+        return self._clock.waiting()
 
     def swap_out(self, ids: Iterable[EncodingId]) -> None:
         """Let those that are held here make room at the next step. They come back when somebody reads them."""
         self._check_here()
         self._swap.extend(sorted(self._held.intersection(checked_ids(ids))))
-        self._work.set()
+        self._clock.wake()
 
-    async def _loop(self) -> None:
-        while True:
-            await self._rest()
-            self._work = anyio.Event()
-            while self._arrived or self._under_way or self._cancel or self._release or self._swap:
-                await self.tasks.settle(lambda: self._arrivals)
-                with anyio.CancelScope(shield=True):  # calls taken are run and delivered, also at shutdown
-                    self._deliver(await anyio.to_thread.run_sync(self._hop, self._take(), limiter=self._thread))
+    @property
+    def busy(self) -> bool:
+        """Whether a step has anything to do."""
+        return bool(self._arrived or self._under_way or self._cancel or self._release or self._swap)
 
-    async def _rest(self) -> None:
-        """Wait until there is work. Where none comes for long, the log says once which tasks wait for what."""
-        with anyio.move_on_after(self._quiet_after):
-            await self._work.wait()
-            return
-        if waits := self.waiting():
-            told = "; ".join(map(str, waits))
-            LOG.warning("nothing has moved for %g s, and the engine has nothing to do: %s", self._quiet_after, told)
-        await self._work.wait()
-
-    def _take(self) -> _Work:
+    def take(self) -> Callable[[], Deliver]:
+        """Take what a step is to do now: see `Stepping`."""
         swap = [id for id in self._swap if id in self._held]
         if not self._arrived and any(handle.first for handle in self._under_way.values()):
             self._arrived = self._prefetch.take()
@@ -248,16 +242,16 @@ class Choreographer:
         work = _Work([*self._cancel], [*self._release], swap, arrived, exact)
         for taken in (self._cancel, self._release, self._swap, self._arrived):
             taken.clear()
-        return work
+        return partial(self._hop, work)
 
     def _exact(self, handle: Handle) -> bool:
         asked = handle.request.exact
         return self.reuse.deterministic if asked is None else asked
 
-    def _hop(self, work: _Work) -> _Step:
+    def _hop(self, work: _Work) -> Deliver:
         """In the thread: everything that one step does with the engine."""
         with self._hopping, self._engine.owner.acting(self, "step"):
-            return self._step(work)
+            return partial(self._deliver, self._step(work))
 
     def _step(self, work: _Work) -> _Step:
         self._engine.cancel(work.cancel)
@@ -277,6 +271,8 @@ class Choreographer:
     def _submit(self, handle: Handle) -> Exception | None:
         try:
             handle.ids = self._engine.submit(handle.request.calls, handle.request.turn)
+        except ContextOverflow as error:
+            return error if self.name is None else ContextOverflow(error.needed, error.limit, self.name)
         except BaseException as error:
             return _as_ours(error)
         return None
@@ -367,7 +363,7 @@ class Choreographer:
     def _abandon(self, handle: Handle) -> None:
         """Its submitter was cancelled, perhaps while its calls were being submitted, or just as its result came."""
         handle.abandoned = True
-        self._work.set()
+        self._clock.wake()
         if handle in self._arrived:
             self._arrived.remove(handle)
         elif handle.result is not None:
@@ -388,7 +384,7 @@ class Choreographer:
         flying, held = [*self._under_way, *self._cancel], [*self._held, *self._release]
         for left in (self._arrived, self._under_way, self._cancel, self._release, self._held):
             left.clear()
-        await anyio.to_thread.run_sync(self._clear, flying, held, limiter=self._thread)
+        await anyio.to_thread.run_sync(self._clear, flying, held, limiter=self._clock.thread)
         for handle in self._open:
             if not handle.done.is_set():
                 _raised(partial(handle.drop, "failed"))  # an error here must not keep the others from being told

@@ -7,6 +7,7 @@ choreographer; `prefill`, `decode` and `repair` run to the end. A `Runner` compu
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import count
 from math import ceil
 from typing import TYPE_CHECKING, Any, Self
 from weakref import WeakValueDictionary
@@ -17,7 +18,7 @@ from agentcho.calls.call import (
     Decode,
     EncodingId,
     First,
-    Ids,
+    GivenId,
     Most,
     Prefill,
     Receipt,
@@ -42,8 +43,48 @@ from agentcho.engine.sequence import Sequence as Admitted
 from agentcho.errors import EngineClosed, EngineFailed, RequestError, UnknownEncoding
 from agentcho.message import Words
 
+APART = 1 << 40
+"""Ids of one place: see `Ids`."""
+_engines = count()
 Local = Mapping[int, Admitted]
 """The calls of the same list that were admitted already, each by the `id()` of the call."""
+
+
+class Ids:
+    """Gives out the ids of one engine, from 1. In a run of several engines each has a place, and the ids that it gives
+    out there begin at its place times `APART`, so that no two encodings of the run have one number."""
+
+    def __init__(self) -> None:
+        self._engine, self.last = next(_engines), 0
+        self._lasts: dict[int, int] = {}
+
+    def go_to(self, place: int) -> None:
+        """Give out the ids of that place from now, after those that were given out there before."""
+        self._lasts[self.last // APART] = self.last
+        self.last = self._lasts.get(place, place * APART)
+
+    def new(self) -> int:
+        """The next id."""
+        self.last += 1
+        return self.at(self.last)
+
+    def at(self, number: int) -> int:
+        """The id of that number, given out already or not."""
+        id = GivenId(number)
+        id.engine = self._engine
+        return id
+
+    def issued(self, id: object) -> bool:
+        """Whether this engine gave the id out."""
+        if not isinstance(id, int) or self.foreign(id):
+            return False
+        place = id // APART
+        last = self.last if place == self.last // APART else self._lasts.get(place, -1)
+        return place * APART < id <= last
+
+    def foreign(self, id: object) -> bool:
+        """Whether another engine gave the id out."""
+        return isinstance(id, GivenId) and id.engine != self._engine
 
 
 class EngineCore(Direct):
@@ -133,6 +174,10 @@ class EngineCore(Direct):
         return self._encoding(id).receipt
 
     # -- step by step ------------------------------------------------------------------------------------
+
+    def take_place(self, place: int) -> None:
+        """See `EnginePort.take_place`."""
+        self._ids.go_to(place)
 
     @owned
     def submit(self, calls: Sequence[Call], turn: Turn = ANY_TURN) -> tuple[EncodingId, ...]:

@@ -83,7 +83,9 @@ class EncodingRecord(NamedTuple):
 
     `recipe` "author": in the context its author spoke in, E(m); "audience": over those of its parents that all its
     readers may read, X(m), of no caller; "baseline": in `caller`'s own prompt; "repaired": in `caller`'s own prompt
-    too, but for the tokens that its base keeps (`receipt.base`), whose cone is in its own.
+    too, but for the tokens that its base keeps (`receipt.base`), whose cone is in its own. `engine` names the model on
+    whose engine it is (None: the run's own). `respelled`: the message was said under another tokenizer, and its text
+    was encoded anew under this one.
     """
 
     id: EncodingId
@@ -92,6 +94,8 @@ class EncodingRecord(NamedTuple):
     recipe: Recipe
     receipt: Receipt
     cone: Set[str]
+    engine: str | None = None
+    respelled: bool = False
 
 
 def attended(receipt: Receipt) -> tuple[EncodingId, ...]:
@@ -109,14 +113,21 @@ class Ledger:
         self._roll = Roll()
 
     def record(
-        self, id: EncodingId, message: str, caller: str | None, recipe: Recipe, receipt: Receipt
+        self,
+        id: EncodingId,
+        message: str,
+        caller: str | None,
+        recipe: Recipe,
+        receipt: Receipt,
+        engine: str | None = None,
+        respelled: bool = False,
     ) -> EncodingRecord:
         """Enter an encoding whose context is already entered; returns the record with its cone.
 
         KeyError: the receipt names an encoding that the ledger has not seen (our own invariant).
         """
         cone = self._roll.cone(message, (self._cones[over] for over in attended(receipt)))
-        entered = EncodingRecord(id, message, caller, recipe, receipt, cone)
+        entered = EncodingRecord(id, message, caller, recipe, receipt, cone, engine, respelled)
         self._records[id], self._cones[id] = entered, cone
         return entered
 

@@ -6,22 +6,27 @@ author of a message reads it through E(m), everyone else through its audience's 
 that all its readers may read, at positions that count from these alone. baseline: each message encoded in the
 caller's own prompt; a prompt is a path of message ids, and equal beginnings of paths are shared. With a repair each
 caller has, of others' messages, encodings of its own between these: some tokens anew in its own prompt, the others as
-they are reused. Re-encoding is from token ids where they are known. Does not know: policies, the event loop, texts.
+they are reused. Re-encoding is from token ids where they are known.
+
+Of several engines in one game each has a resolver, over the same messages. There an author reads its own words through
+an E(m) that is made on that engine; everyone else reads X(m) where m was said on another, under audit and deny too, so
+that what its author had read never gets there. Words that another tokenizer spells otherwise are encoded from their
+text. Does not know: policies, the event loop, what a text means.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Container, Sequence
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from agentcho.calls.call import Call, Decode, EncodingId, Guard, Offsets, Prefill, Repair, Shadow
 from agentcho.calls.values import position
 from agentcho.config import ReusePolicy
+from agentcho.flow.draft import Draft, Spelling
 from agentcho.flow.labels import Monitor, Recipe
-from agentcho.flow.views import Act, Read, ReadSet, absolute_positions, places_of
-from agentcho.message import Audience, Message, Metadata
+from agentcho.flow.views import Read, ReadSet, absolute_positions, places_of
+from agentcho.message import Audience
 
 Parent = EncodingId | Prefill | Repair
 Key = tuple[Recipe, tuple[str, ...]]
@@ -74,43 +79,27 @@ EXACT = "exact "
 """Before the classes of the deterministic profile."""
 
 
-@dataclass(eq=False)
-class Draft:
-    """A message as the game keeps it. `message` is there from the beginning where its words are known, and once they
-    are said where they are not; `text` of what is to be said is its header. `engine` is the name of its author's model
-    at that turn, None that of the run's own."""
-
-    metadata: Metadata
-    text: str
-    name: str | None
-    reads: ReadSet
-    message: Message | None = None
-    act: Act = field(default_factory=Act)
-    engine: str | None = None
-
-    @property
-    def own(self) -> Audience:
-        """Its author alone."""
-        return Audience(frozenset({self.metadata.author} if self.metadata.author else ()))
-
-    @property
-    def content(self) -> tuple[int, ...] | None:
-        """The ids of header and text, once they are known."""
-        said = self.message
-        return None if said is None else said.words.tokens[slice(*said.words.content)]
-
-
 class Resolver:
-    """The encodings of one game's messages. `bos` says whether contexts begin after a BOS. Games share stored keys only
-    where their `salt` is the same.
+    """The encodings of one game's messages on one engine. `bos` says whether contexts begin after a BOS. Games share
+    stored keys only where their `salt` is the same. `spelling`: of the engine, where the game has several (None: there
+    is no other). `drafts`: the game's messages, which its resolvers share.
 
     In the deterministic profile every audience encoding is made by one recipe, so none by a shadow.
     """
 
-    def __init__(self, reuse: ReusePolicy, bos: bool = False, *, salt: str = "") -> None:
-        self.reuse, self.bos = reuse, bos
+    def __init__(
+        self,
+        reuse: ReusePolicy,
+        bos: bool = False,
+        *,
+        salt: str = "",
+        spelling: Spelling | None = None,
+        drafts: dict[str, Draft] | None = None,
+    ) -> None:
+        self.reuse, self.bos, self.spelling = reuse, bos, spelling
         self._class = f"{len(salt)}/{salt}/" if salt else ""
-        self.drafts: dict[str, Draft] = {}
+        self.drafts: dict[str, Draft] = {} if drafts is None else drafts
+        self._lengths_here: dict[str, int] = {}
         self._known: dict[Key, EncodingId] = {}
         self._keys: dict[str, list[Key]] = {}
         self._asked: set[Key] = set()
@@ -126,6 +115,14 @@ class Resolver:
     def enforcing(self) -> bool:
         """Whether readers other than the author get encodings of their own."""
         return self.reuse.mode == "choreographed" and self.reuse.leakage == "enforce"
+
+    def spells(self, draft: Draft) -> bool:
+        """Whether the ids of a message are of this engine's tokenizer."""
+        return self.spelling is None or draft.tokenizer == self.spelling.tokenizer
+
+    def _said_here(self, draft: Draft) -> bool:
+        """Whether a message was said on this engine; those of the scenario are said on every one."""
+        return self.spelling is None or draft.metadata.author is None or draft.engine == self.spelling.name
 
     def resolve(self, reads: ReadSet) -> Resolved:
         """The context of a call with this read set, as its caller sees it."""
@@ -249,7 +246,8 @@ class Resolver:
     def _context_of_others(self, draft: Draft) -> list[str]:
         """What the encoding that others than its author read is made over. Under enforce what is hidden counts for
         nothing: a choice by it would tell that it is there."""
-        return self._public_parents(draft) if self.enforcing else [read.id for read in draft.reads.reads]
+        public = self.enforcing or not self._said_here(draft)
+        return self._public_parents(draft) if public else [read.id for read in draft.reads.reads]
 
     def _repair(self, read: Read, path: tuple[str, ...], context: Context, missing: Lacking) -> Parent:
         """A message as `path[0]` has it there. Re-encoded in full it keeps nothing, so nothing is in its cone but what
@@ -275,8 +273,10 @@ class Resolver:
 
     def _recipe(self, reader: str | None, read: Read) -> Recipe:
         """Under enforce it is never the author's encoding of another's message, clean or not: that choice would itself
-        tell of what is hidden."""
-        return "audience" if self.enforcing and not self._own(reader, read) else "author"
+        tell of what is hidden. Nor is it anywhere but where the message was said."""
+        if self._own(reader, read):
+            return "author"
+        return "audience" if self.enforcing or not self._said_here(self.drafts[read.id]) else "author"
 
     def _own(self, reader: str | None, read: Read) -> bool:
         """Whether `reader` reads a message as its author."""
@@ -366,10 +366,15 @@ class Resolver:
         return [self._length(read.id) for read in reads.reads]
 
     def _length(self, id: str) -> int:
-        """Tokens of a message that is out: known, or said."""
-        message = self.drafts[id].message
-        assert message is not None
-        return len(message.words.tokens)
+        """Tokens of a message that is out, known or said, as this engine spells it."""
+        draft = self.drafts[id]
+        assert draft.message is not None
+        if self.spelling is None or self.spells(draft):
+            return len(draft.message.words.tokens)
+        if id not in self._lengths_here:
+            words = self.spelling.frames.frame(draft.metadata.role, draft.name, draft.whole)
+            self._lengths_here[id] = len(words.tokens)
+        return self._lengths_here[id]
 
     # -- baseline ----------------------------------------------------------------------------------------
 
@@ -398,12 +403,13 @@ class Resolver:
 
     def _prefill(self, draft: Draft, clearance: Audience, context: Context) -> Prefill:
         """The call that encodes a message of known words for all of `clearance`."""
+        as_said = self.spells(draft)
         return Prefill(
-            draft.text,
+            draft.text if as_said else draft.whole,
             *context,
             draft.metadata.role,
             draft.name,
-            draft.content,
+            draft.content if as_said else None,
             self._salt(clearance),
             self._guard(draft, clearance),
         )

@@ -7,13 +7,15 @@ from task to task by other ways are not followed. Does not know: encodings, what
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import fields
 from typing import Any
 
 from agentcho.message import Audience, Message, Words
 
+Listener = Callable[[str], None] | None
+"""What is called with each piece of a text as it comes."""
 WORDS = frozenset({"words", "text", "tokens", "content", "sampled", "stopped", "canonical"})
 """What the words of a message are read by. Its header is none of them: the playing code gave it."""
 
@@ -64,6 +66,18 @@ class TaintTracker:
         tracked = TrackedMessage(**{field.name: getattr(message, field.name) for field in fields(Message)})
         object.__setattr__(tracked, "_told", lambda id: self.sources.add(id))
         return tracked
+
+    def listener(self, id: str, listen: Listener) -> Listener:
+        """A listener to the words of a message that is being said: whoever hears of it has looked at them."""
+        if listen is None:
+            return None
+        heard, told = self.sources, listen
+
+        def hear(text: str) -> None:
+            heard.add(id)
+            told(text)
+
+        return hear
 
     def fork(self) -> set[str]:
         """Give the running task, a move of a round, a set of its own; returns it, to `join` when the round is over."""

@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 from agentcho.calls.call import Sampling
 from agentcho.calls.texts import Quoted, TextCall, TextPort
 from agentcho.errors import LeakageError
-from agentcho.flow.resolver import Draft
+from agentcho.flow.draft import Draft
 from agentcho.flow.salts import cache_salts
 from agentcho.flow.views import ReadSet
 from agentcho.message import EVERYONE

@@ -16,7 +16,6 @@ from typing import Any, TypeVar, overload
 from pydantic import BaseModel
 
 from agentcho.agent import Agent, Names, Utterance, ViewLike
-from agentcho.backends.text import TextEngine
 from agentcho.calls import values
 from agentcho.calls.call import Sampling, SamplingOptions, Turn
 from agentcho.calls.call_site import call_site
@@ -35,10 +34,10 @@ from agentcho.errors import (
     TaskError,
 )
 from agentcho.events import Began, Event, FirstToken, Joined, Over, Sink, Token
+from agentcho.flow.draft import Draft
 from agentcho.flow.labels import LeakPaths
 from agentcho.flow.markers import check_markers, required_markers
-from agentcho.flow.resolver import Draft
-from agentcho.flow.taint import TaintTracker
+from agentcho.flow.taint import Listener, TaintTracker
 from agentcho.flow.views import (
     Act,
     History,
@@ -52,9 +51,10 @@ from agentcho.flow.views import (
     read_set,
     visible_metadata,
 )
-from agentcho.games.endpoints import Endpoints, Ports
+from agentcho.games.endpoints import Endpoints
 from agentcho.games.journal import Journal, Recorded
 from agentcho.games.limits import Meter, only_limit
+from agentcho.games.models import GameModels, LocalModel, Models, Telling
 from agentcho.games.playable import Playable, called, no_outcome, points
 from agentcho.games.roster import SCENARIO, Roster
 from agentcho.games.rounds import Rounds
@@ -79,7 +79,7 @@ class Game:
     `tasks` are what the game may `draw`. `forced` gives the words of messages that are not to be sampled. `recorded` is
     what is known of the times that the game was begun before. `reuse` says through which encodings its agents read: as
     given, else as `config` says, else as the choreographer was opened. `flush` is called once a step, when the
-    sink has heard all that was said in it, and nobody else has.
+    sink has heard all that was said in it, and nobody else has. `others` are the models beside the choreographer's.
     """
 
     def __init__(
@@ -96,6 +96,7 @@ class Game:
         recorded: Recorded | None = None,
         reuse: ReusePolicy | None = None,
         flush: Callable[[], None] | None = None,
+        others: Mapping[str, Choreographer | TextPort] = MappingProxyType({}),
     ) -> None:
         self._choreographer, self.index, self.seed = choreographer, index, seed
         self.config = config or RunConfig()
@@ -107,11 +108,12 @@ class Game:
         self._meter = Meter(self.config.limits)
         self._flush = flush
         self.reuse = reuse or (self.config.reuse if self.config.says_reuse else choreographer.reuse)
-        self._recorded, self._frames = recorded or Recorded(index), choreographer.frames
-        self._journal = Journal(index, self.reuse, self._meter, self._sink, self._recorded, bos=self._frames.bos)
-        self._resolver = self._journal.resolver
-        ports: Ports = {None: self._frames.port} if isinstance(self._frames, TextEngine) else {}
-        self._endpoints = Endpoints(ports, self._resolver.drafts, self.config.allow_vendor)
+        self._recorded, models = recorded or Recorded(index), Models(choreographer, others)
+        bos, spelling = choreographer.frames.bos, models.spelling
+        self._journal = Journal(index, self.reuse, self._meter, self._sink, self._recorded, bos=bos, spelling=spelling)
+        self._models = GameModels(models, self._journal)
+        self._own, self._resolver = self._models.own, self._journal.resolver
+        self._endpoints = Endpoints(models.ports, self._resolver.drafts, self.config.allow_vendor)
         self._leaks = LeakPaths(self.reuse, self._resolver.drafts)
         self._taint = TaintTracker()
         self._rounds = Rounds(choreographer.tasks, self._taint)
@@ -141,16 +143,18 @@ class Game:
     def cast(self, agent: str | type[Agent] | Agent, name: str | None = None, **attributes: Any) -> Any:
         """Let an agent join, and return it. `agent` is a class, an instance, or the name of an agent in the library, as
         `agentcho ls` has it. `name` is what it is called in this game; `attributes` are given to an agent that is made
-        here. Raises `AudienceError` for a name that was used before or cannot be one, and `ContextOverflow` for
-        a system prompt that does not fit the model's context: then nobody joins."""
+        here, `model` among them: see `Agent`. Raises `AudienceError` for a name that was used before or cannot be one,
+        `RequestError` for a model that the run has not, and `ContextOverflow` for a system prompt that does not fit the
+        model's context: then nobody joins."""
         player, joined = self._roster.candidate(agent, name, attributes)
+        model = self._own if player.model is None else self._models.at_first(joined, player.model)
         if player.system is not None:
-            self._known(SCENARIO, "system", EVERYONE, player.system, UNREAD)
+            self._known(Telling(SCENARIO, "system", EVERYONE, player.system, UNREAD, model))
         self._roster.join(player, joined)
         player._game = self
         self._sink(Joined(self.index, joined, player.role))
         if player.system is not None:
-            id = self._put_system_prompt(joined, player.system, player.open_system)
+            id = self._put_system_prompt(joined, player.system, player.open_system, model)
             self._roster.set_system_prompt(joined, id)
         return player
 
@@ -162,14 +166,14 @@ class Game:
         """The message id of an agent's system prompt. None: it has none."""
         return self._roster.system_prompt(self.name_of(agent))
 
-    def _put_system_prompt(self, agent: str, words: str, open_to_all: bool) -> str:
+    def _put_system_prompt(self, agent: str, words: str, open_to_all: bool, model: LocalModel) -> str:
         """An agent's system prompt, private or the scenario's; its id."""
         if not open_to_all:
             private = Audience(frozenset({agent}))
-            return self._put(agent, "system", private, words, ReadSet(agent, (), None, ()))
+            return self._put(Telling(agent, "system", private, words, ReadSet(agent, (), None, ()), model))
         there = self._roster.open_prompt(words, self.said)
         if there is None:
-            there = self._put(SCENARIO, "system", EVERYONE, words, UNREAD)
+            there = self._put(Telling(SCENARIO, "system", EVERYONE, words, UNREAD, self._own))
             self._roster.add_open_prompt(there, words)
         return there
 
@@ -177,7 +181,7 @@ class Game:
 
     @property
     def said(self) -> History:
-        """The metadata of all messages that are out, in the order in which they came out: a sequence."""
+        """The metadata of all messages that are out, in order: a sequence."""
         return self._rounds.visible()
 
     def message(self, id: str) -> Message:
@@ -192,7 +196,7 @@ class Game:
         """Put a message of the scenario itself into the talk, and return its id. It is encoded when it is first read.
         Raises `ContextOverflow` for a text that does not fit the model's context, and `AudienceError` for a name that
         nobody has."""
-        return self._put(SCENARIO, role, audience(to, self.agents), text, UNREAD)
+        return self._put(Telling(SCENARIO, role, audience(to, self.agents), text, UNREAD, self._own))
 
     async def tell(
         self, agent: Agent, text: str, to: Names, role: str, view: ViewLike = None, ids: tuple[int, ...] | None = None
@@ -200,11 +204,12 @@ class Game:
         """An agent's message of known text, or known ids; see `Agent.tell`."""
         author = self._roster.member(agent)
         spoken_to, reads = self._audience(author, to), self._reads(author, agent, view)
-        return self._put(author, role, spoken_to, text, reads, ids)
+        return self._put(Telling(author, role, spoken_to, text, reads, self._model(author, agent), ids))
 
-    def retokenized(self, text: str) -> str:
-        """A text as the model's tokenizer gives it back: one may write letters otherwise."""
-        content = self._frames.framing.content
+    def retokenized(self, text: str, id: str) -> str:
+        """A text as the tokenizer of the model that said message `id` gives it back: one may write letters
+        otherwise."""
+        content = self._models.of(self._resolver.drafts[id].engine).frames.framing.content
         return content.decode(content.encode(text))
 
     async def release(self, agent: Agent, message: Message, to: Names, view: ViewLike) -> str:
@@ -216,36 +221,35 @@ class Game:
         known = self._resolver.drafts.get(id)
         if known is None or known.message is None or known.metadata.author != author:
             raise AudienceError(f"{author} cannot release {id!r}, which is no finished message of its own", self.agents)
-        said = known.message
-        return await self.tell(agent, said.header + said.text, to, said.role, view, known.content)
+        role, model = known.message.role, self._models.of(known.engine)
+        spoken_to, reads = self._audience(author, to), self._reads(author, agent, view)
+        return self._put(Telling(author, role, spoken_to, known.whole, reads, model, known.content))
 
-    def _put(
-        self, author: str, role: str, to: Audience, text: str, reads: ReadSet, ids: tuple[int, ...] | None = None
-    ) -> str:
+    def _put(self, told: Telling) -> str:
         """Publish a message of known text; its encoding is made by the first call that reads it, or before. What could
         not be encoded, or not over what its author read, is refused here, to its author alone, with nothing said."""
-        draft, words = self._known(author, role, to, text, reads, ids)
-        draft.act = self._provenance(to, reads)
+        draft, words = self._known(told)
+        draft.act = self._provenance(told.to, told.reads)
         self._add_draft(draft)
         self._recorded.check(draft)
         self._journal.enter_known(draft, words)
         self._rounds.publish(draft.metadata, self._rounds.branch)
-        if not reads.reads:
-            self._choreographer.offer(self._journal, partial(self._journal.prefetch, draft.metadata.id))
+        if not told.reads.reads:
+            model, make = told.model, partial(self._journal.prefetch, draft.metadata.id, told.model.resolver)
+            model.choreographer.offer(self._journal, make)
         return draft.metadata.id
 
-    def _known(
-        self, author: str, role: str, to: Audience, text: str, reads: ReadSet, ids: tuple[int, ...] | None = None
-    ) -> tuple[Draft, Words]:
+    def _known(self, told: Telling) -> tuple[Draft, Words]:
         """A message of known text before it is said, and its words. Raises what is wrong with it."""
-        text, known = values.text(text, "the text"), checked_role(role)
+        author, to, reads, model = told.author, told.to, told.reads, told.model
+        text, known = values.text(told.text, "the text"), checked_role(told.role)
         metadata = self._metadata(author, "prefill", known, to, reads)
         name = author if known == "assistant" else None
-        words = self._frames.frame(known, name, text, ids)
-        draft = Draft(metadata, text, name, reads)
-        end = self._resolver.end_position(draft, len(words.tokens))
-        if end > self._frames.context:
-            raise ContextOverflow(end, self._frames.context)
+        words = model.frames.frame(known, name, text, told.ids)
+        draft = model.draft(metadata, text, name, reads)
+        end = model.resolver.end_position(draft, len(words.tokens))
+        if end > model.frames.context:
+            raise ContextOverflow(end, model.frames.context, model.choreographer.name)
         return draft, words
 
     def _metadata(self, author: str, kind: Kind, role: Any, to: Audience, reads: ReadSet) -> Metadata:
@@ -269,7 +273,8 @@ class Game:
     def swap_out(self) -> None:
         """Make room for other games while this one waits, for a person, say. What its agents read next comes back by
         itself."""
-        self._choreographer.swap_out(self._journal.held)
+        for model in self._models:
+            model.choreographer.swap_out(self._journal.held)
 
     async def play_agents(self, *agents: Agent) -> None:
         """Run agents side by side, each by its own `run`. Each can read what the others said as soon as it is out."""
@@ -289,75 +294,68 @@ class Game:
             author, header = self._roster.member(agent), values.text(asked.header, "the header")
             prompt = None if asked.prompt is None else values.text(asked.prompt, "the prompt")
             self._meter.check(author)
+            model = self._model(author, agent)
             spoken_to = self._audience(author, asked.to)
             reads = self._reads(author, agent, asked.view)
-            port = self._endpoints.port(None, author, reads)
+            port = self._endpoints.port(model.choreographer.name, author, reads)
             options = self._sampling(author, asked.sampling)
             if prompt is not None:
                 private = Audience(frozenset({author}))
-                question = self._put(author, "user", private, prompt, reads)
+                question = self._put(Telling(author, "user", private, prompt, reads, model))
                 reads = reads._replace(reads=(*reads.reads, Read(question, reads.new_at)), new_at=None)
             act = self._provenance(spoken_to, reads)._replace(choices=options.choices or ())
             metadata = self._metadata(author, "decode", "assistant", spoken_to, reads)
-            draft = Draft(metadata, header, author, reads, act=act)
+            draft = model.draft(metadata, header, author, reads, act)
             self._add_draft(draft)
             self._recorded.check(draft)
             self._sink(Began(self.index, draft.metadata.id, author, "decode", spoken_to, header))
             how = self._decode if port is None else partial(self._ask, port)
-            await how(draft, options, asked.on_token)
+            await how(draft, options, self._taint.listener(metadata.id, asked.on_token), model)
             self._meter.check_after(author)
             assert draft.message is not None
             return self._taint.track(draft.message)
 
-    async def _decode(self, draft: Draft, sampling: Sampling, on_token: Callable[[str], None] | None) -> None:
-        id = draft.metadata.id
+    def _model(self, author: str, agent: Agent) -> LocalModel:
+        """The model that an agent speaks through in its next turn, or at what it tells before that."""
+        if agent.model is None:
+            return self._own
+        return self._models.chosen(author, agent.model, self._turns.get(author, -1) + 1)
+
+    async def _decode(self, draft: Draft, sampling: Sampling, told: Listener, model: LocalModel) -> None:
+        id, on = draft.metadata.id, model.resolver
         forced = self._forced.get(id)
         forced = self._recorded.words(id) if forced is None else forced
         most = self._meter.all_left()  # not a part of what is checked: a refusal would tell it
-        plan = self._resolver.decode_plan(draft, sampling=sampling, forced=forced, most=most)
+        plan = on.decode_plan(draft, sampling=sampling, forced=forced, most=most)
         author, branch = draft.metadata.author or SCENARIO, self._rounds.branch
 
         def piece(said: Piece) -> None:
             if said.opening is not None:
-                self._sink(FirstToken(self._journal.first_token(draft, plan.missing, said.opening, author)))
+                self._sink(FirstToken(self._journal.first_token(draft, plan.missing, said.opening, author, on)))
             self._sink(Token(self.index, id, said.text, said.token))
 
         def done(result: Result) -> None:
-            self._journal.enter(plan.missing, draft, result, author)
+            self._journal.enter(plan.missing, draft, result, author, on)
             self._rounds.publish(draft.metadata, branch)
 
         def dropped(said: Unfinished) -> None:
-            self._journal.enter_dropped(draft, plan.missing, said, author)
+            self._journal.enter_dropped(draft, plan.missing, said, author, on)
 
         order, turn = (self.index, author, self._turns[author]), Turn(str(self.index), self.agents[author].priority)
         with self._meter.deadline(author):
-            told, exact = self._listener(id, on_token), self.reuse.deterministic
+            exact = self.reuse.deterministic
             request = Request(plan.calls, order, told, done, turn, exact, piece, self._flush, dropped)
-            await self._choreographer.run(request)
+            await model.choreographer.run(request)
 
-    async def _ask(
-        self, port: TextPort, draft: Draft, sampling: Sampling, on_token: Callable[[str], None] | None
-    ) -> None:
+    async def _ask(self, port: TextPort, draft: Draft, sampling: Sampling, told: Listener, model: LocalModel) -> None:
         """The same of a model behind an API."""
         id, branch, sink = draft.metadata.id, self._rounds.branch, self._sink
         call = self._endpoints.call(draft, sampling, self._meter.all_left())
-        known = self._recorded.text(id, self._forced.get(id), self._frames.framing.content)
+        known = self._recorded.text(id, self._forced.get(id), model.frames.framing.content)
         with self._meter.deadline(draft.metadata.author):
-            turn = TextTurn(self.index, draft, self._journal, sink, self._flush, self._listener(id, on_token))
+            turn = TextTurn(self.index, draft, self._journal, sink, self._flush, told)
             await (turn.ask(port, call) if known is None else turn.say(known))
             self._rounds.publish(draft.metadata, branch)
-
-    def _listener(self, id: str, listen: Callable[[str], None] | None) -> Callable[[str], None] | None:
-        """A listener to the words of a message, of which the game knows that its code has looked at them."""
-        if listen is None:
-            return None
-        heard, told = self._taint.sources, listen
-
-        def hear(text: str) -> None:
-            heard.add(id)
-            told(text)
-
-        return hear
 
     def _reads(self, author: str, agent: Agent, wish: ViewLike) -> ReadSet:
         """Ask policy and view once, for metadata alone. Where audiences alone decide, and the view is there already,
@@ -402,12 +400,13 @@ class Game:
     async def play(self, scenario: Playable) -> Over:
         """Play a scenario to its end, or to a limit, which is an outcome too. Gives up all encodings.
         `UnsupportedModel`, with nothing played: see `check_markers`."""
-        check_markers(self._frames.framing.plain, required_markers(self.reuse, self.config.plain_markers))
+        check_markers(self._own.frames.framing.plain, required_markers(self.reuse, self.config.plain_markers))
         try:
             return await self._choreographer.tasks.run(self._play(scenario))
         finally:
-            self._choreographer.forget(self._journal)
-            self._choreographer.release(self._choreographer.held(self._journal.held))
+            for choreographer, _ in self._models:
+                choreographer.forget(self._journal)
+                choreographer.release(choreographer.held(self._journal.held))
             self._journal.held.clear()
             self._journal.close()
 

@@ -14,8 +14,9 @@ from agentcho.choreography.handle import FinishedCall, Request, Result, Unfinish
 from agentcho.config import ReusePolicy
 from agentcho.errors import ResumeMismatch
 from agentcho.events import Encoded, Ended, Sink
+from agentcho.flow.draft import Draft, Spelling
 from agentcho.flow.labels import EncodingRecord, Ledger, Recipe
-from agentcho.flow.resolver import Draft, Needed, Resolver
+from agentcho.flow.resolver import Needed, Resolver
 from agentcho.flow.views import Read
 from agentcho.games.limits import Meter
 from agentcho.message import Message, Words
@@ -104,11 +105,13 @@ def _compared(draft: Draft, entry: Entry) -> Iterable[tuple[str, bool]]:
         ("audience", data.audience == said.audience),
         ("header" if said.kind == "decode" else "text", draft.text == words),
         ("choices", draft.act.choices == entry.act.choices),
+        ("model", draft.engine == entry.engine),
     )
 
 
 class Journal:
-    """One game's. `held` are the ids of all its encodings, to be released with it. `salt`: see `Resolver`."""
+    """One game's. `held` are the ids of all its encodings, to be released with it. `salt` and `spelling`: see
+    `Resolver`. `resolver` is that of the run's own engine; what is made on another (`beside`) says so by `on`."""
 
     def __init__(
         self,
@@ -120,54 +123,84 @@ class Journal:
         *,
         bos: bool = False,
         salt: str = "",
+        spelling: Spelling | None = None,
     ) -> None:
         self._recorded = recorded or Recorded(game)
         self._game, self._meter, self._sink, self._attempt = game, meter, sink, self._recorded.attempt
         self._recipe: Recipe = "baseline" if reuse.mode == "baseline" else "author"
-        self.resolver = Resolver(reuse, bos, salt=salt)
+        self.resolver = Resolver(reuse, bos, salt=salt, spelling=spelling)
+        self._resolvers, self._salt = [self.resolver], salt
         self._ledger = Ledger()
         self.held: list[int] = []
         self._twins: set[int] = set()
         self._unwritten: list[tuple[EncodingRecord, int]] = []
+
+    def beside(self, spelling: Spelling) -> Resolver:
+        """A resolver of another engine, over the same messages."""
+        reuse, bos, drafts = self.resolver.reuse, spelling.frames.bos, self.resolver.drafts
+        self._resolvers.append(Resolver(reuse, bos, salt=self._salt, spelling=spelling, drafts=drafts))
+        return self._resolvers[-1]
 
     def enter_known(self, draft: Draft, words: Words) -> None:
         """Take in a message whose words are known. Its line is written now; its encodings come when they are made."""
         draft.message = self._message(draft, words)
         self._write(draft, None, 0, 0.0, 0.0)
 
-    def enter(self, missing: Sequence[Needed], draft: Draft | None, result: Result, caller: str | None) -> None:
+    def enter(
+        self,
+        missing: Sequence[Needed],
+        draft: Draft | None,
+        result: Result,
+        caller: str | None,
+        on: Resolver | None = None,
+    ) -> None:
         """Take in the encodings of a finished request: those it lacked, then that of its own message, if any, and its
         shadow.
 
         The line of a message has all encodings that were made since the line before, of whatever message.
         """
+        on = on or self.resolver
         for lack, call in zip(missing, result.made, strict=False):
-            self._record(lack.message, lack.recipe, lack.path, call, caller)
+            self._record(lack.message, lack.recipe, lack.path, call, caller, on)
         if draft is not None:
-            self._enter_said(draft, result.made[len(missing) :], result, caller)
+            self._enter_said(draft, result.made[len(missing) :], result, caller, on)
 
-    def prefetch(self, message: str) -> Request | None:
+    def prefetch(self, message: str, on: Resolver | None = None) -> Request | None:
         """The request that encodes a known message before anybody reads it; None: it is there, or asked for."""
-        missing, metadata = self.resolver.prefetch(message), self.resolver.drafts[message].metadata
+        on = on or self.resolver
+        missing, metadata = on.prefetch(message), on.drafts[message].metadata
         if not missing:
             return None
 
         def done(result: Result) -> None:
-            self.enter(missing, None, result, metadata.author)
+            self.enter(missing, None, result, metadata.author, on)
 
         order, turn = (self._game, message, -1), Turn(str(self._game))
         return Request(tuple(lack.call for lack in missing), order, on_done=done, turn=turn, exact=False)
 
-    def first_token(self, draft: Draft, missing: Sequence[Needed], unfinished: Unfinished, caller: str | None) -> Entry:
+    def first_token(
+        self,
+        draft: Draft,
+        missing: Sequence[Needed],
+        unfinished: Unfinished,
+        caller: str | None,
+        on: Resolver | None = None,
+    ) -> Entry:
         """The entry of a message at its first token, with all encodings that are in no line yet."""
-        made = (*(record for record, _ in self._unwritten), *self._over(draft, missing, unfinished, caller))
+        over = self._over(draft, missing, unfinished, caller, on or self.resolver)
+        made = (*(record for record, _ in self._unwritten), *over)
         return self._unfinished(draft, unfinished, made, "died")
 
     def enter_dropped(
-        self, draft: Draft, missing: Sequence[Needed], unfinished: Unfinished, caller: str | None
+        self,
+        draft: Draft,
+        missing: Sequence[Needed],
+        unfinished: Unfinished,
+        caller: str | None,
+        on: Resolver | None = None,
     ) -> None:
         """Take in a message whose call was given up: it has a line, and no encoding that anybody could read."""
-        over = tuple(self._over(draft, missing, unfinished, caller))
+        over = tuple(self._over(draft, missing, unfinished, caller, on or self.resolver))
         made, encoded = self._take_unwritten()
         entry = self._unfinished(draft, unfinished, (*made, *over), unfinished.ended)
         self._meter.spend(entry.message)
@@ -207,24 +240,26 @@ class Journal:
         No call that is under way, or planned already, may attend to any of them.
         """
         names = set(messages)
-        for message in names:
-            self.resolver.forget(message)
+        for resolver in self._resolvers:
+            for message in names:
+                resolver.forget(message)
         gone = [id for id in self.held if self._ledger[id].message in names]
         self._ledger.forget(gone)
         self._twins.difference_update(gone)
         left = set(self.held).difference(gone)
         self.held[:] = [id for id in self.held if id in left]
-        self.resolver.forget_labels(left)
+        for resolver in self._resolvers:
+            resolver.forget_labels(left)
         return gone
 
     def _over(
-        self, draft: Draft, missing: Sequence[Needed], unfinished: Unfinished, caller: str | None
+        self, draft: Draft, missing: Sequence[Needed], unfinished: Unfinished, caller: str | None, on: Resolver
     ) -> Iterator[EncodingRecord]:
         """The encodings that its call lacked, as far as they were made, and its own so far."""
         for lack, call in zip(missing, unfinished.made, strict=False):
             if call is not None:
-                yield self._noted(lack.message, lack.recipe, lack.path, call, caller)
-        yield self._noted(draft.metadata.id, self._recipe, (), unfinished.own, caller)
+                yield self._noted(lack.message, lack.recipe, lack.path, call, caller, on)
+        yield self._noted(draft.metadata.id, self._recipe, (), unfinished.own, caller, on)
 
     def _unfinished(
         self, draft: Draft, unfinished: Unfinished, made: tuple[EncodingRecord, ...], ended: Ending | None
@@ -248,36 +283,40 @@ class Journal:
         self._unwritten.clear()
         return made, encoded
 
-    def _enter_said(self, draft: Draft, said: Sequence[FinishedCall], result: Result, caller: str | None) -> None:
+    def _enter_said(
+        self, draft: Draft, said: Sequence[FinishedCall], result: Result, caller: str | None, on: Resolver
+    ) -> None:
         id = draft.metadata.id
-        path = self.resolver.prompt_path((*draft.reads.reads, Read(id)), draft.metadata.author)
+        path = on.prompt_path((*draft.reads.reads, Read(id)), draft.metadata.author)
         draft.message = self._recorded.restored(self._message(draft, said[0].words))
-        self._record(id, self._recipe, path, said[0], caller)
+        self._record(id, self._recipe, path, said[0], caller, on)
         for shadow in said[1:]:
-            self._record(id, "audience", (), shadow, None)
+            self._record(id, "audience", (), shadow, None, on)
         self._meter.count(draft.message)
         fresh, context = {call.id for call in result.made}, said[0].receipt.context
         reused = sum(read.length for read in context if read.id not in fresh or read.id in self._twins)
         self._write(draft, said[0].id, reused, result.ttft, result.seconds)
 
     def _record(
-        self, message: str, recipe: Recipe, path: tuple[str, ...], made: FinishedCall, caller: str | None
+        self, message: str, recipe: Recipe, path: tuple[str, ...], made: FinishedCall, caller: str | None, on: Resolver
     ) -> None:
         """`caller` is whose prompt a baseline encoding stands in; a repaired one's path begins with its own; an author
         encoding is its author's, an audience's is nobody's. An encoding that another request made at the same time is
         that one's: the engine encodes the two once."""
-        record = self._noted(message, recipe, path, made, caller)
-        first = self.resolver.enter(message, recipe, path, made.id)
+        record = self._noted(message, recipe, path, made, caller, on)
+        first = on.enter(message, recipe, path, made.id)
         self._twins.update(() if first else {made.id})
         self._unwritten.append((record, len(made.words.tokens) if first else 0))
         self.held.append(made.id)
 
     def _noted(
-        self, message: str, recipe: Recipe, path: tuple[str, ...], made: FinishedCall, caller: str | None
+        self, message: str, recipe: Recipe, path: tuple[str, ...], made: FinishedCall, caller: str | None, on: Resolver
     ) -> EncodingRecord:
-        author = self.resolver.drafts[message].metadata.author
+        draft = on.drafts[message]
+        author = draft.metadata.author
         whose = path[0] if recipe == "repaired" else {"baseline": caller, "author": author, "audience": None}[recipe]
-        return self._ledger.record(made.id, message, whose, recipe, made.receipt)
+        engine = None if on.spelling is None else on.spelling.name
+        return self._ledger.record(made.id, message, whose, recipe, made.receipt, engine, not on.spells(draft))
 
     def _message(self, draft: Draft, words: Words) -> Message:
         data, reads = draft.metadata, draft.reads

@@ -13,7 +13,13 @@ from pathlib import Path
 from typing import Literal
 
 from agentcho.errors import RecordBroken, RecordError, ResumeMismatch
-from agentcho.games.resume import MODEL, differences, engine_differences, source_differences
+from agentcho.games.resume import (
+    MODEL,
+    differences,
+    engine_differences,
+    others_differences,
+    source_differences,
+)
 from agentcho.records import writer
 from agentcho.records.files import check_folder, replace_whole, writing
 from agentcho.records.record import RunInfo, SavedRun, Status, new_folder, write_info
@@ -55,6 +61,7 @@ def _check_alike(one: RunInfo, other: RunInfo) -> None:
     whole = other.config.model_copy(update={"part": one.config.part})
     found = differences(one, other.scenario, other.options, whole, other.tasks)
     found += engine_differences(one.engine, other.engine)
+    found += others_differences(one.engines, other.engines)
     rest = sorted({*one.engine, *other.engine} - {*MODEL})
     found += [f"the model's {name}" for name in rest if one.engine.get(name) != other.engine.get(name)]
     found += source_differences(one.sources, other.sources)

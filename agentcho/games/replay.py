@@ -22,8 +22,8 @@ from agentcho.config import Leakage, Limits, Mode, RepairBy, ReusePolicy, Shadow
 from agentcho.engine.layout import frame
 from agentcho.errors import TRACE, LeakageError, RecordBroken
 from agentcho.events import Encoded, Ended, Event
+from agentcho.flow.draft import Draft
 from agentcho.flow.labels import LeakPaths
-from agentcho.flow.resolver import Draft
 from agentcho.flow.views import Act, Read, ReadSet, places_of
 from agentcho.games.journal import Journal
 from agentcho.games.limits import Meter

@@ -58,16 +58,25 @@ def differences(
     return found
 
 
-def check_engine(run: SavedRun, fingerprint: Mapping[str, str]) -> None:
-    """`ResumeMismatch` where a run was played on another model, or one loaded otherwise."""
-    if found := engine_differences(run.info.engine, fingerprint):
+def check_engine(run: SavedRun, fingerprint: Mapping[str, str], others: Mapping[str, Mapping[str, str]]) -> None:
+    """`ResumeMismatch` where a run was played on other models, or on one that was loaded otherwise."""
+    found = engine_differences(run.info.engine, fingerprint) + others_differences(run.info.engines, others)
+    if found:
         raise mismatch(run.info.id, found)
 
 
-def engine_differences(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+def others_differences(before: Mapping[str, Mapping[str, str]], now: Mapping[str, Mapping[str, str]]) -> list[str]:
+    """What differs between the models of two runs beside their own, in words."""
+    found = [f"the model {name}" for name in sorted(before.keys() ^ now.keys())]
+    for name in sorted(before.keys() & now.keys()):
+        found += engine_differences(before[name], now[name], f"the model {name}'s")
+    return found
+
+
+def engine_differences(before: Mapping[str, str], now: Mapping[str, str], whose: str = "the model's") -> list[str]:
     """What differs between two engines' fingerprints of all that decides what a model says, in words."""
     return [
-        f"the model's {name} ({_short(before.get(name))}, not {_short(now.get(name))})"
+        f"{whose} {name} ({_short(before.get(name))}, not {_short(now.get(name))})"
         for name in MODEL
         if before.get(name) != now.get(name)
     ]

@@ -25,7 +25,6 @@ from agentcho.backends.text import TextEngine
 from agentcho.calls.call import EnginePort
 from agentcho.calls.texts import TextPort
 from agentcho.calls.values import whole
-from agentcho.choreography.choreographer import Choreographer
 from agentcho.choreography.quiescence import TaskTracker, TrackedTask, ended_from_outside
 from agentcho.config import RunConfig
 from agentcho.errors import AgentchoError, ScenarioError
@@ -33,6 +32,7 @@ from agentcho.events import Began, Encoded, Ended, Event, FirstToken, Joined, Ov
 from agentcho.games.faults import Fault, fault, told
 from agentcho.games.game import Forced, Game
 from agentcho.games.journal import Recorded
+from agentcho.games.models import Engines, Models, opened
 from agentcho.records.record import RunRecord
 from agentcho.records.transcript import Entry
 from agentcho.scenario import Scenario
@@ -92,6 +92,7 @@ class GameLimiter:
         self._waiting: deque[tuple[anyio.Event, TrackedTask | None]] = deque()
         self._inside = self.most = self._over = 0
         self._held = self._size = 0.0
+        self._stores: dict[str | None, float] = {}
 
     @asynccontextmanager
     async def slot(self) -> AsyncIterator[None]:
@@ -107,9 +108,11 @@ class GameLimiter:
             self._over += 1
             self._next()
 
-    def stepped(self, held: float) -> None:
-        """After a step of the engine: `held` is the share of its store that is taken."""
-        self._held, self._size = held, max(self._size, held / max(1, self._inside))
+    def stepped(self, held: float, engine: str | None = None) -> None:
+        """After a step of an engine: `held` is the share of its store that is taken. What counts is the fullest."""
+        self._stores[engine] = held
+        self._held = max(self._stores.values())
+        self._size = max(self._size, self._held / max(1, self._inside))
         if self._at_once is None:
             self._next()
 
@@ -198,6 +201,7 @@ class Run:
         config: RunConfig,
         tasks: TaskSet | None,
         engine: EnginePort,
+        others: Engines,
         sink: RecordingSink,
         find_agent: FindAgent,
         selection: GameSelection,
@@ -206,6 +210,7 @@ class Run:
         self._selection, self._on_failure = selection, on_failure
         self._said = {game: [*entries] for game, entries in selection.before.items()}
         self.scenario, self.config, self._tasks, self._engine = scenario, config, tasks, engine
+        self._others = others
         self._sink, self._find = sink, find_agent
         self.finished: dict[int, Over] = {}
         self.errors: dict[int, Failed] = {}
@@ -236,28 +241,29 @@ class Run:
             await self._play_on(numbers, at_once)
 
     async def _play_on(self, numbers: Sequence[int], at_once: int | None, quiet_after: float = 60.0) -> None:
-        async with Choreographer(self._engine, *self.config.reuse, quiet_after=quiet_after) as choreographer:
-            limiter = GameLimiter(choreographer.tasks, at_once)
-            choreographer.stepped = limiter.stepped
-            games = (self._game(choreographer, index, limiter) for index in numbers)
+        async with opened(self._engine, self._others, self.config.reuse, quiet_after) as models:
+            tasks = models.own.tasks
+            limiter = GameLimiter(tasks, at_once)
+            for choreographer in models.choreographers:
+                choreographer.stepped = partial(limiter.stepped, engine=choreographer.name)
             try:
-                await choreographer.tasks.together(*games)
+                await tasks.together(*(self._game(models, index, limiter) for index in numbers))
             finally:
-                self.steps, self.most = choreographer.steps, limiter.most
+                self.steps, self.most = sum(each.steps for each in models.choreographers), limiter.most
 
-    async def _game(self, choreographer: Choreographer, index: int, limiter: GameLimiter) -> None:
+    async def _game(self, models: Models, index: int, limiter: GameLimiter) -> None:
         async with limiter.slot():
             began, left = perf_counter(), self._on_failure.retries
-            while (failed := await self._attempt(choreographer, index)) is not None:
+            while (failed := await self._attempt(models, index)) is not None:
                 if left == 0 or not _transient(failed.error):
                     self._give_up(index, failed, perf_counter() - began)
                     return
                 left -= 1
 
-    async def _attempt(self, choreographer: Choreographer, index: int) -> Failed | None:
+    async def _attempt(self, models: Models, index: int) -> Failed | None:
         """Play a game, with the words that it said before. The error that ended it, if one did."""
         try:
-            await self._new_game(choreographer, index).play(copy.copy(self.scenario))
+            await self._new_game(models, index).play(copy.copy(self.scenario))
         except KeyboardInterrupt:  # an event loop would end at it, with a warning
             self.interrupted = True
             self._all.cancel()
@@ -269,12 +275,12 @@ class Run:
             return failed
         return None
 
-    def _new_game(self, choreographer: Choreographer, index: int) -> Game:
+    def _new_game(self, models: Models, index: int) -> Game:
         seed = game_seed(self.config.seed, index)
         tasks = () if self._tasks is None else drawn(self._tasks, index, self.scenario.draws())
         said = self._said.setdefault(index, [])
         return Game(
-            choreographer,
+            models.own,
             index,
             seed,
             self.config,
@@ -285,6 +291,7 @@ class Run:
             recorded=Recorded(index, said),
             reuse=self.config.reuse,
             flush=self._flush,
+            others=models.others,
         )
 
     def _give_up(self, index: int, failed: Failed, seconds: float) -> None:

@@ -18,12 +18,15 @@ import anyio
 
 from agentcho.backends.text import TextEngine
 from agentcho.calls.call import EnginePort
+from agentcho.calls.texts import TextPort, is_engine
 from agentcho.config import RunConfig
 from agentcho.errors import GamesFailed, TaskError
 from agentcho.events import Over, Sink
 from agentcho.flow.markers import check_markers, required_markers
 from agentcho.games import library
 from agentcho.games.faults import fault
+from agentcho.games.loading import Loaded, fingerprints, load_together
+from agentcho.games.models import Engines
 from agentcho.games.resume import Changed, check_asked, check_engine, loading_config, recorded_entries, unfinished_games
 from agentcho.games.run import (
     LOG,
@@ -79,6 +82,7 @@ def play(
     config: RunConfig | None = None,
     *,
     engine: EnginePort | None = None,
+    others: Engines | None = None,
     sink: Sink | None = None,
     out: Path | None = None,
     at_once: int | None = None,
@@ -90,29 +94,28 @@ def play(
 ) -> Played:
     """Play `config.games` games of a scenario, or a `selection` of them, from a plain thread, until all are over.
 
-    `out` is the folder of runs to record in (None: no record), `asked` how the scenario was named, for the record.
-    `sink` hears every event, on the event loop; `tell` how far the loading of a model is. Ctrl-C stops the run, with
-    everything said so far in the record. An error of one game ends that game, is returned, and leaves the others alone,
-    unless `on_failure` says otherwise. What `sink` raises stops the run.
+    `engine` and `others`, by the names that agents are given, are models to play on instead of loading those of the
+    config. `out` is the folder of runs to record in (None: no record), `asked` how the scenario was named, for the
+    record. `sink` hears every event, on the event loop; `tell` how far the loading of a model is. Ctrl-C stops the
+    run, with everything said so far in the record. An error of one game ends that game, is returned, and leaves the
+    others alone, unless `on_failure` says otherwise. What `sink` raises stops the run.
     """
     config = config or RunConfig()
     tasks = tasks_of(scenario, config)
     if out is not None:
         check_folder(out)
-    engine = engine or load_engine(config, tell)
-    check_markers(engine.framing.plain, required_markers(config.reuse, config.plain_markers), config.model)
+    loaded = load_models(config, engine, others, tell)
     find, selection, on_failure = find_agent or library.agent, selection or GameSelection(), on_failure or OnFailure()
 
     def run(record: RunRecord | None) -> Run:
-        return Run(scenario, config, tasks, engine, RecordingSink(record, sink), find, selection, on_failure)
+        return Run(scenario, config, tasks, *loaded, RecordingSink(record, sink), find, selection, on_failure)
 
     if out is None:
         return _play(run(None), at_once)
     options = scenario.options.model_dump(mode="json")
-    digest = None if tasks is None else tasks.digest
-    with RunRecord.create(
-        out, scenario.name, options, config, engine.fingerprint, digest, at_once, asked, library.sources(type(scenario))
-    ) as record:
+    own, beside = fingerprints(loaded)
+    digest, used = None if tasks is None else tasks.digest, library.sources(type(scenario))
+    with RunRecord.create(out, scenario.name, options, config, own, digest, at_once, asked, used, beside) as record:
         return _recorded(record, run(record), at_once)
 
 
@@ -122,6 +125,7 @@ def resume(
     config: RunConfig | None = None,
     *,
     engine: EnginePort | None = None,
+    others: Engines | None = None,
     sink: Sink | None = None,
     at_once: int | None = None,
     find_agent: FindAgent | None = None,
@@ -141,18 +145,18 @@ def resume(
     check_asked(saved, scenario.name, options, config, None if tasks is None else tasks.digest, used, changed)
     writer.check(saved.path / writer.NAME)
     check_folder(saved.path)
-    engine = engine or load_engine(loading_config(saved, config), tell)
-    check_engine(saved, engine.fingerprint)
-    check_markers(engine.framing.plain, required_markers(config.reuse, config.plain_markers), config.model)
+    loaded = load_models(loading_config(saved, config), engine, others, tell)
+    check_engine(saved, *fingerprints(loaded))
     with RunRecord.go_on(saved, used) as record:
         selection = GameSelection(unfinished_games(saved), before=recorded_entries(saved))
-        meet(engine, chain.from_iterable(selection.before.values()))
+        for model in (loaded.engine, *loaded.others.values()):
+            meet(model, chain.from_iterable(selection.before.values()))
         find, on_failure = find_agent or library.agent, on_failure or OnFailure()
-        run = Run(scenario, config, tasks, engine, RecordingSink(record, sink), find, selection, on_failure)
+        run = Run(scenario, config, tasks, *loaded, RecordingSink(record, sink), find, selection, on_failure)
         return _recorded(record, run, at_once or saved.info.at_once)
 
 
-def meet(engine: EnginePort, entries: Iterable[Entry]) -> None:
+def meet(engine: EnginePort | TextPort, entries: Iterable[Entry]) -> None:
     """Let an engine meet the words that it is to say again, where it knows none that it has not met (the fake)."""
     if (known := getattr(engine, "meet", None)) is not None:
         for entry in entries:
@@ -225,6 +229,20 @@ def _too_few(tasks: TaskSet, games: int, each: int) -> TaskError:
     drawn = f"{games} games draw {each} each, {games * each} in all"
     most = f"play at most {size // max(1, each)} games, or give more tasks"
     return TaskError(tasks.name, None, f"the set has {size} tasks, and {drawn}; {most}")
+
+
+def load_models(config: RunConfig, engine: EnginePort | None, others: Engines | None, tell: Tell) -> Loaded:
+    """All models of a run, those aside that are given. Nothing is loaded where one of them cannot be."""
+    if config.models:
+        loaded = load_together(config, engine, others or {}, tell)
+    else:
+        loaded = Loaded(engine or load_engine(config, tell), others or {})
+    required = required_markers(config.reuse, config.plain_markers)
+    check_markers(loaded.engine.framing.plain, required, config.model)
+    for name, other in loaded.others.items():
+        if is_engine(other):
+            check_markers(other.framing.plain, required, name)
+    return loaded
 
 
 def load_engine(config: RunConfig, tell: Tell = unheard) -> EnginePort:

@@ -18,7 +18,7 @@ import anyio.lowlevel
 from agentcho.calls.texts import TextCall, TextPort, TextReply
 from agentcho.errors import AgentchoError, AnswerInvalid, CallbackFailed
 from agentcho.events import FirstToken, Sink, Token
-from agentcho.flow.resolver import Draft
+from agentcho.flow.draft import Draft
 from agentcho.games.journal import Journal, KnownText
 from agentcho.message import Words
 from agentcho.records.lines import Ending

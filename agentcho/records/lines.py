@@ -45,6 +45,8 @@ class EncodingPart(Line):
     start: Whole
     bos: bool
     base: Whole | None = None
+    engine: str | None = None
+    respelled: bool = False
     cone: Annotated[frozenset[str], LIST] | None = None
     seal: str | None = None
 

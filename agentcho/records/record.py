@@ -73,7 +73,8 @@ class RunInfo(BaseModel):
     by side (None: as many as the store has room for), `most` the largest number that were. `asked` is the scenario as
     it was named, or its file; `sources` are digests of its file and of those of agents that it casts by name; `resumed`
     says when the run went on, `parts` from which records it was merged. `clients` are, of a society on a server, the
-    agents that each key spoke for; a key is named by the first digits of its digest. Records of format 1 are read for
+    agents that each key spoke for; a key is named by the first digits of its digest. `engine` is the fingerprint of the
+    run's own model, `engines` are those of the models beside it, by name. Records of format 1 are read for
     ever; see `transcript`.
     """
 
@@ -99,11 +100,14 @@ class RunInfo(BaseModel):
     resumed: tuple[Resumed, ...] = ()
     clients: dict[str, tuple[AgentName, ...]] = {}
     parts: tuple[str, ...] = ()
+    engines: dict[str, dict[str, str]] = {}
 
     @property
     def models(self) -> Models:
         """The run's models by name, and those of them that are behind APIs."""
-        return Models(frozenset({None}), frozenset({None} if is_endpoint(self.engine) else ()))
+        found: dict[str | None, dict[str, str]] = {None: self.engine}
+        found.update(self.engines)
+        return Models(frozenset(found), frozenset(name for name, each in found.items() if is_endpoint(each)))
 
 
 class Over(NamedTuple):
@@ -165,6 +169,7 @@ class RunRecord:
         at_once: int | None = None,
         asked: str | None = None,
         sources: dict[str, str] | None = None,
+        engines: dict[str, dict[str, str]] | None = None,
     ) -> RunRecord:
         """Make `folder`/<id> and begin. The id is the time and the scenario, numbered where that exists."""
         now = datetime.now(UTC)
@@ -182,6 +187,7 @@ class RunRecord:
             at_once=at_once,
             asked=asked,
             sources=sources or {},
+            engines=engines or {},
         )
         return cls(path, info)
 

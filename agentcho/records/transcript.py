@@ -91,8 +91,8 @@ class Entry(NamedTuple):
     `ended` None: the message is whole. Otherwise it is unfinished: its tokens are those sampled before the call ended,
     the last record in `made` says which encodings they attended to, and its own encoding was dropped, so that no call
     reads it. `attempt` counts how often its game was begun; the last attempt is the one that counts. `engine` names the
-    engine that generated it, where that is not the run's own. `origin` None: its words were known beforehand. A message
-    of a model behind an API has no `tokens` and no `encoding`.
+    model that said it, where that is not the run's own: its tokens are of that one's tokenizer. `origin` None: its
+    words were known beforehand. A message of a model behind an API has no `tokens` and no `encoding`.
     """
 
     message: Message
@@ -219,7 +219,8 @@ def _opened(part: EncodingPart, seals: Seals) -> EncodingRecord:
     """An encoding with its cone, listed or by its seal."""
     receipt = Receipt(tuple(map(ContextEntry._make, part.context)), part.start, part.bos, part.base)
     cone = frozenset[str]() if part.cone is None else part.cone
-    record = EncodingRecord(part.id, part.message, part.caller, part.recipe, receipt, cone)
+    elsewhere = part.engine, part.respelled
+    record = EncodingRecord(part.id, part.message, part.caller, part.recipe, receipt, cone, *elsewhere)
     if part.seal is not None:
         return seals.open(record, part.seal)
     seals.listed(record)
@@ -234,6 +235,8 @@ def encoding_line(record: EncodingRecord, seal: str | None = None) -> dict[str, 
     """An encoding as a line has it: with its cone, or with what stands for that."""
     receipt = record.receipt
     cone = {"cone": sorted(record.cone)} if seal is None else {"seal": seal}
+    elsewhere = {} if record.engine is None else {"engine": record.engine}
+    respelled = {"respelled": True} if record.respelled else {}
     return {
         "id": record.id,
         "message": record.message,
@@ -244,6 +247,8 @@ def encoding_line(record: EncodingRecord, seal: str | None = None) -> dict[str, 
         "bos": receipt.bos,
         "base": receipt.base,
         **cone,
+        **elsewhere,
+        **respelled,
     }
 
 
@@ -308,7 +313,8 @@ def _seal(record: EncodingRecord, over: list[tuple[str, Set[str]]]) -> str:
     receipt = record.receipt
     places = [(offset, length) for _, offset, length in receipt.context]
     made = (record.message, record.recipe, record.caller, receipt.start, receipt.bos, receipt.base is None)
-    whole = repr((made, places, [seal for seal, _ in over])).encode("utf-8", "surrogatepass")
+    elsewhere = () if record.engine is None and not record.respelled else (record.engine, record.respelled)
+    whole = repr(((*made, *elsewhere), places, [seal for seal, _ in over])).encode("utf-8", "surrogatepass")
     return hashlib.blake2b(whole, digest_size=8, person=b"agentcho.cone").hexdigest()
 
 

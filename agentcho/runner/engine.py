@@ -30,7 +30,7 @@ from agentcho.runner.batch import Batch, Made
 from agentcho.runner.device import DeviceMap, Place
 from agentcho.runner.flex import has_kernels
 from agentcho.runner.gate import LayerProof, can_share
-from agentcho.runner.loading import Sizes, Weights, load
+from agentcho.runner.loading import Sizes, Weights, load, load_all
 from agentcho.runner.lora import Adapters
 from agentcho.runner.model import Model
 from agentcho.runner.pages import PagePool
@@ -103,6 +103,14 @@ class Engine(EngineCore):
         # of the thread that steps the engine; so loading runs in a thread that ends with it.
         with ThreadPoolExecutor(1) as alone:
             return alone.submit(lambda: cls(*parts())._warmed()).result()
+
+    @classmethod
+    def load_all(cls, wanted: Mapping[str, Weights], plain_markers: Markers, tell: Tell = unheard) -> list[Engine]:
+        """Engines of several models, by names that errors tell, with stores that together are as large as that of one.
+        Everything else as in `load`."""
+        with ThreadPoolExecutor(1) as alone:
+            parts = partial(load_all, wanted, plain_markers, tell)
+            return alone.submit(lambda: [cls(*each)._warmed() for each in parts()]).result()
 
     def _warmed(self) -> Engine:
         """Compile kernels for steps of one row and of two now, on devices that need it; returns the engine."""

@@ -3,19 +3,20 @@ kept. Does not know: engines, calls."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple, get_args
 
 from agentcho.config import Markers
 from agentcho.engine.adapter import Adapter
 from agentcho.engine.template import Framing, derive
-from agentcho.errors import ModelBroken, ModelError
+from agentcho.errors import ModelBroken, ModelError, of_model
 from agentcho.flow.markers import check_markers
 from agentcho.progress import Tell, counted, unheard
-from agentcho.runner.device import Place
+from agentcho.runner.device import Place, dtype_of
 from agentcho.runner.gate import PROBE, Gate, LayerProof, check_config
 from agentcho.runner.model import Model, Source, find, read_tokenizer
-from agentcho.runner.pages import default_host_tokens, default_tokens
+from agentcho.runner.pages import Kind, shared_host_tokens, shared_tokens
 from agentcho.runner.prepack import pack
 
 
@@ -59,17 +60,36 @@ class Weights(NamedTuple):
 def load(weights: Weights, sizes: Sizes, markers: Markers, tell: Tell = unheard) -> Parts:
     """See `Engine.load`. The default size of the store is a share of the memory that the weights leave free."""
     sizes.check()
-    if markers not in get_args(Markers):
-        raise ModelError(f"plain_markers={markers!r} is neither; give refuse or accept")
-    source = find(weights.model)
-    check_config(source, sizes.context)
-    if markers == "refuse":
-        check_markers(_framed(source).plain, markers, source.name)
+    source = checked(weights, markers, sizes.context)
     loaded = Model.load(source, weights.place, tell)
     if weights.adapter is not None:
         loaded = loaded.adapted(weights.adapter, weights.merge)
     loaded.prepacked = pack(loaded.network, tell=tell) > 0
     return proved(loaded, sizes, tell)
+
+
+def load_all(wanted: Mapping[str, Weights], markers: Markers, tell: Tell = unheard) -> list[Parts]:
+    """Several models, which together keep no more than one of them would: on each device equally many tokens. Raises as
+    `load` does, with the name of the model."""
+    parts = []
+    for name, weights in wanted.items():
+        with of_model(name):
+            parts.append(load(weights, Sizes(), markers, tell))
+    kinds = [Kind([proof.shape for proof in each.proofs], each.model.device, each.model.dtype) for each in parts]
+    rooms = zip(parts, shared_tokens(kinds), shared_host_tokens(kinds), strict=True)
+    return [each._replace(store_tokens=room, host_tokens=outside) for each, room, outside in rooms]
+
+
+def checked(weights: Weights, markers: Markers, context: int | None = None) -> Source:
+    """Where a model is, once all is known to be right with it that can be known before its weights are read."""
+    if markers not in get_args(Markers):
+        raise ModelError(f"plain_markers={markers!r} is neither; give refuse or accept")
+    source = find(weights.model)
+    check_config(source, context)
+    dtype_of(weights.place.dtype, weights.place.where())
+    if markers == "refuse":
+        check_markers(_framed(source).plain, markers, source.name)
+    return source
 
 
 def _framed(source: Source) -> Framing:
@@ -112,6 +132,7 @@ def proved(model: Model, sizes: Sizes, tell: Tell = unheard) -> Parts:
     proving(1)
     shapes = [proof.shape for proof in proofs]
     room, outside = sizes.store_tokens, sizes.host_tokens
-    room = default_tokens(shapes, model.device, model.dtype) if room is None else room
-    outside = default_host_tokens(shapes, model.dtype) if outside is None else outside
+    kind = Kind(shapes, model.device, model.dtype)
+    room = shared_tokens([kind])[0] if room is None else room
+    outside = shared_host_tokens([kind])[0] if outside is None else outside
     return Parts(model, framing, proofs, room, outside, positions)

@@ -254,15 +254,29 @@ def token_bytes(layers: list[LayerShape], dtype: torch.dtype) -> int:
     return sum(shape.heads * (shape.key_dim + shape.value_dim) for shape in layers) * dtype.itemsize
 
 
-def default_tokens(layers: list[LayerShape], device: torch.device, dtype: torch.dtype) -> int:
-    """Tokens that fit in 4 GiB on a CPU, or in half of the free memory of each CUDA device."""
-    fits = []
-    for where in {shape.device or device for shape in layers}:
+class Kind(NamedTuple):
+    """What says how many bytes a token of a model takes, and where: see `token_bytes`."""
+
+    layers: list[LayerShape]
+    device: torch.device
+    dtype: torch.dtype
+
+    def bytes_on(self, device: torch.device) -> int:
+        """Bytes of one token on a device."""
+        return token_bytes([shape for shape in self.layers if (shape.device or self.device) == device], self.dtype)
+
+
+def shared_tokens(kinds: Sequence[Kind]) -> list[int]:
+    """Tokens of each of these models, equally many on a device, that together fit in 4 GiB on a CPU, or in half of the
+    free memory of each CUDA device: all of them take what one would."""
+    places = [{shape.device or kind.device for shape in kind.layers} for kind in kinds]
+    fits: dict[torch.device, int] = {}
+    for where in set[torch.device]().union(*places):
         room = memory_of(where) // 2 if where.type == "cuda" else 4 << 30
-        fits.append(room // token_bytes([shape for shape in layers if (shape.device or device) == where], dtype))
-    return max(1024, min(*fits, 1 << 22))
+        fits[where] = room // sum(kind.bytes_on(where) for kind in kinds)
+    return [max(1024, min(*(fits[where] for where in on), 1 << 22)) for on in places]
 
 
-def default_host_tokens(layers: list[LayerShape], dtype: torch.dtype) -> int:
-    """Tokens whose copies fit in 4 GiB of host memory."""
-    return (4 << 30) // token_bytes(layers, dtype)
+def shared_host_tokens(kinds: Sequence[Kind]) -> list[int]:
+    """Tokens of each, equally many, whose copies together fit in 4 GiB of host memory."""
+    return [(4 << 30) // sum(token_bytes(kind.layers, kind.dtype) for kind in kinds)] * len(kinds)

@@ -13,7 +13,8 @@ from agentcho.choreography.handle import Request, Result
 from agentcho.choreography.prefetch import MOST, Prefetch
 from agentcho.config import Leakage, ReusePolicy
 from agentcho.errors import AgentchoError, RequestError
-from agentcho.flow.resolver import Draft, Resolver
+from agentcho.flow.draft import Draft
+from agentcho.flow.resolver import Resolver
 from agentcho.flow.views import After, ReadSet
 from agentcho.message import EVERYONE, Audience, Metadata
 from agentcho.records.transcript import own_records

@@ -70,7 +70,7 @@ class Heard(logging.Handler):
 def test_agents_that_wait_for_each_other_are_told_of_with_their_lines(backend: str) -> None:
     async def work() -> None:
         scenario = Deadlock()
-        handler, log = Heard(scenario), logging.getLogger("agentcho.choreography.choreographer")
+        handler, log = Heard(scenario), logging.getLogger("agentcho.choreography.clock")
         log.addHandler(handler)
         try:
             async with Choreographer(FakeEngine(), quiet_after=0.01) as choreographer:
@@ -103,7 +103,7 @@ class Mute(Deadlock):
 def test_who_does_not_say_its_name_is_told_of_without(backend: str) -> None:
     async def work() -> None:
         scenario = Mute()
-        handler, log = Heard(scenario), logging.getLogger("agentcho.choreography.choreographer")
+        handler, log = Heard(scenario), logging.getLogger("agentcho.choreography.clock")
         log.addHandler(handler)
         try:
             async with Choreographer(FakeEngine(), quiet_after=0.01) as choreographer:

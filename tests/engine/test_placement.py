@@ -18,7 +18,7 @@ from agentcho.runner import model as models
 from agentcho.runner.device import SMALL, Place, device_of, dtype_of, hardware, reorders_bfloat16, synchronize
 from agentcho.runner.gate import check_config
 from agentcho.runner.model import Model, find
-from agentcho.runner.pages import LayerShape, default_tokens
+from agentcho.runner.pages import Kind, LayerShape, shared_tokens
 from agentcho.runner.shapes import SHAPES
 
 from .families import llama_family
@@ -140,9 +140,9 @@ def test_a_shape_that_does_not_fit_is_refused_before_anything_is_drawn() -> None
 @pytest.mark.usefixtures("room")
 def test_the_store_has_half_of_what_is_free_on_cuda() -> None:
     layers = [LayerShape(2, 4, 4)] * 3
-    assert default_tokens(layers, CUDA, torch.bfloat16) == min(1 << 22, (3 << 29) // (3 * 2 * 8 * 2))
-    assert default_tokens([LayerShape(8, 128, 128)] * 32, CUDA, torch.bfloat16) == (3 << 29) // (1 << 17)
-    assert default_tokens([LayerShape(8, 128, 128)] * 32, CPU, torch.bfloat16) == (4 << 30) // (1 << 17)
+    assert shared_tokens([Kind(layers, CUDA, torch.bfloat16)])[0] == min(1 << 22, (3 << 29) // (3 * 2 * 8 * 2))
+    assert shared_tokens([Kind([LayerShape(8, 128, 128)] * 32, CUDA, torch.bfloat16)])[0] == (3 << 29) // (1 << 17)
+    assert shared_tokens([Kind([LayerShape(8, 128, 128)] * 32, CPU, torch.bfloat16)])[0] == (4 << 30) // (1 << 17)
 
 
 def test_a_step_waits_for_its_device_whatever_was_asked(llama: Engine, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,7 @@ from agentcho.runner.device import Place, check_kept
 from agentcho.runner.graphs import Graphs
 from agentcho.runner.loading import Sizes, proved
 from agentcho.runner.model import Model, find
-from agentcho.runner.pages import LayerShape, default_tokens
+from agentcho.runner.pages import Kind, LayerShape, shared_tokens
 
 from ..tune.flows import talk
 from .families import Family, cell, families
@@ -184,7 +184,7 @@ def test_every_device_has_room_for_its_own_layers(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("agentcho.runner.pages.memory_of", free.__getitem__)
     a_token = 2 * 8 * 2 * 128 * 2  # bytes of two layers
     shapes = [LayerShape(8, 128, 128, device) for device in LAYERS]
-    assert default_tokens(shapes, ONE, torch.bfloat16) == (1 << 25) // a_token
+    assert shared_tokens([Kind(shapes, ONE, torch.bfloat16)])[0] == (1 << 25) // a_token
 
 
 def check_same(found: dict[str, Any], wanted: dict[str, Any]) -> None:

@@ -9,7 +9,8 @@ from agentcho.calls.call import EncodingId, Sampling
 from agentcho.choreography.handle import FinishedCall, Result, Unfinished
 from agentcho.config import Limits, ReusePolicy
 from agentcho.engine.cache import KVEntry
-from agentcho.flow.resolver import DecodePlan, Draft
+from agentcho.flow.draft import Draft
+from agentcho.flow.resolver import DecodePlan
 from agentcho.flow.views import Read, ReadSet
 from agentcho.games.journal import Journal
 from agentcho.games.limits import Meter

@@ -89,6 +89,10 @@ class Sets:
         """See `EnginePort.fingerprint`."""
         return {"model": "sets"}
 
+    def take_place(self, place: int) -> None:
+        """See `EnginePort.take_place`. Numbers go on where they are, and begin at a place's own at least."""
+        self._last = max(self._last, place << 40)
+
     def submit(self, calls: Sequence[Call], turn: Turn = ANY_TURN) -> tuple[EncodingId, ...]:
         """See `EnginePort.submit`; what is wrong with a call shows when it runs."""
         first = self._last + 1

@@ -14,8 +14,9 @@ from agentcho.choreography.handle import FinishedCall, Result
 from agentcho.config import Limits, ReusePolicy
 from agentcho.errors import LeakageError
 from agentcho.events import Encoded, Ended, Event
+from agentcho.flow.draft import Draft
 from agentcho.flow.labels import EncodingRecord, LeakPaths
-from agentcho.flow.resolver import DecodePlan, Draft, Needed
+from agentcho.flow.resolver import DecodePlan, Needed
 from agentcho.flow.views import Act, Place, Read, ReadSet
 from agentcho.games.journal import Journal
 from agentcho.games.limits import Meter

@@ -11,7 +11,8 @@ from agentcho import Agent, Choreographer, Game, Prefill, RunConfig
 from agentcho.agent import Names
 from agentcho.calls.call import Shadow
 from agentcho.config import Leakage, ReusePolicy
-from agentcho.flow.resolver import Draft, Resolver
+from agentcho.flow.draft import Draft
+from agentcho.flow.resolver import Resolver
 from agentcho.flow.views import Read, ReadSet
 from agentcho.message import Audience, Metadata
 

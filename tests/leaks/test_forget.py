@@ -11,8 +11,8 @@ import pytest
 from agentcho.calls.call import First
 from agentcho.config import ReusePolicy
 from agentcho.errors import LeakageError
+from agentcho.flow.draft import Draft
 from agentcho.flow.labels import EncodingRecord, Label, Monitor, Roll
-from agentcho.flow.resolver import Draft
 from agentcho.message import EVERYONE, Audience
 from agentcho.testing import FakeEngine
 

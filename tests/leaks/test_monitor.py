@@ -11,8 +11,9 @@ from agentcho import Decode, Engine, Prefill
 from agentcho.calls.call import Call, Shadow
 from agentcho.config import Leakage, Mode, ReusePolicy
 from agentcho.errors import LeakageError, RequestError
+from agentcho.flow.draft import Draft
 from agentcho.flow.labels import Monitor
-from agentcho.flow.resolver import Draft, Resolver
+from agentcho.flow.resolver import Resolver
 from agentcho.flow.views import ReadSet
 from agentcho.message import EVERYONE, Audience, Metadata
 from agentcho.testing import FakeEngine

@@ -92,7 +92,7 @@ LOOP = (
     Mutant(
         "a shutdown cancels a step under way",
         "what the engine has finished in it would be heard of by nobody, and never be released",
-        "agentcho/choreography/choreographer.py",
+        "agentcho/choreography/clock.py",
         "with anyio.CancelScope(shield=True):  # calls taken",
         "with anyio.CancelScope():  # calls taken",
         (f"{LEFTOVERS}::test_a_shutdown_while_the_engine_works_waits_for_it_and_leaves_nothing",),
@@ -100,9 +100,9 @@ LOOP = (
     Mutant(
         "steps in the threads of all",
         "agents that block every worker thread would block the steps that they wait for",
-        "agentcho/choreography/choreographer.py",
-        "self._thread = anyio.CapacityLimiter(1)",
-        "self._thread = anyio.to_thread.current_default_thread_limiter()",
+        "agentcho/choreography/clock.py",
+        "self.thread = anyio.CapacityLimiter(1)",
+        "self.thread = anyio.to_thread.current_default_thread_limiter()",
         (f"{FIXES}::test_agents_that_block_every_worker_thread_do_not_stop_the_steps",),
     ),
     Mutant(
@@ -498,7 +498,7 @@ PLAYED = (
     Mutant(
         "words that are streamed are not heard",
         "code that acts on a secret while it is said would not be told of",
-        "agentcho/games/game.py",
+        "agentcho/flow/taint.py",
         "            heard.add(id)\n",
         "",
         (f"{TAINT}::test_every_way_to_the_words_is_heard",),
@@ -523,7 +523,7 @@ PLAYED = (
         "a game that is over keeps its encodings",
         "the store would fill up with what nobody can ask for any more",
         "agentcho/games/game.py",
-        "            self._choreographer.release(self._choreographer.held(self._journal.held))\n",
+        "                choreographer.release(choreographer.held(self._journal.held))\n",
         "",
         (f"{GAME}::test_a_game_that_fails_gives_up_its_own_and_leaves_the_others_alone",),
     ),
@@ -531,7 +531,7 @@ PLAYED = (
         "a game that is over still offers",
         "what it wanted made ahead would be made for nobody, and held for good",
         "agentcho/games/game.py",
-        "            self._choreographer.forget(self._journal)\n",
+        "                choreographer.forget(self._journal)\n",
         "",
         (f"{PREFETCH}::test_a_game_that_breaks_off_leaves_nothing_of_what_was_made_ahead",),
     ),

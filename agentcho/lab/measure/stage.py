@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from agentcho.config import ReusePolicy
 from agentcho.errors import ContextOverflow, LeakageError, StoreFull
-from agentcho.flow.resolver import Draft, Needed, Resolved, Resolver
+from agentcho.flow.draft import Draft
+from agentcho.flow.resolver import Needed, Resolved, Resolver
 from agentcho.flow.views import Read, ReadSet
 from agentcho.lab.measure.play import Line, MeasuredPort, Play
 from agentcho.message import Message

@@ -15,7 +15,8 @@ from agentcho.choreography.choreographer import Choreographer
 from agentcho.choreography.handle import FinishedCall, Piece, Request, Result, Unfinished
 from agentcho.config import Limits, ReusePolicy
 from agentcho.events import FirstToken, Joined, Over, Sink, Token
-from agentcho.flow.resolver import DecodePlan, Draft, Needed
+from agentcho.flow.draft import Draft
+from agentcho.flow.resolver import DecodePlan, Needed
 from agentcho.flow.views import Read, ReadSet
 from agentcho.games.journal import Journal
 from agentcho.games.limits import Meter

@@ -1,0 +1,51 @@
+"""Messages as a game keeps them, and how each model of a run writes them. Does not know: encodings, policies."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from agentcho.calls.call import FramePort
+from agentcho.flow.views import Act, ReadSet
+from agentcho.message import Audience, Message, Metadata
+
+
+class Spelling(NamedTuple):
+    """How one of several models of a run writes messages. `name`: the model's, None: the run's own. `tokenizer`: the
+    digest of its tokenizer, None: the same as the run's own model's."""
+
+    name: str | None
+    tokenizer: str | None
+    frames: FramePort
+
+
+@dataclass(eq=False)
+class Draft:
+    """A message as the game keeps it. `message` is there from the beginning where its words are known, and once they
+    are said where they are not; `text` of what is to be said is its header. `engine` is the model that says it, and
+    `tokenizer` that of its ids: see `Spelling`."""
+
+    metadata: Metadata
+    text: str
+    name: str | None
+    reads: ReadSet
+    message: Message | None = None
+    act: Act = field(default_factory=Act)
+    engine: str | None = None
+    tokenizer: str | None = None
+
+    @property
+    def own(self) -> Audience:
+        """Its author alone."""
+        return Audience(frozenset({self.metadata.author} if self.metadata.author else ()))
+
+    @property
+    def content(self) -> tuple[int, ...] | None:
+        """The ids of header and text, once they are known."""
+        said = self.message
+        return None if said is None else said.words.tokens[slice(*said.words.content)]
+
+    @property
+    def whole(self) -> str:
+        """Its header and text, as far as they are known."""
+        return self.text if self.message is None else self.message.header + self.message.text

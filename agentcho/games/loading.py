@@ -1,0 +1,100 @@
+"""Loads the models of a run that has several, all before its first game begins.
+
+Does not know: how a model is loaded, what plays on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from agentcho.calls.call import EnginePort
+from agentcho.config import DEFAULT_MODEL, Markers, ModelConfig, RunConfig
+from agentcho.errors import ConfigError, of_model
+from agentcho.flow.markers import required_markers
+from agentcho.games.models import Engines
+from agentcho.progress import Tell
+
+FAKE = "fake"
+
+
+class Loaded(NamedTuple):
+    """The models of a run: the engine of its own, and those beside it by name."""
+
+    engine: EnginePort
+    others: Engines
+
+
+class Source(NamedTuple):
+    """What is loaded for one model; equal ones share an engine. `merge` and `device_map` are the run's own model's."""
+
+    model: ModelConfig
+    merge: bool = False
+    device_map: str | None = None
+
+    @property
+    def here(self) -> bool:
+        """Whether it has weights, and they are loaded here."""
+        return self.model.model != FAKE and not self.model.served
+
+
+def fingerprints(loaded: Loaded) -> tuple[dict[str, str], dict[str, dict[str, str]]]:
+    """What a record says of a run's own engine, and of those beside it by name."""
+    return loaded.engine.fingerprint, {name: dict(other.fingerprint) for name, other in loaded.others.items()}
+
+
+def load_together(config: RunConfig, engine: EnginePort | None, given: Engines, tell: Tell) -> Loaded:
+    """The models of a run that its config names and that are not given already. Equal ones are one engine, and all that
+    are loaded together keep no more encodings than one alone would. What is wrong with one of them is said before any
+    is loaded. Raises as `Engine.load` does, with the name of the model."""
+    own = Source(config.own, config.merge, config.device_map)
+    named = {name: Source(each) for name, each in config.models.items() if name not in given}
+    wanted = named if engine is not None else {DEFAULT_MODEL: own, **named}
+    markers = required_markers(config.reuse, config.plain_markers)
+    for name, source in wanted.items():
+        with of_model(name):
+            _check(source, markers)
+    made: dict[Source, EnginePort] = {} if engine is None else {own: engine}
+    made |= {source: _made(source) for source in wanted.values() if not source.here and source not in made}
+    first = {source: name for name, source in reversed(wanted.items()) if source not in made}
+    made |= zip(first, _load({name: source for source, name in first.items()}, markers, tell), strict=True)
+    others = {name: given[name] if name in given else made[named[name]] for name in (*config.models, *given)}
+    return Loaded(made[own], others)
+
+
+def _check(source: Source, markers: Markers) -> None:
+    """Raise what can be known to be wrong with a model before it is loaded."""
+    if source.model.served:
+        raise ConfigError(f"{source.model.model} is behind an API; that is not there yet")
+    if source.model.model == FAKE and source.model.adapter is not None:
+        raise ConfigError("adapter needs a model with weights, and the fake one has none")
+    if source.here:
+        from agentcho.runner.loading import checked
+
+        checked(_weights(source), markers)
+
+
+def _made(source: Source) -> EnginePort:
+    """What needs no weights."""
+    from agentcho.backends.fake import FakeEngine
+
+    return FakeEngine()
+
+
+def _load(wanted: Mapping[str, Source], markers: Markers, tell: Tell) -> list[EnginePort]:
+    """The engines of models with weights, each by a name that errors tell."""
+    if not wanted:
+        return []
+    from agentcho.runner.engine import Engine
+
+    return [*Engine.load_all({name: _weights(source) for name, source in wanted.items()}, markers, tell)]
+
+
+def _weights(source: Source) -> Any:
+    from agentcho.engine.adapter import find_adapter
+    from agentcho.runner.device import Place
+    from agentcho.runner.loading import Weights
+
+    model = source.model
+    adapter = None if model.adapter is None else find_adapter(model.adapter)
+    return Weights(model.model, Place(model.device, model.dtype, source.device_map), adapter, source.merge)

@@ -1,0 +1,164 @@
+"""The models of a run, by the names that agents are given, and what one game has of each.
+
+Does not know: what is said, how a model is loaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from types import MappingProxyType
+from typing import NamedTuple, cast
+
+from agentcho.backends.text import TextEngine
+from agentcho.calls.call import EnginePort, FramePort
+from agentcho.calls.texts import TextPort, is_engine
+from agentcho.calls.values import kind
+from agentcho.choreography.choreographer import Choreographer
+from agentcho.config import DEFAULT_MODEL, ReusePolicy
+from agentcho.errors import RequestError, shown
+from agentcho.flow.draft import Draft, Spelling
+from agentcho.flow.resolver import Resolver
+from agentcho.flow.views import Act, ReadSet
+from agentcho.games.journal import Journal
+from agentcho.message import Audience, Metadata
+
+Engines = Mapping[str, EnginePort | TextPort]
+"""Models of a run beside its own, by name: loaded here, or behind an API. Names may share one."""
+
+
+class Models(NamedTuple):
+    """The models of a run: its `own`, under the choreographer of its engine, and `others` by name. One that is loaded
+    here has one choreographer for all its names, and one that is behind an API is asked itself."""
+
+    own: Choreographer
+    others: Mapping[str, Choreographer | TextPort] = MappingProxyType({})
+
+    @property
+    def choreographers(self) -> tuple[Choreographer, ...]:
+        """Those of all engines, the run's own first."""
+        here = (each for each in self.others.values() if isinstance(each, Choreographer))
+        return tuple(dict.fromkeys((self.own, *here)))
+
+    @property
+    def ports(self) -> dict[str | None, TextPort]:
+        """Those that are behind APIs, by name; None is the run's own."""
+        frames = self.own.frames
+        return {None: frames.port} if isinstance(frames, TextEngine) else {}
+
+    @property
+    def spelling(self) -> Spelling | None:
+        """How the run's own model writes messages; None: there is no other."""
+        return Spelling(None, None, self.own.frames) if self.others else None
+
+    def spelling_of(self, other: Choreographer) -> Spelling:
+        """How one that is beside it does."""
+        same = other.tokenizer is not None and other.tokenizer == self.own.tokenizer
+        return Spelling(other.name, None if same else other.tokenizer or f"that of {other.name}", other.frames)
+
+
+@asynccontextmanager
+async def opened(
+    engine: EnginePort, others: Engines, reuse: ReusePolicy, quiet_after: float = 60.0
+) -> AsyncIterator[Models]:
+    """A context in which all engines of a run step by one clock, in one thread; `quiet_after` as in `Choreographer`.
+    `EngineBusy`: somebody has one."""
+    own = Choreographer(engine, *reuse, quiet_after=quiet_after)
+    found: dict[int, Choreographer | TextPort] = {id(engine): own}
+    async with AsyncExitStack() as stack:
+        for name, other in others.items():
+            if id(other) in found:
+                continue
+            if is_engine(other):
+                found[id(other)] = Choreographer(other, *reuse, name=name, place=len(found), beside=own)
+            else:
+                found[id(other)] = cast(TextPort, other)
+        for each in [*found.values()][:0:-1]:
+            if isinstance(each, Choreographer):
+                await stack.enter_async_context(each)
+        await stack.enter_async_context(own)
+        yield Models(own, {name: found[id(other)] for name, other in others.items()})
+
+
+class LocalModel(NamedTuple):
+    """A model that is loaded here, as one game has it."""
+
+    choreographer: Choreographer
+    resolver: Resolver
+
+    @property
+    def frames(self) -> FramePort:
+        """What of its engine never changes."""
+        return self.choreographer.frames
+
+    def draft(self, metadata: Metadata, text: str, name: str | None, reads: ReadSet, act: Act | None = None) -> Draft:
+        """A message that is said through this model."""
+        engine, tokenizer, _ = self.resolver.spelling or (None, None, None)
+        return Draft(metadata, text, name, reads, act=act or Act(), engine=engine, tokenizer=tokenizer)
+
+
+class Telling(NamedTuple):
+    """A message of known text that is to be said: of an agent's, or the scenario's; `ids` win over the text."""
+
+    author: str
+    role: str
+    to: Audience
+    text: str
+    reads: ReadSet
+    model: LocalModel
+    ids: tuple[int, ...] | None = None
+
+
+class GameModels:
+    """The models of one game: its `own`, and the others as agents come to speak through them."""
+
+    def __init__(self, models: Models, journal: Journal) -> None:
+        self._models, self._journal = models, journal
+        self.own = LocalModel(models.own, journal.resolver)
+        self._here: dict[str | None, LocalModel] = {None: self.own}
+
+    def __iter__(self) -> Iterator[LocalModel]:
+        """Those that are loaded here and that somebody has spoken through."""
+        return iter(self._here.values())
+
+    def at_first(self, who: str, wish: object) -> LocalModel:
+        """The model by which the system prompt of an agent is written: where a function chooses, the run's own.
+        `RequestError`: the run has none of that name, or it is neither a name nor a function."""
+        if isinstance(wish, str):
+            return self.named(who, wish)
+        if not callable(wish):
+            raise RequestError(f"the model of {who} is {kind(wish)}; give a name, or a function of the turn")
+        return self.own
+
+    def chosen(self, who: str, wish: object, turn: int) -> LocalModel:
+        """The model that an agent's own turn of that number, from 0, is to be spoken through: see `Agent.model`."""
+        name = wish(turn) if callable(wish) else wish
+        if name is not None and not isinstance(name, str):
+            raise RequestError(
+                f"{who} is to speak through what is {kind(name)}; let its model be a function that gives a name"
+            )
+        return self.own if name is None else self.named(who, name)
+
+    def named(self, who: str, name: str) -> LocalModel:
+        """The model of that name. `RequestError`: the run has none."""
+        if name == DEFAULT_MODEL:
+            return self.own
+        model = self._models.others.get(str.__str__(name))
+        if model is None:
+            there = ", ".join((DEFAULT_MODEL, *self._models.others))
+            raise RequestError(
+                f"{who} is to speak through the model {shown(name)}, and the run has {there}; add it to the run's "
+                "models (--models FILE), or give one of these"
+            )
+        if not isinstance(model, Choreographer):
+            raise RequestError(
+                f"{who} is to speak through {shown(name)}, which is behind an API; that is not there yet"
+            )
+        return self.of(model.name)
+
+    def of(self, engine: str | None) -> LocalModel:
+        """The model whose engine has that name: see `Choreographer.name`."""
+        if engine not in self._here:
+            one = next(each for each in self._models.choreographers if each.name == engine)
+            self._here[engine] = LocalModel(one, self._journal.beside(self._models.spelling_of(one)))
+        return self._here[engine]

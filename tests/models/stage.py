@@ -1,0 +1,70 @@
+"""Games on several engines, and what their lines say. Does not know: what a test looks for."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, NamedTuple
+
+from agentcho import Agent, Game
+from agentcho.calls.call import EnginePort
+from agentcho.config import RunConfig
+from agentcho.events import Encoded, Ended, Event
+from agentcho.flow.labels import EncodingRecord
+from agentcho.games.runtime import Played, play
+from agentcho.records.transcript import Entry, carry
+from agentcho.scenario import Scenario
+from agentcho.testing import FakeEngine
+
+Script = Callable[[Game], Awaitable[Any]]
+
+
+class Talker(Agent):
+    """Talks to everyone."""
+
+    audience = "everyone"
+
+
+class Scripted(Scenario):
+    """A function as a scenario."""
+
+    name = "scripted"
+
+    def __init__(self, script: Script) -> None:
+        super().__init__()
+        self._script = script
+
+    async def play(self, game: Game) -> Scenario.Outcome:
+        await self._script(game)
+        return self.Outcome()
+
+
+class Seen(NamedTuple):
+    """What came of a run: its entries, of all games, and the run itself."""
+
+    entries: list[Entry]
+    played: Played
+
+    @property
+    def made(self) -> list[EncodingRecord]:
+        """The encodings, in order."""
+        return [record for entry in self.entries for record in entry.made]
+
+
+def seen(
+    script: Script, others: Mapping[str, EnginePort] | None = None, engine: EnginePort | None = None, **config: Any
+) -> Seen:
+    """Play a script on the engine and on `others` beside it, fakes by default. Raises what ended a game."""
+    beside = {"small": FakeEngine()} if others is None else others
+    entries: list[Entry] = []
+
+    def hear(event: Event) -> None:
+        if isinstance(event, Ended):
+            entries.append(event.entry)
+        if isinstance(event, Encoded):
+            carry(entries, event.encodings)
+
+    run = RunConfig(**({"model": "fake"} | config))
+    played = play(Scripted(script), run, engine=engine or FakeEngine(), others=beside, sink=hear)
+    if played.error is not None:
+        raise played.error
+    return Seen(entries, played)
