@@ -24,13 +24,13 @@ from agentcho.cli.outputs import UNREAD, Outputs, silence
 from agentcho.cli.play import chosen, play_recorded, telling
 from agentcho.cli.signals import INTERRUPTED
 from agentcho.cli.words import AUDITED
-from agentcho.config import RunConfig, again
+from agentcho.config import RunConfig, again, served
 from agentcho.display import Kind
 from agentcho.display.audit import show
 from agentcho.display.progress import Progress
 from agentcho.display.safe import visible
 from agentcho.engine.adapter import find_adapter
-from agentcho.errors import AdapterError, AgentchoError, RecordNotFound, ScenarioNotFound
+from agentcho.errors import AdapterError, AgentchoError, ConfigError, RecordNotFound, ScenarioNotFound
 from agentcho.extras import require
 from agentcho.games.discovery import find as on_shelf
 from agentcho.games.faults import words
@@ -127,6 +127,15 @@ def nature_of(target: str, out: Path) -> Nature:
     return "scenario"
 
 
+def check_local(run: SavedRun) -> None:
+    """`ConfigError`: models behind APIs may speak in a run, of which no numbers are seen here."""
+    if run.info.models.endpoints:
+        raise ConfigError(
+            f"{run.info.id} was played through a model behind an API, whose numbers nobody sees here; an audit without "
+            "--measure says what stood in its prompts"
+        )
+
+
 def _check_options(asked: Asked, nature: Nature) -> None:
     """A usage error for an option that would do nothing: whoever gave it expects that it does."""
     named = {"set": asked.given, **asked.how}
@@ -167,6 +176,8 @@ def _of_scenario(asked: Asked, told: Progress) -> AuditReport | None:
 
 def _of_run(asked: Asked, told: Progress) -> AuditReport:
     run = find(asked.target, asked.out)
+    if asked.measure:
+        check_local(run)
     report = auditing.audit_run(run, asked.reveal)
     config = run.info.config.model_copy(update=asked.how)
     if (
@@ -213,6 +224,10 @@ def _engine(config: RunConfig, tell: Tell) -> Any:
 
     if config.model == "fake":
         raise typer.BadParameter("the fake model has nothing to measure; play with another", param_hint="--measure")
+    if served(config.model):
+        raise typer.BadParameter(
+            "of a model behind an API no numbers are seen; play on one here", param_hint="--measure"
+        )
     return runtime.load_engine(config, tell)
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
 
-from agentcho.cli.audit import nature_of
+from agentcho.cli.audit import check_local, nature_of
 from agentcho.cli.outputs import STDOUT, Outputs
 from agentcho.cli.play import chosen, play_recorded
 from agentcho.cli.signals import INTERRUPTED
@@ -23,7 +23,7 @@ from agentcho.display.progress import Progress, progress
 from agentcho.display.proved import show
 from agentcho.errors import AudienceError
 from agentcho.games import runtime
-from agentcho.records.record import find
+from agentcho.records.record import SavedRun, find
 from agentcho.records.trace import Workflow, read_traces
 
 if TYPE_CHECKING:
@@ -89,11 +89,18 @@ def _known(asked: Asked) -> Sequence[Workflow] | None:
         return None
     if asked.given or asked.config.tasks:
         raise typer.BadParameter(f"says nothing about a {nature}: that is played already", param_hint="--set, --tasks")
-    found = read_traces(Path(asked.target)) if nature == "trace" else find(asked.target, asked.out).export()
+    found = read_traces(Path(asked.target)) if nature == "trace" else _run(asked).export()
     found = found[: asked.games]
     if asked.of is not None and not any(asked.of in one.agents for one in found):
         raise AudienceError(f"there is no agent {asked.of}", {name for one in found for name in one.agents})
     return found
+
+
+def _run(asked: Asked) -> SavedRun:
+    """A recorded run, of models that are loaded here."""
+    run = find(asked.target, asked.out)
+    check_local(run)
+    return run
 
 
 def _played(asked: Asked, engine: Any, told: Progress) -> Sequence[Workflow] | None:

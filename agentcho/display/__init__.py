@@ -9,7 +9,7 @@ from typing import IO, Literal
 
 from rich.console import Console
 
-from agentcho.config import RunConfig
+from agentcho.config import RunConfig, served
 from agentcho.display.live import LiveGames, LiveTalk
 from agentcho.display.plain import PlainGames, PlainTalk
 from agentcho.display.safe import inline
@@ -23,6 +23,7 @@ Kind = Literal["rich", "plain", "none"]
 def heading(scenario: str, config: RunConfig) -> str:
     """One line that says what is played."""
     mode = config.mode if config.mode == "baseline" else f"{config.mode}, {config.leakage}"
+    mode = f"texts, {config.leakage}" if served(config.model) else mode
     games = "" if config.games == 1 else f" · {config.games} games"
     part = "" if config.part is None else f" · part {config.part}"
     return inline(f"{scenario} · {config.model} · {mode} · seed {config.seed}{games}{part}")

@@ -8,6 +8,7 @@ from math import sqrt
 from statistics import fmean, stdev
 from typing import Any
 
+from agentcho.calls.texts import Spent
 from agentcho.display.sheet import Sheet
 from agentcho.records.record import Over
 from agentcho.records.transcript import Entry
@@ -21,7 +22,8 @@ def costs(entries: Iterable[Entry]) -> Sheet:
 
     Every encoding counts once, for the author of the message whose call made it. Reuse and times are those of
     decodes, waiting included. Messages without an author count for the scenario; encodings of messages that the record
-    does not have count as 0 tokens.
+    does not have count as 0 tokens. Where some of them spoke through models behind APIs, also what servers report of
+    them: tokens of prompts, those that were cached, tokens of answers, requests, and what it cost at the given prices.
     """
     by_author: dict[str, list[Entry]] = {}
     lengths: dict[tuple[int, str], int] = {}
@@ -29,14 +31,27 @@ def costs(entries: Iterable[Entry]) -> Sheet:
         lengths[entry.message.game, entry.message.id] = len(entry.message.tokens)
         by_author.setdefault(entry.message.author or "(scenario)", []).append(entry)
     rows = tuple((author, *_cost(said, lengths)) for author, said in by_author.items())
-    return Sheet("cost", ("agent", "messages", "encoded", "reused", "first token", "tokens/s"), rows)
+    heads = ("agent", "messages", "encoded", "reused", "first token", "tokens/s")
+    if all(entry.usage.spent is None for said in by_author.values() for entry in said):
+        return Sheet("cost", heads, rows)
+    more = (_asked([entry.usage.spent for entry in said if entry.usage.spent]) for said in by_author.values())
+    asked = ("sent", "cached", "answered", "requests", "price")
+    return Sheet("cost", (*heads, *asked), tuple((*row, *told) for row, told in zip(rows, more, strict=True)))
+
+
+def _asked(spent: Sequence[Spent]) -> tuple[str, ...]:
+    """Sums of what servers report; "-" where they report nothing."""
+    counts = [[each for each in column if each is not None] for column in zip(*spent, strict=True)] or [[]] * 5
+    *tokens, prices = counts
+    price = f"{sum(prices):.4g}" if prices else "-"
+    return *(f"{sum(column):,}" if column else "-" for column in tokens), price
 
 
 def _cost(said: Sequence[Entry], lengths: dict[tuple[int, str], int]) -> tuple[str, ...]:
     encoded = sum(lengths.get((e.message.game, made.message), 0) for e in said for made in e.made)
     spoken = [(e.usage, *e.message.sampled) for e in said if e.message.sampled]
     reused, seconds = sum(usage.reused for usage, *_ in spoken), sum(usage.seconds for usage, *_ in spoken)
-    sampled = sum(stop - start for _, start, stop in spoken)
+    sampled = sum(usage.spent.completion or 0 if usage.spent else stop - start for usage, start, stop in spoken)
     first = f"{1000 * sum(usage.ttft for usage, *_ in spoken) / len(spoken):.0f} ms" if spoken else "-"
     speed = f"{sampled / seconds:.0f}" if seconds else "-"
     return str(len(said)), f"{encoded:,}", f"{reused:,}", first, speed

@@ -29,6 +29,7 @@ from transformers import (
 from transformers.utils import logging as hf_logging
 
 from agentcho.calls.owner import Owner
+from agentcho.config import served
 from agentcho.engine.adapter import Adapter
 from agentcho.engine.template import unframed
 from agentcho.errors import ModelBroken, ModelError, ModelNotFound, UnsupportedModel
@@ -82,6 +83,8 @@ def find(model: str | Path) -> Source:
     if name.startswith(PREFIX):
         return _shape(name)
     path = str(_understudy()) if name == UNDERSTUDY else name
+    if served(name):
+        raise ModelNotFound(name, "a model behind an API is not loaded; RunConfig and `agentcho run` take one")
     if len(path) > LONGEST:
         raise ModelNotFound(f"{name[:SHORT]}…", "no folder has so long a name")
     if os.sep in path and path.count("/") != 1 and not Path(path).is_dir():
