@@ -9,6 +9,7 @@ from __future__ import annotations
 from .engine import ENGINE
 from .games import GAMES
 from .mutant import Mutant
+from .remote import REMOTE
 from .serve import SERVE
 
 NUMERIC = "tests/leaks/numeric/test_noninterference.py"
@@ -507,4 +508,4 @@ ENFORCEMENT = (
     ),
 )
 
-MUTANTS = (*ENFORCEMENT, *ENGINE, *GAMES, *SERVE)
+MUTANTS = (*ENFORCEMENT, *ENGINE, *GAMES, *SERVE, *REMOTE)
