@@ -131,6 +131,14 @@ def test_a_key_has_one_place(tmp_path: Path) -> None:
         key(key_file=str(tmp_path / "key"))
 
 
+@pytest.mark.parametrize("given", [KEY, "sk-key.of-somebody", "hf_KeyOfSomebody", "k" * 200])
+@pytest.mark.parametrize("option", ["key_env", "key_file"])
+def test_a_key_in_place_of_where_it_is_is_not_repeated(option: str, given: str) -> None:
+    with pytest.raises(ConfigError, match="never the key itself") as found:
+        key(**{option: given})
+    assert given not in str(found.value)
+
+
 def test_a_key_that_travels_in_clear_is_warned_of(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

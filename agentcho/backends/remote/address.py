@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 from ipaddress import ip_address
 from pathlib import Path
 from typing import NamedTuple
@@ -20,6 +21,8 @@ OPENAI = "api.openai.com"
 OPENAI_KEY = "OPENAI_API_KEY"
 NO_KEY = "none"
 """What is sent in place of a key where there is none: the client refuses an empty one."""
+VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]{0,63}")
+"""What is told as the name of a variable where there is none: another word may be a key that was typed there."""
 PORTS = {"http": 80, "https": 443}
 LONGEST_KEY = 8192
 
@@ -93,9 +96,7 @@ def key_of(config: ModelConfig, name: str, address: Address) -> Key:
         return _usable(_from_file(Path(config.key_file).expanduser(), name), name, address)
     variable = config.key_env or (OPENAI_KEY if address.host == OPENAI else None)
     if variable is not None:
-        if not (found := os.environ.get(variable, "").strip()):
-            raise ConfigError(f"model {name}: its key is looked for in {variable}, which is not set; set it")
-        return _usable(found, name, address)
+        return _usable(_from_environment(variable, name), name, address)
     if not address.here:
         raise ConfigError(
             f"model {name}: {address.host} needs a key; say which environment variable has it (key_env), or which file"
@@ -103,11 +104,24 @@ def key_of(config: ModelConfig, name: str, address: Address) -> Key:
     return Key(NO_KEY)
 
 
+def _from_environment(variable: str, name: str) -> str:
+    if found := os.environ.get(variable, "").strip():
+        return found
+    if VARIABLE.fullmatch(variable):
+        raise ConfigError(f"model {name}: its key is looked for in {variable}, which is not set; set it")
+    raise ConfigError(
+        f"model {name}: key_env is no name of an environment variable that is set, and it is never the key itself"
+    )
+
+
 def _from_file(path: Path, name: str) -> str:
     try:
         mode, word = path.stat().st_mode, path.read_bytes()[: LONGEST_KEY + 1].decode("utf-8").strip()
     except OSError as error:
-        raise ConfigError(f"model {name}: key_file {path}: {error.strerror}") from None
+        raise ConfigError(
+            f"model {name}: its key_file cannot be read ({error.strerror}); it is a file with the key in it, and never "
+            "the key itself"
+        ) from None
     except UnicodeDecodeError:
         raise ConfigError(f"model {name}: key_file {path} is no text in UTF-8; it holds the key, and no more") from None
     if os.name == "posix" and mode & 0o077:
