@@ -30,6 +30,8 @@ DOCS = Path(__file__).parents[1] / "docs"
 TUNING = DOCS / "how-to" / "tune.md"
 OWN = DOCS / "how-to" / "write-a-scenario.md"
 TASKS = DOCS / "how-to" / "tasks.md"
+LIBRARIES = {"numpy", "reactivex"}
+"""What clients need and do not bring."""
 SCENARIOS = [page for page in sorted((DOCS / "scenarios").glob("*.md")) if page.stem != "index"]
 
 
@@ -65,6 +67,14 @@ def test_every_workflow_has_a_page_with_its_name_and_its_options() -> None:
     assert {page.stem for page in SCENARIOS} == shipped
     for page in SCENARIOS:
         assert page.read_text().startswith(f"# {page.stem}: ")
+
+
+def test_the_page_on_clients_says_with_which_versions_they_were_tried() -> None:
+    told = " ".join((DOCS / "clients.md").read_text().split())
+    for file in (DOCS.parent / "tests/clients/environments").glob("*.txt"):
+        pinned = re.findall(r"^([\w-]+)\S*==(\S+)$", file.read_text(), re.MULTILINE)
+        for name, version in pinned if file.stem != "transformers" else ():
+            assert name in LIBRARIES or re.search(rf"{name}( and [\w-]+)? {re.escape(version)}\b", told), name
 
 
 def parts_of(page: Path) -> dict[str, str]:
