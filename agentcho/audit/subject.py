@@ -14,7 +14,7 @@ from agentcho.audit.notes import Seal
 from agentcho.audit.report import Subject
 from agentcho.config import RunConfig, again
 from agentcho.records.environment import machine, versions
-from agentcho.records.record import SavedRun
+from agentcho.records.record import RunInfo, SavedRun
 from agentcho.records.trace import Workflow
 from agentcho.records.transcript import HEARD, Entry
 
@@ -27,7 +27,7 @@ def of_run(run: SavedRun, games: Mapping[int, Sequence[Entry]], seal: Seal) -> S
     """A recorded run. Its options may hold what is secret: a keyed digest stands for them."""
     info, config = run.info, run.info.config
     options = json.dumps([info.options, config.model_dump(mode="json")], sort_keys=True).encode()
-    environment = info.versions | {f"engine {name}": value for name, value in info.engine.items()}
+    environment = info.versions | _engines(info)
     environment |= {"seed": str(config.seed), "options": seal.data(options)}
     if limits := [f"{name} {value:g}" for name, value in config.limits if name.startswith("game_") and value]:
         environment |= {LIMITS: ", ".join(limits)}
@@ -46,6 +46,15 @@ def of_run(run: SavedRun, games: Mapping[int, Sequence[Entry]], seal: Seal) -> S
         agents=tuple(sorted({*info.cast, *named(e for entries in games.values() for e in entries)})),
         reproduce=again(("agentcho", "audit", str(run.path))),
     )
+
+
+def _engines(info: RunInfo) -> dict[str, str]:
+    """What is known of the run's models, of each of those beside its own by its name. Plain markers of one are those of
+    the run: whom it lets speak for another may be anybody."""
+    found = {f"engine {name}": value for name, value in info.engine.items()}
+    found |= {f"engine {model} {name}": value for model, each in info.engines.items() for name, value in each.items()}
+    plain = any(each.get("markers") == "plain" for each in info.engines.values())
+    return found | ({MARKERS: "plain"} if plain else {})
 
 
 def _subject(config: RunConfig, environment: dict[str, str], **more: Any) -> Subject:

@@ -62,13 +62,21 @@ def _check_alike(one: RunInfo, other: RunInfo) -> None:
     found = differences(one, other.scenario, other.options, whole, other.tasks)
     found += engine_differences(one.engine, other.engine)
     found += others_differences(one.engines, other.engines)
-    rest = sorted({*one.engine, *other.engine} - {*MODEL})
-    found += [f"the model's {name}" for name in rest if one.engine.get(name) != other.engine.get(name)]
+    for model in (None, *one.engines):
+        found += _rest(one, other, model)
     found += source_differences(one.sources, other.sources)
     names = sorted({*one.versions, *other.versions} - {"python"})
     found += [f"the version of {name}" for name in names if one.versions.get(name) != other.versions.get(name)]
     if found:
         raise ResumeMismatch(f"{one.id} and {other.id} are no parts of one run: {'; '.join(found)} differ")
+
+
+def _rest(one: RunInfo, other: RunInfo, model: str | None) -> list[str]:
+    """What differs of a model beside all that decides what it says: an audit goes by it too."""
+    mine, theirs = (part.engine if model is None else part.engines.get(model, {}) for part in (one, other))
+    whose = "the model's" if model is None else f"the model {model}'s"
+    rest = sorted({*mine, *theirs} - {*MODEL})
+    return [f"{whose} {name}" for name in rest if mine.get(name) != theirs.get(name)]
 
 
 def _check_apart(parts: Iterable[SavedRun]) -> None:

@@ -10,7 +10,7 @@ import pytest
 from agentcho.audit import AuditReport, audit_run
 from agentcho.audit.report import Finding
 from agentcho.config import RunConfig
-from agentcho.records.record import Over, RunRecord, SavedRun
+from agentcho.records.record import Over, RunRecord, SavedRun, write_info
 
 from .transcripts import Talk, chain
 
@@ -38,6 +38,16 @@ def recorded(folder: Path, *talks: Talk, games: int = 1, over: int = 1, **config
         for game in range(over):
             record.over(Over(game, {}, {}, None, 1.0))
     return SavedRun(record.path)
+
+
+def test_plain_markers_of_any_model_are_told(tmp_path: Path) -> None:
+    run = recorded(tmp_path, clean())
+    engines = {"small": {"model": "s"}, "other": {"model": "o", "markers": "plain"}}
+    write_info(run.path, run.info.model_copy(update={"engines": engines}))
+    report = audit_run(SavedRun(run.path))
+    assert [finding.level for finding in found(report, "AC010")] == ["warning"]
+    assert report.subject.environment["engine small model"] == "s"
+    assert not found(audit_run(recorded(tmp_path, clean())), "AC010")
 
 
 def test_a_whole_run_is_audited_from_its_record(tmp_path: Path) -> None:

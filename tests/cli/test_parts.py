@@ -193,6 +193,7 @@ def foreign(path: str) -> None:
     [
         (lambda path: edited(path, engine={"model": "fake", "weights": "other"}), "the model's weights"),
         (plain, "the model's markers"),
+        (lambda path: edited(path, engines={"small": {"model": "s"}}), "the model small"),
         (lambda path: edited(path, sources={"x.py": "1"}), "the source (x.py has changed)"),
         (lambda path: edited(path, versions={"torch": "1"}), "the version of torch"),
         (lambda path: edited(path, scenario="debate"), "the scenario (prisoners-dilemma, not debate)"),
@@ -201,7 +202,7 @@ def foreign(path: str) -> None:
         (lambda path: (Path(path) / "heard.jsonl").unlink(), "heard.jsonl: it is not there"),
         (lambda path: (Path(path) / "run.json").unlink(), "no run "),
     ],
-    ids=["weights", "markers", "source", "version", "scenario", "torn", "foreign", "no-file", "no-run"],
+    ids=["weights", "markers", "models", "source", "version", "scenario", "torn", "foreign", "no-file", "no-run"],
 )
 def test_a_part_that_does_not_fit_is_refused_and_nothing_is_left(
     agentcho: Command, here: Path, spoil: Callable[[str], None], told: str
