@@ -285,6 +285,8 @@ def test_society_and_agent_come_by_path_header_or_model_and_are_never_two() -> N
             await door.error(400, two)
             wrong = await door.client.post(CHAT, json=ASKED, headers={b"x-agentcho-society": b"\xff"})
             await door.error(400, wrong)
+            for path in ("/s/talk/%ff", "/s/talk/%fe"):  # what is no text would be one and the same agent
+                assert "UTF-8" in (await door.error(400, await door.ask(f"{path}{CHAT}")))["message"]
             await door.error(400, await door.client.post(CHAT, json=ASKED, headers={"x-agentcho-agent": "bob"}))
             heard = {"x-agentcho-society": "talk", "x-agentcho-audience": "bob, carol"}
             await door.client.post(CHAT, json=ASKED, headers=heard)

@@ -46,6 +46,8 @@ LOG = logging.getLogger("agentcho.serve")
 """Ids, routes, status and classes of errors go there: no word of a message, no name of a society, no key."""
 REQUEST_ID = re.compile(r"[\x21-\x7e]{1,128}")
 OPEN = "/health"
+UNREADABLE = "\N{REPLACEMENT CHARACTER}"
+"""What stands in a path for all bytes that are no text."""
 
 
 class Model(Protocol):
@@ -352,6 +354,8 @@ def _key(request: Request) -> Key | None:
 def _places(scope: Scope) -> Sequence[models.Place]:
     """The society and agent that path and headers name."""
     path = scope.get("path_params", {})
+    if UNREADABLE in "".join(map(str, path.values())):
+        raise ApiError(400, "the path: it is no text in UTF-8")
     found = [models.Place("the path", path.get("society"), path.get("agent"))]
     if (society := _header(scope, "x-agentcho-society")) is not None:
         found.append(models.Place("header x-agentcho-society", society))
