@@ -20,7 +20,8 @@ def comply(call: Decode, prompt: str) -> str:
     """One of the call's choices, by its seed and the text of its parents, or the smallest JSON document of its
     schema."""
     sampling = call.sampling
-    return _pick(sampling.seed, prompt, sampling.choices) if sampling.choices else smallest(sampling.json_schema or {})
+    schema = call.forms[0].schema if call.forms else sampling.json_schema or {}
+    return _pick(sampling.seed, prompt, sampling.choices) if sampling.choices else smallest(schema)
 
 
 def _pick(seed: int, prompt: str, choices: Sequence[str]) -> str:

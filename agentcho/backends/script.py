@@ -8,6 +8,7 @@ from typing import NamedTuple
 from agentcho.backends.babble import babble, comply
 from agentcho.backends.words import Vocabulary
 from agentcho.calls.call import Decode
+from agentcho.calls.tools import AnswerForm
 from agentcho.errors import RequestError
 
 Reply = Callable[[Decode, str], str]
@@ -21,7 +22,7 @@ class Script(NamedTuple):
 
     def text(self, call: Decode, prompt: str) -> str:
         """The text of a decode over this prompt."""
-        if call.sampling.choices is not None or call.sampling.json_schema is not None:
+        if call.is_whole:
             return (self.answer or comply)(call, prompt)
         return (self.reply or babble)(call, prompt)
 
@@ -53,7 +54,10 @@ def scripted(call: Decode, text: str, words: Vocabulary, stop: int) -> Scripted:
     """The script of a decode that says `text`. `RequestError`: the text does not meet the call's constraint, as on a
     model."""
     script, sampling = words.encode(text), call.sampling
-    if sampling.json_schema is not None:
+    if call.forms:
+        form = form_of(call, text)
+        script = [*form.lead, *script, *form.trail]
+    if call.forms or sampling.json_schema is not None:
         if len(script) > sampling.max_tokens:
             raise _unsayable(f"the shortest answer takes {len(script)} tokens, max_tokens is {sampling.max_tokens}")
         return Scripted(script, stop, abrupt=True)
@@ -67,6 +71,11 @@ def scripted(call: Decode, text: str, words: Vocabulary, stop: int) -> Scripted:
         raise _unsayable("the scripted answer is none of the choices", f"give one of {choices}")
     goes_on = any(len(other) > len(script) and other[: len(script)] == script for other in known)
     return Scripted(script, stop, abrupt=not goes_on)
+
+
+def form_of(call: Decode, text: str) -> AnswerForm:
+    """The form in which a decode writes this JSON: that of a call where it has a name, else the last one."""
+    return call.forms[0 if '"name"' in text else -1]
 
 
 def _unsayable(what: str, fix: str = "raise it") -> RequestError:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Protocol,
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from agentcho.calls.owner import Owner
-from agentcho.calls.tools import ToolsPort
+from agentcho.calls.tools import AnswerForm, ToolsPort
 from agentcho.calls.values import WORD, listed, schema
 from agentcho.errors import RequestError
 from agentcho.message import Words
@@ -182,6 +182,7 @@ class Decode:
       has room for, is what its sampling allows.
     - `logprobs` (0 to 20) asks for the probability of each token of the text, forced or sampled, and of so many of the
       likeliest ones: see `Spoken.likely`. None: nothing is computed for that.
+    - `forms`: what is sampled is written in one of these ways. They go with no `choices` and no `json_schema`.
     """
 
     header: str = ""
@@ -197,13 +198,18 @@ class Decode:
     guard: Guard | None = None
     most: int | None = None
     logprobs: int | None = None
+    forms: tuple[AnswerForm, ...] = ()
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether what it says is to come to an end of its own: a choice, or JSON."""
+        return bool(self.forms) or self.sampling.choices is not None or self.sampling.json_schema is not None
 
     @property
     def last(self) -> int:
         """The sampled token, counted from 1, that ends it if nothing did before."""
         sampling = self.sampling
-        whole = self.most is None or sampling.choices is not None or sampling.json_schema is not None
-        return sampling.max_tokens if self.most is None or whole else min(self.most, sampling.max_tokens)
+        return sampling.max_tokens if self.most is None or self.is_whole else min(self.most, sampling.max_tokens)
 
 
 @dataclass(frozen=True, eq=False)

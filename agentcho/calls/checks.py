@@ -26,6 +26,7 @@ from agentcho.calls.call import (
     Turn,
 )
 from agentcho.calls.owner import foreign_code
+from agentcho.calls.tools import AnswerForm
 from agentcho.calls.values import kind, listed, numbers, position, text, truth, whole
 from agentcho.errors import AgentchoError, CallbackFailed, RequestError, UnknownEncoding, shown
 from agentcho.message import Role
@@ -150,7 +151,17 @@ def _decode(call: Decode, copies: Mapping[int, Call], bounds: Bounds) -> Decode:
             f"logprobs={likely} with stride={stride}: all tokens have them where one is fed a step alone"
         )
     shared |= {"logits": logits, "stride": stride, "most": most, "logprobs": likely}
-    return Decode(header, sampling=sampling, name=name, forced=forced, **shared)
+    forms = tuple(_form(form, bounds) for form in listed(call.forms, "forms", 1 << 10))
+    if forms and (sampling.choices is not None or sampling.json_schema is not None):
+        raise RequestError("forms go with no choices and no json_schema; give one of them", "sampling")
+    return Decode(header, sampling=sampling, name=name, forced=forced, forms=forms, **shared)
+
+
+def _form(form: Any, bounds: Bounds) -> AnswerForm:
+    if not isinstance(form, AnswerForm):
+        raise RequestError(f"one of the forms is {kind(form)}; give what framing.tools.forms returns")
+    lead, trail = (numbers(ids, "forms", bounds.vocabulary) for ids in (form.lead, form.trail))
+    return AnswerForm(lead, form.schema, trail)
 
 
 def _shared(call: Call, copies: Mapping[int, Call]) -> dict[str, Any]:

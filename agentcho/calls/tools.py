@@ -26,6 +26,14 @@ class ToolCall(NamedTuple):
     id: str = ""
 
 
+class AnswerForm(NamedTuple):
+    """One way in which an answer may be written: the content ids `lead`, JSON of a schema, the content ids `trail`."""
+
+    lead: tuple[int, ...]
+    schema: dict[str, Any]
+    trail: tuple[int, ...] = ()
+
+
 Written = tuple[str, tuple[int, ...]]
 """The content of a message: its text, and its token ids for `Prefill.tokens`."""
 
@@ -34,7 +42,7 @@ class ToolsPort(Protocol):
     """How a framing writes functions, their calls and the results of these, and reads the calls that a model wrote.
 
     `auto`: the chat template has a format for calls, so that the model knows it, and may be let free to call or not.
-    Without one, a call is asked for by `schema` alone. `opening`: the text by which a call begins. Every text given is
+    Without one, a call is asked for as bare JSON. `opening`: the text by which a call begins. Every text given is
     the words of a user: none becomes a special token. `RequestError`: the tokenizer cannot write it.
     """
 
@@ -59,9 +67,9 @@ class ToolsPort(Protocol):
         """The text before the first call, and the calls, in what was generated. Where there is none: all of the text,
         and no calls."""
 
-    def schema(
+    def forms(
         self, tools: Sequence[Tool], named: str | None = None, answer: Mapping[str, Any] | None = None
-    ) -> dict[str, Any]:
-        """The JSON schema of one call, of any of the functions or of the one `named`; with the schema of an `answer`,
-        that of one or the other. `read` reads a text that obeys it. `RequestError`: there is no such function, or its
-        parameters are the schema of no object."""
+    ) -> tuple[AnswerForm, ...]:
+        """The ways to write one call as the template does, of any of the functions or of the one `named`, and, where
+        the schema of an `answer` is given, that one too: for `Decode.forms`. `read` reads what has one of them.
+        `RequestError`: there is no such function, or its parameters are the schema of no object."""

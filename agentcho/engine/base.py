@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from agentcho.calls.call import ContentPort, FramingPort, Logprobs, Sampling
 from agentcho.calls.owner import Owner
+from agentcho.calls.tools import AnswerForm
 
 if TYPE_CHECKING:
     from agentcho.engine.cache import KVEntry
@@ -163,9 +164,9 @@ class Runner(Protocol):
     def keep(self, rows: Sequence[Row]) -> Sequence[Row]:
         """The same rows, copied so that they stay valid after the step."""
 
-    def constrain(self, sampling: Sampling) -> Constraint | None:
-        """The constraint of a decode with these options; None where it may say anything. `RequestError`: nothing can
-        satisfy them."""
+    def constrain(self, sampling: Sampling, forms: Sequence[AnswerForm]) -> Constraint | None:
+        """The constraint of a decode with these options, written in one of these forms if there are any; None where it
+        may say anything. `RequestError`: nothing can satisfy them."""
 
     def synchronize(self) -> None:
         """Wait until all forwards that were asked for are done."""

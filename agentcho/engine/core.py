@@ -328,7 +328,7 @@ class EngineCore(Direct):
 
     def _constrain(self, call: Decode, local: Local) -> Constraint | None:
         """The constraint of a decode whose words are not forced. `local` are the calls before it in its list."""
-        return self._runner.constrain(call.sampling)
+        return self._runner.constrain(call.sampling, call.forms)
 
     def _shadow(self, call: Shadow, local: Local) -> Admitted:
         leader = local.get(id(call.of))

@@ -23,16 +23,24 @@ VALUES = ("const", "enum", "default", "examples")
 _DEFINED = re.compile(r"#/(\$defs|definitions)/([^/]+)(/.*)?", re.DOTALL)
 
 
-def call_schema(
-    tools: Sequence[Tool], named: str | None, key: str, answer: Mapping[str, Any] | None = None
-) -> dict[str, Any]:
-    """The schema of an object with the name of a function and, as `key`, its arguments; or of the `answer` instead,
-    where one is given. See `ToolsPort.schema`."""
-    chosen = [tool for tool in tools if named is None or tool.name == named]
-    if not chosen:
+def chosen(tools: Sequence[Tool], named: str | None) -> list[Tool]:
+    """The functions of which one is to be called. `RequestError`: there is none."""
+    found = [tool for tool in tools if named is None or tool.name == named]
+    if not found:
         raise RequestError(f"no function named {shown(named)}; name one of the tools" if named else "tools is empty")
-    found = [_Hoisted(_arguments(tool), place) for place, tool in enumerate(chosen)]
-    ways = [_call(tool.name, key, each.schema) for tool, each in zip(chosen, found, strict=True)]
+    return found
+
+
+def call_schema(
+    tools: Sequence[Tool],
+    key: str,
+    answer: Mapping[str, Any] | None = None,
+    more: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """The schema of an object with the name of a function and, as `key`, its arguments, and then `more` properties; or
+    of the `answer` instead, where one is given. `RequestError`: parameters that are the schema of no object."""
+    found = [_Hoisted(arguments_schema(tool), place) for place, tool in enumerate(tools)]
+    ways = [_call(tool.name, key, each.schema, more or {}) for tool, each in zip(tools, found, strict=True)]
     if answer is not None:
         found.append(_Hoisted(answer, len(found)))
         ways.append(found[-1].schema)
@@ -41,13 +49,13 @@ def call_schema(
     return whole | ({"$defs": definitions} if definitions else {})
 
 
-def _call(name: str, key: str, arguments: dict[str, Any]) -> dict[str, Any]:
-    properties = {"name": {"const": name}, key: arguments}
-    return {"type": "object", "properties": properties, "required": ["name", key], "additionalProperties": False}
+def _call(name: str, key: str, arguments: dict[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+    properties = {"name": {"const": name}, key: arguments, **more}
+    return {"type": "object", "properties": properties, "required": [*properties], "additionalProperties": False}
 
 
-def _arguments(tool: Tool) -> dict[str, Any]:
-    """The schema of a function's arguments."""
+def arguments_schema(tool: Tool) -> dict[str, Any]:
+    """The schema of a function's arguments. `RequestError`: they are no object."""
     given = {"properties": {}, "additionalProperties": False} if tool.parameters is None else tool.parameters
     if given.get("type", "object") != "object":
         raise RequestError(f"the parameters of the function {shown(tool.name)} are of a type that is not object")

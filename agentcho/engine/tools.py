@@ -7,14 +7,15 @@ templates; `tool_template` finds the pieces in one.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from agentcho.calls.tools import Tool, ToolCall, Written
+from agentcho.calls.tools import AnswerForm, Tool, ToolCall, Written
 from agentcho.calls.values import text as checked
-from agentcho.engine.tool_schema import call_schema
+from agentcho.engine.tool_schema import arguments_schema, call_schema, chosen
 
 ID, NAME = "Zq7callid", "Zq8calledqZ"
 """Stand in pieces for the id of a call and for the name of its function."""
@@ -35,6 +36,14 @@ class JsonStyle(NamedTuple):
     def write(self, value: Any) -> str:
         """The value as JSON."""
         return json.dumps(value, ensure_ascii=False, indent=self.indent, separators=self.separators)
+
+    @property
+    def guidance(self) -> dict[str, Any]:
+        """What a schema says of the blanks in its JSON, in llguidance's words; with line breaks it is not said."""
+        if self.indent is not None:
+            return {}
+        item, key = self.separators or (", ", ": ")
+        return {"x-guidance": {"item_separator": item, "key_separator": key}}
 
 
 class CallPieces(NamedTuple):
@@ -96,8 +105,7 @@ class Weaver(Protocol):
 class ToolFormat:
     """See `ToolsPort`, whose methods these are. Made of pieces as they stand in the template.
 
-    What `schema` describes is bare JSON, in every format: a call that is asked for by a constraint has nothing of the
-    template around it. `read` reads both.
+    `read` reads a call as the template writes it, and one that is bare JSON.
     """
 
     def __init__(
@@ -166,11 +174,27 @@ class ToolFormat:
             at = end if calls else at + len(self.opening)
         return (text, ()) if first is None else (text[:first].rstrip(), tuple(found))
 
-    def schema(
+    def forms(
         self, tools: Sequence[Tool], named: str | None = None, answer: Mapping[str, Any] | None = None
-    ) -> dict[str, Any]:
-        """The JSON schema of one call; see `ToolsPort.schema`."""
-        return call_schema(tools, named, self._key, answer)
+    ) -> tuple[AnswerForm, ...]:
+        """The ways to write one call; see `ToolsPort.forms`. Where the template has none, or one that is not known for
+        certain as a frame of JSON: bare JSON."""
+        wanted, style = chosen(tools, named), self._calls.style
+        if self.auto and not self._calls.is_json:
+            made = [self._marked(tool) for tool in wanted]
+            return (*made, AnswerForm((), dict(answer))) if answer is not None else tuple(made)
+        lead, trail, more = _around_json(self._calls) if self.auto else ("", "", {})
+        bare = not lead and not trail
+        schema = call_schema(wanted, self._key, answer if bare else None, more) | style.guidance
+        form = AnswerForm(tuple(self._content.weave([lead])), schema, tuple(self._content.weave([trail])))
+        return (form,) if answer is None or bare else (form, AnswerForm((), dict(answer)))
+
+    def _marked(self, tool: Tool) -> AnswerForm:
+        """A call of one function, whose name stands between marks, and its arguments after them."""
+        form, id = self._calls, _made_up(tool.name)
+        lead = [*_filled(form.head, id, tool.name), tool.name, *_filled(form.middle, id, tool.name)]
+        trail, schema = _filled(form.tail, id, tool.name), arguments_schema(tool) | form.style.guidance
+        return AnswerForm(tuple(self._content.weave(lead)), schema, tuple(self._content.weave(trail)))
 
     def _after(self, text: str, at: int) -> tuple[tuple[ToolCall, ...], int]:
         """The calls that follow an opening, and where they end."""
@@ -213,6 +237,24 @@ def _function(tool: Tool) -> dict[str, Any]:
     parameters = {"type": "object", "properties": {}} if tool.parameters is None else tool.parameters
     function = {"name": tool.name, "description": tool.description, "parameters": parameters}
     return {"type": "function", "function": function}
+
+
+def _around_json(calls: CallPieces) -> tuple[str, str, dict[str, Any]]:
+    """What stands before and after the JSON object that is a call, and the properties that it has besides; nothing
+    where that is not certain."""
+    lead, (inner, closed, trail) = calls.head[: calls.head.rindex("{")], calls.tail.partition("}")
+    try:
+        more = json.loads("{" + inner.lstrip(" ,") + "}")
+    except ValueError:
+        return "", "", {}
+    if not closed or without_names(lead + trail) != lead + trail or any(value != ID for value in more.values()):
+        return "", "", {}
+    return lead, trail, {key: {"type": "string", "pattern": "^[a-zA-Z0-9]{9}$"} for key in more}
+
+
+def _made_up(name: str) -> str:
+    """An id for the call of a function, where the template has one in front of the arguments."""
+    return hashlib.blake2b(name.encode(errors="surrogatepass"), digest_size=5).hexdigest()[:9]
 
 
 def _filled(own: str, id: str, name: str) -> list[str]:

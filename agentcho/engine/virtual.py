@@ -13,6 +13,7 @@ from typing import Any
 
 from agentcho.calls.call import Logprobs, Sampling
 from agentcho.calls.owner import Owner
+from agentcho.calls.tools import AnswerForm
 from agentcho.engine.base import Constraint, Ran, Row
 from agentcho.engine.cache import KVEntry
 from agentcho.engine.layout import Context, Segment
@@ -171,7 +172,7 @@ class VirtualRunner(ABC):
             call.choose(range(call.repair.count))
         return 0
 
-    def constrain(self, sampling: Sampling) -> Constraint | None:
+    def constrain(self, sampling: Sampling, forms: Sequence[AnswerForm]) -> Constraint | None:
         """`RequestError`: there are no words to choose from."""
         raise RequestError("an engine without a model has nothing to say; force the words")
 

@@ -6,6 +6,7 @@ tokens that are left, so that what is said always parses. Does not know: logits,
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import llguidance.hf
@@ -16,6 +17,7 @@ from llguidance import LLMatcher, LLTokenizer
 from torch import Tensor
 
 from agentcho.calls.call import Sampling
+from agentcho.calls.tools import AnswerForm
 from agentcho.engine.base import Constraint, Template
 from agentcho.errors import RequestError
 
@@ -27,9 +29,11 @@ class Constraints:
         self._content, self._stop = template.content, template.closing("assistant")[0]
         self._grammars = Grammars(tokenizer, vocabulary, self._stop)
 
-    def of(self, sampling: Sampling) -> Constraint | None:
-        """The constraint of a call with choices or a JSON schema; None: it has neither. `RequestError`: nothing can
-        satisfy it."""
+    def of(self, sampling: Sampling, forms: Sequence[AnswerForm] = ()) -> Constraint | None:
+        """The constraint of a call with choices, a JSON schema, or forms; None: it has none of these. `RequestError`:
+        nothing can satisfy it."""
+        if forms:
+            return Forms([Formed(form, self._grammars, sampling.max_tokens) for form in forms])
         if sampling.choices is not None:
             return Choices([self._content.encode(c) for c in sampling.choices], self._stop, sampling.max_tokens)
         if sampling.json_schema is not None:
@@ -66,6 +70,60 @@ class Choices:
         return token
 
 
+class Formed:
+    """An answer in one form: ids, JSON, ids."""
+
+    def __init__(self, form: AnswerForm, grammars: Grammars, max_tokens: int) -> None:
+        self.lead, self._trail = list(form.lead), list(form.trail)
+        self._json = grammars.json(form.schema, max_tokens, len(self.lead) + len(self._trail))
+
+    @property
+    def allowed(self) -> Tensor:
+        """The ids that may come next."""
+        if self.lead or (self._json.done and self._trail):
+            return torch.tensor([self.lead[0] if self.lead else self._trail[0]])
+        return self._json.allowed
+
+    @property
+    def done(self) -> bool:
+        """Whether all of it is said."""
+        return not self.lead and not self._trail and self._json.done
+
+    def take(self, token: int, left: int) -> int:
+        """Follow `token`, or say another, as `JsonConstraint` does."""
+        if self.lead:
+            return self.lead.pop(0)
+        if self._json.done and self._trail:
+            return self._trail.pop(0)
+        return self._json.take(token, left - len(self._trail))
+
+
+class Forms:
+    """An answer in one of several forms, which is settled by their first ids; at most one has none before its JSON."""
+
+    def __init__(self, forms: list[Formed]) -> None:
+        self._left = forms
+
+    @property
+    def allowed(self) -> Tensor:
+        """The next ids of the forms that are still possible."""
+        if len(self._left) == 1:
+            return self._left[0].allowed
+        return torch.tensor(sorted({id for form in self._left for id in form.allowed.tolist()}))
+
+    @property
+    def done(self) -> bool:
+        """Whether all of one form is said."""
+        return all(form.done for form in self._left)
+
+    def take(self, token: int, left: int) -> int:
+        """Keep the forms that go on with `token`."""
+        led = [form for form in self._left if form.lead and form.lead[0] == token]
+        self._left = led or [form for form in self._left if not form.lead]
+        said = [form.take(token, left) for form in self._left]
+        return said[0]
+
+
 class Grammars:
     """Makes JSON constraints for one tokenizer; its tables are built at the first use."""
 
@@ -73,8 +131,9 @@ class Grammars:
         self._hf, self._vocabulary, self._stop = tokenizer, vocabulary, stop
         self._table: LLTokenizer | None = None
 
-    def json(self, schema: dict[str, Any], max_tokens: int) -> JsonConstraint:
-        """A constraint for a schema. `RequestError`: the schema is not understood or needs more tokens."""
+    def json(self, schema: dict[str, Any], max_tokens: int, around: int = 0) -> JsonConstraint:
+        """A constraint for a schema, of whose tokens so many stand around the JSON. `RequestError`: the schema is not
+        understood or needs more tokens."""
         if self._table is None:
             self._table = llguidance.hf.from_tokenizer(self._hf, self._vocabulary, self._stop)
         try:
@@ -84,7 +143,7 @@ class Grammars:
         matcher = LLMatcher(self._table, grammar)
         if matcher.is_error():
             raise RequestError(f"json_schema is not usable: {matcher.get_error()}; simplify the model", "sampling")
-        return JsonConstraint(matcher, self._vocabulary, self._stop, self._endings(), max_tokens)
+        return JsonConstraint(matcher, self._vocabulary, self._stop, self._endings(), max_tokens, around)
 
     def _endings(self) -> list[int]:
         """Tokens of single characters in the order in which they bring a document to its end: a letter, the quote, then
@@ -96,12 +155,14 @@ class Grammars:
 class JsonConstraint:
     """JSON of one schema. At every token the document can be ended within the budget."""
 
-    def __init__(self, matcher: LLMatcher, vocabulary: int, stop: int, endings: list[int], max_tokens: int) -> None:
+    def __init__(
+        self, matcher: LLMatcher, vocabulary: int, stop: int, endings: list[int], max_tokens: int, around: int
+    ) -> None:
         self._matcher, self._vocabulary, self._stop = matcher, vocabulary, stop
         self._letter, self._quote, *self._endings = endings
         self._ending = self._shortest(matcher, 1024)
-        if self._ending is None or len(self._ending) > max_tokens:
-            needed = "more than 1024" if self._ending is None else str(len(self._ending))
+        if self._ending is None or len(self._ending) + around > max_tokens:
+            needed = "more than 1024" if self._ending is None else str(len(self._ending) + around)
             raise RequestError(
                 f"the shortest answer found for json_schema takes {needed} tokens, max_tokens is {max_tokens}; raise "
                 "max_tokens or make the model smaller",

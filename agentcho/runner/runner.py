@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from agentcho.calls.call import Logprobs, Sampling
+from agentcho.calls.tools import AnswerForm
 from agentcho.engine.base import Constraint
 from agentcho.engine.cache import KVEntry
 from agentcho.engine.layout import Recipe, Segment
@@ -117,10 +118,10 @@ class TorchRunner:
         """These rows on the CPU."""
         return [row.cpu() for row in rows]
 
-    def constrain(self, sampling: Sampling) -> Constraint | None:
+    def constrain(self, sampling: Sampling, forms: Sequence[AnswerForm]) -> Constraint | None:
         """See `Constraints.of`."""
-        free = sampling.choices is None and sampling.json_schema is None
-        return None if free else self._constraints.of(sampling)
+        free = sampling.choices is None and sampling.json_schema is None and not forms
+        return None if free else self._constraints.of(sampling, forms)
 
     def store(self, slot: Slot, start: int, entry: KVEntry) -> None:
         """Move the keys and values of a row's own tokens, from token `start` of its slot on, into the pages of an

@@ -301,9 +301,9 @@ BAD: list[tuple[str, Any]] = [
 @pytest.mark.parametrize("style", ["hermes", "parameters"])
 def test_the_schema_of_a_call_takes_what_the_schemas_of_its_functions_take(style: str) -> None:
     key = {"hermes": "arguments", "parameters": "parameters"}[style]
-    whole = Draft202012Validator(tools(style).schema(NODES))
+    whole = Draft202012Validator(tools(style).forms(NODES)[0].schema)
     for name, arguments in GOOD:
-        alone = Draft202012Validator(tools(style).schema(NODES, name))
+        alone = Draft202012Validator(tools(style).forms(NODES, name)[0].schema)
         assert whole.is_valid({"name": name, key: arguments})
         assert alone.is_valid({"name": name, key: arguments})
         assert not alone.is_valid({"name": "other", key: arguments})
@@ -315,17 +315,20 @@ def test_the_schema_of_a_call_takes_what_the_schemas_of_its_functions_take(style
 
 def test_a_call_or_an_answer_may_be_asked_for() -> None:
     answer = {"$defs": {"Kind": {"type": "integer"}}, "type": "array", "items": {"$ref": "#/$defs/Kind"}}
-    either = Draft202012Validator(tools("hermes").schema(NODES, None, answer))
-    for name, arguments in GOOD:
-        assert either.is_valid({"name": name, "arguments": arguments})
-    assert either.is_valid([1, 2])
-    assert not either.is_valid(["a"])
-    assert not either.is_valid({"name": "leaf", "arguments": {"kind": 3}})
+    for style, key in (("hermes", "arguments"), ("parameters", "parameters")):
+        forms = tools(style).forms(NODES, None, answer)
+        assert len(forms) == 1 + bool(forms[0].lead), "what begins as a call does has one schema with the answer"
+        known = [Draft202012Validator(form.schema) for form in forms]
+        for name, arguments in GOOD:
+            assert known[0].is_valid({"name": name, key: arguments})
+        assert known[-1].is_valid([1, 2])
+        assert not any(each.is_valid(["a"]) for each in known)
+        assert not any(each.is_valid({"name": "leaf", key: {"kind": 3}}) for each in known)
 
 
 def test_a_function_whose_schema_takes_any_argument_can_still_be_given_any() -> None:
     open_ones = [Tool("f", "", {"type": "object"}), Tool("g", "", {"properties": {}, "additionalProperties": True})]
-    whole = Draft202012Validator(tools("hermes").schema(open_ones))
+    whole = Draft202012Validator(tools("hermes").forms(open_ones)[0].schema)
     assert all(whole.is_valid({"name": name, "arguments": {"more": 1}}) for name in "fg")
 
 
@@ -333,19 +336,55 @@ def test_a_schema_is_not_made_of_no_function_or_of_parameters_that_are_no_object
     form = tools("hermes")
     for listed, named in ([NODES, "tree"], [[], None], [[Tool("f", "", {"type": "string"})], None]):
         with pytest.raises(RequestError):
-            form.schema(listed, named)  # type: ignore[arg-type]
+            form.forms(listed, named)  # type: ignore[arg-type]
 
 
-def test_what_is_said_under_the_schema_is_read_as_a_call(engines: Engines) -> None:
-    engine = engines(Family("llama", "Llama", style="parameters"))
+@pytest.mark.parametrize("style", [*FORMATS, "chatml"])
+def test_a_call_that_must_be_is_said_as_the_template_writes_it(engines: Engines, style: str) -> None:
+    engine = engines(Family("llama", "Llama", style=style))
     form, offered = engine.framing.tools, [Tool("node", "", NODE), Tool("leaf", "", LEAF)]
-    for named in (None, "leaf"):
-        sampling = Sampling(max_tokens=48, temperature=2.0, json_schema=form.schema(offered, named))
-        before, [call] = form.read(engine.message(engine.decode(sampling=sampling)).text)
+    for seed, named in enumerate((None, "leaf", "leaf")):
+        sampling, forms = Sampling(max_tokens=90, temperature=2.0, seed=seed), form.forms(offered, named)
+        words = engine.message(engine.decode(sampling=sampling, forms=forms))
+        before, [call] = form.read(words.text)
         assert not before
         assert named in (None, call.name)
         schema = next(tool.parameters for tool in offered if tool.name == call.name)
         Draft202012Validator(schema or {}).validate(json.loads(call.arguments))
+        said = words.tokens[slice(*words.sampled or ())]
+        if style in ("hermes", "spelt", "fenced"):
+            assert words.text == form.called(*call[:2])[0], "as the template writes it when it is quoted"
+        assert any(said[: len(each.lead)] == each.lead for each in forms)
+        assert any(said[len(said) - len(each.trail) :] == each.trail for each in forms)
+        assert bool(forms[0].lead) == (style not in ("parameters", "chatml"))
+
+
+@pytest.mark.parametrize("style", ["hermes", "marked", "parameters"])
+def test_an_answer_is_said_in_either_form(engines: Engines, style: str) -> None:
+    engine = engines(Family("llama", "Llama", style=style))
+    form, answer = engine.framing.tools, {"type": "object", "properties": {}, "additionalProperties": False}
+    calls = set[bool]()
+    for seed in range(24):
+        sampling = Sampling(max_tokens=60, temperature=2.0, seed=seed)
+        text = engine.message(engine.decode(sampling=sampling, forms=form.forms([TIME, WEATHER], None, answer))).text
+        _, called = form.read(text)
+        assert called or text == "{}"
+        calls.add(bool(called))
+    assert calls == {True, False}
+
+
+def test_a_call_that_has_no_room_is_refused_with_the_tokens_around_it(engines: Engines) -> None:
+    engine = engines(Family("llama", "Llama", style="hermes"))
+    forms = engine.framing.tools.forms([TIME])
+    least = len(engine.message(engine.decode(sampling=Sampling(max_tokens=60), forms=forms)).tokens)
+    with pytest.raises(RequestError, match=r"takes (\d+) tokens, max_tokens is 9") as told:
+        engine.decode(sampling=Sampling(max_tokens=9), forms=forms)
+    needed = int(str(told.value).partition("takes ")[2].split()[0])
+    assert 9 < needed <= least
+    text = engine.message(engine.decode(sampling=Sampling(max_tokens=needed), forms=forms)).text
+    assert engine.framing.tools.read(text)[1] == (ToolCall("time", "{}"),)
+    with pytest.raises(RequestError, match="forms go with no choices"):
+        engine.decode(sampling=Sampling(choices=("a",)), forms=forms)
 
 
 def test_roles_without_a_frame_of_their_own_are_framed_as_the_users() -> None:

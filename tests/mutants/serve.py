@@ -133,8 +133,8 @@ SERVE = (
         "an answer whose text is not all of it is reused",
         "what is quoted would be read as other tokens than its text has",
         "agentcho/serve/sharing/plain.py",
-        "if not words.canonical:",
-        "if False:",
+        "quotable = words.canonical if",
+        "quotable = True if",
         (PLAIN,),
     ),
     Mutant(

@@ -8,16 +8,17 @@ from typing import Any, cast
 import pytest
 from jsonschema import Draft202012Validator
 
+from agentcho.backends.words import FakeFraming
 from agentcho.engine.template import derive
 from agentcho.engine.tools import CallPieces, ToolFormat
 from agentcho.serve.faults import ApiError
 from agentcho.serve.request import ChatRequest, Quoted, Tool, Tools
-from agentcho.serve.sharing.prompt import prompt_of, samplings
+from agentcho.serve.sharing.prompt import forms_of, prompt_of, samplings
 from tests.engine.templates import calling, tokenizer
 
 ANSWER = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
-PLAIN = ToolFormat(cast(Any, None))
-OWN = ToolFormat(cast(Any, None), CallPieces('<call>{"name": "', tail="}</call>"))
+PLAIN = ToolFormat(FakeFraming().content)
+OWN = ToolFormat(FakeFraming().content, CallPieces('<call>{"name": "', tail="}</call>"))
 CALL, OTHER, SAID = {"name": "f", "arguments": {}}, {"name": "g", "arguments": {}}, {"city": "Bern"}
 
 
@@ -28,8 +29,11 @@ def taken(form: ToolFormat, choice: Any, answer: dict[str, Any] | None) -> list[
         request.options["json_schema"] = answer
     frames = SimpleNamespace(framing=SimpleNamespace(tools=form))
     schema = samplings(request, 9, cast(Any, frames))[0].json_schema
-    valid = None if schema is None else Draft202012Validator(schema).is_valid
-    return None if valid is None else [valid(each) for each in (CALL, OTHER, SAID)]
+    forms = forms_of(request, cast(Any, frames))
+    assert schema is None or not forms
+    schemas = [form.schema for form in forms] + ([] if schema is None else [schema])
+    valid = [Draft202012Validator(schema).is_valid for schema in schemas]
+    return [any(is_valid(each) for is_valid in valid) for each in (CALL, OTHER, SAID)] if valid else None
 
 
 @pytest.mark.parametrize("form", [PLAIN, OWN])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,9 @@ import pytest
 from agentcho import Decode, Engine, Prefill, RunConfig, Sampling
 from agentcho.audit.audit import audit_run
 from agentcho.engine.template import LONG
-from agentcho.serve.request import Caller, ChatRequest, Delta, Quoted
+from agentcho.serve.request import Caller, ChatRequest, Delta, Quoted, Tool, Tools
 from agentcho.serve.sharing.served import ServedModel, Serving
+from tests.engine.families import Family
 from tests.engines import Engines
 from tests.serve.stage import agent, assistant, conclusion, play, saved, system, user
 
@@ -124,3 +126,24 @@ def test_others_go_on_while_a_long_text_is_tokenised(engines: Engines) -> None:
     assert waits >= 5
     pieces = content.encode(text[: LONG - 1])
     assert content.encode(text)[: len(pieces) - 3] == pieces[:-3]
+
+
+@pytest.mark.parametrize("caller", [Caller(), agent("ann")], ids=["no society", "society"])
+def test_a_call_that_must_be_stands_in_the_talk_as_the_template_writes_it(caller: Caller, engines: Engines) -> None:
+    engine = engines(Family("llama", "Llama", style="hermes"))
+    offered = Tools((Tool("weather", "", {"type": "object", "properties": {"day": {"type": "integer"}}}),), "required")
+
+    async def body() -> None:
+        async with ServedModel("m", engine, RunConfig(), Serving()).serving() as model:
+            asked = ChatRequest((user("Is it cold?"),), max_tokens=60, tools=offered)
+            first = await model.answer(caller, asked, lambda delta: None)
+            [answer] = first.answers
+            [call] = answer.calls
+            assert answer.tokens == engine.framing.tools.called(*call[:2])[1]
+            assert answer.text.startswith("<tool_call>")
+            said = Quoted("assistant", "", None, answer.id, (call._replace(id="c"),))
+            more = (*asked.messages, said, Quoted("tool", "minus nine", call_id="c"))
+            usage = (await model.answer(caller, replace(asked, messages=more), lambda delta: None)).usage
+            assert usage.exact + usage.reused >= first.usage.prompt + len(answer.tokens) - int(engine.bos)
+
+    play(body)

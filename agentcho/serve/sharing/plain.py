@@ -14,7 +14,7 @@ from agentcho.choreography.handle import Request, Result
 from agentcho.message import Words
 from agentcho.serve.request import Answer, Answers, ChatRequest, Hear, Usage
 from agentcho.serve.sharing.prefixes import Node, PrefixTree
-from agentcho.serve.sharing.prompt import Framed, calls_in, prompt_of, room_for, samplings, tokenised
+from agentcho.serve.sharing.prompt import Framed, calls_in, forms_of, prompt_of, room_for, samplings, tokenised
 from agentcho.serve.sharing.society import Keeping
 from agentcho.serve.sharing.speech import Speech, all_said
 
@@ -69,7 +69,8 @@ class PlainPrompts:
         made = dict(missing)
         parents = [made.get(node, node.id) for node in path]
         over = tuple(parent for parent in parents if parent is not None)
-        decode = Decode("", over, sampling=sampling, salt=self._tree.salt, logprobs=request.logprobs)
+        salt, forms = self._tree.salt, forms_of(request, self._frames)
+        decode = Decode("", over, sampling=sampling, salt=salt, logprobs=request.logprobs, forms=forms)
         fresh = set(made)  # less what another request makes at the same time, and before this one
 
         def done(result: Result) -> None:
@@ -86,14 +87,16 @@ class PlainPrompts:
         return speech.answer(result.made[-1].words), sum(node.length for node in path if node not in fresh)
 
     def _keep(self, path: list[Node], request: ChatRequest, words: Words, id: int) -> None:
-        """Keep an answer for the request that quotes it, where its text says all that it is."""
-        if not words.canonical:
+        """Keep an answer for the request that quotes it, where it is what the quotation will be."""
+        before, calls = calls_in(words.text, request.tools, self._frames)
+        said = Framed("assistant", words.text)
+        if calls:
+            text, tokens = self._frames.framing.tools.spoken(before, calls)
+            said = Framed("assistant", text, tokens=tokens)
+        content = words.tokens[slice(*words.content)]
+        quotable = words.canonical if said.tokens is None else said.tokens == content
+        if not quotable or self._tree.add(path, said, words, id) is not None:
             self._release([id])
-            return
-        calls = calls_in(words.text, request.tools, self._frames)[1]
-        said = Framed("assistant", words.text, calls=calls)
-        if (twin := self._tree.add(path, said, words, id)) is not None:
-            self._release([twin])
 
     def _release(self, ids: Sequence[int]) -> None:
         if ids:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar, cast
 
 from agentcho.calls.call import FramePort, Sampling
+from agentcho.calls.tools import AnswerForm
 from agentcho.errors import ContextOverflow
 from agentcho.message import Role, Words
 from agentcho.serve.beside import beside
@@ -20,6 +21,12 @@ from agentcho.serve.faults import ApiError
 from agentcho.serve.request import ChatRequest, Quoted, ToolCall, Tools
 
 T = TypeVar("T")
+
+NO_FORMAT = (
+    "the chat template of this model has no format for functions, so it cannot be left to the model whether to call "
+    'one ("auto"); give tool_choice "required", a named function, or "none", or serve a model whose template has one, '
+    "as those of Qwen 2.5 and 3, Hermes, Llama 3.1 and later, Mistral and DeepSeek"
+)
 
 
 class Framed(NamedTuple):
@@ -128,30 +135,27 @@ def room_for(lengths: int, speaker: str | None, frames: FramePort, limit: int) -
 def samplings(request: ChatRequest, most: int, frames: FramePort) -> tuple[Sampling, ...]:
     """The options of each answer's decode. Without a seed one is drawn; answer 0 has the seed itself. `RequestError`,
     `ApiError`: options that cannot be."""
-    options: dict[str, Any] = {**request.options, **_constraint(request, frames)}
+    options: dict[str, Any] = dict(request.options)
+    if forms_of(request, frames):
+        options.pop("json_schema", None)
     seed = secrets.randbits(63) if request.seed is None else request.seed
     return tuple(Sampling(**options, max_tokens=most, seed=_seed(seed, n)) for n in range(request.choices))
 
 
-def _constraint(request: ChatRequest, frames: FramePort) -> dict[str, Any]:
-    """The constraint on what is said that makes it a call of a function, where one must be called; and one or the other
-    where it may be, and all else must be JSON of a schema."""
+def forms_of(request: ChatRequest, frames: FramePort) -> tuple[AnswerForm, ...]:
+    """The ways to write what is said, where it must be a call of a function; and that, or the answer's own, where it
+    may be one, and all else must be JSON of a schema. None: it may be anything, or what its options say."""
     tools = request.tools
     if tools is None or tools.choice == "none":
-        return {}
+        return ()
     known, answer = frames.framing.tools, request.options.get("json_schema")
     if tools.choice == "auto" and answer is not None:
-        return {"json_schema": known.schema(tools.tools, None, answer)}
-    if tools.choice == "auto":
-        if not known.auto:
-            raise ApiError(
-                400,
-                "the chat template of this model has no format for functions, so it cannot be left to the model "
-                'whether to call one ("auto"); give tool_choice "required", a named function, or "none"',
-                "tool_choice",
-            )
-        return {}
-    return {"json_schema": known.schema(tools.tools, tools.named)}
+        return known.forms(tools.tools, None, answer)
+    if tools.choice != "auto":
+        return known.forms(tools.tools, tools.named)
+    if known.auto:
+        return ()
+    raise ApiError(400, NO_FORMAT, "tool_choice")
 
 
 def _seed(seed: int, choice: int) -> int:

@@ -23,7 +23,7 @@ from agentcho.games.limits import Meter
 from agentcho.message import SCENARIO, Audience, Kind, Metadata, Words
 from agentcho.serve.request import ChatRequest
 from agentcho.serve.sharing.index import Known, MessageIndex, Reader, Standing, reads_as_others
-from agentcho.serve.sharing.prompt import Framed, calls_in, speaker
+from agentcho.serve.sharing.prompt import Framed, calls_in, forms_of, speaker
 from agentcho.serve.sharing.reused import Places, Reused
 from agentcho.serve.sharing.speech import Speech, new_id
 
@@ -197,7 +197,9 @@ class Talk:
         assert author is not None
         framed = Framed("assistant", "", speaker(author, "assistant", self._frames))
         draft = self._draft(author, framed, audience, reads, "decode")
-        plan = self._resolver.decode_plan(draft, sampling=how.sampling, logprobs=request.logprobs)
+        plan = self._resolver.decode_plan(
+            draft, sampling=how.sampling, logprobs=request.logprobs, forms=forms_of(request, self._frames)
+        )
         said = list[Said]()
 
         def piece(piece: Piece) -> None:
