@@ -24,6 +24,7 @@ AgentchoError
 ├── TuneError                  an adapter cannot be trained, or no further (also a ValueError)
 ├── LimitReached               a limit on tokens, messages or time ended a game
 ├── GamesFailed                errors ended games of a run
+├── WorkersLost                workers cannot be had, cannot take part, or died
 ├── AnswerInvalid              a constrained answer is not what was asked for
 ├── EndpointFailed             a server of models refused a request, or did not answer it as it must
 ├── ScenarioError              a scenario, or what it does, cannot be worked with
@@ -335,6 +336,10 @@ class GamesFailed(AgentchoError):
         where = [] if record is None else [f"tracebacks: {record / 'outcomes.jsonl'}"]
         self.lines = (*head, *(games if head else [each.partition(": ")[2] for each in games]), *where)
         super().__init__("; ".join(self.lines))
+
+
+class WorkersLost(AgentchoError):
+    """There are no workers to play games, they cannot take part, or they died."""
 
 
 class AnswerInvalid(AgentchoError):

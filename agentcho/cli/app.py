@@ -49,6 +49,7 @@ from agentcho.cli.words import (
     Playing,
     Retries,
     Set,
+    Where,
 )
 from agentcho.games.parts import Missing
 from agentcho.games.resume import Changed
@@ -97,7 +98,8 @@ def run(
     set_: Set = None,
     at_once: AtOnce = None,
     fail_fast: FailFast = False,
-    retries: Retries = 0,
+    retries: Retries = None,
+    where: Where,
     resume: Annotated[str | None, typer.Option(metavar="RUN", help=RESUME, show_default=False)] = None,
     changed: Annotated[Changed, typer.Option(help=CHANGED)] = "refuse",
     display: Display = None,
@@ -107,11 +109,12 @@ def run(
 
     Exit codes: 0 done, 1 errors ended games, 2 wrong usage, 130 after Ctrl-C.
     """
+    from agentcho.cli.cluster import cluster
     from agentcho.cli.play import Asked, play_scenario
     from agentcho.games.run import OnFailure
 
-    own, care = fields("--set", set_ or []), OnFailure(fail_fast, retries)
-    raise typer.Exit(play_scenario(Asked(scenario, how.typed, own, display, out, at_once, care, resume, changed)))
+    own, care, on = fields("--set", set_ or []), OnFailure(fail_fast, retries or 0), cluster(where, retries)
+    raise typer.Exit(play_scenario(Asked(scenario, how.typed, own, display, out, at_once, care, resume, changed, on)))
 
 
 def merge(

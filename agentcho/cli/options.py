@@ -161,7 +161,8 @@ def checked(kind: type[Checked], /, **options: Any) -> Checked:
         where = " ".join(str(part).replace("_", "-") for part in first["loc"])
         if not where:
             raise ConfigError(first["msg"].removeprefix("Value error, ")) from None
-        raise typer.BadParameter(first["msg"], param_hint=f"--{where.replace('limits ', 'limit ')}") from None
+        said = first["msg"].removeprefix("Value error, ")
+        raise typer.BadParameter(said, param_hint=f"--{where.replace('limits ', 'limit ')}") from None
 
 
 def configured(scenario: type[Scenario], given: Mapping[str, Any]) -> Scenario:

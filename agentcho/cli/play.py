@@ -6,7 +6,8 @@ Does not know: what a scenario does.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,10 +15,12 @@ from typing import Any, NamedTuple
 import typer
 from pydantic import SecretBytes, SecretStr
 
+from agentcho.cli.cluster import Cluster, players
 from agentcho.cli.leaks import leaks
 from agentcho.cli.options import configured, run_config
 from agentcho.cli.outputs import silence
 from agentcho.cli.signals import INTERRUPTED
+from agentcho.cluster import runs
 from agentcho.config import RunConfig
 from agentcho.display import Kind, Screen, heading, screen
 from agentcho.display.progress import Progress, progress
@@ -48,6 +51,7 @@ class Asked(NamedTuple):
     on_failure: OnFailure
     resume: str | None = None
     changed: Changed = "refuse"
+    on: Cluster | None = None
 
 
 def play_scenario(asked: Asked) -> int:
@@ -57,21 +61,38 @@ def play_scenario(asked: Asked) -> int:
         config = run_config(**asked.how)
         scenario = _scenario(asked.scenario, asked.given)
         named = from_anywhere(asked.scenario or "")
-        playing = partial(play, scenario, config, out=asked.out, asked=named)
-        played = _shown(playing, scenario, config, asked)
+        here = partial(play, scenario, config)
+        there = partial(runs.play, scenario=scenario, config=config)
+        with _where(asked.on, named, config, here, there) as playing:
+            played = _shown(partial(playing, out=asked.out, asked=named), scenario, config, asked)
     else:
         saved = find(asked.resume, asked.out)
         config = run_config(**{**saved.info.config.model_dump(), **asked.how})
-        scenario = _scenario(asked.scenario or _named(saved), {**saved.info.options, **asked.given})
+        named = asked.scenario or _named(saved)
+        scenario = _scenario(named, {**saved.info.options, **asked.given})
         _check_secrets(scenario, asked.given)
-        playing = partial(resume, saved, scenario, config, changed=asked.changed)
-        played = _shown(playing, scenario, config, asked, saved)
+        here = partial(resume, saved, scenario, config)
+        there = partial(runs.resume, saved=saved, scenario=scenario, config=config)
+        with _where(asked.on, named, config, here, there) as playing:
+            played = _shown(partial(playing, changed=asked.changed), scenario, config, asked, saved)
     if played.record is not None and asked.display != "none":
         _last_line(leaks(played.record), played.record)
     if played.interrupted:
         return INTERRUPTED
     played.check(len(config.numbers))
     return 0
+
+
+@contextmanager
+def _where(
+    on: Cluster | None, scenario: str, config: RunConfig, here: Callable[..., Played], there: Callable[..., Played]
+) -> Iterator[Callable[..., Played]]:
+    """What plays: `here` in this process, or `there` with the workers of a cluster, which are gone at the end."""
+    if on is None:
+        yield here
+        return
+    with players(on, scenario, config) as workers:
+        yield partial(there, workers)
 
 
 def _unread(kept: str) -> RecordError:

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from agentcho.cli.options import PAIR, From, Given
+from agentcho.cluster.config import ClusterConfig
 from agentcho.config import RunConfig
 from agentcho.display import Kind
 
@@ -33,12 +34,12 @@ PARTS = "All parts: records by path, id or its beginning, or folders of records.
 MISSING = "What to do where games are in no part, or not over: accept leaves them to `run --resume`."
 CHANGED = "With --resume, where the source of the scenario has changed since."
 FAIL_FAST = "Stop with the first game that an error ends."
-RETRIES = "Play a game again, so often, that an error of the engine or of an endpoint ended."
+RETRIES = "Play a game again, so often, that an error of the engine or of an endpoint ended.  [default: 0]"
 AtOnce = Annotated[int | None, typer.Option(min=1, help=AT_ONCE, show_default=False)]
 Set = Annotated[list[str] | None, typer.Option("--set", metavar=PAIR, help="An option of the scenario.")]
 Display = Annotated[Kind | None, typer.Option(help="Default: rich on a terminal, plain elsewhere.", show_default=False)]
 FailFast = Annotated[bool, typer.Option("--fail-fast", help=FAIL_FAST)]
-Retries = Annotated[int, typer.Option(min=0, help=RETRIES)]
+Retries = Annotated[int | None, typer.Option(min=0, help=RETRIES, show_default=False)]
 Out = Annotated[Path, typer.Option(help="Folder of runs.")]
 
 HERE = {"model": "'understudy', a folder, or a Hugging Face id."}
@@ -47,6 +48,7 @@ SERVED = ("base_url", "server", "key_env", "key_file", "allow_vendor")
 LOADING = ("model", "device", "device_map", "dtype")
 REUSE = ("mode", "leakage", "shadow", "deterministic", "repair", "adapter", "merge")
 """Options that say how messages are read."""
+Where = Annotated[Given, From(ClusterConfig)]
 Playing = Annotated[Given, From(RunConfig)]
 Loading = Annotated[Given, From(RunConfig, only=LOADING, helps=HERE)]
 Placing = Annotated[Given, From(RunConfig, only=LOADING[1:])]

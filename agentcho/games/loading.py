@@ -43,10 +43,10 @@ def fingerprints(loaded: Loaded) -> tuple[dict[str, str], dict[str, dict[str, st
     return loaded.engine.fingerprint, {name: dict(other.fingerprint) for name, other in loaded.others.items()}
 
 
-def load_together(config: RunConfig, engine: EnginePort | None, given: Engines, tell: Tell) -> Loaded:
+def load_together(config: RunConfig, engine: EnginePort | None, given: Engines, tell: Tell, share: float = 1) -> Loaded:
     """The models of a run that its config names and that are not given already. Equal ones are one engine, and all that
-    are loaded together keep no more encodings than one alone would. What is wrong with one of them is said before any
-    is loaded. Raises as `Engine.load` does, with the name of the model."""
+    are loaded together keep no more encodings than this share of what one alone would. What is wrong with one of them
+    is said before any is loaded. Raises as `Engine.load` does, with the name of the model."""
     own = Source(config.own, config.merge, config.device_map)
     named = {name: Source(each) for name, each in config.models.items() if name not in given}
     wanted = named if engine is not None else {DEFAULT_MODEL: own, **named}
@@ -57,7 +57,8 @@ def load_together(config: RunConfig, engine: EnginePort | None, given: Engines, 
     made: dict[Source, EnginePort] = {} if engine is None else {own: engine}
     made |= {source: _made(source) for source in wanted.values() if not source.here and source not in made}
     first = {source: name for name, source in reversed(wanted.items()) if source not in made}
-    made |= zip(first, _load({name: source for source, name in first.items()}, markers, tell), strict=True)
+    loading = {name: source for source, name in first.items()}
+    made |= zip(first, _load(loading, markers, tell, share), strict=True)
     others = {name: given[name] if name in given else made[named[name]] for name in (*config.models, *given)}
     return Loaded(made[own], others)
 
@@ -81,13 +82,13 @@ def _made(source: Source) -> EnginePort:
     return FakeEngine()
 
 
-def _load(wanted: Mapping[str, Source], markers: Markers, tell: Tell) -> list[EnginePort]:
+def _load(wanted: Mapping[str, Source], markers: Markers, tell: Tell, share: float) -> list[EnginePort]:
     """The engines of models with weights, each by a name that errors tell."""
     if not wanted:
         return []
     from agentcho.runner.engine import Engine
 
-    return [*Engine.load_all({name: _weights(source) for name, source in wanted.items()}, markers, tell)]
+    return [*Engine.load_all({name: _weights(source) for name, source in wanted.items()}, markers, tell, share)]
 
 
 def _weights(source: Source) -> Any:

@@ -10,7 +10,7 @@ import copy
 import hashlib
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from math import inf
@@ -94,6 +94,11 @@ class GameLimiter:
         self._held = self._size = 0.0
         self._stores: dict[str | None, float] = {}
 
+    @property
+    def inside(self) -> int:
+        """How many games are in now."""
+        return self._inside
+
     @asynccontextmanager
     async def slot(self) -> AsyncIterator[None]:
         """A context in which a game is played; entering it waits until the game is let in."""
@@ -107,6 +112,11 @@ class GameLimiter:
             self._count(-1)
             self._over += 1
             self._next()
+
+    def follow(self, models: Models) -> None:
+        """Let games in as the stores of these models' engines have room."""
+        for choreographer in models.choreographers:
+            choreographer.stepped = partial(self.stepped, engine=choreographer.name)
 
     def stepped(self, held: float, engine: str | None = None) -> None:
         """After a step of an engine: `held` is the share of its store that is taken. What counts is the fullest."""
@@ -221,35 +231,46 @@ class Run:
 
     async def play(self, at_once: int | None) -> None:
         """Play its games, `at_once` of them side by side (None: as `GameLimiter` lets them in)."""
-        numbers = self.config.numbers if self._selection.numbers is None else self._selection.numbers
+        await self._to_their_end(self._play, at_once)
+
+    async def join(self, models: Models, limiter: GameLimiter) -> None:
+        """Play its games on models that other runs use too, as the limiter of all lets them in."""
+        await self._to_their_end(self._together, models, limiter)
+
+    async def _to_their_end(self, play: Callable[[Unpack[Args]], Awaitable[None]], *args: *Args) -> None:
         try:
             with anyio.CancelScope() as self._all:
-                await self._play(numbers, at_once)
+                await play(*args)
         except Exception:
             if self._sink_error is None:
                 raise
         if self._sink_error is not None:
             raise self._sink_error
-        if not self._all.cancel_called and not self.finished.keys() >= set(numbers):
+        if not self._all.cancel_called and not self.finished.keys() >= set(self._numbers):
             raise stopped("it cancelled the task that it runs in")
 
-    async def _play(self, numbers: Sequence[int], at_once: int | None) -> None:
+    @property
+    def _numbers(self) -> Sequence[int]:
+        return self.config.numbers if self._selection.numbers is None else self._selection.numbers
+
+    async def _play(self, at_once: int | None) -> None:
         if isinstance(self._engine, TextEngine):
             async with closing(self._engine.port):
-                await self._play_on(numbers, at_once or BUSY * self.config.own.concurrency, quiet_after=inf)
+                await self._play_on(at_once or BUSY * self.config.own.concurrency, quiet_after=inf)
         else:
-            await self._play_on(numbers, at_once)
+            await self._play_on(at_once)
 
-    async def _play_on(self, numbers: Sequence[int], at_once: int | None, quiet_after: float = 60.0) -> None:
+    async def _play_on(self, at_once: int | None, quiet_after: float = 60.0) -> None:
         async with opened(self._engine, self._others, self.config.reuse, quiet_after) as models:
-            tasks = models.own.tasks
-            limiter = GameLimiter(tasks, at_once)
-            for choreographer in models.choreographers:
-                choreographer.stepped = partial(limiter.stepped, engine=choreographer.name)
+            limiter = GameLimiter(models.own.tasks, at_once)
+            limiter.follow(models)
             try:
-                await tasks.together(*(self._game(models, index, limiter) for index in numbers))
+                await self._together(models, limiter)
             finally:
                 self.steps, self.most = sum(each.steps for each in models.choreographers), limiter.most
+
+    async def _together(self, models: Models, limiter: GameLimiter) -> None:
+        await models.own.tasks.together(*(self._game(models, index, limiter) for index in self._numbers))
 
     async def _game(self, models: Models, index: int, limiter: GameLimiter) -> None:
         async with limiter.slot():

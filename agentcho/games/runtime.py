@@ -234,9 +234,19 @@ def _too_few(tasks: TaskSet, games: int, each: int) -> TaskError:
 def load_models(config: RunConfig, engine: EnginePort | None, others: Engines | None, tell: Tell) -> Loaded:
     """All models of a run, those aside that are given. Nothing is loaded where one of them cannot be."""
     if config.models:
-        loaded = load_together(config, engine, others or {}, tell)
-    else:
-        loaded = Loaded(engine or load_engine(config, tell), others or {})
+        return checked_models(config, load_together(config, engine, others or {}, tell))
+    return checked_models(config, Loaded(engine or load_engine(config, tell), others or {}))
+
+
+def load_share(config: RunConfig, engine: EnginePort | None, share: float) -> Loaded:
+    """All models of a run, with this share of the memory that one process would take for encodings."""
+    if config.models:
+        return checked_models(config, load_together(config, engine, {}, unheard, share))
+    return checked_models(config, Loaded(engine or load_engine(config, share=share), {}))
+
+
+def checked_models(config: RunConfig, loaded: Loaded) -> Loaded:
+    """Models of a run, once it is known that their messages can be told apart, as it needs."""
     required = required_markers(config.reuse, config.plain_markers)
     check_markers(loaded.engine.framing.plain, required, config.model)
     for name, other in loaded.others.items():
@@ -245,13 +255,13 @@ def load_models(config: RunConfig, engine: EnginePort | None, others: Engines | 
     return loaded
 
 
-def load_engine(config: RunConfig, tell: Tell = unheard) -> EnginePort:
+def load_engine(config: RunConfig, tell: Tell = unheard, share: float = 1) -> EnginePort:
     """The engine that a run asks for; "fake" is the scripted one of `agentcho.testing`, without a model. `tell` hears
-    how far it is."""
+    how far it is. `share`: of the memory that one process would take for encodings."""
     began = perf_counter()
     ENGINE.info("loading %s", config.model)
     try:
-        engine = _load(config, tell)
+        engine = _load(config, tell, share)
     except Exception as error:
         ENGINE.error("%s was not loaded: %s", config.model, type(error).__name__)
         raise
@@ -259,7 +269,7 @@ def load_engine(config: RunConfig, tell: Tell = unheard) -> EnginePort:
     return engine
 
 
-def _load(config: RunConfig, tell: Tell) -> EnginePort:
+def _load(config: RunConfig, tell: Tell, share: float) -> EnginePort:
     if config.own.served:
         from agentcho.backends.remote.endpoint import open_endpoint
 
@@ -278,5 +288,6 @@ def _load(config: RunConfig, tell: Tell) -> EnginePort:
         merge=config.merge,
         device_map=config.device_map,
         plain_markers=required_markers(config.reuse, config.plain_markers),
+        share=share,
         tell=tell,
     )

@@ -77,6 +77,7 @@ class Engine(EngineCore):
         context: int | None = None,
         store_tokens: int | None = None,
         host_tokens: int | None = None,
+        share: float = 1,
         device_map: DeviceMap | None = None,
         plain_markers: Markers = "accept",
         tell: Tell = unheard,
@@ -91,6 +92,7 @@ class Engine(EngineCore):
           of weights and the processor has it. `fingerprint["dtype"]` says which was taken.
         - `context`: use fewer positions. `store_tokens`: tokens of the store (by default 4 GiB of a CPU's memory, half
           of the free memory on CUDA). `host_tokens`: tokens that left it, in host memory (by default 4 GiB; 0: none).
+          `share`: of these defaults, where other processes on this machine load as much.
         - `plain_markers` "refuse" takes no model in whose chat template a text can spell what stands between messages.
         - `tell` hears of megabytes downloaded, weights read, matrices packed and proofs made, in another thread.
 
@@ -98,18 +100,20 @@ class Engine(EngineCore):
         """
         found = None if adapter is None else find_adapter(adapter)
         weights = Weights(model, Place(device, dtype, device_map), found, merge)
-        parts = partial(load, weights, Sizes(context, store_tokens, host_tokens), plain_markers, tell)
+        parts = partial(load, weights, Sizes(context, store_tokens, host_tokens, share), plain_markers, tell)
         # torch keeps a pool of compute threads for each thread that ever called it, and a second pool halves the speed
         # of the thread that steps the engine; so loading runs in a thread that ends with it.
         with ThreadPoolExecutor(1) as alone:
             return alone.submit(lambda: cls(*parts())._warmed()).result()
 
     @classmethod
-    def load_all(cls, wanted: Mapping[str, Weights], plain_markers: Markers, tell: Tell = unheard) -> list[Engine]:
+    def load_all(
+        cls, wanted: Mapping[str, Weights], plain_markers: Markers, tell: Tell = unheard, share: float = 1
+    ) -> list[Engine]:
         """Engines of several models, by names that errors tell, with stores that together are as large as that of one.
         Everything else as in `load`."""
         with ThreadPoolExecutor(1) as alone:
-            parts = partial(load_all, wanted, plain_markers, tell)
+            parts = partial(load_all, wanted, plain_markers, tell, share)
             return alone.submit(lambda: [cls(*each)._warmed() for each in parts()]).result()
 
     def _warmed(self) -> Engine:

@@ -34,17 +34,20 @@ class Parts(NamedTuple):
 
 class Sizes(NamedTuple):
     """How much of a model may be used: `context` positions; `store_tokens` tokens of encodings in the store, and
-    `host_tokens` tokens of copies in host memory. None: as much as there is, or a default share of the free memory."""
+    `host_tokens` tokens of copies in host memory. None: as much as there is, or `share` of what is kept by default."""
 
     context: int | None = None
     store_tokens: int | None = None
     host_tokens: int | None = None
+    share: float = 1
 
     def check(self) -> None:
         """`ModelError`: one of them is no whole number, or too small."""
         _check_count("context", self.context, PROBE, "nothing can be proved over so few positions")
         _check_count("store_tokens", self.store_tokens, 1, "nothing can be kept in so few tokens")
         _check_count("host_tokens", self.host_tokens, 0, "this is no number of tokens")
+        if not 0 < self.share <= 1:
+            raise ModelError(f"share={self.share!r} is no share of the memory; give a number above 0, at most 1")
 
 
 class Weights(NamedTuple):
@@ -68,15 +71,15 @@ def load(weights: Weights, sizes: Sizes, markers: Markers, tell: Tell = unheard)
     return proved(loaded, sizes, tell)
 
 
-def load_all(wanted: Mapping[str, Weights], markers: Markers, tell: Tell = unheard) -> list[Parts]:
-    """Several models, which together keep no more than one of them would: on each device equally many tokens. Raises as
-    `load` does, with the name of the model."""
+def load_all(wanted: Mapping[str, Weights], markers: Markers, tell: Tell = unheard, share: float = 1) -> list[Parts]:
+    """Several models, which together keep no more than this share of what one of them would: on each device equally
+    many tokens. Raises as `load` does, with the name of the model."""
     parts = []
     for name, weights in wanted.items():
         with of_model(name):
-            parts.append(load(weights, Sizes(), markers, tell))
+            parts.append(load(weights, Sizes(share=share), markers, tell))
     kinds = [Kind([proof.shape for proof in each.proofs], each.model.device, each.model.dtype) for each in parts]
-    rooms = zip(parts, shared_tokens(kinds), shared_host_tokens(kinds), strict=True)
+    rooms = zip(parts, shared_tokens(kinds, share), shared_host_tokens(kinds, share), strict=True)
     return [each._replace(store_tokens=room, host_tokens=outside) for each, room, outside in rooms]
 
 
@@ -133,6 +136,6 @@ def proved(model: Model, sizes: Sizes, tell: Tell = unheard) -> Parts:
     shapes = [proof.shape for proof in proofs]
     room, outside = sizes.store_tokens, sizes.host_tokens
     kind = Kind(shapes, model.device, model.dtype)
-    room = shared_tokens([kind])[0] if room is None else room
-    outside = shared_host_tokens([kind])[0] if outside is None else outside
+    room = shared_tokens([kind], sizes.share)[0] if room is None else room
+    outside = shared_host_tokens([kind], sizes.share)[0] if outside is None else outside
     return Parts(model, framing, proofs, room, outside, positions)

@@ -266,17 +266,17 @@ class Kind(NamedTuple):
         return token_bytes([shape for shape in self.layers if (shape.device or self.device) == device], self.dtype)
 
 
-def shared_tokens(kinds: Sequence[Kind]) -> list[int]:
+def shared_tokens(kinds: Sequence[Kind], share: float = 1) -> list[int]:
     """Tokens of each of these models, equally many on a device, that together fit in 4 GiB on a CPU, or in half of the
-    free memory of each CUDA device: all of them take what one would."""
+    free memory of each CUDA device: all of them take what one would. `share`: so much of that alone."""
     places = [{shape.device or kind.device for shape in kind.layers} for kind in kinds]
     fits: dict[torch.device, int] = {}
     for where in set[torch.device]().union(*places):
         room = memory_of(where) // 2 if where.type == "cuda" else 4 << 30
-        fits[where] = room // sum(kind.bytes_on(where) for kind in kinds)
+        fits[where] = int(room * share) // sum(kind.bytes_on(where) for kind in kinds)
     return [max(1024, min(*(fits[where] for where in on), 1 << 22)) for on in places]
 
 
-def shared_host_tokens(kinds: Sequence[Kind]) -> list[int]:
-    """Tokens of each, equally many, whose copies together fit in 4 GiB of host memory."""
-    return [(4 << 30) // sum(token_bytes(kind.layers, kind.dtype) for kind in kinds)] * len(kinds)
+def shared_host_tokens(kinds: Sequence[Kind], share: float = 1) -> list[int]:
+    """Tokens of each, equally many, whose copies together fit in this share of 4 GiB of host memory."""
+    return [int((4 << 30) * share) // sum(token_bytes(kind.layers, kind.dtype) for kind in kinds)] * len(kinds)

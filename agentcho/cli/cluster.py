@@ -1,0 +1,59 @@
+"""What commands share that play on a cluster: the options, and who plays instead of this process.
+
+Does not know: what is played.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import typer
+
+from agentcho.cli.options import Given, checked
+from agentcho.cluster.config import ClusterConfig
+from agentcho.cluster.driver import Driver
+from agentcho.cluster.runs import Players
+from agentcho.config import RunConfig
+from agentcho.display.safe import inline
+from agentcho.errors import ConfigError
+
+DEATHS = 2
+"""So often, where `--retries` says nothing, a game is dealt again whose worker died."""
+
+
+class Cluster(NamedTuple):
+    """A cluster that was asked for, and how often a game is dealt again there whose worker died."""
+
+    asked: ClusterConfig
+    deaths: int
+
+
+def cluster(given: Given, retries: int | None = None) -> Cluster | None:
+    """The cluster that was asked for; None: none was. A usage error for options that say nothing without one."""
+    asked = checked(ClusterConfig, **given)
+    if asked.on is not None:
+        return Cluster(asked, DEATHS if retries is None else retries)
+    for name in given.typed:
+        raise typer.BadParameter("says nothing without --on", param_hint=f"--{name.replace('_', '-')}")
+    return None
+
+
+@contextmanager
+def players(on: Cluster, scenario: str, config: RunConfig) -> Iterator[Players]:
+    """Workers of a cluster for games of a scenario, by its name or path. They are gone at the end. `ConfigError`: the
+    model is behind an API, whose bounds are those of one process."""
+    from agentcho.cluster.ray import workers
+
+    for model in (config.own, *config.models.values()):
+        if model.served:
+            raise ConfigError(f"--on with {model.model}: a model behind an API is asked by one process; leave --on out")
+    device = "cpu" if config.model == "fake" else config.device
+    with workers(on.asked, scenario, device) as (pool, count, name):
+        yield Players(Driver(pool, count, on.deaths, _warn), name)
+
+
+def _warn(what: str) -> None:
+    print(f"warning: {inline(what)}", file=sys.stderr)

@@ -1,0 +1,36 @@
+"""Where a command plays its games, as options of its own, checked once. Does not know: commands, clusters."""
+
+from __future__ import annotations
+
+import re
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+ON = "Play on a Ray cluster: ray (one of its own, on this machine), or ray:HOST:PORT. --retries: of dead workers (2)."
+WORKERS = "How many processes play, each with an engine.  [default: one a machine, or one for every so many GPUs]"
+GPUS = "How many of a worker's own; 0.5: two workers share one.  [default: 1 where there are any, and --device lets it]"
+
+
+class ClusterConfig(BaseModel):
+    """On which cluster the games are played, by how many workers. `on` None: on no cluster, by this process."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    on: str | None = Field(default=None, description=ON, json_schema_extra={"metavar": "ray[:ADDRESS]"})
+    workers: int | None = Field(default=None, ge=1, le=10_000, description=WORKERS)
+    gpus_per_worker: float | None = Field(default=None, ge=0, allow_inf_nan=False, description=GPUS)
+
+    @field_validator("on")
+    @classmethod
+    def _known(cls, on: str | None) -> str | None:
+        if on is None or on == "ray":
+            return on
+        kind, _, address = on.partition(":")
+        if kind != "ray" or not (address == "auto" or re.fullmatch(r"\[?[\w.:%-]+\]?:[0-9]{1,5}", address)):
+            raise ValueError(f"{on!r} is none of ray, ray:auto and ray:HOST:PORT, the address of the head")
+        return on
+
+    @property
+    def address(self) -> str | None:
+        """The address of the cluster, or "auto"; None: a cluster is made."""
+        return None if self.on in (None, "ray") else (self.on or "").partition(":")[2]

@@ -1,0 +1,221 @@
+"""Plays and resumes runs by workers: the counterpart of `games.runtime` for several machines. One process, this one,
+writes the record, a game's lines when it is over.
+
+Does not know: what keeps the workers, the terminal.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pydantic import SecretBytes, SecretStr
+
+from agentcho.cluster.driver import Driver, rebuilt
+from agentcho.cluster.luggage import all_models, unpacked
+from agentcho.cluster.work import Begun, Deal, Done, Refused, Work
+from agentcho.config import RunConfig
+from agentcho.errors import WorkersLost
+from agentcho.events import Over, Sink
+from agentcho.games import library
+from agentcho.games.faults import Fault, told
+from agentcho.games.game import Forced
+from agentcho.games.resume import Changed, check_asked, check_engine, loading_config, recorded_entries, unfinished_games
+from agentcho.games.run import Failed, GameSelection, OnFailure, RecordingSink, drawn
+from agentcho.games.runtime import Played, tasks_of
+from agentcho.progress import Tell, unheard
+from agentcho.records import writer
+from agentcho.records.files import check_folder
+from agentcho.records.record import RunRecord, SavedRun
+from agentcho.scenario import Scenario
+from agentcho.tasks import TaskSet
+
+LOG = logging.getLogger("agentcho.run")
+Opens = Callable[[Begun], RunRecord | None]
+
+
+class Players(NamedTuple):
+    """Who plays: a driver of workers, and the name or file by which they find the scenario."""
+
+    driver: Driver
+    scenario: str
+
+
+def play(
+    players: Players,
+    scenario: Scenario,
+    config: RunConfig,
+    *,
+    sink: Sink | None = None,
+    out: Path | None = None,
+    at_once: int | None = None,
+    selection: GameSelection | None = None,
+    on_failure: OnFailure | None = None,
+    asked: str | None = None,
+    tell: Tell = unheard,
+) -> Played:
+    """Play games of a scenario by workers, until all are over; see `games.runtime.play`. A game is told to `sink` when
+    it is over. Raises as `Driver.play` does."""
+    tasks, selection = tasks_of(scenario, config), selection or GameSelection()
+    numbers = config.numbers if selection.numbers is None else selection.numbers
+    if out is not None:
+        check_folder(out)
+
+    def opened(begun: Begun) -> RunRecord | None:
+        if out is None:
+            return None
+        options, digest = scenario.options.model_dump(mode="json"), None if tasks is None else tasks.digest
+        more = at_once, asked, games.sources, begun.others
+        return RunRecord.create(out, scenario.name, options, config, begun.engine, digest, *more)
+
+    games = Games(scenario, tasks, selection, on_failure or OnFailure(), sink, opened)
+    return _played(players, games, numbers, config, at_once)
+
+
+def resume(
+    players: Players,
+    saved: SavedRun,
+    scenario: Scenario,
+    config: RunConfig,
+    *,
+    sink: Sink | None = None,
+    at_once: int | None = None,
+    on_failure: OnFailure | None = None,
+    changed: Changed = "refuse",
+    tell: Tell = unheard,
+) -> Played:
+    """Play what a recorded run lacks by workers; see `games.runtime.resume`."""
+    used, tasks = library.sources(type(scenario)), tasks_of(scenario, config)
+    options, digest = scenario.options.model_dump(mode="json"), None if tasks is None else tasks.digest
+    check_asked(saved, scenario.name, options, config, digest, used, changed)
+    writer.check(saved.path / writer.NAME)
+    check_folder(saved.path)
+    selection = GameSelection(unfinished_games(saved), before=recorded_entries(saved))
+
+    def opened(begun: Begun) -> RunRecord:
+        check_engine(saved, *begun)
+        return RunRecord.go_on(saved, used)
+
+    games = Games(scenario, tasks, selection, on_failure or OnFailure(), sink, opened)
+    if not selection.numbers:
+        return Played((), 0, False, {}, saved.path)
+    return _played(players, games, selection.numbers, loading_config(saved, config), at_once or saved.info.at_once)
+
+
+def _played(players: Players, games: Games, numbers: Sequence[int], config: RunConfig, at_once: int | None) -> Played:
+    scenario, driver, loading = games.scenario, players.driver, unpacked(config)
+    games.names = {
+        whole.model: given.model for whole, given in zip(all_models(loading), all_models(config), strict=True)
+    }
+    work = Work(
+        players.scenario,
+        plain_options(scenario),
+        loading,
+        tuple(games.sources.values()),
+        at_once,
+        games.on_failure.retries,
+    )
+    LOG.info("%s begins on workers: %d games, %s, %s", scenario.name, len(numbers), config.mode, config.leakage)
+    with games:
+        try:
+            driver.play(work, numbers, games)
+        except KeyboardInterrupt:
+            games.interrupted = True
+        record = games.close(driver.most)
+    over = tuple(games.finished[game] for game in sorted(games.finished))
+    LOG.info("%s: %d games over, %d of them failed", scenario.name, len(over), len(games.errors))
+    return Played(over, driver.steps, games.interrupted, games.errors, record)
+
+
+class Games:
+    """The games of one run, as its driver deals and takes them in. A context manager, which closes the record that
+    `opens` opens when the first worker is ready."""
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        tasks: TaskSet | None,
+        selection: GameSelection,
+        on_failure: OnFailure,
+        sink: Sink | None,
+        opens: Opens,
+    ) -> None:
+        self.sources = library.sources(type(scenario))
+        self.scenario, self._tasks, self._selection, self.on_failure = scenario, tasks, selection, on_failure
+        self._listener, self._opens = sink, opens
+        self._sink = RecordingSink(None, sink)
+        self._record: RunRecord | None = None
+        self.names: Mapping[str, str] = {}
+        self._stack = ExitStack()
+        self.finished: dict[int, Over] = {}
+        self.errors: dict[int, Failed] = {}
+        self.interrupted = False
+
+    def open(self, begun: Begun) -> None:
+        """Open the record, in which models have the names that they were given here."""
+        if self._record is None and (record := self._opens(self._as_named(begun))) is not None:
+            self._record = self._stack.enter_context(record)
+            self._sink = RecordingSink(record, self._listener)
+
+    def _as_named(self, begun: Begun) -> Begun:
+        def named(engine: Mapping[str, str]) -> dict[str, str]:
+            return dict(engine) | {"model": self.names.get(engine.get("model", ""), engine.get("model", ""))}
+
+        return Begun(named(begun.engine), {name: named(engine) for name, engine in begun.others.items()})
+
+    def deal(self, game: int) -> Deal:
+        """A game with its tasks, its words to force, and those that it said before."""
+        tasks = () if self._tasks is None else drawn(self._tasks, game, self.scenario.draws())
+        before = tuple(self._selection.before.get(game, ()))
+        return Deal(game, tasks, _forced(self._selection.forced(game)), before)
+
+    def over(self, done: Done) -> bool:
+        """Write a game's lines, and tell of it."""
+        for event in done.events:
+            if isinstance(event, Over):
+                self.finished[event.game] = event
+            self._sink(event)
+        if done.fault is not None:
+            error = rebuilt(Refused(done.fault.kind, done.fault.what, 1))
+            self.errors[done.game] = Failed(error, done.fault)
+        return done.fault is None or not self.on_failure.fail_fast
+
+    def lost(self, game: int, why: str) -> bool:
+        """Write that a game was given up."""
+        error = WorkersLost(f"it was on workers that died, more often than is allowed; the last: {why}")
+        fault = Fault("WorkersLost", str(error), None, "")
+        ended = Over(game, None, {}, told(error, fault), 0.0, fault.error, fault.traceback)
+        return self.over(Done(game, (ended,), fault))
+
+    def close(self, most: int) -> Path | None:
+        """Write how it ended. The record's folder, if there is one."""
+        if self._record is None:
+            return None
+        self._record.most = max(most, self._record.most or 0) or None
+        self._record.close("interrupted" if self.interrupted else "failed" if self.errors else "done")
+        return self._record.path
+
+    def __enter__(self) -> Games:
+        self._stack.__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._stack.__exit__(*error)
+
+
+def _forced(words: Forced) -> dict[str, tuple[int, ...]]:
+    return {id: words[id] for id in words}
+
+
+def plain_options(scenario: Scenario) -> dict[str, Any]:
+    """The options of a scenario as JSON has them, but secrets as they are, for the class of a value may be unknown
+    elsewhere."""
+    plain: dict[str, Any] = scenario.options.model_dump(mode="json", by_alias=True)
+    fields = type(scenario.options).model_fields
+    for name, value in scenario.options:
+        if isinstance(value, SecretStr | SecretBytes):
+            plain[fields[name].alias or name] = value.get_secret_value()
+    return plain

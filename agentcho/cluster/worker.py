@@ -1,0 +1,199 @@
+"""One worker: loads the engine, plays the games that it is dealt side by side, and hands each over when it is over.
+
+It writes nothing. Does not know: other workers, what keeps them, where records lie.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Sequence
+from contextlib import ExitStack
+from queue import Empty, SimpleQueue
+from time import monotonic
+from typing import Any
+
+import anyio
+from anyio.from_thread import start_blocking_portal
+
+from agentcho.agent import Agent
+from agentcho.cluster.work import Begun, Deal, Done, Hello, Refused, Report, Work
+from agentcho.config import RunConfig
+from agentcho.errors import AgentchoError, RecordError
+from agentcho.events import Encoded, Ended, Event, Joined, Over
+from agentcho.games import library
+from agentcho.games.faults import words
+from agentcho.games.loading import Loaded, fingerprints
+from agentcho.games.models import opened
+from agentcho.games.run import FIRST, FindAgent, GameLimiter, GameSelection, OnFailure, RecordingSink, Run
+from agentcho.games.runtime import load_share, meet
+from agentcho.records.environment import versions
+from agentcho.scenario import Scenario
+from agentcho.tasks import TaskSet
+
+LINGER = 0.1
+"""Seconds in which further games may end before those that are over are handed on."""
+NETWORK = ("model", "device", "device_map", "dtype", "merge")
+"""Options with which a network is loaded; another adapter goes onto the same one."""
+
+
+class Worker:
+    """One call at a time: `hello`, then for each piece of work `begin` and as many `exchange` as there are games."""
+
+    def __init__(self) -> None:
+        self._loaded: Loaded | None = None
+        self._how: tuple[object, ...] = ()
+        self._table: Table | None = None
+
+    def hello(self) -> Hello:
+        """Who this is."""
+        return Hello(socket.gethostname(), os.getpid(), versions())
+
+    def begin(self, work: Work, beside: int = 1) -> Begun | Refused:
+        """Get ready for the games of a piece of work; games of an earlier one are dropped. `beside`: how many workers
+        share this machine. Loads the engine where it is not loaded yet."""
+        self.end()
+        try:
+            scenario, agents = _found(work)
+            self._load(work.config, 1 / beside)
+        except Exception as error:
+            code = error.code if isinstance(error, AgentchoError) else 1
+            return Refused(type(error).__name__, words(error), code)
+        at_once = None if work.at_once is None else max(1, work.at_once // beside)
+        find: FindAgent = lambda name: agents.get(name) or library.agent(name)  # noqa: E731
+        assert self._loaded is not None
+        self._table = Table(work, scenario, find, self._loaded, at_once)
+        return Begun(*fingerprints(self._loaded))
+
+    def _load(self, config: RunConfig, share: float) -> None:
+        """Load the models of a run, or take those that are there: another adapter goes onto the same network."""
+        network = tuple(getattr(config, name) for name in NETWORK), tuple(config.models.items())
+        how, engine = (*network, config.adapter), None
+        if self._loaded is not None and self._how[:-1] == network and not config.models:
+            engine = self._loaded.engine
+            if self._how != how and hasattr(engine, "adapted"):
+                engine = engine.adapted(config.adapter)
+        self._loaded = load_share(config, engine, share)
+        self._how = how
+
+    def exchange(self, deals: Sequence[Deal], seconds: float) -> Report:
+        """Take these games, wait until one is over, at most so many seconds, and report."""
+        assert self._table is not None, "exchange comes after begin"
+        for deal in deals:
+            self._table.take(deal)
+        return self._table.report(seconds)
+
+    def end(self) -> None:
+        """Drop the games that are under way."""
+        table, self._table = self._table, None
+        if table is not None:
+            table.close()
+
+
+def _found(work: Work) -> tuple[Scenario, dict[str, type[Agent]]]:
+    """The scenario and the agents that it casts by name, from the same files as the driver's. `RecordError`: the files
+    here are others."""
+    found = library.scenario(work.scenario)
+    agents = {name: library.agent(name) for name in library.casts(found)}
+    here = sorted(library.sources(found).values())
+    if work.sources and here != sorted(work.sources):
+        raise RecordError(f"the source of {work.scenario} is another here than where the run was begun")
+    return found(**work.options), agents
+
+
+class Table:
+    """The games of one piece of work, side by side on an event loop in a thread of its own, until it is closed."""
+
+    def __init__(
+        self, work: Work, scenario: Scenario, find_agent: FindAgent, loaded: Loaded, at_once: int | None
+    ) -> None:
+        self._work, self._scenario, self._find = work, scenario, find_agent
+        self._loaded, self._at_once = loaded, at_once
+        self._over = SimpleQueue[Done | BaseException]()
+        self._left, self._playing = 0, set[anyio.CancelScope]()
+        with ExitStack() as stack:
+            self._portal = stack.enter_context(start_blocking_portal())
+            models = opened(*loaded, work.config.reuse)
+            self._models = stack.enter_context(self._portal.wrap_async_context_manager(models))
+            self._limiter = GameLimiter(self._models.own.tasks, at_once)
+            self._limiter.follow(self._models)
+            self._open = stack.pop_all()
+
+    def take(self, deal: Deal) -> None:
+        """Play a game, as soon as there is room."""
+        for model in (self._loaded.engine, *self._loaded.others.values()):
+            meet(model, deal.before)
+        self._left += 1
+        self._portal.start_task_soon(self._play, deal)
+
+    def report(self, seconds: float) -> Report:
+        """What is over by now; waits for it, at most so many seconds, where anything is under way."""
+        done, until = self._next(seconds), monotonic() + LINGER
+        while done and self._left and (more := self._next(until - monotonic())):
+            done += more
+        inside = self._limiter.inside
+        ahead = max(self._at_once or FIRST, inside, 2 * len(done))
+        wants = max(0, ahead + inside - self._left)
+        steps = sum(each.steps for each in self._models.choreographers)
+        return Report(tuple(done), wants, steps, self._limiter.most)
+
+    def _next(self, seconds: float) -> list[Done]:
+        """The next game that is over, if one is by then. Raises what no game may: the worker is no use any more."""
+        if not self._left or seconds <= 0:
+            return []
+        try:
+            found = self._over.get(timeout=seconds)
+        except Empty:
+            return []
+        if isinstance(found, BaseException):
+            raise RuntimeError(f"{type(found).__name__}: {words(found)}") from found
+        self._left -= 1
+        return [found]
+
+    async def _play(self, deal: Deal) -> None:
+        with anyio.CancelScope() as scope:
+            self._playing.add(scope)
+            try:
+                self._over.put(await self._done(deal))
+            except BaseException as error:
+                self._over.put(error)
+                raise
+            finally:
+                self._playing.remove(scope)
+
+    async def _done(self, deal: Deal) -> Done:
+        """Play one game to its end, with all that it says kept in memory."""
+        events: list[Event] = []
+        kept = Joined | Ended | Encoded | Over
+        sink = RecordingSink(None, lambda event: events.append(event) if isinstance(event, kept) else None)
+        selection = GameSelection((deal.game,), lambda game: deal.forced, {deal.game: deal.before})
+        run = Run(
+            self._scenario,
+            self._work.config,
+            self._tasks(deal),
+            *self._loaded,
+            sink,
+            self._find,
+            selection,
+            OnFailure(retries=self._work.retries),
+        )
+        await run.join(self._models, self._limiter)
+        failed = run.errors.get(deal.game)
+        return Done(deal.game, tuple(events), None if failed is None else failed.fault)
+
+    def _tasks(self, deal: Deal) -> TaskSet | None:
+        """The tasks of one game, by the numbers that they have in the whole run."""
+        if not deal.tasks:
+            return None
+        first = deal.game * self._scenario.draws()
+        at: Any = lambda number: deal.tasks[number - first]  # noqa: E731
+        return TaskSet("dealt", self._scenario.kind, None, "", at)
+
+    def close(self) -> None:
+        """Drop what is under way."""
+        self._portal.call(self._cancel)
+        self._open.close()
+
+    def _cancel(self) -> None:
+        for scope in self._playing:
+            scope.cancel()
