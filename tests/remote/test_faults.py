@@ -107,6 +107,7 @@ def test_what_does_not_pass_is_asked_once(status: int) -> None:
         sends(head(), piece("no", finish="content_filter")),
         sends(head(), piece("no", delta={"refusal": "I may not"})),
         sends(head(), piece(finish="tool_calls")),
+        sends(head(), piece(finish="no word, but words")),
         sends(head(), piece("one"), piece("two", index=1)),
         sends(head(), event({"choices": "none"})),
         sends(head(), event({"choices": [{"delta": {"content": 5}}]})),

@@ -100,6 +100,19 @@ def test_a_choice_in_a_schema_comes_out_of_it() -> None:
     assert (reply.text, len(requests)) == ("no", 1)
 
 
+def test_a_stop_string_cuts_nothing_that_stands_around_a_choice() -> None:
+    call = asked(choices=("yes", "no"), stop=("answer", "\n"))
+    reply, requests = tried(call, says('{\n"answer":"no"}'))
+    assert isinstance(reply, TextReply)
+    assert (reply.text, len(requests), "stop" in requests[0].body) == ("no", 1, False)
+
+
+def test_an_answer_of_which_nothing_is_reported_has_no_report_of_another() -> None:
+    reply, _ = tried(asked(choices=("yes", "no")), says("maybe"), says("no", usage=None))
+    assert isinstance(reply, TextReply)
+    assert reply.spent == (None, None, None, 2, None)
+
+
 def test_a_header_that_is_asked_for_in_words_is_shown_by_nobody() -> None:
     heard = list[str]()
     reply, _ = tried(asked(heard, header="To Ann: "), says("To", " Ann:", " hi", " you"), server="transformers")
@@ -126,6 +139,8 @@ def test_a_server_that_keeps_its_stop_string_still_tells_what_it_took() -> None:
     [
         ({"finish_reason": "length"}, "max_tokens"),
         ({"finish_reason": "stop"}, "stop"),
+        ({"finish_reason": "eos_token"}, "stop"),
+        ({"finish_reason": "model_length"}, "max_tokens"),
         ({"finish_reason": "stop", "stop_reason": "END"}, "stop_string"),
         ({"finish_reason": "stop", "stop_reason": 151645}, "stop"),
         ({"finish_reason": "stop", "matched_stop": "END"}, "stop_string"),

@@ -6,6 +6,7 @@ Does not know: agents, audiences, whose messages they are.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from random import Random
@@ -16,13 +17,13 @@ from agentcho.backends.remote.address import Address, Key
 from agentcho.backends.remote.answer import Checked, check_schema, checked
 from agentcho.backends.remote.faults import LONGEST_WAIT, Backoff, Failed
 from agentcho.backends.remote.pacing import Pace
-from agentcho.backends.remote.request import body
+from agentcho.backends.remote.request import body, stops
 from agentcho.backends.remote.servers import Abilities
 from agentcho.backends.remote.text import Growing
 from agentcho.backends.remote.usage import Bill, Prices, Usage
 from agentcho.backends.remote.wire import Bound, Choice, Chunk, Progress, Wire
 from agentcho.calls.call import Stopped
-from agentcho.calls.texts import Quoted, TextCall, TextReply
+from agentcho.calls.texts import Quoted, Spent, TextCall, TextReply
 from agentcho.config import API, ModelConfig
 from agentcho.errors import AnswerInvalid, ContextOverflow, EndpointFailed
 
@@ -31,6 +32,9 @@ REPAIRS = 2
 TOKEN_BYTES = 64
 """Bytes that a token may have on average, and not be one of a server that ignores the limit of tokens."""
 SPARE_BYTES = 4096
+ENDED = frozenset({"stop", "eos", "eos_token", "end_turn", "stop_sequence"})
+CUT = frozenset({"length", "max_tokens", "model_length"})
+"""Words that servers have for the end of an answer, and for its being cut at a limit."""
 BYTES_A_TOKEN = 3
 """By which a prompt is taken to have tokens, before the server says how many."""
 
@@ -170,10 +174,12 @@ class _Asking:
         self.complaint = found.fault
 
     def reply(self, heard: _Heard, found: Checked) -> TextReply:
-        """The answer that is taken; whoever has not heard it yet hears it whole."""
+        """The answer that is taken; whoever has not heard it yet hears it whole. Where nothing is reported of this
+        very answer, what was of others before it is left out."""
         if self.on_text is None and self.call.on_text is not None and found.text:
             self.call.on_text(found.text)
-        return TextReply(found.text, heard.stopped, self.bill.spent, self.first, anyio.current_time() - self.began)
+        spent = self.bill.spent if heard.usage is not None else Spent(requests=self.bill.requests)
+        return TextReply(found.text, heard.stopped, spent, self.first, anyio.current_time() - self.began)
 
 
 class _Heard:
@@ -181,8 +187,7 @@ class _Heard:
 
     def __init__(self, asking: _Asking) -> None:
         self._asking, self._on_text = asking, asking.on_text
-        sampling = asking.call.sampling
-        self._growing = Growing(asking.call.header, sampling.stop)
+        self._growing = Growing(asking.call.header, stops(asking.call.sampling))
         self._choice: Choice | None = None
         self.usage: Usage | None = None
         self.shown = False
@@ -197,7 +202,7 @@ class _Heard:
         """What ended the answer."""
         if self._growing.cut:
             return "stop_string"
-        if self._choice is not None and self._choice.finish_reason == "length":
+        if self._choice is not None and self._choice.finish_reason in CUT:
             return "max_tokens"
         stop = self._choice and (self._choice.stop_reason or self._choice.matched_stop)
         return "stop_string" if isinstance(stop, str) and stop in self._asking.call.sampling.stop else "stop"
@@ -228,8 +233,9 @@ class _Heard:
         reason = None if self._choice is None else self._choice.finish_reason
         if reason is None and not self._growing.cut:
             raise Failed("broke its answer off", again=True)
-        if reason not in (None, "stop", "length"):
-            raise Failed("ended its answer otherwise than by a stop or its limit", again=reason == "abort")
+        if reason not in {None, *ENDED, *CUT}:
+            said = f" ({reason})" if re.fullmatch(r"\w{1,32}", str(reason)) else ""
+            raise Failed(f"ended its answer otherwise than by a stop or its limit{said}", again=reason == "abort")
         self._show(self._growing.end())
         self._asking.begins()
 

@@ -67,6 +67,11 @@ def wraps(sampling: Sampling, abilities: Abilities) -> bool:
     return sampling.choices is not None and not own and "schema" in abilities.can
 
 
+def stops(sampling: Sampling) -> tuple[str, ...]:
+    """The strings that end an answer. No choice has one, and what a server writes around a choice may."""
+    return sampling.stop if sampling.choices is None else ()
+
+
 def _prefilled(call: TextCall, abilities: Abilities) -> bool:
     return bool(call.header) and "header" in abilities.can
 
@@ -103,8 +108,8 @@ def _sampled(sampling: Sampling, abilities: Abilities) -> dict[str, Any]:
         found = {name: value for name, value in found.items() if name == kind.limit or value != 1.0}
     else:
         found |= {"top_k": sampling.top_k or -1, "min_p": sampling.min_p}
-    if sampling.stop:
-        found["stop"] = list(sampling.stop[: kind.stops])
+    if ends := stops(sampling)[: kind.stops]:
+        found["stop"] = list(ends)
     if "seed" in abilities.can:
         found["seed"] = sampling.seed % kind.seeds
     return found
