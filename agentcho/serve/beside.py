@@ -18,8 +18,9 @@ _ONE = RunVar[CapacityLimiter]("_ONE")
 
 
 async def beside(work: Callable[[], T]) -> T:
-    """What `work` returns, or raises, from a thread. Who is cancelled does not wait for it."""
+    """What `work` returns, or raises, from a thread. Who is cancelled waits until it is done: what nobody waits for any
+    more would go on all the same, beside the next."""
     if (one := _ONE.get(None)) is None:
         one = CapacityLimiter(1)
         _ONE.set(one)
-    return await anyio.to_thread.run_sync(work, limiter=one, abandon_on_cancel=True)
+    return await anyio.to_thread.run_sync(work, limiter=one)

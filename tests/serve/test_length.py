@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from threading import Event
+
 import anyio
+import anyio.to_thread
 import pytest
 
 from agentcho.errors import ContextOverflow
+from agentcho.serve.beside import beside
 from agentcho.serve.request import ChatRequest, Quoted, ToolCall
 from agentcho.serve.web.length import check_length
 from agentcho.testing import FakeEngine
@@ -18,3 +22,32 @@ def test_a_text_of_many_letters_is_too_long_wherever_it_stands(where: str) -> No
     quoted = Quoted("assistant", long if where == "text" else "", calls=call)
     with pytest.raises(ContextOverflow):
         anyio.run(check_length, ChatRequest((quoted,)), FakeEngine(context=64))
+
+
+def test_who_goes_away_makes_no_room_for_more_work_than_there_is_at_a_time() -> None:
+    """Else whoever asks and goes, again and again, has as many threads at work as it likes."""
+    begun, go_on, ended = Event(), Event(), list[int]()
+
+    def work() -> None:
+        begun.set()
+        go_on.wait(5)
+
+    async def ask(number: int, scope: anyio.CancelScope) -> None:
+        with scope:
+            await beside(work)
+        ended.append(number)
+
+    async def body() -> None:
+        scopes = [anyio.CancelScope(), anyio.CancelScope()]
+        async with anyio.create_task_group() as group:
+            for number, scope in enumerate(scopes):
+                group.start_soon(ask, number, scope)
+            await anyio.to_thread.run_sync(begun.wait)
+            for scope in scopes:
+                scope.cancel()
+            await anyio.wait_all_tasks_blocked()
+            assert ended == [1], "who waits in line goes at once, and whose work is done goes with it"
+            go_on.set()
+
+    anyio.run(body)
+    assert ended == [1, 0]
