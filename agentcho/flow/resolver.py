@@ -132,8 +132,9 @@ class Resolver:
         context = self._context(reads, missing)
         return Resolved(tuple(missing.values()), *context)
 
-    def decode_plan(self, draft: Draft, **options: Any) -> DecodePlan:
-        """The calls that let an author say a message; `options` are the decode's."""
+    def decode_plan(self, draft: Draft, shadow: bool = True, **options: Any) -> DecodePlan:
+        """The calls that let an author say a message; `options` are the decode's. Not `shadow`: whatever the policy
+        says, X(m) is made when it is read."""
         resolved = self.resolve(draft.reads)
         author = draft.own
         call = Decode(
@@ -146,13 +147,13 @@ class Resolver:
             guard=self._guard(draft, author),
             **options,
         )
-        if not self.shadowed(draft):
+        if not shadow or not self.shadowed(draft):
             return DecodePlan(resolved.missing, (*(lack.call for lack in resolved.missing), call))
         lacking = {lack.key: lack for lack in resolved.missing}
         parents, audience = self._public_encodings(draft, lacking), draft.metadata.audience
         guard = self._guard(draft, audience)
-        shadow = Shadow(call, parents, self._default, salt=self._salt(audience), guard=guard)
-        return DecodePlan(tuple(lacking.values()), (*(lack.call for lack in lacking.values()), call, shadow))
+        public = Shadow(call, parents, self._default, salt=self._salt(audience), guard=guard)
+        return DecodePlan(tuple(lacking.values()), (*(lack.call for lack in lacking.values()), call, public))
 
     def shadowed(self, draft: Draft) -> bool:
         """Whether X(m) is made while m is said: by what is public alone. The two differ in their keys, if only in

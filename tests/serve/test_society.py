@@ -20,6 +20,7 @@ from agentcho.records.transcript import Entry
 from agentcho.serve.faults import ApiError
 from agentcho.serve.request import Answers, Caller, ChatRequest, Quoted, ServedMode, Tool, ToolCall, Tools, Usage
 from agentcho.serve.sharing.society import Keeping
+from agentcho.serve.sharing.talk import UNREAD
 from agentcho.testing import FakeEngine
 from tests.serve.stage import Asked, agent, assistant, conclusion, play, saved, served, system, tool, user
 
@@ -418,6 +419,31 @@ def test_over_its_quota_a_society_forgets_what_was_not_read_for_long(tmp_path: P
             assert 0 < spared(early) < early.usage.prompt
             quoted = await at.ask(user("x"), assistant(answers.answers[0].text), user("y"), who=BOB, max_tokens=6)
             assert spared(quoted) > 0
+
+    play(body)
+    assert conclusion(tmp_path) == "clean"
+
+
+def test_what_nobody_reads_is_not_made_ready_for_others_without_end(tmp_path: Path) -> None:
+    def put_off(at: Asked) -> int:
+        return len(at.engine.debug.deferred)
+
+    async def body() -> None:
+        async with served(tmp_path) as at:
+            said, counts = list[str](), list[int]()
+            for n in range(UNREAD + 40):
+                talk = [assistant(text) for text in said[-3:]]
+                said.append((await at.ask(user("alone"), *talk, user(f"go on {n}"), who=ANN)).answers[0].text)
+                counts.append(put_off(at))
+            assert counts[UNREAD - 1 :] == [UNREAD] * 41
+            heard = await at.ask(*(user(text, "ann") for text in said[-3:]), who=BOB)
+            assert heard.usage.prompt
+            early = await at.ask(user(said[4], "ann"), user(said[5], "ann"), who=BOB)
+            assert spared(early) > 0
+            now = put_off(at)
+            assert now < UNREAD
+            await at.ask(user("once more"), who=ANN)
+            assert put_off(at) == now + 1
 
     play(body)
     assert conclusion(tmp_path) == "clean"

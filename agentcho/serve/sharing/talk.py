@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from agentcho.calls.call import EncodingId, FramePort, Sampling, Turn
+from agentcho.calls.call import EncodingId, FramePort, Receipt, Sampling, Turn
 from agentcho.choreography.choreographer import Choreographer
 from agentcho.choreography.handle import FinishedCall, Piece, Request, Result, Unfinished
 from agentcho.config import Limits, ReusePolicy
@@ -26,6 +26,10 @@ from agentcho.serve.sharing.index import Known, MessageIndex, Reader, Standing, 
 from agentcho.serve.sharing.prompt import Framed, calls_in, forms_of, speaker
 from agentcho.serve.sharing.reused import Places, Reused
 from agentcho.serve.sharing.speech import Speech, new_id
+
+UNREAD = 64
+"""While so many answers have been encoded for others, and none of these has read them, the next ones are not: who reads
+them first has them encoded."""
 
 
 class Unknown(NamedTuple):
@@ -80,6 +84,7 @@ class Talk:
         self._numbers = Counter[str]()
         self._in_use = Counter[str]()
         self._held: dict[str, int] = {}  # tokens by message, what was read last at the end
+        self._unread: dict[EncodingId, Receipt] = {}  # what was made for others, and over what
         self.tokens = self.turns = 0
 
     def __len__(self) -> int:
@@ -197,9 +202,8 @@ class Talk:
         assert author is not None
         framed = Framed("assistant", "", speaker(author, "assistant", self._frames))
         draft = self._draft(author, framed, audience, reads, "decode")
-        plan = self._resolver.decode_plan(
-            draft, sampling=how.sampling, logprobs=request.logprobs, forms=forms_of(request, self._frames)
-        )
+        options = {"sampling": how.sampling, "logprobs": request.logprobs, "forms": forms_of(request, self._frames)}
+        plan = self._resolver.decode_plan(draft, len(self._unread) < UNREAD, **options)
         said = list[Said]()
 
         def piece(piece: Piece) -> None:
@@ -232,6 +236,9 @@ class Talk:
         own = result.made[len(missing) :]
         for recipe, call in zip(("author", "audience"), own, strict=False):
             self._made(draft.metadata.id, recipe, call)
+        for call in result.made[: len(missing) + 1]:
+            self._read(call.receipt)
+        self._unread.update((shadow.id, shadow.receipt) for shadow in own[1:])
         words, context = own[0].words, own[0].receipt.context
         lead, calls = calls_in(words.text, request.tools, self._frames)
         framed = Framed("assistant", words.text, draft.name, calls=calls, lead=lead if calls else "")
@@ -239,6 +246,13 @@ class Talk:
         self._index.add(self._known(draft, speech.id, framed, before.key, said=True))
         fresh = {call.id for call in result.made if not self._journal.is_twin(call.id)}
         return Said(words, self._places.reused(context, fresh))
+
+    def _read(self, receipt: Receipt) -> None:
+        """Something was said, or encoded, over these; what was put off for them is made."""
+        left = [receipt]
+        while left:
+            unread = [read.id for read in left.pop().context if read.id in self._unread]
+            left += [self._unread.pop(id) for id in unread]
 
     # -- what is kept ------------------------------------------------------------------------------------
 
@@ -273,6 +287,8 @@ class Talk:
             draft.reads = draft.reads._replace(reads=())
         ids = self._journal.forget(gone)
         self._places.forget(ids)
+        for id in ids:
+            self._unread.pop(id, None)
         self._release(ids)
 
     def end(self) -> None:
