@@ -266,6 +266,13 @@ class RunConfig(BaseModel):
     @model_validator(mode="after")
     def _fits(self) -> RunConfig:
         check_model(self.model, _changed(self))
+        for name, model in self.models.items():
+            try:
+                check_model(model.model, _changed(model))
+            except ValueError as error:
+                raise ValueError(f"models {name}: {error}") from None
+        if self.deterministic and (remote := [name for name, model in self.models.items() if model.served]):
+            raise ValueError(f"deterministic says nothing of model {remote[0]}: {ENCODED['deterministic']}")
         if served(self.model) and (wrong := next((name for name in ENCODED if getattr(self, name)), None)):
             raise ValueError(f"{wrong} says nothing of {self.model}, a model behind an API: {ENCODED[wrong]}")
         if self.deterministic and self.shadow == "always":

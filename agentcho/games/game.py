@@ -54,7 +54,7 @@ from agentcho.flow.views import (
 from agentcho.games.endpoints import Endpoints
 from agentcho.games.journal import Journal, Recorded
 from agentcho.games.limits import Meter, only_limit
-from agentcho.games.models import GameModels, LocalModel, Models, Telling
+from agentcho.games.models import GameModel, GameModels, Models, Telling
 from agentcho.games.playable import Playable, called, no_outcome, points
 from agentcho.games.roster import SCENARIO, Roster
 from agentcho.games.rounds import Rounds
@@ -96,7 +96,7 @@ class Game:
         recorded: Recorded | None = None,
         reuse: ReusePolicy | None = None,
         flush: Callable[[], None] | None = None,
-        others: Mapping[str, Choreographer | TextPort] = MappingProxyType({}),
+        others: Mapping[str, Choreographer] = MappingProxyType({}),
     ) -> None:
         self._choreographer, self.index, self.seed = choreographer, index, seed
         self.config = config or RunConfig()
@@ -166,7 +166,7 @@ class Game:
         """The message id of an agent's system prompt. None: it has none."""
         return self._roster.system_prompt(self.name_of(agent))
 
-    def _put_system_prompt(self, agent: str, words: str, open_to_all: bool, model: LocalModel) -> str:
+    def _put_system_prompt(self, agent: str, words: str, open_to_all: bool, model: GameModel) -> str:
         """An agent's system prompt, private or the scenario's; its id."""
         if not open_to_all:
             private = Audience(frozenset({agent}))
@@ -315,13 +315,13 @@ class Game:
             assert draft.message is not None
             return self._taint.track(draft.message)
 
-    def _model(self, author: str, agent: Agent) -> LocalModel:
+    def _model(self, author: str, agent: Agent) -> GameModel:
         """The model that an agent speaks through in its next turn, or at what it tells before that."""
         if agent.model is None:
             return self._own
         return self._models.chosen(author, agent.model, self._turns.get(author, -1) + 1)
 
-    async def _decode(self, draft: Draft, sampling: Sampling, told: Listener, model: LocalModel) -> None:
+    async def _decode(self, draft: Draft, sampling: Sampling, told: Listener, model: GameModel) -> None:
         id, on = draft.metadata.id, model.resolver
         forced = self._forced.get(id)
         forced = self._recorded.words(id) if forced is None else forced
@@ -347,7 +347,7 @@ class Game:
             request = Request(plan.calls, order, told, done, turn, exact, piece, self._flush, dropped)
             await model.choreographer.run(request)
 
-    async def _ask(self, port: TextPort, draft: Draft, sampling: Sampling, told: Listener, model: LocalModel) -> None:
+    async def _ask(self, port: TextPort, draft: Draft, sampling: Sampling, told: Listener, model: GameModel) -> None:
         """The same of a model behind an API."""
         id, branch, sink = draft.metadata.id, self._rounds.branch, self._sink
         call = self._endpoints.call(draft, sampling, self._meter.all_left())

@@ -6,9 +6,11 @@ Does not know: how a model is loaded, what plays on it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
+from agentcho.backends.text import TextEngine
 from agentcho.calls.call import EnginePort
+from agentcho.calls.texts import TextPort, is_engine
 from agentcho.config import DEFAULT_MODEL, Markers, ModelConfig, RunConfig
 from agentcho.errors import ConfigError, of_model
 from agentcho.flow.markers import required_markers
@@ -38,6 +40,19 @@ class Source(NamedTuple):
         return self.model.model != FAKE and not self.model.served
 
 
+def as_engines(models: Mapping[str, EnginePort | TextPort]) -> Engines:
+    """Models beside a run's own, those behind APIs each as one engine for all its names."""
+    remote = {id(model): TextEngine(cast(TextPort, model)) for model in models.values() if not is_engine(model)}
+    return {name: remote.get(id(model)) or cast(EnginePort, model) for name, model in models.items()}
+
+
+def remote(model: ModelConfig, name: str) -> TextEngine:
+    """A model behind an API, of which nothing is asked yet; `name` is what errors call it."""
+    from agentcho.backends.remote.endpoint import open_endpoint
+
+    return TextEngine(open_endpoint(model, name))
+
+
 def fingerprints(loaded: Loaded) -> tuple[dict[str, str], dict[str, dict[str, str]]]:
     """What a record says of a run's own engine, and of those beside it by name."""
     return loaded.engine.fingerprint, {name: dict(other.fingerprint) for name, other in loaded.others.items()}
@@ -55,7 +70,9 @@ def load_together(config: RunConfig, engine: EnginePort | None, given: Engines, 
         with of_model(name):
             _check(source, markers)
     made: dict[Source, EnginePort] = {} if engine is None else {own: engine}
-    made |= {source: _made(source) for source in wanted.values() if not source.here and source not in made}
+    for name, source in wanted.items():
+        if not source.here and source not in made:
+            made[source] = _made(source, name)
     first = {source: name for name, source in reversed(wanted.items()) if source not in made}
     loading = {name: source for source, name in first.items()}
     made |= zip(first, _load(loading, markers, tell, share), strict=True)
@@ -65,8 +82,6 @@ def load_together(config: RunConfig, engine: EnginePort | None, given: Engines, 
 
 def _check(source: Source, markers: Markers) -> None:
     """Raise what can be known to be wrong with a model before it is loaded."""
-    if source.model.served:
-        raise ConfigError(f"{source.model.model} is behind an API; that is not there yet")
     if source.model.model == FAKE and source.model.adapter is not None:
         raise ConfigError("adapter needs a model with weights, and the fake one has none")
     if source.here:
@@ -75,8 +90,10 @@ def _check(source: Source, markers: Markers) -> None:
         checked(_weights(source), markers)
 
 
-def _made(source: Source) -> EnginePort:
+def _made(source: Source, name: str) -> EnginePort:
     """What needs no weights."""
+    if source.model.served:
+        return remote(source.model, name)
     from agentcho.backends.fake import FakeEngine
 
     return FakeEngine()

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from types import MappingProxyType
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 from agentcho.backends.text import TextEngine
 from agentcho.calls.call import EnginePort, FramePort
-from agentcho.calls.texts import TextPort, is_engine
+from agentcho.calls.texts import TextPort
 from agentcho.calls.values import kind
 from agentcho.choreography.choreographer import Choreographer
 from agentcho.config import DEFAULT_MODEL, ReusePolicy
@@ -23,28 +23,27 @@ from agentcho.flow.views import Act, ReadSet
 from agentcho.games.journal import Journal
 from agentcho.message import Audience, Metadata
 
-Engines = Mapping[str, EnginePort | TextPort]
-"""Models of a run beside its own, by name: loaded here, or behind an API. Names may share one."""
+Engines = Mapping[str, EnginePort]
+"""Models of a run beside its own, by name. Names may share one. One that is behind an API is a `TextEngine`."""
 
 
 class Models(NamedTuple):
-    """The models of a run: its `own`, under the choreographer of its engine, and `others` by name. One that is loaded
-    here has one choreographer for all its names, and one that is behind an API is asked itself."""
+    """The models of a run: its `own`, under the choreographer of its engine, and `others` by name, each with one
+    choreographer for all its names."""
 
     own: Choreographer
-    others: Mapping[str, Choreographer | TextPort] = MappingProxyType({})
+    others: Mapping[str, Choreographer] = MappingProxyType({})
 
     @property
     def choreographers(self) -> tuple[Choreographer, ...]:
         """Those of all engines, the run's own first."""
-        here = (each for each in self.others.values() if isinstance(each, Choreographer))
-        return tuple(dict.fromkeys((self.own, *here)))
+        return tuple(dict.fromkeys((self.own, *self.others.values())))
 
     @property
     def ports(self) -> dict[str | None, TextPort]:
-        """Those that are behind APIs, by name; None is the run's own."""
-        frames = self.own.frames
-        return {None: frames.port} if isinstance(frames, TextEngine) else {}
+        """Those that are behind APIs, by the names of their choreographers; None is the run's own."""
+        engines = ((each.name, each.frames) for each in self.choreographers)
+        return {name: engine.port for name, engine in engines if isinstance(engine, TextEngine)}
 
     @property
     def spelling(self) -> Spelling | None:
@@ -64,24 +63,19 @@ async def opened(
     """A context in which all engines of a run step by one clock, in one thread; `quiet_after` as in `Choreographer`.
     `EngineBusy`: somebody has one."""
     own = Choreographer(engine, *reuse, quiet_after=quiet_after)
-    found: dict[int, Choreographer | TextPort] = {id(engine): own}
+    found = {id(engine): own}
     async with AsyncExitStack() as stack:
         for name, other in others.items():
-            if id(other) in found:
-                continue
-            if is_engine(other):
+            if id(other) not in found:
                 found[id(other)] = Choreographer(other, *reuse, name=name, place=len(found), beside=own)
-            else:
-                found[id(other)] = cast(TextPort, other)
         for each in [*found.values()][:0:-1]:
-            if isinstance(each, Choreographer):
-                await stack.enter_async_context(each)
+            await stack.enter_async_context(each)
         await stack.enter_async_context(own)
         yield Models(own, {name: found[id(other)] for name, other in others.items()})
 
 
-class LocalModel(NamedTuple):
-    """A model that is loaded here, as one game has it."""
+class GameModel(NamedTuple):
+    """A model as one game has it: one that is loaded here, or one behind an API, whose resolver has nothing to make."""
 
     choreographer: Choreographer
     resolver: Resolver
@@ -105,7 +99,7 @@ class Telling(NamedTuple):
     to: Audience
     text: str
     reads: ReadSet
-    model: LocalModel
+    model: GameModel
     ids: tuple[int, ...] | None = None
 
 
@@ -114,14 +108,14 @@ class GameModels:
 
     def __init__(self, models: Models, journal: Journal) -> None:
         self._models, self._journal = models, journal
-        self.own = LocalModel(models.own, journal.resolver)
-        self._here: dict[str | None, LocalModel] = {None: self.own}
+        self.own = GameModel(models.own, journal.resolver)
+        self._here: dict[str | None, GameModel] = {None: self.own}
 
-    def __iter__(self) -> Iterator[LocalModel]:
-        """Those that are loaded here and that somebody has spoken through."""
+    def __iter__(self) -> Iterator[GameModel]:
+        """Those that somebody has spoken through."""
         return iter(self._here.values())
 
-    def at_first(self, who: str, wish: object) -> LocalModel:
+    def at_first(self, who: str, wish: object) -> GameModel:
         """The model by which the system prompt of an agent is written: where a function chooses, the run's own.
         `RequestError`: the run has none of that name, or it is neither a name nor a function."""
         if isinstance(wish, str):
@@ -130,7 +124,7 @@ class GameModels:
             raise RequestError(f"the model of {who} is {kind(wish)}; give a name, or a function of the turn")
         return self.own
 
-    def chosen(self, who: str, wish: object, turn: int) -> LocalModel:
+    def chosen(self, who: str, wish: object, turn: int) -> GameModel:
         """The model that an agent's own turn of that number, from 0, is to be spoken through: see `Agent.model`."""
         name = wish(turn) if callable(wish) else wish
         if name is not None and not isinstance(name, str):
@@ -139,7 +133,7 @@ class GameModels:
             )
         return self.own if name is None else self.named(who, name)
 
-    def named(self, who: str, name: str) -> LocalModel:
+    def named(self, who: str, name: str) -> GameModel:
         """The model of that name. `RequestError`: the run has none."""
         if name == DEFAULT_MODEL:
             return self.own
@@ -150,15 +144,11 @@ class GameModels:
                 f"{who} is to speak through the model {shown(name)}, and the run has {there}; add it to the run's "
                 "models (--models FILE), or give one of these"
             )
-        if not isinstance(model, Choreographer):
-            raise RequestError(
-                f"{who} is to speak through {shown(name)}, which is behind an API; that is not there yet"
-            )
         return self.of(model.name)
 
-    def of(self, engine: str | None) -> LocalModel:
+    def of(self, engine: str | None) -> GameModel:
         """The model whose engine has that name: see `Choreographer.name`."""
         if engine not in self._here:
             one = next(each for each in self._models.choreographers if each.name == engine)
-            self._here[engine] = LocalModel(one, self._journal.beside(self._models.spelling_of(one)))
+            self._here[engine] = GameModel(one, self._journal.beside(self._models.spelling_of(one)))
         return self._here[engine]

@@ -51,11 +51,18 @@ def differences(
     found += [
         f"{name} ({getattr(info.config, name)}, not {getattr(config, name)})"
         for name in RunConfig.model_fields
-        if name not in KEYS and getattr(info.config, name) != getattr(config, name)
+        if name not in KEYS and _keyless(getattr(info.config, name)) != _keyless(getattr(config, name))
     ]
     if tasks != info.tasks:
         found.append("the words of its tasks")
     return found
+
+
+def _keyless(value: Any) -> Any:
+    """An option without where keys are."""
+    if not isinstance(value, dict):
+        return value
+    return {name: model.model_copy(update=dict.fromkeys(KEYS)) for name, model in value.items()}
 
 
 def check_engine(run: SavedRun, fingerprint: Mapping[str, str], others: Mapping[str, Mapping[str, str]]) -> None:

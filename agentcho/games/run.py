@@ -11,7 +11,7 @@ import hashlib
 import logging
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from math import inf
 from time import perf_counter
@@ -46,6 +46,8 @@ BUSY = 2
 """Games that are let in for each request that a model behind an API takes at a time: while one waits, another asks."""
 FIRST = 8
 """So many are let in at most before one has ended, for until then nobody knows how large a game becomes."""
+QUIET = 60.0
+"""After so many seconds in which nothing has moved the log tells who waits, where nobody outside is waited for."""
 CLOSING = 5.0
 """Seconds that an endpoint may take to give up its connections."""
 Args = TypeVarTuple("Args")
@@ -254,13 +256,16 @@ class Run:
         return self.config.numbers if self._selection.numbers is None else self._selection.numbers
 
     async def _play(self, at_once: int | None) -> None:
-        if isinstance(self._engine, TextEngine):
-            async with closing(self._engine.port):
-                await self._play_on(at_once or BUSY * self.config.own.concurrency, quiet_after=inf)
-        else:
-            await self._play_on(at_once)
+        if isinstance(self._engine, TextEngine) and at_once is None:
+            at_once = BUSY * self.config.own.concurrency
+        engines = {id(each): each for each in (self._engine, *self._others.values())}.values()
+        remote = [each.port for each in engines if isinstance(each, TextEngine)]
+        async with AsyncExitStack() as stack:
+            for port in remote:
+                await stack.enter_async_context(closing(port))
+            await self._play_on(at_once, inf if remote else QUIET)
 
-    async def _play_on(self, at_once: int | None, quiet_after: float = 60.0) -> None:
+    async def _play_on(self, at_once: int | None, quiet_after: float) -> None:
         async with opened(self._engine, self._others, self.config.reuse, quiet_after) as models:
             limiter = GameLimiter(models.own.tasks, at_once)
             limiter.follow(models)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 from pathlib import Path
@@ -16,17 +16,15 @@ from typing import NamedTuple, TypeVar, TypeVarTuple, Unpack
 
 import anyio
 
-from agentcho.backends.text import TextEngine
 from agentcho.calls.call import EnginePort
-from agentcho.calls.texts import TextPort, is_engine
+from agentcho.calls.texts import TextPort
 from agentcho.config import RunConfig
 from agentcho.errors import GamesFailed, TaskError
 from agentcho.events import Over, Sink
 from agentcho.flow.markers import check_markers, required_markers
 from agentcho.games import library
 from agentcho.games.faults import fault
-from agentcho.games.loading import Loaded, fingerprints, load_together
-from agentcho.games.models import Engines
+from agentcho.games.loading import Loaded, as_engines, fingerprints, load_together, remote
 from agentcho.games.resume import Changed, check_asked, check_engine, loading_config, recorded_entries, unfinished_games
 from agentcho.games.run import (
     LOG,
@@ -82,7 +80,7 @@ def play(
     config: RunConfig | None = None,
     *,
     engine: EnginePort | None = None,
-    others: Engines | None = None,
+    others: Mapping[str, EnginePort | TextPort] | None = None,
     sink: Sink | None = None,
     out: Path | None = None,
     at_once: int | None = None,
@@ -125,7 +123,7 @@ def resume(
     config: RunConfig | None = None,
     *,
     engine: EnginePort | None = None,
-    others: Engines | None = None,
+    others: Mapping[str, EnginePort | TextPort] | None = None,
     sink: Sink | None = None,
     at_once: int | None = None,
     find_agent: FindAgent | None = None,
@@ -156,7 +154,7 @@ def resume(
         return _recorded(record, run, at_once or saved.info.at_once)
 
 
-def meet(engine: EnginePort | TextPort, entries: Iterable[Entry]) -> None:
+def meet(engine: EnginePort, entries: Iterable[Entry]) -> None:
     """Let an engine meet the words that it is to say again, where it knows none that it has not met (the fake)."""
     if (known := getattr(engine, "meet", None)) is not None:
         for entry in entries:
@@ -231,11 +229,14 @@ def _too_few(tasks: TaskSet, games: int, each: int) -> TaskError:
     return TaskError(tasks.name, None, f"the set has {size} tasks, and {drawn}; {most}")
 
 
-def load_models(config: RunConfig, engine: EnginePort | None, others: Engines | None, tell: Tell) -> Loaded:
+def load_models(
+    config: RunConfig, engine: EnginePort | None, others: Mapping[str, EnginePort | TextPort] | None, tell: Tell
+) -> Loaded:
     """All models of a run, those aside that are given. Nothing is loaded where one of them cannot be."""
+    given = as_engines(others or {})
     if config.models:
-        return checked_models(config, load_together(config, engine, others or {}, tell))
-    return checked_models(config, Loaded(engine or load_engine(config, tell), others or {}))
+        return checked_models(config, load_together(config, engine, given, tell))
+    return checked_models(config, Loaded(engine or load_engine(config, tell), given))
 
 
 def load_share(config: RunConfig, engine: EnginePort | None, share: float) -> Loaded:
@@ -250,8 +251,7 @@ def checked_models(config: RunConfig, loaded: Loaded) -> Loaded:
     required = required_markers(config.reuse, config.plain_markers)
     check_markers(loaded.engine.framing.plain, required, config.model)
     for name, other in loaded.others.items():
-        if is_engine(other):
-            check_markers(other.framing.plain, required, name)
+        check_markers(other.framing.plain, required, name)
     return loaded
 
 
@@ -271,9 +271,7 @@ def load_engine(config: RunConfig, tell: Tell = unheard, share: float = 1) -> En
 
 def _load(config: RunConfig, tell: Tell, share: float) -> EnginePort:
     if config.own.served:
-        from agentcho.backends.remote.endpoint import open_endpoint
-
-        return TextEngine(open_endpoint(config.own, config.model))
+        return remote(config.own, config.model)
     if config.model == "fake":
         from agentcho.backends.fake import FakeEngine
 

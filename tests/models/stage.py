@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from agentcho import Agent, Game
 from agentcho.calls.call import EnginePort
+from agentcho.calls.texts import TextPort
 from agentcho.config import RunConfig
 from agentcho.events import Encoded, Ended, Event
 from agentcho.flow.labels import EncodingRecord
@@ -51,7 +52,10 @@ class Seen(NamedTuple):
 
 
 def seen(
-    script: Script, others: Mapping[str, EnginePort] | None = None, engine: EnginePort | None = None, **config: Any
+    script: Script,
+    others: Mapping[str, EnginePort | TextPort] | None = None,
+    engine: EnginePort | None = None,
+    **config: Any,
 ) -> Seen:
     """Play a script on the engine and on `others` beside it, fakes by default. Raises what ended a game."""
     beside = {"small": FakeEngine()} if others is None else others

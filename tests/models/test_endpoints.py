@@ -1,0 +1,251 @@
+"""Models behind APIs beside engines, in one game: who reads what as what, and what never leaves for another vendor."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agentcho import Agent, Game, RunConfig, View
+from agentcho.audit import audit_run
+from agentcho.backends.text import TextEngine
+from agentcho.calls.texts import TextCall
+from agentcho.config import Leakage, Mode, ModelConfig
+from agentcho.errors import LeakageError
+from agentcho.games.runtime import play, resume
+from agentcho.message import Message
+from agentcho.records.record import SavedRun
+from agentcho.testing import FakeEndpoint, FakeEngine
+
+from .stage import Scripted, Talker, seen
+
+WAYS: tuple[tuple[Mode, Leakage], ...] = (
+    ("choreographed", "audit"),
+    ("choreographed", "enforce"),
+    ("choreographed", "deny"),
+    ("baseline", "audit"),
+)
+
+
+async def pair(game: Game) -> None:
+    """Ann speaks here, Bob far away, and Ann answers; what Bob keeps to himself is read by him alone."""
+    ann, bob = game.cast(Talker, "ann"), game.cast(Talker, "bob", model="far", system="Be Bob.")
+    await game.announce("Talk.")
+    await ann.say()
+    await bob.think("Plan.")
+    await bob.say(header="Bob: ")
+    await ann.say()
+
+
+@pytest.mark.parametrize(("mode", "leakage"), [way for way in WAYS if way[1] != "deny"])
+def test_a_text_is_read_here_through_its_encoding_for_its_audience(
+    mode: Mode, leakage: Leakage, tmp_path: Path
+) -> None:
+    far = FakeEndpoint(vendor="far")
+    config = RunConfig(model="fake", mode=mode, leakage=leakage)
+    played = play(Scripted(pair), config, engine=FakeEngine(), others={"far": far}, out=tmp_path)
+    assert played.record is not None
+    run = SavedRun(played.record)
+    assert (played.errors, far.closed, run.info.engines["far"]["kind"]) == ({}, 1, "endpoint")
+    entries = {entry.message.id: entry for entry in run.entries()}
+    said = [entry for entry in entries.values() if entry.engine == "far" and entry.message.kind == "decode"]
+    assert [(entry.encoding, entry.message.tokens) for entry in said] == [(None, ())] * 2
+    made = [record for entry in entries.values() for record in entry.made if record.message == said[-1].message.id]
+    assert {record.recipe for record in made} == {"baseline" if mode == "baseline" else "audience"}
+    assert not [r for e in entries.values() for r in e.made if r.message == said[0].message.id]
+    assert far.calls[-1].messages[2].name == "ann"
+    report = audit_run(run)
+    assert (report.conclusion, report.texts) == ("texts-clean", 2)
+
+
+def test_games_on_an_endpoint_have_engines_beside_it() -> None:
+    async def script(game: Game) -> None:
+        ann, bob = game.cast(Talker, "ann"), game.cast(Talker, "bob", model="near")
+        await game.announce("Talk.")
+        for _ in range(2):
+            await game.together(ann.say(), bob.say())
+
+    far = FakeEndpoint()
+    found = seen(script, {"near": FakeEngine()}, engine=TextEngine(far))
+    assert [entry.engine for entry in found.entries if entry.message.kind == "decode"] == [None, "near"] * 2
+    assert {record.engine for record in found.made} == {"near"}
+    assert len(far.calls) == 2
+
+
+def test_an_author_that_moves_here_reads_its_own_words_as_its_own() -> None:
+    async def script(game: Game) -> None:
+        models = ["far", "default", "far"]
+        ann = game.cast(Talker, "ann", model=lambda turn: models[turn])
+        bob = game.cast(Talker, "bob")
+        for _ in range(3):
+            await ann.say()
+            await bob.say()
+
+    far = FakeEndpoint()
+    found = seen(script, {"far": far}, leakage="audit")
+    of_first = [record for record in found.made if record.message == "ann.0"]
+    assert {(record.recipe, record.caller) for record in of_first} == {("author", "ann"), ("audience", None)}
+    assert [quoted.own for quoted in far.calls[-1].messages] == [True, False, True, False]
+
+
+def test_names_of_one_server_share_it_and_models_are_recorded(tmp_path: Path) -> None:
+    async def script(game: Game) -> None:
+        for name in ("one", "two"):
+            await game.cast(Talker, f"of-{name}", model=name).say()
+
+    far = FakeEndpoint()
+    config = RunConfig(model="fake", games=2)
+    played = play(Scripted(script), config, engine=FakeEngine(), others={"one": far, "two": far}, out=tmp_path)
+    assert played.record is not None
+    run = SavedRun(played.record)
+    assert (len(far.calls), far.closed, [*run.info.engines]) == (4, 1, ["one", "two"])
+    assert {e.engine for e in run.entries()} == {"one"}
+    assert audit_run(run).conclusion == "texts-clean"
+
+
+def test_a_run_goes_on_where_its_models_are_the_same(tmp_path: Path) -> None:
+    config = RunConfig(model="fake")
+    played = play(Scripted(pair), config, engine=FakeEngine(), others={"far": FakeEndpoint()}, out=tmp_path)
+    assert played.record is not None
+    (played.record / "outcomes.jsonl").write_text("")
+    far = FakeEndpoint()
+    again = resume(SavedRun(played.record), Scripted(pair), engine=FakeEngine(), others={"far": far})
+    assert (again.errors, far.calls) == ({}, [])
+    assert audit_run(SavedRun(played.record)).conclusion == "texts-clean"
+
+
+class Whisper(Agent):
+    """Whispers to one other."""
+
+
+async def whispers(game: Game) -> str:
+    """Ann, who speaks here, whispers to Bob, who speaks far away."""
+    ann, bob = game.cast(Whisper, "ann"), game.cast(Whisper, "bob", model="far")
+    await ann.say(to="bob")
+    with pytest.raises(LeakageError, match=r"may not send message ann\.0 to far: it is private"):
+        await bob.say()
+    return "refused"
+
+
+@pytest.mark.parametrize(("mode", "leakage"), WAYS)
+def test_what_is_private_does_not_leave_for_another_vendor(mode: Mode, leakage: Leakage) -> None:
+    far = FakeEndpoint(vendor="far")
+    seen(whispers, {"far": far}, mode=mode, leakage=leakage)
+    assert not far.calls
+
+
+def test_a_vendor_may_be_allowed_to_see_it() -> None:
+    async def script(game: Game) -> None:
+        ann, bob = game.cast(Whisper, "ann"), game.cast(Whisper, "bob", model="far")
+        await ann.say(to="bob")
+        await bob.say()
+
+    far, other = FakeEndpoint(vendor="far"), FakeEndpoint(vendor="other")
+    seen(script, {"far": far}, allow_vendor=("far",))
+    assert len(far.calls) == 1
+    with pytest.raises(LeakageError):
+        seen(script, {"far": other}, allow_vendor=("far",))
+
+
+# -- property: nothing private ever reaches a vendor that may not have it ---------------------------------
+
+PLACES = {"default": None, "a": "A", "b": "B", "a-too": "A"}
+NAMES = ("ann", "bob", "eve")
+turn = st.tuples(
+    st.sampled_from(NAMES),
+    st.sampled_from([*PLACES]),
+    st.sampled_from(["say", "tell", "ask"]),
+    st.one_of(st.just("everyone"), st.lists(st.sampled_from(NAMES), unique=True)),
+)
+games = st.lists(turn, min_size=2, max_size=9)
+
+
+class Watched:
+    """A game of numbered texts, each of which says nothing but its number, and where each was sent."""
+
+    def __init__(self, allowed: frozenset[str]) -> None:
+        self.allowed = allowed
+        self.may: dict[str, frozenset[str | None] | None] = {}  # a text, and the vendors that may see it (None: all)
+        self.authors: dict[str, str] = {}
+        self.count = 0
+        self.asking = ""
+        self.sent: list[tuple[str | None, str, str]] = []
+        self.ports = {v: FakeEndpoint(self._reply, vendor=v, name=v) for v in ("A", "B")}
+        self.engines: dict[str, Any] = {"a": self.ports["A"], "b": self.ports["B"], "a-too": self._twin()}
+        self._vendor = ""
+
+    def _twin(self) -> FakeEndpoint:
+        twin = FakeEndpoint(self._reply, vendor="A", name="a-too")
+        self.ports["twin"] = twin
+        return twin
+
+    def fresh(self) -> str:
+        self.count += 1
+        return f"w{self.count}."
+
+    def _reply(self, call: TextCall) -> str:
+        return self.fresh()
+
+    def note(self, message: Message, vendor: str | None) -> None:
+        private = message.audience.members is not None
+        text = message.header + message.text
+        self.may[text] = frozenset({vendor}) if private and message.author is not None else None
+        self.authors[text] = message.author or ""
+
+    def check(self) -> None:
+        for port in self.ports.values():
+            for call in port.calls:
+                who = call.header.removesuffix(": ")
+                for quoted in call.messages:
+                    may = self.may[quoted.text]
+                    fine = may is None or port.vendor in may or port.vendor in self.allowed
+                    assert fine or self.authors[quoted.text] == who, (port.vendor, quoted)
+
+
+@settings(max_examples=60, deadline=None)
+@given(games, st.sampled_from(WAYS), st.sampled_from([(), ("A",), ("B",)]))
+def test_nothing_private_reaches_a_vendor_that_may_not_have_it(
+    turns: list[Any], way: tuple[Mode, Leakage], allowed: tuple[str, ...]
+) -> None:
+    watched = Watched(frozenset(allowed))
+
+    async def script(game: Game) -> None:
+        agents = {name: game.cast(Agent, name, system=None) for name in NAMES}
+        watched.may["Hear."] = None
+        await game.announce("Hear.", to=("ann", "bob"))
+        for name, model, verb, to in turns:
+            agent = agents[name]
+            agent.model = model
+            await act(game, agent, verb, to, model)
+
+    async def act(game: Game, agent: Agent, verb: str, to: Any, model: str) -> None:
+        everything = View.of(list(game.said)) if way[1] == "audit" else None
+        try:
+            if verb == "tell":
+                id = await agent.tell(watched.fresh(), to=to, view=everything)
+            else:
+                prompt = watched.fresh() if verb == "ask" else None
+                if prompt is not None:
+                    watched.may[prompt], watched.authors[prompt] = frozenset({PLACES[model]}), agent.name
+                id = (await agent.say(to, prompt, header=f"{agent.name}: ", view=everything)).id
+        except LeakageError:
+            return
+        watched.note(game.message(id), PLACES[model])
+
+    seen(script, watched.engines, mode=way[0], leakage=way[1], allow_vendor=allowed)
+    watched.check()
+
+
+def test_options_of_models_are_checked_by_name() -> None:
+    far = ModelConfig(model="openai:m", base_url="http://127.0.0.1:1/v1")
+    for models, told in (
+        ({"far": ModelConfig(model="openai:m")}, "models far: openai:m is a model behind an API"),
+        ({"near": ModelConfig(model="fake", server="vllm")}, "models near: server is of a model behind an API"),
+    ):
+        with pytest.raises(ValueError, match=told):
+            RunConfig(model="fake", models=models)
+    with pytest.raises(ValueError, match="deterministic says nothing of model far"):
+        RunConfig(model="fake", models={"far": far}, deterministic=True)
