@@ -299,6 +299,8 @@ def layout(rules: Rules, call: Call, parents: Parents, own: int = 0) -> Layout:
     elif isinstance(call, Decode):
         content = rules.template.content
         forced = () if call.forced is None else content.check(call.forced)
+        for form in call.forms:
+            content.check((*form.lead, *form.trail))
         framed = frame(rules.template, "assistant", call.name, content.encode(call.header), forced)
         more = len(framed.tokens) + (call.sampling.max_tokens if call.forced is None else 0)
     context = place(rules, parents, call.offsets, call.new_offset)

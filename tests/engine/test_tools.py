@@ -387,6 +387,15 @@ def test_a_call_that_has_no_room_is_refused_with_the_tokens_around_it(engines: E
         engine.decode(sampling=Sampling(choices=("a",)), forms=forms)
 
 
+@pytest.mark.parametrize("place", ["lead", "trail"])
+def test_a_form_forges_no_framing(engines: Engines, place: str) -> None:
+    engine = engines(Family("llama", "Llama", style="hermes"))
+    [form] = engine.framing.tools.forms([TIME])
+    ids = getattr(form, place) + tuple(sorted(engine.framing.content.forbidden))[:1]
+    with pytest.raises(RequestError, match="special and cannot be content"):
+        engine.decode(sampling=Sampling(max_tokens=60), forms=(form._replace(**{place: ids}),))
+
+
 def test_roles_without_a_frame_of_their_own_are_framed_as_the_users() -> None:
     frames = {style: framing(style).frame("tool")[:2] for style in (*PLAIN, *FORMATS)}
     turn = "<|im_start|>user\n<tool_response>\n", "\n</tool_response><|im_end|>\n"
