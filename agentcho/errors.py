@@ -409,7 +409,7 @@ class CannotWrite(RecordError):
 
     def __init__(self, path: Path, reason: str, begun: bool = True) -> None:
         kept = "What was finished before is kept; the same command, or --resume, goes on from there"
-        refused = f"nothing can be written to {path}: {reason}; give another --out"
+        refused = f"nothing can be written to {path}: {reason}; give another place"
         super().__init__(f"cannot write {path}: {reason}. {kept}" if begun else refused)
         self.path, self.code = path, 1 if begun else 2
 

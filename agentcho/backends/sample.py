@@ -29,7 +29,7 @@ def smallest(schema: Schema) -> str:
         RecursionError,
     ) as error:  # whatever was raised, this is no schema
         raise RequestError(
-            f"json_schema is not usable: {type(error).__name__}; simplify the model", "sampling"
+            f"json_schema is not usable: {type(error).__name__}; simplify the schema", "sampling"
         ) from error
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
 
@@ -98,7 +98,7 @@ def _plain(schema: Schema, defs: _Definitions, inside: frozenset[str]) -> Any:
             return None
         case _:
             raise RequestError(
-                "json_schema is not usable: it has a type that JSON has not; simplify the model", "sampling"
+                "json_schema is not usable: it has a type that JSON has not; simplify the schema", "sampling"
             )
 
 

@@ -161,8 +161,16 @@ def checked(kind: type[Checked], /, **options: Any) -> Checked:
         where = " ".join(str(part).replace("_", "-") for part in first["loc"])
         if not where:
             raise ConfigError(first["msg"].removeprefix("Value error, ")) from None
-        said = first["msg"].removeprefix("Value error, ")
-        raise typer.BadParameter(said, param_hint=f"--{where.replace('limits ', 'limit ')}") from None
+        told = _no_limit(kind) if first["type"] == "extra_forbidden" else first["msg"].removeprefix("Value error, ")
+        raise typer.BadParameter(told, param_hint=f"--{where.replace('limits ', 'limit ')}") from None
+
+
+def _no_limit(kind: type[BaseModel]) -> str:
+    """What is said of a name that is none of the limits. Names of options are typed as they are; these are not."""
+    limits = kind.model_fields["limits"].annotation
+    assert isinstance(limits, type)
+    assert issubclass(limits, BaseModel)
+    return f"there is no such limit; there are {', '.join(limits.model_fields)}"
 
 
 def configured(scenario: type[Scenario], given: Mapping[str, Any]) -> Scenario:

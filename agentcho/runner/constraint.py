@@ -139,10 +139,10 @@ class Grammars:
         try:
             grammar = LLMatcher.grammar_from_json_schema(schema, overrides={"whitespace_flexible": False})
         except ValueError as error:
-            raise RequestError(f"json_schema is not usable: {error}; simplify the model", "sampling") from error
+            raise RequestError(f"json_schema is not usable: {error}; simplify the schema", "sampling") from error
         matcher = LLMatcher(self._table, grammar)
         if matcher.is_error():
-            raise RequestError(f"json_schema is not usable: {matcher.get_error()}; simplify the model", "sampling")
+            raise RequestError(f"json_schema is not usable: {matcher.get_error()}; simplify the schema", "sampling")
         return JsonConstraint(matcher, self._vocabulary, self._stop, self._endings(), max_tokens, around)
 
     def _endings(self) -> list[int]:

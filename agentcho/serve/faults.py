@@ -62,7 +62,9 @@ def api_error(error: Exception) -> ApiError:
         case ApiError():
             return error
         case ContextOverflow():
-            told = f"{error.needed} tokens of context are needed, if not more, and the model has {error.limit}"
+            told = (
+                f"{error.needed} tokens of context are needed, if not more, and the model has {error.limit}; send less"
+            )
             return ApiError(400, told, "messages", "context_length_exceeded")
         case RequestError() | AudienceError():
             return ApiError(400, str(error))

@@ -104,6 +104,14 @@ def test_what_is_no_json_object_is_refused(api: Any, body: bytes) -> None:
     assert (error.status, error.param) == (400, None)
 
 
+def test_what_is_nested_too_deeply_is_told_apart_from_what_is_no_json() -> None:
+    deep, broken = outcome(chat, b"[" * 1000), outcome(chat, b"[")
+    assert deep is not None
+    assert broken is not None
+    assert "too many objects and lists inside each other" in deep.message
+    assert "not JSON in UTF-8" in broken.message
+
+
 def test_a_number_that_has_no_end_is_refused() -> None:
     body = json.dumps(said(temperature=9)).replace("9", "1e999").encode()
     error = outcome(chat, body)

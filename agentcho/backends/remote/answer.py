@@ -43,7 +43,7 @@ def check_schema(sampling: Sampling) -> None:
 
 
 def _unusable(why: str) -> RequestError:
-    return RequestError(f"json_schema is not usable: {why}; simplify the model", "sampling")
+    return RequestError(f"json_schema is not usable: {why}; simplify the schema", "sampling")
 
 
 def checked(sampling: Sampling, text: str, whole: bool) -> Checked:

@@ -99,9 +99,7 @@ def read(body: bytes, model: type[Read], ignored: set[str], limits: Limits) -> R
     try:
         given = from_json(body, allow_inf_nan=False)
     except ValueError as error:
-        raise ApiError(
-            400, f"the body is not JSON in UTF-8 ({error}); NaN, Infinity and lone surrogates are not either"
-        ) from None
+        raise _no_json(error) from None
     if not isinstance(given, dict):
         raise ApiError(400, "the body is not a JSON object; give one")
     for field, most in limits.listed_fields.items():
@@ -111,6 +109,12 @@ def read(body: bytes, model: type[Read], ignored: set[str], limits: Limits) -> R
         return model.model_validate(given, context=ignored)
     except ValidationError as error:
         raise _fault(error) from None
+
+
+def _no_json(error: ValueError) -> ApiError:
+    if "recursion limit" in str(error):
+        return ApiError(400, f"the body has too many objects and lists inside each other ({error})")
+    return ApiError(400, f"the body is not JSON in UTF-8 ({error}); NaN, Infinity and lone surrogates are not either")
 
 
 @cache

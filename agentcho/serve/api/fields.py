@@ -148,10 +148,10 @@ def constraint(given: Parameters, schema: Schema | None, param: str) -> Constrai
         Constraint(name, choices, wanted)
         for name, choices, wanted in (
             (param, None, schema),
-            ("structured_outputs.choice", more.choice or None, None),
+            ("structured_outputs.choice", _given(more, "choice"), None),
             ("structured_outputs.json", None, more.schema_),
             ("structured_outputs.json_object", None, {"type": "object"} if more.json_object else None),
-            ("guided_choice", given.guided_choice or None, None),
+            ("guided_choice", _given(given, "guided_choice"), None),
             ("guided_json", None, given.guided_json),
         )
         if choices is not None or wanted is not None
@@ -159,6 +159,11 @@ def constraint(given: Parameters, schema: Schema | None, param: str) -> Constrai
     if len(found) > 1:
         raise ApiError(400, f"{found[1].param}: {found[0].param} constrains the answer too; give one", found[1].param)
     return found[0] if found else None
+
+
+def _given(body: Body, name: str) -> Any:
+    """A list of a body; None where it is not there: an empty one is there, and wrong."""
+    return getattr(body, name) if name in body.model_fields_set else None
 
 
 def options(given: Parameters, constrained: Constraint | None, limits: Limits) -> SamplingOptions:

@@ -84,7 +84,8 @@ def settled(target: Target, served: Collection[str]) -> Target:
 
 def unknown(served: Iterable[str]) -> ApiError:
     """The error for a model that is not served."""
-    told = f"model: there is no such model here; there is {_listed(served)}"
+    modes = _listed(f"@{mode}" for mode in MODES)
+    told = f"model: there is no such model here; there is {_listed(served)}, and behind its name {modes}"
     return ApiError(404, told, "model", "model_not_found")
 
 

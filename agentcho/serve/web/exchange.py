@@ -174,7 +174,7 @@ def started(status: int, headers: Mapping[str, str]) -> Message:
 
 
 def _too_long(limits: ServeLimits) -> ApiError:
-    return ApiError(413, f"the body has more than {limits.body_bytes} bytes", code="request_too_large")
+    return ApiError(413, f"the body has more than {limits.body_bytes} bytes; send less", code="request_too_large")
 
 
 def _gone() -> ApiError:

@@ -17,7 +17,7 @@ from typing import Annotated, NamedTuple
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
-from agentcho.errors import ConfigError
+from agentcho.errors import CannotWrite, ConfigError
 from agentcho.message import AgentName
 from agentcho.records.files import writing
 from agentcho.serve.api import models
@@ -170,7 +170,7 @@ def _entry(path: Path, number: int, row: object) -> Key:
 
 def add_key(path: Path, **fields: object) -> str:
     """Make a key and append its entry to a file, which is made where there is none, for its owner alone. Returns the
-    key, which is kept nowhere. `ConfigError`: the fields are wrong, or those of the file."""
+    key, which is kept nowhere. `ConfigError`: the fields are wrong, or those of the file. `CannotWrite`."""
     given = PREFIX + secrets.token_urlsafe(32)
     said = {name: value for name, value in fields.items() if value not in (None, False)}
     said["sha256"] = sha256(given.encode()).hexdigest()
@@ -178,6 +178,8 @@ def add_key(path: Path, **fields: object) -> str:
     if path.exists() and path.stat().st_size:
         Keys.read(path)
     lines = "".join(f"{name} = {json.dumps(value, ensure_ascii=False)}\n" for name, value in said.items())
+    if not path.absolute().parent.is_dir():
+        raise CannotWrite(path, f"there is no folder {path.parent}", begun=False)
     with writing(path):
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         with open(handle, "a", encoding="utf-8") as file:
