@@ -47,10 +47,12 @@ class Book(Protocol):
 
 class Patience(NamedTuple):
     """How long is waited, in seconds: for more workers to be there before the first begins (`gathering`), for any
-    worker at all (`hello`), for a sign of life of one that plays (`silence`). `beat`: between two of these signs."""
+    worker at all (`hello`), for one to load its models (`loading`), for a sign of life of one that plays (`silence`).
+    `beat`: between two of these signs."""
 
     gathering: float = 10
     hello: float = 300
+    loading: float = 3600
     silence: float = 60
     beat: float = 1
 
@@ -225,11 +227,12 @@ class Driver:
                 self._waiting.appendleft(game)
 
     def _give_up_silent(self) -> None:
-        now = monotonic()
+        """Do without workers that hang: whose process is there, and says nothing."""
+        now, patience = monotonic(), {"playing": self._patience.silence, "beginning": self._patience.loading}
         for id, member in list(self._members.items()):
-            late = member.called is not None and now - member.called > self._patience.silence
-            if member.state == "playing" and late:
-                self._lose(id, f"it gave no sign of life for {self._patience.silence:g} s")
+            seconds = patience.get(member.state)
+            if seconds is not None and member.called is not None and now - member.called > seconds:
+                self._lose(id, f"it gave no sign of life for {seconds:g} s")
 
     # -- games -------------------------------------------------------------------------------------------
 
