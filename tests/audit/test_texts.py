@@ -13,7 +13,7 @@ from agentcho.audit.notes import Seal
 from agentcho.audit.report import AuditReport
 from agentcho.audit.sarif import sarif
 from agentcho.audit.wording import headline
-from agentcho.records.models import Models
+from agentcho.records.models import Models, is_endpoint
 
 from .transcripts import KEY, Talk, subject
 
@@ -27,7 +27,7 @@ class Texts(Talk):
     def text(self, id: str, to: str | list[str], parents: tuple[str, ...] = (), engine: str | None = None) -> None:
         """One message that an endpoint said."""
         self.say(id, to, tokens=(), content=(0, 0), parents=parents)
-        self.change(id, encoding=None, made=(), engine=engine)
+        self.entries[-1] = self.entries[-1]._replace(encoding=None, made=(), engine=engine)
 
 
 def judged(talk: Talk, models: Models = OWN, **changes: Any) -> AuditReport:
@@ -154,6 +154,14 @@ def test_a_local_reader_of_a_text_reads_it_through_its_encoding_for_its_audience
     report = judged(talk, BESIDE)
     assert (report.conclusion, report.texts) == ("texts-clean", 1)
     assert any(finding.rule == "AC005" for finding in judged(talk, BESIDE, leakage="enforce").findings)
+
+
+def test_a_model_with_weights_is_no_endpoint_whatever_it_says() -> None:
+    said = {"model": "m", "kind": "endpoint"}
+    assert is_endpoint(said)
+    for more in ({"kind": "other"}, {"weights": "w"}, {"tokenizer": "t"}):
+        assert not is_endpoint(said | more)
+    assert not is_endpoint({"model": "m"})
 
 
 def test_every_format_says_the_same_word() -> None:

@@ -81,7 +81,7 @@ def test_what_needs_numbers_refuses_such_a_run(agentcho: Command, port: FakeEndp
         (("run", "debate", *FAR, "--device", "cpu"), "device is of a model that is loaded here"),
         (("run", "debate", *FAR, "--deterministic"), "nobody promises that it says the same words again"),
         (("run", "debate", *FAR, "--key-env", "A", "--key-file", "b"), "give key_env or key_file, not both"),
-        (("run", "debate", *FAR, "--key-file", "nowhere"), "nowhere"),
+        (("run", "debate", *FAR, "--key-file", "nowhere"), "key_file cannot be read"),
         (("run", "debate", "--model", "openai:far", "--base-url", "http://a:b@127.0.0.1/v1"), "has a user, a password"),
         (("run", "debate", "--model", "openai:far", "--base-url", "https://far.example/v1"), "needs a key"),
     ],

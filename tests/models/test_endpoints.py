@@ -150,6 +150,17 @@ def test_a_vendor_may_be_allowed_to_see_it() -> None:
         seen(script, {"far": other}, allow_vendor=("far",))
 
 
+def test_agents_of_one_vendor_may_whisper() -> None:
+    async def script(game: Game) -> None:
+        ann, bob = game.cast(Whisper, "ann", model="one"), game.cast(Whisper, "bob", model="two")
+        await ann.say(to="bob")
+        await bob.say()
+
+    one, two = FakeEndpoint(vendor="far"), FakeEndpoint(vendor="far")
+    seen(script, {"one": one, "two": two})
+    assert two.calls[0].messages[0].name == "ann"
+
+
 # -- property: nothing private ever reaches a vendor that may not have it ---------------------------------
 
 PLACES = {"default": None, "a": "A", "b": "B", "a-too": "A"}

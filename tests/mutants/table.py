@@ -11,6 +11,7 @@ from .games import GAMES
 from .mutant import Mutant
 from .remote import REMOTE
 from .serve import SERVE
+from .texts import TEXTS
 
 NUMERIC = "tests/leaks/numeric/test_noninterference.py"
 FUNCTIONAL = "tests/leaks/numeric/test_functional.py"
@@ -508,4 +509,4 @@ ENFORCEMENT = (
     ),
 )
 
-MUTANTS = (*ENFORCEMENT, *ENGINE, *GAMES, *SERVE, *REMOTE)
+MUTANTS = (*ENFORCEMENT, *ENGINE, *GAMES, *SERVE, *REMOTE, *TEXTS)
