@@ -171,7 +171,7 @@ DEFAULT_MODEL = "default"
 """What a run's own model is called where agents are given one."""
 
 
-def _model_name(name: str) -> str:
+def model_name(name: str) -> str:
     """A name by which agents are given a model."""
     if name == DEFAULT_MODEL or not MODEL_NAME.fullmatch(name):
         raise ValueError(
@@ -261,7 +261,7 @@ class RunConfig(BaseModel):
         default="refuse",
         description="What to do about a model in whose chat template a text can spell what stands between messages.",
     )
-    models: dict[Annotated[str, AfterValidator(_model_name)], ModelConfig] = {}
+    models: dict[Annotated[str, AfterValidator(model_name)], ModelConfig] = {}
 
     @model_validator(mode="after")
     def _fits(self) -> RunConfig:

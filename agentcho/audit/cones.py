@@ -130,13 +130,22 @@ class Cones:
 
     def _misfit(self, record: EncodingRecord, lines: int, records: int) -> str | None:
         """What is wrong with a record by itself, apart from its stored cone."""
-        lost = [over for over in attended(record.receipt) if over not in self.records]
+        over = attended(record.receipt)
+        lost = [each for each in over if each not in self.records]
+        elsewhere = [each for each in over if each not in lost and self.records[each].engine != record.engine]
         if lines != 1:
             return f"message {record.message} has {lines or 'no'} lines"
         if records > 1:
             return "it is recorded more than once"
         if lost:
             return f"it attends to encoding {lost[0]}, of which there is no record"
+        if elsewhere:
+            return f"it attends to encoding {elsewhere[0]}, which is another engine's"
+        if record.engine not in self._models.names - self._models.endpoints:
+            return f"it is of the model {record.engine!r}, on which the record has no encodings"
+        own = self.entries[record.message]
+        if own.encoding == record.id and own.engine != record.engine:
+            return f"it is of the model {record.engine!r}, and its message was said on {own.engine!r}"
         return None if record.id in self.cones else "it attends to itself, or to what does"
 
 

@@ -68,7 +68,8 @@ class FakeEngine(EngineCore):
     - `faulty(call)` gives an error with which a decode fails, or None. `guilty(call)` does the same for every kind of
       call. An error that is not one of agentcho's comes out as `CallFailed`. `broken`: an error that makes the next
       step raise, as a device does that fails.
-    - `bos`: whether contexts begin with a BOS. `context`: the number of positions. `store_tokens`: the size of the
+    - `bos`: whether contexts begin with a BOS. `letters`: the most that a token has of a word (None: all), which makes
+      another tokenizer. `context`: the number of positions. `store_tokens`: the size of the
       store that `StepResult.held` is a share of (None: no bound); no encoding ever has to leave it.
     - `steps`: the steps so far. `rows`: the decodes that run. `pages`: the messages that are stored. `batches`: the ids
       of each of the last steps. `swapped`: the ids that were to be swapped out.
@@ -83,11 +84,13 @@ class FakeEngine(EngineCore):
         *,
         answer: Reply | None = None,
         bos: bool = True,
+        letters: int | None = None,
         context: int = 4096,
         faulty: Callable[[Decode], Exception | None] | None = None,
         store_tokens: int | None = None,
     ) -> None:
-        super().__init__(ScriptedRunner(), FakeFraming(bos), context, 0)
+        super().__init__(ScriptedRunner(), FakeFraming(bos, letters), context, 0)
+        self._tokenizer = "fake" if letters is None else f"fake of {letters} letters"
         self._script, self._faulty, self._whole = Script(reply, answer), faulty, store_tokens or inf
         self.broken: Exception | None = None
         self.guilty: Callable[[Call], Exception | None] = lambda call: None
@@ -108,7 +111,7 @@ class FakeEngine(EngineCore):
     @property
     def fingerprint(self) -> dict[str, str]:
         """The names of model, tokenizer, numbers and device in a run record."""
-        return {"model": "fake", "model_type": "fake", "tokenizer": "fake", "dtype": "none", "device": "none"}
+        return {"model": "fake", "model_type": "fake", "tokenizer": self._tokenizer, "dtype": "none", "device": "none"}
 
     @owned
     def step(self, deterministic: bool = False) -> StepResult:

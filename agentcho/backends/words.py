@@ -23,14 +23,15 @@ FIRST_WORD = 1 << 8
 class Vocabulary:
     """A reversible toy tokenizer: a token is a word with the space before it. The id of a short word is its letters,
     read as a number, so that another process can decode it; the id of a long word is a hash, which is known once the
-    word was encoded."""
+    word was encoded. `letters`: a token is at most so many letters of a word (None: all)."""
 
-    def __init__(self) -> None:
+    def __init__(self, letters: int | None = None) -> None:
         self._long: dict[int, str] = {}
+        self._piece_of = re.compile(r"\s?[^\s]+|\s" if letters is None else rf"\s?[^\s]{{1,{letters}}}|\s")
 
     def encode(self, text: str) -> list[int]:
         """The ids of a text. No text gives an id that frames messages."""
-        return [self._id(piece) for piece in re.findall(r"\s?[^\s]+|\s", text)]
+        return [self._id(piece) for piece in self._piece_of.findall(text)]
 
     def weave(self, pieces: Sequence[str]) -> list[int]:
         """The ids of a text that is cut into pieces."""
@@ -95,8 +96,8 @@ class FakeFraming:
     plain: tuple[tuple[str, str], ...] = ()
     stops = frozenset({END})
 
-    def __init__(self, bos: bool = True) -> None:
-        self.content, self.bos = Vocabulary(), BOS if bos else None
+    def __init__(self, bos: bool = True, letters: int | None = None) -> None:
+        self.content, self.bos = Vocabulary(letters), BOS if bos else None
         self.tools = ToolFormat(self.content, CALLS)
 
     def opening(self, role: str, name: str | None) -> tuple[int, ...]:

@@ -29,6 +29,7 @@ from agentcho.cli.words import (
     FILE,
     JUDGE,
     MISSING,
+    MODELS,
     MODES,
     PARTS,
     PROVED,
@@ -99,6 +100,7 @@ def run(
     at_once: AtOnce = None,
     fail_fast: FailFast = False,
     retries: Retries = None,
+    models: Annotated[Path | None, typer.Option(metavar=FILE, help=MODELS, show_default=False)] = None,
     where: Where,
     resume: Annotated[str | None, typer.Option(metavar="RUN", help=RESUME, show_default=False)] = None,
     changed: Annotated[Changed, typer.Option(help=CHANGED)] = "refuse",
@@ -110,11 +112,13 @@ def run(
     Exit codes: 0 done, 1 errors ended games, 2 wrong usage, 130 after Ctrl-C.
     """
     from agentcho.cli.cluster import cluster
+    from agentcho.cli.model_file import read_models
     from agentcho.cli.play import Asked, play_scenario
     from agentcho.games.run import OnFailure
 
     own, care, on = fields("--set", set_ or []), OnFailure(fail_fast, retries or 0), cluster(where, retries)
-    raise typer.Exit(play_scenario(Asked(scenario, how.typed, own, display, out, at_once, care, resume, changed, on)))
+    typed = {**how.typed, **({} if models is None else {"models": read_models(models)})}
+    raise typer.Exit(play_scenario(Asked(scenario, typed, own, display, out, at_once, care, resume, changed, on)))
 
 
 def merge(

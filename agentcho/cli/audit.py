@@ -128,12 +128,15 @@ def nature_of(target: str, out: Path) -> Nature:
 
 
 def check_local(run: SavedRun) -> None:
-    """`ConfigError`: models behind APIs may speak in a run, of which no numbers are seen here."""
+    """`ConfigError`: models behind APIs may speak in a run, of which no numbers are seen here; or several models, and
+    what is measured is measured on one."""
     if run.info.models.endpoints:
         raise ConfigError(
             f"{run.info.id} was played through a model behind an API, whose numbers nobody sees here; an audit without "
             "--measure says what stood in its prompts"
         )
+    if run.info.engines:
+        raise ConfigError(f"{run.info.id} was played on {1 + len(run.info.engines)} models; --measure takes one of one")
 
 
 def _check_options(asked: Asked, nature: Nature) -> None:

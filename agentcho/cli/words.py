@@ -16,6 +16,7 @@ TARGET = "A scenario, a trace file (.jsonl), or a run: its id, the beginning of 
 FILE = "FILE"
 EARLIER = "The JSON of an earlier audit: findings become new, unchanged or gone."
 SUPPRESS = "A TOML file of findings that somebody answers for."
+MODELS = "Models beside the run's own, for agents that name one: a TOML table each, with a field `model`."
 MODES = "Columns, with commas between: mode[:leakage][:in-place][+repair][@adapter]. The first is the reference."
 FINAL_OF = "Sample nothing: let each game, of one step, say what this file's game of its number ended on."
 PEFT = "The fields of any peft configuration as JSON, in place of rank, alpha and dropout."

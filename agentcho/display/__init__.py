@@ -26,7 +26,8 @@ def heading(scenario: str, config: RunConfig) -> str:
     mode = f"texts, {config.leakage}" if served(config.model) else mode
     games = "" if config.games == 1 else f" · {config.games} games"
     part = "" if config.part is None else f" · part {config.part}"
-    return inline(f"{scenario} · {config.model} · {mode} · seed {config.seed}{games}{part}")
+    models = ", ".join((config.model, *(f"{name} ({each.model})" for name, each in config.models.items())))
+    return inline(f"{scenario} · {models} · {mode} · seed {config.seed}{games}{part}")
 
 
 def screen(kind: Kind | None, title: str, games: int, file: IO[str]) -> Screen:

@@ -73,7 +73,10 @@ def load_together(config: RunConfig, engine: EnginePort | None, given: Engines, 
     for name, source in wanted.items():
         if not source.here and source not in made:
             made[source] = _made(source, name)
-    first = {source: name for name, source in reversed(wanted.items()) if source not in made}
+    first: dict[Source, str] = {}
+    for name, source in wanted.items():
+        if source not in made:
+            first.setdefault(source, name)
     loading = {name: source for source, name in first.items()}
     made |= zip(first, _load(loading, markers, tell, share), strict=True)
     others = {name: given[name] if name in given else made[named[name]] for name in (*config.models, *given)}

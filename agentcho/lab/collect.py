@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from agentcho.calls.call import EnginePort
 from agentcho.config import RunConfig
-from agentcho.errors import ResumeMismatch
+from agentcho.errors import ConfigError, ResumeMismatch
 from agentcho.events import Sink
 from agentcho.games.game import Forced
 from agentcho.games.run import GameSelection
@@ -51,6 +51,8 @@ class Playing(NamedTuple):
     def play(self, left: Iterable[int], forced: Mapping[int, Forced], sink: Sink, out: Path | None = None) -> Played:
         """Play these games, each with the words that `forced` has for it; `out` is where records go, if anywhere."""
         scenario, config, engine, at_once = self
+        if config.models:
+            raise ConfigError("games that are compared or trained on are played on one model; leave models out")
         selection = GameSelection(tuple(left), lambda number: forced.get(number, {}))
         return play(scenario, config, engine=engine, sink=sink, out=out, at_once=at_once, selection=selection)
 

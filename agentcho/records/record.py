@@ -356,7 +356,9 @@ class SavedRun:
             meta |= {"ended": UNFINISHED + self.status}
         else:
             meta |= {"outcome": over.outcome, "score": over.score, "ended": over.ended}
-        return exported(info.scenario, f"{info.id}-{game}", meta, info.cast, said, info.engine.get("tokenizer"))
+        others = {name: engine.get("tokenizer") for name, engine in info.engines.items()}
+        own = info.engine.get("tokenizer")
+        return exported(info.scenario, f"{info.id}-{game}", meta, info.cast, said, own, others)
 
 
 def folders(folder: Path) -> list[Path]:

@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -24,6 +25,8 @@ from agentcho.records.transcript import Entry, own_records
 UNFINISHED = "unfinished: "
 """Before how its run stands: what `meta` says a game ended by that did not come to its end."""
 Name = Annotated[str, Field(min_length=1), AfterValidator(exact)]
+Lengths = Mapping[tuple[str | None, str], int]
+"""Tokens of a message, on the engine of a model."""
 TokenId = Annotated[int, Field(ge=0)]
 
 
@@ -182,10 +185,19 @@ def trace_message(message: Message, tokenizer: str | None, ended: str | None = N
 
 
 def exported(
-    scenario: str, id: str, meta: dict[str, Any], cast: Iterable[str], entries: Sequence[Entry], tokenizer: str | None
+    scenario: str,
+    id: str,
+    meta: dict[str, Any],
+    cast: Iterable[str],
+    entries: Sequence[Entry],
+    tokenizer: str | None,
+    others: Mapping[str, str | None] = MappingProxyType({}),
 ) -> Workflow:
-    """One game as a workflow. `tokenizer` is the digest of the tokenizer that its tokens are of."""
-    lengths, own = {entry.message.id: len(entry.message.tokens) for entry in entries}, own_records(entries)
+    """One game as a workflow. `tokenizer` is the digest of the tokenizer that its tokens are of, and `others` are those
+    of models beside the run's own, by name."""
+    lengths, own = _lengths(entries, elsewhere=bool(others)), own_records(entries)
+    spelled: dict[str | None, str | None] = {None: tokenizer}
+    spelled.update(others)
     line = {
         "format": "agentcho-trace/1",
         "workflow": scenario,
@@ -193,14 +205,25 @@ def exported(
         "meta": meta,
         "agents": sorted({*cast, *_named(entries)}),
         "messages": [
-            trace_message(_placed(entry, own.get(entry.message.id), lengths), tokenizer, entry.ended).to_json()
+            trace_message(placed, spelled.get(entry.engine), entry.ended).to_json()
             for entry in entries
+            for placed in (_placed(entry, own.get(entry.message.id), lengths),)
         ],
     }
     return workflow(line, id)
 
 
-def _placed(entry: Entry, made: EncodingRecord | None, lengths: Mapping[str, int]) -> Message:
+def _lengths(entries: Sequence[Entry], elsewhere: bool) -> Lengths:
+    """Those that are known: of each message where it was said, and `elsewhere`, wherever it was read."""
+    found = {(entry.engine, entry.message.id): len(entry.message.tokens) for entry in entries}
+    records = {record.id: record for entry in entries for record in entry.made} if elsewhere else {}
+    for record in records.values():
+        there = ((records[read.id].message, read.length) for read in record.receipt.context if read.id in records)
+        found |= {(record.engine, message): length for message, length in there}
+    return found
+
+
+def _placed(entry: Entry, made: EncodingRecord | None, lengths: Lengths) -> Message:
     """The message with the positions it was really made over, where they were not simply one after the other; with
     those that were asked for where its only encodings stand in a prompt of their reader (baseline runs, repairs), and
     where it has none."""
@@ -217,13 +240,13 @@ def _placed(entry: Entry, made: EncodingRecord | None, lengths: Mapping[str, int
     return replace(message, offsets=offsets, new_offset=made.receipt.start)
 
 
-def _asked(entry: Entry, bos: bool, lengths: Mapping[str, int]) -> Message:
+def _asked(entry: Entry, bos: bool, lengths: Lengths) -> Message:
     """The message with the positions that its places come to."""
     message, places = entry.message, entry.act.places
     if not any(place is not None for place in places):
         return message
     reads = tuple(Read(id, at) for id, at in zip(message.parents, places, strict=False))
-    known = [lengths.get(id) for id in message.parents]
+    known = [lengths.get((entry.engine, id)) for id in message.parents]
     read_set = ReadSet(message.author, reads, places[-1], ())
     *offsets, start = absolute_positions(read_set, known, int(bos))
     return replace(message, offsets=tuple(offsets), new_offset=start)

@@ -351,13 +351,15 @@ def by_attempt(entries: Iterable[Entry]) -> list[list[Entry]]:
     return [found[attempt] for attempt in sorted(found)] or [[]]
 
 
-def own_records(entries: Iterable[Entry]) -> dict[str, EncodingRecord]:
-    """Of one game, by message: the record of its own encoding, or else of the first that was made of it, on whatever
-    line. A message that nobody read has none."""
+def own_records(entries: Sequence[Entry]) -> dict[str, EncodingRecord]:
+    """Of one game, by message: the record of its own encoding, or else of the first that was made of it where it was
+    said, on whatever line, or anywhere. A message that nobody read has none."""
     found: dict[str, EncodingRecord] = {}
+    said_on = {entry.message.id: entry.engine for entry in entries}
+    made = [record for entry in entries for record in entry.made]
+    for record in sorted(made, key=lambda each: each.engine != said_on.get(each.message)):
+        found.setdefault(record.message, record)
     for entry in entries:
-        for record in entry.made:
-            found.setdefault(record.message, record)
         if entry.own is not None:
             found[entry.message.id] = entry.own
     return found

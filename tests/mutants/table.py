@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from .engine import ENGINE
 from .games import GAMES
+from .models import SEVERAL
 from .mutant import Mutant
 from .remote import REMOTE
 from .serve import SERVE
@@ -509,4 +510,4 @@ ENFORCEMENT = (
     ),
 )
 
-MUTANTS = (*ENFORCEMENT, *ENGINE, *GAMES, *SERVE, *REMOTE, *TEXTS)
+MUTANTS = (*ENFORCEMENT, *ENGINE, *GAMES, *SERVE, *REMOTE, *TEXTS, *SEVERAL)

@@ -1,0 +1,44 @@
+"""Reads the file of `--models`: a TOML table for each model of a run beside its own, with the fields of `ModelConfig`.
+
+Does not know: what a model is.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from agentcho.config import ModelConfig, model_name
+from agentcho.errors import ConfigError
+
+
+def read_models(file: Path) -> dict[str, ModelConfig]:
+    """The models of a file by name. `ConfigError` says which table and field is wrong, and quotes no value."""
+    try:
+        tables = tomllib.loads(file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not UTF-8"
+        raise ConfigError(f"{file} cannot be read: {reason}; give a file of models") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{file} is no TOML: {error}") from None
+    return {name: _model(file, name, table) for name, table in tables.items()}
+
+
+def _model(file: Path, name: str, table: Any) -> ModelConfig:
+    if not isinstance(table, dict):
+        raise ConfigError(f"{file}: {name} stands in no table; begin with [NAME], as agents are given the model")
+    try:
+        model_name(name)
+        return ModelConfig.model_validate(table)
+    except ValidationError as error:
+        faults = error.errors(include_input=False, include_url=False)
+        first = min(faults, key=lambda each: each["type"] != "extra_forbidden")
+        field = " ".join(map(str, first["loc"]))
+        there = ", ".join(ModelConfig.model_fields)
+        fault = f"there are {there}" if first["type"] == "extra_forbidden" else first["msg"]
+        raise ConfigError(f"{file}: [{name}] {field}: {fault}") from None
+    except ValueError as error:
+        raise ConfigError(f"{file}: {error}") from None

@@ -1,0 +1,154 @@
+"""Random games whose agents move between three engines of different tokenizers: what an author had read stays where it
+was, and every encoding is of the words that were said."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from agentcho import Game
+from agentcho.errors import LeakageError
+from agentcho.flow.labels import EncodingRecord
+from agentcho.testing import FakeEngine
+
+from .stage import Seen, Talker, seen
+
+NAMES = ("ann", "bob", "cleo")
+ENGINES = ("default", "small", "tiny")
+PLACE = 1 << 40
+WAYS: dict[str, dict[str, Any]] = {
+    "enforce": {"leakage": "enforce"},
+    "never shadowed": {"leakage": "enforce", "shadow": "never"},
+    "deterministic": {"leakage": "enforce", "deterministic": True},
+    "in place": {"leakage": "enforce", "in_place": True},
+    "repaired": {"leakage": "enforce", "repair": "first-k:2"},
+    "audit": {"leakage": "audit"},
+    "audit in place": {"leakage": "audit", "in_place": True},
+    "audit repaired": {"leakage": "audit", "repair": "first-k:2"},
+    "deny": {"leakage": "deny"},
+    "baseline": {"mode": "baseline"},
+}
+
+
+class Act(NamedTuple):
+    """What one agent, or the scenario (None), does next: on which engine, how, and for whom."""
+
+    who: str | None
+    engine: str
+    verb: str
+    to: tuple[str, ...]
+    words: str
+
+
+acts = st.lists(
+    st.builds(
+        Act,
+        st.sampled_from((*NAMES, None)),
+        st.sampled_from(ENGINES),
+        st.sampled_from(("say", "think", "tell", "ask", "release")),
+        st.lists(st.sampled_from(NAMES), unique=True, max_size=3).map(tuple),
+        st.sampled_from(("a", "incomprehensible words", "to be or not")),
+    ),
+    min_size=3,
+    max_size=9,
+)
+
+
+def played(plan: Sequence[Act], way: str) -> Seen:
+    """The game of a plan: an audience of nobody is everyone, "think" is private."""
+    where = dict.fromkeys(NAMES, "default")
+
+    async def script(game: Game) -> None:
+        cast: dict[str, Any] = {}
+        for name in NAMES:
+            model = lambda turn, name=name: where[name]  # noqa: E731
+            cast[name] = game.cast(Talker, name, system=f"You are {name} alone.", model=model)
+        last: dict[str, Any] = {}
+        for who, engine, verb, to, words in plan:
+            audience = to or "everyone"
+            if who is None:
+                await game.announce(words, audience)
+                continue
+            agent, where[who] = cast[who], engine
+            try:
+                if verb == "tell":
+                    await agent.tell(words, audience)
+                elif verb == "release" and who in last:
+                    await agent.release(last[who], audience)
+                elif verb == "think":
+                    last[who] = await agent.think(max_tokens=3)
+                else:
+                    last[who] = await agent.say(audience, words if verb == "ask" else None, max_tokens=3)
+            except LeakageError:  # deny refuses what carries what is hidden
+                assert way == "deny"
+
+    return seen(script, beside(), **WAYS[way])
+
+
+def beside() -> dict[str, FakeEngine]:
+    """The two other engines, which spell words otherwise."""
+    return {"small": FakeEngine(letters=3), "tiny": FakeEngine(letters=2, bos=False)}
+
+
+def cones(found: Seen) -> dict[int, set[str]]:
+    """The messages behind each encoding, from the receipts alone."""
+    known: dict[int, set[str]] = {}
+    for record in sorted(found.made, key=lambda each: each.id):
+        over = [read.id for read in record.receipt.context]
+        over += [] if record.receipt.base is None else [record.receipt.base]
+        known[record.id] = {record.message}.union(*(known[id] for id in over))
+    return known
+
+
+def reader(record: EncodingRecord, authors: dict[str, str | None]) -> str | None:
+    """Who attends to the context of an encoding: none, of one for all its readers."""
+    return authors[record.message] if record.recipe == "author" else record.caller
+
+
+@pytest.mark.parametrize("way", WAYS)
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(acts)
+def test_nothing_gets_to_an_engine_that_its_readers_may_not_know(way: str, plan: list[Act]) -> None:
+    found = played(plan, way)
+    messages = {entry.message.id: entry.message for entry in found.entries}
+    said_on = {entry.message.id: entry.engine for entry in found.entries}
+    authors = {id: message.author for id, message in messages.items()}
+    behind, records = cones(found), {record.id: record for record in found.made}
+    assert len(records) == len(found.made)
+    for record in found.made:
+        who = reader(record, authors)
+        assert (record.engine is None) == (record.id < PLACE)
+        assert behind[record.id] == record.cone
+        for read in record.receipt.context:
+            over = records[read.id]
+            assert over.engine == record.engine
+            assert over.id // PLACE == record.id // PLACE
+            if who is None or authors[over.message] in (None, who):
+                continue
+            if over.recipe == "author":
+                assert way.startswith(("audit", "deny"))
+                assert said_on[over.message] == record.engine
+            if over.recipe == "audience" or not way.startswith("audit"):
+                assert all(messages[id].audience.includes(who) for id in behind[over.id])
+
+
+@pytest.mark.parametrize("way", ["enforce", "audit", "baseline"])
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(acts)
+def test_every_encoding_is_as_long_as_its_words_are_on_its_engine(way: str, plan: list[Act]) -> None:
+    """By the framing of that engine; and where a tokenizer is another one than that of who said it, it says so."""
+    found = played(plan, way)
+    engines: dict[str | None, FakeEngine] = {None: FakeEngine()}
+    engines.update(beside())
+    entries = {entry.message.id: entry for entry in found.entries}
+    records = {record.id: record for record in found.made}
+    for record in found.made:
+        for read in record.receipt.context:
+            message = entries[records[read.id].message].message
+            words = engines[record.engine].frame(message.role, message.name, message.header + message.text)
+            assert read.length == len(words.tokens)
+        assert record.respelled == (record.engine != entries[record.message].engine)

@@ -1,0 +1,71 @@
+"""Mutants of runs with several models: whose ids and words are whose, and what gets to another engine.
+
+Does not know: how they are applied and run.
+"""
+
+from __future__ import annotations
+
+from .mutant import Mutant
+
+MODELS = "tests/models/test_models.py"
+RECORDS = "tests/models/test_records.py"
+WEIGHTS = "tests/models/test_weights.py"
+
+SEVERAL = (
+    Mutant(
+        "a message is read on every engine as its author has it",
+        "under audit what an author had read would get to engines where it never was",
+        "agentcho/flow/resolver.py",
+        'return "audience" if self.enforcing or not self._said_here(self.drafts[read.id]) else "author"',
+        'return "audience" if self.enforcing else "author"',
+        (f"{RECORDS}::test_under_audit_a_leak_stays_on_its_engine",),
+    ),
+    Mutant(
+        "all engines of a run give out the same ids",
+        "one encoding would be released, audited or read for another",
+        "agentcho/engine/core.py",
+        "        self._ids.go_to(place)\n",
+        "        self._ids.go_to(0)\n",
+        (f"{MODELS}::test_each_speaks_through_its_model_and_no_id_is_given_twice",),
+    ),
+    Mutant(
+        "ids of one tokenizer for another",
+        "a message would be other words on another engine",
+        "agentcho/flow/resolver.py",
+        "return self.spelling is None or draft.tokenizer == self.spelling.tokenizer",
+        "return True",
+        (f"{RECORDS}::test_lines_say_on_which_engine_an_encoding_is_and_read_back",),
+    ),
+    Mutant(
+        "the length of one tokenizer for another's",
+        "what is placed after a message would overlap it, or tell of another engine",
+        "agentcho/flow/resolver.py",
+        "if self.spelling is None or self.spells(draft):",
+        "if self.spelling is not None or self.spells(draft):",
+        (f"{RECORDS}::test_places_are_counted_in_the_words_of_the_engine_that_reads",),
+    ),
+    Mutant(
+        "a game goes on through another model",
+        "the words of one tokenizer would be forced as those of another",
+        "agentcho/games/journal.py",
+        '("model", draft.engine == entry.engine),',
+        '("model", True),',
+        (f"{RECORDS}::test_a_game_that_goes_on_through_another_model_departs_from_its_record",),
+    ),
+    Mutant(
+        "an encoding attends to another engine's",
+        "a record that cannot be would be clean",
+        "agentcho/audit/cones.py",
+        "        if elsewhere:\n",
+        "        if elsewhere and lost:\n",
+        (f"{RECORDS}::test_no_damage_makes_a_message_of_another_engine_clean",),
+    ),
+    Mutant(
+        "each model of a run keeps what it would alone",
+        "two models would take twice the memory of one",
+        "agentcho/runner/pages.py",
+        "// sum(kind.bytes_on(where) for kind in kinds)",
+        "// max(kind.bytes_on(where) for kind in kinds)",
+        (f"{WEIGHTS}::test_models_that_are_loaded_together_keep_no_more_than_one_would",),
+    ),
+)
