@@ -241,7 +241,8 @@ def test_an_answer_may_be_held_to_texts_or_to_json() -> None:
     refused("structured_outputs.choice", structured_outputs={"choice": ["a"]}, response_format={"type": "json_object"})
     refused("guided_json", guided_json=SCHEMA, guided_choice=["a"])
     refused("structured_outputs.choice", structured_outputs={"choice": ["END."]}, stop="END")
-    refused("structured_outputs.choice", structured_outputs={"choice": []})
+    told = refused("structured_outputs.choice", structured_outputs={"choice": []}).message
+    assert told == "structured_outputs.choice: choices is empty: give at least one"
     refused("guided_choice", guided_choice=[])
 
 

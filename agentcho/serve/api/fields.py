@@ -182,7 +182,8 @@ def options(given: Parameters, constrained: Constraint | None, limits: Limits) -
         Sampling(**chosen)
     except RequestError as error:
         param = constrained.param if constrained is not None else "stop"
-        raise ApiError(400, f"{param}: {error}", param) from None
+        told = str(error).removeprefix("sampling: ").partition("; see Sampling")[0]  # a class that clients do not have
+        raise ApiError(400, f"{param}: {told}", param) from None
     return cast(SamplingOptions, chosen)
 
 
