@@ -51,7 +51,8 @@ class TextTurn:
         """Ask for the message, and enter it in the journal once it is whole.
 
         Raises what the endpoint raises, `AnswerInvalid` where the answer is none of the choices, or not what was shown
-        of it, and `CallbackFailed` where `listen` raises. Of a message that is given up the journal has what was shown.
+        of it, and `CallbackFailed` where `listen` raises. Of a message that is given up the journal has what was shown,
+        and be it nothing: its prompt was sent, and is what its author has read.
         """
         try:
             reply = await self._answer(port, call)
@@ -66,7 +67,8 @@ class TextTurn:
         await anyio.lowlevel.checkpoint()
         self.hear(known.text)
         if self._error is not None:
-            self._give_up("failed")
+            if self._text:
+                self._give_up("failed")
             raise self._error
         self._journal.enter_text(self._draft, self._words(known.stopped), known.usage)
 
@@ -119,12 +121,12 @@ class TextTurn:
             self._flush()
 
     def _give_up(self, ended: Ending) -> None:
-        if self._text:
-            with suppress(Exception):  # the error that ended it says more
-                self._journal.enter_text(self._draft, self._words(None), self._usage(), ended)
+        with suppress(Exception):  # the error that ended it says more
+            self._journal.enter_text(self._draft, self._words(None), self._usage(), ended)
 
     def _words(self, stopped: str | None) -> Words:
         return Words(self._draft.text, self._text, (), (0, 0), (0, 0), stopped)
 
     def _usage(self) -> Usage:
-        return Usage(0, 0, self._first - self._asked, perf_counter() - self._asked)
+        now = perf_counter()
+        return Usage(0, 0, (self._first or now) - self._asked, now - self._asked)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,7 +16,7 @@ from agentcho.audit import audit_run
 from agentcho.backends.text import TextEngine
 from agentcho.calls.texts import TextCall
 from agentcho.config import Leakage, Mode, ModelConfig
-from agentcho.errors import LeakageError
+from agentcho.errors import CallFailed, LeakageError
 from agentcho.games.runtime import play, resume
 from agentcho.message import Message
 from agentcho.records.record import SavedRun
@@ -248,6 +250,35 @@ def test_nothing_private_reaches_a_vendor_that_may_not_have_it(
 
     seen(script, watched.engines, mode=way[0], leakage=way[1], allow_vendor=allowed)
     watched.check()
+
+
+@pytest.mark.parametrize("how", ["failed", "cancelled"])
+def test_a_prompt_that_was_sent_is_on_record_though_nobody_answered(how: str, tmp_path: Path) -> None:
+    """What a server has seen, it has seen: else what was read there would be nowhere, and the audit clean."""
+
+    async def silent(call: TextCall) -> str:
+        if how == "failed":
+            raise CallFailed("the server has gone")
+        await anyio.sleep_forever()
+        return ""
+
+    async def script(game: Game) -> None:
+        ann, bob = game.cast(Talker, "ann"), game.cast(Talker, "bob", model="far")
+        await ann.say()
+        with suppress(CallFailed), anyio.move_on_after(0.05):
+            await bob.say()
+        await ann.say()
+
+    far = FakeEndpoint(silent)
+    played = play(Scripted(script), RunConfig(model="fake"), engine=FakeEngine(), others={"far": far}, out=tmp_path)
+    assert (played.errors, len(far.calls)) == ({}, 1)
+    assert played.record is not None
+    run = SavedRun(played.record)
+    [left] = [entry for entry in run.entries() if entry.engine == "far"]
+    assert (left.message.parents, left.message.text, left.ended) == (("ann.0",), "", how)
+    assert left.usage.ttft >= 0
+    assert audit_run(run).conclusion == "texts-clean"
+    assert not resume(run, Scripted(script), engine=FakeEngine(), others={"far": far}).errors
 
 
 def test_options_of_models_are_checked_by_name() -> None:

@@ -304,6 +304,14 @@ READ = (
         ("tests/choreography/test_listeners.py::test_what_a_step_made_is_known_of_a_message_that_ends_in_it",),
     ),
     Mutant(
+        "a prompt that nobody answered was never sent",
+        "what a server has seen would be on no record, and an audit of it clean",
+        "agentcho/games/text_turn.py",
+        "self._journal.enter_text(self._draft, self._words(None), self._usage(), ended)",
+        "_ = self._text and self._journal.enter_text(self._draft, self._words(None), self._usage(), ended)",
+        ("tests/models/test_endpoints.py::test_a_prompt_that_was_sent_is_on_record_though_nobody_answered",),
+    ),
+    Mutant(
         "what has no label is clean",
         "an encoding of which nothing is known would be gathered as if everybody might read it",
         "agentcho/flow/labels.py",
