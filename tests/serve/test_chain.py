@@ -40,47 +40,66 @@ def endless() -> FakeEngine:
     return FakeEngine(lambda call, prompt: LONG, context=1 << 20)
 
 
-async def rest(engine: FakeEngine) -> None:
-    """Wait until no row runs any more: it is given up, for it was far from its end."""
-    with anyio.fail_after(5):
-        while engine.rows:
-            await anyio.sleep(0.01)
-    assert engine.steps < 100_000
+class Given:
+    """The engine's steps at each moment when a request was given up."""
+
+    def __init__(self, engine: FakeEngine, patch: pytest.MonkeyPatch) -> None:
+        self.steps, self._engine, self._answer = list[int](), engine, ServedModel.answer
+        patch.setattr(ServedModel, "answer", lambda model, *asked: self._heard(model, *asked))
+
+    async def _heard(self, model: ServedModel, *asked: Any) -> Any:
+        try:
+            return await self._answer(model, *asked)
+        except anyio.get_cancelled_exc_class():
+            self.steps.append(self._engine.steps)
+            raise
+
+    async def rest(self) -> None:
+        """Wait until no row runs any more: no more than one step after the request was given up, and the one that was
+        under way then."""
+        with anyio.fail_after(5):
+            while self._engine.rows or not self.steps:
+                await anyio.sleep(0.01)
+        assert self._engine.steps <= self.steps.pop() + 2
 
 
-def test_who_goes_away_frees_its_row_streamed_or_not() -> None:
+def asking(path: str, stream: bool) -> bytes:
+    """A request for an answer without end."""
+    most = {"max_tokens": 1 << 19} if path.endswith(CHAT) else {"max_output_tokens": 1 << 19, "input": "hello"}
+    content = json.dumps((ASKED if path.endswith(CHAT) else {"model": "m"}) | most | {"stream": stream}).encode()
+    return f"POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {len(content)}\r\n\r\n".encode() + content
+
+
+@pytest.mark.parametrize("path", [f"{base}{api}" for base in ("", "/s/talk/bob") for api in (CHAT, "/v1/responses")])
+def test_who_goes_away_frees_its_row_within_a_step_streamed_or_not(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     async def body() -> None:
         engine = endless()
+        given = Given(engine, monkeypatch)
         async with chain(engine) as door:
-            for path in (CHAT, f"/s/talk/bob{CHAT}"):
-                for stream in (True, False):
-                    content = json.dumps(ASKED | {"stream": stream, "max_tokens": 1 << 19}).encode()
-                    head = f"POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {len(content)}\r\n\r\n"
-                    with door.raw(head.encode() + content), anyio.fail_after(5):
-                        while not engine.rows:
-                            await anyio.sleep(0.01)
-                    await rest(engine)
+            for stream in (True, False):
+                with door.raw(asking(path, stream)), anyio.fail_after(5):
+                    while not engine.rows:
+                        await anyio.sleep(0.01)
+                await given.rest()
             assert (await door.ask(max_tokens=2)).status_code == 200
 
     play(body)
 
 
-def test_a_reader_that_does_not_read_frees_its_row() -> None:
+@pytest.mark.parametrize("path", [CHAT, "/s/talk/bob/v1/responses"])
+def test_a_reader_that_does_not_read_frees_its_row(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     async def body() -> None:
         engine = endless()
+        given = Given(engine, monkeypatch)
         async with chain(engine, send_seconds=0.2) as door:
-            content = json.dumps(ASKED | {"stream": True, "max_tokens": 1 << 19}).encode()
-            head = f"POST {CHAT} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {len(content)}\r\n\r\n".encode()
             with socket.socket() as deaf:
                 deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
                 deaf.connect(("127.0.0.1", door.port))
-                deaf.sendall(head + content)
+                deaf.sendall(asking(path, True))
                 with anyio.fail_after(8):
                     while not engine.rows:
                         await anyio.sleep(0.01)
-                    while engine.rows:
-                        await anyio.sleep(0.01)
-            assert engine.steps < 500_000
+                    await given.rest()
 
     play(body)
 
