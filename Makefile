@@ -12,7 +12,7 @@ PYTEST := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --
 
 OURS := --arm baseline --arm choreographed:audit --arm choreographed:enforce
 
-.PHONY: demo test quick test-doors test-plain test-slow clients lint docs pages understudy bench bench-games bench-leakage bench-speed bench-gpu
+.PHONY: demo test quick test-doors test-plain test-slow clients load lint docs pages understudy bench bench-games bench-leakage bench-speed bench-gpu
 .PHONY: mutants nightly dist clean
 
 demo: .venv/.installed            ## play the prisoner's dilemma on the embedded model
@@ -82,6 +82,9 @@ bench-speed: .venv/.tools         ## what docs/speed.md is made from, most of it
 bench-gpu: .venv/.tools           ## one GPU, on the shape of Llama-3.1-8B: its table, and its part of docs/speed.md
 	$(BIN)/python -m tools.bench gpu --json docs/results/bench-gpu.json
 	$(BIN)/python -m tools.pages.speed docs/results docs/speed.md README.md
+
+load: .venv/.tools                ## 2,000 mixed requests on 200 connections at `agentcho serve`: what they leave behind (nothing), and how long /health took
+	$(BIN)/python -m pytest -q -s -m "server and slow" tests/serve/test_load.py
 
 mutants: .venv/.tools             ## break the code on purpose, and see that the tests notice
 	$(BIN)/python -m tests.mutants.run

@@ -98,12 +98,11 @@ class PrefixTree:
     def forget(self, tokens: int) -> list[EncodingId]:
         """Give up encodings that no request uses, those first that were used least recently, until so many tokens are
         left or all others are in use. Their ids are to be released."""
-        given = list[EncodingId]()
-        for node in list(self._oldest()):
-            if self.tokens <= tokens:
-                break
-            given.append(self._drop(node))
-        return given
+        gone, left, oldest = list[Node](), self.tokens, self._oldest()
+        while left > tokens and (node := next(oldest, None)) is not None:
+            gone.append(node)
+            left -= node.length
+        return [self._drop(node) for node in gone]
 
     def __len__(self) -> int:
         """Encodings that are held."""
