@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
+from math import inf
 
 from agentcho.lab.probe.endpoint import Heard, Identity, ServerRefused
 from agentcho.lab.probe.trials import GREEDY
@@ -17,6 +18,7 @@ class Simulated:
     - `kept`: whose prompt a request may hit: that of the same (key, salt), as these fields say.
     - `beyond`: user messages are reused behind any system prompt. `tells`: hits are counted; `hides`: they take as long
       as misses. `wanders`: of greedy answers so many change by themselves; `moves`: a hit changes them.
+    - `slows`: four times as long for twice the words.
     """
 
     url, model = "http://127.0.0.1:1/v1", "m"
@@ -26,12 +28,17 @@ class Simulated:
         self.dice = random.Random(7)
         self.requests, self.prompt_tokens, self.elapsed = 0, 0, 0.0
         self.most, self.longest, self.noise = 10_000, 10_000, NOISE
+        self.seconds = inf
         self.faults: dict[int, ServerRefused] = {}
         self.seen: set[tuple[object, ...]] = set()
         self.asked: list[tuple[Identity, str]] = []
 
+    @property
+    def left(self) -> float:
+        return self.seconds - self.elapsed
+
     def allows(self, requests: int, share: float = 1.0) -> bool:
-        return self.requests + requests <= self.most * share
+        return self.requests + requests <= self.most * share and self.elapsed < self.seconds * share
 
     def rest(self, seconds: float) -> None:
         self.elapsed += seconds
@@ -49,6 +56,7 @@ class Simulated:
         return self._answer(messages, who, most)
 
     def _answer(self, messages: Sequence[Mapping[str, str]], who: Identity, most: int) -> Heard:
+        text = messages[-1]["content"]
         read = [each["content"] for each in messages]
         read = read[-1:] if self.how.get("beyond") else read
         place = (*(getattr(who, name) for name in self.kept), *read)
@@ -56,6 +64,7 @@ class Simulated:
         self.seen.add(place)
         quick = hit and not self.how.get("hides")
         seconds = (HIT if quick else MISS) + self.dice.uniform(0, self.noise)
+        seconds *= (len(text.split()) / 64) ** 2 if self.how.get("slows") else 1
         self.elapsed += seconds
         changed = hit if self.how.get("moves") else "wanders" in self.how and self.dice.random() < 0.5
         words = "b" if changed else "a"

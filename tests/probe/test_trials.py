@@ -138,6 +138,16 @@ def test_prompts_stay_within_the_context() -> None:
     assert probed(server).prompt_words == LENGTHS[1]
 
 
+def test_where_no_length_shows_a_hit_enough_trials_are_done_of_one_that_the_time_allows() -> None:
+    server = Simulated("key", "salt", nothing=True, slows=True)
+    server.seconds = 240.0
+    report = probed(server)
+    assert LENGTHS[0] < report.prompt_words < LENGTHS[-1]
+    assert all(one.trials >= FEWEST for one in report.comparisons)
+    assert report.conclusion == "inconclusive"
+    assert "comes no sooner" in (report.comparisons[0].reason or "")
+
+
 def test_the_bounds_hold_and_too_few_trials_say_nothing() -> None:
     server = Simulated("key", "salt")
     server.most = 50

@@ -80,6 +80,10 @@ class Asking(Protocol):
     def elapsed(self) -> float:
         """Seconds since it was first asked."""
 
+    @property
+    def left(self) -> float:
+        """Seconds until it may be asked no more."""
+
     def allows(self, requests: int, share: float = 1.0) -> bool:
         """Whether so many more requests are within this share of the bounds."""
 
@@ -117,7 +121,7 @@ class Endpoint:
 
     def rest(self, seconds: float) -> None:
         """Ask nothing for so long, or as long as the bounds allow."""
-        sleep(max(0.0, min(seconds, self._left)))
+        sleep(max(0.0, min(seconds, self.left)))
 
     def ask(self, messages: Sequence[Mapping[str, str]], who: Identity, most: int = 1) -> Heard:
         """Ask for at most `most` tokens, greedily, as a stream, and hear it to its end. `ServerRefused`."""
@@ -133,7 +137,7 @@ class Endpoint:
                 temperature=0,
                 stream=True,
                 stream_options={"include_usage": True},
-                timeout=max(LEAST, min(LONGEST, self._left)),
+                timeout=max(LEAST, min(LONGEST, self.left)),
                 **salt,
             )
             return _heard(began, self._until_the_end(stream))
@@ -146,7 +150,7 @@ class Endpoint:
         return heard
 
     @property
-    def _left(self) -> float:
+    def left(self) -> float:
         return self._bounds.seconds - self.elapsed
 
     def _begun(self, response: Any) -> None:
@@ -167,7 +171,7 @@ class Endpoint:
                 future.set_exception(error)
 
         Thread(target=run, daemon=True, name="probe").start()
-        until = monotonic() + max(LEAST, self._left) + LEAST
+        until = monotonic() + max(LEAST, self.left) + LEAST
         while not wait([future], LOOK).done:
             if monotonic() > until:
                 raise _late()
@@ -179,7 +183,7 @@ class Endpoint:
         """The chunks of a stream; however slowly they come, the bounds end it."""
         with stream:
             for chunk in stream:
-                if self._left < 0:
+                if self.left < 0:
                     raise _late()
                 yield chunk
 

@@ -15,12 +15,10 @@ from typing import NamedTuple
 from agentcho.audit.wording import many
 from agentcho.lab.probe.endpoint import Asking
 from agentcho.lab.probe.findings import BOUNDARIES, Comparison, ProbeReport, Question, Spent, Verdict, Words
-from agentcho.lab.probe.trials import Measured, Pair
+from agentcho.lab.probe.trials import FEWEST, Measured, Pair
 from agentcho.lab.stats import Sooner, clopper_pearson, holm, mcnemar, power, sooner, spread
 
 ALPHA = 0.001
-FEWEST = 8
-"""With fewer trials nothing is said to be absent."""
 ENOUGH = 0.9
 """The least power with which something not seen counts as absent."""
 SHARE = 0.1

@@ -27,6 +27,8 @@ RATIO = 1.1
 """So much longer the quickest miss must take than the slowest hit."""
 BRIEF, GREEDY = 8, 24
 """Words of a system prompt, and tokens of a greedy answer."""
+FEWEST = 8
+"""With fewer trials nothing is said to be absent."""
 PATIENCE = 10
 """Trials in a row that a server may be too busy for."""
 SYLLABLES = [a + b for a in "bdfgklmnprstvz" for b in "aeiou"]
@@ -102,21 +104,27 @@ class _Experiment:
 
     def _calibrate(self) -> None:
         """Find the first length of a prompt at which hits can be told from misses; else the longest that fits
-        the context and the bounds."""
+        the context and the bounds, and of which the time that is left allows enough trials."""
+        took = dict[int, float]()
         for words in self._plan.lengths:
+            began = self._server.elapsed
             if not self._server.allows(3 * TRIED, CALIBRATING):
-                return
+                break
             try:
                 found = [pair for _ in range(TRIED) if (pair := self._tried("control", words)) is not None]
             except ServerRefused as error:
                 if error.status in TOO_LONG and words > self._plan.lengths[0]:
-                    return
+                    break
                 raise
             if len(found) < TRIED:
-                return
+                break
             self.measured.words = words
             if apart(found):
                 return
+            took[words] = (self._server.elapsed - began) / TRIED
+        trials = FEWEST * (len(self.measured.pairs) + 1)  # the greedy ones too
+        fit = (words for words in took if took[words] * trials <= self._server.left)
+        self.measured.words = max(fit, default=self._plan.lengths[0])
 
     def _rounds(self) -> None:
         plan = self._plan
