@@ -14,14 +14,15 @@ from time import perf_counter
 
 import anyio
 import anyio.lowlevel
+from pydantic import ValidationError
 
-from agentcho.calls.texts import TextCall, TextPort, TextReply
+from agentcho.calls.texts import Spent, TextCall, TextPort, TextReply
 from agentcho.errors import AgentchoError, AnswerInvalid, CallbackFailed
 from agentcho.events import FirstToken, Sink, Token
 from agentcho.flow.draft import Draft
 from agentcho.games.journal import Journal, KnownText
 from agentcho.message import Words
-from agentcho.records.lines import Ending
+from agentcho.records.lines import Ending, SpentPart
 from agentcho.records.transcript import Usage
 
 LONE = re.compile("[\ud800-\udfff]")
@@ -45,6 +46,7 @@ class TextTurn:
         self._asked, self._first = perf_counter(), 0.0
         self._text = ""
         self._error: BaseException | None = None
+        self._over = False
         self._scope = anyio.CancelScope()
 
     async def ask(self, port: TextPort, call: TextCall) -> None:
@@ -59,7 +61,8 @@ class TextTurn:
         except BaseException as error:
             self._give_up("cancelled" if isinstance(error, anyio.get_cancelled_exc_class()) else "failed")
             raise
-        usage = Usage(0, 0, reply.first, reply.seconds, reply.spent)
+        usage = Usage(0, 0, reply.first, reply.seconds, _reported(reply.spent))
+        self._over = True
         self._journal.enter_text(self._draft, self._words(reply.stopped), usage)
 
     async def say(self, known: KnownText) -> None:
@@ -97,8 +100,9 @@ class TextTurn:
             raise AnswerInvalid(f"{port.name} ended with other words than it had shown; report it")
 
     def hear(self, text: str) -> None:
-        """Take in a piece of the text: to the record first. What a listener raises gives the message up."""
-        if self._error is not None or not text:
+        """Take in a piece of the text: to the record first. What a listener raises gives the message up. A piece that
+        comes when the message has ended is dropped."""
+        if self._over or self._error is not None or not text:
             return
         try:
             self._record(LONE.sub("\ufffd", text))
@@ -121,6 +125,7 @@ class TextTurn:
             self._flush()
 
     def _give_up(self, ended: Ending) -> None:
+        self._over = True
         with suppress(Exception):  # the error that ended it says more
             self._journal.enter_text(self._draft, self._words(None), self._usage(), ended)
 
@@ -130,3 +135,12 @@ class TextTurn:
     def _usage(self) -> Usage:
         now = perf_counter()
         return Usage(0, 0, (self._first or now) - self._asked, now - self._asked)
+
+
+def _reported(spent: Spent) -> Spent:
+    """What a server reports, where a record can hold it; else that it reports nothing."""
+    try:
+        SpentPart(**spent._asdict())
+    except ValidationError:
+        return Spent()
+    return spent

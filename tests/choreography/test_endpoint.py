@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from agentcho import Agent, Choreographer, Game, Limits, Message, RunConfig, Scenario
 from agentcho.audit import audit_run
 from agentcho.backends.text import TextEngine
-from agentcho.calls.texts import Quoted, TextCall
+from agentcho.calls.texts import Quoted, Spent, TextCall
 from agentcho.errors import (
     AnswerInvalid,
     CallbackFailed,
@@ -317,6 +317,30 @@ def test_words_of_an_endpoint_can_be_written_whatever_it_sends() -> None:
 
     port = FakeEndpoint(lambda call: "" if len(port.calls) > 1 else "half \ud83d a letter", pieces=1)
     assert rehearse(script, endpoint=port).over.outcome == {"value": ["half \ufffd a letter", ""]}
+
+
+class Late(FakeEndpoint):
+    """It shows more of its answers when they have ended, and reports what cannot be."""
+
+    async def ask(self, call: TextCall) -> Any:
+        for before in self.calls:
+            assert before.on_text is not None
+            before.on_text("late")
+        reply = await super().ask(call)
+        return reply._replace(spent=Spent(-1, 0, 1 << 70, 1, float("nan")))
+
+
+def test_nothing_comes_after_the_end_and_no_report_breaks_a_record(tmp_path: Path) -> None:
+    async def script(game: Game) -> None:
+        ann = game.cast(Talker, "ann")
+        await ann.say()
+        await ann.say()
+
+    run = saved(recorded(tmp_path, script, Late()))
+    said = [entry for entry in run.entries() if entry.message.kind == "decode"]
+    assert [entry.message.text for entry in said] == ["I have read 0 messages.", "I have read 1 messages."]
+    assert {entry.usage.spent for entry in said} == {Spent()}
+    assert b"late" not in (run.path / "heard.jsonl").read_bytes()
 
 
 def test_what_an_agent_may_not_read_is_never_sent() -> None:
