@@ -14,7 +14,8 @@ from agentcho.backends.remote.servers import KINDS
 from agentcho.calls.texts import Capability, Server
 from agentcho.config import ModelConfig
 
-PAGE = (Path(__file__).parents[2] / "docs" / "any-model.md").read_text()
+PATH = Path(__file__).parents[2] / "docs" / "any-model.md"
+PAGE = PATH.read_text()
 TEXT = " ".join(PAGE.split())
 
 
