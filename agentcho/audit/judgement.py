@@ -181,7 +181,7 @@ def read_suppressions(path: Path) -> tuple[Suppression, ...]:
     """The entries of a file. `ConfigError` names the file, the entry and the fault."""
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
         raise _bad(path, None, f"cannot be read ({error})") from None
     entries = document.pop("suppress", [])
     if document or not isinstance(entries, list):

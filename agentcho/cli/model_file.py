@@ -22,7 +22,7 @@ def read_models(file: Path) -> dict[str, ModelConfig]:
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not UTF-8"
         raise ConfigError(f"{file} cannot be read: {reason}; give a file of models") from None
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise ConfigError(f"{file} is no TOML: {error}") from None
     return {name: _model(file, name, table) for name, table in tables.items()}
 

@@ -68,6 +68,7 @@ WRONG = {
     "[small]\nmodel = 'fake'\nretries = -1": "models.toml: [small] retries: Input should be greater than or equal to 0",
     "model = 'fake'": "models.toml: model stands in no table; begin with [NAME]",
     "[small\n": "models.toml is no TOML",
+    f"small = {'[' * 9999}": "models.toml is no TOML: maximum recursion",
     "[default]\nmodel = 'fake'": "'default' names no model",
     "['a b']\nmodel = 'fake'": "'a b' names no model",
     "[small]\nmodel = 'fake'\nbase_url = 'http://127.0.0.1:1'": "models small: base_url is of a model behind",
@@ -80,7 +81,7 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("words", WRONG, ids=lambda words: words.replace("\n", " "))
+@pytest.mark.parametrize("words", WRONG, ids=lambda words: words.replace("\n", " ")[:40])
 def test_what_is_wrong_with_the_file_is_said_in_one_line(agentcho: Command, talk: Path, words: str) -> None:
     (talk / "models.toml").write_text(words)
     ran = agentcho(*RUN, "--models", "models.toml")

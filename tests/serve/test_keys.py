@@ -83,6 +83,7 @@ def test_every_entry_is_compared_whichever_is_meant(monkeypatch: pytest.MonkeyPa
         (f"[[keys]]\nsha256 = '{'0' * 64}'\ntenant = 'a'\ntenat = 'b'", "entry 1: tenat"),
         (f"[[keys]]\nsha256 = '{'0' * 64}'\ntenant = 'a'\n" * 2, "same sha256"),
         ("[[keys", "at end of document"),
+        (f"keys = {'[' * 9999}", "recursion"),
     ],
 )
 def test_a_file_that_is_wrong_is_named_with_the_entry(text: str, told: str, tmp_path: Path) -> None:

@@ -146,7 +146,7 @@ class Keys:
 def _entries(path: Path, text: str) -> Sequence[Key]:
     try:
         read = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise ConfigError(f"keys {path}: {error}; {REMEDY}") from None
     rows = read.pop("keys", None)
     if read or not isinstance(rows, list) or not rows:
