@@ -213,6 +213,14 @@ def test_no_error_tells_the_key_or_the_prompt(fault: Answer, monkeypatch: pytest
     assert "http://127.0.0.1:" in str(error)
 
 
+def test_an_error_cannot_move_a_terminal_or_fill_it() -> None:
+    body = {"error": {"message": "one\x1b[31m two\r\n\u202ethree" + "!" * 9999, "code": "a\x1bb"}}
+    error, _ = run(lambda: failed(refuses(400, body)))
+    assert str(error).isprintable()
+    assert "one [31m two three!" in str(error)
+    assert len(str(error)) < 500
+
+
 def test_an_error_tells_what_the_server_says() -> None:
     body = {"error": {"message": "This model's maximum is 4096 positions.", "code": "context_length_exceeded"}}
     error, _ = run(lambda: failed(refuses(400, body)))

@@ -20,7 +20,8 @@ NEVER = frozenset({"insufficient_quota", "billing_hard_limit_reached", "context_
 """Codes that no waiting mends, whatever the status."""
 LONGEST_WAIT = 120.0
 """The most seconds that a server may ask to be left alone."""
-LONGEST = 200
+LONGEST, READ = 200, 4000
+"""Characters that are told of what a server says of an error, and that are looked at for that."""
 SHARED = 6
 """So many characters together that a server's error has in common with the prompt are not told."""
 QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`")
@@ -68,8 +69,9 @@ class Refusal(NamedTuple):
         return cls(code if re.fullmatch(r"[\w.-]{1,64}", code) else "", message)
 
     def told(self, prompt: Iterable[str]) -> str:
-        """It in the words of an error, without what stands in quotes or in the prompt."""
-        words = " ".join(QUOTED.sub("…", self.message).split())[:LONGEST]
+        """It in the words of an error, on one line, without what stands in quotes or in the prompt."""
+        plain = "".join(char if char.isprintable() else " " for char in self.message[:READ])
+        words = " ".join(QUOTED.sub("…", plain).split())[:LONGEST]
         return " ".join(filter(None, (f"[{self.code}]" if self.code else "", _apart(words, list(prompt)))))
 
 
