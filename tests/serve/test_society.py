@@ -564,3 +564,15 @@ def test_a_call_is_left_to_the_model_where_its_template_has_a_format_and_refused
                 await at.ask(user("is it cold"), who=ANN, tools=Tools((WEATHER,), "auto"))
 
     play(body)
+
+
+def test_an_answer_that_nobody_has_read_yet_can_be_quoted_twice(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with served(tmp_path) as at:
+            said = await at.ask(user("shall we build a bridge"), who=ANN, max_tokens=4)
+            text = said.answers[0].text
+            await at.ask(user(text), user(text), who=BOB, max_tokens=4)
+            await at.ask(user("and what now"), who=ANN, max_tokens=4)
+
+    play(body)
+    assert conclusion(tmp_path) == "clean"

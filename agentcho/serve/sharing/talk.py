@@ -251,7 +251,7 @@ class Talk:
         """Something was said, or encoded, over these; what was put off for them is made."""
         left = [receipt]
         while left:
-            unread = [read.id for read in left.pop().context if read.id in self._unread]
+            unread = {read.id for read in left.pop().context if read.id in self._unread}
             left += [self._unread.pop(id) for id in unread]
 
     # -- what is kept ------------------------------------------------------------------------------------
