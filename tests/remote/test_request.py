@@ -24,9 +24,12 @@ SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required"
 EVERY: list[Server] = list(KINDS)
 
 
-def sent(server: Server, call: TextCall, can: Iterable[Capability] | None = None) -> dict[str, Any]:
+def sent(
+    server: Server, call: TextCall, can: Iterable[Capability] | None = None, url: str = "http://127.0.0.1:1/v1"
+) -> dict[str, Any]:
     """The body for a kind of server."""
-    config = ModelConfig(model="openai:m", server=server, can=None if can is None else tuple(can))
+    does = None if can is None else tuple(can)
+    config = ModelConfig(model="openai:m", base_url=url, server=server, can=does)
     return body("m", call, Abilities.of(config))
 
 
@@ -54,11 +57,26 @@ def test_what_others_said_is_never_the_assistants() -> None:
 @pytest.mark.parametrize("server", EVERY)
 def test_an_answer_is_bounded_and_streamed_with_its_usage(server: Server) -> None:
     found = sent(server, asked(max_tokens=9, stop=("a", "b", "c", "d", "e")))
-    assert found[KINDS[server].limit] == 9
+    assert found["max_tokens"] == 9
     assert found["stream"]
     assert found["stream_options"] == {"include_usage": True}
     assert found["stop"][:4] == ["a", "b", "c", "d"]
     assert len(found["stop"]) <= KINDS[server].stops
+
+
+@pytest.mark.parametrize(
+    ("url", "limit"),
+    [
+        ("https://api.openai.com/v1", "max_completion_tokens"),
+        ("https://eu.api.openai.com/v1", "max_completion_tokens"),
+        ("https://mine.openai.azure.com/openai/v1", "max_completion_tokens"),
+        ("https://notopenai.com/v1", "max_tokens"),
+        ("https://api.openai.com.example/v1", "max_tokens"),
+    ],
+)
+def test_openais_own_servers_are_told_the_newer_name_of_the_limit(url: str, limit: str) -> None:
+    found = sent("openai", asked(max_tokens=9), url=url)
+    assert {name: found[name] for name in found if name.startswith("max")} == {limit: 9}
 
 
 def test_openai_is_asked_for_what_differs_from_its_defaults() -> None:

@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 from agentcho.calls.texts import Capability, Server
 from agentcho.config import ModelConfig
@@ -49,6 +50,8 @@ def _grammar(choices: Sequence[str]) -> Fields:
     return {"grammar": f"root ::= {' | '.join(json.dumps(choice, ensure_ascii=False) for choice in choices)}"}
 
 
+THEIRS = (".openai.com", ".openai.azure.com")
+"""Hosts of OpenAI's own models."""
 PREFILL = {"continue_final_message": True, "add_generation_prompt": False}
 KINDS: Mapping[Server, Kind] = {
     "openai": Kind(
@@ -78,6 +81,9 @@ class Abilities(NamedTuple):
 
     @classmethod
     def of(cls, config: ModelConfig) -> Abilities:
-        """Those of a configured server: what its kind can do, or else what the configuration says."""
+        """Those of a configured server: what its kind can do, or else what the configuration says. Servers that follow
+        OpenAI's API, and are not OpenAI's, know the older name of the most tokens."""
         kind = KINDS[config.server]
+        if not (urlsplit(config.base_url or "").hostname or "").endswith(THEIRS):
+            kind = kind._replace(limit="max_tokens")
         return cls(kind, kind.can if config.can is None else frozenset(config.can))
