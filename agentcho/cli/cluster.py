@@ -16,6 +16,7 @@ from agentcho.cli.options import Given, checked
 from agentcho.cluster.config import ClusterConfig
 from agentcho.cluster.driver import Driver
 from agentcho.cluster.runs import Players
+from agentcho.cluster.work import Heard
 from agentcho.config import RunConfig
 from agentcho.display.safe import inline
 from agentcho.errors import ConfigError
@@ -42,7 +43,7 @@ def cluster(given: Given, retries: int | None = None) -> Cluster | None:
 
 
 @contextmanager
-def players(on: Cluster, scenario: str, config: RunConfig) -> Iterator[Players]:
+def players(on: Cluster, scenario: str, config: RunConfig, heard: Heard = "messages") -> Iterator[Players]:
     """Workers of a cluster for games of a scenario, by its name or path. They are gone at the end. `ConfigError`: the
     model is behind an API, whose bounds are those of one process."""
     from agentcho.cluster.ray import workers
@@ -52,7 +53,7 @@ def players(on: Cluster, scenario: str, config: RunConfig) -> Iterator[Players]:
             raise ConfigError(f"--on with {model.model}: a model behind an API is asked by one process; leave --on out")
     device = "cpu" if config.model == "fake" else config.device
     with workers(on.asked, scenario, device) as (pool, count, name):
-        yield Players(Driver(pool, count, on.deaths, _warn), name)
+        yield Players(Driver(pool, count, on.deaths, _warn), name, heard)
 
 
 def _warn(what: str) -> None:

@@ -63,7 +63,7 @@ def play_scenario(asked: Asked) -> int:
         named = from_anywhere(asked.scenario or "")
         here = partial(play, scenario, config)
         there = partial(runs.play, scenario=scenario, config=config)
-        with _where(asked.on, named, config, here, there) as playing:
+        with _where(asked, named, config, here, there) as playing:
             played = _shown(partial(playing, out=asked.out, asked=named), scenario, config, asked)
     else:
         saved = find(asked.resume, asked.out)
@@ -73,7 +73,7 @@ def play_scenario(asked: Asked) -> int:
         _check_secrets(scenario, asked.given)
         here = partial(resume, saved, scenario, config)
         there = partial(runs.resume, saved=saved, scenario=scenario, config=config)
-        with _where(asked.on, named, config, here, there) as playing:
+        with _where(asked, named, config, here, there) as playing:
             played = _shown(partial(playing, changed=asked.changed), scenario, config, asked, saved)
     if played.record is not None and asked.display != "none":
         _last_line(leaks(played.record), played.record)
@@ -85,13 +85,13 @@ def play_scenario(asked: Asked) -> int:
 
 @contextmanager
 def _where(
-    on: Cluster | None, scenario: str, config: RunConfig, here: Callable[..., Played], there: Callable[..., Played]
+    asked: Asked, scenario: str, config: RunConfig, here: Callable[..., Played], there: Callable[..., Played]
 ) -> Iterator[Callable[..., Played]]:
     """What plays: `here` in this process, or `there` with the workers of a cluster, which are gone at the end."""
-    if on is None:
+    if asked.on is None:
         yield here
         return
-    with players(on, scenario, config) as workers:
+    with players(asked.on, scenario, config, "games" if asked.display == "none" else "messages") as workers:
         yield partial(there, workers)
 
 

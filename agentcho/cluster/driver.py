@@ -239,8 +239,8 @@ class Driver:
     def _hear(self, member: Member, report: Report) -> None:
         member.wants, member.steps, member.most = report.wants, report.steps, report.most
         for done in report.done:
-            if done.game in member.dealt:
-                del member.dealt[done.game]
+            if done.over.game in member.dealt:
+                del member.dealt[done.over.game]
                 self._losses = 0
                 self._going &= self._book.over(done)
 

@@ -16,7 +16,7 @@ from pydantic import SecretBytes, SecretStr
 
 from agentcho.cluster.driver import Driver, rebuilt
 from agentcho.cluster.luggage import all_models, unpacked
-from agentcho.cluster.work import Begun, Deal, Done, Refused, Work
+from agentcho.cluster.work import Begun, Deal, Done, Heard, Refused, Work
 from agentcho.config import RunConfig
 from agentcho.errors import WorkersLost
 from agentcho.events import Over, Sink
@@ -24,7 +24,7 @@ from agentcho.games import library
 from agentcho.games.faults import Fault, told
 from agentcho.games.game import Forced
 from agentcho.games.resume import Changed, check_asked, check_engine, loading_config, recorded_entries, unfinished_games
-from agentcho.games.run import Failed, GameSelection, OnFailure, RecordingSink, drawn
+from agentcho.games.run import Failed, GameSelection, OnFailure, drawn
 from agentcho.games.runtime import Played, tasks_of
 from agentcho.progress import Tell, unheard
 from agentcho.records import writer
@@ -38,10 +38,12 @@ Opens = Callable[[Begun], RunRecord | None]
 
 
 class Players(NamedTuple):
-    """Who plays: a driver of workers, and the name or file by which they find the scenario."""
+    """Who plays: a driver of workers, and the name or file by which they find the scenario. `heard`: what who
+    hears of a run hears of."""
 
     driver: Driver
     scenario: str
+    heard: Heard = "encodings"
 
 
 def play(
@@ -117,6 +119,7 @@ def _played(players: Players, games: Games, numbers: Sequence[int], config: RunC
         tuple(games.sources.values()),
         at_once,
         games.on_failure.retries,
+        players.heard if games.heard else "games",
     )
     LOG.info("%s begins on workers: %d games, %s, %s", scenario.name, len(numbers), config.mode, config.leakage)
     with games:
@@ -145,11 +148,11 @@ class Games:
     ) -> None:
         self.sources = library.sources(type(scenario))
         self.scenario, self._tasks, self._selection, self.on_failure = scenario, tasks, selection, on_failure
-        self._listener, self._opens = sink, opens
-        self._sink = RecordingSink(None, sink)
+        self._sink, self._opens = sink, opens
         self._record: RunRecord | None = None
         self.names: Mapping[str, str] = {}
         self._stack = ExitStack()
+        self.heard = sink is not None
         self.finished: dict[int, Over] = {}
         self.errors: dict[int, Failed] = {}
         self.interrupted = False
@@ -158,7 +161,6 @@ class Games:
         """Open the record, in which models have the names that they were given here."""
         if self._record is None and (record := self._opens(self._as_named(begun))) is not None:
             self._record = self._stack.enter_context(record)
-            self._sink = RecordingSink(record, self._listener)
 
     def _as_named(self, begun: Begun) -> Begun:
         def named(engine: Mapping[str, str]) -> dict[str, str]:
@@ -174,13 +176,15 @@ class Games:
 
     def over(self, done: Done) -> bool:
         """Write a game's lines, and tell of it."""
-        for event in done.events:
-            if isinstance(event, Over):
-                self.finished[event.game] = event
-            self._sink(event)
+        game = done.over.game
+        if self._record is not None:
+            self._record.played(done.cast, done.lines, done.over)
+        self.finished[game] = done.over
+        if self._sink is not None:
+            for event in (*done.events, done.over):
+                self._sink(event)
         if done.fault is not None:
-            error = rebuilt(Refused(done.fault.kind, done.fault.what, 1))
-            self.errors[done.game] = Failed(error, done.fault)
+            self.errors[game] = Failed(rebuilt(Refused(done.fault.kind, done.fault.what, 1)), done.fault)
         return done.fault is None or not self.on_failure.fail_fast
 
     def lost(self, game: int, why: str) -> bool:
@@ -188,7 +192,7 @@ class Games:
         error = WorkersLost(f"it was on workers that died, more often than is allowed; the last: {why}")
         fault = Fault("WorkersLost", str(error), None, "")
         ended = Over(game, None, {}, told(error, fault), 0.0, fault.error, fault.traceback)
-        return self.over(Done(game, (ended,), fault))
+        return self.over(Done(ended, fault=fault))
 
     def close(self, most: int) -> Path | None:
         """Write how it ended. The record's folder, if there is one."""

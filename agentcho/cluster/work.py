@@ -6,13 +6,15 @@ All of it can be pickled. Does not know: how games are played, what keeps the wo
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from agentcho.config import RunConfig
-from agentcho.events import Event
+from agentcho.events import Event, Over
 from agentcho.games.faults import Fault
 from agentcho.records.transcript import Entry
 from agentcho.tasks import Task
+
+Heard = Literal["games", "messages", "encodings"]
 
 
 class Work(NamedTuple):
@@ -21,7 +23,8 @@ class Work(NamedTuple):
     `scenario` is a name from the library or a file in the worker's folder, `options` are as its class takes them.
     `sources` are the digests of the files of the scenario and of its agents on the driver. `at_once` games are played
     side by side on a machine (None: as many as the store has room for). `retries`: how often a game is played again on
-    the same worker that a transient error ended.
+    the same worker that a transient error ended. `heard`: what somebody hears of, beside the
+    ends of games: nothing, each message, or each message with the encodings of its line.
     """
 
     scenario: str
@@ -30,6 +33,7 @@ class Work(NamedTuple):
     sources: tuple[str, ...] = ()
     at_once: int | None = None
     retries: int = 0
+    heard: Heard = "encodings"
 
 
 class Deal(NamedTuple):
@@ -70,11 +74,13 @@ class Refused(NamedTuple):
 
 
 class Done(NamedTuple):
-    """A game that is over: its events in their order, tokens left out, the last an `Over`; of one that failed, what
-    went wrong and whether the error is one of ours."""
+    """A game that is over: its cast, role by agent, the lines of its transcript, how it ended; of one that failed, what
+    went wrong. `events` are its messages in their order, where somebody hears of them."""
 
-    game: int
-    events: tuple[Event, ...]
+    over: Over
+    cast: Mapping[str, str] = {}
+    lines: bytes = b""
+    events: tuple[Event, ...] = ()
     fault: Fault | None = None
 
 

@@ -65,6 +65,11 @@ def check_file(file: Path) -> None:
             raise CannotWrite(file, error.strerror or str(error), begun=False) from None
 
 
+def written(lines: Iterable[dict[str, Any]]) -> bytes:
+    """Lines as files have them."""
+    return "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines).encode(errors="backslashreplace")
+
+
 class Lines:
     """An append-only file of JSON lines. Each `append` is one write of one whole line, flushed to the kernel.
 
@@ -87,7 +92,10 @@ class Lines:
 
     def extend(self, lines: Iterable[dict[str, Any]]) -> None:
         """Write several lines at once; after a kill the first of them may be there without the others."""
-        data = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines).encode(errors="backslashreplace")
+        self.write(written(lines))
+
+    def write(self, data: bytes) -> None:
+        """Write whole lines that are `written` already; as `extend`."""
         size = len(data)
         with writing(self.path):
             try:

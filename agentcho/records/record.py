@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import re
 import secrets
-from collections.abc import Container
+from collections.abc import Container, Mapping
 from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -231,6 +231,12 @@ class RunRecord:
     def encoded(self, encodings: Encodings) -> None:
         """Append encodings that no message's line carries."""
         self._transcript.append(encodings.to_json(self._seals[encodings.game, encodings.attempt]))
+
+    def played(self, cast: Mapping[str, str], lines: bytes, finished: Over) -> None:
+        """Append a game that was played elsewhere: its cast, role by agent, its `GameLines`, and how it ended."""
+        self.info = self.info.model_copy(update={"cast": self.info.cast | dict(cast)})
+        self._transcript.write(lines)
+        self.over(finished)
 
     def over(self, finished: Over) -> None:
         """Append one finished game."""

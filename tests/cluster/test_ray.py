@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 import signal
@@ -42,11 +43,11 @@ class Machines:
     """A cluster of two machines. `second` is the one that may be killed."""
 
     def __init__(self, mark: str) -> None:
-        from ray.cluster_utils import Cluster
+        cluster: Any = importlib.import_module("ray.cluster_utils").Cluster
 
         self.mark = mark
         node = {"num_cpus": 1, "object_store_memory": 128 << 20, "include_dashboard": False}
-        self._cluster = Cluster(initialize_head=True, head_node_args=node)
+        self._cluster = cluster(initialize_head=True, head_node_args=node)
         self.second = self._cluster.add_node(**{k: v for k, v in node.items() if k != "include_dashboard"})
         self._cluster.wait_for_nodes()
         self.asked = ClusterConfig(on=f"ray:{self._cluster.address}", workers=2)

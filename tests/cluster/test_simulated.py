@@ -72,7 +72,7 @@ class Pool:
             return Refused("ModelNotFound", "no such model") if dice.random() < self._refuses else Begun({}, {})
         over = dice.sample(worker.games, dice.randrange(len(worker.games) + 1))
         worker.games = [game for game in worker.games if game not in over]
-        done = tuple(Done(game, (Over(game, {}, {}, None, 0.0),)) for game in over)
+        done = tuple(Done(Over(game, {}, {}, None, 0.0)) for game in over)
         return Report(done, dice.randrange(5) if worker.games else 1)
 
 
@@ -89,7 +89,7 @@ class Book:
         return Deal(game)
 
     def over(self, done: Done) -> bool:
-        self.ended[done.game] += 1
+        self.ended[done.over.game] += 1
         return True
 
     def lost(self, game: int, why: str) -> bool:
