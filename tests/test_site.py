@@ -24,6 +24,8 @@ import agentcho.testing
 from agentcho import errors
 from agentcho.cli import main
 from agentcho.cli.app import app
+from agentcho.config import RunConfig
+from agentcho.games.loading import Loaded
 from agentcho.runner.engine import Engine
 from agentcho.testing import FakeEngine
 
@@ -31,6 +33,7 @@ ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 PAGES = [page for page in sorted(DOCS.rglob("*.md")) if "_build" not in page.parts]
 LOADS = "agentcho.games.runtime.load_engine"
+TOGETHER = "agentcho.games.runtime.load_together"
 PLAYED = {"run", "merge", "audit", "show", "ls", "cp"}
 """What is over in a moment on the fake engine."""
 REAL = "on the embedded model"
@@ -82,7 +85,7 @@ def commands(page: Path) -> list[Line]:
 
 def saved(block: Block) -> str | None:
     """The file that a reader is told to save a block as."""
-    found = re.search(r"[Ss]ave (?:this|it) as\s+`(\w+\.py)`", block.before)
+    found = re.search(r"[Ss]ave (?:this|it) as\s+`(\w+\.(?:py|toml))`", block.before)
     return found[1] if found else None
 
 
@@ -108,11 +111,17 @@ def test_every_command_line_can_be_read() -> None:
 def there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(LOADS, lambda config, tell=None: FakeEngine())
+    monkeypatch.setattr(TOGETHER, lambda config, *given: Loaded(FakeEngine(), fakes(config)))
     return tmp_path
 
 
+def fakes(config: RunConfig) -> dict[str, FakeEngine]:
+    """Engines without a model in place of those beside the run's own."""
+    return {name: FakeEngine() for name in config.models}
+
+
 def execute(block: Block, page: Path, folder: Path) -> None:
-    """A Python block: saved where the page says so, or else run."""
+    """A block: saved where the page says so, or else run."""
     if name := saved(block):
         (folder / name).write_text(block.text)
     else:
@@ -140,7 +149,7 @@ def test_what_the_fake_can_play_works(
 ) -> None:
     heard: set[str] = set()
     for block in blocks(page):
-        if block.language == "python" and "Engine.load" not in block.text:
+        if saved(block) or (block.language == "python" and "Engine.load" not in block.text):
             execute(block, page, there)
         for line in lines(block) if block.language == "console" else ():
             if line.words[0] in PLAYED and not line.real and not FOREIGN & set(line.words):
@@ -168,7 +177,7 @@ def test_all_commands_and_blocks_work(
 ) -> None:
     """Those of the page on training have a test in `test_pages.py`."""
     for block in blocks(page):
-        if block.language == "python":
+        if block.language == "python" or saved(block):
             with monkeypatch.context() as patch:
                 embedded(patch, understudy)
                 execute(block, page, there)

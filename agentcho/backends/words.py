@@ -6,6 +6,7 @@ import hashlib
 import re
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from typing import ClassVar
 
 from agentcho.engine.tools import CallPieces, ToolFormat
 from agentcho.errors import RequestError
@@ -23,10 +24,11 @@ FIRST_WORD = 1 << 8
 class Vocabulary:
     """A reversible toy tokenizer: a token is a word with the space before it. The id of a short word is its letters,
     read as a number, so that another process can decode it; the id of a long word is a hash, which is known once the
-    word was encoded. `letters`: a token is at most so many letters of a word (None: all)."""
+    word was encoded, by any of these in this process. `letters`: a token is at most so many of a word (None: all)."""
+
+    _long: ClassVar[dict[int, str]] = {}
 
     def __init__(self, letters: int | None = None) -> None:
-        self._long: dict[int, str] = {}
         self._piece_of = re.compile(r"\s?[^\s]+|\s" if letters is None else rf"\s?[^\s]{{1,{letters}}}|\s")
 
     def encode(self, text: str) -> list[int]:

@@ -52,7 +52,6 @@ class Clock:
         self._work = anyio.Event()
 
     async def __aenter__(self) -> Clock:
-        self.thread = anyio.CapacityLimiter(1)  # a limiter of its own: agents may occupy all other threads
         self._group: anyio.abc.TaskGroup = anyio.create_task_group()
         await self._group.__aenter__()
         self._group.start_soon(self._loop)
@@ -69,6 +68,8 @@ class Clock:
 
     def add(self, member: Stepping) -> None:
         """One more that steps."""
+        if not self.members:
+            self.thread = anyio.CapacityLimiter(1)  # a limiter of its own: agents may occupy all other threads
         self.members.append(member)
         self.members.sort(key=lambda each: each.place)
 

@@ -5,6 +5,7 @@ Does not know: how a model is loaded, what plays on it.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import Any, NamedTuple, cast
 
@@ -17,6 +18,7 @@ from agentcho.flow.markers import required_markers
 from agentcho.games.models import Engines
 from agentcho.progress import Tell
 
+ENGINE = logging.getLogger("agentcho.engine")
 FAKE = "fake"
 
 
@@ -79,8 +81,16 @@ def load_together(config: RunConfig, engine: EnginePort | None, given: Engines, 
             first.setdefault(source, name)
     loading = {name: source for source, name in first.items()}
     made |= zip(first, _load(loading, markers, tell, share), strict=True)
+    for source, name in first.items():
+        ENGINE.info("loaded %s (%s)%s", name, source.model.model, _kept(made[source]))
     others = {name: given[name] if name in given else made[named[name]] for name in (*config.models, *given)}
     return Loaded(made[own], others)
+
+
+def _kept(engine: Any) -> str:
+    """How much an engine may keep, in words."""
+    store, host = engine.room
+    return f", which keeps {store} tokens, and {host} more in host memory"
 
 
 def _check(source: Source, markers: Markers) -> None:

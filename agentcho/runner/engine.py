@@ -137,6 +137,11 @@ class Engine(EngineCore):
         return Engine(self._model.trained(config), self.framing, self.proofs, *self._room, self.context)
 
     @property
+    def room(self) -> tuple[int, int]:
+        """The tokens of its store, and of copies in host memory."""
+        return self._room
+
+    @property
     def adapters(self) -> Adapters:
         """The adapters on the network."""
         return self._model.adapters

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
+import anyio
+import anyio.lowlevel
+import anyio.to_thread
 import pytest
 
 from agentcho import Game
+from agentcho.calls.call import StepResult
 from agentcho.choreography.choreographer import Choreographer
 from agentcho.config import ModelConfig, RunConfig
-from agentcho.errors import ContextOverflow, ModelError, RequestError
+from agentcho.errors import ContextOverflow, EngineBusy, ModelError, RequestError
 from agentcho.games.runtime import play
 from agentcho.testing import FakeEngine
 
@@ -163,10 +168,6 @@ def test_names_of_models_are_checked(name: str) -> None:
 
 
 def test_an_engine_that_another_run_has_is_busy() -> None:
-    import anyio
-
-    from agentcho.errors import EngineBusy
-
     other = FakeEngine()
 
     async def main() -> None:
@@ -175,3 +176,104 @@ def test_an_engine_that_another_run_has_is_busy() -> None:
                 await anyio.to_thread.run_sync(lambda: seen(talk, {"small": other}))
 
     anyio.run(main)
+
+
+@pytest.mark.parametrize("way", [{}, {"leakage": "audit"}, {"mode": "baseline"}])
+def test_long_words_go_from_fake_to_fake(way: dict[str, Any]) -> None:
+    """Equal tokenizers take each other's ids, whichever of them met a word first."""
+
+    async def script(game: Game) -> None:
+        ann, bob = game.cast(Talker, "ann"), game.cast(Talker, "bob", model="small")
+        await ann.say(max_tokens=4)
+        await bob.say(max_tokens=4)
+
+    replies = iter(("a word nobodyhasevermetbefore", "yes"))
+    engine, other = FakeEngine(lambda call, prompt: next(replies)), FakeEngine(lambda call, prompt: prompt)
+    found = seen(script, {"small": other}, engine, **way)
+    assert found.entries[-1].message.text.split()[:3] == ["a", "word", "nobodyhasevermetbefore"]
+    assert not any(record.respelled for record in found.made)
+
+
+@pytest.mark.parametrize("first", ["own", "other"])
+def test_nothing_is_left_where_one_of_the_engines_is_busy(first: str) -> None:
+    """Those that were opened before it are given back."""
+    own, other, third = FakeEngine(), FakeEngine(), FakeEngine()
+
+    async def main() -> None:
+        async with Choreographer(own if first == "own" else other):
+            with pytest.raises(EngineBusy):
+                await anyio.to_thread.run_sync(lambda: seen(talk, {"small": other, "third": third}, own))
+
+    anyio.run(main)
+    seen(talk, {"small": third, "third": other}, own)
+
+
+def test_an_engine_that_fails_ends_the_games_that_speak_on_it_and_no_other() -> None:
+    """The game is played again, on both."""
+    own, other = FakeEngine(), FakeEngine()
+
+    async def script(game: Game) -> None:
+        ann = game.cast(Talker, "ann", model="small" if game.index else None)
+        await ann.say(max_tokens=2)
+        if game.index:
+            other.broken = OSError("gone")
+            await ann.say(max_tokens=2)
+
+    played = play(Scripted(script), RunConfig(model="fake", games=2), engine=own, others={"small": other})
+    assert list(played.errors) == [1]
+    assert "OSError" in str(played.errors[1].error)
+
+
+class Busy(Talker):
+    """Says something again and again, each time longer, and tells of it in between."""
+
+    async def run(self) -> None:
+        for turn in range(3):
+            await self.say(max_tokens=1 + turn)
+            await self.tell(f"That was {turn}.")
+
+
+class Slow(FakeEngine):
+    """Ends each step once the event loop has gone round so often."""
+
+    def __init__(self, rounds: int) -> None:
+        super().__init__()
+        self.rounds, self.round, self.turned = rounds, 0, threading.Condition()
+
+    def turn(self) -> None:
+        """The event loop has gone round."""
+        with self.turned:
+            self.round += 1
+            self.turned.notify_all()
+
+    def step(self, deterministic: bool = False) -> StepResult:
+        with self.turned:
+            end = self.round + self.rounds
+            assert self.turned.wait_for(lambda: self.round >= end, timeout=30)
+        return super().step(deterministic)
+
+
+def test_however_long_an_engine_takes_the_steps_are_the_same() -> None:
+    """The other one waits for it, and takes up what was asked for by then: no more, and no less."""
+
+    def batches(rounds: int) -> list[list[tuple[int, ...]]]:
+        engines = FakeEngine(), Slow(rounds)
+
+        async def turning() -> None:
+            while True:
+                engines[1].turn()
+                await anyio.lowlevel.checkpoint()
+
+        async def script(game: Game) -> None:
+            agents = [game.cast(Busy, name, model="small" if name > "b" else None) for name in ("ann", "bob", "cat")]
+            async with anyio.create_task_group() as group:
+                group.start_soon(turning)
+                await game.play_agents(*agents)
+                group.cancel_scope.cancel()
+
+        seen(script, {"small": engines[1]}, engines[0])
+        return [engine.batches for engine in engines]
+
+    first = batches(0)
+    assert all(len(each) > 4 for each in first)
+    assert batches(1) == batches(7) == batches(60) == first
