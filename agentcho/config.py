@@ -167,6 +167,8 @@ OWN = ("model", "device", "dtype", "adapter", "base_url", "server", "key_env", "
 """What a run says of its own model."""
 
 
+KEYS = ("key_env", "key_file")
+"""Options that may change: where the key of an endpoint is decides nothing of what is said."""
 DEFAULT_MODEL = "default"
 """What a run's own model is called where agents are given one."""
 
@@ -193,8 +195,8 @@ class RunConfig(BaseModel):
     who may see what is private; `device`, `device_map` and `dtype` are as in `Engine.load`; `in_place` reads encodings
     at the positions where they were made; `tasks` are as in `task_set`; `temperature`, `top_p` and `max_tokens` are the
     defaults of agents' verbs, see `Sampling`; `plain_markers` counts under enforce and deny; `models` are those that
-    agents may speak through beside the run's own, by name. Raises pydantic's `ValidationError` for values out of their
-    bounds, or that contradict each other.
+    agents may speak through beside the run's own, by name, and `own_model` has of that what no other option says: see
+    `of_own`. Raises pydantic's `ValidationError` for values out of their bounds, or that contradict each other.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -262,10 +264,15 @@ class RunConfig(BaseModel):
         description="What to do about a model in whose chat template a text can spell what stands between messages.",
     )
     models: dict[Annotated[str, AfterValidator(model_name)], ModelConfig] = {}
+    own_model: ModelConfig | None = None
 
     @model_validator(mode="after")
     def _fits(self) -> RunConfig:
-        check_model(self.model, _changed(self))
+        check_model(self.model, _changed(self.own_model or self) | _changed(self))
+        if self.own_model is not None and self.own != self.own_model.model_copy(
+            update={name: getattr(self, name) for name in KEYS}
+        ):
+            raise ValueError("own_model is another model than the options of the run say; leave these out")
         for name, model in self.models.items():
             try:
                 check_model(model.model, _changed(model))
@@ -297,7 +304,13 @@ class RunConfig(BaseModel):
     @property
     def own(self) -> ModelConfig:
         """The run's own model."""
-        return ModelConfig(**{name: getattr(self, name) for name in OWN})
+        said = {name: getattr(self, name) for name in OWN}
+        return ModelConfig(**said) if self.own_model is None else self.own_model.model_copy(update=said)
+
+    @classmethod
+    def of_own(cls, model: ModelConfig) -> dict[str, Any]:
+        """The options of a run whose own model is this one."""
+        return {"own_model": model, **{name: getattr(model, name) for name in OWN}}
 
     @property
     def reuse(self) -> ReusePolicy:

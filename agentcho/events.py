@@ -48,7 +48,7 @@ class Token:
 @dataclass(frozen=True, slots=True)
 class FirstToken:
     """The first token of a message has come, and its `Token` event follows: all that is known of the message by now,
-    with the encodings that it attends to."""
+    with the encodings that it attends to. Of a model behind an API: its prompt is about to be sent."""
 
     entry: Entry
 

@@ -117,7 +117,7 @@ def run(
     from agentcho.games.run import OnFailure
 
     own, care, on = fields("--set", set_ or []), OnFailure(fail_fast, retries or 0), cluster(where, retries)
-    typed = {**how.typed, **({} if models is None else {"models": read_models(models)})}
+    typed = how.typed if models is None else read_models(models, how.typed)
     raise typer.Exit(play_scenario(Asked(scenario, typed, own, display, out, at_once, care, resume, changed, on)))
 
 

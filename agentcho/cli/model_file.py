@@ -1,4 +1,5 @@
-"""Reads the file of `--models`: a TOML table for each model of a run beside its own, with the fields of `ModelConfig`.
+"""Reads the file of `--models`: a TOML table for each model of a run beside its own, with the fields of `ModelConfig`,
+and one called "default" for its own.
 
 Does not know: what a model is.
 """
@@ -6,17 +7,31 @@ Does not know: what a model is.
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
-from agentcho.config import ModelConfig, model_name
+from agentcho.config import DEFAULT_MODEL, KEYS, OWN, ModelConfig, RunConfig, model_name
 from agentcho.errors import ConfigError
 
 
-def read_models(file: Path) -> dict[str, ModelConfig]:
-    """The models of a file by name. `ConfigError` says which table and field is wrong, and quotes no value."""
+def read_models(file: Path, typed: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a run, those that were typed and the models of a file. `ConfigError` says which table and field is
+    wrong, and quotes no value."""
+    models = _tables(file)
+    own = models.pop(DEFAULT_MODEL, None)
+    if own is None:
+        return {**typed, "models": models}
+    if twice := [name for name in OWN if name in typed and name not in KEYS]:
+        option = twice[0].replace("_", "-")
+        raise ConfigError(f"{file}: [{DEFAULT_MODEL}] is the run's own model, and --{option} says another; give one")
+    return {**RunConfig.of_own(own), **typed, "models": models}
+
+
+def _tables(file: Path) -> dict[str, ModelConfig]:
+    """The models of a file by name."""
     try:
         tables = tomllib.loads(file.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
@@ -31,7 +46,8 @@ def _model(file: Path, name: str, table: Any) -> ModelConfig:
     if not isinstance(table, dict):
         raise ConfigError(f"{file}: {name} stands in no table; begin with [NAME], as agents are given the model")
     try:
-        model_name(name)
+        if name != DEFAULT_MODEL:
+            model_name(name)
         return ModelConfig.model_validate(table)
     except ValidationError as error:
         faults = error.errors(include_input=False, include_url=False)

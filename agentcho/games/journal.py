@@ -212,8 +212,8 @@ class Journal:
         return id in self._twins
 
     def text_begun(self, draft: Draft, words: Words, usage: Usage) -> Entry:
-        """The entry of a message at its first piece from a model behind an API, with all encodings that are in no line
-        yet. No call of ours attends to anything for it."""
+        """The entry of a message that a model behind an API is about to be asked for, with all encodings that are in no
+        line yet. No call of ours attends to anything for it."""
         made = tuple(record for record, _ in self._unwritten)
         return self._entry(self._message(draft, words), None, made, usage, draft, "died")
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from agentcho.config import RunConfig
+from agentcho.config import KEYS, ModelConfig, RunConfig
 from agentcho.errors import ResumeMismatch
 from agentcho.records.record import RunInfo, SavedRun
 from agentcho.records.transcript import Entry
@@ -17,8 +17,6 @@ Changed = Literal["refuse", "accept"]
 """What to do where the source of the scenario, or of an agent that it casts by name, has changed since."""
 MODEL = ("model", "model_type", "weights", "tokenizer", "dtype", "device", "adapter", "kind", "server", "vendor")
 """Of an engine's fingerprint what decides what it says."""
-KEYS = ("key_env", "key_file")
-"""Options that may change: where the key of an endpoint is decides nothing of what is said."""
 DTYPES = frozenset({"float32", "bfloat16", "float16"})
 
 
@@ -60,9 +58,9 @@ def differences(
 
 def _keyless(value: Any) -> Any:
     """An option without where keys are."""
-    if not isinstance(value, dict):
-        return value
-    return {name: model.model_copy(update=dict.fromkeys(KEYS)) for name, model in value.items()}
+    if isinstance(value, dict):
+        return {name: _keyless(model) for name, model in value.items()}
+    return value.model_copy(update=dict.fromkeys(KEYS)) if isinstance(value, ModelConfig) else value
 
 
 def check_engine(run: SavedRun, fingerprint: Mapping[str, str], others: Mapping[str, Mapping[str, str]]) -> None:

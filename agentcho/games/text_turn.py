@@ -56,6 +56,7 @@ class TextTurn:
         of it, and `CallbackFailed` where `listen` raises. Of a message that is given up the journal has what was shown,
         and be it nothing: its prompt was sent, and is what its author has read.
         """
+        self._begin()
         try:
             reply = await self._answer(port, call)
         except BaseException as error:
@@ -68,6 +69,7 @@ class TextTurn:
     async def say(self, known: KnownText) -> None:
         """Say words that are known already, without asking anybody."""
         await anyio.lowlevel.checkpoint()
+        self._begin()
         self.hear(known.text)
         if self._error is not None:
             if self._text:
@@ -114,13 +116,18 @@ class TextTurn:
             self._error = error if isinstance(error, AgentchoError) else CallbackFailed("on_token", error)
             self._scope.cancel()
 
+    def _begin(self) -> None:
+        """Put on record what the message is made over, before anybody is sent any of it."""
+        self._sink(FirstToken(self._journal.text_begun(self._draft, self._words(None), self._usage())))
+        self._write()
+
     def _record(self, text: str) -> None:
-        if not self._text:
-            self._first = perf_counter()
-            entry = self._journal.text_begun(self._draft, self._words(None), self._usage())
-            self._sink(FirstToken(entry))
+        self._first = self._first or perf_counter()
         self._text += text
         self._sink(Token(self._game, self._draft.metadata.id, text))
+        self._write()
+
+    def _write(self) -> None:
         if self._flush is not None:
             self._flush()
 

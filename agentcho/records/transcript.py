@@ -2,7 +2,8 @@
 
     transcript.jsonl  {"game": 0, "id": "alice.3", "kind": "decode", …}           a message that has ended
                       {"game": 0, "encodings": […]}                               encodings that no message carries
-    heard.jsonl       {"game": 0, "id": "alice.3", "kind": "decode", …}           its first token has come
+    heard.jsonl       {"game": 0, "id": "alice.3", "kind": "decode", …}           its first token has come, or, of a
+                                                                                   model behind an API, it is asked for
                       {"game": 0, "id": "alice.3", "tokens": [17], "text": "so"}  and what each step brought
 
 Lines are appended whole, and the files can be read after a kill at any byte: readers drop a torn last line, and writers

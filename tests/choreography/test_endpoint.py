@@ -142,6 +142,19 @@ def test_pieces_are_on_record_before_the_code_has_them(tmp_path: Path) -> None:
     assert len(heard) == 3
 
 
+def test_a_prompt_is_on_record_before_it_is_sent(tmp_path: Path) -> None:
+    def reply(call: TextCall) -> str:
+        (file,) = tmp_path.glob("*/heard.jsonl")
+        lines = [json.loads(line) for line in file.read_text().splitlines()]
+        begun = [line["parents"] for line in lines if "parents" in line]
+        assert len(begun) == len(port.calls)
+        assert len(begun[-1]) == len(call.messages)
+        return "Well."
+
+    port = FakeEndpoint(reply)
+    assert not recorded(tmp_path, whisper, port).errors
+
+
 def unfinished(run: SavedRun) -> list[tuple[str, str | None]]:
     return [(entry.message.text, entry.ended) for entry in run.entries() if entry.ended is not None]
 

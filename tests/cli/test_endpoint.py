@@ -67,6 +67,28 @@ def test_a_run_goes_on_where_an_endpoint_had_failed(agentcho: Command, port: Fak
     assert "TEXTS CLEAN" in ran.out.splitlines()[-1]
 
 
+def test_the_runs_own_model_may_stand_in_the_file_with_all_that_is_said_of_it(
+    agentcho: Command, monkeypatch: pytest.MonkeyPatch, here: Path
+) -> None:
+    asked: list[ModelConfig] = []
+
+    def opened(config: ModelConfig, name: str) -> FakeEndpoint:
+        asked.append(config)
+        return FakeEndpoint()
+
+    monkeypatch.setattr(endpoint, "open_endpoint", opened)
+    table = f'[default]\nmodel = "openai:far"\nbase_url = "{URL}"\nprice_in = 0.5\nconcurrency = 3\n'
+    (here / "models.toml").write_text(table)
+    assert agentcho("run", "prisoners-dilemma", "--models", "models.toml", "--key-env", "ONE").code == 0
+    (file,) = here.glob("runs/*/outcomes.jsonl")
+    file.write_text("")
+    assert agentcho("run", "--resume", "last", "--key-env", "OTHER").code == 0
+    assert [(each.price_in, each.concurrency, each.key_env) for each in asked] == [(0.5, 3, "ONE"), (0.5, 3, "OTHER")]
+    assert find("last", here / "runs").info.config.model == "openai:far"
+    (here / "models.toml").write_text("[default]\nmodel = 'openai:far'\n")
+    assert "base_url does not say where" in one_line(agentcho("run", "debate", "--models", "models.toml"))
+
+
 def test_what_needs_numbers_refuses_such_a_run(agentcho: Command, port: FakeEndpoint) -> None:
     assert agentcho(*PLAY).code == 0
     for words in (("prove", "last"), ("audit", "last", "--measure")):

@@ -69,7 +69,7 @@ WRONG = {
     "model = 'fake'": "models.toml: model stands in no table; begin with [NAME]",
     "[small\n": "models.toml is no TOML",
     f"small = {'[' * 9999}": "models.toml is no TOML: maximum recursion",
-    "[default]\nmodel = 'fake'": "'default' names no model",
+    "[default]\nmodel = 'fake'": "[default] is the run's own model, and --model says another",
     "['a b']\nmodel = 'fake'": "'a b' names no model",
     "[small]\nmodel = 'fake'\nbase_url = 'http://127.0.0.1:1'": "models small: base_url is of a model behind",
     "[small]\nmodel = 'openai:x'": "models small: openai:x is a model behind an API",
