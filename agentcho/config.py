@@ -117,10 +117,10 @@ class ModelConfig(BaseModel):
     `model`: as in `RunConfig`, or "openai:NAME", the model NAME of the server at `base_url`. `device`, `dtype` and
     `adapter` are for a model that is loaded here. All else is for a server: what `server` it is, which says what it can
     be asked, and `can` where that is not so; where its key is, in the environment variable `key_env` (by default
-    OPENAI_API_KEY) or in `key_file`; `vendor`, who sees what is sent (by default the address); `context`, its number of
-    positions. Of all games together: at most `concurrency` requests at a time, `requests_per_minute`,
-    `tokens_per_minute`; each may take `timeout` seconds, and is sent again at most `retries` times. `price_in`,
-    `price_cached` and `price_out` are per million tokens.
+    OPENAI_API_KEY for api.openai.com, and none for others) or in `key_file`; `vendor`, who sees what is sent (by
+    default the address); `context`, its number of positions. Of all games together: at most `concurrency` requests at a
+    time, `requests_per_minute`, `tokens_per_minute`; each may take `timeout` seconds, and is sent again at most
+    `retries` times. `price_in`, `price_cached` and `price_out` are per million tokens.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -209,7 +209,7 @@ class RunConfig(BaseModel):
     server: Server = Field(default="openai", description="What serves it, which says what it can be asked.")
     key_env: str | None = Field(
         default=None,
-        description="The environment variable with its key.  [default: OPENAI_API_KEY]",
+        description="The environment variable with its key.  [default: OPENAI_API_KEY for OpenAI's own, else none]",
         json_schema_extra={"metavar": "NAME"},
     )
     key_file: str | None = Field(
