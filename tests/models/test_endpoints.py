@@ -12,15 +12,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentcho import Agent, Game, RunConfig, View
-from agentcho.audit import audit_run
+from agentcho.audit import AuditReport, audit_run
+from agentcho.audit.audit import audit_entries
+from agentcho.audit.notes import Seal
 from agentcho.backends.text import TextEngine
 from agentcho.calls.texts import TextCall
 from agentcho.config import Leakage, Mode, ModelConfig
 from agentcho.errors import CallFailed, LeakageError
 from agentcho.games.runtime import play, resume
-from agentcho.message import Message
+from agentcho.message import Audience, Message
+from agentcho.records.models import Models
 from agentcho.records.record import SavedRun
+from agentcho.records.transcript import Entry
 from agentcho.testing import FakeEndpoint, FakeEngine
+from tests.audit.transcripts import subject
 
 from .stage import Scripted, Talker, seen
 
@@ -183,6 +188,7 @@ class Watched:
         self.allowed = allowed
         self.may: dict[str, frozenset[str | None] | None] = {}  # a text, and the vendors that may see it (None: all)
         self.authors: dict[str, str] = {}
+        self.audiences = {"Hear.": Audience(frozenset({"ann", "bob"}))}
         self.count = 0
         self.asking = ""
         self.sent: list[tuple[str | None, str, str]] = []
@@ -207,6 +213,13 @@ class Watched:
         text = message.header + message.text
         self.may[text] = frozenset({vendor}) if private and message.author is not None else None
         self.authors[text] = message.author or ""
+        self.audiences[text] = message.audience
+
+    def leaked(self) -> set[tuple[str, str]]:
+        """Who was sent which text that was not for it, by what the servers saw."""
+        calls = [call for port in self.ports.values() for call in port.calls]
+        sent = [(call.header.removesuffix(": "), quoted.text) for call in calls for quoted in call.messages]
+        return {(who, text) for who, text in sent if not self.audiences[text].includes(who)}
 
     def check(self) -> None:
         for port in self.ports.values():
@@ -243,13 +256,28 @@ def test_nothing_private_reaches_a_vendor_that_may_not_have_it(
                 prompt = watched.fresh() if verb == "ask" else None
                 if prompt is not None:
                     watched.may[prompt], watched.authors[prompt] = frozenset({PLACES[model]}), agent.name
+                    watched.audiences[prompt] = Audience(frozenset({agent.name}))
                 id = (await agent.say(to, prompt, header=f"{agent.name}: ", view=everything)).id
         except LeakageError:
             return
         watched.note(game.message(id), PLACES[model])
 
-    seen(script, watched.engines, mode=way[0], leakage=way[1], allow_vendor=allowed)
+    entries = seen(script, watched.engines, mode=way[0], leakage=way[1], allow_vendor=allowed).entries
     watched.check()
+    report = judged(entries)
+    texts = {entry.message.id: entry.message.header + entry.message.text for entry in entries}
+    direct = {(edge.reader, texts[edge.message]) for edge in report.edges if edge.recipe == "prompt"}
+    assert direct == watched.leaked()
+    assert {edge.verdict for edge in report.edges if edge.recipe == "prompt"} <= {"direct"}
+    assert report.texts == sum(len(port.calls) for port in watched.ports.values())
+    assert report.conclusion != "clean" or not report.texts
+    assert way[1] != "enforce" or report.conclusion != "findings"
+
+
+def judged(entries: list[Entry]) -> AuditReport:
+    """The audit of a game on those models."""
+    models = Models(frozenset({None, "a", "b", "a-too"}), frozenset({"a", "b", "a-too"}))
+    return audit_entries(subject(leakage="audit"), {0: entries}, Seal(b"k" * 32), models=models)
 
 
 @pytest.mark.parametrize("how", ["failed", "cancelled"])
