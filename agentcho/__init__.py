@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from agentcho.calls.call import Decode, First, Most, Prefill, Repair, Sampling
     from agentcho.choreography.choreographer import Choreographer
     from agentcho.cli.script import run
-    from agentcho.config import Limits, RunConfig
+    from agentcho.config import Limits, ModelConfig, RunConfig
     from agentcho.errors import AgentchoError
     from agentcho.flow.views import After, Read, View
     from agentcho.games.game import Game
@@ -42,6 +42,7 @@ __all__ = [
     "Limits",
     "Message",
     "Metadata",
+    "ModelConfig",
     "Most",
     "Prefill",
     "Problem",
@@ -63,7 +64,7 @@ HOMES = {
     "calls.call": ["Decode", "First", "Most", "Prefill", "Repair", "Sampling"],
     "choreography.choreographer": ["Choreographer"],
     "cli.script": ["run"],
-    "config": ["Limits", "RunConfig"],
+    "config": ["Limits", "ModelConfig", "RunConfig"],
     "errors": ["AgentchoError"],
     "flow.views": ["After", "Read", "View"],
     "games.game": ["Game"],

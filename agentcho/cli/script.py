@@ -16,6 +16,7 @@ from agentcho.cli.play import play_shown
 from agentcho.config import RunConfig
 from agentcho.display import Kind
 from agentcho.games.game import Game
+from agentcho.games.models import Engines
 from agentcho.games.runtime import Played, play
 from agentcho.scenario import Scenario
 
@@ -38,20 +39,22 @@ class Script(Scenario):
 def run(
     *agents: Agent | Scenario,
     engine: EnginePort | None = None,
+    others: Engines | None = None,
     display: Kind | None = None,
     out: str | Path | None = None,
     **options: Any,
 ) -> Played:
     """Play agents together, each by its `run`, or one scenario; show the transcript and return what it came to.
 
-    `options` are those of `RunConfig` (model, mode, seed, games, temperature, max_tokens, limits, …). `engine`
-    is used instead of loading a model. `out` is a folder of runs to record in. Raises the error that ended the
-    game, if one did; of several games none ends the others, and what ended them is in `errors`. `KeyboardInterrupt`
-    after Ctrl-C.
+    `options` are those of `RunConfig` (model, models, mode, seed, games, temperature, max_tokens, limits, …).
+    `engine` is used instead of loading a model, and `others` are models beside it, by the names that agents are
+    given. `out` is a folder of runs to record in. Raises the error that ended the game, if one did; of several
+    games none ends the others, and what ended them is in `errors`. `KeyboardInterrupt` after Ctrl-C.
     """
     config = RunConfig(**options)
     scenario, folder = _scenario(agents), None if out is None else Path(out)
-    played = play_shown(scenario, config, display, partial(play, scenario, config, engine=engine, out=folder))
+    playing = partial(play, scenario, config, engine=engine, others=others, out=folder)
+    played = play_shown(scenario, config, display, playing)
     if played.interrupted:
         raise KeyboardInterrupt
     if config.games == 1 and played.error is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import anyio
@@ -17,12 +18,12 @@ from agentcho.backends.script import Reply
 from agentcho.backends.text import TextEngine
 from agentcho.calls.call import Decode
 from agentcho.calls.texts import TextPort
-from agentcho.choreography.choreographer import Choreographer
 from agentcho.config import RunConfig
 from agentcho.errors import RequestError
 from agentcho.events import Encoded, Ended, Event, Over
 from agentcho.flow.views import Policy, audience_policy
 from agentcho.games.game import Game
+from agentcho.games.models import opened
 from agentcho.games.playable import Playable
 from agentcho.message import Message
 from agentcho.records.transcript import Entry, carry
@@ -73,12 +74,14 @@ def play(
     find_agent: Callable[[str], type[Agent]] | None = None,
     backend: str = "asyncio",
     endpoint: TextPort | None = None,
+    others: Mapping[str, FakeEngine | TextPort] = MappingProxyType({}),
 ) -> Rehearsal:
     """Play one game without a model: a scenario, or `async def script(game)`, whose result is then the outcome.
 
     `replies`: the lines of each agent, or a function as `FakeEngine`'s `reply`. `backend`: an event loop of anyio
     ("asyncio", "trio"). `endpoint`: every agent speaks through this model behind an API, such as a `FakeEndpoint`,
-    and not on the engine. Blocks until the game is over; raises what the game raises. The engine keeps nothing.
+    and not on the engine. `others`: models beside that, by the names that agents are given. Blocks until the game
+    is over; raises what the game raises. The engine keeps nothing.
     """
     config, events = config or RunConfig(model="fake"), list[Event]()
     if isinstance(replies, Mapping):
@@ -89,9 +92,10 @@ def play(
 
     async def work() -> Over:
         own = engine if endpoint is None else TextEngine(endpoint)
-        async with Choreographer(own) as choreographer:
-            game = Game(choreographer, 0, config.seed, config, policy, events.append, find_agent, reuse=config.reuse)
-            return await game.play(whole)
+        beside = {name: each if isinstance(each, FakeEngine) else TextEngine(each) for name, each in others.items()}
+        async with opened(own, beside, config.reuse) as models:
+            run = 0, config.seed, config, policy, events.append, find_agent
+            return await Game(models.own, *run, reuse=config.reuse, others=models.others).play(whole)
 
     over = anyio.run(work, backend=backend)
     entries = [event.entry for event in events if isinstance(event, Ended)]

@@ -16,7 +16,8 @@ from agentcho.choreography.choreographer import Choreographer
 from agentcho.config import ModelConfig, RunConfig
 from agentcho.errors import ContextOverflow, EngineBusy, ModelError, RequestError
 from agentcho.games.runtime import play
-from agentcho.testing import FakeEngine
+from agentcho.testing import FakeEndpoint, FakeEngine
+from agentcho.testing import play as rehearse
 
 from .stage import Scripted, Talker, seen
 
@@ -277,3 +278,16 @@ def test_however_long_an_engine_takes_the_steps_are_the_same() -> None:
     first = batches(0)
     assert all(len(each) > 4 for each in first)
     assert batches(1) == batches(7) == batches(60) == first
+
+
+def test_a_rehearsal_has_models_beside_its_own() -> None:
+    async def script(game: Game) -> str:
+        ann = game.cast(Talker, "ann", model=lambda turn: ("small", "far")[turn])
+        await ann.say(max_tokens=2)
+        return (await ann.say()).text
+
+    small = FakeEngine()
+    found = rehearse(script, others={"small": small, "far": FakeEndpoint(lambda call: "from far")})
+    assert [entry.engine for entry in found.entries] == ["small", "far"]
+    assert found.over.outcome == {"value": "from far"}
+    assert small.steps
