@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 import pytest
 import typer
+import yaml
 
 import agentcho
 import agentcho.flow
@@ -198,6 +199,8 @@ def test_data_can_be_read_and_what_is_installed_and_made_is_there() -> None:
                 assert [json.loads(line) for line in block.text.splitlines()]
             elif block.language == "toml":
                 assert tomllib.loads(block.text)
+            elif block.language == "yaml":
+                assert yaml.safe_load(block.text)
             for target in re.findall(r"^make (\S+)", block.text, re.MULTILINE) if block.language == "sh" else ():
                 assert re.search(rf"^{target}:", makefile, re.MULTILINE), f"{page}: make {target}"
         for extra in re.findall(r"pip install [^`\n]*(?<!transformers)\[(\w+)\]", page.read_text()):
