@@ -9,8 +9,7 @@ import pytest
 from agentcho.lab.probe import Plan, ProbeReport, judged, measure
 from agentcho.lab.probe.endpoint import Heard, ServerRefused
 from agentcho.lab.probe.findings import Verdict
-from agentcho.lab.probe.judgement import FEWEST
-from agentcho.lab.probe.trials import LENGTHS, PATIENCE, TRIED, Pair, apart, drawn
+from agentcho.lab.probe.trials import FEWEST, LENGTHS, PATIENCE, TRIED, Pair, apart, drawn
 
 from .simulated import HIT, MISS, Simulated
 

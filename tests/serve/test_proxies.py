@@ -34,7 +34,7 @@ class _Answering(BaseHTTPRequestHandler):
 
     def _answer(self) -> None:
         self.rfile.read(int(self.headers.get("content-length") or 0))
-        said = json.dumps(self.server.server_address[1]).encode()
+        said = json.dumps(self.connection.getsockname()[1]).encode()
         self.send_response(200)
         self.send_header("content-length", str(len(said)))
         self.end_headers()

@@ -287,8 +287,8 @@ class Talk:
             draft.reads = draft.reads._replace(reads=())
         ids = self._journal.forget(gone)
         self._places.forget(ids)
-        for id in ids:
-            self._unread.pop(id, None)
+        for encoding in ids:
+            self._unread.pop(encoding, None)
         self._release(ids)
 
     def end(self) -> None:
