@@ -90,7 +90,7 @@ mutants: .venv/.tools             ## break the code on purpose, and see that the
 	$(BIN)/python -m tests.mutants.run
 
 nightly: mutants                  ## what is longer than CI allows: all mutants, other cells of slow tests, thousands of workflows that a reader must not tell apart, and great crowds at a server
-	$(PYTEST) --dist worksteal -m "(nightly and not ($(DOORS))) or (slow and server)"
+	$(PYTEST) --dist worksteal -m "(nightly and not ($(DOORS))) or (slow and (server or cluster))"
 	$(BIN)/python -m tests.leaks.interference.nightly
 	$(BIN)/python -m tools.pages.leakage docs/results docs/leakage.md
 

@@ -144,6 +144,7 @@ def compare(
         str | None, typer.Option(metavar="DIR", help="For choreographed columns without one.", show_default=False)
     ] = None,
     at_once: Annotated[int, typer.Option(min=1, help="At most so many games at a time.")] = 50,
+    where: Where,
     fidelity_games: Annotated[int, typer.Option(min=0, help="Games whose words are held against baseline's.")] = 24,
     timed_games: Annotated[int, typer.Option(min=0, help="On so many games costs are timed.")] = 4,
     out: Annotated[Path | None, typer.Option(metavar="DIR", help=COMPARED, show_default=False)] = None,
@@ -151,12 +152,14 @@ def compare(
     judge: Annotated[str | None, typer.Option(metavar="MODEL", help=JUDGE, show_default=False)] = None,
 ) -> None:
     """Play a scenario in several ways, game by game the same tasks and seeds, and compare."""
+    from agentcho.cli.cluster import cluster
     from agentcho.cli.compare import Asked, compare_columns
     from agentcho.lab.compare.compare import Effort
 
     config, effort = run_config(**how, games=games), Effort(fidelity_games, timed_games)
     given = fields("--set", set_ or [])
-    asked = Asked(scenario, modes, repair, adapter, given, config, effort, out, json, judge, at_once)
+    on = cluster(where)
+    asked = Asked(scenario, modes, repair, adapter, given, config, effort, out, json, judge, at_once, on)
     raise typer.Exit(compare_columns(asked))
 
 

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import typer
 
+from agentcho.cli.cluster import Cluster, players, remote_playing
 from agentcho.cli.play import chosen
 from agentcho.cli.signals import INTERRUPTED
 from agentcho.cli.words import COLUMNS
@@ -22,6 +23,7 @@ from agentcho.display.compared import show
 from agentcho.display.progress import progress
 from agentcho.flow.markers import required_markers
 from agentcho.games import runtime
+from agentcho.games.discovery import from_anywhere
 from agentcho.lab.collect import Interrupted, Playing
 from agentcho.lab.compare.columns import Column, columns
 from agentcho.lab.compare.compare import Comparing, Effort
@@ -47,6 +49,7 @@ class Asked(NamedTuple):
     json: Path | None
     judge: str | None
     at_once: int | None
+    on: Cluster | None = None
 
 
 def compare_columns(asked: Asked) -> int:
@@ -59,12 +62,11 @@ def compare_columns(asked: Asked) -> int:
     _check_judge(asked.judge, scenario)
     _check_files(asked)
     with _folder(asked.out) as folder, progress("compare", sys.stderr) as told:
-        engine: Any = runtime.load_engine(_loading(asked.config, found), told.tell)
-        playing = Playing(scenario, asked.config, engine, asked.at_once)
-        work = Comparing(playing, found, folder, told.tell, _effort(asked, engine))
-        work.claim()
         try:
-            result = work.run(_command(asked), None if asked.judge is None else _judge(asked, told.tell))
+            with _playing(asked, scenario, _loading(asked.config, found), told.tell) as playing:
+                work = Comparing(playing, found, folder, told.tell, _effort(asked, playing))
+                work.claim()
+                result = work.run(_command(asked), None if asked.judge is None else _judge(asked, told.tell))
         except (Interrupted, KeyboardInterrupt):
             told.clear()
             kept = f"; what was played is in {folder}" if asked.out else ""
@@ -77,6 +79,16 @@ def compare_columns(asked: Asked) -> int:
         if asked.json is not None:
             write_json(result, asked.json)
     return 0
+
+
+@contextmanager
+def _playing(asked: Asked, scenario: Scenario, loading: RunConfig, tell: Tell) -> Iterator[Playing]:
+    """How the games are played: on an engine of this process, or by the workers of a cluster."""
+    if asked.on is None:
+        yield Playing(scenario, asked.config, runtime.load_engine(loading, tell), asked.at_once)
+        return
+    with players(asked.on, from_anywhere(asked.scenario), loading, "encodings") as workers:
+        yield remote_playing(workers, scenario, (asked.config, loading), asked.at_once, tell)
 
 
 @contextmanager
@@ -122,9 +134,10 @@ def _judge(asked: Asked, tell: Tell) -> Any:
     return runtime.load_engine(asked.config.model_copy(update={"model": asked.judge, "leakage": "audit"}), tell)
 
 
-def _effort(asked: Asked, engine: Any) -> Effort:
+def _effort(asked: Asked, playing: Playing) -> Effort:
     """No fidelity and no timing on the fake engine, which computes no distributions."""
-    return asked.effort if hasattr(engine, "logits") else asked.effort._replace(fidelity=0, timed=0)
+    real = hasattr(playing.engine, "logits") or (asked.on is not None and asked.config.model != "fake")
+    return asked.effort if real else asked.effort._replace(fidelity=0, timed=0)
 
 
 def _command(asked: Asked) -> str:

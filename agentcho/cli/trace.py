@@ -6,19 +6,29 @@ Does not know: what a scenario does, what traces are for.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+import typer
+
+from agentcho.cli.cluster import Cluster, players, remote_playing
 from agentcho.cli.play import chosen
 from agentcho.cli.signals import INTERRUPTED
 from agentcho.config import RunConfig
 from agentcho.display.progress import progress
 from agentcho.display.safe import inline
 from agentcho.games import runtime
+from agentcho.games.discovery import from_anywhere
+from agentcho.progress import Tell
 from agentcho.records.files import check_file, writing
 from agentcho.records.trace import read_traces
 from agentcho.records.writer import Writer, beside
+from agentcho.scenario import Scenario
+
+if TYPE_CHECKING:
+    from agentcho.lab.collect import Playing
 
 
 class Asked(NamedTuple):
@@ -32,6 +42,7 @@ class Asked(NamedTuple):
     out: Path
     at_once: int
     final_of: Path | None
+    on: Cluster | None = None
 
 
 def trace(asked: Asked) -> int:
@@ -45,15 +56,27 @@ def trace(asked: Asked) -> int:
     with writing(asked.out):
         asked.out.parent.mkdir(parents=True, exist_ok=True)
     with Writer(beside(asked.out), asked.out), progress("trace", sys.stderr) as told:
-        engine: Any = runtime.load_engine(config, told.tell)
-        from agentcho.lab.collect import Playing
         from agentcho.lab.tune.sampling import sample
 
-        playing = Playing(scenario, config, engine, asked.at_once)
-        found = sample(playing, numbers, asked.out, told.tell, finals)
+        with _playing(asked, scenario, config, told.tell) as playing:
+            found = sample(playing, numbers, asked.out, told.tell, finals)
     left_out = f"; {found.without} ended without an outcome and are left out" if found.without else ""
     print(inline(f"{asked.out} has {found.games} games of {scenario.name}{left_out}"))
     if found.interrupted:
         print("interrupted; the same command goes on from here", file=sys.stderr)
         return INTERRUPTED
     return 0
+
+
+@contextmanager
+def _playing(asked: Asked, scenario: Scenario, config: RunConfig, tell: Tell) -> Iterator[Playing]:
+    """How the games are played: on an engine of this process, or by the workers of a cluster."""
+    from agentcho.lab.collect import Playing
+
+    if asked.on is None:
+        yield Playing(scenario, config, runtime.load_engine(config, tell), asked.at_once)
+        return
+    if asked.final_of is not None:
+        raise typer.BadParameter("samples nothing; leave --on out", param_hint="--final-of")
+    with players(asked.on, from_anywhere(asked.scenario), config, "encodings") as workers:
+        yield remote_playing(workers, scenario, (config, config), asked.at_once, tell)

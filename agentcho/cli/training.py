@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from agentcho.cli.options import From, Given, checked, fields, run_config
-from agentcho.cli.words import FILE, FINAL_OF, PEFT, TRACED, Loading, Set
+from agentcho.cli.words import FILE, FINAL_OF, PEFT, TRACED, Loading, Set, Where
 from agentcho.lab.tune.recipe import Recipe
 
 
@@ -21,14 +21,17 @@ def trace(
     how: Annotated[Given, TRACED],
     set_: Set = None,
     at_once: Annotated[int, typer.Option(min=1, help="At most so many games at a time.")] = 50,
+    where: Where,
     final_of: Annotated[Path | None, typer.Option(metavar=FILE, help=FINAL_OF, show_default=False)] = None,
 ) -> None:
     """Sample baseline games into a file of traces, to train on or to replay."""
+    from agentcho.cli.cluster import cluster
     from agentcho.cli.trace import Asked
     from agentcho.cli.trace import trace as sample_traces
 
     config = run_config(**how, mode="baseline", leakage="audit")
-    asked = Asked(scenario, fields("--set", set_ or []), config, first, games, out, at_once, final_of)
+    on = cluster(where)
+    asked = Asked(scenario, fields("--set", set_ or []), config, first, games, out, at_once, final_of, on)
     raise typer.Exit(sample_traces(asked))
 
 

@@ -45,6 +45,25 @@ class Book(Protocol):
         ...
 
 
+class Nothing:
+    """No games."""
+
+    def open(self, begun: Begun) -> None:
+        """No-op."""
+
+    def deal(self, game: int) -> Deal:
+        """Nobody asks for one."""
+        return Deal(game)
+
+    def over(self, done: Done) -> bool:
+        """Of earlier work."""
+        return True
+
+    def lost(self, game: int, why: str) -> bool:
+        """Of earlier work."""
+        return True
+
+
 class Patience(NamedTuple):
     """How long is waited, in seconds: for more workers to be there before the first begins (`gathering`), for any
     worker at all (`hello`), for one to load its models (`loading`), for a sign of life of one that plays (`silence`).
@@ -101,25 +120,45 @@ class Driver:
         `WorkersLost`: no worker is left, or none comes. Raises what every worker that came refused with, and what
         `book` raises; Ctrl-C comes out.
         """
+        self._set_out(work, games, book)
+        while self._going and (self._waiting or self._under_way):
+            self._turn()
+        mine = [member for member in self._members.values() if member.work == self._plays]
+        self.steps, self.most = sum(each.steps for each in mine), sum(each.most for each in mine)
+
+    def ready(self, work: Work) -> Begun:
+        """Wait until the first worker is ready for a piece of work; what it is ready with. Raises as `play`."""
+        self._set_out(work, (), Nothing())
+        while self._first is None:
+            self._turn()
+        return self._first
+
+    def dismiss(self) -> None:
+        """End all workers. Others are started where there is more to play."""
+        for id in [*self._members]:
+            del self._members[id]
+            self._pool.stop(id)
+
+    def _set_out(self, work: Work, games: Iterable[int], book: Book) -> None:
         self._work, self._book, self._first = work, book, None
         self._waiting, self._deaths = deque(games), Counter[int]()
         self._heard = self._began = monotonic()
         self._going, self._plays = True, self._plays + 1
         for member in self._members.values():
             member.dealt.clear()
-            if member.called is None:
+            if member.called is None and member.hello is not None:
                 member.state = "here"
-        while self._going and (self._waiting or self._under_way):
-            self._fill()
-            for id, answer in self._pool.answers(self._patience.beat):
-                if id in self._members:
-                    self._take(id, self._members[id], answer)
-            self._begin_all()
-            self._tell_refused()
-            self._deal_all()
-            self._give_up_silent()
-        mine = [member for member in self._members.values() if member.work == self._plays]
-        self.steps, self.most = sum(each.steps for each in mine), sum(each.most for each in mine)
+
+    def _turn(self) -> None:
+        """One turn of the loop: wait for answers, take them in, and give everybody something to do."""
+        self._fill()
+        for id, answer in self._pool.answers(self._patience.beat):
+            if id in self._members:
+                self._take(id, self._members[id], answer)
+        self._begin_all()
+        self._tell_refused()
+        self._deal_all()
+        self._give_up_silent()
 
     @property
     def _under_way(self) -> bool:

@@ -56,7 +56,11 @@ def placed(machines: Sequence[Machine], asked: ClusterConfig, device: str, threa
     gpus = asked.gpus_per_worker
     if gpus is None:
         gpus = 1.0 if some and device.partition(":")[0] in ("auto", "cuda") else 0.0
-    fits = sum(int(machine.gpus / gpus) for machine in machines) if gpus else len(machines)
+    fits = (
+        sum(int(machine.gpus / gpus) for machine in machines)
+        if gpus
+        else sum(machine.cpus >= 1 for machine in machines)
+    )
     workers = asked.workers or max(1, fits)
     most = int(max((machine.cpus for machine in machines), default=0))
     for cpus in [threads] if threads else range(most, 0, -1):

@@ -9,8 +9,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from pydantic import SecretBytes, SecretStr
 
@@ -37,13 +38,15 @@ LOG = logging.getLogger("agentcho.run")
 Opens = Callable[[Begun], RunRecord | None]
 
 
-class Players(NamedTuple):
+@dataclass(frozen=True)
+class Players:
     """Who plays: a driver of workers, and the name or file by which they find the scenario. `heard`: what who
-    hears of a run hears of."""
+    hears of a run hears of; `met`: see `Work`."""
 
     driver: Driver
     scenario: str
     heard: Heard = "encodings"
+    met: dict[tuple[str, str], None] = field(default_factory=dict)
 
 
 def play(
@@ -108,19 +111,9 @@ def resume(
 
 
 def _played(players: Players, games: Games, numbers: Sequence[int], config: RunConfig, at_once: int | None) -> Played:
-    scenario, driver, loading = games.scenario, players.driver, unpacked(config)
-    games.names = {
-        whole.model: given.model for whole, given in zip(all_models(loading), all_models(config), strict=True)
-    }
-    work = Work(
-        players.scenario,
-        plain_options(scenario),
-        loading,
-        tuple(games.sources.values()),
-        at_once,
-        games.on_failure.retries,
-        players.heard if games.heard else "games",
-    )
+    scenario, driver = games.scenario, players.driver
+    games.config = config
+    work = work_of(players, scenario, config, at_once, games.on_failure.retries, games.heard)
     LOG.info("%s begins on workers: %d games, %s, %s", scenario.name, len(numbers), config.mode, config.leakage)
     with games:
         try:
@@ -131,6 +124,38 @@ def _played(players: Players, games: Games, numbers: Sequence[int], config: RunC
     over = tuple(games.finished[game] for game in sorted(games.finished))
     LOG.info("%s: %d games over, %d of them failed", scenario.name, len(over), len(games.errors))
     return Played(over, driver.steps, games.interrupted, games.errors, record)
+
+
+def work_of(
+    players: Players,
+    scenario: Scenario,
+    config: RunConfig,
+    at_once: int | None = None,
+    retries: int = 0,
+    heard: bool = True,
+) -> Work:
+    """What workers are to do for games of a scenario."""
+    return Work(
+        players.scenario,
+        plain_options(scenario),
+        unpacked(config),
+        tuple(library.sources(type(scenario)).values()),
+        at_once,
+        retries,
+        players.heard if heard else "games",
+        tuple(players.met),
+    )
+
+
+def named(begun: Begun, config: RunConfig) -> Begun:
+    """What a worker has loaded, in which models have the names that they were given here."""
+    pairs = zip(all_models(unpacked(config)), all_models(config), strict=True)
+    names = {whole.model: given.model for whole, given in pairs}
+
+    def of(engine: Mapping[str, str]) -> dict[str, str]:
+        return dict(engine) | {"model": names.get(engine.get("model", ""), engine.get("model", ""))}
+
+    return Begun(of(begun.engine), {name: of(engine) for name, engine in begun.others.items()})
 
 
 class Games:
@@ -150,7 +175,7 @@ class Games:
         self.scenario, self._tasks, self._selection, self.on_failure = scenario, tasks, selection, on_failure
         self._sink, self._opens = sink, opens
         self._record: RunRecord | None = None
-        self.names: Mapping[str, str] = {}
+        self.config = RunConfig()
         self._stack = ExitStack()
         self.heard = sink is not None
         self.finished: dict[int, Over] = {}
@@ -159,14 +184,8 @@ class Games:
 
     def open(self, begun: Begun) -> None:
         """Open the record, in which models have the names that they were given here."""
-        if self._record is None and (record := self._opens(self._as_named(begun))) is not None:
+        if self._record is None and (record := self._opens(named(begun, self.config))) is not None:
             self._record = self._stack.enter_context(record)
-
-    def _as_named(self, begun: Begun) -> Begun:
-        def named(engine: Mapping[str, str]) -> dict[str, str]:
-            return dict(engine) | {"model": self.names.get(engine.get("model", ""), engine.get("model", ""))}
-
-        return Begun(named(begun.engine), {name: named(engine) for name, engine in begun.others.items()})
 
     def deal(self, game: int) -> Deal:
         """A game with its tasks, its words to force, and those that it said before."""

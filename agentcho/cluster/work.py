@@ -25,6 +25,7 @@ class Work(NamedTuple):
     side by side on a machine (None: as many as the store has room for). `retries`: how often a game is played again on
     the same worker that a transient error ended. `heard`: what somebody hears of, beside the
     ends of games: nothing, each message, or each message with the encodings of its line.
+    `met`: headers and texts that an engine has to meet which knows no words.
     """
 
     scenario: str
@@ -34,6 +35,7 @@ class Work(NamedTuple):
     at_once: int | None = None
     retries: int = 0
     heard: Heard = "encodings"
+    met: tuple[tuple[str, str], ...] = ()
 
 
 class Deal(NamedTuple):

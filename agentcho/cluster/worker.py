@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from queue import Empty, SimpleQueue
 from time import monotonic
@@ -26,7 +26,7 @@ from agentcho.games.faults import words
 from agentcho.games.loading import Loaded, fingerprints
 from agentcho.games.models import opened
 from agentcho.games.run import FIRST, FindAgent, GameLimiter, GameSelection, OnFailure, RecordingSink, Run
-from agentcho.games.runtime import load_share, meet
+from agentcho.games.runtime import load_share
 from agentcho.records.environment import versions
 from agentcho.records.transcript import GameLines
 from agentcho.scenario import Scenario
@@ -143,14 +143,22 @@ class Table:
             self._models = stack.enter_context(self._portal.wrap_async_context_manager(models))
             self._limiter = GameLimiter(self._models.own.tasks, at_once)
             self._limiter.follow(self._models)
+            self._meet(work.met)
             self._open = stack.pop_all()
 
     def take(self, deal: Deal) -> None:
         """Play a game, as soon as there is room."""
-        for model in (self._loaded.engine, *self._loaded.others.values()):
-            meet(model, deal.before)
+        self._meet((entry.message.header, entry.message.text) for entry in deal.before)
         self._left += 1
         self._portal.start_task_soon(self._play, deal)
+
+    def _meet(self, texts: Iterable[tuple[str, str]]) -> None:
+        """Let engines meet words that games say again, where they know none that they have not met (the fake)."""
+        told = tuple(texts)
+        for model in (self._loaded.engine, *self._loaded.others.values()):
+            if (known := getattr(model, "meet", None)) is not None:
+                for header, text in told:
+                    known(header, text)
 
     def report(self, seconds: float) -> Report:
         """What is over by now; waits for it, at most so many seconds, where anything is under way."""

@@ -6,7 +6,7 @@ Does not know: what is measured, columns, training.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,12 +28,15 @@ class Interrupted(Exception):
 
 
 class Playing(NamedTuple):
-    """How games are played: everything but their numbers."""
+    """How games are played: everything but their numbers. `play_on` plays them, and `here` gives an engine of this
+    process to measure something on, where they are played on another."""
 
     scenario: Scenario
     config: RunConfig
     engine: EnginePort
     at_once: int | None = None
+    play_on: Callable[..., Played] = play
+    here: Callable[[], EnginePort] | None = None
 
     @property
     def asked(self) -> dict[str, Any]:
@@ -50,11 +53,11 @@ class Playing(NamedTuple):
 
     def play(self, left: Iterable[int], forced: Mapping[int, Forced], sink: Sink, out: Path | None = None) -> Played:
         """Play these games, each with the words that `forced` has for it; `out` is where records go, if anywhere."""
-        scenario, config, engine, at_once = self
+        scenario, config, engine, at_once, play_on, _ = self
         if config.models:
             raise ConfigError("games that are compared or trained on are played on one model; leave models out")
         selection = GameSelection(tuple(left), lambda number: forced.get(number, {}))
-        return play(scenario, config, engine=engine, sink=sink, out=out, at_once=at_once, selection=selection)
+        return play_on(scenario, config, engine=engine, sink=sink, out=out, at_once=at_once, selection=selection)
 
 
 def check_same(where: Path, what: str, earlier: Mapping[str, Any], asked: Mapping[str, Any]) -> None:

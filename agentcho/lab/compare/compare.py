@@ -88,22 +88,29 @@ class Comparing:
         compares texts of scenarios that offer some."""
         self.claim()
         config, engine = self.playing.config, self.playing.engine
-        arms = {column.name: Arm(column.config(config).reuse, _engine(engine, column)) for column in self.columns}
+        arms = self._arms(engine)
         played = self._played(arms)
         scores = {name: self._scores(games) for name, games in played.items()}
         first = self.columns[0].name
         words = [played[first].workflows[number].whole for number in scores[first]]
+        if self.playing.here is not None and any(self.effort[:2]):
+            engine = self.playing.here()
+            arms = self._arms(engine)
         return Comparison(
             request=self.request,
             machine=machine() | versions(),
             command=command,
             without={name: config.games - len(found) for name, found in scores.items()},
             metrics=metrics(scores, config.seed),
-            fidelity=self._fidelity(words[: self.effort.fidelity], arms),
+            fidelity=self._fidelity(words[: self.effort.fidelity], arms, engine),
             costs=self._costs(words[: self.effort.timed], arms),
             judge={} if judge is None else judge.fingerprint,
             preferences={} if judge is None else self._preferences(played, judge),
         )
+
+    def _arms(self, engine: EnginePort) -> dict[str, Arm]:
+        config = self.playing.config
+        return {column.name: Arm(column.config(config).reuse, _engine(engine, column)) for column in self.columns}
 
     def _played(self, arms: Mapping[str, Arm]) -> dict[str, Games]:
         """The games of all columns. Columns after the first are forced to the first one's words where the scenario
@@ -125,11 +132,11 @@ class Comparing:
         finished = {number: games.finished[number] for number in range(self.playing.config.games)}
         return {number: over.score for number, over in finished.items() if over.outcome is not None}
 
-    def _fidelity(self, words: Sequence[Workflow], arms: Mapping[str, Arm]) -> dict[str, Fidelity]:
+    def _fidelity(self, words: Sequence[Workflow], arms: Mapping[str, Arm], engine: EnginePort) -> dict[str, Fidelity]:
         if not words:
             return {}
         told = counted(self.tell, "games held against the baseline's words", len(words))
-        return fidelity(words, arms, self.playing.engine, self.playing.config.seed, told)
+        return fidelity(words, arms, engine, self.playing.config.seed, told)
 
     def _costs(self, words: Sequence[Workflow], arms: Mapping[str, Arm]) -> dict[str, Cost]:
         if not words:

@@ -1,0 +1,50 @@
+"""The engine of workers, as one process knows it that has games played on it and measures something on them: what it
+is, and how games are played there. Its numbers are on the workers.
+
+Does not know: what is measured.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from agentcho.calls.call import EnginePort
+from agentcho.cluster.runs import Players, named, play, work_of
+from agentcho.config import RunConfig
+from agentcho.games.runtime import Played, load_engine
+from agentcho.progress import Tell
+from agentcho.scenario import Scenario
+
+
+class RemoteEngine:
+    """The engine that workers load for a scenario's games. Asking for its `fingerprint` waits for the first of them."""
+
+    def __init__(self, players: Players, scenario: Scenario, config: RunConfig) -> None:
+        self._players, self._scenario, self._config = players, scenario, config
+        self._fingerprint: dict[str, str] | None = None
+
+    @property
+    def fingerprint(self) -> dict[str, str]:
+        """As an engine's of one's own."""
+        if self._fingerprint is None:
+            begun = self._players.driver.ready(work_of(self._players, self._scenario, self._config))
+            self._fingerprint = named(begun, self._config).engine
+        return self._fingerprint
+
+    def adapted(self, adapter: str) -> RemoteEngine:
+        """The same: workers take the adapter that the options of a game name."""
+        return self
+
+    def meet(self, header: str, text: str) -> None:
+        """Words that games will be forced to say: workers of an engine that knows none (the fake) hear of them."""
+        if self._config.model == "fake":
+            self._players.met[header, text] = None
+
+    def play(self, scenario: Scenario, config: RunConfig, engine: Any = None, **how: Any) -> Played:
+        """Play games by the workers, as `games.runtime.play` does on an engine."""
+        return play(self._players, scenario, config, **how)
+
+    def here(self, tell: Tell) -> EnginePort:
+        """An engine of this process, once the workers have gone: games are over, and something is measured on it."""
+        self._players.driver.dismiss()
+        return load_engine(self._config, tell)
