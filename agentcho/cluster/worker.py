@@ -17,10 +17,10 @@ import anyio
 from anyio.from_thread import start_blocking_portal
 
 from agentcho.agent import Agent
-from agentcho.cluster.work import Begun, Deal, Done, Heard, Hello, Refused, Report, Work
+from agentcho.cluster.heard import GameHeard
+from agentcho.cluster.work import Begun, Deal, Done, Hello, Refused, Report, Work
 from agentcho.config import RunConfig
 from agentcho.errors import AgentchoError, RecordError
-from agentcho.events import Encoded, Ended, Event, Joined
 from agentcho.games import library
 from agentcho.games.faults import words
 from agentcho.games.loading import Loaded, fingerprints
@@ -28,7 +28,7 @@ from agentcho.games.models import opened
 from agentcho.games.run import FIRST, FindAgent, GameLimiter, GameSelection, OnFailure, RecordingSink, Run
 from agentcho.games.runtime import load_share
 from agentcho.records.environment import versions
-from agentcho.records.transcript import GameLines
+from agentcho.records.files import written
 from agentcho.scenario import Scenario
 from agentcho.tasks import TaskSet
 
@@ -102,31 +102,6 @@ def _found(work: Work) -> tuple[Scenario, dict[str, type[Agent]]]:
     return found(**work.options), agents
 
 
-class _Heard:
-    """What is heard of one game; of its messages each as a line, and as an event where that is wanted."""
-
-    def __init__(self, wanted: Heard) -> None:
-        self._wanted = wanted
-        self.cast, self.lines, self.events = dict[str, str](), GameLines(), list[Event]()
-
-    def __call__(self, event: Event) -> None:
-        match event:
-            case Joined(agent=agent, role=role):
-                self.cast[agent] = role
-                self._keep(event)
-            case Ended(entry=entry):
-                self.lines.said(entry)
-                self._keep(event, Ended(entry._replace(made=())))
-            case Encoded(encodings=encodings):
-                self.lines.encoded(encodings)
-                self._keep(event, Encoded(encodings._replace(made=())))
-
-    def _keep(self, whole: Event, without: Event | None = None) -> None:
-        """Keep an event, as it is or without encodings."""
-        if self._wanted != "games":
-            self.events.append(whole if without is None or self._wanted == "encodings" else without)
-
-
 class Table:
     """The games of one piece of work, side by side on an event loop in a thread of its own, until it is closed."""
 
@@ -197,7 +172,7 @@ class Table:
 
     async def _done(self, deal: Deal) -> Done:
         """Play one game to its end, with all that it says kept in memory."""
-        heard = _Heard(self._work.heard)
+        heard = GameHeard(self._work.heard)
         sink = RecordingSink(None, heard)
         selection = GameSelection((deal.game,), lambda game: deal.forced, {deal.game: deal.before})
         run = Run(
@@ -213,7 +188,7 @@ class Table:
         await run.join(self._models, self._limiter)
         failed, over = run.errors.get(deal.game), run.finished[deal.game]
         fault = None if failed is None else failed.fault
-        return Done(over, heard.cast, bytes(heard.lines), tuple(heard.events), fault)
+        return Done(over, heard.cast, written(heard.lines), tuple(heard.events), fault)
 
     def _tasks(self, deal: Deal) -> TaskSet | None:
         """The tasks of one game, by the numbers that they have in the whole run."""

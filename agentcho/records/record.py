@@ -233,7 +233,7 @@ class RunRecord:
         self._transcript.append(encodings.to_json(self._seals[encodings.game, encodings.attempt]))
 
     def played(self, cast: Mapping[str, str], lines: bytes, finished: Over) -> None:
-        """Append a game that was played elsewhere: its cast, role by agent, its `GameLines`, and how it ended."""
+        """Append a game that was played elsewhere: its cast, role by agent, its lines, and how it ended."""
         self.info = self.info.model_copy(update={"cast": self.info.cast | dict(cast)})
         self._transcript.write(lines)
         self.over(finished)

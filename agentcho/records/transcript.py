@@ -39,7 +39,7 @@ from agentcho.errors import RecordBroken
 from agentcho.flow.labels import EncodingRecord, Roll, adds_up, attended
 from agentcho.flow.views import Act
 from agentcho.message import Message, Words, audience
-from agentcho.records.files import Lines, read_lines, written
+from agentcho.records.files import Lines, read_lines
 from agentcho.records.lines import (
     EncodingPart,
     EncodingsLine,
@@ -364,25 +364,6 @@ def own_records(entries: Sequence[Entry]) -> dict[str, EncodingRecord]:
         if entry.own is not None:
             found[entry.message.id] = entry.own
     return found
-
-
-class GameLines:
-    """The lines of a game's transcript, collected in memory for whoever writes them."""
-
-    def __init__(self) -> None:
-        self._seals = AllSeals()
-        self._lines: list[dict[str, Any]] = []
-
-    def said(self, entry: Entry) -> None:
-        """Add one message that has ended, whole or not."""
-        self._lines.append(entry.to_json(self._seals.of(entry)))
-
-    def encoded(self, encodings: Encodings) -> None:
-        """Add encodings that no message's line carries."""
-        self._lines.append(encodings.to_json(self._seals[encodings.game, encodings.attempt]))
-
-    def __bytes__(self) -> bytes:
-        return written(self._lines)
 
 
 class HeardLines:

@@ -12,6 +12,7 @@ import pytest
 
 from agentcho.cluster.config import ClusterConfig
 from agentcho.cluster.ray import Machine, Placement, placed
+from agentcho.cluster.work import Pool
 from agentcho.errors import WorkersLost
 from agentcho.records.canonical import canonical_transcript
 from agentcho.records.record import find
@@ -24,12 +25,12 @@ SHORT = ("--model", "fake", "--set", "rounds=1")
 
 
 @pytest.fixture
-def pool(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Threads]]:
+def pool(monkeypatch: pytest.MonkeyPatch) -> list[Threads]:
     """Threads in the place of a cluster; the pools that were made."""
     made: list[Threads] = []
 
     @contextmanager
-    def workers(asked: ClusterConfig, scenario: str, device: str) -> Iterator[tuple[Threads, int, str]]:
+    def workers(asked: ClusterConfig, scenario: str, device: str) -> Iterator[tuple[Pool, int, str]]:
         with threads() as found:
             made.append(found)
             yield found, asked.workers or 1, scenario
