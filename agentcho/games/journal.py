@@ -199,13 +199,15 @@ class Journal:
         caller: str | None,
         on: Resolver | None = None,
     ) -> None:
-        """Take in a message whose call was given up: it has a line, and no encoding that anybody could read."""
+        """Take in a message whose call was given up: it has a line, and no encoding that anybody could read. What is in
+        the books already, for its line could not be written when it was whole, stays known as long as it is held."""
         over = tuple(self._over(draft, missing, unfinished, caller, on or self.resolver))
         made, encoded = self._take_unwritten()
         entry = self._unfinished(draft, unfinished, (*made, *over), unfinished.ended)
         self._meter.spend(entry.message)
         self._sink(Ended(entry._replace(usage=entry.usage._replace(encoded=entry.usage.encoded + encoded))))
-        self._ledger.forget(record.id for record in over)
+        held = set(self.held)
+        self._ledger.forget(record.id for record in over if record.id not in held)
 
     def is_twin(self, id: EncodingId) -> bool:
         """Whether another request, under way at the same time, had made the same encoding first."""

@@ -14,6 +14,7 @@ from agentcho.audit.audit import audit_run
 from agentcho.cli.serve import FILES
 from agentcho.errors import CannotWrite
 from agentcho.records.record import RunRecord, runs
+from agentcho.records.transcript import Entry
 from agentcho.serve.faults import ApiError
 from agentcho.serve.request import ChatRequest
 from tests.serve.stage import agent, play, served, user
@@ -91,3 +92,30 @@ def test_after_a_write_that_failed_the_society_goes_on(tmp_path: Path, monkeypat
     play(body)
     assert [run.status for run in runs(tmp_path)] in (["failed", "done"], ["done", "failed"])
     assert all(audit_run(run).conclusion != "findings" for run in runs(tmp_path))
+
+
+def test_a_disk_that_was_full_for_one_answer_ends_no_society_for_good(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answer's encodings were in the books when its line could not be written; the next line can be."""
+    said = RunRecord.said
+
+    def once(record: RunRecord, entry: Entry) -> None:
+        if entry.message.kind == "decode" and entry.message.author == "bob" and not failed:
+            failed.append(entry)
+            raise CannotWrite(Path("somewhere"), "no space is left")
+        said(record, entry)
+
+    failed = list[Entry]()
+    monkeypatch.setattr(RunRecord, "said", once)
+
+    async def body() -> None:
+        async with served(tmp_path) as at:
+            one = await at.ask(user("hello"), who=ANN, max_tokens=4)
+            quoted = user("hello"), user(one.answers[0].text), user("and you")
+            with pytest.raises(CannotWrite):
+                await at.ask(*quoted, who=BOB, max_tokens=4)
+            await at.ask(*quoted, who=BOB, max_tokens=4)
+
+    play(body)
+    assert sorted(run.status for run in runs(tmp_path)) == ["done", "failed"]
