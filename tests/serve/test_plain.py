@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import anyio
 import pytest
 
-from agentcho.calls.call import Decode, Prefill
+from agentcho.calls.call import Call, Decode, Prefill, Turn
 from agentcho.errors import ContextOverflow, RequestError
 from agentcho.serve.request import Caller, ChatRequest, Quoted, Usage
 from agentcho.serve.sharing.prefixes import PrefixTree
@@ -75,6 +77,38 @@ def test_nothing_is_reused_between_tenants_or_salts(tenant: str, salt: str) -> N
     play(body)
 
 
+@pytest.mark.parametrize("society", [None, "town"])
+def test_who_is_served_first_and_who_shares_turns_is_said_to_the_engine(
+    society: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turns, submit = list[Turn](), FakeEngine.submit
+
+    def heard(engine: FakeEngine, calls: Sequence[Call], turn: Turn) -> tuple[int, ...]:
+        turns.append(turn)
+        return submit(engine, calls, turn)
+
+    async def body() -> None:
+        async with served() as at:
+            for tenant, priority in (("red", 3), ("blue", -2), ("red", 0)):
+                who = Caller(tenant, society, "ann" if society else None)
+                await at.ask(QUESTION, who=who, priority=priority, max_tokens=2)
+
+    monkeypatch.setattr(FakeEngine, "submit", heard)
+    play(body)
+    assert [turn.priority for turn in turns] == [3, -2, 0]
+    red, blue, again = (turn.workflow for turn in turns)
+    assert red == again != blue
+
+
+def test_two_servers_have_no_salt_in_common() -> None:
+    async def body() -> None:
+        async with served() as one, served() as other:
+            assert one.model._salt(("t", "s", "")) == one.model._salt(("t", "s", ""))
+            assert one.model._salt(("t", "s", "")) != other.model._salt(("t", "s", ""))
+
+    play(body)
+
+
 def test_what_is_kept_stays_within_its_quota_and_the_oldest_goes_first() -> None:
     async def body() -> None:
         async with served(keeping=Keeping(tokens=200)) as at:
@@ -134,6 +168,8 @@ def test_several_answers_differ_by_their_seeds_and_a_seed_repeats_them() -> None
         async with served() as at:
             three = await at.ask(BRIEF, QUESTION, max_tokens=8, choices=3, seed=7)
             again = await at.ask(BRIEF, QUESTION, max_tokens=8, choices=3, seed=7)
+            assert three.usage.exact == 0 < again.usage.exact, "what one choice brought another did not find"
+            assert three.usage.completion == sum(len(answer.tokens) for answer in three.answers)
             texts = [answer.text for answer in three.answers]
             assert len(set(texts)) == 3
             assert texts == [answer.text for answer in again.answers]

@@ -87,20 +87,50 @@ def test_what_stands_where_it_was_said_counts_as_exact_and_what_another_wrote_as
     play(body)
 
 
+def test_what_requests_bring_together_counts_once_among_what_is_kept() -> None:
+    async def body() -> None:
+        async with served() as at:
+
+            async def one(name: str, society: str) -> None:
+                await at.ask(user("build a bridge"), who=agent(name, society), max_tokens=1)
+
+            async with anyio.create_task_group() as group:
+                for name in ("ann", "bob", "cem"):
+                    group.start_soon(one, name, "together")
+            for name in ("ann", "bob", "cem"):
+                await one(name, "apart")
+            kept = {place[1]: society.tokens for place, society in at.model._societies.items()}
+            assert kept["together"] == kept["apart"] > 0
+
+    play(body)
+
+
+def test_of_several_answers_to_one_request_none_has_found_what_another_brought() -> None:
+    async def body() -> None:
+        async with served() as at:
+            three = await at.ask(user("build a bridge"), who=ANN, choices=3, max_tokens=2)
+            assert spared(three) == 0
+            assert three.usage.completion == sum(len(answer.tokens) for answer in three.answers)
+            assert spared(await at.ask(user("build a bridge"), who=ANN, max_tokens=2)) > 0
+
+    play(body)
+
+
 @pytest.mark.parametrize("mode", ["baseline", "enforce"])
 def test_of_requests_that_come_together_one_is_told_that_it_brought_a_message(mode: ServedMode) -> None:
     told = list[Usage]()
 
     async def body() -> None:
-        async with served(keeping=Keeping(tokens=1)) as at:
+        engine = FakeEngine(reply=lambda call, prompt: "and " * 40)
+        async with served(engine=engine, keeping=Keeping(tokens=1)) as at:
 
-            async def one(name: str) -> None:
+            async def one(name: str, tokens: int) -> None:
                 who = agent(name, mode=mode)
-                told.append((await at.ask(user("build a bridge"), who=who, max_tokens=1)).usage)
+                told.append((await at.ask(user("build a bridge"), who=who, max_tokens=tokens)).usage)
 
             async with anyio.create_task_group() as group:
-                for name in ("ann", "bob", "cem"):
-                    group.start_soon(one, name)
+                for name, tokens in (("ann", 1), ("bob", 8), ("cem", 16)):
+                    group.start_soon(one, name, tokens)
             assert at.model._societies["", "town", ""].tokens == 0
 
     play(body)
@@ -422,6 +452,31 @@ def test_over_its_quota_a_society_forgets_what_was_not_read_for_long(tmp_path: P
 
     play(body)
     assert conclusion(tmp_path) == "clean"
+
+
+def test_over_its_quota_a_tenant_loses_what_was_asked_least_recently_and_no_other_tenant_anything() -> None:
+    async def body() -> None:
+        async with served(quota=lambda tenant: 100 if tenant == "red" else 1000) as at:
+
+            def kept(tenant: str) -> dict[str, int]:
+                own = {**at.model._societies, **at.model._prompts}
+                return {place[1]: each.tokens for place, each in own.items() if place[0] == tenant and each.tokens}
+
+            others = agent("ann", "town", "blue")
+            await at.ask(user("hello " * 40), who=others, max_tokens=2)
+            before = kept("blue")
+            for society in ("one", "two", "three"):
+                await at.ask(user(f"{society} " * 30), who=agent("ann", society, "red"), max_tokens=2)
+                assert 0 < sum(kept("red").values()) <= 100
+                assert society in kept("red")
+            assert "one" not in kept("red")
+            await at.ask(user("alone " * 30), who=Caller("red"), max_tokens=2)
+            assert set(kept("red")) <= {"", "three"}
+            assert kept("red")[""] > 30
+            assert kept("blue") == before
+            assert before["town"] > 40
+
+    play(body)
 
 
 def test_what_nobody_reads_is_not_made_ready_for_others_without_end(tmp_path: Path) -> None:
