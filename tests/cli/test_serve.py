@@ -201,6 +201,8 @@ def test_options_and_bounds_reach_what_serves() -> None:
     assert (made.mode, made.record, made.idle, made.societies) == ("audit", None, 120, 5)
     assert (made.keeping.tokens, made.keeping.messages, made.keeping.capacity) == (30, 40, 90)
     assert (made.quota("red"), made.quota("blue")) == (70, 60)
+    assert not made.deterministic
+    assert serving_of(config.model_copy(update={"deterministic": True}), Keys([entry]), engine).deterministic
 
 
 def test_every_bound_is_told_on_the_page_with_its_default() -> None:
