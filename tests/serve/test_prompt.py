@@ -13,7 +13,8 @@ from agentcho.engine.template import derive
 from agentcho.engine.tools import CallPieces, ToolFormat
 from agentcho.serve.faults import ApiError
 from agentcho.serve.request import ChatRequest, Quoted, Tool, Tools
-from agentcho.serve.sharing.prompt import forms_of, prompt_of, samplings
+from agentcho.serve.sharing.prompt import calls_in, forms_of, prompt_of, samplings
+from agentcho.testing import FakeEngine
 from tests.engine.templates import calling, tokenizer
 
 ANSWER = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
@@ -73,3 +74,14 @@ def test_functions_are_listed_where_the_template_has_them(style: str, brief: str
             content = framing.content.encode(each.text) if each.tokens is None else each.tokens
             ours += [*framing.opening(each.role, None), *content, *framing.closing(each.role)]
         assert ours == list(given["input_ids"])
+
+
+def test_functions_that_none_may_call_are_not_listed_and_what_looks_like_a_call_of_another_is_text() -> None:
+    frames = FakeEngine()
+    said, tools = (Quoted("user", "And now?"),), (Tool("weather"),)
+    assert prompt_of(ChatRequest(said, tools=Tools(tools, "none")), frames) == prompt_of(ChatRequest(said), frames)
+    assert prompt_of(ChatRequest(said, tools=Tools(tools, "required")), frames) != prompt_of(ChatRequest(said), frames)
+    text = frames.framing.tools.called("weather", "{}")[0]
+    assert [call.name for call in calls_in(text, Tools(tools, "auto"), frames)[1]] == ["weather"]
+    for other in (Tools((Tool("time"),), "auto"), Tools(tools, "none"), None):
+        assert calls_in(text, other, frames) == (text, ())

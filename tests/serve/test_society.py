@@ -459,8 +459,9 @@ def test_over_its_quota_a_tenant_loses_what_was_asked_least_recently_and_no_othe
         async with served(quota=lambda tenant: 100 if tenant == "red" else 1000) as at:
 
             def kept(tenant: str) -> dict[str, int]:
-                own = {**at.model._societies, **at.model._prompts}
-                return {place[1]: each.tokens for place, each in own.items() if place[0] == tenant and each.tokens}
+                own = {place: each.tokens for place, each in at.model._societies.items()}
+                own |= {place: each.tokens for place, each in at.model._prompts.items()}
+                return {place[1]: tokens for place, tokens in own.items() if place[0] == tenant and tokens}
 
             others = agent("ann", "town", "blue")
             await at.ask(user("hello " * 40), who=others, max_tokens=2)
