@@ -144,6 +144,16 @@ def test_ours_is_held_to_choices_and_schemas(ours: ModelConfig) -> None:
     assert asked(ours, said(json_schema=SCHEMA)).text.startswith('{"move":"')
 
 
+@pytest.mark.server
+@pytest.mark.parametrize(("server", "can"), [("openai", None), ("vllm", ("choices", "schema", "seed", "salt"))])
+def test_ours_can_be_asked_as_others_are(ours: ModelConfig, server: str, can: Any) -> None:
+    """OpenAI's way to choose is a schema with one key, vLLM's a list of texts; ours takes both."""
+    for call in (said(choices=("white", "black"), stop=("answer",)), said(json_schema=SCHEMA)):
+        reply = asked(ours, call, server=server, can=can)
+        assert reply.text in ("white", "black") or reply.text.startswith('{"move":"')
+        assert reply.spent.requests == 1
+
+
 @pytest.mark.clients
 @pytest.mark.parametrize("can", [None, ("choices", "schema", "seed")])
 def test_theirs_is_found_not_to_be(theirs: ModelConfig, can: Any) -> None:
