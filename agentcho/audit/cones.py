@@ -123,8 +123,7 @@ class Cones:
             return f"message {entry.message.id} is of the model {entry.engine!r}, which the record does not list"
         if self._models.texts(entry):
             return _text_fault(entry, self.lines[entry.message.id])
-        elsewhere = entry.message.kind == "prefill" or entry.origin in ("human", "tool")
-        if elsewhere or entry.encoding is not None or entry.own is not None:
+        if entry.message.kind == "prefill" or entry.encoding is not None or entry.own is not None:
             return None
         return f"message {entry.message.id} has no record of what it was said over"
 
@@ -150,12 +149,12 @@ class Cones:
 
 
 def _text_fault(entry: Entry, lines: int) -> str | None:
-    """Why a message cannot be what a model behind an API said, which has a line and no more."""
+    """Why a message cannot be what was said elsewhere than in an engine: that has a line and no more."""
     id = entry.message.id
     if lines != 1:
         return f"message {id} has {lines} lines"
     if entry.message.tokens or entry.encoding is not None or any(record.message == id for record in entry.made):
-        return f"message {id} is of a model behind an API, and has token ids or an encoding, as no such message can"
+        return f"message {id} was said by no engine that encodes, and has token ids or an encoding, as none such can"
     return None
 
 

@@ -19,8 +19,10 @@ class Models(NamedTuple):
     endpoints: frozenset[str | None] = frozenset()
 
     def texts(self, entry: Entry) -> bool:
-        """Whether a message was said by a model behind an API: who spoke it read texts, and no encodings."""
-        return entry.message.kind == "decode" and entry.engine in self.endpoints
+        """Whether a message was said by a model behind an API, a person or a tool: who spoke it read texts, and no
+        encodings."""
+        elsewhere = entry.engine in self.endpoints or entry.origin in ("human", "tool")
+        return entry.message.kind == "decode" and elsewhere
 
 
 LOCAL = Models()

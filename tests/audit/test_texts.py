@@ -156,6 +156,22 @@ def test_a_local_reader_of_a_text_reads_it_through_its_encoding_for_its_audience
     assert any(finding.rule == "AC005" for finding in judged(talk, BESIDE, leakage="enforce").findings)
 
 
+@pytest.mark.parametrize("origin", ["human", "tool"])
+def test_what_a_person_or_a_tool_said_was_said_over_what_it_read(origin: Any) -> None:
+    talk = Texts()
+    secret = talk.say("alice.0", ["alice"])
+    talk.say("alice.1", "everyone", [secret])
+    talk.text("bob.0", "everyone", ("alice.1",))
+    talk.change("bob.0", origin=origin)
+    assert judged(talk, Models()).conclusion == "texts-clean"
+    talk.text("carol.0", "everyone", ("alice.0",))
+    talk.change("carol.0", origin=origin)
+    assert headline(judged(talk, Models())).word == "LEAKS"
+    talk.say("dave.0", "everyone", [secret])
+    talk.change("dave.0", origin=origin)
+    assert unlabelled(talk, Models())
+
+
 def test_a_model_with_weights_is_no_endpoint_whatever_it_says() -> None:
     said = {"model": "m", "kind": "endpoint"}
     assert is_endpoint(said)
