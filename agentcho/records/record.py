@@ -28,6 +28,7 @@ from agentcho.config import RunConfig
 from agentcho.errors import CannotWrite, RecordBroken, RecordNotFound
 from agentcho.message import AgentName
 from agentcho.records import writer
+from agentcho.records.died import died
 from agentcho.records.environment import versions
 from agentcho.records.files import Lines, read_lines, replace_whole, writing
 from agentcho.records.lines import Count, read
@@ -40,7 +41,6 @@ from agentcho.records.transcript import (
     Entry,
     HeardLines,
     by_attempt,
-    died,
     read_transcript,
 )
 from agentcho.records.writer import Who, Writer

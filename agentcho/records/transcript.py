@@ -46,17 +46,14 @@ from agentcho.records.lines import (
     Ending,
     MessageLine,
     Origin,
-    PieceLine,
     UsagePart,
     read,
 )
 
 HEARD = "heard.jsonl"
-MESSAGE, ENCODINGS, PIECE = TypeAdapter(MessageLine), TypeAdapter(EncodingsLine), TypeAdapter(PieceLine)
+MESSAGE, ENCODINGS = TypeAdapter(MessageLine), TypeAdapter(EncodingsLine)
 LISTED = 64
 """A cone of so many messages is written out, and has no seal."""
-Key = tuple[int, str, int]
-"""Game, message, attempt."""
 
 
 class Usage(NamedTuple):
@@ -397,53 +394,3 @@ class HeardLines:
             self.flush()
         finally:
             self._lines.close()
-
-
-def died(path: Path, entries: Sequence[Entry]) -> list[Entry]:
-    """The messages of `heard.jsonl` that have no entry in the transcript, in the order in which they began, as far as
-    they were generated. Their `ended` is "died"; while a process still writes the record, they are under way."""
-    there = {_key(entry) for entry in entries}
-    begun: dict[Key, Entry] = {}
-    pieces: dict[Key, list[PieceLine]] = {}
-    seals = AllSeals(entries)
-    for number, line in read_lines(path):
-        try:
-            key = (line["game"], line["id"], line.get("attempt", 1))
-            if key in there:
-                continue
-            if "kind" in line:
-                begun[key] = Entry.from_json(line, seals[line["game"], line.get("attempt", 1)])
-            else:
-                _ = begun[key]
-                pieces.setdefault(key, []).append(read(PIECE, line))
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise RecordBroken(
-                f"{path}:{number}", f"not a piece of a message ({type(error).__name__}: {error})"
-            ) from None
-    return _without_doubles([_so_far(entry, pieces.get(key, [])) for key, entry in begun.items()], entries)
-
-
-def _key(entry: Entry) -> Key:
-    return entry.message.game, entry.message.id, entry.attempt
-
-
-def _so_far(entry: Entry, pieces: Sequence[PieceLine]) -> Entry:
-    """A message that had begun, with the tokens and text of its later pieces."""
-    said = entry.message
-    tokens = (*said.tokens, *(token for piece in pieces for token in piece.tokens))
-    start, text = len(said.tokens), "".join(piece.text for piece in pieces)
-    content = (said.content[0], len(tokens))
-    sampled = start, len(tokens)
-    whole = said.saying(tokens=tokens, text=text, content=content, sampled=sampled, canonical=len(tokens) == start)
-    return entry._replace(message=whole, ended="died")
-
-
-def _without_doubles(found: Sequence[Entry], entries: Sequence[Entry]) -> list[Entry]:
-    """The entries, each encoding in the first of them that has it and in none that the transcript has it in."""
-    there = {(entry.message.game, entry.attempt, record.id) for entry in entries for record in entry.made}
-    kept = []
-    for entry in found:
-        fresh = [r for r in entry.made if (entry.message.game, entry.attempt, r.id) not in there]
-        there.update((entry.message.game, entry.attempt, record.id) for record in fresh)
-        kept.append(entry._replace(made=tuple(fresh)))
-    return kept
