@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from agentcho.serve.api.limits import Limits
 from agentcho.serve.api.models import Target, read
 
-Count = Annotated[int, Field(ge=1)]
+Count = Annotated[int, Field(ge=1, lt=1 << 53)]
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 

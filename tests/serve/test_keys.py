@@ -78,6 +78,7 @@ def test_every_entry_is_compared_whichever_is_meant(monkeypatch: pytest.MonkeyPa
         (f"[[keys]]\nsha256 = '{'0' * 64}'", "entry 1: tenant"),
         (f"[[keys]]\nsha256 = '{'0' * 64}'\ntenant = ' '", "entry 1: tenant"),
         (f"[[keys]]\nsha256 = '{'0' * 64}'\ntenant = 'a'\nconcurrent = 0", "entry 1: concurrent"),
+        (f"[[keys]]\nsha256 = '{'0' * 64}'\ntenant = 'a'\nrequests_per_minute = {10**400}", "requests_per_minute"),
         (f"[[keys]]\nsha256 = '{'0' * 64}'\ntenant = 'a'\nsociety = 'my team'", "entry 1: society"),
         (f"[[keys]]\nsha256 = '{'0' * 64}'\ntenant = 'a'\nagent = 'a/b'", "entry 1: agent"),
         (f"[[keys]]\nsha256 = '{'0' * 64}'\ntenant = 'a'\ntenat = 'b'", "entry 1: tenat"),

@@ -29,7 +29,7 @@ REMEDY = "mend or delete that entry; `agentcho key FILE --tenant NAME` makes a n
 ABSENT = "there is no such society"
 """Said of what is not there and of what is another's in the same words."""
 Hash = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-Count = Annotated[int, Field(ge=1)]
+Count = Annotated[int, Field(ge=1, lt=1 << 53)]
 
 
 def _society(name: str) -> str:
