@@ -133,6 +133,11 @@ class Driver:
             self._turn()
         return self._first
 
+    @property
+    def hellos(self) -> list[Hello]:
+        """Who is there."""
+        return [member.hello for member in self._members.values() if member.hello is not None]
+
     def dismiss(self) -> None:
         """End all workers. Others are started where there is more to play."""
         for id in [*self._members]:

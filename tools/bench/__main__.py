@@ -6,6 +6,7 @@ Does not know: how anything is measured.
 from __future__ import annotations
 
 import inspect
+import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -35,6 +36,7 @@ from agentcho.cli.speed import (
 from agentcho.display.progress import progress
 from agentcho.lab.bench.result import Figures, Kind, Result
 from agentcho.progress import Tell
+from agentcho.records.environment import machine, versions
 from tools.bench import PROGRAM
 
 Measure = Callable[[Any, Tell], list[Figures]]
@@ -223,7 +225,27 @@ def talk(
     _finish(asked, asked.result({"model": model, "dtype": dtype, "device": "cpu"}, there, found))
 
 
-OTHERS: tuple[Callable[..., None], ...] = (gpu, talk)
+def cluster(
+    games: Annotated[int, typer.Option(help="Of the understudy, by two workers and by two processes.", min=4)] = 40,
+    short: Annotated[int, typer.Option(help="Short games of the fake engine.", min=100)] = 10_000,
+    repeats: Repeats = 3,
+    seed: Seed = 1,
+    json_: Json = None,
+) -> None:
+    """Two workers of a Ray cluster beside two plain processes, and what the driver takes of many short games."""
+    from tools.bench.cluster import overhead, pace
+
+    with progress("bench cluster", sys.stderr) as told:
+        found, taken = pace(games, repeats, seed, told.tell), overhead(short, seed, told.tell)
+    measured = {"pace": found._asdict() | {"ratio": found.ratio}, "driver": taken._asdict() | {"share": taken.share}}
+    typer.echo(f"two workers reach {found.ratio:.2f} of what two plain processes reach, at {games} games")
+    typer.echo(f"the driver took {taken.share:.1%} of its workers' processor time at {short} short games,")
+    typer.echo(f"and {taken.early:.0f} MiB of memory after a tenth of them, {taken.late:.0f} MiB at the end")
+    if json_ is not None:
+        json_.write_text(json.dumps(machine() | versions() | measured, indent=1) + "\n")
+
+
+OTHERS: tuple[Callable[..., None], ...] = (gpu, talk, cluster)
 """Commands that do not measure one engine."""
 
 if __name__ == "__main__":
