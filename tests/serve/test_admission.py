@@ -86,3 +86,14 @@ def test_a_server_that_ends_takes_no_more() -> None:
     admission.drain()
     error = refused(admission)
     assert (error.status, error.code, error.retry_after) == (503, "shutting_down", 5)
+
+
+def test_a_server_that_ends_waits_for_what_is_under_way_and_for_nothing_else() -> None:
+    idle = Admission(ServeLimits())
+    idle.drain()
+    assert idle.drained.is_set()
+    busy = Admission(ServeLimits())
+    with busy.admitted("red", "", FREE):
+        busy.drain()
+        assert not busy.drained.is_set()
+    assert busy.drained.is_set()

@@ -226,3 +226,13 @@ def test_what_is_said_to_be_new_is_what_the_model_was_fed_also_of_requests_that_
             assert sorted(usage.exact > 0 for usage in told) == [False, True, True, True, True]
 
     play(body)
+
+
+def test_a_salt_under_which_nothing_is_kept_takes_no_place() -> None:
+    async def body() -> None:
+        async with served(keeping=Keeping(tokens=0)) as at:
+            for n in range(3):
+                await at.ask(BRIEF, QUESTION, max_tokens=4, cache_salt=f"salt {n}")
+            assert not at.model._prompts
+
+    play(body)
