@@ -13,7 +13,7 @@ from agentcho.engine.template import derive
 from agentcho.engine.tools import CallPieces, ToolFormat
 from agentcho.serve.faults import ApiError
 from agentcho.serve.request import ChatRequest, Quoted, Tool, Tools
-from agentcho.serve.sharing.prompt import calls_in, forms_of, prompt_of, samplings
+from agentcho.serve.sharing.prompt import calls_in, forms_of, prompt_of, samplings, speaker
 from agentcho.testing import FakeEngine
 from tests.engine.templates import calling, tokenizer
 
@@ -85,3 +85,10 @@ def test_functions_that_none_may_call_are_not_listed_and_what_looks_like_a_call_
     assert [call.name for call in calls_in(text, Tools(tools, "auto"), frames)[1]] == ["weather"]
     for other in (Tools((Tool("time"),), "auto"), Tools(tools, "none"), None):
         assert calls_in(text, other, frames) == (text, ())
+
+
+def test_a_name_stands_where_the_template_has_it_and_nowhere_else() -> None:
+    plain = cast(Any, SimpleNamespace(framing=derive(tokenizer("gemma"), "gemma")))
+    assert speaker("ann", "user", plain) is None
+    assert speaker("ann", "user", FakeEngine()) == "ann"
+    assert speaker(None, "user", FakeEngine()) is None

@@ -105,6 +105,18 @@ def test_what_requests_bring_together_counts_once_among_what_is_kept() -> None:
     play(body)
 
 
+def test_what_stands_at_its_place_behind_other_words_is_not_exact() -> None:
+    async def body() -> None:
+        async with served() as at:
+            said = assistant((await at.ask(user("one two"), who=ANN, max_tokens=2)).answers[0].text)
+            same = await at.ask(user("one two"), said, user("well"), who=ANN, max_tokens=2)
+            other = await at.ask(user("six ten"), said, user("well"), who=ANN, max_tokens=2)
+            assert same.usage.reused == other.usage.exact == 0
+            assert same.usage.exact > other.usage.reused > 0
+
+    play(body)
+
+
 def test_of_several_answers_to_one_request_none_has_found_what_another_brought() -> None:
     async def body() -> None:
         async with served() as at:
@@ -476,6 +488,17 @@ def test_over_its_quota_a_tenant_loses_what_was_asked_least_recently_and_no_othe
             assert kept("red")[""] > 30
             assert kept("blue") == before
             assert before["town"] > 40
+
+    play(body)
+
+
+def test_what_is_read_again_and_again_outlives_what_came_after_it() -> None:
+    async def body() -> None:
+        async with served(keeping=Keeping(tokens=90)) as at:
+            rules = "keep to these rules " * 4
+            for n in range(10):
+                answers = await at.ask(user(rules), user(f"round {n} " * 8), who=ANN, max_tokens=2)
+                assert (spared(answers) >= len(rules.split())) == (n > 0)
 
     play(body)
 
