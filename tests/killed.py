@@ -5,9 +5,7 @@ Does not know: who reads them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -23,14 +21,14 @@ class Written:
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.writes: list[tuple[str, bytes]] = []
         self.first = b""
-        extend, written = Lines.extend, self
+        write, written = Lines.write, self
 
-        def noted(lines: Lines, given: Iterable[dict[str, Any]]) -> None:
+        def noted(lines: Lines, given: bytes) -> None:
             size = lines.path.stat().st_size
-            extend(lines, given)
+            write(lines, given)
             written._note(lines.path, lines.path.read_bytes()[size:])
 
-        patch.setattr(Lines, "extend", noted)
+        patch.setattr(Lines, "write", noted)
 
     def _note(self, path: Path, data: bytes) -> None:
         if path.name in FILES:

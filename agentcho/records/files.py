@@ -88,14 +88,11 @@ class Lines:
     def append(self, line: dict[str, Any]) -> None:
         """Write one line. After a kill it is there whole, or torn and ignored by readers. `CannotWrite`: nothing of it
         is there."""
-        self.extend([line])
-
-    def extend(self, lines: Iterable[dict[str, Any]]) -> None:
-        """Write several lines at once; after a kill the first of them may be there without the others."""
-        self.write(written(lines))
+        self.write(written([line]))
 
     def write(self, data: bytes) -> None:
-        """Write whole lines that are `written` already; as `extend`."""
+        """Write several lines at once, `written` already; after a kill the first of them may be there without the
+        others."""
         size = len(data)
         with writing(self.path):
             try:

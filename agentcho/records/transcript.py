@@ -39,7 +39,7 @@ from agentcho.errors import RecordBroken
 from agentcho.flow.labels import EncodingRecord, Roll, adds_up, attended
 from agentcho.flow.views import Act
 from agentcho.message import Message, Words, audience
-from agentcho.records.files import Lines, read_lines
+from agentcho.records.files import Lines, read_lines, written
 from agentcho.records.lines import (
     EncodingPart,
     EncodingsLine,
@@ -386,7 +386,7 @@ class HeardLines:
         """Write the collected lines. They are with the kernel when this returns."""
         noted, self._noted = self._noted, []
         if noted:
-            self._lines.extend(noted)
+            self._lines.write(written(noted))
 
     def close(self) -> None:
         """Flush to the disk and close."""
