@@ -7,7 +7,8 @@ tasks bring the same calls to the same steps, however long each engine takes. Do
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from operator import attrgetter
 from types import TracebackType
 from typing import Protocol
 
@@ -20,6 +21,7 @@ from agentcho.choreography.waits import Wait, wait_of
 
 LOG = logging.getLogger(__name__)
 """Counts go to the logs, and no word that anybody said."""
+BUSY = attrgetter("busy")
 Deliver = Callable[[], None]
 """Lets the tasks know what a step has brought; called on the event loop."""
 
@@ -90,11 +92,12 @@ class Clock:
         while True:
             await self._rest()
             self._work = anyio.Event()
-            while any(each.busy for each in self.members):
+            while any(map(BUSY, self.members)):
                 await self.tasks.settle(lambda: self._arrivals)
                 with anyio.CancelScope(shield=True):  # calls taken are run and delivered, also at shutdown
                     steps = [each.take() for each in self.members if each.busy]
-                    for deliver in await anyio.to_thread.run_sync(_hop, steps, limiter=self.thread):
+                    hop = (step() for step in steps)  # gone through in the thread
+                    for deliver in await anyio.to_thread.run_sync(list, hop, limiter=self.thread):
                         deliver()
 
     async def _rest(self) -> None:
@@ -106,8 +109,3 @@ class Clock:
             told = "; ".join(map(str, waits))
             LOG.warning("nothing has moved for %g s, and the engine has nothing to do: %s", self._quiet_after, told)
         await self._work.wait()
-
-
-def _hop(steps: Sequence[Callable[[], Deliver]]) -> list[Deliver]:
-    """In the thread: one step of each engine."""
-    return [step() for step in steps]

@@ -97,9 +97,19 @@ def mismatch(run: str, changed: Sequence[str]) -> ResumeMismatch:
 
 
 def loading_config(run: SavedRun, config: RunConfig) -> RunConfig:
-    """The options to load a model with: what was chosen then is taken again."""
-    dtype = run.info.engine.get("dtype", "")
-    return config.model_copy(update={"dtype": dtype}) if config.dtype == "auto" and dtype in DTYPES else config
+    """The options to load models with: what was chosen then is taken again."""
+    chosen = {"dtype": _dtype(config.dtype, run.info.engine)}
+    models = {
+        name: model.model_copy(update={"dtype": _dtype(model.dtype, run.info.engines.get(name, {}))})
+        for name, model in config.models.items()
+    }
+    return config.model_copy(update={**chosen, "models": models})
+
+
+def _dtype(asked: str, engine: Mapping[str, str]) -> str:
+    """The numbers to load a model in, that of a fingerprint where they are to be chosen."""
+    then = engine.get("dtype", "")
+    return then if asked == "auto" and then in DTYPES else asked
 
 
 def unfinished_games(run: SavedRun) -> tuple[int, ...]:

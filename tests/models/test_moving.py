@@ -110,9 +110,23 @@ def reader(record: EncodingRecord, authors: dict[str, str | None]) -> str | None
 
 
 @pytest.mark.parametrize("way", WAYS)
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(acts)
 def test_nothing_gets_to_an_engine_that_its_readers_may_not_know(way: str, plan: list[Act]) -> None:
+    check_readings(way, plan)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", WAYS)
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(acts)
+def test_nothing_does_in_many_games(way: str, plan: list[Act]) -> None:
+    check_readings(way, plan)
+
+
+def check_readings(way: str, plan: list[Act]) -> None:
+    """That no encoding has behind it what its reader may not read, where that is promised, and that nobody has an
+    author's own of a message where it was not said."""
     found = played(plan, way)
     messages = {entry.message.id: entry.message for entry in found.entries}
     said_on = {entry.message.id: entry.engine for entry in found.entries}
@@ -137,7 +151,7 @@ def test_nothing_gets_to_an_engine_that_its_readers_may_not_know(way: str, plan:
 
 
 @pytest.mark.parametrize("way", ["enforce", "audit", "baseline"])
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(acts)
 def test_every_encoding_is_as_long_as_its_words_are_on_its_engine(way: str, plan: list[Act]) -> None:
     """By the framing of that engine; and where a tokenizer is another one than that of who said it, it says so."""

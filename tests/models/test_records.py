@@ -15,6 +15,7 @@ from agentcho.errors import ResumeMismatch
 from agentcho.flow.views import After, Read, View
 from agentcho.games.parts import merge
 from agentcho.games.replay import replay
+from agentcho.games.resume import loading_config
 from agentcho.games.runtime import Played, play, resume
 from agentcho.records.canonical import canonical_transcript
 from agentcho.records.record import SavedRun
@@ -224,3 +225,23 @@ def test_the_record_says_which_models_were_asked_for(tmp_path: Path) -> None:
 
 def replace_model(model: ModelConfig) -> ModelConfig:
     return model.model_copy(update={"device": "cpu"})
+
+
+def test_numbers_that_were_chosen_then_are_taken_again(tmp_path: Path) -> None:
+    """Another machine might choose others, and could not go on."""
+    run = recorded(tmp_path)
+    info = run.info.model_copy(
+        update={
+            "engine": run.info.engine | {"dtype": "float32"},
+            "engines": {"a": {"dtype": "bfloat16"}, "b": {"dtype": "bfloat16"}},
+        }
+    )
+    run.info = info
+    asked = {"a": ModelConfig(model="x"), "b": ModelConfig(model="x", dtype="float16"), "c": ModelConfig(model="x")}
+    config = loading_config(run, RunConfig(models=asked))
+    assert config.dtype == "float32"
+    assert {name: model.dtype for name, model in config.models.items()} == {
+        "a": "bfloat16",
+        "b": "float16",
+        "c": "auto",
+    }

@@ -102,10 +102,11 @@ def test_models_that_are_loaded_together_keep_no_more_than_one_would() -> None:
 
 
 @pytest.fixture(scope="module")
-def loaded() -> Any:
-    models = {"a": ModelConfig(model="understudy"), "b": ModelConfig(model="understudy", dtype="bfloat16")}
+def loaded(engines: Engines) -> Any:
+    folder = str(engines.folder())
+    models = {"a": ModelConfig(model=folder), "b": ModelConfig(model=folder, dtype="bfloat16")}
     models["c"], models["d"] = models["b"], ModelConfig(model="fake")
-    return load_together(RunConfig(models=models, dtype="float32"), None, {}, lambda *told: None)
+    return load_together(RunConfig(model=folder, models=models, dtype="float32"), None, {}, lambda *told: None)
 
 
 def test_the_models_of_a_run_are_loaded_once_each_and_share_what_one_would_have(loaded: Any) -> None:
@@ -113,7 +114,7 @@ def test_the_models_of_a_run_are_loaded_once_each_and_share_what_one_would_have(
     assert list(others) == ["a", "b", "c", "d"]
     assert others["b"] is others["c"]
     assert len({id(own), *map(id, others.values())}) == 4
-    stores = [each._room for each in (own, others["a"], others["b"])]
+    stores = [each.room for each in (own, others["a"], others["b"])]
     assert len(set(stores)) == 1
     bytes_ = sum(
         store * token_bytes([proof.shape for proof in each.proofs], each._model.dtype)
