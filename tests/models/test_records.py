@@ -11,12 +11,13 @@ import pytest
 from agentcho import Game
 from agentcho.audit import AuditReport, audit_run
 from agentcho.config import ModelConfig, RunConfig
-from agentcho.errors import ResumeMismatch
+from agentcho.errors import ConfigError, ResumeMismatch
 from agentcho.flow.views import After, Read, View
 from agentcho.games.parts import merge
 from agentcho.games.replay import replay
 from agentcho.games.resume import loading_config
 from agentcho.games.runtime import Played, play, resume
+from agentcho.lab.collect import Playing
 from agentcho.records.canonical import canonical_transcript
 from agentcho.records.record import SavedRun
 from agentcho.testing import FakeEngine
@@ -245,3 +246,10 @@ def test_numbers_that_were_chosen_then_are_taken_again(tmp_path: Path) -> None:
         "b": "float16",
         "c": "auto",
     }
+
+
+def test_games_that_are_compared_are_played_on_one_model() -> None:
+    config = RunConfig(model="fake", models={"small": ModelConfig(model="fake")})
+    playing = Playing(Scripted(talk), config, FakeEngine())
+    with pytest.raises(ConfigError, match="on one model; leave models out"):
+        playing.play([0], {}, lambda event: None)
