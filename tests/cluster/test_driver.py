@@ -6,12 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import SecretStr
 
 from agentcho import RunConfig
 from agentcho.cluster import runs
 from agentcho.cluster.driver import Driver, Patience
-from agentcho.cluster.runs import Players
-from agentcho.cluster.work import Answer, Begun, Hello, Lost, Report
+from agentcho.cluster.runs import Players, plain_options
+from agentcho.cluster.work import Answer, Begun, Hello, Lost, Refused, Report, Work
+from agentcho.cluster.worker import Worker
 from agentcho.errors import ModelNotFound, ResumeMismatch, WorkersLost
 from agentcho.events import Ended, Event, Over
 from agentcho.games import library, runtime
@@ -309,3 +311,27 @@ def test_a_store_and_the_number_of_games_at_once_are_shared_by_the_workers_of_a_
         played = there(pool, tmp_path, workers=2, at_once=6)
     assert shares == [0.5, 0.5]
     assert 1 <= (SavedRun(played.record or tmp_path).info.most or 0) <= 6
+
+
+def test_a_worker_with_another_source_refuses() -> None:
+    answer = Worker().begin(Work(NAME, {}, CONFIG, sources=("another",)))
+    assert isinstance(answer, Refused)
+    assert (answer.kind, answer.code) == ("RecordError", 2)
+    assert answer.what == f"the source of {NAME} is another here than where the run was begun"
+
+
+class Secret(Scenario):
+    """Has a secret."""
+
+    name = "secret"
+
+    class Options(Scenario.Options):
+        """One secret, one not."""
+
+        word: SecretStr = SecretStr("none")
+        count: int = 1
+
+
+def test_a_secret_option_travels_as_it_is() -> None:
+    assert plain_options(Secret(word="swordfish")) == {"word": "swordfish", "count": 1}
+    assert Secret(**plain_options(Secret(word="swordfish"))).options.word.get_secret_value() == "swordfish"  # type: ignore[attr-defined]

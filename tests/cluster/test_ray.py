@@ -6,6 +6,7 @@ import importlib
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -149,6 +150,19 @@ def test_a_model_that_is_nowhere_and_a_cluster_without_room_are_one_error_each(m
     assert not (tmp_path / "none").exists()
 
 
+def test_an_address_where_nobody_listens_is_an_error_at_once(mark: str, tmp_path: Path) -> None:
+    with pytest.raises(WorkersLost, match=r"no Ray cluster at 127\.0\.0\.1:1: .*start one by `ray start --head`"):
+        there(ClusterConfig(on="ray:127.0.0.1:1"), tmp_path, FAKE)
+
+
+@pytest.mark.slow
+def test_an_address_where_somebody_else_listens_is_an_error_within_a_bounded_time(mark: str, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        asked = ClusterConfig(on=f"ray:127.0.0.1:{other.getsockname()[1]}")
+        with pytest.raises(WorkersLost, match="no Ray cluster at"):
+            there(asked, tmp_path, FAKE)
+
+
 @contextmanager
 def command(folder: Path, *words: str) -> Iterator[subprocess.Popen[str]]:
     """A command in a process and a group of its own, as from a terminal."""
@@ -189,6 +203,7 @@ def test_a_command_that_is_interrupted_leaves_no_process_and_its_record_goes_on(
     assert "Traceback" not in told[1]
 
 
+@pytest.mark.slow
 def test_a_driver_that_is_killed_leaves_a_record_that_goes_on_and_no_process(mark: str, tmp_path: Path) -> None:
     words = ("run", NAME, "--model", "fake", "--games", "400", "--set", "rounds=1", "--on", "ray", "--workers", "2")
     with command(tmp_path, *words) as process:

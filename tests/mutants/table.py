@@ -6,6 +6,7 @@ Does not know: how they are applied and run.
 
 from __future__ import annotations
 
+from .cluster import CLUSTER
 from .engine import ENGINE
 from .games import GAMES
 from .models import SEVERAL
@@ -510,4 +511,4 @@ ENFORCEMENT = (
     ),
 )
 
-MUTANTS = (*ENFORCEMENT, *ENGINE, *GAMES, *SERVE, *REMOTE, *TEXTS, *SEVERAL)
+MUTANTS = (*ENFORCEMENT, *ENGINE, *GAMES, *SERVE, *REMOTE, *TEXTS, *SEVERAL, *CLUSTER)
