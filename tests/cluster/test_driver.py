@@ -102,14 +102,12 @@ def test_what_is_heard_is_each_message_and_each_game_once(tmp_path: Path) -> Non
 
 def test_a_game_is_given_up_when_workers_died_of_it_too_often(tmp_path: Path) -> None:
     """Whoever is dealt game 5 dies; every other game ends well, though it was with that one at first."""
-    pool = Threads()
 
     def hear(worker: int, answer: Answer) -> Answer:
         return Lost("killed") if (worker, 5) in pool.played else answer
 
-    pool._hear = hear
-    played = there(pool, tmp_path, deaths=2)
-    pool.close()
+    with threads(hear) as pool:
+        played = there(pool, tmp_path, deaths=2)
     assert {number: str(failed.fault) for number, failed in played.errors.items()}.keys() == {5}
     assert "it was on workers that died, more often than is allowed; the last: the worker on" in str(played.error)
     assert sorted(SavedRun(played.record or tmp_path).finished()) == [*range(9)]

@@ -5,18 +5,21 @@ Does not know: what is dealt to them.
 
 from __future__ import annotations
 
+import ast
 import pickle
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import wait as wait_for
 from contextlib import contextmanager
-from threading import Lock
+from threading import RLock
 from typing import Any
+
+import pytest
 
 from agentcho.cluster.work import Answer, Lost, Report
 from agentcho.cluster.worker import Worker
 
-PARSING = Lock()
+PARSE, PARSING = ast.parse, RLock()
 Heard = Callable[[int, Answer], Answer | None]
 """What a driver gets for an answer of a worker; None: the worker hangs."""
 
@@ -43,7 +46,7 @@ class Threads:
         if method == "exchange":
             self.played += [(worker, deal.game) for deal in told[0]]
         one, thread = self._threads[worker]
-        self._calls[thread.submit(_in_turn if method == "begin" else _at_once, getattr(one, method), *told)] = worker
+        self._calls[thread.submit(getattr(one, method), *told)] = worker
 
     def answers(self, seconds: float) -> Sequence[tuple[int, Answer]]:
         done, _ = wait_for(self._calls, seconds, "FIRST_COMPLETED")
@@ -64,14 +67,10 @@ class Threads:
             self.stop(worker)
 
 
-def _at_once(method: Callable[..., Answer], *given: Any) -> Answer:
-    return method(*given)
-
-
-def _in_turn(method: Callable[..., Answer], *given: Any) -> Answer:
+def _parse(*source: Any, **how: Any) -> Any:
     """Two threads of one process do not parse Python at once: CPython 3.11 mixes them up."""
     with PARSING:
-        return method(*given)
+        return PARSE(*source, **how)
 
 
 def _answer(call: Future[Answer]) -> Answer:
@@ -83,10 +82,12 @@ def _answer(call: Future[Answer]) -> Answer:
 def threads(hear: Heard = lambda worker, answer: answer) -> Iterator[Threads]:
     """A pool that ends its workers."""
     pool = Threads(hear)
-    try:
-        yield pool
-    finally:
-        pool.close()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ast, "parse", _parse)
+        try:
+            yield pool
+        finally:
+            pool.close()
 
 
 def dying(*deaths: int) -> Heard:
