@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -68,9 +69,9 @@ def test_a_deterministic_arm_gives_every_call_a_forward_of_its_own(
         asked.add(deterministic)
         return step(deterministic)
 
-    def resolver(reuse: ReusePolicy, bos: bool = False, salt: str = "") -> Resolver:
+    def resolver(reuse: ReusePolicy, *given: Any, **options: Any) -> Resolver:
         ways.add(reuse)
-        return Resolver(reuse, bos, salt=salt)
+        return Resolver(reuse, *given, **options)
 
     monkeypatch.setattr(engine, "step", noted)
     monkeypatch.setattr("agentcho.games.journal.Resolver", resolver)
