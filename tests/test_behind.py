@@ -84,6 +84,7 @@ def test_every_result_file_stands_on_a_page_and_names_its_commit() -> None:
         assert (ROOT / "docs" / page).is_file()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [[], ["--warn"]])
 def test_it_never_fails(options: list[str]) -> None:
     ran = subprocess.run([sys.executable, "-m", "tests.behind", *options], cwd=ROOT, capture_output=True, check=False)

@@ -54,6 +54,7 @@ def test_a_record_reads_back_as_written(tmp_path: Path) -> None:
     assert saved.info.versions["agentcho"]
 
 
+@pytest.mark.slow
 def test_a_kill_at_any_byte_loses_at_most_the_last_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.fsync", lambda file: None)
     path = tmp_path / "transcript.jsonl"

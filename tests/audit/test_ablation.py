@@ -89,6 +89,7 @@ def test_outcomes_are_kept_and_corrected_apart() -> None:
     assert [one.outcome for one in ablations([game])] == ["decision"] * 4 + ["prediction"] * 4
 
 
+@pytest.mark.slow
 def test_the_whole_on_a_model(three: Engine) -> None:
     found = measure(talks(4), three, parts={"ablation"}).ablations
     bobs = [one for one in found if one.reader == "bob"]

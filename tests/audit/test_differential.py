@@ -92,6 +92,7 @@ def test_what_is_the_same_twice_is_the_same_to_the_bit_and_a_swap_is_not(three: 
         assert np.array_equal(before, after) == same
 
 
+@pytest.mark.slow
 def test_an_agent_that_reads_nothing_of_a_secret_shows_zero_through_reuse(three: Engine) -> None:
     """Bob's secret is said after everything that Alice reads; nothing that she reads stands on it."""
     quiet = [game.model_copy(update={"messages": _with_late_secret(game)}) for game in talks(2)]
@@ -109,6 +110,7 @@ def _with_late_secret(game: Workflow) -> tuple[TraceMessage, ...]:
     return tuple(m.model_copy(update=told) if m.id == "bob-rules" else m for m in game.messages)
 
 
+@pytest.mark.slow
 def test_the_fast_profile_has_noise_far_below_the_effect(three: Engine) -> None:
     found = measure(talks(2), three, deterministic=False, parts={"differential"})
     assert not found.deterministic
@@ -118,6 +120,7 @@ def test_the_fast_profile_has_noise_far_below_the_effect(three: Engine) -> None:
     assert silent(found) == {"enough games"}
 
 
+@pytest.mark.slow
 def test_the_same_games_measure_the_same_as_traces_and_as_transcripts(three: Engine) -> None:
     games = talks(1)
     entries = [replay(game, three, leakage="audit").entries for game in games]

@@ -231,6 +231,7 @@ def workflows(draw: st.DrawFn) -> Workflow:
     return trace(*messages)
 
 
+@pytest.mark.slow
 @settings(max_examples=50, deadline=None)
 @given(workflows(), st.booleans(), st.sampled_from([None, First(1), Most(0.5), "full"]))
 def test_enforcement_leaks_nothing_and_audit_finds_what_deny_refuses(

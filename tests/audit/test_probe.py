@@ -58,6 +58,7 @@ def test_no_signal_is_not_found_and_proves_nothing() -> None:
     assert found["author"].bits == 0.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("classes", [3, pytest.param(2, marks=pytest.mark.slow)])
 def test_permuted_labels_and_equal_samples_are_at_chance(classes: int) -> None:
     found = by_source(list(probes("alice", samples(3.0, games=60, classes=classes), classes, seed=0)))
@@ -174,6 +175,7 @@ def test_encodings_of_the_author_tell_and_those_of_the_audience_do_not(three: En
     assert any("lower bound" in note for note in found.notes)
 
 
+@pytest.mark.slow
 def test_a_game_that_ended_early_takes_no_part(three: Engine) -> None:
     plays = [of_workflow(talk(n), three)._replace(kind="ab"[n % 2]) for n in range(10)]
     torn = plays[0]._replace(lines=plays[0].lines[:2])

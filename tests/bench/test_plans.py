@@ -37,6 +37,7 @@ def test_the_paper_is_played_at_its_sizes() -> None:
         paper(["chess"], 1, 1)
 
 
+@pytest.mark.slow
 def test_sweeps_grow() -> None:
     counts = [f"{count} agents" for count in (2, 4, 8, 16)]
     many = agents(1, 0.05)

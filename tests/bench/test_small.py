@@ -58,6 +58,7 @@ def test_growth_reads_no_more_than_the_model_has_positions_for() -> None:
     assert sizes_of(512) == (1024,)
 
 
+@pytest.mark.slow
 def test_a_long_prefill_is_timed_beside_eight_speakers_who_all_speak(engine: Engine) -> None:
     alone, beside = stall(engine, 512, 1, 1, quiet)
     assert (alone.arm, beside.arm) == ("undisturbed", "beside a prefill of 512 tokens")
@@ -127,6 +128,7 @@ def run(*words: str, monkeypatch: pytest.MonkeyPatch, engine: Engine) -> int:
     return int(end.value.code or 0)
 
 
+@pytest.mark.slow
 def test_the_command_prints_writes_and_draws(
     engine: Engine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

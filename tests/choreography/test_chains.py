@@ -78,6 +78,7 @@ class Work:
         self.calls += event in ("call", "c_call")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("mode", "leakage"), WAYS)
 def test_the_work_of_a_message_does_not_grow_with_the_chain(mode: Mode, leakage: Leakage) -> None:
     with Work() as work:

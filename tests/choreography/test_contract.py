@@ -242,6 +242,7 @@ def test_forced_ids_are_said_one_a_step_whatever_the_sampling(bench: Bench) -> N
     assert bench.engine.message(empty).text == ""
 
 
+@pytest.mark.slow
 def test_one_of_the_choices_is_said_and_closed_at_once(bench: Bench) -> None:
     choices = ("left", "right about here", "straight on")
     said = set[str]()

@@ -91,6 +91,7 @@ def test_it_is_the_same_each_time() -> None:
     assert engines[0].batches == engines[1].batches
 
 
+@pytest.mark.slow
 def test_the_real_engine_says_how_much_is_held(engines: Engines) -> None:
     wide, narrow = engines(store_tokens=4096), engines(store_tokens=256, context=256)
     assert heard(narrow, 12).most < heard(wide, 12).most

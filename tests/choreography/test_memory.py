@@ -63,6 +63,7 @@ def told(
     return sorted(lines, key=lambda line: line[:2])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("mode", "leakage"), [WAYS[0], *(pytest.param(*way, marks=pytest.mark.slow) for way in WAYS[1:])]
 )

@@ -166,6 +166,7 @@ def guilty(bench: Bench) -> Any:
     return failing(bench.engine, lambda ids: marked in ids, RuntimeError("this one"))
 
 
+@pytest.mark.slow
 def test_hostile_calls_hurt_no_row_beside_them(bench: Bench) -> None:
     with guilty(bench):
         port, random = Port(bench.engine), Random(5)

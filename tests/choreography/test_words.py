@@ -77,6 +77,7 @@ def test_words_that_part_at_no_near_tie_are_no_near_miss(tmp_path: Path, tiny: E
         same_words(one, SavedRun(other), tiny)
 
 
+@pytest.mark.slow
 def test_the_fast_profile_says_what_the_exact_one_says_but_for_near_ties(tmp_path: Path, tiny: Engine) -> None:
     fast, alone, exact = (
         played(tmp_path / str(n), tiny, 4, at_once, deterministic)

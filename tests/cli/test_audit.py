@@ -263,6 +263,7 @@ def test_a_run_records_its_profile_and_its_shadows(agentcho: Command) -> None:
     assert (config.deterministic, config.shadow) == (True, "never")
 
 
+@pytest.mark.slow
 def test_a_reader_who_goes_away_is_no_internal_error(agentcho: Command) -> None:
     agentcho("run", "prisoners-dilemma", "--model", "fake", "--display", "none")
     code = "from agentcho.cli import main; main()"

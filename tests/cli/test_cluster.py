@@ -69,6 +69,7 @@ def test_traces_of_a_cluster_are_those_of_one_process(agentcho: Command, pool: l
     assert "--final-of" in agentcho(*words, "--out", "x.jsonl", *RAY, "--final-of", "here.jsonl").err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scenario", ["prisoners-dilemma", pytest.param("debate", marks=pytest.mark.slow)])
 def test_a_comparison_on_a_cluster_finds_what_one_here_finds(
     agentcho: Command, pool: list[Threads], scenario: str

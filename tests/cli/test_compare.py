@@ -57,6 +57,7 @@ class Guess(agentcho.Scenario):
 '''
 
 
+@pytest.mark.slow
 def test_a_comparison_is_printed_and_with_a_folder_written(agentcho: Command, here: Path) -> None:
     ran = agentcho(*COMPARE, "--out", "c", "--json", "r.json")
     assert (ran.code, ran.err) == (0, "")

@@ -141,6 +141,7 @@ held = Writer(Path(sys.argv.pop(1)))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("claim", "words"),
     [

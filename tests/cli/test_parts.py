@@ -72,6 +72,7 @@ def test_parts_that_are_merged_are_the_whole_run(agentcho: Command, parts: int) 
     assert games(find("last", Path("other"))) == games(whole)
 
 
+@pytest.mark.slow
 def test_what_reads_records_reads_a_merged_one(agentcho: Command) -> None:
     assert agentcho("merge", *played(agentcho, 2)).code == 0
     assert agentcho(*WORDS, "--out", "whole").code == 0

@@ -282,6 +282,7 @@ def test_on_a_terminal_it_is_a_bar_and_the_output_is_the_same(
     assert len(ran.out.splitlines()) == len(plain.out.splitlines())
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("late")
 def test_what_was_played_before_is_no_part_of_the_rate(agentcho: Command) -> None:
     compare = ("compare", "multi-qa", "--model", "fake", "--modes", "baseline", "--out", "c")
@@ -312,6 +313,7 @@ def test_a_library_call_says_nothing(capsys: pytest.CaptureFixture[str]) -> None
     assert capsys.readouterr() == ("", "")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("late", "here")
 def test_the_benchmarks_of_games_and_leakage_say_how_far_they_are(
     agentcho: Command, monkeypatch: pytest.MonkeyPatch

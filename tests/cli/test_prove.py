@@ -42,6 +42,7 @@ def proof(path: str = "p.json") -> Proof:
     return Proof.model_validate_json(Path(path).read_bytes())
 
 
+@pytest.mark.slow
 def test_a_file_of_traces_holds(agentcho: Command, loaded: Engine, traces: str) -> None:
     ran = agentcho("prove", traces, "-n", "2", "--json", "p.json", "--html", "p.html")
     assert (ran.code, ran.err) == (0, "")
@@ -93,6 +94,7 @@ def test_an_enforcement_that_leaks_ends_with_one(
     assert "BROKEN" in Path("p.html").read_text()
 
 
+@pytest.mark.slow
 def test_a_scenario_is_played_and_then_proved_and_its_record_can_be_proved_again(
     agentcho: Command, loaded: Engine
 ) -> None:

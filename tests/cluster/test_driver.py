@@ -231,6 +231,7 @@ def test_with_fail_fast_the_first_that_fails_ends_the_run(tmp_path: Path, fails:
     assert len(played.games) < 400
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kept", [0, 5])
 def test_a_run_goes_on_by_workers_or_without_them(tmp_path: Path, kept: int) -> None:
     """Ctrl-C after some games; what is over is there once, and the rest is played."""
@@ -253,6 +254,7 @@ def test_a_run_goes_on_by_workers_or_without_them(tmp_path: Path, kept: int) -> 
     assert games(whole.record) == games(here(tmp_path).record)
 
 
+@pytest.mark.slow
 def test_what_was_said_here_in_part_is_said_again_there(tmp_path: Path) -> None:
     """A run that was begun in this process, in the midst of its games, goes on by workers."""
 
@@ -285,6 +287,7 @@ def test_tasks_and_words_to_force_travel_with_each_game(tmp_path: Path) -> None:
     assert games(played.record) == games(forced.record)
 
 
+@pytest.mark.slow
 def test_a_driver_plays_several_pieces_of_work_with_the_workers_that_it_has(tmp_path: Path) -> None:
     with threads() as pool:
         driver = Driver(pool, 2, patience=QUICK)

@@ -189,6 +189,7 @@ def _is_tensor(node: torch.fx.Node) -> bool:
     return node.op == "placeholder" and isinstance(node.meta["example_value"], Tensor)
 
 
+@pytest.mark.slow
 def test_kernels_are_compiled_when_a_model_is_loaded(uncompiled: list[Tensor], monkeypatch: pytest.MonkeyPatch) -> None:
     plain = Engine.load()
     assert not uncompiled

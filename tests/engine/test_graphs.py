@@ -64,6 +64,7 @@ def talk(engine: Engine, seed: int) -> Iterator[Words]:
     return (engine.message(id) for id in said)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_captured_steps_say_the_same_words(kind: Family, engines: Engines) -> None:
     plain, other = engines(kind), engines(kind)

@@ -102,6 +102,7 @@ def same(one: Sequence[Tensor], other: Sequence[Tensor], apart: float = 0) -> bo
     return all(torch.equal(a, b) if apart == 0 else torch.allclose(a, b, atol=apart) for a, b in pairs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "deterministic", [pytest.param(False, id="fast"), pytest.param(True, id="deterministic", marks=pytest.mark.slow)]
 )

@@ -107,6 +107,7 @@ def llama_spelled(engines: Engines) -> Spelled:
     return Spelled(llama_family(), engines(llama_family()), engines.stock(llama_family()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("examples", [2, pytest.param(25, marks=pytest.mark.slow)])
 def test_random_repairs(llama_spelled: Spelled, examples: int) -> None:
     """Any first tokens of any message over any others, anywhere, and repairs of repairs."""

@@ -25,6 +25,8 @@ from .templates import LISTED, calling, styles, tokenizer
 ID = "abcdefghi"
 FORMATS = tuple(calling())
 PLAIN = ("chatml", "gemma", "inst", "harmony")
+MORE = [pytest.param(each, marks=pytest.mark.slow) for each in (*FORMATS, "chatml") if each != "hermes"]
+"""The other formats, and one template without any."""
 PARAMETERS = {"type": "object", "properties": {"place": {"type": "string"}}, "required": ["place"]}
 WEATHER = Tool("weather", "How is the weather?", PARAMETERS)
 TIME = Tool("time", "What time is it?")
@@ -339,7 +341,7 @@ def test_a_schema_is_not_made_of_no_function_or_of_parameters_that_are_no_object
             form.forms(listed, named)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("style", [*FORMATS, "chatml"])
+@pytest.mark.parametrize("style", ["hermes", *MORE])
 def test_a_call_that_must_be_is_said_as_the_template_writes_it(engines: Engines, style: str) -> None:
     engine = engines(Family("llama", "Llama", style=style))
     form, offered = engine.framing.tools, [Tool("node", "", NODE), Tool("leaf", "", LEAF)]

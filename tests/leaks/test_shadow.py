@@ -136,6 +136,7 @@ def test_no_shadow_goes_with_its_leaders_first_forward(small: Engine) -> None:
     bench.clear()
 
 
+@pytest.mark.slow
 def test_many_shadows_keep_up_and_never_go_all_at_once(small: Engine) -> None:
     bench = Bench(small)
     said = [speech(forced=bench.words("one two three " * 20)) for _ in range(12)]

@@ -66,6 +66,7 @@ def asked(url: str, keys: tuple[str | None, ...] = (None,), model: str | None = 
         server.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [ServedModel, Leaky])
 def test_the_counts_of_a_leaky_build_tell_on_it_and_those_of_ours_do_not(kind: type[ServedModel]) -> None:
     report = probed(kind)

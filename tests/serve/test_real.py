@@ -75,6 +75,7 @@ def test_how_likely_each_token_was_comes_with_the_text_that_it_is_of(caller: Cal
     play(body)
 
 
+@pytest.mark.slow
 def test_a_tight_store_changes_no_word(engines: Engines, tmp_path: Path) -> None:
     said: dict[int, list[str]] = {}
 

@@ -88,6 +88,7 @@ def test_it_learns_and_the_engine_says_so(engine: Engine, file: Path, tmp_path: 
     assert trained.step > 0
 
 
+@pytest.mark.slow
 def test_it_learns_in_half_precision(engines: Engines, file: Path, tmp_path: Path) -> None:
     engine = engines.own(dtype="bfloat16")
     trained = training(engine, file, tmp_path / "out").train()
@@ -118,6 +119,7 @@ def stopping(at: int) -> Callable[[Progress], None]:
     return tell
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at", [6, *(pytest.param(at, marks=pytest.mark.slow) for at in (1, 4, 9))])
 def test_broken_off_it_goes_on_to_the_same_end(engines: Engines, file: Path, tmp_path: Path, at: int) -> None:
     whole = training(engines.own(), file, tmp_path / "whole").train()
@@ -146,6 +148,7 @@ def test_a_loss_that_is_no_number_stops_it_and_the_best_stays(engine: Engine, fi
     engine.adapted(tmp_path / "out")
 
 
+@pytest.mark.slow
 def test_a_folder_of_another_training_is_left_alone(engine: Engine, file: Path, tmp_path: Path) -> None:
     with pytest.raises(Stopped):
         training(engine, file, tmp_path / "out", tell=stopping(6)).train()

@@ -138,6 +138,7 @@ def workflows(draw: st.DrawFn) -> Workflow:
     return trace(*messages)
 
 
+@pytest.mark.slow
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(flow=workflows(), way=st.sampled_from(WAYS))
 def test_any_workflow_is_scored_as_the_engine_scores_it(

@@ -58,6 +58,7 @@ def test_nor_where_calls_overflow(engine: Callable[[Room], Any], many: int) -> N
     assert result.parted <= many / 10
 
 
+@pytest.mark.slow
 def test_no_reader_can_tell_by_a_bit_in_eight(models: Models) -> None:
     result = compared(BITWISE, count(2_000_000), models, models.ROOMS, exact=True)
     assert result.told == ()
@@ -74,6 +75,7 @@ def test_with_nothing_enforced_bits_tell(models: Models) -> None:
     assert compared(4, count(4_000_000), models, ("roomy",), exact=True, leakage="audit").told
 
 
+@pytest.mark.slow
 def test_what_is_drawn_covers_all_ways_of_playing() -> None:
     covered = compared(100, count(5_000_000), sets, ("roomy", "short")).covered
     kinds = Counter(what.split(" ")[0] for what in covered)
