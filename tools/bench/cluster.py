@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from statistics import median
 from tempfile import TemporaryDirectory
 from time import perf_counter, process_time
 from typing import Any, NamedTuple
@@ -56,8 +57,8 @@ class Pace(NamedTuple):
 
     @property
     def ratio(self) -> float:
-        """How much of the plain processes' rate the workers reach, by the best of the repeats."""
-        return min(self.plain) / min(self.workers)
+        """How much of the plain processes' rate the workers reach, by the medians of the repeats."""
+        return median(self.plain) / median(self.workers)
 
 
 class Overhead(NamedTuple):
