@@ -52,7 +52,7 @@ from agentcho.flow.views import (
     visible_metadata,
 )
 from agentcho.games.endpoints import Endpoints
-from agentcho.games.journal import Journal, Recorded
+from agentcho.games.journal import Journal, Making, Recorded
 from agentcho.games.limits import Meter, only_limit
 from agentcho.games.models import GameModel, GameModels, Models, Telling
 from agentcho.games.playable import Playable, called, no_outcome, points
@@ -328,18 +328,19 @@ class Game:
         most = self._meter.all_left()  # not a part of what is checked: a refusal would tell it
         plan = on.decode_plan(draft, sampling=sampling, forced=forced, most=most)
         author, branch = draft.metadata.author or SCENARIO, self._rounds.branch
+        making = Making(plan.missing, author, on)
 
         def piece(said: Piece) -> None:
             if said.opening is not None:
-                self._sink(FirstToken(self._journal.first_token(draft, plan.missing, said.opening, author, on)))
+                self._sink(FirstToken(self._journal.first_token(making, draft, said.opening)))
             self._sink(Token(self.index, id, said.text, said.token))
 
         def done(result: Result) -> None:
-            self._journal.enter(plan.missing, draft, result, author, on)
+            self._journal.enter(making, draft, result)
             self._rounds.publish(draft.metadata, branch)
 
         def dropped(said: Unfinished) -> None:
-            self._journal.enter_dropped(draft, plan.missing, said, author, on)
+            self._journal.enter_dropped(making, draft, said)
 
         order, turn = (self.index, author, self._turns[author]), Turn(str(self.index), self.agents[author].priority)
         with self._meter.deadline(author):

@@ -109,9 +109,18 @@ def _compared(draft: Draft, entry: Entry) -> Iterable[tuple[str, bool]]:
     )
 
 
+class Making(NamedTuple):
+    """What a request makes beside what is said: the encodings that its call lacks, on the engine of `on`. `caller`: in
+    whose prompt baseline encodings stand."""
+
+    missing: Sequence[Needed]
+    caller: str | None
+    on: Resolver
+
+
 class Journal:
     """One game's. `held` are the ids of all its encodings, to be released with it. `salt` and `spelling`: see
-    `Resolver`. `resolver` is that of the run's own engine; what is made on another (`beside`) says so by `on`."""
+    `Resolver`. `resolver` is that of the run's own engine; what is made on another (`beside`) says so."""
 
     def __init__(
         self,
@@ -146,24 +155,16 @@ class Journal:
         draft.message = self._message(draft, words)
         self._write(draft, None, 0, 0.0, 0.0)
 
-    def enter(
-        self,
-        missing: Sequence[Needed],
-        draft: Draft | None,
-        result: Result,
-        caller: str | None,
-        on: Resolver | None = None,
-    ) -> None:
+    def enter(self, making: Making, draft: Draft | None, result: Result) -> None:
         """Take in the encodings of a finished request: those it lacked, then that of its own message, if any, and its
         shadow.
 
         The line of a message has all encodings that were made since the line before, of whatever message.
         """
-        on = on or self.resolver
-        for lack, call in zip(missing, result.made, strict=False):
-            self._record(lack.message, lack.recipe, lack.path, call, caller, on)
+        for lack, call in zip(making.missing, result.made, strict=False):
+            self._record(lack.message, lack.recipe, lack.path, call, making)
         if draft is not None:
-            self._enter_said(draft, result.made[len(missing) :], result, caller, on)
+            self._enter_said(draft, result, making)
 
     def prefetch(self, message: str, on: Resolver | None = None) -> Request | None:
         """The request that encodes a known message before anybody reads it; None: it is there, or asked for."""
@@ -173,35 +174,21 @@ class Journal:
             return None
 
         def done(result: Result) -> None:
-            self.enter(missing, None, result, metadata.author, on)
+            self.enter(Making(missing, metadata.author, on), None, result)
 
         order, turn = (self._game, message, -1), Turn(str(self._game))
         return Request(tuple(lack.call for lack in missing), order, on_done=done, turn=turn, exact=False)
 
-    def first_token(
-        self,
-        draft: Draft,
-        missing: Sequence[Needed],
-        unfinished: Unfinished,
-        caller: str | None,
-        on: Resolver | None = None,
-    ) -> Entry:
+    def first_token(self, making: Making, draft: Draft, unfinished: Unfinished) -> Entry:
         """The entry of a message at its first token, with all encodings that are in no line yet."""
-        over = self._over(draft, missing, unfinished, caller, on or self.resolver)
+        over = self._over(making, draft, unfinished)
         made = (*(record for record, _ in self._unwritten), *over)
         return self._unfinished(draft, unfinished, made, "died")
 
-    def enter_dropped(
-        self,
-        draft: Draft,
-        missing: Sequence[Needed],
-        unfinished: Unfinished,
-        caller: str | None,
-        on: Resolver | None = None,
-    ) -> None:
+    def enter_dropped(self, making: Making, draft: Draft, unfinished: Unfinished) -> None:
         """Take in a message whose call was given up: it has a line, and no encoding that anybody could read. What is in
         the books already, for its line could not be written when it was whole, stays known as long as it is held."""
-        over = tuple(self._over(draft, missing, unfinished, caller, on or self.resolver))
+        over = tuple(self._over(making, draft, unfinished))
         made, encoded = self._take_unwritten()
         entry = self._unfinished(draft, unfinished, (*made, *over), unfinished.ended)
         self._meter.spend(entry.message)
@@ -254,14 +241,12 @@ class Journal:
             resolver.forget_labels(left)
         return gone
 
-    def _over(
-        self, draft: Draft, missing: Sequence[Needed], unfinished: Unfinished, caller: str | None, on: Resolver
-    ) -> Iterator[EncodingRecord]:
+    def _over(self, making: Making, draft: Draft, unfinished: Unfinished) -> Iterator[EncodingRecord]:
         """The encodings that its call lacked, as far as they were made, and its own so far."""
-        for lack, call in zip(missing, unfinished.made, strict=False):
+        for lack, call in zip(making.missing, unfinished.made, strict=False):
             if call is not None:
-                yield self._noted(lack.message, lack.recipe, lack.path, call, caller, on)
-        yield self._noted(draft.metadata.id, self._recipe, (), unfinished.own, caller, on)
+                yield self._noted(lack.message, lack.recipe, lack.path, call, making)
+        yield self._noted(draft.metadata.id, self._recipe, (), unfinished.own, making)
 
     def _unfinished(
         self, draft: Draft, unfinished: Unfinished, made: tuple[EncodingRecord, ...], ended: Ending | None
@@ -285,35 +270,32 @@ class Journal:
         self._unwritten.clear()
         return made, encoded
 
-    def _enter_said(
-        self, draft: Draft, said: Sequence[FinishedCall], result: Result, caller: str | None, on: Resolver
-    ) -> None:
-        id = draft.metadata.id
-        path = on.prompt_path((*draft.reads.reads, Read(id)), draft.metadata.author)
+    def _enter_said(self, draft: Draft, result: Result, making: Making) -> None:
+        id, said = draft.metadata.id, result.made[len(making.missing) :]
+        path = making.on.prompt_path((*draft.reads.reads, Read(id)), draft.metadata.author)
         draft.message = self._recorded.restored(self._message(draft, said[0].words))
-        self._record(id, self._recipe, path, said[0], caller, on)
+        self._record(id, self._recipe, path, said[0], making)
         for shadow in said[1:]:
-            self._record(id, "audience", (), shadow, None, on)
+            self._record(id, "audience", (), shadow, making)
         self._meter.count(draft.message)
         fresh, context = {call.id for call in result.made}, said[0].receipt.context
         reused = sum(read.length for read in context if read.id not in fresh or read.id in self._twins)
         self._write(draft, said[0].id, reused, result.ttft, result.seconds)
 
-    def _record(
-        self, message: str, recipe: Recipe, path: tuple[str, ...], made: FinishedCall, caller: str | None, on: Resolver
-    ) -> None:
-        """`caller` is whose prompt a baseline encoding stands in; a repaired one's path begins with its own; an author
+    def _record(self, message: str, recipe: Recipe, path: tuple[str, ...], made: FinishedCall, making: Making) -> None:
+        """A baseline encoding stands in the prompt of the caller; a repaired one's path begins with its own; an author
         encoding is its author's, an audience's is nobody's. An encoding that another request made at the same time is
         that one's: the engine encodes the two once."""
-        record = self._noted(message, recipe, path, made, caller, on)
-        first = on.enter(message, recipe, path, made.id)
+        record = self._noted(message, recipe, path, made, making)
+        first = making.on.enter(message, recipe, path, made.id)
         self._twins.update(() if first else {made.id})
         self._unwritten.append((record, len(made.words.tokens) if first else 0))
         self.held.append(made.id)
 
     def _noted(
-        self, message: str, recipe: Recipe, path: tuple[str, ...], made: FinishedCall, caller: str | None, on: Resolver
+        self, message: str, recipe: Recipe, path: tuple[str, ...], made: FinishedCall, making: Making
     ) -> EncodingRecord:
+        on, caller = making.on, making.caller
         draft = on.drafts[message]
         author = draft.metadata.author
         whose = path[0] if recipe == "repaired" else {"baseline": caller, "author": author, "audience": None}[recipe]

@@ -25,7 +25,7 @@ from agentcho.events import Encoded, Ended, Event
 from agentcho.flow.draft import Draft
 from agentcho.flow.labels import LeakPaths
 from agentcho.flow.views import Act, Read, ReadSet, places_of
-from agentcho.games.journal import Journal
+from agentcho.games.journal import Journal, Making
 from agentcho.games.limits import Meter
 from agentcho.games.runtime import blocking
 from agentcho.message import Metadata, Words
@@ -203,7 +203,7 @@ class _Replay:
 
         def done(result: Result) -> None:
             self._done[decode.id] = result, waited
-            self._journal.enter(plan.missing, draft, result, decode.author)
+            self._journal.enter(Making(plan.missing, decode.author, self._journal.resolver), draft, result)
             self._publish_known()
             for other in self._decodes:
                 if decode.id in self._needs[other.id]:

@@ -12,7 +12,7 @@ from agentcho.engine.cache import KVEntry
 from agentcho.flow.draft import Draft
 from agentcho.flow.resolver import DecodePlan
 from agentcho.flow.views import Read, ReadSet
-from agentcho.games.journal import Journal
+from agentcho.games.journal import Journal, Making
 from agentcho.games.limits import Meter
 from agentcho.message import EVERYONE, Audience, Metadata
 from agentcho.testing import FakeEngine
@@ -48,7 +48,8 @@ class Played:
 
     def _enter(self, draft: Draft, plan: DecodePlan, ids: Sequence[EncodingId]) -> tuple[EncodingId, ...]:
         made = tuple(map(self._made, ids))
-        self.journal.enter(plan.missing, draft, Result(made, 0.0, 0.0), draft.metadata.author)
+        making = Making(plan.missing, draft.metadata.author, self.journal.resolver)
+        self.journal.enter(making, draft, Result(made, 0.0, 0.0))
         return tuple(entry.id for entry in made[len(plan.missing)].receipt.context)
 
     def give_up(self, id: str, author: str, *reads: str | Read) -> None:
@@ -60,9 +61,10 @@ class Played:
         [begun] = [begun for step in steps for begun in step.begun]
         made = tuple(self._made(id) if id in finished else None for id in ids)
         said = Unfinished(FinishedCall(*begun), made, "cancelled", 0.0, 0.0)
-        self.journal.first_token(draft, plan.missing, said, author)
+        making = Making(plan.missing, author, self.journal.resolver)
+        self.journal.first_token(making, draft, said)
         self.engine.cancel(ids)
-        self.journal.enter_dropped(draft, plan.missing, said, author)
+        self.journal.enter_dropped(making, draft, said)
         self.engine.release(finished)
         del self.resolver.drafts[id]
 

@@ -18,7 +18,7 @@ from agentcho.flow.draft import Draft
 from agentcho.flow.labels import EncodingRecord, LeakPaths
 from agentcho.flow.resolver import DecodePlan, Needed
 from agentcho.flow.views import Act, Place, Read, ReadSet
-from agentcho.games.journal import Journal
+from agentcho.games.journal import Journal, Making
 from agentcho.games.limits import Meter
 from agentcho.message import Audience, Metadata
 from agentcho.records.transcript import Entry
@@ -168,7 +168,7 @@ class Talk:
     def _enter(self, missing: Sequence[Needed], draft: Draft | None, ids: Sequence[EncodingId]) -> None:
         made = tuple(FinishedCall(id, self.engine.message(id), self.engine.receipt(id)) for id in ids)
         author = draft.metadata.author if draft else None
-        self._journal.enter(missing, draft, Result(made, 0.0, 0.0), author)
+        self._journal.enter(Making(missing, author, self._journal.resolver), draft, Result(made, 0.0, 0.0))
 
     # -- what it shows -----------------------------------------------------------------------------------
 

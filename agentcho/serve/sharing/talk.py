@@ -18,7 +18,7 @@ from agentcho.events import FirstToken, Joined, Over, Sink, Token
 from agentcho.flow.draft import Draft
 from agentcho.flow.resolver import DecodePlan, Needed
 from agentcho.flow.views import Read, ReadSet
-from agentcho.games.journal import Journal
+from agentcho.games.journal import Journal, Making
 from agentcho.games.limits import Meter
 from agentcho.message import SCENARIO, Audience, Kind, Metadata, Words
 from agentcho.serve.request import ChatRequest
@@ -204,20 +204,20 @@ class Talk:
         draft = self._draft(author, framed, audience, reads, "decode")
         options = {"sampling": how.sampling, "logprobs": request.logprobs, "forms": forms_of(request, self._frames)}
         plan = self._resolver.decode_plan(draft, len(self._unread) < UNREAD, **options)
-        said = list[Said]()
+        making, said = Making(plan.missing, author, self._resolver), list[Said]()
 
         def piece(piece: Piece) -> None:
             if piece.opening is not None:
-                self._sink(FirstToken(self._journal.first_token(draft, plan.missing, piece.opening, author)))
+                self._sink(FirstToken(self._journal.first_token(making, draft, piece.opening)))
             self._sink(Token(self.game, draft.metadata.id, piece.text, piece.token))
             how.speech.piece(piece)
 
         def done(result: Result) -> None:
-            self._journal.enter(plan.missing, draft, result, author)
+            self._journal.enter(making, draft, result)
             said.append(self._entered(draft, plan.missing, result, how.speech, request))
 
         def dropped(unfinished: Unfinished) -> None:
-            self._journal.enter_dropped(draft, plan.missing, unfinished, author)
+            self._journal.enter_dropped(making, draft, unfinished)
 
         self.turns += 1
         order, exact = (self.game, author, self.turns), self._reuse.deterministic
