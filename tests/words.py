@@ -14,9 +14,9 @@ from torch import Tensor
 
 from agentcho.calls.call import Sampling
 from agentcho.engine.sequence import Draw
-from agentcho.games.game import coin_seed
 from agentcho.games.replay import replay
 from agentcho.games.run import game_seed
+from agentcho.games.turn import coin_seed
 from agentcho.records.record import SavedRun
 from agentcho.records.transcript import Entry
 from agentcho.runner.sampler import _kept, _options, uniform

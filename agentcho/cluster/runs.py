@@ -23,10 +23,10 @@ from agentcho.errors import WorkersLost
 from agentcho.events import Over, Sink
 from agentcho.games import library
 from agentcho.games.faults import Fault, told
-from agentcho.games.game import Forced
 from agentcho.games.resume import Changed, check_asked, check_engine, loading_config, recorded_entries, unfinished_games
 from agentcho.games.run import Failed, GameSelection, OnFailure, drawn
 from agentcho.games.runtime import Played, tasks_of
+from agentcho.games.turn import Forced
 from agentcho.progress import Tell, unheard
 from agentcho.records import writer
 from agentcho.records.files import check_folder

@@ -35,7 +35,7 @@ class Rounds:
     """Messages in the order they came out. A task in a round sees what was out before, and its own moves."""
 
     def __init__(self, tasks: TaskTracker, taint: TaintTracker) -> None:
-        self._tasks, self._taint = tasks, taint
+        self._tasks, self.taint = tasks, taint
         self._out = MessageLog()
         self._branch: ContextVar[Branch | None] = ContextVar("branch", default=None)
         self._under_way: Counter[Branch | None] = Counter()
@@ -77,11 +77,11 @@ class Rounds:
         finally:
             for move in moves:
                 move.close()
-            self._taint.join([branch.sources for branch in branches])
+            self.taint.join([branch.sources for branch in branches])
             for message in (m for branch in branches for m in branch.out.messages):
                 self.publish(message, outer)
 
     async def _run(self, branch: Branch, move: Coroutine[Any, Any, Any]) -> Any:
         self._branch.set(branch)
-        branch.sources = self._taint.fork()
+        branch.sources = self.taint.fork()
         return await move

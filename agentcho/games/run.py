@@ -30,9 +30,10 @@ from agentcho.config import RunConfig
 from agentcho.errors import AgentchoError, ScenarioError
 from agentcho.events import Began, Encoded, Ended, Event, FirstToken, Joined, Over, Sink, Token
 from agentcho.games.faults import Fault, fault, told
-from agentcho.games.game import Forced, Game
+from agentcho.games.game import Game
 from agentcho.games.journal import Recorded
 from agentcho.games.models import Engines, Models, opened
+from agentcho.games.turn import Forced
 from agentcho.records.record import RunRecord
 from agentcho.records.transcript import Entry
 from agentcho.scenario import Scenario

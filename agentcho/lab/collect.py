@@ -14,9 +14,9 @@ from agentcho.calls.call import EnginePort
 from agentcho.config import RunConfig
 from agentcho.errors import ConfigError, ResumeMismatch
 from agentcho.events import Sink
-from agentcho.games.game import Forced
 from agentcho.games.run import GameSelection
 from agentcho.games.runtime import Played, play, tasks_of
+from agentcho.games.turn import Forced
 from agentcho.records.record import Over, SavedRun, runs
 from agentcho.records.trace import Workflow
 from agentcho.records.transcript import Entry

@@ -156,7 +156,7 @@ def test_in_place_what_a_message_reaches_is_known_before_it_is_encoded() -> None
         await alice.tell("over what was said", view=View.of(["bob.0", "alice.3"]))
         await bob.tell("and over that", view=View.of(["alice.4", "bob.0"]))
         await game.together(*(agent.say() for agent in (alice, bob)))
-        resolver = game._resolver
+        resolver = game._journal.resolver
         known = {id: spoken for id, spoken in resolver.drafts.items() if spoken.metadata.kind == "prefill"}
         return {id: resolver.end_position(spoken, len(game.message(id).tokens)) for id, spoken in known.items()}
 

@@ -346,8 +346,8 @@ READ = (
     Mutant(
         "a view may name the open system prompt of another",
         "an agent would take the instructions of others for its own",
-        "agentcho/games/game.py",
-        "by_audience = lambda m: m.audience.includes(author) and self._roster.sees(author, m.id)",
+        "agentcho/games/messages.py",
+        "by_audience = lambda m: m.audience.includes(author) and self.roster.sees(author, m.id)",
         "by_audience = lambda m: m.audience.includes(author)",
         (f"{SYSTEM_PROMPTS}::test_a_view_that_names_anothers_is_refused_and_told_why",),
     ),
@@ -423,7 +423,7 @@ COUNTED = (
     Mutant(
         "cut a choice to what is left",
         "an answer would be the beginning of one, which is no choice that was given",
-        "agentcho/games/game.py",
+        "agentcho/games/turn.py",
         "if left is None or sampling.choices or sampling.json_schema:",
         "if left is None:",
         (f"{LIMITS}::test_a_choice_is_whole_or_not_said",),
@@ -431,9 +431,9 @@ COUNTED = (
     Mutant(
         "a call that is refused takes a turn's coins",
         "what is said after a wrong option would be other words than without it",
-        "agentcho/games/game.py",
-        "        turn = self._turns.get(author, -1) + 1\n",
-        "        turn = self._turns[author] = self._turns.get(author, -1) + 1\n",
+        "agentcho/games/turn.py",
+        "        turn = self._taken.get(author, -1) + 1\n",
+        "        turn = self._taken[author] = self._taken.get(author, -1) + 1\n",
         (f"{VERBS}::test_a_call_that_is_refused_is_no_turn",),
     ),
 )
@@ -499,7 +499,7 @@ PLAYED = (
         "a round forgets what its moves have looked at",
         "code that acts on a secret that a move of the round brought back would not be told of",
         "agentcho/games/rounds.py",
-        "            self._taint.join([branch.sources for branch in branches])\n",
+        "            self.taint.join([branch.sources for branch in branches])\n",
         "",
         (TAINT,),
     ),
@@ -514,7 +514,7 @@ PLAYED = (
     Mutant(
         "leave an author out of its own audience",
         "an agent could not read what it has said to others",
-        "agentcho/games/game.py",
+        "agentcho/games/messages.py",
         "Audience(given.members | {author})",
         "given",
         (f"{GAME}::test_a_thought_is_its_authors_alone_and_what_is_said_is_read_by_its_audience",),
@@ -522,7 +522,7 @@ PLAYED = (
     Mutant(
         "the answer where the prompt was to stand",
         "a place that is asked for is the prompt's, and the message comes right after it",
-        "agentcho/games/game.py",
+        "agentcho/games/turn.py",
         "Read(question, reads.new_at)), new_at=None)",
         "Read(question)))",
         (f"{VIEWS}::test_gaps_overlaps_and_reorderings_land_where_the_view_says",),

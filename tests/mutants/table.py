@@ -105,9 +105,9 @@ ENFORCEMENT = (
     Mutant(
         "one generator for all agents' coins",
         "how often others speak in private would change what is drawn",
-        "agentcho/games/game.py",
-        '{"seed": coin_seed(self.seed, self.index, author, turn)}',
-        '{"seed": coin_seed(self.seed, self.index, "", sum(self._turns.values()) + len(self._turns))}',
+        "agentcho/games/turn.py",
+        '{"seed": coin_seed(self._seed, self._index, author, turn)}',
+        '{"seed": coin_seed(self._seed, self._index, "", sum(self._taken.values()) + len(self._taken))}',
         (f"{NUMERIC}::test_hidden_words_change_no_bit_for_a_reader",),
     ),
     Mutant(
@@ -123,9 +123,9 @@ ENFORCEMENT = (
         "roster instead of everyone",
         "rule 4: everyone would be those who are there already",
         "agentcho/games/game.py",
-        "return self._put(Telling(SCENARIO, role, audience(to, self.agents), text, UNREAD, self._own))",
+        "return self._messages.put(Telling(SCENARIO, role, audience(to, self.agents), text, UNREAD, self._models.own))",
         'roster = Audience(frozenset(self.agents)) if to == "everyone" else audience(to, self.agents)\n'
-        "        return self._put(Telling(SCENARIO, role, roster, text, UNREAD, self._own))",
+        "        return self._messages.put(Telling(SCENARIO, role, roster, text, UNREAD, self._models.own))",
         (GAPS,),
     ),
     Mutant(
@@ -414,7 +414,7 @@ ENFORCEMENT = (
     Mutant(
         "what does not fit is found out by its readers",
         "whether a message fits over what its author had read in secret would be told to whoever reads it",
-        "agentcho/games/game.py",
+        "agentcho/games/messages.py",
         "        if end > model.frames.context:\n",
         "        if end > model.frames.context and not reads.reads:\n",
         ("tests/leaks/test_known.py",),
@@ -462,7 +462,7 @@ ENFORCEMENT = (
     Mutant(
         "a call is refused by what the whole game has left",
         "how much others have said in secret would be told to whoever asks for more than there is room for",
-        "agentcho/games/game.py",
+        "agentcho/games/turn.py",
         "        most = self._meter.all_left()  # not a part of what is checked: a refusal would tell it\n",
         "        most = self._meter.all_left()\n"
         '        bound = {"max_tokens": min(most or 1 << 40, sampling.max_tokens)}\n'
@@ -488,7 +488,7 @@ ENFORCEMENT = (
     Mutant(
         "a turn's seed of other letters",
         "a run's seed would no longer give the words that it gave",
-        "agentcho/games/game.py",
+        "agentcho/games/turn.py",
         'framed = f"{seed}/{game}/{len(author)}/{author}/{turn}".encode()',
         'framed = f"{seed}/{game}/{author}/{turn}".encode()',
         (f"{GOLDEN}::test_each_call_has_its_seed_its_class_and_its_key",),

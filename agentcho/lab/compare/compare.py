@@ -14,8 +14,8 @@ from typing import NamedTuple, Protocol, cast
 from agentcho.calls.call import EnginePort
 from agentcho.errors import RecordBroken, ResumeMismatch
 from agentcho.events import Counting
-from agentcho.games.game import Forced
 from agentcho.games.runtime import meet
+from agentcho.games.turn import Forced
 from agentcho.lab.collect import Games, Playing, check_same, completed, over
 from agentcho.lab.compare.columns import Column
 from agentcho.lab.compare.comparison import Comparison, ComparisonRequest, Cost, Fidelity, Preference

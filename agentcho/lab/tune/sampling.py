@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from agentcho.calls.call import EnginePort
 from agentcho.errors import RecordBroken, TuneError
 from agentcho.events import Counting, Encoded, Ended, Event, Over, Sink
-from agentcho.games.game import Forced
+from agentcho.games.turn import Forced
 from agentcho.lab.collect import Playing, check_same
 from agentcho.progress import Tell
 from agentcho.records.files import Lines, read_lines

@@ -1,0 +1,153 @@
+"""The messages of one game: what each is before it is said, over what it is read, and those whose words are known.
+
+Views and policies are asked for metadata, once a message; the answer is a read set that nothing widens. Does not know:
+agents' verbs, how words are sampled, engines.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from agentcho.agent import Agent, Names, ViewLike
+from agentcho.calls import values
+from agentcho.calls.call_site import call_site
+from agentcho.calls.checks import checked_role
+from agentcho.config import ReusePolicy
+from agentcho.errors import AudienceError, ContextOverflow, LeakageError, RequestError
+from agentcho.flow.draft import Draft
+from agentcho.flow.labels import LeakPaths
+from agentcho.flow.views import (
+    Act,
+    History,
+    Policy,
+    ReadSet,
+    View,
+    audience_policy,
+    granted,
+    places_of,
+    read_set,
+    visible_metadata,
+)
+from agentcho.games.journal import Journal, Recorded
+from agentcho.games.models import Telling
+from agentcho.games.roster import SCENARIO, Roster
+from agentcho.games.rounds import Rounds
+from agentcho.message import Audience, Kind, Message, Metadata, Words, audience, exact
+
+
+class Messages:
+    """Those of one game. `drafts` has every message by id, whether or not it is out."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        recorded: Recorded,
+        roster: Roster,
+        rounds: Rounds,
+        policy: Policy,
+        reuse: ReusePolicy,
+    ) -> None:
+        self._journal, self.recorded, self.roster = journal, recorded, roster
+        self.rounds, self.taint, self._policy = rounds, rounds.taint, policy
+        self.drafts = journal.resolver.drafts
+        self._leaks = LeakPaths(reuse, self.drafts)
+        self._numbers: dict[str, int] = {}
+
+    @property
+    def said(self) -> History:
+        """The metadata of all messages that the running task can see, in order."""
+        return self.rounds.visible()
+
+    def message(self, id: str) -> Message:
+        """The message of that id, once it is whole; to look at its words is noted. `KeyError`: there is none."""
+        message = self.drafts[id].message
+        if message is None:
+            raise KeyError(id)
+        return self.taint.track(message)
+
+    def own(self, author: str, message: object) -> Draft:
+        """A finished message of an agent's own, to be released: by its id, so that nobody has looked at its words.
+        `RequestError`: what is given is no message; `AudienceError`: it is none of the author's."""
+        if not isinstance(message, Message):
+            raise RequestError(f"a release of what is {values.kind(message)}; give a Message of the agent's own")
+        known = self.drafts.get(id := exact(message.id))
+        if known is None or known.message is None or known.metadata.author != author:
+            raise AudienceError(
+                f"{author} cannot release {id!r}, which is no finished message of its own", self.roster.agents
+            )
+        return known
+
+    # -- what a message is before it is said ---------------------------------------------------------------
+
+    def audience(self, author: str, to: Names) -> Audience:
+        """Who may read what an agent says to `to`: it may itself."""
+        given = audience(to, self.roster.agents)
+        return given if given.members is None else Audience(given.members | {author})
+
+    def reads(self, author: str, agent: Agent, wish: ViewLike) -> ReadSet:
+        """Ask policy and view once, for metadata alone. Where audiences alone decide, and the view is there already,
+        nobody is told of more than it names. `LeakageError`: it must not read one of these."""
+        said = self.said
+        if wish is not None and not isinstance(wish, View) and not callable(wish):
+            raise RequestError(
+                f"the view of a call is {values.kind(wish)}; give a View, or a function that returns one"
+            )
+        if isinstance(wish, View) and self._policy is audience_policy:
+            by_audience = lambda m: m.audience.includes(author) and self.roster.sees(author, m.id)  # noqa: E731
+            reads = granted(author, wish, by_audience, said)
+        else:
+            for_it = self.roster.visible(author, said)
+            allowed = self._policy(author, for_it)
+            view = wish if isinstance(wish, View) else (wish or agent.view)(visible_metadata(author, allowed, for_it))
+            reads = read_set(author, view, allowed, said)
+        if path := self._leaks.leak_path(reads):
+            raise LeakageError(author, path)
+        return reads
+
+    def metadata(self, author: str, kind: Kind, role: Any, to: Audience, reads: ReadSet) -> Metadata:
+        """That of the author's next message."""
+        who, parents = None if author == SCENARIO else author, tuple(read.id for read in reads.reads)
+        return Metadata(f"{author}.{self._numbers.get(author, 0)}", kind, role, who, to, parents)
+
+    def provenance(self, to: Audience, reads: ReadSet) -> Act:
+        """How a message comes about: which line asked for it, where it is placed, on what it may depend."""
+        audiences = {id: self.drafts[id].metadata.audience for id in self.taint.sources}
+        places = places_of(reads)
+        asked = places if any(place is not None for place in places) else ()
+        return Act(call_site(), asked, self.taint.tainted_by(to, audiences))
+
+    def add(self, draft: Draft) -> None:
+        """Let there be a message of that id. `ResumeMismatch`: another one is on record under it."""
+        author = draft.metadata.author or SCENARIO
+        self._numbers[author] = self._numbers.get(author, 0) + 1
+        self.drafts[draft.metadata.id] = draft
+        self.recorded.check(draft)
+
+    # -- messages of known text --------------------------------------------------------------------------
+
+    def put(self, told: Telling) -> str:
+        """Publish a message of known text; its encoding is made by the first call that reads it, or before. What could
+        not be encoded, or not over what its author read, is refused here, to its author alone, with nothing said."""
+        draft, words = self.known(told)
+        draft.act = self.provenance(told.to, told.reads)
+        self.add(draft)
+        self._journal.enter_known(draft, words)
+        self.rounds.publish(draft.metadata, self.rounds.branch)
+        if not told.reads.reads:
+            model, make = told.model, partial(self._journal.prefetch, draft.metadata.id, told.model.resolver)
+            model.choreographer.offer(self._journal, make)
+        return draft.metadata.id
+
+    def known(self, told: Telling) -> tuple[Draft, Words]:
+        """A message of known text before it is said, and its words. Raises what is wrong with it."""
+        author, to, reads, model = told.author, told.to, told.reads, told.model
+        text, known = values.text(told.text, "the text"), checked_role(told.role)
+        metadata = self.metadata(author, "prefill", known, to, reads)
+        name = author if known == "assistant" else None
+        words = model.frames.frame(known, name, text, told.ids)
+        draft = model.draft(metadata, text, name, reads)
+        end = model.resolver.end_position(draft, len(words.tokens))
+        if end > model.frames.context:
+            raise ContextOverflow(end, model.frames.context, model.choreographer.name)
+        return draft, words

@@ -1,0 +1,147 @@
+"""One turn of an agent: from what a verb asks for, over its read set, to the finished message.
+
+Does not know: scenarios, how games end, where a record lies.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import NamedTuple
+
+from agentcho.agent import Agent, Utterance
+from agentcho.calls import values
+from agentcho.calls.call import Sampling, SamplingOptions, Turn
+from agentcho.calls.texts import TextPort
+from agentcho.choreography.handle import Piece, Request, Result, Unfinished
+from agentcho.config import RunConfig
+from agentcho.errors import RequestError
+from agentcho.events import Began, FirstToken, Sink, Token
+from agentcho.flow.draft import Draft
+from agentcho.flow.taint import Listener
+from agentcho.flow.views import Read
+from agentcho.games.endpoints import Endpoints
+from agentcho.games.journal import Journal, Making
+from agentcho.games.limits import Meter
+from agentcho.games.messages import Messages
+from agentcho.games.models import GameModel, GameModels, Telling
+from agentcho.games.text_turn import TextTurn
+from agentcho.message import SCENARIO, Audience, Message
+
+Forced = Mapping[str, tuple[int, ...]]
+"""Ids of what is said after the header, by message: they take the place of sampled ones."""
+
+
+class TurnParts(NamedTuple):
+    """What of a game its turns are made of. `sink` hears events; `flush` is as in `Game`."""
+
+    messages: Messages
+    models: GameModels
+    endpoints: Endpoints
+    journal: Journal
+    meter: Meter
+    sink: Sink
+    flush: Callable[[], None] | None
+
+
+class Turns:
+    """Those of the agents of game `index`. `seed` and `forced` as in `Game`."""
+
+    def __init__(self, index: int, seed: int, config: RunConfig, parts: TurnParts, forced: Forced) -> None:
+        self._index, self._seed, self._defaults, self._forced = index, seed, config.sampling.model_dump(), forced
+        self._messages, self._models, self._endpoints = parts.messages, parts.models, parts.endpoints
+        self._journal, self._meter, self._sink, self._flush = parts.journal, parts.meter, parts.sink, parts.flush
+        self._exact = parts.journal.resolver.reuse.deterministic
+        self._taken: dict[str, int] = {}
+
+    async def speak(self, agent: Agent, asked: Utterance) -> Message:
+        """One message of an agent, from its view to the transcript; see `Agent`."""
+        rounds, messages = self._messages.rounds, self._messages
+        with rounds.act(rounds.branch):
+            author, header = messages.roster.member(agent), values.text(asked.header, "the header")
+            prompt = None if asked.prompt is None else values.text(asked.prompt, "the prompt")
+            self._meter.check(author)
+            model = self.model(author, agent)
+            spoken_to = messages.audience(author, asked.to)
+            reads = messages.reads(author, agent, asked.view)
+            port = self._endpoints.port(model.choreographer.name, author, reads)
+            options = self._sampling(author, asked.sampling)
+            if prompt is not None:
+                private = Audience(frozenset({author}))
+                question = messages.put(Telling(author, "user", private, prompt, reads, model))
+                reads = reads._replace(reads=(*reads.reads, Read(question, reads.new_at)), new_at=None)
+            act = messages.provenance(spoken_to, reads)._replace(choices=options.choices or ())
+            metadata = messages.metadata(author, "decode", "assistant", spoken_to, reads)
+            draft = model.draft(metadata, header, author, reads, act)
+            messages.add(draft)
+            self._sink(Began(self._index, draft.metadata.id, author, "decode", spoken_to, header))
+            how = self._decode if port is None else partial(self._ask, port)
+            await how(draft, options, messages.taint.listener(metadata.id, asked.on_token), model)
+            self._meter.check_after(author)
+            assert draft.message is not None
+            return messages.taint.track(draft.message)
+
+    def model(self, author: str, agent: Agent) -> GameModel:
+        """The model that an agent speaks through in its next turn, or at what it tells before that."""
+        if agent.model is None:
+            return self._models.own
+        return self._models.chosen(author, agent.model, self._taken.get(author, -1) + 1)
+
+    async def _decode(self, draft: Draft, sampling: Sampling, told: Listener, model: GameModel) -> None:
+        id, on = draft.metadata.id, model.resolver
+        forced = self._forced.get(id)
+        forced = self._messages.recorded.words(id) if forced is None else forced
+        most = self._meter.all_left()  # not a part of what is checked: a refusal would tell it
+        plan = on.decode_plan(draft, sampling=sampling, forced=forced, most=most)
+        author, branch = draft.metadata.author or SCENARIO, self._messages.rounds.branch
+        making = Making(plan.missing, author, on)
+
+        def piece(said: Piece) -> None:
+            if said.opening is not None:
+                self._sink(FirstToken(self._journal.first_token(making, draft, said.opening)))
+            self._sink(Token(self._index, id, said.text, said.token))
+
+        def done(result: Result) -> None:
+            self._journal.enter(making, draft, result)
+            self._messages.rounds.publish(draft.metadata, branch)
+
+        def dropped(said: Unfinished) -> None:
+            self._journal.enter_dropped(making, draft, said)
+
+        order, priority = (self._index, author, self._taken[author]), self._messages.roster.agents[author].priority
+        with self._meter.deadline(author):
+            turn, exact = Turn(str(self._index), priority), self._exact
+            request = Request(plan.calls, order, told, done, turn, exact, piece, self._flush, dropped)
+            await model.choreographer.run(request)
+
+    async def _ask(self, port: TextPort, draft: Draft, sampling: Sampling, told: Listener, model: GameModel) -> None:
+        """The same of a model behind an API."""
+        id, branch, sink = draft.metadata.id, self._messages.rounds.branch, self._sink
+        call = self._endpoints.call(draft, sampling, self._meter.all_left())
+        known = self._messages.recorded.text(id, self._forced.get(id), model.frames.framing.content)
+        with self._meter.deadline(draft.metadata.author):
+            turn = TextTurn(self._index, draft, self._journal, sink, self._flush, told)
+            await (turn.ask(port, call) if known is None else turn.say(known))
+            self._messages.rounds.publish(draft.metadata, branch)
+
+    def _sampling(self, author: str, options: SamplingOptions) -> Sampling:
+        """The run's defaults, the call's own options, a coin seed of the author's own turn, its own tokens left."""
+        turn = self._taken.get(author, -1) + 1
+        base = self._defaults | {"seed": coin_seed(self._seed, self._index, author, turn)}
+        try:
+            sampling = Sampling(**{**base, **options})
+        except RequestError as error:
+            raise RequestError(f"{author}: {error}", error.field) from error
+        self._taken[author] = turn
+        left = self._meter.tokens_left(author)
+        if left is None or sampling.choices or sampling.json_schema:
+            return sampling
+        return sampling.model_copy(update={"max_tokens": min(left, sampling.max_tokens)})
+
+
+def coin_seed(seed: int, game: int, author: str, turn: int) -> int:
+    """The seed of one turn's coins, 63 bits: of the run's seed, the game's number, and who speaks for the how-manieth
+    time, and of nobody else's turns."""
+    framed = f"{seed}/{game}/{len(author)}/{author}/{turn}".encode()
+    return int.from_bytes(hashlib.blake2b(framed, digest_size=8, person=b"agentcho.turn").digest()) >> 1
