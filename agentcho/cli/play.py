@@ -31,7 +31,7 @@ from agentcho.games import library
 from agentcho.games.discovery import from_anywhere, path_of
 from agentcho.games.resume import Changed, mismatch
 from agentcho.games.run import OnFailure
-from agentcho.games.runtime import Played, play, resume
+from agentcho.games.runtime import RunResult, play, resume
 from agentcho.records.record import SavedRun, find
 from agentcho.scenario import Scenario
 
@@ -85,8 +85,8 @@ def play_scenario(asked: Asked) -> int:
 
 @contextmanager
 def _where(
-    asked: Asked, scenario: str, config: RunConfig, here: Callable[..., Played], there: Callable[..., Played]
-) -> Iterator[Callable[..., Played]]:
+    asked: Asked, scenario: str, config: RunConfig, here: Callable[..., RunResult], there: Callable[..., RunResult]
+) -> Iterator[Callable[..., RunResult]]:
     """What plays: `here` in this process, or `there` with the workers of a cluster, which are gone at the end."""
     if asked.on is None:
         yield here
@@ -138,8 +138,12 @@ def _named(saved: SavedRun) -> str:
 
 
 def _shown(
-    playing: Callable[..., Played], scenario: Scenario, config: RunConfig, asked: Asked, saved: SavedRun | None = None
-) -> Played:
+    playing: Callable[..., RunResult],
+    scenario: Scenario,
+    config: RunConfig,
+    asked: Asked,
+    saved: SavedRun | None = None,
+) -> RunResult:
     with telling("run", asked.display) as told:
         playing = partial(playing, at_once=asked.at_once, on_failure=asked.on_failure, tell=told.tell)
         return play_shown(scenario, config, asked.display, playing, saved, told)
@@ -154,10 +158,10 @@ def play_shown(
     scenario: Scenario,
     config: RunConfig,
     display: Kind | None,
-    playing: Callable[..., Played],
+    playing: Callable[..., RunResult],
     saved: SavedRun | None = None,
     told: Progress | None = None,
-) -> Played:
+) -> RunResult:
     """Play with a screen that shows the events, those of a `saved` run first. `playing` takes the `sink`; `told` shows
     how many games are over."""
     kept, told = "nothing was begun", told or Progress()

@@ -17,7 +17,7 @@ from agentcho.config import RunConfig
 from agentcho.display import Kind
 from agentcho.games.game import Game
 from agentcho.games.models import Engines
-from agentcho.games.runtime import Played, play
+from agentcho.games.runtime import RunResult, play
 from agentcho.scenario import Scenario
 
 
@@ -43,7 +43,7 @@ def run(
     display: Kind | None = None,
     out: str | Path | None = None,
     **options: Any,
-) -> Played:
+) -> RunResult:
     """Play agents together, each by its `run`, or one scenario; show the transcript and return what it came to.
 
     `options` are those of `RunConfig` (model, models, mode, seed, games, temperature, max_tokens, limits, …).

@@ -11,7 +11,7 @@ from typing import Any
 from agentcho.calls.call import EnginePort
 from agentcho.cluster.runs import Players, named, play, work_of
 from agentcho.config import RunConfig
-from agentcho.games.runtime import Played, load_engine
+from agentcho.games.runtime import RunResult, load_engine
 from agentcho.progress import Tell
 from agentcho.scenario import Scenario
 
@@ -40,7 +40,7 @@ class RemoteEngine:
         if self._config.model == "fake":
             self._players.met[header, text] = None
 
-    def play(self, scenario: Scenario, config: RunConfig, engine: Any = None, **how: Any) -> Played:
+    def play(self, scenario: Scenario, config: RunConfig, engine: Any = None, **how: Any) -> RunResult:
         """Play games by the workers, as `games.runtime.play` does on an engine."""
         return play(self._players, scenario, config, **how)
 

@@ -25,7 +25,7 @@ from agentcho.games import library
 from agentcho.games.faults import Fault, told
 from agentcho.games.resume import Changed, check_asked, check_engine, loading_config, recorded_entries, unfinished_games
 from agentcho.games.run import Failed, GameSelection, OnFailure, drawn
-from agentcho.games.runtime import Played, tasks_of
+from agentcho.games.runtime import RunResult, tasks_of
 from agentcho.games.turn import Forced
 from agentcho.progress import Tell, unheard
 from agentcho.records import writer
@@ -61,7 +61,7 @@ def play(
     on_failure: OnFailure | None = None,
     asked: str | None = None,
     tell: Tell = unheard,
-) -> Played:
+) -> RunResult:
     """Play games of a scenario by workers, until all are over; see `games.runtime.play`. A game is told to `sink` when
     it is over. Raises as `Driver.play` does."""
     tasks, selection = tasks_of(scenario, config), selection or GameSelection()
@@ -91,7 +91,7 @@ def resume(
     on_failure: OnFailure | None = None,
     changed: Changed = "refuse",
     tell: Tell = unheard,
-) -> Played:
+) -> RunResult:
     """Play what a recorded run lacks by workers; see `games.runtime.resume`."""
     used, tasks = library.sources(type(scenario)), tasks_of(scenario, config)
     options, digest = scenario.options.model_dump(mode="json"), None if tasks is None else tasks.digest
@@ -106,11 +106,13 @@ def resume(
 
     games = Games(scenario, tasks, selection, on_failure or OnFailure(), sink, opened)
     if not selection.numbers:
-        return Played((), 0, False, {}, saved.path)
+        return RunResult((), 0, False, {}, saved.path)
     return _played(players, games, selection.numbers, loading_config(saved, config), at_once or saved.info.at_once)
 
 
-def _played(players: Players, games: Games, numbers: Sequence[int], config: RunConfig, at_once: int | None) -> Played:
+def _played(
+    players: Players, games: Games, numbers: Sequence[int], config: RunConfig, at_once: int | None
+) -> RunResult:
     scenario, driver = games.scenario, players.driver
     games.config = config
     work = work_of(players, scenario, config, at_once, games.on_failure.retries, games.heard)
@@ -123,7 +125,7 @@ def _played(players: Players, games: Games, numbers: Sequence[int], config: RunC
         record = games.close(driver.most)
     over = tuple(games.finished[game] for game in sorted(games.finished))
     LOG.info("%s: %d games over, %d of them failed", scenario.name, len(over), len(games.errors))
-    return Played(over, driver.steps, games.interrupted, games.errors, record)
+    return RunResult(over, driver.steps, games.interrupted, games.errors, record)
 
 
 def work_of(

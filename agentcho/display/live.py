@@ -18,7 +18,7 @@ from agentcho.display.screen import Screen, summary
 from agentcho.display.sheet import table
 from agentcho.display.speech import Palette, Speech, rich
 from agentcho.events import Began, Ended, Event, Joined, Token
-from agentcho.games.runtime import Played
+from agentcho.games.runtime import RunResult
 
 
 class _Live(Screen):
@@ -29,7 +29,7 @@ class _Live(Screen):
         self.console = console
         console.print(Text(title, style="bold"), "")
 
-    def close(self, played: Played) -> None:
+    def close(self, played: RunResult) -> None:
         for each in self.sheets():
             self.console.print(table(each), "")
         self.console.print(Text(visible("\n".join(summary(played))), style="dim"))

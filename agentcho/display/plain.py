@@ -12,7 +12,7 @@ from agentcho.display.safe import visible
 from agentcho.display.screen import Screen, summary
 from agentcho.display.totals import ending
 from agentcho.events import Ended, Event, Over
-from agentcho.games.runtime import Played
+from agentcho.games.runtime import RunResult
 
 
 class _Plain(Screen):
@@ -25,7 +25,7 @@ class _Plain(Screen):
         """Print a line, at once."""
         print(visible(text), file=self._file, flush=True)
 
-    def close(self, played: Played) -> None:
+    def close(self, played: RunResult) -> None:
         for each in self.sheets():
             self.line("\n" + sheet.plain(each))
         self.line("\n" + "\n".join(summary(played)))

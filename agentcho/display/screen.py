@@ -11,7 +11,7 @@ from typing import Self
 from agentcho.display.sheet import Sheet
 from agentcho.display.totals import costs, outcomes
 from agentcho.events import Encoded, Ended, Event, Over
-from agentcho.games.runtime import Played
+from agentcho.games.runtime import RunResult
 from agentcho.records.record import SavedRun
 from agentcho.records.transcript import Entry, carry
 
@@ -43,7 +43,7 @@ class Screen:
         self.games = {number: over for number, over in run.finished().items() if not over.failed}
         self.entries = [entry for number in self.games for entry in said[number]]
 
-    def close(self, played: Played) -> None:
+    def close(self, played: RunResult) -> None:
         """The run is over: show its result."""
 
     def sheets(self) -> list[Sheet]:
@@ -64,7 +64,7 @@ class Silent(Screen):
     """Shows nothing."""
 
 
-def summary(played: Played) -> list[str]:
+def summary(played: RunResult) -> list[str]:
     """Last lines: how the run ended, what it took, where its record is."""
     lines = ["interrupted: the record holds everything said so far"] if played.interrupted else []
     seconds = max((game.seconds for game in played.games), default=0.0)

@@ -51,7 +51,7 @@ T = TypeVar("T")
 Args = TypeVarTuple("Args")
 
 
-class Played(NamedTuple):
+class RunResult(NamedTuple):
     """What a run came to. `games` are those that ended, by number; `steps` counts the engine's forwards.
 
     `errors` are those that ended a game, by its number, the first to fail first; the other games went on. `record` is
@@ -89,7 +89,7 @@ def play(
     on_failure: OnFailure | None = None,
     asked: str | None = None,
     tell: Tell = unheard,
-) -> Played:
+) -> RunResult:
     """Play `config.games` games of a scenario, or a `selection` of them, from a plain thread, until all are over.
 
     `engine` and `others`, by the names that agents are given, are models to play on instead of loading those of the
@@ -130,7 +130,7 @@ def resume(
     on_failure: OnFailure | None = None,
     changed: Changed = "refuse",
     tell: Tell = unheard,
-) -> Played:
+) -> RunResult:
     """Play what a recorded run lacks: games that are not over, or that an error ended, each begun anew with the words
     that it said before. `config` and `at_once` default to the run's own.
 
@@ -161,14 +161,14 @@ def meet(engine: EnginePort, entries: Iterable[Entry]) -> None:
             known(entry.message.header, entry.message.text)
 
 
-def _recorded(record: RunRecord, run: Run, at_once: int | None) -> Played:
+def _recorded(record: RunRecord, run: Run, at_once: int | None) -> RunResult:
     played = _play(run, at_once)
     record.most = max(run.most, record.most or 0)
     record.close("interrupted" if played.interrupted else "failed" if played.errors else "done")
     return played._replace(record=record.path)
 
 
-def _play(run: Run, at_once: int | None) -> Played:
+def _play(run: Run, at_once: int | None) -> RunResult:
     name, config = run.scenario.name, run.config
     LOG.info("%s begins: %d games, %s, %s", name, config.games, config.mode, config.leakage)
     try:
@@ -181,7 +181,7 @@ def _play(run: Run, at_once: int | None) -> Played:
     games = tuple(run.finished[index] for index in sorted(run.finished))
     end = "is interrupted" if interrupted else "is over"
     LOG.info("%s %s: %d games, %d of them failed, %d steps", name, end, len(games), len(run.errors), run.steps)
-    return Played(games, run.steps, interrupted, run.errors, None)
+    return RunResult(games, run.steps, interrupted, run.errors, None)
 
 
 def blocking(work: Callable[[Unpack[Args]], Awaitable[T]], *args: *Args) -> T:

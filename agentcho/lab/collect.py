@@ -15,7 +15,7 @@ from agentcho.config import RunConfig
 from agentcho.errors import ConfigError, ResumeMismatch
 from agentcho.events import Sink
 from agentcho.games.run import GameSelection
-from agentcho.games.runtime import Played, play, tasks_of
+from agentcho.games.runtime import RunResult, play, tasks_of
 from agentcho.games.turn import Forced
 from agentcho.records.record import Over, SavedRun, runs
 from agentcho.records.trace import Workflow
@@ -35,7 +35,7 @@ class Playing(NamedTuple):
     config: RunConfig
     engine: EnginePort
     at_once: int | None = None
-    play_on: Callable[..., Played] = play
+    play_on: Callable[..., RunResult] = play
     here: Callable[[], EnginePort] | None = None
 
     @property
@@ -51,7 +51,7 @@ class Playing(NamedTuple):
             **self.config.model_dump(include={"seed", "temperature", "top_p", "max_tokens"}),
         }
 
-    def play(self, left: Iterable[int], forced: Mapping[int, Forced], sink: Sink, out: Path | None = None) -> Played:
+    def play(self, left: Iterable[int], forced: Mapping[int, Forced], sink: Sink, out: Path | None = None) -> RunResult:
         """Play these games, each with the words that `forced` has for it; `out` is where records go, if anywhere."""
         scenario, config, engine, at_once, play_on, _ = self
         if config.models:

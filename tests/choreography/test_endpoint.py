@@ -27,7 +27,7 @@ from agentcho.errors import (
 )
 from agentcho.events import Token
 from agentcho.games.run import OnFailure
-from agentcho.games.runtime import Played, play, resume
+from agentcho.games.runtime import RunResult, play, resume
 from agentcho.records.record import SavedRun
 from agentcho.testing import FakeEndpoint
 from agentcho.testing import play as rehearse
@@ -47,12 +47,12 @@ async def whisper(game: Game) -> None:
     await eve.say()
 
 
-def recorded(tmp_path: Path, script: Script, port: FakeEndpoint, **how: Any) -> Played:
+def recorded(tmp_path: Path, script: Script, port: FakeEndpoint, **how: Any) -> RunResult:
     config = CONFIG.model_copy(update={name: how.pop(name) for name in list(how) if name in RunConfig.model_fields})
     return play(Scripted(script), config, engine=TextEngine(port), out=tmp_path, **how)
 
 
-def saved(played: Played) -> SavedRun:
+def saved(played: RunResult) -> SavedRun:
     assert played.record is not None
     return SavedRun(played.record)
 

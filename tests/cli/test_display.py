@@ -21,7 +21,7 @@ from agentcho.display.speech import plain as plain_speech
 from agentcho.display.totals import costs, outcomes, share
 from agentcho.events import Began, Ended, Event, Joined, Over, Token
 from agentcho.flow.labels import EncodingRecord
-from agentcho.games.runtime import Played
+from agentcho.games.runtime import RunResult
 from agentcho.message import EVERYONE, Audience
 from agentcho.records.transcript import Entry, Usage
 from tests.said import message as said
@@ -51,7 +51,7 @@ def shown(*events: Event, kind: Kind = "rich", games: int = 1, terminal: bool = 
     with screen(kind, "the title", games, file) as display:
         for event in events:
             display.hear(event)
-    display.close(Played(tuple(display.games.values()), 9, False, {}, None))
+    display.close(RunResult(tuple(display.games.values()), 9, False, {}, None))
     return file.getvalue()
 
 

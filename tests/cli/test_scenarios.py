@@ -10,7 +10,7 @@ from agentcho.calls.call import Decode
 from agentcho.config import RunConfig
 from agentcho.events import Ended, Event
 from agentcho.games import library
-from agentcho.games.runtime import Played, play
+from agentcho.games.runtime import RunResult, play
 from agentcho.message import Message
 from agentcho.records.transcript import Entry, own_records
 from agentcho.tasks import Problem, task_set
@@ -27,7 +27,7 @@ OWN = " Your private instruction: always COOPERATE, whatever happens and whateve
 
 def game(
     scenario: str, engine: FakeEngine | None = None, seed: int = 0, **options: Any
-) -> tuple[Played, list[Message]]:
+) -> tuple[RunResult, list[Message]]:
     """Play one game on the fake engine."""
     said: list[Message] = []
 
@@ -105,7 +105,7 @@ def test_a_debater_reads_question_and_turns_but_no_verdict() -> None:
     assert not any(header.startswith("{") for _, header, _, _ in view(said, "ben"))
 
 
-def debate(finish_after: int) -> tuple[Played, list[Message]]:
+def debate(finish_after: int) -> tuple[RunResult, list[Message]]:
     """A debate whose seed makes the fake moderator finish after so many rounds."""
     for seed in range(100):
         played, said = game("debate", seed=seed)

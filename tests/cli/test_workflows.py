@@ -15,7 +15,7 @@ from agentcho.config import Leakage, RunConfig
 from agentcho.errors import TaskError
 from agentcho.events import Ended, Event
 from agentcho.games import library
-from agentcho.games.runtime import Played, play
+from agentcho.games.runtime import RunResult, play
 from agentcho.records.record import find
 from agentcho.records.trace import exported, write_traces
 from agentcho.records.transcript import Entry, own_records
@@ -34,7 +34,7 @@ class Game:
         self.entries: list[Entry] = []
         self.engine = FakeEngine(says, answer=answer)
         cls = library.scenario(scenario)
-        self.played: Played = play(cls(**options), RunConfig(**how), engine=self.engine, sink=self._hear)
+        self.played: RunResult = play(cls(**options), RunConfig(**how), engine=self.engine, sink=self._hear)
         self.score = self.played.games[0].score
         self.outcome: dict[str, Any] = self.played.games[0].outcome or {}
 

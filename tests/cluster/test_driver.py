@@ -18,7 +18,7 @@ from agentcho.errors import ModelNotFound, ResumeMismatch, WorkersLost
 from agentcho.events import Ended, Event, Over
 from agentcho.games import library, runtime
 from agentcho.games.run import GameSelection, OnFailure
-from agentcho.games.runtime import Played, play, resume
+from agentcho.games.runtime import RunResult, play, resume
 from agentcho.records.canonical import canonical_transcript
 from agentcho.records.record import SavedRun
 from agentcho.scenario import Scenario
@@ -58,12 +58,12 @@ def games(run: Path | None) -> Any:
     return canonical_transcript(saved), over
 
 
-def here(out: Path, config: RunConfig = CONFIG, name: str = NAME) -> Played:
+def here(out: Path, config: RunConfig = CONFIG, name: str = NAME) -> RunResult:
     """The same run in this process."""
     return play(scenario(name), config, out=out / "here", asked=name)
 
 
-def there(pool: Threads, out: Path, config: RunConfig = CONFIG, name: str = NAME, **how: Any) -> Played:
+def there(pool: Threads, out: Path, config: RunConfig = CONFIG, name: str = NAME, **how: Any) -> RunResult:
     """The run by two workers."""
     driver = Driver(pool, how.pop("workers", 2), how.pop("deaths", 2), how.pop("warn", print), QUICK)
     return runs.play(Players(driver, name), scenario(name), config, out=out / "there", asked=name, **how)

@@ -27,7 +27,7 @@ from agentcho.cluster.runs import Players
 from agentcho.config import Limits
 from agentcho.errors import ModelNotFound, WorkersLost
 from agentcho.events import Event, Over
-from agentcho.games.runtime import Played, play
+from agentcho.games.runtime import RunResult, play
 from agentcho.records.record import SavedRun, find
 from tests.cluster.processes import MARK, actors, kill, marked
 from tests.cluster.test_driver import NAME, games, scenario
@@ -91,7 +91,7 @@ def wait_until(holds: Callable[[], bool], what: str, seconds: float = SOON) -> N
         time.sleep(0.05)
 
 
-def there(asked: ClusterConfig, out: Path, config: RunConfig, sink: Callable[[Event], None] | None = None) -> Played:
+def there(asked: ClusterConfig, out: Path, config: RunConfig, sink: Callable[[Event], None] | None = None) -> RunResult:
     """A run by the workers of a cluster."""
     with rays.workers(asked, NAME, "cpu") as (pool, count, name):
         assert count == 2

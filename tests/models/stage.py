@@ -11,7 +11,7 @@ from agentcho.calls.texts import TextPort
 from agentcho.config import RunConfig
 from agentcho.events import Encoded, Ended, Event
 from agentcho.flow.labels import EncodingRecord
-from agentcho.games.runtime import Played, play
+from agentcho.games.runtime import RunResult, play
 from agentcho.records.transcript import Entry, carry
 from agentcho.scenario import Scenario
 from agentcho.testing import FakeEngine
@@ -43,7 +43,7 @@ class Seen(NamedTuple):
     """What came of a run: its entries, of all games, and the run itself."""
 
     entries: list[Entry]
-    played: Played
+    played: RunResult
 
     @property
     def made(self) -> list[EncodingRecord]:

@@ -16,7 +16,7 @@ from agentcho.flow.views import After, Read, View
 from agentcho.games.parts import merge
 from agentcho.games.replay import replay
 from agentcho.games.resume import loading_config
-from agentcho.games.runtime import Played, play, resume
+from agentcho.games.runtime import RunResult, play, resume
 from agentcho.lab.collect import Playing
 from agentcho.records.canonical import canonical_transcript
 from agentcho.records.record import SavedRun
@@ -152,7 +152,7 @@ def test_a_run_goes_on_with_the_words_of_each_engine(tmp_path: Path) -> None:
                 raise OSError
             return self.Outcome()
 
-    def begun(**more: Any) -> Played:
+    def begun(**more: Any) -> RunResult:
         config = RunConfig(model="fake", games=2)
         return play(Stopping(talk), config, engine=FakeEngine(), others=beside(), out=tmp_path, **more)
 

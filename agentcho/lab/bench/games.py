@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from agentcho.config import RunConfig
 from agentcho.events import Counting
-from agentcho.games.runtime import Played, load_engine, play
+from agentcho.games.runtime import RunResult, load_engine, play
 from agentcho.progress import Tell, unheard
 from agentcho.scenario import Scenario
 
@@ -41,5 +41,5 @@ def compare(scenario: Scenario, config: RunConfig, tell: Tell = unheard) -> Both
     return BothWays(config.games, middle - begin, together.steps, end - middle, apart.steps, same)
 
 
-def _same(one: Played, other: Played) -> int:
+def _same(one: RunResult, other: RunResult) -> int:
     return sum(a.outcome == b.outcome for a, b in zip(one.games, other.games, strict=True))
