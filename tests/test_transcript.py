@@ -81,6 +81,32 @@ def test_a_line_says_what_is_out_of_the_common_and_is_read_as_it_was_written() -
             Entry.from_json(line | odd)
 
 
+def test_a_message_says_when_it_was_asked_for_and_in_which_steps_it_was_made() -> None:
+    async def both_and_one(game: Game) -> None:
+        alice, bob = Talker("alice"), Talker("bob")
+        game.cast(alice)
+        game.cast(bob)
+        await game.together(alice.say("everyone", "Hello."), bob.say("everyone"))
+        await alice.say("everyone")
+
+    entries = rehearse(both_and_one).entries
+    asked, *said = entries
+    assert asked.usage.steps is None
+    assert [(entry.usage.steps or (0,))[0] for entry in said[:2]] == [1, 1]
+    for before, entry in zip((None, None, max(s.usage.steps or (0, 0, 0) for s in said[:2])), said, strict=True):
+        usage, steps = entry.usage, entry.usage.steps
+        assert usage.at is not None
+        assert steps is not None
+        assert usage.at >= 0.0
+        assert steps[0] <= steps[1] <= steps[2]
+        assert before is None or steps[0] == before[2] + 1
+    for entry in entries:
+        assert Entry.from_json(json.loads(json.dumps(entry.to_json()))).usage == entry.usage
+    older = entries[1].to_json()
+    del older["usage"]["at"], older["usage"]["steps"]
+    assert Entry.from_json(json.loads(json.dumps(older))).usage.steps is None
+
+
 def test_encodings_may_come_later_or_alone(tmp_path: Path) -> None:
     talk = whispers()
     run = written(tmp_path, later(talk))

@@ -281,6 +281,7 @@ class Choreographer:
         """On the event loop again: the journals take in the results first, then the submitters wake."""
         for handle in step.submitted:
             self._under_way.update(dict.fromkeys(handle.ids, handle))
+            handle.entered = self.steps + 1
             if handle.abandoned:
                 self._give_up(handle)
         for handle, error in step.refused:
@@ -318,7 +319,7 @@ class Choreographer:
         begun = {each.id: each for each in result.begun}
         heard = [(self._under_way[spoken.id], spoken) for spoken in result.spoken if spoken.id in self._under_way]
         for handle, spoken in heard:
-            self._notify(handle, "on_piece", partial(handle.take_in, spoken, begun.pop(spoken.id, None)))
+            self._notify(handle, "on_piece", partial(handle.take_in, spoken, begun.pop(spoken.id, None), self.steps))
         for flush in {id(handle.request.flush): handle.request.flush for handle, _ in heard}.values():
             self._flush(flush, [handle for handle, _ in heard if handle.request.flush is flush])
         for handle, spoken in heard:
@@ -342,7 +343,11 @@ class Choreographer:
             return
         now = perf_counter()
         first = (handle.first or now) - handle.submitted
-        result = Result(tuple(handle.made[i] for i in handle.ids), first, now - handle.submitted)
+        made, steps = (
+            tuple(handle.made[i] for i in handle.ids),
+            (handle.entered, handle.spoke or self.steps, self.steps),
+        )
+        result = Result(made, first, now - handle.submitted, handle.submitted, steps)
         done = handle.request.on_done
         if done is None or self._notify(handle, "on_done", partial(done, result)):
             handle.finish(result, None)

@@ -18,6 +18,11 @@ from agentcho.errors import RequestError
 from agentcho.message import Words
 
 
+Steps = tuple[int, int, int]
+"""The numbers of three steps of an engine, from 1: that which a request was submitted to, that of the first token of
+its decode (none: the last), and the last so far."""
+
+
 class FinishedCall(NamedTuple):
     """One finished call: its id, held until `release`, its words and what it attended to."""
 
@@ -28,22 +33,26 @@ class FinishedCall(NamedTuple):
 
 class Result(NamedTuple):
     """A finished request: its calls in order; seconds from submission to the decode's first token (none: to the
-    end) and to the end of all."""
+    end) and to the end of all. `at` and `steps`: see `Handle`."""
 
     made: tuple[FinishedCall, ...]
     ttft: float
     seconds: float
+    at: float = 0.0
+    steps: Steps | None = None
 
 
 class Unfinished(NamedTuple):
     """A decode that is not done, as far as its tokens have left the engine: its words so far with their receipt, and
-    the calls of its request that were made before. `ended` None: it goes on."""
+    the calls of its request that were made before. `ended` None: it goes on. `at` and `steps`: see `Handle`."""
 
     own: FinishedCall
     made: tuple[FinishedCall | None, ...]
     ended: Literal["cancelled", "failed"] | None
     ttft: float
     seconds: float
+    at: float = 0.0
+    steps: Steps | None = None
 
 
 class Piece(NamedTuple):
@@ -99,7 +108,8 @@ def checked_request(request: object) -> Request:
 
 class Handle:
     """A request under way. `made` are its calls that are finished, and `delivered` counts those of them that were taken
-    in: all that a step finishes is known before anybody hears of any of it."""
+    in: all that a step finishes is known before anybody hears of any of it. `submitted` is when it was asked for, on the
+    clock of `perf_counter`; `entered` the step that it was submitted to, `spoke` that of its first token."""
 
     def __init__(self, request: Request, task: TrackedTask | None) -> None:
         self.request, self.task = request, task
@@ -110,6 +120,7 @@ class Handle:
         self.delivered = 0
         self.submitted = perf_counter()
         self.first: float | None = None
+        self.entered = self.spoke = self.heard = 0
         self.result: Result | None = None
         self.error: Exception | None = None
         self.abandoned = False
@@ -117,10 +128,10 @@ class Handle:
         self._said: list[int] = []
         self._text = ""
 
-    def take_in(self, spoken: Spoken, begun: Begun | None) -> None:
+    def take_in(self, spoken: Spoken, begun: Begun | None, step: int = 0) -> None:
         """Take in the token that the decode sampled in a step, and pass it on; `made` has the calls that this step has
         finished."""
-        self.first = self.first or perf_counter()
+        self.first, self.spoke, self.heard = self.first or perf_counter(), self.spoke or step, step
         self._begun = self._begun or begun
         token = spoken.token if spoken.nth >= len(self._said) else None
         if self.request.on_piece is not None:
@@ -148,9 +159,9 @@ class Handle:
         )
         now, first = perf_counter(), self.first or perf_counter()
         before = tuple(self.made.get(call) for call in self.ids)
-        return Unfinished(
-            FinishedCall(id, so_far, receipt), before, ended, first - self.submitted, now - self.submitted
-        )
+        waited, took, steps = first - self.submitted, now - self.submitted, (self.entered, self.spoke, self.heard)
+        own = FinishedCall(id, so_far, receipt)
+        return Unfinished(own, before, ended, waited, took, self.submitted, steps)
 
     def finish(self, result: Result | None, error: Exception | None) -> None:
         """Wake the submitter. Its task counts as awake from now, unless it waits no longer."""

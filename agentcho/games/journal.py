@@ -7,6 +7,7 @@ Does not know: how requests are made, what is out and who may read it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from time import perf_counter
 from typing import NamedTuple
 
 from agentcho.calls.call import ContentPort, EncodingId, Turn
@@ -141,6 +142,7 @@ class Journal:
         self._resolvers, self._salt = [self.resolver], salt
         self._ledger = Ledger()
         self.held: list[int] = []
+        self._began = perf_counter()
         self._twins: set[int] = set()
         self._unwritten: list[tuple[EncodingRecord, int]] = []
 
@@ -153,7 +155,7 @@ class Journal:
     def enter_known(self, draft: Draft, words: Words) -> None:
         """Take in a message whose words are known. Its line is written now; its encodings come when they are made."""
         draft.message = self._message(draft, words)
-        self._write(draft, None, 0, 0.0, 0.0)
+        self._write(draft, None, self._now(Usage(0, 0, 0.0, 0.0)))
 
     def enter(self, making: Making, draft: Draft | None, result: Result) -> None:
         """Take in the encodings of a finished request: those it lacked, then that of its own message, if any, and its
@@ -204,7 +206,7 @@ class Journal:
         """The entry of a message that a model behind an API is about to be asked for, with all encodings that are in no
         line yet. No call of ours attends to anything for it."""
         made = tuple(record for record, _ in self._unwritten)
-        return self._entry(self._message(draft, words), None, made, usage, draft, "died")
+        return self._entry(self._message(draft, words), None, made, self._now(usage), draft, "died")
 
     def enter_text(self, draft: Draft, words: Words, usage: Usage, ended: Ending | None = None) -> None:
         """Take in a message that a model behind an API has said; `ended`: of which it had shown a part when it was
@@ -216,7 +218,7 @@ class Journal:
         else:
             self._meter.spend(message, sampled_tokens(words, usage))
         made, encoded = self._take_unwritten()
-        self._sink(Ended(self._entry(message, None, made, usage._replace(encoded=encoded), draft, ended)))
+        self._sink(Ended(self._entry(message, None, made, self._now(usage)._replace(encoded=encoded), draft, ended)))
 
     def message_of(self, id: EncodingId) -> str:
         """The message that an encoding is of."""
@@ -255,7 +257,7 @@ class Journal:
         fresh = {call.id for call in made_for_it}
         encoded = len(unfinished.own.words.tokens) + sum(len(call.words.tokens) for call in made_for_it)
         reused = sum(entry.length for entry in unfinished.own.receipt.context if entry.id not in fresh)
-        usage = Usage(encoded, reused, unfinished.ttft, unfinished.seconds)
+        usage = self._usage(encoded, reused, unfinished)
         return self._entry(self._message(draft, unfinished.own.words), None, made, usage, draft, ended)
 
     def close(self) -> None:
@@ -280,7 +282,7 @@ class Journal:
         self._meter.count(draft.message)
         fresh, context = {call.id for call in result.made}, said[0].receipt.context
         reused = sum(read.length for read in context if read.id not in fresh or read.id in self._twins)
-        self._write(draft, said[0].id, reused, result.ttft, result.seconds)
+        self._write(draft, said[0].id, self._usage(0, reused, result))
 
     def _record(self, message: str, recipe: Recipe, path: tuple[str, ...], made: FinishedCall, making: Making) -> None:
         """A baseline encoding stands in the prompt of the caller; a repaired one's path begins with its own; an author
@@ -319,13 +321,20 @@ class Journal:
             new_offset=reads.new_at if isinstance(reads.new_at, int) else None,
         )
 
-    def _write(self, draft: Draft, own: EncodingId | None, reused: int, ttft: float, seconds: float) -> None:
+    def _usage(self, encoded: int, reused: int, asked: Result | Unfinished) -> Usage:
+        """What a request took, of this game's time."""
+        return Usage(encoded, reused, asked.ttft, asked.seconds, at=asked.at - self._began, steps=asked.steps)
+
+    def _now(self, usage: Usage) -> Usage:
+        """What took until now without a step of an engine; what is known of an earlier attempt stays."""
+        return usage if usage.at is not None else usage._replace(at=perf_counter() - self._began - usage.seconds)
+
+    def _write(self, draft: Draft, own: EncodingId | None, usage: Usage) -> None:
         """Write a message that is whole, with all encodings made since the one before. Encodings that its own request
         made do not count as reused."""
         assert draft.message is not None
         made, encoded = self._take_unwritten()
-        usage = Usage(encoded, reused, ttft, seconds)
-        self._sink(Ended(self._entry(draft.message, own, made, usage, draft)))
+        self._sink(Ended(self._entry(draft.message, own, made, usage._replace(encoded=encoded), draft)))
 
     def _entry(
         self,

@@ -84,6 +84,8 @@ class UsagePart(Line):
     ttft: float
     seconds: float
     spent: SpentPart | None = None
+    at: float | None = None
+    steps: Annotated[tuple[Count, Count, Count], LIST] | None = None
 
 
 def _after(place: Any) -> After:

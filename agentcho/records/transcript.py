@@ -62,7 +62,9 @@ class Usage(NamedTuple):
     `encoded`: tokens of the encodings of its line; over all lines they sum to what was encoded, and to what would be if
     everybody read every short message. `reused`: tokens of context read from the store. `ttft`: seconds from submission
     to its first logits, or to the first piece of text, waiting included. `seconds`: from submission to its end.
-    `spent`: what a model behind an API took for it, as its server says.
+    `spent`: what a model behind an API took for it, as its server says. `at`: seconds from the beginning of its game's
+    attempt to its submission. `steps`: the numbers of three steps of its engine, which all games of a run share: that
+    which it was submitted to, that of its first token, and its last. None: it is not known, or nothing was submitted.
     """
 
     encoded: int
@@ -70,12 +72,14 @@ class Usage(NamedTuple):
     ttft: float
     seconds: float
     spent: Spent | None = None
+    at: float | None = None
+    steps: tuple[int, int, int] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """As a line has it."""
-        plain = self._replace(spent=None)._asdict()
-        del plain["spent"]
-        return plain if self.spent is None else plain | {"spent": self.spent._asdict()}
+        spent = None if self.spent is None else self.spent._asdict()
+        line = self._asdict() | {"spent": spent}
+        return {name: value for name, value in line.items() if value is not None}
 
 
 class Entry(NamedTuple):
@@ -179,7 +183,7 @@ class Entry(NamedTuple):
 
 def _usage(line: UsagePart) -> Usage:
     spent = None if line.spent is None else Spent(**dict(line.spent))
-    return Usage(line.encoded, line.reused, line.ttft, line.seconds, spent)
+    return Usage(line.encoded, line.reused, line.ttft, line.seconds, spent, line.at, line.steps)
 
 
 def _later(attempt: int) -> int | None:
