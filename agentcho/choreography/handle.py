@@ -17,7 +17,6 @@ from agentcho.choreography.quiescence import TrackedTask
 from agentcho.errors import RequestError
 from agentcho.message import Words
 
-
 Steps = tuple[int, int, int]
 """The numbers of three steps of an engine, from 1: that which a request was submitted to, that of the first token of
 its decode (none: the last), and the last so far."""
@@ -108,8 +107,8 @@ def checked_request(request: object) -> Request:
 
 class Handle:
     """A request under way. `made` are its calls that are finished, and `delivered` counts those of them that were taken
-    in: all that a step finishes is known before anybody hears of any of it. `submitted` is when it was asked for, on the
-    clock of `perf_counter`; `entered` the step that it was submitted to, `spoke` that of its first token."""
+    in: all that a step finishes is known before anybody hears of any of it. `submitted` is when it was asked for, by
+    `perf_counter`; `entered` the step that it was submitted to, `spoke` that of its first token."""
 
     def __init__(self, request: Request, task: TrackedTask | None) -> None:
         self.request, self.task = request, task
