@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from agentcho.runner.engine import Engine
     from agentcho.scenario import Judged, Scenario
     from agentcho.tasks import Concepts, Problem, task_set
+    from agentcho.toolsets.tool import Tool, tool
 
 __all__ = [
     "EVERYONE",
@@ -51,11 +52,13 @@ __all__ = [
     "RunConfig",
     "Sampling",
     "Scenario",
+    "Tool",
     "View",
     "canonical_transcript",
     "replay",
     "run",
     "task_set",
+    "tool",
 ]
 
 
@@ -74,6 +77,7 @@ HOMES = {
     "runner.engine": ["Engine"],
     "scenario": ["Judged", "Scenario"],
     "tasks": ["Concepts", "Problem", "task_set"],
+    "toolsets.tool": ["Tool", "tool"],
 }
 """The modules that define the names of `__all__`."""
 MOVED: dict[str, str] = {}

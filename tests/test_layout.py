@@ -23,6 +23,7 @@ LAYERS = (
     ("calls", "tasks"),
     ("config",),
     ("flow",),
+    ("toolsets",),
     ("records",),
     ("agent", "events", "scenario"),
     ("understudy",),

@@ -115,19 +115,33 @@ class View(NamedTuple):
         return cls(tuple(Read(m if isinstance(m, str) else m.id) for m in messages if m is not None), new_at)
 
 
+class ToolUse(NamedTuple):
+    """Which tool gave a result, and what was declared of it: see `toolsets.tool.Declared`. `client`: the connection to
+    a server of tools by which it was called; agents that have one in common can tell each other anything by it."""
+
+    name: str
+    audience: Audience
+    effect: bool
+    trusted: bool
+    client: str | None = None
+
+
 class Act(NamedTuple):
     """How a message came to be asked for.
 
     `where` is the line of the scenario's or agent's code, "file:number". `places` are the positions asked for,
     one a parent and then the message's own (empty: none was). `tainted_by` are the messages outside whose audience
     this one is read and whose words the playing code had looked at before. `choices` are the texts that a
-    constrained decode could become.
+    constrained decode could become. `call` is the message that called the tool of which this one is the result, and
+    `use` says which tool that is.
     """
 
     where: str | None = None
     places: tuple[Place, ...] = ()
     tainted_by: tuple[str, ...] = ()
     choices: tuple[str, ...] = ()
+    call: str | None = None
+    use: ToolUse | None = None
 
 
 Policy = Callable[[str, Sequence[Metadata]], Sequence[Metadata]]

@@ -98,11 +98,25 @@ Asked = Whole | Literal["rightmost"] | Annotated[After, PlainValidator(_after)] 
 """A place that was asked for: see `Place`."""
 
 
-class _Act(Line):
+class UsePart(Line):
+    """The tool that gave a result."""
+
+    name: str
+    audience: Literal["everyone"] | Strings
+    effect: bool
+    trusted: bool
+    client: str | None = None
+
+
+class ActPart(Line):
+    """How a message came to be asked for."""
+
     where: str | None
     places: Annotated[tuple[Whole | Literal["rightmost"] | Annotated[After, PlainValidator(_after)] | None, ...], LIST]
     acted_on: Strings
     choices: Strings
+    call: str | None = None
+    use: UsePart | None = None
 
 
 class MessageLine(EncodingsLine):
@@ -127,7 +141,7 @@ class MessageLine(EncodingsLine):
     encoding: Whole | None = None
     direct: Strings
     usage: UsagePart
-    act: _Act
+    act: ActPart
     ended: Ending | None = None
     engine: str | None = None
     origin: Origin | None = None

@@ -37,10 +37,11 @@ from agentcho.calls.call import ContextEntry, EncodingId, Receipt
 from agentcho.calls.texts import Spent
 from agentcho.errors import RecordBroken
 from agentcho.flow.labels import EncodingRecord, Roll, adds_up, attended
-from agentcho.flow.views import Act
+from agentcho.flow.views import Act, ToolUse
 from agentcho.message import Message, Words, audience
 from agentcho.records.files import Lines, read_lines, written
 from agentcho.records.lines import (
+    ActPart,
     EncodingPart,
     EncodingsLine,
     Ending,
@@ -119,7 +120,7 @@ class Entry(NamedTuple):
     def to_json(self, seals: Seals | None = None) -> dict[str, Any]:
         """The line as a JSON object; `from_json` inverts it. Optional fields at their defaults are left out. `seals`:
         those of the game's earlier lines; None: each cone is listed in full."""
-        message, words, act = self.message, self.message.words, self.act
+        message, words = self.message, self.message.words
         line = {
             "game": message.game,
             "id": message.id,
@@ -142,7 +143,7 @@ class Entry(NamedTuple):
             "encodings": _lines(self.made, seals),
             "direct": self.direct,
             "usage": self.usage.to_json(),
-            "act": {"where": act.where, "places": act.places, "acted_on": act.tainted_by, "choices": act.choices},
+            "act": _act_line(self.act),
         }
         more = {"ended": self.ended, "attempt": _later(self.attempt), "engine": self.engine, "origin": self.origin}
         return line | {name: value for name, value in more.items() if value is not None}
@@ -173,12 +174,24 @@ class Entry(NamedTuple):
             made=_records(said, seals),
             direct=said.direct,
             usage=_usage(said.usage),
-            act=Act(said.act.where, said.act.places, said.act.acted_on, said.act.choices),
+            act=_act(said.act),
             ended=said.ended,
             attempt=said.attempt,
             engine=said.engine,
             origin=said.origin,
         )
+
+
+def _act_line(act: Act) -> dict[str, Any]:
+    line = {"where": act.where, "places": act.places, "acted_on": act.tainted_by, "choices": act.choices}
+    use = None if act.use is None else act.use._asdict() | {"audience": act.use.audience.to_json()}
+    more = {"call": act.call, "use": use}
+    return line | {name: value for name, value in more.items() if value is not None}
+
+
+def _act(line: ActPart) -> Act:
+    use = None if line.use is None else ToolUse(**dict(line.use) | {"audience": audience(line.use.audience)})
+    return Act(line.where, line.places, line.acted_on, line.choices, line.call, use)
 
 
 def _usage(line: UsagePart) -> Usage:

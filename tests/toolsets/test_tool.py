@@ -1,0 +1,150 @@
+"""A typed function as a tool: its schema, its declarations, and what cannot be one, told where it is defined."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any, Literal
+
+import pytest
+from pydantic import BaseModel, Field
+
+import agentcho
+from agentcho.errors import RequestError
+from agentcho.message import EVERYONE, Audience
+from agentcho.toolsets.tool import Tool
+
+NOBODY = Audience(frozenset())
+
+
+class Place(BaseModel):
+    city: str
+    country: str = "FI"
+
+
+@agentcho.tool
+def weather(place: Place, days: Annotated[int, Field(ge=1, description="how far")] = 1) -> str:
+    """The weather at a place."""
+    return f"{place.city}: {days} days of rain"
+
+
+def test_the_schema_is_that_of_the_parameters_and_takes_no_others() -> None:
+    assert (weather.name, weather.description) == ("weather", "The weather at a place.")
+    assert weather.schema["required"] == ["place"]
+    assert weather.schema["additionalProperties"] is False
+    assert weather.schema["properties"]["days"] == {
+        "type": "integer",
+        "minimum": 1,
+        "default": 1,
+        "description": "how far",
+    }
+    assert weather.schema["$defs"]["Place"]["additionalProperties"] is False
+
+
+def test_arguments_come_in_the_types_of_the_parameters_and_the_tool_is_still_a_function() -> None:
+    given = weather.validate('{"place": {"city": "Oulu"}}')
+    assert given == {"place": Place(city="Oulu"), "days": 1}
+    assert weather(**given) == "Oulu: 1 days of rain"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ("{", "Invalid JSON"),
+        ("[]", "object"),
+        ('{"place": {"city": 3}}', "place.city"),
+        ('{"place": {"city": "Oulu"}, "days": 0}', "days"),
+        ('{"place": {"city": "Oulu"}, "hours": 2}', "hours"),
+    ],
+)
+def test_arguments_that_do_not_fit_are_told_by_their_place(arguments: str, told: str) -> None:
+    with pytest.raises(RequestError, match=told):
+        weather.validate(arguments)
+
+
+def test_names_of_parameters_may_be_those_of_a_model() -> None:
+    @agentcho.tool
+    def odd(json: str, model_config: int, copy: Literal["a", "b"] = "a") -> str:
+        return json
+
+    assert list(odd.schema["properties"]) == ["json", "model_config", "copy"]
+    assert odd.validate('{"json": "x", "model_config": 2}') == {"json": "x", "model_config": 2, "copy": "a"}
+
+
+def test_what_is_not_declared_is_not_trusted() -> None:
+    assert weather.declared.audience == EVERYONE
+    assert (weather.declared.effect, weather.declared.trusted, weather.declared.idempotent) == (True, False, False)
+    assert weather.declared.results is None
+
+
+def test_what_nobody_learns_of_changes_nothing_unless_it_is_said() -> None:
+    made = agentcho.tool(audience="nobody")(weather.function)
+    assert (made.declared.audience, made.declared.effect) == (NOBODY, False)
+    assert agentcho.tool(audience="nobody", effect=True)(weather.function).declared.effect
+    assert agentcho.tool(audience=["bob"])(weather.function).declared.audience == Audience(frozenset({"bob"}))
+
+
+class Opaque:
+    pass
+
+
+def untyped(x) -> str:  # type: ignore[no-untyped-def]
+    return ""
+
+
+def many(*x: int) -> str:
+    return ""
+
+
+def opaque(x: Opaque) -> str:
+    return ""
+
+
+def calling(x: Callable[[], int]) -> str:
+    return ""
+
+
+def unsaid(x: str = Opaque()) -> str:  # type: ignore[assignment]
+    return ""
+
+
+@pytest.mark.parametrize(
+    ("function", "told"),
+    [
+        (untyped, "its parameter x has no type"),
+        (many, "can be given by no name"),
+        (opaque, "JSON cannot say"),
+        (calling, "JSON cannot say"),
+        (unsaid, "JSON cannot say"),
+        (lambda: "", "is called '<lambda>'"),
+        (Opaque, "type type"),
+        ("weather", "give a function"),
+    ],
+)
+def test_what_cannot_be_a_tool_is_told_where_it_is_defined(function: Any, told: str) -> None:
+    with pytest.raises(RequestError, match=told):
+        agentcho.tool(function)
+
+
+@pytest.mark.parametrize(
+    ("declared", "told"),
+    [
+        ({"timeout": 0}, "seconds above 0"),
+        ({"most": 0}, "most of a tool"),
+        ({"effect": "no"}, "True or False"),
+        ({"trusted": 1}, "True or False"),
+        ({"name": "a b"}, "letters, digits"),
+        ({"audience": "every body "}, "begins or ends"),
+        ({"isolate": True}, "inside of another function"),
+    ],
+)
+def test_declarations_that_cannot_be_are_told_too(declared: dict[str, Any], told: str) -> None:
+    def inner(x: str) -> str:
+        return x
+
+    with pytest.raises(agentcho.AgentchoError, match=told):
+        agentcho.tool(**declared)(inner)
+
+
+def test_a_tool_is_shown_by_its_name() -> None:
+    assert isinstance(weather, Tool)
+    assert repr(weather) == "<Tool weather>"
