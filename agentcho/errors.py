@@ -18,7 +18,7 @@ AgentchoError
 ├── EngineClosed               the choreographer has ended, or the engine was closed
 ├── EngineBusy                 somebody else has the engine
 ├── AudienceError              a name that names nobody, or nothing, or cannot (also a ValueError)
-├── LeakageError               a call would read what its caller may not, or what nothing is known of
+├── LeakageError               a call would read what its caller may not, or tell a tool what others may not know
 ├── ConfigError                options that contradict each other or that there are not (also a ValueError)
 ├── ExtraMissing               a library that only some need is not installed
 ├── TuneError                  an adapter cannot be trained, or no further (also a ValueError)
@@ -294,6 +294,13 @@ class LeakageError(AgentchoError):
             f"it, is {'loaded here' if own is None else f'at {own}'}. Leave it out of {reader}'s view, say it to "
             f"everyone, or allow that vendor: --allow-vendor {vendor}",
         )
+        return error
+
+    @classmethod
+    def sink(cls, caller: str, tool: str, why: str, messages: Sequence[str]) -> LeakageError:
+        """A call of a tool was not run. `why` says what is wrong with its `messages`, and what to do."""
+        error = cls(caller, messages)
+        error.args = (f"the call of {tool} by {caller} was not run: {why}",)
         return error
 
 

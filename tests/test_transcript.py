@@ -15,7 +15,9 @@ from agentcho import Choreographer, Game, RunConfig, canonical_transcript
 from agentcho.audit import audit_run
 from agentcho.errors import RecordBroken
 from agentcho.events import Event
+from agentcho.flow.views import Act, ToolUse
 from agentcho.games.runtime import play
+from agentcho.message import EVERYONE, Audience
 from agentcho.records.record import Over, RunRecord, SavedRun
 from agentcho.records.trace import exported
 from agentcho.records.transcript import Encodings, Entry, own_records
@@ -105,6 +107,21 @@ def test_a_message_says_when_it_was_asked_for_and_in_which_steps_it_was_made() -
     older = entries[1].to_json()
     del older["usage"]["at"], older["usage"]["steps"]
     assert Entry.from_json(json.loads(json.dumps(older))).usage.steps is None
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        Act(released="ann.1"),
+        Act("a.py:1", call="ann.1", use=ToolUse("post", EVERYONE, effect=True, trusted=False), release=True),
+        Act(call="ann.1", use=ToolUse("add", Audience(frozenset()), False, True, "sums")),
+        Act(call="ann.1", use=ToolUse("tell", Audience(frozenset({"bob"})), True, False)),
+    ],
+)
+def test_what_a_tool_declares_is_on_record(act: Act) -> None:
+    entry = whispers().entries[1]._replace(act=act)
+    assert Entry.from_json(json.loads(json.dumps(entry.to_json()))) == entry
+    assert not {"released", "call", "use", "release"} & whispers().entries[1].to_json()["act"].keys()
 
 
 def test_encodings_may_come_later_or_alone(tmp_path: Path) -> None:

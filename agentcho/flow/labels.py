@@ -131,6 +131,14 @@ class Ledger:
         self._records[id], self._cones[id] = entered, cone
         return entered
 
+    def cone(self, message: str, author: str) -> Set[str] | None:
+        """All that could have influenced what an agent has just said; None: it was said in no encoding here. Those that
+        were made last are looked at first."""
+        for record in reversed(self._records.values()):
+            if record.message == message and record.caller == author:
+                return record.cone
+        return None
+
     def forget(self, ids: Iterable[EncodingId]) -> None:
         """Drop what is known of encodings that no later receipt names; ids that are not there too. Cones that they are
         in stay whole."""

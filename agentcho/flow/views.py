@@ -132,8 +132,10 @@ class Act(NamedTuple):
     `where` is the line of the scenario's or agent's code, "file:number". `places` are the positions asked for,
     one a parent and then the message's own (empty: none was). `tainted_by` are the messages outside whose audience
     this one is read and whose words the playing code had looked at before. `choices` are the texts that a
-    constrained decode could become. `call` is the message that called the tool of which this one is the result, and
-    `use` says which tool that is.
+    constrained decode could become. `released` is the message whose words this one repeats before another audience.
+
+    Of the result of a tool: `call` is the message that called it, `use` says which tool that is, and `release` that the
+    call was let run whatever its arguments were made from.
     """
 
     where: str | None = None
@@ -142,6 +144,8 @@ class Act(NamedTuple):
     choices: tuple[str, ...] = ()
     call: str | None = None
     use: ToolUse | None = None
+    release: bool = False
+    released: str | None = None
 
 
 Policy = Callable[[str, Sequence[Metadata]], Sequence[Metadata]]

@@ -181,7 +181,8 @@ class Game:
         assert known.message is not None
         role, model = known.message.role, self._models.of(known.engine)
         spoken_to, reads = self._messages.audience(author, to), self._messages.reads(author, agent, view)
-        return self._messages.put(Telling(author, role, spoken_to, known.whole, reads, model, known.content))
+        told = Telling(author, role, spoken_to, known.whole, reads, model, known.content, known.metadata.id)
+        return self._messages.put(told)
 
     def swap_out(self) -> None:
         """Make room for other games while this one waits, for a person, say. What its agents read next comes back by

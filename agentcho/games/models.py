@@ -92,7 +92,8 @@ class GameModel(NamedTuple):
 
 
 class Telling(NamedTuple):
-    """A message of known text that is to be said: of an agent's, or the scenario's; `ids` win over the text."""
+    """A message of known text that is to be said: of an agent's, or the scenario's; `ids` win over the text. `released`
+    is the message whose words these are."""
 
     author: str
     role: str
@@ -101,6 +102,7 @@ class Telling(NamedTuple):
     reads: ReadSet
     model: GameModel
     ids: tuple[int, ...] | None = None
+    released: str | None = None
 
 
 class GameModels:

@@ -117,6 +117,8 @@ class ActPart(Line):
     choices: Strings
     call: str | None = None
     use: UsePart | None = None
+    release: bool = False
+    released: str | None = None
 
 
 class MessageLine(EncodingsLine):

@@ -183,15 +183,16 @@ class Entry(NamedTuple):
 
 
 def _act_line(act: Act) -> dict[str, Any]:
+    """Optional fields at their defaults are left out."""
     line = {"where": act.where, "places": act.places, "acted_on": act.tainted_by, "choices": act.choices}
     use = None if act.use is None else act.use._asdict() | {"audience": act.use.audience.to_json()}
-    more = {"call": act.call, "use": use}
+    more = {"call": act.call, "use": use, "release": act.release or None, "released": act.released}
     return line | {name: value for name, value in more.items() if value is not None}
 
 
 def _act(line: ActPart) -> Act:
     use = None if line.use is None else ToolUse(**dict(line.use) | {"audience": audience(line.use.audience)})
-    return Act(line.where, line.places, line.acted_on, line.choices, line.call, use)
+    return Act(line.where, line.places, line.acted_on, line.choices, line.call, use, line.release, line.released)
 
 
 def _usage(line: UsagePart) -> Usage:
