@@ -156,6 +156,9 @@ class Prefill:
     - `tokens`, where given, are the token ids of the content, and win over `text`.
     - Equal calls share stored keys and values only where their `salt` is the same. `guard` is asked before anything is
       gathered.
+    - `extends` is the encoding of an earlier state of the message, over the same parents at the same positions, with
+      the same salt. The keys and values of the tokens that both begin with are copied, not computed again. Where it is
+      no such encoding, or is not in the store, or in the deterministic profile, all is computed.
     """
 
     text: str
@@ -167,6 +170,7 @@ class Prefill:
     tokens: tuple[int, ...] | None = None
     salt: str = ""
     guard: Guard | None = None
+    extends: EncodingId | None = None
 
 
 @dataclass(frozen=True, eq=False)

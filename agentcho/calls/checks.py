@@ -134,7 +134,8 @@ def _prefill(call: Prefill, copies: Mapping[int, Call], bounds: Bounds) -> Prefi
     shared, content = _shared(call, copies), text(call.text, "the text")
     role, name, ids = checked_role(call.role), _name(call.name), call.tokens
     tokens = None if ids is None else numbers(ids, "tokens", bounds.vocabulary)
-    return Prefill(content, role=role, name=name, tokens=tokens, **shared)
+    extends = None if call.extends is None else checked_id(call.extends)
+    return Prefill(content, role=role, name=name, tokens=tokens, extends=extends, **shared)
 
 
 def _decode(call: Decode, copies: Mapping[int, Call], bounds: Bounds) -> Decode:

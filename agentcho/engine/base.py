@@ -99,6 +99,9 @@ class Pool(Protocol):
     def free(self, pages: Stored) -> None: ...
     def copy_out(self, pages: Stored) -> Stored: ...
     def copy_in(self, pages: Stored, copy: Stored) -> None: ...
+    def copy(self, source: Stored, target: Stored, tokens: int) -> None:
+        """Copy the first so many tokens of one encoding to the beginning of another."""
+
     def checksum(self, copy: Stored) -> int:
         """A checksum of all that a copy holds."""
 

@@ -81,6 +81,13 @@ class KVEntry:
         return cls(recipe.key, recipe.context.start, len(recipe.tokens), recipe)
 
 
+class Prefix(NamedTuple):
+    """An earlier state of a message, over the same context: its entry, and how many tokens both begin with."""
+
+    entry: KVEntry
+    tokens: int
+
+
 @dataclass(eq=False)
 class Encoding:
     """What one id names: its words, its receipt, and its entry, which other ids may share. `logits`: the kept rows
@@ -328,9 +335,17 @@ class Assembly:
         tiers = self.tiers
         return tiers.fits(entries, own) and all(tiers.fits((*s.sources, s), 0) for s in lacking(entries))
 
-    def begin(self, owner: Hashable, entries: Sequence[KVEntry], own: KVEntry | None = None) -> None:
+    def copies(self, prefix: Prefix, entries: Sequence[KVEntry], own: int) -> int:
+        """How many tokens a call that gathers these entries and makes `own` tokens can take over now: all that it
+        begins with where these are in the store, and there is room beside them."""
+        here = prefix.entry.pages is not None and self.fits((*entries, prefix.entry), own)
+        return prefix.tokens if here else 0
+
+    def begin(
+        self, owner: Hashable, entries: Sequence[KVEntry], own: KVEntry | None = None, prefix: Prefix | None = None
+    ) -> None:
         """Bring all of `entries` into the store, pinned for `owner` until `Tiers.unpin`, and give `own` its pages,
-        pinned too.
+        pinned too, with what it has in common with a `prefix` that is in the store.
 
         They must fit (see `fits`). Raises what a forward raises, or `StoreDamaged`; nothing is pinned for `owner` then.
         """
@@ -344,10 +359,13 @@ class Assembly:
             for entry in dropped:
                 self._again(entry)
                 self.tiers.release(_used_up(users, entry.sources))
-            self.tiers.pin(owner, entries if own is None else (*entries, own))
-            self.tiers.bring(entries)
+            begun = () if prefix is None else (prefix.entry,)
+            self.tiers.pin(owner, (*entries, *begun) if own is None else (*entries, *begun, own))
+            self.tiers.bring((*entries, *begun))
             if own is not None:
                 self.tiers.allocate(own)
+                if prefix is not None:
+                    self.tiers.store.copy(prefix.entry.block, own.block, prefix.tokens)
         except BaseException:
             self.tiers.unpin(owner)
             raise
@@ -384,6 +402,20 @@ class Assembly:
         finally:
             self.tiers.unpin(entry)
         self.tiers.remade += 1
+
+
+def common(recipe: Recipe, known: KVEntry) -> Prefix | None:
+    """What the result of `recipe` begins with as an entry does that is there already; at least its last token is fed.
+    None: nothing, or the entry is of another context or class, or was put together or fed in another way."""
+    other = known.recipe
+    if other is None or other.base is not None or other.way != "whole" or not known.ready:
+        return None
+    if other.context.key((), other.salt, "whole") != recipe.context.key((), recipe.salt, "whole"):
+        return None
+    pairs = zip(recipe.tokens[:-1], other.tokens, strict=False)
+    tokens = next((place for place, (new, old) in enumerate(pairs) if new != old), None)
+    tokens = min(len(recipe.tokens) - 1, len(other.tokens)) if tokens is None else tokens
+    return Prefix(known, tokens) if tokens else None
 
 
 def lacking(entries: Iterable[KVEntry]) -> list[KVEntry]:

@@ -209,7 +209,8 @@ class Segment:
     next-token logits are asked for.
 
     With a `base`, `ids` are the tokens of a message that are encoded anew, at its indices `places`, and the others are
-    those of the base. The first `done` tokens of the message were encoded before, and are in `entry` already.
+    those of the base. The first `done` tokens of the message were encoded before, and are in `entry` already; `copied`
+    of them are not in its slot yet.
     """
 
     ids: Sequence[int]
@@ -221,6 +222,7 @@ class Segment:
     base: Piece | None = None
     places: Sequence[int] = ()
     done: int = 0
+    copied: int = 0
     first: int = field(default=0, init=False)
 
     @property
@@ -231,15 +233,16 @@ class Segment:
     @property
     def gathered(self) -> int:
         """How many tokens are gathered into its own slot."""
-        return 0 if self.shared is not None else sum(piece.entry.length for piece in self.pieces)
+        return 0 if self.shared is not None else sum(piece.entry.length for piece in self.pieces) + self.copied
 
     @property
     def written(self) -> tuple[Piece, int] | None:
         """The part of its own message that was encoded before and is not in its slot, as a piece, and the number of its
         tokens; None: there is no such part."""
-        if self.entry is None or not self.done or self.slot is not None:
+        there = self.done if self.slot is None else self.copied
+        if self.entry is None or not there:
             return None
-        return Piece(None, self.entry, self.entry.position), self.done
+        return Piece(None, self.entry, self.entry.position), there
 
     @property
     def last(self) -> bool:

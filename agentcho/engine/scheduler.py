@@ -16,8 +16,8 @@ from agentcho.engine.cache import Assembly, Encoding, KVEntry
 from agentcho.engine.forward import Blame, Plan, Weighed
 from agentcho.engine.layout import Recipe, Segment
 from agentcho.engine.likely import weigh
-from agentcho.engine.sequence import Sequence, Status, take_turns
-from agentcho.engine.waiting import Deferred, Queue, Rush, Waiting
+from agentcho.engine.sequence import Sequence, Status
+from agentcho.engine.waiting import Deferred, Queue, Rush, Waiting, take_turns
 from agentcho.errors import CallFailed
 
 
@@ -116,7 +116,9 @@ class Scheduler:
                     gone.add(call.id)
                     making -= set() if call.entry is None else {call.entry}
             elif call.due and (crowded or not waiting.spare):
-                crowded = crowded or not self._fits(call)
+                if call.prefix is not None and not call.placed:
+                    call.copied = 0 if exact else self._assembly.copies(call.prefix, call.needs, call.grows)
+                crowded = crowded or not (call.placed or self._assembly.fits(call.needs, call.grows))
                 may = call.placed or not crowded
                 divisible = call.divisible and not exact
                 if may and (tokens := room.take(call.remaining, divisible, call.depth)) is not None:
@@ -130,11 +132,7 @@ class Scheduler:
         once, or its bits would show what ran beside it."""
         if call.slot is not None and not call.own.ready:
             self._leave_slot(call)
-            call.own.written = 0
-
-    def _fits(self, call: Sequence) -> bool:
-        """Whether there is room for all that a call gathers and makes."""
-        return call.placed or self._assembly.fits(call.needs, call.grows)
+            call.own.written = call.copied = 0
 
     def _begin(self, plan: Plan, waiting: Waiting, tokens: int) -> bool:
         """Ask the call's guard about exactly the pieces that are gathered next; then start the call, go on with it, or
@@ -165,9 +163,9 @@ class Scheduler:
     def _encode(self, plan: Plan, call: Sequence, tokens: int) -> bool:
         entry, made = call.own, call.own.attendable
         if not made and not call.started and tokens < call.remaining:
-            call.slot = self._slots.open(call.context.length + call.remaining, alone=True)
+            call.slot = self._slots.open(call.context.length + entry.length, alone=True)
         if not call.placed:
-            self._assembly.begin(call, call.needs, None if entry.ready else entry)
+            self._assembly.begin(call, call.needs, None if entry.ready else entry, call.takes)
         if not made:
             plan.segments.append(call.encode(tokens))
             plan.sequences.append(call)
@@ -345,7 +343,7 @@ class Scheduler:
     def _let_go(self, call: Sequence) -> None:
         call.status = Status.FINISHED
         self._tiers.unpin(call)
-        self.deferred.release([piece.entry for piece in call.reads])
+        self.deferred.release(call.uses)
 
     def _failure(self, call: Sequence, error: Exception) -> Failure:
         """Drop a call that failed, wherever it is by now, and its shadows."""
@@ -403,7 +401,7 @@ class Scheduler:
             call.status = Status.WAITING
         elif call.started:
             self._tiers.discard(call.entry)
-            call.started = False
+            call.entry.written, call.started = 0, False
         if call.status is not Status.DEFERRED:
             self._waiting.put_back(waiting)
 

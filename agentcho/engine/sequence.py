@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from agentcho.calls.call import Begun, Call, Decode, EncodingId, Sampling, Spoken, Stopped
 from agentcho.calls.checks import ask_guard
 from agentcho.engine.base import Constraint, Row, Slot, Template
-from agentcho.engine.cache import KVEntry
+from agentcho.engine.cache import KVEntry, Prefix
 from agentcho.engine.layout import Context, Framed, Layout, Piece, Segment, decoded
 from agentcho.message import Words
 
@@ -199,7 +199,8 @@ class Sequence:
 
     - A prefill, a repair and a deferred shadow encode known `words` into an `entry`. Other calls may share the entry,
       and it may be ready already. Of all calls that want it, the one that `started` it encodes it, perhaps in parts;
-      then `slot` keeps the context that the parts attend to.
+      then `slot` keeps the context that the parts attend to. Of an earlier state of the words (`prefix`) the first
+      `copied` tokens are taken over as it starts.
     - A decode has a `generation`. Its shadow (`leader` is the decode) feeds the same tokens over another context, after
       they were accepted. Both can become `longest` tokens long and have so many pages `reserved` while they run, and a
       `slot`, where their own tokens come after `before` others.
@@ -214,11 +215,13 @@ class Sequence:
     words: Words | None = None
     entry: KVEntry | None = None
     repair: Reuse | None = None
+    prefix: Prefix | None = None
     generation: Generation | None = None
     leader: Sequence | None = None
     status: Status = Status.WAITING
     slot: Slot | None = None
     started: bool = False
+    copied: int = 0
     reserved: int = 0
     before: int = 0
     fed: int = 0
@@ -252,8 +255,13 @@ class Sequence:
     def holds(self) -> tuple[KVEntry, ...]:
         """All entries that it counts as a holder of, as often as it names them: those that it reads, and the one that
         it makes for its id. The entry of a deferred shadow is held by its id, and by the calls that read it."""
+        return self.uses if self.entry is None or self.status is Status.DEFERRED else (*self.uses, self.entry)
+
+    @property
+    def uses(self) -> tuple[KVEntry, ...]:
+        """All entries that it holds until it is done: those that it reads, and the one that it goes on from."""
         read = tuple(piece.entry for piece in self.reads)
-        return read if self.entry is None or self.status is Status.DEFERRED else (*read, self.entry)
+        return read if self.prefix is None else (*read, self.prefix.entry)
 
     @property
     def lacks(self) -> list[KVEntry]:
@@ -268,6 +276,11 @@ class Sequence:
         if self.entry is not None and self.entry.ready:
             return (self.entry,)
         return tuple(piece.entry for piece in self.reads)
+
+    @property
+    def takes(self) -> Prefix | None:
+        """What its entry begins with, to be copied as it begins; None: nothing is."""
+        return self.prefix if self.copied else None
 
     @property
     def grows(self) -> int:
@@ -333,7 +346,8 @@ class Sequence:
             return len(self.feed)
         if self.entry.attendable:
             return 0
-        return self.repair.count if self.repair is not None else self.entry.length - self.entry.written
+        done = max(self.entry.written, self.copied)
+        return self.repair.count if self.repair is not None else self.entry.length - done
 
     @property
     def depth(self) -> int:
@@ -394,15 +408,16 @@ class Sequence:
         if not self.started:
             base = None if self.repair is None else self.repair.base
             entry.recipe, self.started = recipe._replace(context=self.context, base=base), True
+            entry.written = self.copied
         entry.segment = self._repaired() if self.repair is not None else self._part(most)
         return entry.segment
 
     def _part(self, most: int) -> Segment:
         assert self.words is not None
         done = self.own.written
-        ids = self.words.tokens[done : done + most]
-        pieces = () if done else self.context.pieces
-        return Segment(ids, self.context.start + done, pieces, slot=self.slot, entry=self.own, done=done)
+        ids, first = self.words.tokens[done : done + most], done == self.copied
+        copied, pieces = (self.copied, self.context.pieces) if first else (0, ())
+        return Segment(ids, self.context.start + done, pieces, self.slot, self.own, done=done, copied=copied)
 
     def _repaired(self) -> Segment:
         """The segment of the chosen tokens, among those of the base, all at once."""
@@ -425,23 +440,3 @@ class Sequence:
         assert self.repair is not None
         assert self.words is not None
         return [self.words.tokens[place] for place in self.repair.places]
-
-
-def take_turns(rows: Listed[Sequence], exact: bool) -> None:
-    """Decide how many tokens each shadow among these decodes and shadows feeds in the next forward (`portion`).
-
-    - All shadows together feed at most `STRIDE` tokens, or as many as their leaders say in this forward, so that they
-      keep up with their leaders and hold up no decode. The shadow that is furthest behind goes first.
-    - None feeds in the forward of its leader's first token, which must not be delayed, or before the message is longer
-      than `SHORT`. Each feeds all that is left when its leader has ended, unless it is late.
-    - `exact`: what a shadow feeds depends on its leader alone, and late shadows are fed like all others.
-    """
-    shadows = [row for row in rows if row.leader is not None]
-    room = max(STRIDE, sum(len(leader.feed) for shadow in shadows if (leader := shadow.leader) and leader.fed))
-    for shadow in sorted(shadows, key=lambda each: (-each.lacking, each.id)):
-        shadow.portion, most, leader = 0, STRIDE if exact else room, shadow.leader
-        if shadow.speech.stopped is not None:
-            shadow.portion = shadow.lacking if exact or not shadow.late else 0
-        elif leader and leader.fed and min(most, shadow.lacking) >= STRIDE and (shadow.fed or shadow.lacking > SHORT):
-            shadow.portion = min(most, shadow.lacking)
-            room -= shadow.portion

@@ -71,6 +71,9 @@ class VirtualPages:
     def copy_in(self, pages: int, copy: int) -> None:
         """Nothing is in it."""
 
+    def copy(self, source: int, target: int, tokens: int) -> None:
+        """Nothing is in it."""
+
     def checksum(self, copy: int) -> int:
         """Of nothing."""
         return 0

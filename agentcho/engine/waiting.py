@@ -14,12 +14,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Sequence as Listed
 from typing import NamedTuple
 
 from agentcho.calls.call import EncodingId, Turn
 from agentcho.engine.cache import Encoding, KVEntry, Tiers
 from agentcho.engine.layout import Piece, Recipe
-from agentcho.engine.sequence import Sequence, Status
+from agentcho.engine.sequence import SHORT, STRIDE, Sequence, Status
 from agentcho.errors import CallbackFailed, LeakageError, RequestError
 
 
@@ -172,6 +173,26 @@ class Room:
         self._total, self._empty, self._begun = self._total - most, False, True
         self._work = None if self._work is None else self._work - most * price
         return most
+
+
+def take_turns(rows: Listed[Sequence], exact: bool) -> None:
+    """Decide how many tokens each shadow among these decodes and shadows feeds in the next forward (`portion`).
+
+    - All shadows together feed at most `STRIDE` tokens, or as many as their leaders say in this forward, so that they
+      keep up with their leaders and hold up no decode. The shadow that is furthest behind goes first.
+    - None feeds in the forward of its leader's first token, which must not be delayed, or before the message is longer
+      than `SHORT`. Each feeds all that is left when its leader has ended, unless it is late.
+    - `exact`: what a shadow feeds depends on its leader alone, and late shadows are fed like all others.
+    """
+    shadows = [row for row in rows if row.leader is not None]
+    room = max(STRIDE, sum(len(leader.feed) for shadow in shadows if (leader := shadow.leader) and leader.fed))
+    for shadow in sorted(shadows, key=lambda each: (-each.lacking, each.id)):
+        shadow.portion, most, leader = 0, STRIDE if exact else room, shadow.leader
+        if shadow.speech.stopped is not None:
+            shadow.portion = shadow.lacking if exact or not shadow.late else 0
+        elif leader and leader.fed and min(most, shadow.lacking) >= STRIDE and (shadow.fed or shadow.lacking > SHORT):
+            shadow.portion = min(most, shadow.lacking)
+            room -= shadow.portion
 
 
 class Deferred:

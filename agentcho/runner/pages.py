@@ -204,6 +204,12 @@ class PagePool:
             self._keys[layer][pages.on(device)] = keys.to(device)
             self._values[layer][pages.on(device)] = values.to(device)
 
+    def copy(self, source: Pages, target: Pages, tokens: int) -> None:
+        """See `base.Pool.copy`."""
+        for keys, values, device in zip(self._keys, self._values, self.devices, strict=True):
+            rows, there = source.on(device)[:tokens], target.on(device)[:tokens]
+            keys[there], values[there] = keys[rows], values[rows]
+
     def _to_host(self, pool: Tensor, pages: Pages) -> Tensor:
         rows = pool.index_select(0, pages.on(pool.device))
         if pool.device.type != "cuda":

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from .mutant import Mutant
 
+EXTENDS = "tests/engine/test_extends.py"
 SHADOW = "tests/leaks/test_shadow.py"
 BLAME = "tests/engine/test_blame.py"
 ENGINE_TESTS = "tests/engine/test_engine.py"
@@ -65,7 +66,7 @@ EXACT = (
     Mutant(
         "a shadow's strides by the room that others leave",
         "in the deterministic profile a shadow would be fed in other forwards beside other shadows than alone",
-        "agentcho/engine/sequence.py",
+        "agentcho/engine/waiting.py",
         "STRIDE if exact else room",
         "room",
         (f"{SHADOW}::test_what_a_shadow_feeds_alone_depends_on_its_leader_only",),
@@ -152,8 +153,8 @@ SHARED = (
         "overtake a call that waits for room",
         "small calls would take the room that a large one waits for, again and again, and it would never run",
         "agentcho/engine/scheduler.py",
-        "crowded = crowded or not self._fits(call)",
-        "crowded = not self._fits(call)",
+        "crowded = crowded or not (call.placed",
+        "crowded = not (call.placed",
         (f"{MEMORY}::test_a_call_waits_for_room_and_none_overtakes_it",),
     ),
     Mutant(
@@ -275,9 +276,33 @@ SHADOWS = (
         (f"{POSTPONED}::test_released_it_is_gone_with_all_it_holds",),
     ),
     Mutant(
+        "words are taken over from another context",
+        "keys that were made over what somebody else had read would stand for those of this message",
+        "agentcho/engine/cache.py",
+        'if other.context.key((), other.salt, "whole") != recipe.context.key((), recipe.salt, "whole"):',
+        "if other.salt != recipe.salt:",
+        (EXTENDS,),
+    ),
+    Mutant(
+        "words are taken over from another class of readers",
+        "how long a message takes would tell a reader what another class of readers had begun to read",
+        "agentcho/engine/cache.py",
+        'if other.context.key((), other.salt, "whole") != recipe.context.key((), recipe.salt, "whole"):',
+        'if other.context.key((), "", "whole") != recipe.context.key((), "", "whole"):',
+        (EXTENDS,),
+    ),
+    Mutant(
+        "all of the shorter state is taken over",
+        "the closing of the earlier state, and words that differ, would stand in the midst of the message",
+        "agentcho/engine/cache.py",
+        "if new != old), None)",
+        "if False), None)",
+        (EXTENDS,),
+    ),
+    Mutant(
         "a shadow in its leader's first forward",
         "the first token of a message would wait for what somebody else may read later",
-        "agentcho/engine/sequence.py",
+        "agentcho/engine/waiting.py",
         "elif leader and leader.fed and min(",
         "elif leader and min(",
         (f"{SHADOW}::test_no_shadow_goes_with_its_leaders_first_forward",),
