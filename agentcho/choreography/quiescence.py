@@ -52,7 +52,7 @@ class TaskTracker:
 
     def __init__(self, patience: int = 1000) -> None:
         self._patience = patience
-        self._awake = 0
+        self._awake = self._judging = 0
         self._stirred = 0
         self._still = anyio.Event()
         self._by_task: dict[int, TrackedTask] = {}
@@ -138,6 +138,61 @@ class TaskTracker:
         if errors:
             raise errors[0]
         return results
+
+    async def first(self, *works: Coroutine[Any, Any, Any]) -> tuple[int, Any]:
+        """Run all side by side, each tracked, until one of them has ended; its place, and its result or error. The rest
+        is cancelled. Of those that end before the next step it is the one that stands first."""
+        parent, ends = self.current(), dict[int, tuple[Any, BaseException | None]]()
+
+        async def one(place: int, work: Coroutine[Any, Any, Any], task: TrackedTask) -> None:
+            try:
+                ends[place] = await self.run(self._ending(work, ended), task), None
+            except BaseException as error:
+                if ended_from_outside(error):
+                    raise
+                ends[place] = None, error
+            any_ended.set()
+
+        def ended() -> None:
+            if parent is not None and not any_ended.is_set():
+                parent.wake()  # no step before it is decided
+
+        async def judge() -> None:
+            await any_ended.wait()
+            await self._all_ended(parent)
+            group.cancel_scope.cancel()
+
+        any_ended, tasks = anyio.Event(), [TrackedTask(self) for _ in works]
+        try:
+            async with anyio.create_task_group() as group:
+                for place, (work, task) in enumerate(zip(works, tasks, strict=True)):
+                    task.wake()
+                    group.start_soon(one, place, work, task)
+                group.start_soon(judge)
+        finally:
+            for work, task in zip(works, tasks, strict=True):
+                work.close()
+                task.rest()
+        place = min(ends)
+        result, error = ends[place]
+        if error is not None:
+            raise error
+        return place, result
+
+    async def _all_ended(self, parent: TrackedTask | None) -> None:
+        """Return once no task is awake but those that wait here, such as `parent`, and nothing moves: what the last
+        step woke has come to rest."""
+        quiet, here = 0, int(parent is not None)
+        self._judging += here
+        try:
+            for _ in range(self._patience):
+                before = self._stirred
+                await anyio.lowlevel.checkpoint()
+                quiet = quiet + 1 if before == self._stirred and self._awake <= self._judging else 0
+                if quiet == 2:
+                    return
+        finally:
+            self._judging -= here
 
     @staticmethod
     async def _ending(work: Coroutine[Any, Any, T], ended: Callable[[], None]) -> T:

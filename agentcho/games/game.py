@@ -200,6 +200,14 @@ class Game:
         Raises what a move raises; then the other moves are cancelled."""
         return await self._rounds.together(*moves)
 
+    async def first(self, *moves: Coroutine[Any, Any, Any]) -> Any:
+        """A race of moves, such as `ann.say()`: all act on what was said before it, and it is over when the first of
+        them has ended (of those that end in one engine step, the one that was given first). Returns what that move
+        returns, or raises what it raises; the others are cancelled, and what they have said by then is on record as
+        such. What is whole comes out, in the order of the arguments. The game is `raced`, and its code has looked at
+        all that was said: who is first tells how long the others' words are. Raises `ScenarioError` for no moves."""
+        return await self._rounds.first(*moves)
+
     async def speak(self, agent: Agent, asked: Utterance) -> Message:
         """One message of an agent, from its view to the transcript; see `Agent`."""
         return await self._turns.speak(agent, asked)

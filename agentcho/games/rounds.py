@@ -9,26 +9,37 @@ Does not know: audiences, encodings, who may read what.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from agentcho.choreography.quiescence import TaskTracker
+from agentcho.errors import ScenarioError
 from agentcho.flow.taint import TaintTracker
 from agentcho.flow.views import History, MessageLog
 from agentcho.message import Metadata
 
+Move = Coroutine[Any, Any, Any]
+
 
 @dataclass(eq=False)
 class Branch:
-    """A move of a simultaneous round: what was out before the round, what the move has put out so far, and the messages
-    whose words its code has looked at."""
+    """A move of a simultaneous round: what was out before the round, what the move has put out so far, the messages
+    whose words its code has looked at, and those of which it has `said` anything."""
 
     before: History
     out: MessageLog = field(default_factory=MessageLog)
     sources: set[str] = field(default_factory=set)
+    said: set[str] = field(default_factory=set)
+
+
+class _Branches(NamedTuple):
+    """Those of the moves of a round, and the one that the round is in."""
+
+    outer: Branch | None
+    moves: list[Branch]
 
 
 class Rounds:
@@ -53,7 +64,11 @@ class Rounds:
 
     def publish(self, message: Metadata, branch: Branch | None) -> None:
         """Let a message out, or keep it with the moves of a round until that closes."""
-        (self._out if branch is None else branch.out).add(message)
+        if branch is None:
+            self._out.add(message)
+        else:
+            branch.out.add(message)
+            branch.said.add(message.id)
 
     @contextmanager
     def act(self, branch: Branch | None) -> Iterator[None]:
@@ -68,18 +83,38 @@ class Rounds:
 
     async def together(self, *moves: Coroutine[Any, Any, Any]) -> list[Any]:
         """Run moves side by side; all come out at the end, move by move in the order given, errors or not."""
+        with self._moves(moves) as (branches, running), self.act(branches.outer):
+            return await self._tasks.together(*running)
+
+    async def first(self, *moves: Coroutine[Any, Any, Any]) -> Any:
+        """Run moves side by side until one has ended, and return what that returns; the others are cancelled. All that
+        is whole by then comes out, move by move in the order given. Who was first depends on how long each message
+        became, so that the code has looked at all of them."""
+        if not moves:
+            raise ScenarioError("a race of no moves; give game.first at least one, such as ann.say()")
+        self.raced = True
+        with self._moves(moves) as (branches, running), self.act(branches.outer):
+            try:
+                return (await self._tasks.first(*running))[1]
+            finally:
+                self.taint.join([branch.said for branch in branches.moves])
+
+    @contextmanager
+    def _moves(self, moves: Sequence[Move]) -> Iterator[tuple[_Branches, list[Move]]]:
+        """A context in which moves run, each in a branch of its own; at its end what they said comes out."""
         before, outer = self.visible(), self.branch
         branches = [Branch(before) for _ in moves]
-        running = [self._run(branch, move) for branch, move in zip(branches, moves, strict=True)]
         try:
-            with self.act(outer):
-                return await self._tasks.together(*running)
+            yield _Branches(outer, branches), [self._run(*each) for each in zip(branches, moves, strict=True)]
         finally:
             for move in moves:
                 move.close()
             self.taint.join([branch.sources for branch in branches])
-            for message in (m for branch in branches for m in branch.out.messages):
-                self.publish(message, outer)
+            for branch in branches:
+                for message in branch.out.messages:
+                    self.publish(message, outer)
+                if outer is not None:
+                    outer.said |= branch.said
 
     async def _run(self, branch: Branch, move: Coroutine[Any, Any, Any]) -> Any:
         self._branch.set(branch)

@@ -95,10 +95,11 @@ class Turns:
         most = self._meter.all_left()  # not a part of what is checked: a refusal would tell it
         plan = on.decode_plan(draft, sampling=sampling, forced=forced, most=most)
         author, branch = draft.metadata.author or SCENARIO, self._messages.rounds.branch
-        making = Making(plan.missing, author, on)
+        making, said_in = Making(plan.missing, author, on), set[str]() if branch is None else branch.said
 
         def piece(said: Piece) -> None:
             if said.opening is not None:
+                said_in.add(id)
                 self._sink(FirstToken(self._journal.first_token(making, draft, said.opening)))
             self._sink(Token(self._index, id, said.text, said.token))
 
@@ -121,6 +122,8 @@ class Turns:
         call = self._endpoints.call(draft, sampling, self._meter.all_left())
         known = self._messages.recorded.text(id, self._forced.get(id), model.frames.framing.content)
         with self._meter.deadline(draft.metadata.author):
+            if branch is not None:
+                branch.said.add(id)
             turn = TextTurn(self._index, draft, self._journal, sink, self._flush, told)
             await (turn.ask(port, call) if known is None else turn.say(known))
             self._messages.rounds.publish(draft.metadata, branch)

@@ -12,6 +12,7 @@ SYSTEM_PROMPTS = "tests/choreography/test_system_prompts.py"
 CHOREOGRAPHER = "tests/choreography/test_choreographer.py"
 TAINT = "tests/leaks/test_taint.py"
 FAILURES = "tests/cli/test_failures.py"
+FIRST = "tests/choreography/test_first.py"
 FIXES = "tests/choreography/test_fixes.py"
 GAME = "tests/choreography/test_game.py"
 LEFTOVERS = "tests/choreography/test_leftovers.py"
@@ -29,9 +30,25 @@ LOOP = (
         "one quiet round is quiet enough",
         "a step would start while a chain of tasks is still handing on what the last step brought",
         "agentcho/choreography/quiescence.py",
-        "if quiet == 2:",
-        "if quiet == 1:",
+        "activity() and not self._awake else 0\n            if quiet == 2:",
+        "activity() and not self._awake else 0\n            if quiet == 1:",
         (QUIESCENCE,),
+    ),
+    Mutant(
+        "a race is decided as its first move ends",
+        "the event loop would choose among the moves that one step ends, not the order in which they were given",
+        "agentcho/choreography/quiescence.py",
+        "            await self._all_ended(parent)\n",
+        "",
+        (FIRST,),
+    ),
+    Mutant(
+        "who wins a race tells nothing",
+        "code that speaks after a race would tell how long the secrets were that lost it, and no audit would say so",
+        "agentcho/games/rounds.py",
+        "                self.taint.join([branch.said for branch in branches.moves])\n",
+        "                pass\n",
+        (FIRST,),
     ),
     Mutant(
         "what tasks of others submit is no activity",
@@ -475,8 +492,8 @@ PLAYED = (
         "moves of a round out of order",
         "they come out in the order in which they were given, not in another",
         "agentcho/games/rounds.py",
-        "(m for branch in branches for m in branch.out.messages)",
-        "(m for branch in reversed(branches) for m in branch.out.messages)",
+        "            for branch in branches:\n                for message in branch.out.messages:",
+        "            for branch in reversed(branches):\n                for message in branch.out.messages:",
         (f"{GAME}::test_moves_of_a_round_are_unseen_until_it_closes_and_come_out_in_order",),
     ),
     Mutant(
