@@ -6,7 +6,7 @@ Does not know: how requests are made, what is out and who may read it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from time import perf_counter
 from typing import NamedTuple
 
@@ -223,6 +223,14 @@ class Journal:
     def message_of(self, id: EncodingId) -> str:
         """The message that an encoding is of."""
         return self._ledger[id].message
+
+    def cone(self, draft: Draft) -> Set[str] | None:
+        """All that could have influenced what an agent has just said, as it was attended to; for a model behind an API,
+        which shows nothing of that, what stood in its prompt. None: nobody knows."""
+        metadata, said = draft.metadata, draft.message
+        if said is not None and not said.tokens:
+            return {metadata.id, *metadata.parents}
+        return None if metadata.author is None else self._ledger.cone(metadata.id, metadata.author)
 
     def forget(self, messages: Iterable[str]) -> list[EncodingId]:
         """Give up all encodings of these messages, and all that is known of them but what is written; returns their

@@ -17,11 +17,13 @@ from agentcho.config import ReusePolicy
 from agentcho.errors import AudienceError, ContextOverflow, LeakageError, RequestError
 from agentcho.flow.draft import Draft
 from agentcho.flow.labels import LeakPaths
+from agentcho.flow.sinks import Sinks
 from agentcho.flow.views import (
     Act,
     History,
     Policy,
     ReadSet,
+    ToolUse,
     View,
     audience_policy,
     granted,
@@ -52,6 +54,7 @@ class Messages:
         self.rounds, self.taint, self._policy = rounds, rounds.taint, policy
         self.drafts = journal.resolver.drafts
         self._leaks = LeakPaths(reuse, self.drafts)
+        self._sinks = Sinks(self.drafts, reuse.leakage)
         self._numbers: dict[str, int] = {}
 
     @property
@@ -77,6 +80,10 @@ class Messages:
                 f"{author} cannot release {id!r}, which is no finished message of its own", self.roster.agents
             )
         return known
+
+    def check_call(self, id: str, use: ToolUse, release: bool = False) -> None:
+        """An agent's call of a tool, message `id`, is about to run. `LeakageError`: it must not. See `Sinks.check`."""
+        self._sinks.check(id, self._journal.cone(self.drafts[id]), use, release)
 
     # -- what a message is before it is said ---------------------------------------------------------------
 

@@ -1,0 +1,70 @@
+"""Calls of tools in games: what is behind their arguments is what their encodings attended to."""
+
+from __future__ import annotations
+
+import pytest
+
+from agentcho import Agent, Game, RunConfig, View
+from agentcho.config import Leakage, Mode
+from agentcho.errors import LeakageError
+from agentcho.flow.views import ToolUse
+from agentcho.message import EVERYONE
+from agentcho.testing.rehearsal import play
+
+POST = ToolUse("post", EVERYONE, effect=True, trusted=False)
+
+
+class Caller(Agent):
+    """Has a system prompt."""
+
+    role, system = "caller", "Be brief."
+
+
+class Open(Caller):
+    """Has one that is no secret."""
+
+    open_system = True
+
+
+async def calls(game: Game, agent: Agent, view: View | None = None, release: bool = False) -> None:
+    """A call of a tool of whose arguments the world learns."""
+    call = await agent.think(view=view)
+    game._messages.check_call(call.id, POST, release)
+
+
+@pytest.mark.parametrize("mode", ["choreographed", "baseline"])
+@pytest.mark.parametrize("leakage", ["enforce", "deny", "audit"])
+def test_a_system_prompt_is_in_the_worlds_way_unless_it_is_open(mode: Mode, leakage: Leakage) -> None:
+    refusals = []
+
+    async def script(game: Game) -> None:
+        closed, opened = game.cast(Caller, "ann"), game.cast(Open, "bob")
+        await game.announce("What is the weather?")
+        for agent in (opened, closed):
+            try:
+                await calls(game, agent)
+            except LeakageError as refused:
+                refusals.append((agent.name, refused.path))
+        await calls(game, closed, View.of(["scenario.1"]))
+        await calls(game, closed, release=True)
+
+    play(script, config=RunConfig(model="fake", mode=mode, leakage=leakage, max_tokens=4))
+    assert refusals == ([] if leakage == "audit" else [("ann", ("ann.0",))])
+
+
+@pytest.mark.parametrize("mode", ["choreographed", "baseline"])
+def test_what_was_read_long_ago_is_in_the_way_where_its_encodings_carry_it(mode: Mode) -> None:
+    """An open thought was made over a secret: to attend to it is to attend to that, but where a prompt is text."""
+    refusals = []
+
+    async def script(game: Game) -> None:
+        ann = game.cast(Agent, "ann")
+        secret = await game.announce("The word is swordfish.", "ann")
+        said = await ann.say("everyone", view=View.of([secret]))
+        try:
+            await calls(game, ann, View.of([said]))
+        except LeakageError as refused:
+            refusals.extend(refused.path)
+
+    play(script, config=RunConfig(model="fake", mode=mode, max_tokens=4))
+    assert refusals == (["scenario.0"] if mode == "choreographed" else [])
