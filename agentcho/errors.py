@@ -26,6 +26,7 @@ AgentchoError
 ├── GamesFailed                errors ended games of a run
 ├── WorkersLost                workers cannot be had, cannot take part, or died
 ├── AnswerInvalid              a constrained answer is not what was asked for
+├── ToolFailed                 a tool of an agent cannot be had, or its server is gone
 ├── EndpointFailed             a server of models refused a request, or did not answer it as it must
 ├── ScenarioError              a scenario, or what it does, cannot be worked with
 │   ├── ScenarioNotFound
@@ -351,6 +352,17 @@ class WorkersLost(AgentchoError):
 
 class AnswerInvalid(AgentchoError):
     """What was said is not what was asked for, though its form is."""
+
+
+class ToolFailed(AgentchoError):
+    """A tool cannot be had at all, or the server that it is on is gone: it ends the game that needs it. What is wrong
+    with a single call is told to the model instead. `transient` where a server that is begun anew may answer."""
+
+    code = 1
+
+    def __init__(self, what: str, transient: bool = False) -> None:
+        super().__init__(what)
+        self.transient = transient
 
 
 class EndpointFailed(AgentchoError):

@@ -93,6 +93,10 @@ def _seconds(value: object) -> float:
     return float(value)
 
 
+class ToolRaised(Exception):
+    """What another process says is wrong with a call: it is told to the model."""
+
+
 class Tool:
     """A function that agents may call: `tools=[...]` of `say`, or of an agent. Called itself, it is the function.
 

@@ -1,0 +1,160 @@
+"""One call of a tool: its result, and that whatever is wrong with it is told to the model and ends nothing else."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+import agentcho
+from agentcho.errors import ToolFailed
+from agentcho.toolsets.running import Returned, call
+from agentcho.toolsets.tool import Tool, ToolRaised
+
+BACKENDS = ("asyncio", "trio")
+
+
+@agentcho.tool
+def add(a: int, b: int) -> int:
+    return a + b
+
+
+@agentcho.tool
+async def later(text: str) -> dict[str, str]:
+    await anyio.lowlevel.checkpoint()
+    return {"said": text}
+
+
+@agentcho.tool
+def fail(how: str) -> str:
+    if how == "exit":
+        sys.exit(3)
+    raise ToolRaised("no such city") if how == "told" else ValueError("no such city " + "x" * 600)
+
+
+@agentcho.tool
+async def gone() -> str:
+    raise ToolFailed("its server is gone")
+
+
+@agentcho.tool(most=100)
+def large(size: int) -> str:
+    return "x" * size
+
+
+@agentcho.tool
+def opaque() -> Any:
+    return object()
+
+
+@agentcho.tool
+def infinite() -> float:
+    return float("inf")
+
+
+@agentcho.tool(timeout=0.01)
+async def never() -> str:
+    await anyio.sleep_forever()
+    return ""
+
+
+@agentcho.tool(isolate=True)
+def apart(a: int) -> int:
+    print("no part of the answer")
+    return os.getpid() * a
+
+
+@agentcho.tool(isolate=True)
+async def worse(how: str) -> str:
+    if how == "die":
+        os._exit(4)
+    if how == "large":
+        return "x" * 1_000_000
+    raise ValueError("apart")
+
+
+@agentcho.tool(isolate=True, timeout=5)
+def hangs(file: str) -> str:
+    Path(file).write_text(str(os.getpid()))
+    threading.Event().wait()
+    return ""
+
+
+def called(tool: Tool, arguments: str, backend: str = "asyncio") -> Returned:
+    return anyio.run(call, tool, arguments, backend=backend)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_call_returns_a_text_or_json(backend: str) -> None:
+    assert called(add, '{"a": 1, "b": 2}', backend)[:2] == ("3", "returned")
+    assert called(later, '{"text": "hei"}', backend)[:2] == ('{"said": "hei"}', "returned")
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "how", "told"),
+    [
+        (add, '{"a": 1}', "refused", "b: Field required"),
+        (add, "not JSON", "refused", "Invalid JSON"),
+        (fail, '{"how": ""}', "raised", "ValueError: no such city"),
+        (fail, '{"how": "told"}', "raised", "Error: no such city"),
+        (fail, '{"how": "exit"}', "raised", "SystemExit: 3"),
+        (large, '{"size": 1000000}', "large", "1000000 bytes, and 100 is the most"),
+        (opaque, "{}", "invalid", "no JSON"),
+        (infinite, "{}", "invalid", "no JSON"),
+        (never, "{}", "timeout", "longer than 0.01 seconds"),
+    ],
+)
+def test_what_is_wrong_with_a_call_is_its_result(tool: Tool, arguments: str, how: str, told: str) -> None:
+    found = called(tool, arguments)
+    assert found.how == how
+    assert found.text.startswith("Error: ")
+    assert told in found.text
+    assert len(found.text) < 600
+
+
+def test_what_is_wrong_with_all_calls_is_raised() -> None:
+    with pytest.raises(ToolFailed):
+        called(gone, "{}")
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_thread_that_hangs_is_left_behind_at_the_timeout(backend: str) -> None:
+    released = threading.Event()
+
+    @agentcho.tool(timeout=0.01)
+    def stuck() -> str:
+        released.wait()
+        return "late"
+
+    found = called(stuck, "{}", backend)
+    released.set()
+    assert found.how == "timeout"
+
+
+@pytest.mark.slow
+def test_an_isolated_tool_runs_in_another_process() -> None:
+    assert called(apart, '{"a": 1}').text != str(os.getpid())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("how", "ended", "told"),
+    [("die", "raised", "ended with 4"), ("large", "large", "is the most"), ("", "raised", "ValueError: apart")],
+)
+def test_what_an_isolated_tool_does_to_its_process_is_a_result(how: str, ended: str, told: str) -> None:
+    found = called(worse, f'{{"how": "{how}"}}')
+    assert found.how == ended
+    assert told in found.text
+
+
+@pytest.mark.slow
+def test_an_isolated_tool_that_hangs_is_killed(tmp_path: Path) -> None:
+    file = tmp_path / "pid"
+    assert called(hangs, f'{{"file": "{file}"}}').how == "timeout"
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(file.read_text()), 0)
