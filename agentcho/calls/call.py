@@ -187,6 +187,8 @@ class Decode:
     - `logprobs` (0 to 20) asks for the probability of each token of the text, forced or sampled, and of so many of the
       likeliest ones: see `Spoken.likely`. None: nothing is computed for that.
     - `forms`: what is sampled is written in one of these ways. They go with no `choices` and no `json_schema`.
+    - `peek`: it is sampled to see how a message would begin, which is then sampled anew. Engines do not ask; scripts of
+      tests give it no line of its own.
     """
 
     header: str = ""
@@ -203,6 +205,7 @@ class Decode:
     most: int | None = None
     logprobs: int | None = None
     forms: tuple[AnswerForm, ...] = ()
+    peek: bool = False
 
     @property
     def is_whole(self) -> bool:

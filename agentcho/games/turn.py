@@ -14,13 +14,14 @@ from agentcho.agent import Agent, Utterance
 from agentcho.calls import values
 from agentcho.calls.call import Sampling, SamplingOptions, Turn
 from agentcho.calls.texts import TextPort
+from agentcho.calls.tools import AnswerForm
 from agentcho.choreography.handle import Piece, Request, Result, Unfinished
 from agentcho.config import RunConfig
 from agentcho.errors import RequestError
 from agentcho.events import Began, FirstToken, Sink, Token
 from agentcho.flow.draft import Draft
 from agentcho.flow.taint import Listener
-from agentcho.flow.views import Read
+from agentcho.flow.views import Read, ReadSet
 from agentcho.games.endpoints import Endpoints
 from agentcho.games.journal import Journal, Making
 from agentcho.games.limits import Meter
@@ -45,6 +46,21 @@ class TurnParts(NamedTuple):
     flush: Callable[[], None] | None
 
 
+class Speech(NamedTuple):
+    """One message that is about to be sampled. `port` None: the model is loaded here. `forms` and `peek` as in
+    `Decode`."""
+
+    author: str
+    asked: Utterance
+    model: GameModel
+    port: TextPort | None
+    to: Audience
+    reads: ReadSet
+    options: Sampling
+    forms: tuple[AnswerForm, ...] = ()
+    peek: bool = False
+
+
 class Turns:
     """Those of the agents of game `index`. `seed` and `forced` as in `Game`."""
 
@@ -57,30 +73,40 @@ class Turns:
 
     async def speak(self, agent: Agent, asked: Utterance) -> Message:
         """One message of an agent, from its view to the transcript; see `Agent`."""
-        rounds, messages = self._messages.rounds, self._messages
+        rounds = self._messages.rounds
         with rounds.act(rounds.branch):
-            author, header = messages.roster.member(agent), values.text(asked.header, "the header")
-            prompt = None if asked.prompt is None else values.text(asked.prompt, "the prompt")
-            self._meter.check(author)
-            model = self.model(author, agent)
-            spoken_to = messages.audience(author, asked.to)
-            reads = messages.reads(author, agent, asked.view)
-            port = self._endpoints.port(model.choreographer.name, author, reads)
-            options = self._sampling(author, asked.sampling)
-            if prompt is not None:
-                private = Audience(frozenset({author}))
-                question = messages.put(Telling(author, "user", private, prompt, reads, model))
-                reads = reads._replace(reads=(*reads.reads, Read(question, reads.new_at)), new_at=None)
-            act = messages.provenance(spoken_to, reads)._replace(choices=options.choices or ())
-            metadata = messages.metadata(author, "decode", "assistant", spoken_to, reads)
-            draft = model.draft(metadata, header, author, reads, act)
-            messages.add(draft)
-            self._sink(Began(self._index, draft.metadata.id, author, "decode", spoken_to, header))
-            how = self._decode if port is None else partial(self._ask, port)
-            await how(draft, options, messages.taint.listener(metadata.id, asked.on_token), model)
-            self._meter.check_after(author)
-            assert draft.message is not None
-            return messages.taint.track(draft.message)
+            return await self.say(self.begin(agent, asked))
+
+    def begin(self, agent: Agent, asked: Utterance) -> Speech:
+        """What an agent is about to say, and over what, its prompt already said. Views are asked for here."""
+        messages = self._messages
+        author, header = messages.roster.member(agent), values.text(asked.header, "the header")
+        prompt = None if asked.prompt is None else values.text(asked.prompt, "the prompt")
+        self._meter.check(author)
+        model = self.model(author, agent)
+        spoken_to = messages.audience(author, asked.to)
+        reads = messages.reads(author, agent, asked.view)
+        port = self._endpoints.port(model.choreographer.name, author, reads)
+        options = self.sampling(author, asked.sampling)
+        if prompt is not None:
+            private = Audience(frozenset({author}))
+            question = messages.put(Telling(author, "user", private, prompt, reads, model))
+            reads = reads._replace(reads=(*reads.reads, Read(question, reads.new_at)), new_at=None)
+        return Speech(author, asked._replace(header=header), model, port, spoken_to, reads, options)
+
+    async def say(self, speech: Speech) -> Message:
+        """One message, from its read set to the transcript. The caller has an act of the rounds around it."""
+        messages, (author, asked, model, port, spoken_to, reads, options, *_) = self._messages, speech
+        act = messages.provenance(spoken_to, reads)._replace(choices=options.choices or ())
+        metadata = messages.metadata(author, "decode", "assistant", spoken_to, reads)
+        draft = model.draft(metadata, asked.header, author, reads, act)
+        messages.add(draft)
+        self._sink(Began(self._index, draft.metadata.id, author, "decode", spoken_to, asked.header))
+        how = partial(self._decode, speech) if port is None else partial(self._ask, port)
+        await how(draft, options, messages.taint.listener(metadata.id, asked.on_token), model)
+        self._meter.check_after(author)
+        assert draft.message is not None
+        return messages.taint.track(draft.message)
 
     def model(self, author: str, agent: Agent) -> GameModel:
         """The model that an agent speaks through in its next turn, or at what it tells before that."""
@@ -88,12 +114,13 @@ class Turns:
             return self._models.own
         return self._models.chosen(author, agent.model, self._taken.get(author, -1) + 1)
 
-    async def _decode(self, draft: Draft, sampling: Sampling, told: Listener, model: GameModel) -> None:
+    async def _decode(self, speech: Speech, draft: Draft, sampling: Sampling, told: Listener, model: GameModel) -> None:
         id, on = draft.metadata.id, model.resolver
         forced = self._forced.get(id)
         forced = self._messages.recorded.words(id) if forced is None else forced
         most = self._meter.all_left()  # not a part of what is checked: a refusal would tell it
-        plan = on.decode_plan(draft, sampling=sampling, forced=forced, most=most)
+        how = {"sampling": sampling, "forced": forced, "most": most, "forms": speech.forms, "peek": speech.peek}
+        plan = on.decode_plan(draft, **how)
         author, branch = draft.metadata.author or SCENARIO, self._messages.rounds.branch
         making, said_in = Making(plan.missing, author, on), set[str]() if branch is None else branch.said
 
@@ -128,7 +155,7 @@ class Turns:
             await (turn.ask(port, call) if known is None else turn.say(known))
             self._messages.rounds.publish(draft.metadata, branch)
 
-    def _sampling(self, author: str, options: SamplingOptions) -> Sampling:
+    def sampling(self, author: str, options: SamplingOptions) -> Sampling:
         """The run's defaults, the call's own options, a coin seed of the author's own turn, its own tokens left."""
         turn = self._taken.get(author, -1) + 1
         base = self._defaults | {"seed": coin_seed(self._seed, self._index, author, turn)}
