@@ -33,7 +33,8 @@ ViewLike = View | Callable[[Sequence[Metadata]], View] | None
 
 class Utterance(NamedTuple):
     """What a verb asks its game for: one sampled message. `to` is its audience, `prompt` a private user message before
-    it, `header` its beginning. `on_token` is called with each piece of its text."""
+    it, `header` its beginning. `on_token` is called with each piece of its text. For a person who says it: `labels` are
+    what its choices are called, in their order, and `form` is the model that its JSON is of."""
 
     to: Names
     prompt: str | None
@@ -41,6 +42,8 @@ class Utterance(NamedTuple):
     view: ViewLike
     sampling: SamplingOptions
     on_token: Callable[[str], None] | None = None
+    labels: tuple[str, ...] = ()
+    form: type[BaseModel] | None = None
 
 
 class Agent:
@@ -160,7 +163,8 @@ class Agent:
         other letters than a choice has."""
         given = listed(choices, "the choices", most=1 << 16)
         said: dict[str, str] = {f"{opening}{text(choice, 'a choice')}{closing}": choice for choice in given}
-        message = await self._speak(to, prompt, header, view, choices=tuple(said), **options)
+        labels = tuple(said.values())
+        message = await self._speak(to, prompt, header, view, labels=labels, choices=tuple(said), **options)
         if message.text in said:
             return said[message.text]
         game, id = self._current_game, message.id
@@ -203,7 +207,8 @@ class Agent:
 
         Raises `RequestError` for a model without a JSON schema, and `AnswerInvalid` where the JSON fits the schema, and
         the model's own validators refuse it."""
-        message = await self._speak(to, prompt, header, view, json_schema=closed(_schema(model)), **options)
+        schema = closed(_schema(model))
+        message = await self._speak(to, prompt, header, view, form=model, json_schema=schema, **options)
         try:
             return model.model_validate_json(message.text)
         except ValidationError as error:
@@ -277,9 +282,12 @@ class Agent:
         header: str,
         view: ViewLike,
         on_token: Callable[[str], None] | None = None,
+        labels: tuple[str, ...] = (),
+        form: type[BaseModel] | None = None,
         **sampling: Unpack[SamplingOptions],
     ) -> Message:
-        return await self._current_game.speak(self, Utterance(to, prompt, header, view, sampling, on_token))
+        asked = Utterance(to, prompt, header, view, sampling, on_token, labels, form)
+        return await self._current_game.speak(self, asked)
 
     @property
     def _current_game(self) -> Game:

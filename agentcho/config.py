@@ -196,7 +196,8 @@ class RunConfig(BaseModel):
     at the positions where they were made; `tasks` are as in `task_set`; `temperature`, `top_p` and `max_tokens` are the
     defaults of agents' verbs, see `Sampling`; `plain_markers` counts under enforce and deny; `models` are those that
     agents may speak through beside the run's own, by name, and `own_model` has of that what no other option says: see
-    `of_own`. Raises pydantic's `ValidationError` for values out of their bounds, or that contradict each other.
+    `of_own`; `people` are the agents that people play. Raises pydantic's `ValidationError` for values out of their
+    bounds, or that contradict each other.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -265,6 +266,7 @@ class RunConfig(BaseModel):
     )
     models: dict[Annotated[str, AfterValidator(model_name)], ModelConfig] = {}
     own_model: ModelConfig | None = None
+    people: tuple[str, ...] = ()
 
     @model_validator(mode="after")
     def _fits(self) -> RunConfig:

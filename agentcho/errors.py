@@ -24,6 +24,7 @@ AgentchoError
 ├── TuneError                  an adapter cannot be trained, or no further (also a ValueError)
 ├── LimitReached               a limit on tokens, messages or time ended a game
 ├── GamesFailed                errors ended games of a run
+├── PersonLeft                 who plays an agent has gone
 ├── WorkersLost                workers cannot be had, cannot take part, or died
 ├── AnswerInvalid              a constrained answer is not what was asked for
 ├── ToolFailed                 a tool of an agent cannot be had, or its server is gone
@@ -344,6 +345,12 @@ class GamesFailed(AgentchoError):
         where = [] if record is None else [f"tracebacks: {record / 'outcomes.jsonl'}"]
         self.lines = (*head, *(games if head else [each.partition(": ")[2] for each in games]), *where)
         super().__init__("; ".join(self.lines))
+
+
+class PersonLeft(AgentchoError):
+    """Who plays an agent has gone, and nobody answers for it. Ends the games in which it played."""
+
+    code = 1
 
 
 class WorkersLost(AgentchoError):

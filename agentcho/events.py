@@ -67,7 +67,16 @@ class Encoded:
     encodings: Encodings
 
 
-Event = Joined | Began | FirstToken | Token | Ended | Encoded | Over
+@dataclass(frozen=True, slots=True)
+class Typed:
+    """A person has said what a message is to say; it is encoded next."""
+
+    game: int
+    id: str
+    text: str
+
+
+Event = Joined | Began | Typed | FirstToken | Token | Ended | Encoded | Over
 Sink = Callable[[Event], None]
 
 

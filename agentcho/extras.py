@@ -9,12 +9,13 @@ from typing import Literal
 
 from agentcho.errors import ExtraMissing
 
-Extra = Literal["datasets", "endpoints", "lab", "math", "ray", "serve", "tune"]
+Extra = Literal["datasets", "endpoints", "lab", "math", "people", "ray", "serve", "tune"]
 LIBRARIES: Mapping[Extra, Mapping[str, str]] = {
     "datasets": {"datasets": "datasets"},
     "endpoints": {"jsonschema": "jsonschema", "openai": "openai"},
     "lab": {"matplotlib": "matplotlib", "scipy": "scipy", "sklearn": "scikit-learn"},
     "math": {"math_verify": "math-verify"},
+    "people": {"jsonschema": "jsonschema", "prompt_toolkit": "prompt-toolkit"},
     "ray": {"ray": "ray"},
     "serve": {"prometheus_client": "prometheus-client", "starlette": "starlette", "uvicorn": "uvicorn"},
     "tune": {"peft": "peft"},

@@ -23,7 +23,8 @@ class Spelling(NamedTuple):
 class Draft:
     """A message as the game keeps it. `message` is there from the beginning where its words are known, and once they
     are said where they are not; `text` of what is to be said is its header. `engine` is the model that says it, and
-    `tokenizer` that of its ids: see `Spelling`."""
+    `tokenizer` that of its ids: see `Spelling`. `human`: a person says it; `typed`: its
+    words, where the person was asked for them now."""
 
     metadata: Metadata
     text: str
@@ -33,6 +34,8 @@ class Draft:
     act: Act = field(default_factory=Act)
     engine: str | None = None
     tokenizer: str | None = None
+    human: bool = False
+    typed: str | None = None
 
     @property
     def own(self) -> Audience:

@@ -194,6 +194,12 @@ class Resolver:
         public = [self._length(id) for id in self._public_parents(draft)] if self.enforcing else []
         return max(alone, *ends, alone + sum(public))
 
+    def decode_end(self, draft: Draft, length: int) -> int:
+        """The same of a message that is to be said next, in the prompt of its author."""
+        if self.reuse.mode != "baseline":
+            return self.end_position(draft, length)
+        return int(self.bos) + sum(self._lengths(draft.reads)) + length
+
     def enter(self, message: str, recipe: Recipe, path: tuple[str, ...], id: EncodingId) -> bool:
         """Take a finished encoding in; False where one was there already: this one is its twin."""
         key = (recipe, path if recipe in ("baseline", "repaired") else (message,))

@@ -35,14 +35,15 @@ class Endpoints:
         port = self._ports.get(model)
         return None if port is None else port.vendor
 
-    def port(self, model: str | None, author: str, reads: ReadSet) -> TextPort | None:
-        """The endpoint that `author` is to speak through; None: its model is loaded here.
+    def port(self, model: str | None, author: str, reads: ReadSet, sent: bool = True) -> TextPort | None:
+        """The endpoint that `author` is to speak through; None: its model is loaded here. Not `sent`: a person answers,
+        so that it is asked for nothing.
 
         `LeakageError` where one of the messages that it is to read must not be sent there: not everyone may read it,
         and it is neither the author's own nor the scenario's nor said by a model of that vendor, and the vendor is not
         one to whom everything may be sent."""
         port = self._ports.get(model)
-        if port is not None and port.vendor not in self._allowed:
+        if port is not None and sent and port.vendor not in self._allowed:
             for read in reads.reads:
                 self._check(author, port.vendor, self._drafts[read.id])
         return port

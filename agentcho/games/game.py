@@ -21,6 +21,7 @@ from agentcho.flow.markers import check_markers, required_markers
 from agentcho.flow.taint import TaintTracker
 from agentcho.flow.views import History, Policy, ReadSet, audience_policy
 from agentcho.games.endpoints import Endpoints
+from agentcho.games.human import People, Seats
 from agentcho.games.journal import Journal, Recorded
 from agentcho.games.limits import Meter, only_limit
 from agentcho.games.messages import Messages
@@ -48,6 +49,7 @@ class Game:
     what is known of the times that the game was begun before. `reuse` says through which encodings its agents read: as
     given, else as `config` says, else as the choreographer was opened. `flush` is called once a step, when the
     sink has heard all that was said in it, and nobody else has. `others` are the models beside the choreographer's.
+    `people` play the agents of these names.
     """
 
     def __init__(
@@ -65,6 +67,7 @@ class Game:
         reuse: ReusePolicy | None = None,
         flush: Callable[[], None] | None = None,
         others: Mapping[str, Choreographer] = MappingProxyType({}),
+        people: People = MappingProxyType({}),
     ) -> None:
         self._choreographer, self.index, self.seed = choreographer, index, seed
         self.config = config or RunConfig()
@@ -80,8 +83,17 @@ class Game:
         self._rounds = Rounds(choreographer.tasks, TaintTracker())
         self._messages = Messages(self._journal, self._recorded, self._roster, self._rounds, policy, self.reuse)
         endpoints = Endpoints(models.ports, self._messages.drafts, self.config.allow_vendor)
-        parts = TurnParts(self._messages, self._models, endpoints, self._journal, self._meter, self._sink, flush)
+        self._seats = self._seated(people) if people else None
+        more = self._meter, self._sink, flush, self._seats
+        parts = TurnParts(self._messages, self._models, endpoints, self._journal, *more)
         self._turns = Turns(index, seed, self.config, parts, forced or {})
+
+    def _seated(self, people: People) -> Seats:
+        """The people of this game, who hear of what comes out. While one is waited for, other games have its room."""
+        words: Callable[[str], Message | None] = lambda id: self._messages.drafts[id].message  # noqa: E731
+        seats = Seats(self.index, people, self._messages.readable, words, self.swap_out)
+        self._rounds.told = seats.tell
+        return seats
 
     @property
     def raced(self) -> bool:
@@ -116,6 +128,8 @@ class Game:
         self._roster.join(player, joined)
         player._game = self
         self._sink(Joined(self.index, joined, player.role))
+        if self._seats is not None:
+            self._seats.joined(joined)
         if player.system is not None:
             id = self._put_system_prompt(joined, player.system, player.open_system, model)
             self._roster.set_system_prompt(joined, id)

@@ -6,8 +6,9 @@ Does not know: how requests are made, what is out and who may read it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from time import perf_counter
+from types import MappingProxyType
 from typing import NamedTuple
 
 from agentcho.calls.call import ContentPort, EncodingId, Turn
@@ -37,11 +38,15 @@ class Recorded:
     """One game's lines: what is whole before what is not, and a later attempt before an earlier. Empty: it begins anew.
     `attempt` is the number of times that the game was begun, this time included.
 
+    `typed` are the words of people by message, whether or not that has become whole.
+
     What was not whole is not forced: the same coins say it again, and the code does with it what it did.
     """
 
-    def __init__(self, game: int = 0, entries: Iterable[Entry] = ()) -> None:
-        self._game = game
+    def __init__(
+        self, game: int = 0, entries: Iterable[Entry] = (), typed: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
+        self._game, self.typed = game, typed
         entries = list(entries)
         self.attempt = max((entry.attempt for entry in entries), default=0) + 1
         ordered = sorted(entries, key=lambda entry: (entry.ended is None, entry.attempt))
@@ -56,6 +61,11 @@ class Recorded:
             return None
         start, stop = entry.message.sampled
         return entry.message.tokens[start : min(stop, entry.message.content[1])]
+
+    def human(self, id: str) -> bool | None:
+        """Whether a person said a message that is whole; None: there is none."""
+        entry = self._said.get(id)
+        return None if entry is None or entry.ended is not None else entry.origin == "human"
 
     def text(self, id: str, forced: tuple[int, ...] | None, content: ContentPort) -> KnownText | None:
         """What a message of a model behind an API is to say: the words of `forced` ids, or what it said before; None:
@@ -353,7 +363,7 @@ class Journal:
         draft: Draft,
         ended: Ending | None = None,
     ) -> Entry:
-        origin, direct = _origin(message), draft.reads.direct
+        origin, direct = _origin(message, draft.human), draft.reads.direct
         return Entry(message, own, made, direct, usage, draft.act, ended, self._attempt, draft.engine, origin)
 
 
@@ -364,7 +374,9 @@ def sampled_tokens(words: Words, usage: Usage) -> int:
     return said or len(words.text.encode())
 
 
-def _origin(message: Message) -> Origin | None:
+def _origin(message: Message, human: bool) -> Origin | None:
     if message.kind == "prefill":
         return None
+    if human:
+        return "human"
     return "forced" if message.words.stopped == "forced" else "sampled"

@@ -112,6 +112,13 @@ class Messages:
             raise LeakageError(author, path)
         return reads
 
+    def readable(self, author: str) -> list[Metadata]:
+        """All that an agent may read where the running task is, for a person who plays it: what a view of the agent's
+        would be made of, and nothing outside its audiences, whatever the policy answers."""
+        for_it = self.roster.visible(author, self.said)
+        allowed = [message for message in self._policy(author, for_it) if message.audience.includes(author)]
+        return visible_metadata(author, allowed, for_it)
+
     def metadata(self, author: str, kind: Kind, role: Any, to: Audience, reads: ReadSet) -> Metadata:
         """That of the author's next message."""
         who, parents = None if author == SCENARIO else author, tuple(read.id for read in reads.reads)

@@ -9,7 +9,7 @@ Does not know: audiences, encodings, who may read what.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -43,7 +43,8 @@ class _Branches(NamedTuple):
 
 
 class Rounds:
-    """Messages in the order they came out. A task in a round sees what was out before, and its own moves."""
+    """Messages in the order they came out. A task in a round sees what was out before, and its own moves. `told` is
+    called when something has come out for all."""
 
     def __init__(self, tasks: TaskTracker, taint: TaintTracker) -> None:
         self._tasks, self.taint = tasks, taint
@@ -51,6 +52,7 @@ class Rounds:
         self._branch: ContextVar[Branch | None] = ContextVar("branch", default=None)
         self._under_way: Counter[Branch | None] = Counter()
         self.raced = False
+        self.told: Callable[[], None] | None = None
 
     @property
     def branch(self) -> Branch | None:
@@ -66,6 +68,8 @@ class Rounds:
         """Let a message out, or keep it with the moves of a round until that closes."""
         if branch is None:
             self._out.add(message)
+            if self.told is not None:
+                self.told()
         else:
             branch.out.add(message)
             branch.said.add(message.id)

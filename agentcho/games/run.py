@@ -11,7 +11,7 @@ import hashlib
 import logging
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 from math import inf
 from time import perf_counter
@@ -28,9 +28,10 @@ from agentcho.calls.values import whole
 from agentcho.choreography.quiescence import TaskTracker, TrackedTask, ended_from_outside
 from agentcho.config import RunConfig
 from agentcho.errors import AgentchoError, ScenarioError
-from agentcho.events import Began, Encoded, Ended, Event, FirstToken, Joined, Over, Sink, Token
+from agentcho.events import Began, Encoded, Ended, Event, FirstToken, Joined, Over, Sink, Token, Typed
 from agentcho.games.faults import Fault, fault, told
 from agentcho.games.game import Game
+from agentcho.games.human import People
 from agentcho.games.journal import Recorded
 from agentcho.games.models import Engines, Models, opened
 from agentcho.games.turn import Forced
@@ -64,11 +65,12 @@ class Failed(NamedTuple):
 
 class GameSelection(NamedTuple):
     """Which games of a run to play (None: all), and the words to force in each: ids of what is said, by message.
-    `before` has what was said in games that were begun already."""
+    `before` has what was said in games that were begun already, `typed` what people gave for messages there."""
 
     numbers: tuple[int, ...] | None = None
     forced: Callable[[int], Forced] = lambda game: {}
     before: Mapping[int, Sequence[Entry]] = MappingProxyType({})
+    typed: Mapping[int, Mapping[str, str]] = MappingProxyType({})
 
 
 class OnFailure(NamedTuple):
@@ -190,6 +192,8 @@ def _write(record: RunRecord, event: Event) -> None:
     match event:
         case Joined(agent=agent, role=role):
             record.joined(agent, role)
+        case Typed(game=game, id=id, text=text):
+            record.typed(game, id, text)
         case FirstToken(entry=entry):
             record.begun(entry)
         case Token(game=game, id=id, text=text, token=token):
@@ -205,7 +209,8 @@ def _write(record: RunRecord, event: Event) -> None:
 class Run:
     """One run under way: what is to be played, on what, and who listens.
 
-    What the sink raises (a full disk, a reader that went away) stops the run, and is no game's error.
+    What the sink raises (a full disk, a reader that went away) stops the run, and is no game's error. `people` play the
+    agents of these names.
     """
 
     def __init__(
@@ -219,9 +224,13 @@ class Run:
         find_agent: FindAgent,
         selection: GameSelection,
         on_failure: OnFailure,
+        people: People = MappingProxyType({}),
     ) -> None:
         self._selection, self._on_failure = selection, on_failure
         self._said = {game: [*entries] for game, entries in selection.before.items()}
+        self._typed = {game: {**words} for game, words in selection.typed.items()}
+        self._people, self._cast = people, dict[int, dict[str, None]]()
+        self.met = set[str]()
         self.scenario, self.config, self._tasks, self._engine = scenario, config, tasks, engine
         self._others = others
         self._sink, self._find = sink, find_agent
@@ -264,7 +273,9 @@ class Run:
         async with AsyncExitStack() as stack:
             for port in remote:
                 await stack.enter_async_context(closing(port))
-            await self._play_on(at_once, inf if remote else QUIET)
+            for person in dict.fromkeys(self._people.values()):
+                await stack.enter_async_context(person.present())
+            await self._play_on(at_once, inf if remote or self._people else QUIET)
 
     async def _play_on(self, at_once: int | None, quiet_after: float) -> None:
         async with opened(self._engine, self._others, self.config.reuse, quiet_after) as models:
@@ -315,10 +326,11 @@ class Run:
             find_agent=self._find,
             tasks=tasks,
             forced=self._selection.forced(index),
-            recorded=Recorded(index, said),
+            recorded=Recorded(index, said, self._typed.setdefault(index, {})),
             reuse=self.config.reuse,
             flush=self._flush,
             others=models.others,
+            people=self._people,
         )
 
     def _give_up(self, index: int, failed: Failed, seconds: float) -> None:
@@ -336,8 +348,22 @@ class Run:
             self._said.pop(event.game, None)
         elif isinstance(event, Ended) and (said := self._said.get(event.entry.message.game)) is not None:
             said.append(event.entry)
+        elif isinstance(event, Joined):
+            self._cast.setdefault(event.game, {})[event.agent] = None
+        elif isinstance(event, Typed):
+            self._typed[event.game][event.id] = event.text
         _log(event)
         self._call_sink(self._sink, event)
+        if isinstance(event, Over) and self._people:
+            self._tell_over(event)
+
+    def _tell_over(self, over: Over) -> None:
+        """Let people know that a game is over, once everybody else does."""
+        cast = self._cast.pop(over.game, {})
+        for name, person in self._people.items():
+            with suppress(Exception):  # it is over, whoever cannot hear it
+                person.over(over.game, name, over) if name in cast else person.absent(over.game, name, tuple(cast))
+        self.met.update(cast)
 
     def _call_sink(self, listen: Callable[[Unpack[Args]], None], *args: *Args) -> None:
         try:

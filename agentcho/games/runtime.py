@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 from pathlib import Path
 from time import perf_counter
+from types import MappingProxyType
 from typing import NamedTuple, TypeVar, TypeVarTuple, Unpack
 
 import anyio
@@ -19,11 +20,12 @@ import anyio
 from agentcho.calls.call import EnginePort
 from agentcho.calls.texts import TextPort
 from agentcho.config import RunConfig
-from agentcho.errors import GamesFailed, TaskError
+from agentcho.errors import AudienceError, GamesFailed, TaskError
 from agentcho.events import Over, Sink
 from agentcho.flow.markers import check_markers, required_markers
 from agentcho.games import library
 from agentcho.games.faults import fault
+from agentcho.games.human import People, with_people
 from agentcho.games.loading import Loaded, as_engines, fingerprints, load_together, remote
 from agentcho.games.resume import Changed, check_asked, check_engine, loading_config, recorded_entries, unfinished_games
 from agentcho.games.run import (
@@ -89,6 +91,7 @@ def play(
     on_failure: OnFailure | None = None,
     asked: str | None = None,
     tell: Tell = unheard,
+    people: People = MappingProxyType({}),
 ) -> RunResult:
     """Play `config.games` games of a scenario, or a `selection` of them, from a plain thread, until all are over.
 
@@ -96,9 +99,10 @@ def play(
     config. `out` is the folder of runs to record in (None: no record), `asked` how the scenario was named, for the
     record. `sink` hears every event, on the event loop; `tell` how far the loading of a model is. Ctrl-C stops the
     run, with everything said so far in the record. An error of one game ends that game, is returned, and leaves the
-    others alone, unless `on_failure` says otherwise. What `sink` raises stops the run.
+    others alone, unless `on_failure` says otherwise. What `sink` raises stops the run. `people` play the agents of
+    these names; `AudienceError`, at the end, where one of them was never cast.
     """
-    config = config or RunConfig()
+    config = with_people(config or RunConfig(), people)
     tasks = tasks_of(scenario, config)
     if out is not None:
         check_folder(out)
@@ -106,10 +110,11 @@ def play(
     find, selection, on_failure = find_agent or library.agent, selection or GameSelection(), on_failure or OnFailure()
 
     def run(record: RunRecord | None) -> Run:
-        return Run(scenario, config, tasks, *loaded, RecordingSink(record, sink), find, selection, on_failure)
+        return Run(scenario, config, tasks, *loaded, RecordingSink(record, sink), find, selection, on_failure, people)
 
     if out is None:
-        return _play(run(None), at_once)
+        alone = run(None)
+        return _all_met(alone, _play(alone, at_once))
     options = scenario.options.model_dump(mode="json")
     own, beside = fingerprints(loaded)
     digest, used = None if tasks is None else tasks.digest, library.sources(type(scenario))
@@ -130,6 +135,7 @@ def resume(
     on_failure: OnFailure | None = None,
     changed: Changed = "refuse",
     tell: Tell = unheard,
+    people: People = MappingProxyType({}),
 ) -> RunResult:
     """Play what a recorded run lacks: games that are not over, or that an error ended, each begun anew with the words
     that it said before. `config` and `at_once` default to the run's own.
@@ -137,7 +143,7 @@ def resume(
     `ResumeMismatch` where it was played otherwise, `RecordInUse` where somebody writes it; a game that departs from
     what it said ends by `ResumeMismatch`. Everything else as in `play`.
     """
-    config, used = config or saved.info.config, library.sources(type(scenario))
+    config, used = with_people(config or saved.info.config, people), library.sources(type(scenario))
     tasks = tasks_of(scenario, config)
     options = scenario.options.model_dump(mode="json")
     check_asked(saved, scenario.name, options, config, None if tasks is None else tasks.digest, used, changed)
@@ -146,11 +152,13 @@ def resume(
     loaded = load_models(loading_config(saved, config), engine, others, tell)
     check_engine(saved, *fingerprints(loaded))
     with RunRecord.go_on(saved, used) as record:
-        selection = GameSelection(unfinished_games(saved), before=recorded_entries(saved))
+        before, typed = recorded_entries(saved), saved.typed()
+        selection = GameSelection(unfinished_games(saved), before=before, typed=typed)
         for model in (loaded.engine, *loaded.others.values()):
             meet(model, chain.from_iterable(selection.before.values()))
         find, on_failure = find_agent or library.agent, on_failure or OnFailure()
-        run = Run(scenario, config, tasks, *loaded, RecordingSink(record, sink), find, selection, on_failure)
+        listen = RecordingSink(record, sink)
+        run = Run(scenario, config, tasks, *loaded, listen, find, selection, on_failure, people)
         return _recorded(record, run, at_once or saved.info.at_once)
 
 
@@ -165,7 +173,16 @@ def _recorded(record: RunRecord, run: Run, at_once: int | None) -> RunResult:
     played = _play(run, at_once)
     record.most = max(run.most, record.most or 0)
     record.close("interrupted" if played.interrupted else "failed" if played.errors else "done")
-    return played._replace(record=record.path)
+    return _all_met(run, played._replace(record=record.path))
+
+
+def _all_met(run: Run, played: RunResult) -> RunResult:
+    """What a run came to. `AudienceError`: people were to play agents that no game of it has cast."""
+    absent = [name for name in run.config.people if name not in run.met]
+    if absent and not played.interrupted and any(not game.failed for game in played.games):
+        kept = "" if played.record is None else f". All games are over and recorded: {played.record}"
+        raise AudienceError(f"nobody is called {' or '.join(absent)}, to be played by a person{kept}", run.met)
+    return played
 
 
 def _play(run: Run, at_once: int | None) -> RunResult:

@@ -18,24 +18,26 @@ from agentcho.calls.tools import AnswerForm
 from agentcho.choreography.handle import Piece, Request, Result, Unfinished
 from agentcho.config import RunConfig
 from agentcho.errors import RequestError
-from agentcho.events import Began, FirstToken, Sink, Token
+from agentcho.events import Began, FirstToken, Sink, Token, Typed
 from agentcho.flow.draft import Draft
 from agentcho.flow.taint import Listener
 from agentcho.flow.views import Read, ReadSet
 from agentcho.games.endpoints import Endpoints
-from agentcho.games.journal import Journal, Making
+from agentcho.games.human import Seats, question_of
+from agentcho.games.journal import Journal, KnownText, Making
 from agentcho.games.limits import Meter
 from agentcho.games.messages import Messages
 from agentcho.games.models import GameModel, GameModels, Telling
 from agentcho.games.text_turn import TextTurn
 from agentcho.message import SCENARIO, Audience, Message
+from agentcho.records.transcript import Usage
 
 Forced = Mapping[str, tuple[int, ...]]
 """Ids of what is said after the header, by message: they take the place of sampled ones."""
 
 
 class TurnParts(NamedTuple):
-    """What of a game its turns are made of. `sink` hears events; `flush` is as in `Game`."""
+    """What of a game its turns are made of. `sink` hears events; `flush` is as in `Game`; `seats`: its people."""
 
     messages: Messages
     models: GameModels
@@ -44,6 +46,7 @@ class TurnParts(NamedTuple):
     meter: Meter
     sink: Sink
     flush: Callable[[], None] | None
+    seats: Seats | None = None
 
 
 class Speech(NamedTuple):
@@ -70,6 +73,7 @@ class Turns:
         self._journal, self._meter, self._sink, self._flush = parts.journal, parts.meter, parts.sink, parts.flush
         self._exact = parts.journal.resolver.reuse.deterministic
         self._taken: dict[str, int] = {}
+        self._seats = parts.seats
 
     async def speak(self, agent: Agent, asked: Utterance) -> Message:
         """One message of an agent, from its view to the transcript; see `Agent`."""
@@ -86,7 +90,8 @@ class Turns:
         model = self.model(author, agent)
         spoken_to = messages.audience(author, asked.to)
         reads = messages.reads(author, agent, asked.view)
-        port = self._endpoints.port(model.choreographer.name, author, reads)
+        typed = self._seats is not None and author in self._seats
+        port = self._endpoints.port(model.choreographer.name, author, reads, sent=not typed)
         options = self.sampling(author, asked.sampling)
         if prompt is not None:
             private = Audience(frozenset({author}))
@@ -102,6 +107,8 @@ class Turns:
         draft = model.draft(metadata, asked.header, author, reads, act)
         messages.add(draft)
         self._sink(Began(self._index, draft.metadata.id, author, "decode", spoken_to, asked.header))
+        if self._seats is not None and author in self._seats:
+            await self._type(self._seats, speech, draft)
         how = partial(self._decode, speech) if port is None else partial(self._ask, port)
         await how(draft, options, messages.taint.listener(metadata.id, asked.on_token), model)
         self._meter.check_after(author)
@@ -114,10 +121,27 @@ class Turns:
             return self._models.own
         return self._models.chosen(author, agent.model, self._taken.get(author, -1) + 1)
 
+    async def _type(self, seats: Seats, speech: Speech, draft: Draft) -> None:
+        """Let a person give the words of a message, unless they are known. On record before anybody else sees them."""
+        id, recorded = draft.metadata.id, self._messages.recorded
+        said = recorded.human(id)
+        draft.human = said is None or said
+        if said is not None or id in self._forced:
+            return
+        with self._meter.deadline(speech.author):
+            question = question_of(self._index, draft, speech.options, speech.asked, speech.model)
+            words = recorded.typed.get(id)
+            if words is None or question.fault(words):
+                words = await seats.ask(question)
+        self._sink(Typed(self._index, id, words))
+        draft.typed = words
+
     async def _decode(self, speech: Speech, draft: Draft, sampling: Sampling, told: Listener, model: GameModel) -> None:
         id, on = draft.metadata.id, model.resolver
         forced = self._forced.get(id)
         forced = self._messages.recorded.words(id) if forced is None else forced
+        if draft.typed is not None:
+            forced = tuple(model.frames.framing.content.encode(draft.typed))
         most = self._meter.all_left()  # not a part of what is checked: a refusal would tell it
         how = {"sampling": sampling, "forced": forced, "most": most, "forms": speech.forms, "peek": speech.peek}
         plan = on.decode_plan(draft, **how)
@@ -148,6 +172,8 @@ class Turns:
         id, branch, sink = draft.metadata.id, self._messages.rounds.branch, self._sink
         call = self._endpoints.call(draft, sampling, self._meter.all_left())
         known = self._messages.recorded.text(id, self._forced.get(id), model.frames.framing.content)
+        if draft.typed is not None:
+            known = KnownText(draft.typed, "forced", Usage(0, 0, 0.0, 0.0))
         with self._meter.deadline(draft.metadata.author):
             if branch is not None:
                 branch.said.add(id)

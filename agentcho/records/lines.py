@@ -168,6 +168,14 @@ class PieceLine(Line):
     attempt: Attempt = 1
 
 
+class TypedLine(Line):
+    """What a person said for a message."""
+
+    game: Count
+    id: str
+    text: str
+
+
 L = TypeVar("L")
 
 

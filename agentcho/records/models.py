@@ -20,8 +20,9 @@ class Models(NamedTuple):
 
     def texts(self, entry: Entry) -> bool:
         """Whether a message was said by a model behind an API, a person or a tool: who spoke it read texts, and no
-        encodings."""
-        elsewhere = entry.engine in self.endpoints or entry.origin in ("human", "tool")
+        encodings. What a person said through a model that is loaded was encoded as anybody's words are."""
+        typed = entry.origin == "human" and not entry.message.tokens and entry.encoding is None
+        elsewhere = entry.engine in self.endpoints or entry.origin == "tool" or typed
         return entry.message.kind == "decode" and elsewhere
 
 

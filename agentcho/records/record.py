@@ -4,6 +4,7 @@
     DIR/<id>/transcript.jsonl  a line a message, and lines of encodings that were made later, each appended whole
     DIR/<id>/heard.jsonl       every piece of a message, as it is generated, before any other code sees it
     DIR/<id>/outcomes.jsonl    one line a finished game, appended whole
+    DIR/<id>/typed.jsonl       the words of people who play agents, as they are given, before they are encoded
     DIR/<id>/writer.json       the process that writes the record, its host, since when; removed at the end
 
 A record can be opened after a kill at any byte: no process writes it any more, so its status is "died".
@@ -31,7 +32,7 @@ from agentcho.records import writer
 from agentcho.records.died import died
 from agentcho.records.environment import versions
 from agentcho.records.files import Lines, read_lines, replace_whole, writing
-from agentcho.records.lines import Count, read
+from agentcho.records.lines import Count, TypedLine, read
 from agentcho.records.models import Models, is_endpoint
 from agentcho.records.trace import UNFINISHED, Workflow, exported
 from agentcho.records.transcript import (
@@ -136,6 +137,7 @@ class Over(NamedTuple):
 
 
 OVER = TypeAdapter(Over, config=ConfigDict(strict=True))
+TYPING, TYPED = TypeAdapter(TypedLine), "typed.jsonl"
 
 
 class RunRecord:
@@ -156,6 +158,7 @@ class RunRecord:
             self._files.callback(self._heard.close)
             claimed.pop_all()
         self._seals = AllSeals()
+        self._typed: Lines | None = None
 
     @classmethod
     def create(
@@ -223,6 +226,12 @@ class RunRecord:
     def heard(self, game: int, id: str, token: int | None, text: str) -> None:
         """Add what a step generated of a message; the next `flush` writes it."""
         self._heard.said(game, id, token, text)
+
+    def typed(self, game: int, id: str, text: str) -> None:
+        """Append the words that a person has given for a message."""
+        if self._typed is None:
+            self._typed = self._files.enter_context(Lines(self.path / TYPED))
+        self._typed.append({"game": game, "id": id, "text": text})
 
     def flush(self) -> None:
         """Write what was generated. No other code may see it before this has returned."""
@@ -347,6 +356,18 @@ class SavedRun:
             except ValueError as error:
                 raise RecordBroken(f"{file}:{number}", f"not the line of a game ({error})") from None
             found[over.game] = over
+        return found
+
+    def typed(self) -> dict[int, dict[str, str]]:
+        """What people said, by game and message, whether or not the message has become whole."""
+        file = self.path / TYPED
+        found: dict[int, dict[str, str]] = {}
+        for number, line in read_lines(file) if file.exists() else ():
+            try:
+                said = read(TYPING, line)
+            except ValueError as error:
+                raise RecordBroken(f"{file}:{number}", f"not the line of what a person said ({error})") from None
+            found.setdefault(said.game, {})[said.id] = said.text
         return found
 
     def export(self, only: Container[int] | None = None) -> list[Workflow]:

@@ -23,6 +23,7 @@ from agentcho.errors import RequestError
 from agentcho.events import Encoded, Ended, Event, Over
 from agentcho.flow.views import Policy, audience_policy
 from agentcho.games.game import Game
+from agentcho.games.human import People
 from agentcho.games.models import opened
 from agentcho.games.playable import Playable
 from agentcho.message import Message
@@ -75,13 +76,14 @@ def play(
     backend: str = "asyncio",
     endpoint: TextPort | None = None,
     others: Mapping[str, FakeEngine | TextPort] = MappingProxyType({}),
+    people: People = MappingProxyType({}),
 ) -> Rehearsal:
     """Play one game without a model: a scenario, or `async def script(game)`, whose result is then the outcome.
 
     `replies`: the lines of each agent, or a function as `FakeEngine`'s `reply`. `backend`: an event loop of anyio
     ("asyncio", "trio"). `endpoint`: every agent speaks through this model behind an API, such as a `FakeEndpoint`,
-    and not on the engine. `others`: models beside that, by the names that agents are given. Blocks until the game
-    is over; raises what the game raises. The engine keeps nothing.
+    and not on the engine. `others`: models beside that, by the names that agents are given. `people` play the agents of
+    these names. Blocks until the game is over; raises what the game raises. The engine keeps nothing.
     """
     config, events = config or RunConfig(model="fake"), list[Event]()
     if isinstance(replies, Mapping):
@@ -95,7 +97,7 @@ def play(
         beside = {name: each if isinstance(each, FakeEngine) else TextEngine(each) for name, each in others.items()}
         async with opened(own, beside, config.reuse) as models:
             run = 0, config.seed, config, policy, events.append, find_agent
-            return await Game(models.own, *run, reuse=config.reuse, others=models.others).play(whole)
+            return await Game(models.own, *run, reuse=config.reuse, others=models.others, people=people).play(whole)
 
     over = anyio.run(work, backend=backend)
     entries = [event.entry for event in events if isinstance(event, Ended)]

@@ -167,8 +167,26 @@ def test_what_a_person_or_a_tool_said_was_said_over_what_it_read(origin: Any) ->
     talk.text("carol.0", "everyone", ("alice.0",))
     talk.change("carol.0", origin=origin)
     assert headline(judged(talk, Models())).word == "LEAKS"
+
+
+def test_what_a_tool_said_has_no_encoding() -> None:
+    talk = Texts()
+    secret = talk.say("alice.0", ["alice"])
     talk.say("dave.0", "everyone", [secret])
-    talk.change("dave.0", origin=origin)
+    talk.change("dave.0", origin="tool")
+    assert unlabelled(talk, Models())
+
+
+def test_what_a_person_said_through_a_loaded_model_is_judged_as_anybodys_words() -> None:
+    talk = Texts()
+    secret = talk.say("alice.0", ["alice"])
+    talk.say("dave.0", "everyone", [talk.say("alice.1", "everyone")])
+    talk.change("dave.0", origin="human")
+    assert judged(talk, Models()).conclusion == "clean"
+    talk.say("erin.0", "everyone", [secret])
+    talk.change("erin.0", origin="human")
+    assert headline(judged(talk, Models())).word == "LEAKS"
+    talk.change("erin.0", encoding=None, made=())
     assert unlabelled(talk, Models())
 
 

@@ -1,0 +1,46 @@
+"""People for tests: one who says given words, and notes all that it is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from agentcho.games.human import Asked, Person, left
+from agentcho.message import Message
+from agentcho.records.record import Over
+
+
+class Scripted(Person):
+    """Says these words one after the other, and leaves where it has none left."""
+
+    def __init__(self, words: Iterable[str] = ()) -> None:
+        self.words = list(words)
+        self.asked: list[Asked] = []
+        self.heard: list[tuple[int, str, Message]] = []
+        self.notes: list[str] = []
+        self.ends: list[Over] = []
+
+    def joined(self, game: int, agent: str) -> None:
+        self.notes.append(f"{agent} joined {game}")
+
+    def hear(self, game: int, agent: str, message: Message) -> None:
+        self.heard.append((game, agent, message))
+        self.notes.append(message.id)
+
+    async def ask(self, asked: Asked) -> str:
+        self.asked.append(asked)
+        self.notes.append(f"asked {asked.id}")
+        if not self.words:
+            raise left(asked.agent)
+        return self.words.pop(0)
+
+    def over(self, game: int, agent: str, over: Over) -> None:
+        self.ends.append(over)
+        self.notes.append(f"{agent} over {game}")
+
+    def absent(self, game: int, agent: str, cast: Sequence[str]) -> None:
+        self.notes.append(f"{agent} not in {game}: {', '.join(cast)}")
+
+    @property
+    def read(self) -> str:
+        """All words that it was shown."""
+        return "\n".join(message.header + message.text for _, _, message in self.heard)
