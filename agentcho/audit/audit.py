@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from agentcho.audit import findings, notes, tables
+from agentcho.audit.calls import GameCalls
 from agentcho.audit.judgement import concluded
 from agentcho.audit.notes import Seal
 from agentcho.audit.positions import raw_offsets
@@ -51,6 +52,7 @@ class Judged(NamedTuple):
     blockages: tuple[Blockage, ...]
     releases: tuple[Release, ...]
     unfinished: tuple[Unfinished, ...]
+    calls: tuple[GameCalls, ...]
 
 
 def audit_run(run: SavedRun, reveal: bool = False, key: bytes | None = None) -> AuditReport:
@@ -88,6 +90,7 @@ def audit_entries(
         drawn_game=drawn,
         drawn=() if drawn is None else _drawn(drawn, games.get(drawn, ()), readings, seal, planned),
         texts=sum(len(verdict.texts) for verdict in judged.verdicts),
+        calls=tuple(chain.from_iterable(game.reported() for game in judged.calls)),
     )
     return concluded(report)
 
@@ -101,12 +104,15 @@ def _judge(games: Mapping[int, Sequence[Entry]], seal: Seal, planned: Planned, m
     attempts = ((game, said) for game, entries in games.items() for said in by_attempt(entries))
     verdicts = tuple(GameVerdict(game, said, planned.places.get(game), models) for game, said in attempts)
     readings = chain.from_iterable(verdict.readings() for verdict in verdicts)
+    calls = tuple(map(GameCalls, verdicts))
+    released = (*(notes.releases(verdict, seal) for verdict in verdicts), *(game.releases(seal) for game in calls))
     return Judged(
         verdicts,
         (*readings, *(refusal.reading for refusal in planned.refused.values())),
         tuple(chain.from_iterable(notes.blockages(verdict) for verdict in verdicts)),
-        tuple(chain.from_iterable(notes.releases(verdict, seal) for verdict in verdicts)),
+        tuple(chain.from_iterable(released)),
         tuple(chain.from_iterable(notes.unfinished(verdict, seal) for verdict in verdicts)),
+        calls,
     )
 
 
@@ -121,6 +127,7 @@ def _findings(subject: Subject, games: Mapping[int, Sequence[Entry]], judged: Ju
         *findings.acts(scenario, games),
         *findings.released(scenario, judged.releases, lines, games),
         *findings.blocked(scenario, judged.blockages, lines),
+        *findings.called(scenario, judged.calls),
     ]
     return sorted(found, key=order)
 

@@ -34,7 +34,24 @@ from agentcho.errors import ConfigError, RecordBroken
 
 REPORT = "give a file that `agentcho audit --json` wrote (agentcho-audit/1)"
 Text = Annotated[str, Field(min_length=1)]
-RuleId = Literal["AC001", "AC002", "AC003", "AC004", "AC005", "AC006", "AC007", "AC008", "AC009", "AC010", "AC011"]
+RuleId = Literal[
+    "AC001",
+    "AC002",
+    "AC003",
+    "AC004",
+    "AC005",
+    "AC006",
+    "AC007",
+    "AC008",
+    "AC009",
+    "AC010",
+    "AC011",
+    "AC012",
+    "AC013",
+    "AC014",
+    "AC015",
+    "AC016",
+]
 FEW = 3
 """At most so many incomplete games are named one by one."""
 
@@ -81,6 +98,8 @@ def _doubts(report: AuditReport) -> list[str]:
     unknown = sum(f.edges for f in report.findings if f.rule == "AC004" and f.status != "gone")
     if unknown:
         doubts.append(f"of {unknown} readings or encodings it cannot be told what they carried")
+    if unknown := sum(f.edges for f in report.findings if f.rule == "AC014" and f.status != "gone"):
+        doubts.append(f"of {unknown} {_plural('call', unknown)} of tools it cannot be told what they were made from")
     return doubts
 
 
@@ -97,6 +116,10 @@ def _reasons(report: AuditReport) -> list[str]:
     if report.texts:
         said = f"{report.texts} {_plural('message', report.texts)} said by models behind APIs"
         reasons.append(f"{said}: their prompts were seen, and not what their servers keep in caches")
+    if report.calls:
+        passed = sum(call.verdict == "released" for call in report.calls)
+        count = len(report.calls)
+        reasons.append(f"{count} {_plural('call', count)} of tools, {passed} of them let run by a release")
     suppressed = sum(finding.suppressed is not None for finding in there)
     if suppressed:
         reasons.append(f"{suppressed} {_plural('finding', suppressed)} suppressed")

@@ -11,6 +11,7 @@ from typing import Literal
 from agentcho.audit.measurement import Frozen, Measurement
 
 Verdict = Literal["clean", "direct", "transitive", "positional", "unlabelled"]
+CallVerdict = Literal["clean", "told", "untrusted", "released", "unlabelled"]
 Level = Literal["error", "warning", "note"]
 LEVELS: tuple[Level, ...] = ("error", "warning", "note")
 FailOn = Literal["error", "warning", "note", "never"]
@@ -84,6 +85,27 @@ class Release(Frozen):
     sources: tuple[str, ...]
     digest: str
     canonical: bool
+
+
+class Call(Frozen):
+    """`caller` called a tool by `message`, and `result` came of it. The tool told the arguments to `audience`
+    (everyone: the world); with `effect` it changed something outside.
+
+    told: not all of that audience may know `secrets`, of which the arguments were made. untrusted: the call had an
+    effect, and in `untrusted` words of results may stand that nobody vouches for. released: that was let pass.
+    unlabelled: it cannot be told.
+    """
+
+    game: int
+    message: str
+    result: str
+    caller: str
+    tool: str
+    audience: str | list[str]
+    effect: bool
+    verdict: CallVerdict
+    secrets: tuple[str, ...] = ()
+    untrusted: tuple[str, ...] = ()
 
 
 class Unfinished(Frozen):
@@ -185,7 +207,7 @@ class AuditReport(Frozen):
     """The whole. `edges` holds every reading that is not clean; `clean_edges` counts the others.
 
     `drawn` is the game with the worst findings, `drawn_game` its number. `texts` counts the messages that were said by
-    models behind APIs. Schema: `agentcho-audit/1`.
+    models behind APIs, `calls` lists the calls of tools. Schema: `agentcho-audit/1`.
     """
 
     format: Literal["agentcho-audit/1"] = "agentcho-audit/1"
@@ -205,6 +227,7 @@ class AuditReport(Frozen):
     controls: tuple[Control, ...] = ()
     unfinished: tuple[Unfinished, ...] = ()
     texts: int = 0
+    calls: tuple[Call, ...] = ()
 
     def exit_code(self, fail_on: FailOn) -> int:
         """0 clean, 1 findings at or above `fail_on` that no suppression covers, 3 inconclusive. Findings win:

@@ -104,6 +104,45 @@ _ALL = (
         "Nothing, where that client is trusted with all texts: the verdict is of encodings alone. Else give each agent "
         "a client and a key of its own.",
     ),
+    Rule(
+        "AC012",
+        "error",
+        "secret in the arguments of a call",
+        "An agent called a tool with arguments that were made from what not all who learn of them may know.",
+        "Run with leakage=enforce, which refuses such calls; call with a view without these messages, or with "
+        "release=True where that is meant.",
+    ),
+    Rule(
+        "AC013",
+        "error",
+        "effect of untrusted words",
+        "A call that changes something outside was made from the result of a tool that nobody vouches for: whoever "
+        "wrote that may have decided what was done.",
+        "Run with leakage=enforce, which refuses such calls; call with a view without these messages, let another "
+        "agent read them and choose, or call with release=True where that is meant.",
+    ),
+    Rule(
+        "AC014",
+        "warning",
+        "call that nobody can account for",
+        "It cannot be told what the arguments of a call were made from, or what its tool declares.",
+        "Play the run again; a transcript that was edited or cut can prove nothing.",
+    ),
+    Rule(
+        "AC015",
+        "warning",
+        "one server of tools for several agents",
+        "Agents called tools over one connection, and what one of them told that server not all of the others may "
+        "know: what it keeps no audit sees.",
+        "Give each agent, or all that may know the same, a connection and a process of the server of their own.",
+    ),
+    Rule(
+        "AC016",
+        "note",
+        "released call",
+        "A call was let run although untrusted words may stand behind its arguments: its code had said release=True.",
+        "Nothing, if it was meant: somebody vouches for that call.",
+    ),
 )
 
 RULES: Mapping[str, Rule] = MappingProxyType({rule.id: rule for rule in _ALL})

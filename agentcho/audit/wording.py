@@ -72,10 +72,13 @@ def headline(report: AuditReport) -> Headline:
 def _leaks(findings: Sequence[Finding]) -> Headline:
     learns: dict[str, list[str]] = {}
     for finding in findings:
-        if finding.rule in ("AC001", "AC002", "AC003") and finding.reader:
-            owners = learns.setdefault(finding.reader, [])
+        if finding.rule in ("AC001", "AC002", "AC003", "AC012") and finding.reader:
+            reader = f"who learns of calls of {finding.reader}" if finding.rule == "AC012" else finding.reader
+            owners = learns.setdefault(reader, [])
             owner = finding.owner or "another"
             owners += [] if owner in owners else [owner]
+    if not learns and (tools := sorted({f.reader or "a tool" for f in findings if f.rule == "AC013"})):
+        return Headline("UNTRUSTED", f"words that nobody vouches for decided what {listed(tools)} did outside")
     if not learns:
         readers = sorted({finding.reader or "an agent" for finding in findings})
         return Headline("UNKNOWN", f"it cannot be told what {listed(readers)} reads")

@@ -30,6 +30,7 @@ TONES: dict[Verdict, str] = {
 }
 WORDS = {
     "LEAKS": "red",
+    "UNTRUSTED": "red",
     "UNKNOWN": "magenta",
     "CLEAN": "green",
     "TEXTS CLEAN": "cyan",

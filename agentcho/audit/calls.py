@@ -1,0 +1,195 @@
+"""The calls of tools of one game: what their arguments were made from, held against what each tool declares.
+
+From the transcript alone: the line of a result says which call it came of and what its tool declares, and the receipt
+of that call what its arguments were made from. A result is the proof that its call ran: a refused call has none. Does
+not know: how a game refuses a call, how findings are made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Set
+from typing import NamedTuple
+
+from agentcho.audit.notes import Seal
+from agentcho.audit.report import Call, CallVerdict, Place, Release
+from agentcho.audit.verdict import GameVerdict
+from agentcho.flow.sinks import NOBODY, in_the_way
+from agentcho.flow.views import ToolUse
+from agentcho.message import SCENARIO, Audience
+from agentcho.records.transcript import Entry
+
+
+class Called(NamedTuple):
+    """One call that ran, or that nobody can account for. `cone` is all that its arguments were made from; None: it
+    cannot be told, and `fault` says why. `secret` are the messages of it that not all who learned of the arguments may
+    know, `untrusted` those in which words of untrusted results may stand, where the tool changes something outside, and
+    `wide` those that not all readers of the result may know. `release`: it was let run whatever it was made from."""
+
+    game: int
+    call: str
+    result: str
+    caller: str
+    use: ToolUse | None
+    readers: Audience
+    cone: Set[str] | None = None
+    secret: tuple[str, ...] = ()
+    untrusted: tuple[str, ...] = ()
+    wide: tuple[str, ...] = ()
+    release: bool = False
+    place: Place | None = None
+    fault: str = ""
+
+    @property
+    def verdict(self) -> CallVerdict:
+        """The worst that holds of it."""
+        if self.cone is None:
+            return "unlabelled"
+        if self.release:
+            return "released" if self.secret or self.untrusted else "clean"
+        return "told" if self.secret else "untrusted" if self.untrusted else "clean"
+
+
+class Unknown(Exception):
+    """It cannot be told what a call was made from; the text says why."""
+
+
+class GameCalls:
+    """Those of one attempt at a game, in the order of their results."""
+
+    def __init__(self, verdict: GameVerdict) -> None:
+        self._verdict, self._entries = verdict, verdict.cones.entries
+        results = [entry for entry in self._entries.values() if _is_result(entry)]
+        self._told = _told(results)
+        self._trust = _trust(self._entries)
+        self.calls = tuple(map(self._judged, results))
+
+    def known_to(self, id: str) -> Audience:
+        """Who may know what a message says: who may read it, and of a call that ran who learned of its arguments."""
+        return _either(self._entries[id].message.audience, self._told.get(id, NOBODY))
+
+    def behind(self, call: Called) -> list[str]:
+        """What its arguments were made from, as far as that is known, in the order in which it was said."""
+        return [id for id in self._entries if call.cone is not None and id in call.cone and id != call.call]
+
+    def whose(self, id: str) -> str:
+        """Whose words a message has: its author's, or those of the tool that gave it."""
+        entry = self._entries[id]
+        return entry.message.author or (SCENARIO if entry.act.use is None else entry.act.use.name)
+
+    def reported(self) -> Iterator[Call]:
+        """As a report lists them."""
+        for call in self.calls:
+            use = call.use or ToolUse("a tool", Audience(frozenset()), effect=True, trusted=False)
+            yield Call(
+                game=call.game,
+                message=call.call,
+                result=call.result,
+                caller=call.caller,
+                tool=use.name,
+                audience=use.audience.to_json(),
+                effect=use.effect,
+                verdict=call.verdict,
+                secrets=call.secret,
+                untrusted=call.untrusted,
+            )
+
+    def releases(self, seal: Seal) -> Iterator[Release]:
+        """Calls that were let pass before an audience that may not know all that they were made from, and results whose
+        readers may not."""
+        messages = self._verdict.cones.messages
+        for call in self.calls:
+            told = None if call.use is None or not call.release else (call.call, call.use.audience, call.secret)
+            for id, before, sources in filter(None, (told, (call.result, call.readers, call.wide))):
+                if sources:
+                    yield Release(
+                        game=call.game,
+                        message=id,
+                        author=call.caller,
+                        audience=before.to_json(),
+                        sources=sources,
+                        digest=seal.message(messages[id]),
+                        canonical=messages[id].canonical,
+                    )
+
+    def _judged(self, result: Entry) -> Called:
+        call, use = self._entries.get(result.act.call or ""), result.act.use
+        caller = SCENARIO if call is None else call.message.author or SCENARIO
+        said, place = result.message, self._verdict.asked(result if call is None else call)
+        named = result.act.call or "", said.id, caller, use
+        found = Called(self._verdict.game, *named, said.audience, release=result.act.release, place=place)
+        try:
+            return self._held(found, *self._accounted(result, call))
+        except Unknown as why:
+            return found._replace(fault=str(why))
+
+    def _held(self, found: Called, cone: Set[str], use: ToolUse) -> Called:
+        """A call with what is wrong with it."""
+        behind = self.behind(found._replace(cone=cone))
+        trusted = {self._trust[id] for id in behind}
+        if use.effect and None in trusted:
+            raise Unknown("it cannot be told whose words some of what it was made from repeats")
+        return found._replace(
+            cone=cone,
+            secret=in_the_way(behind, use.audience, self.known_to),
+            untrusted=tuple(id for id in behind if not self._trust[id]) if use.effect else (),
+            wide=in_the_way(behind, found.readers, self.known_to),
+        )
+
+    def _accounted(self, result: Entry, call: Entry | None) -> tuple[Set[str], ToolUse]:
+        """All that the arguments of a call were made from, and what its tool declares. `Unknown`: the transcript does
+        not say."""
+        if result.act.use is None:
+            raise Unknown(f"the result {result.message.id} does not say what its tool declares")
+        if call is None or call.message.author is None:
+            raise Unknown(f"the result {result.message.id} does not say which call it came of")
+        cones, id = self._verdict.cones, call.message.id
+        if call in self._verdict.texts:
+            cone: Set[str] = {id, *call.message.parents}
+        elif call.own is None:
+            raise Unknown(f"message {id} has no record of what it was said over")
+        elif (fault := cones.fault(call.own.id)) is not None:
+            raise Unknown(f"encoding {call.own.id}: {fault}")
+        else:
+            cone = cones.cones[call.own.id]
+        if lost := [each for each in cone if cones.lines[each] != 1]:
+            raise Unknown(f"message {min(lost)} has {cones.lines[min(lost)] or 'no'} lines")
+        return cone, result.act.use
+
+
+def _is_result(entry: Entry) -> bool:
+    """Whether a message came of a tool, or says so in one way and not in the others."""
+    known = entry.message.kind == "prefill" and entry.origin == "tool"
+    return known or entry.act.call is not None or entry.act.use is not None
+
+
+def _told(results: list[Entry]) -> dict[str, Audience]:
+    """Who learned of the arguments of each call."""
+    found: dict[str, Audience] = {}
+    for entry in results:
+        if entry.act.call is not None and entry.act.use is not None:
+            found[entry.act.call] = _either(found.get(entry.act.call, NOBODY), entry.act.use.audience)
+    return found
+
+
+def _either(one: Audience, other: Audience) -> Audience:
+    """All who are in the one or in the other."""
+    if one.members is None or other.members is None:
+        return Audience(None)
+    return Audience(one.members | other.members)
+
+
+def _trust(entries: Mapping[str, Entry]) -> dict[str, bool | None]:
+    """Of each message whether no word of it can come from an untrusted result; None: it cannot be told, for something
+    that it was said over does not stand before it. See `flow.sinks.Trust`."""
+    found: dict[str, bool | None] = {}
+    for id, entry in entries.items():
+        sources = [found.get(source) for source in _sources(entry)]
+        untrusted = _is_result(entry) and (entry.act.use is None or not entry.act.use.trusted)
+        found[id] = False if untrusted or False in sources else None if None in sources else True
+    return found
+
+
+def _sources(entry: Entry) -> Iterator[str]:
+    if not entry.act.choices:
+        yield from entry.message.parents
+        yield from (id for id in (entry.act.released, entry.act.call) if id is not None)
