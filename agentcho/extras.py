@@ -9,7 +9,7 @@ from typing import Literal
 
 from agentcho.errors import ExtraMissing
 
-Extra = Literal["datasets", "endpoints", "lab", "math", "people", "ray", "serve", "tune"]
+Extra = Literal["datasets", "endpoints", "lab", "math", "people", "ray", "serve", "textarena", "tune"]
 LIBRARIES: Mapping[Extra, Mapping[str, str]] = {
     "datasets": {"datasets": "datasets"},
     "endpoints": {"jsonschema": "jsonschema", "openai": "openai"},
@@ -18,6 +18,7 @@ LIBRARIES: Mapping[Extra, Mapping[str, str]] = {
     "people": {"jsonschema": "jsonschema", "prompt_toolkit": "prompt-toolkit"},
     "ray": {"ray": "ray"},
     "serve": {"prometheus_client": "prometheus-client", "starlette": "starlette", "uvicorn": "uvicorn"},
+    "textarena": {"textarena": "textarena"},
     "tune": {"peft": "peft"},
 }
 """What each extra of the package is there for: the modules, and what their libraries are called where one installs

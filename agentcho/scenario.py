@@ -66,6 +66,11 @@ class Scenario:
         alone."""
         raise NotImplementedError
 
+    def casts(self) -> tuple[str, ...]:
+        """Names of agents that it casts, beside those that its source casts by a literal name: those that an option
+        says. What is wrong with one is told before anything is played."""
+        return ()
+
     def draws(self) -> int:
         """How many tasks a game draws. Override it where that is not one."""
         return 1

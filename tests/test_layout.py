@@ -31,6 +31,7 @@ LAYERS = (
     ("runner",),
     ("backends",),
     ("choreography",),
+    ("arena",),
     ("games",),
     ("cluster",),
     ("testing",),
@@ -83,6 +84,7 @@ def test_libraries_stay_in_their_place() -> None:
         assert mine == "serve" or not tops & {"starlette", "uvicorn", "prometheus_client", "h11"}, path
         assert mine in {"backends", "lab"} or "openai" not in tops, path
         assert "remote" in path.parts or not tops & {"httpx2", "jsonschema", "referencing"}, path
+        assert path == PACKAGE / "arena" / "package.py" or "textarena" not in tops, path
         assert path == PACKAGE / "cluster" / "ray.py" or not any(name.split(".")[0] == "ray" for name in names), path
         assert mine == "agent" or rank(mine) > rank("runner") or "anyio" not in tops, path
         if mine == "runner" and path.stem != "model":
@@ -103,6 +105,7 @@ def test_importing_it_imports_no_torch() -> None:
         "import sys, agentcho; [getattr(agentcho, name) for name in agentcho.__all__ if name != 'Engine'];"
         "import agentcho.cli.app, agentcho.cli.serve, agentcho.cli.cluster, agentcho.backends.remote.endpoint;"
         "heavy = {'torch', 'transformers', 'starlette', 'uvicorn', 'prometheus_client', 'openai', 'jsonschema', 'ray'};"
+        "heavy.add('textarena');"
         "sys.exit(bool(heavy & set(sys.modules)))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -20,6 +20,7 @@ from agentcho.cli.probing import probe
 from agentcho.cli.serving import key, serve
 from agentcho.cli.training import trace, tune
 from agentcho.cli.words import (
+    AGENTS,
     AUDITED,
     CHANGED,
     COLUMNS,
@@ -97,6 +98,7 @@ def run(
     *,
     how: Playing,
     set_: Set = None,
+    agents: Annotated[str | None, typer.Option(metavar="NAMES", help=AGENTS, show_default=False)] = None,
     at_once: AtOnce = None,
     fail_fast: FailFast = False,
     retries: Retries = None,
@@ -116,9 +118,18 @@ def run(
     from agentcho.cli.play import Asked, play_scenario
     from agentcho.games.run import OnFailure
 
-    own, care, on = fields("--set", set_ or []), OnFailure(fail_fast, retries or 0), cluster(where, retries)
+    own, care, on = (
+        fields("--set", [*(set_ or []), *_set("agents", agents)]),
+        OnFailure(fail_fast, retries or 0),
+        cluster(where, retries),
+    )
     typed = how.typed if models is None else read_models(models, how.typed)
     raise typer.Exit(play_scenario(Asked(scenario, typed, own, display, out, at_once, care, resume, changed, on)))
+
+
+def _set(option: str, value: str | None) -> list[str]:
+    """An option of the scenario that has one of its own on the command line, as `--set` has it."""
+    return [] if value is None else [f"{option}={value}"]
 
 
 def merge(

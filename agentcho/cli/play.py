@@ -117,7 +117,7 @@ def _scenario(name: str | None, given: Mapping[str, Any]) -> Scenario:
 def chosen(name: str, given: Mapping[str, Any]) -> Scenario:
     """The scenario of that name with its options, once all agents that it casts by name are found."""
     scenario = configured(library.scenario(name), given)
-    for agent in library.casts(type(scenario)):
+    for agent in library.casts(scenario):
         library.agent(agent)
     return scenario
 

@@ -93,7 +93,7 @@ def resume(
     tell: Tell = unheard,
 ) -> RunResult:
     """Play what a recorded run lacks by workers; see `games.runtime.resume`."""
-    used, tasks = library.sources(type(scenario)), tasks_of(scenario, config)
+    used, tasks = library.sources(scenario), tasks_of(scenario, config)
     options, digest = scenario.options.model_dump(mode="json"), None if tasks is None else tasks.digest
     check_asked(saved, scenario.name, options, config, digest, used, changed)
     writer.check(saved.path / writer.NAME)
@@ -141,7 +141,7 @@ def work_of(
         players.scenario,
         plain_options(scenario),
         unpacked(config),
-        tuple(library.sources(type(scenario)).values()),
+        tuple(library.sources(scenario).values()),
         at_once,
         retries,
         players.heard if heard else "games",
@@ -173,7 +173,7 @@ class Games:
         sink: Sink | None,
         opens: Opens,
     ) -> None:
-        self.sources = library.sources(type(scenario))
+        self.sources = library.sources(scenario)
         self.scenario, self._tasks, self._selection, self.on_failure = scenario, tasks, selection, on_failure
         self._sink, self._opens = sink, opens
         self._record: RunRecord | None = None

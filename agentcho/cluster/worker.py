@@ -94,12 +94,12 @@ class Worker:
 def _found(work: Work) -> tuple[Scenario, dict[str, type[Agent]]]:
     """The scenario and the agents that it casts by name, from the same files as the driver's. `RecordError`: the files
     here are others."""
-    found = library.scenario(work.scenario)
+    found = library.scenario(work.scenario)(**work.options)
     agents = {name: library.agent(name) for name in library.casts(found)}
     here = sorted(library.sources(found).values())
     if work.sources and here != sorted(work.sources):
         raise RecordError(f"the source of {work.scenario} is another here than where the run was begun")
-    return found(**work.options), agents
+    return found, agents
 
 
 class Table:

@@ -18,6 +18,7 @@ from pathlib import Path
 from types import ModuleType
 
 from agentcho.agent import Agent
+from agentcho.arena.names import is_arena
 from agentcho.calls.call_site import shown_path
 from agentcho.errors import AgentchoError
 from agentcho.games.discovery import Found, broken, find
@@ -26,7 +27,11 @@ from agentcho.scenario import Scenario
 
 
 def scenario(name: str) -> type[Scenario]:
-    """Find and import a scenario."""
+    """Find and import a scenario, or make that of an environment of TextArena."""
+    if is_arena(name):
+        from agentcho.arena.named import scenario_of
+
+        return scenario_of(name)
     found = find("scenarios", name)
     cls = load(found)
     if not issubclass(cls, Scenario):
@@ -81,27 +86,29 @@ def _line(error: BaseException, path: Path) -> int | None:
     return lines[-1] if lines else None
 
 
-def sources(scenario: type[Scenario]) -> dict[str, str]:
-    """Digests of a scenario's own file and of those of the agents that it casts by a literal name, by file. Empty where
+def sources(scenario: Scenario) -> dict[str, str]:
+    """Digests of a scenario's own file and of those of the agents that it casts by name, by file. Empty where
     there is no file, as in a notebook."""
     found: dict[str, str] = {}
     with suppress(OSError, TypeError, SyntaxError):
-        for cls in (scenario, *_agents(scenario)):
+        for cls in (type(scenario), *_agents(scenario)):
             file = Path(inspect.getsourcefile(cls) or "")
             found[shown_path(file)] = hashlib.sha256(file.read_bytes()).hexdigest()
     return found
 
 
-def _agents(scenario: type[Scenario]) -> Iterator[type[Agent]]:
+def _agents(scenario: Scenario) -> Iterator[type[Agent]]:
     for name in casts(scenario):
         with suppress(AgentchoError):
             yield agent(name)
 
 
-def casts(scenario: type[Scenario]) -> list[str]:
-    """The agents that a scenario's source casts by a literal name, so that a broken one fails early."""
-    file = inspect.getsourcefile(scenario)
+def casts(scenario: Scenario) -> list[str]:
+    """The agents that a scenario casts by a literal name in its source, or by its options, so that a broken one fails
+    early."""
+    file = inspect.getsourcefile(type(scenario))
     tree = ast.parse(Path(file).read_bytes()) if file else ast.Module([], [])
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and node.args]
     named = [call.args[0] for call in calls if getattr(call.func, "attr", None) == "cast"]
-    return sorted({arg.value for arg in named if isinstance(arg, ast.Constant) and isinstance(arg.value, str)})
+    literal = (arg.value for arg in named if isinstance(arg, ast.Constant) and isinstance(arg.value, str))
+    return sorted({*literal, *scenario.casts()})

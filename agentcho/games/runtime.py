@@ -117,7 +117,7 @@ def play(
         return _all_met(alone, _play(alone, at_once))
     options = scenario.options.model_dump(mode="json")
     own, beside = fingerprints(loaded)
-    digest, used = None if tasks is None else tasks.digest, library.sources(type(scenario))
+    digest, used = None if tasks is None else tasks.digest, library.sources(scenario)
     with RunRecord.create(out, scenario.name, options, config, own, digest, at_once, asked, used, beside) as record:
         return _recorded(record, run(record), at_once)
 
@@ -143,7 +143,7 @@ def resume(
     `ResumeMismatch` where it was played otherwise, `RecordInUse` where somebody writes it; a game that departs from
     what it said ends by `ResumeMismatch`. Everything else as in `play`.
     """
-    config, used = with_people(config or saved.info.config, people), library.sources(type(scenario))
+    config, used = with_people(config or saved.info.config, people), library.sources(scenario)
     tasks = tasks_of(scenario, config)
     options = scenario.options.model_dump(mode="json")
     check_asked(saved, scenario.name, options, config, None if tasks is None else tasks.digest, used, changed)

@@ -141,4 +141,4 @@ def test_copying_never_overwrites_and_the_copy_comes_first(agentcho: Command, he
 
 
 def test_the_agents_that_a_scenario_casts_are_known_from_its_source(here: Path) -> None:
-    assert library.casts(library.scenario("debate")) == ["debater", "moderator"]
+    assert library.casts(library.scenario("debate")()) == ["debater", "moderator"]

@@ -1,0 +1,62 @@
+"""What an environment tells becomes messages of a game, each with the audience that the environment gave it.
+
+Words that a player said in its turn, and the environment hands on as they are, are released: the same tokens before
+another audience. Words of a player that were changed on their way are told by that player. All else is the scenario's.
+Equal texts to several players stay apart: that they are equal may be a secret. Does not know: moves, rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from agentcho.agent import Agent
+from agentcho.arena.environment import EVERYBODY, Observation
+from agentcho.errors import ScenarioError
+from agentcho.message import Message
+
+if TYPE_CHECKING:
+    from agentcho.games.game import Game
+
+WRITTEN = "PLAYER_ACTION"
+"""The kind of an observation that is what a player wrote."""
+
+
+class Said(NamedTuple):
+    """A move as its player said it: by number, the label before it, the message, and its text."""
+
+    player: int
+    label: str
+    message: Message
+    text: str
+
+
+class Teller:
+    """Tells the players of one game what its environment tells them. `name` is the environment's, for errors."""
+
+    def __init__(self, game: Game, players: Sequence[Agent], name: str) -> None:
+        self._game, self._players, self._name = game, players, name
+
+    async def tell(self, told: Sequence[Observation], said: Said | None = None) -> None:
+        """Pass all of it on, in order. `said` is the move that it comes of."""
+        for each in told:
+            if each.text.strip():
+                await self._pass_on(each, said)
+
+    async def _pass_on(self, each: Observation, said: Said | None) -> None:
+        to = "everyone" if each.to == EVERYBODY else (self._player(each.to).name,)
+        own = said is not None and each.author == said.player
+        if said is None or not own:
+            await self._game.announce(each.text, to)
+        elif each.text.strip() == said.text.strip():
+            if each.to != said.player:
+                await self._players[said.player].release(said.message, to)
+        elif each.kind == WRITTEN and each.to != said.player:
+            await self._players[said.player].tell(said.label + each.text, to)
+        else:
+            await self._game.announce(each.text, to)
+
+    def _player(self, number: int) -> Agent:
+        if not 0 <= number < len(self._players):
+            raise ScenarioError(f"{self._name} tells something to player {number}, and there are {len(self._players)}")
+        return self._players[number]

@@ -1,0 +1,77 @@
+"""Runs code of others in a thread, for a time: what does not come back in time is given up, and holds nobody.
+
+A thread cannot be stopped from outside. One that is given up is asked to end, which it does where it runs code in
+Python; where it does not, it stays until the process ends, and nothing waits for it. Does not know: what is run.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Callable
+from functools import partial
+from typing import Generic, TypeVar
+
+import anyio
+import anyio.to_thread
+
+from agentcho.errors import ScenarioError
+
+T = TypeVar("T")
+AT_ONCE = 0.05
+"""Seconds in which work is waited for in place. What is quick takes effect before anything else goes on, so that when
+games take their turns does not depend on how long a thread took."""
+
+
+class Watched(Generic[T]):
+    """Work in a thread of its own, begun now. `what` names it in errors; `seconds` is the time that it has."""
+
+    def __init__(self, work: Callable[[], T], what: str, seconds: float) -> None:
+        self._work, self._what, self._seconds = work, what, seconds
+        self._result: list[T] = []
+        self._error: BaseException | None = None
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"agentcho: {what}", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self._result.append(self._work())
+        except BaseException as error:
+            self._error = error
+        finally:
+            self._over.set()
+
+    def wait(self) -> T:
+        """Block until it is over. Raises what it raises; `ScenarioError`: it took too long, and is given up."""
+        self._over.wait(self._seconds)
+        return self._come()
+
+    async def wait_beside(self) -> T:
+        """The same, with other tasks going on where it is not quick."""
+        if not self._over.wait(min(AT_ONCE, self._seconds)):
+            left = max(0.0, self._seconds - AT_ONCE)
+            try:
+                wait = partial(self._over.wait, left)
+                await anyio.to_thread.run_sync(wait, abandon_on_cancel=True, limiter=anyio.CapacityLimiter(1))
+            except BaseException:
+                self._give_up()
+                self._over.set()  # lets the thread go that waits
+                raise
+        return self._come()
+
+    def _come(self) -> T:
+        if not self._over.is_set():
+            self._give_up()
+            raise ScenarioError(
+                f"{self._what} did not come back within {self._seconds:g} s and is given up: this game ends, the "
+                "others go on. --set seconds=N gives it longer"
+            )
+        if self._error is not None:
+            raise self._error
+        return self._result[0]
+
+    def _give_up(self) -> None:
+        """Ask the thread to end: `SystemExit` is raised in it at its next line of Python."""
+        if self._thread.ident is not None and self._thread.is_alive():
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self._thread.ident), ctypes.py_object(SystemExit))

@@ -1,0 +1,48 @@
+"""Plays a game that an environment runs: thinks in private, and then says its move alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import agentcho
+
+THINK = "It is your turn. Think about what to do, briefly and in private: nobody else sees what you think."
+
+
+class Player(agentcho.Agent):
+    """Thinks in private, and then says its move, and nothing else. Where moves are listed it says one of them.
+
+    It reads its system prompt, the rules that it was told first, and the last `memory` messages after those. What it
+    said itself, and the environment told others, it does not read twice. `thoughts` are the most tokens of a thought;
+    0: it does not think.
+    """
+
+    role = "player"
+    open_system = True
+    system = (
+        "You are a player in a game of words. Read its rules, and play to win. In your turn, say your move and nothing "
+        "else, in the form that the rules ask for, such as [move]. What stands after the name of another player was "
+        "said by that player."
+    )
+    memory: int = 30
+    thoughts: int = 96
+
+    def view(self, readable: Sequence[agentcho.Metadata]) -> agentcho.View:
+        """Its system prompt, the rules, and the last messages."""
+        kept = [m for m in readable if not self._again(m)]
+        head, rest = kept[:2], kept[2:]
+        return agentcho.View.of([*head, *(rest[-self.memory :] if self.memory else ())])
+
+    def _again(self, message: agentcho.Metadata) -> bool:
+        """Whether it is a move of its own as others were told it."""
+        return message.author == self.name and message.kind == "prefill" and message.role == "assistant"
+
+    async def move(self, label: str, moves: Sequence[str]) -> None:
+        """Say a move that only it may read: the environment decides who hears of it. `label` comes before the move,
+        and says whose it is; `moves` are those that there are, empty where they were not listed."""
+        if self.thoughts:
+            await self.think(THINK, max_tokens=self.thoughts)
+        if moves:
+            await self.choose(moves, header=label)
+        else:
+            await self.say(to=(), header=label)

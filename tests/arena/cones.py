@@ -1,0 +1,27 @@
+"""What reached whom, from the records of a game alone: nothing of the audit is used, which is held against it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from agentcho.records.transcript import Entry
+
+
+def reached(entries: Iterable[Entry]) -> dict[str, set[str]]:
+    """For each agent, the messages that stand behind all that it attended to as it spoke, its own encodings included:
+    receipts followed from one encoding to the next."""
+    entries = list(entries)
+    records = {record.id: record for entry in entries for record in entry.made}
+    own = {entry.encoding: entry.message.author for entry in entries if entry.encoding is not None}
+    found: dict[str, set[str]] = {}
+    for id, author in own.items():
+        if author is None:
+            continue
+        left, seen = [id], set[int]()
+        while left:
+            one = left.pop()
+            if one not in seen:
+                seen.add(one)
+                left += [read.id for read in records[one].receipt.context]
+        found.setdefault(author, set()).update(records[one].message for one in seen)
+    return found

@@ -1,0 +1,30 @@
+"""TextArena, from an environment of its own: what stands here already is what is imported of all that both have."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from pathlib import Path
+
+import pytest
+
+from tests.clients.environment import python_of
+
+
+def site_packages() -> Path:
+    """Where `make clients` installs TextArena."""
+    here = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    return python_of("textarena").parents[1] / "lib" / here / "site-packages"
+
+
+@pytest.fixture(scope="session")
+def textarena() -> Path:
+    """TextArena can be imported, after everything else; the folder that it comes from. A test without it is skipped."""
+    folder = site_packages()
+    if str(folder) not in sys.path:
+        sys.path.append(str(folder))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import textarena
+    assert textarena.__version__
+    return folder
