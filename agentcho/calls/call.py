@@ -158,7 +158,7 @@ class Prefill:
       gathered.
     - `extends` is the encoding of an earlier state of the message, over the same parents at the same positions, with
       the same salt. The keys and values of the tokens that both begin with are copied, not computed again. Where it is
-      no such encoding, or is not in the store, or in the deterministic profile, all is computed.
+      no such encoding, was released, or is not in the store, and in the deterministic profile, all is computed.
     """
 
     text: str

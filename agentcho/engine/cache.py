@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from agentcho.calls.call import EncodingId, Receipt
 from agentcho.engine.base import Pool, Row, Stored
-from agentcho.engine.layout import Recipe, Segment
+from agentcho.engine.layout import Recipe, Segment, in_common
 from agentcho.errors import StoreDamaged, StoreFull
 from agentcho.message import Words
 
@@ -412,9 +412,7 @@ def common(recipe: Recipe, known: KVEntry) -> Prefix | None:
         return None
     if other.context.key((), other.salt, "whole") != recipe.context.key((), recipe.salt, "whole"):
         return None
-    pairs = zip(recipe.tokens[:-1], other.tokens, strict=False)
-    tokens = next((place for place, (new, old) in enumerate(pairs) if new != old), None)
-    tokens = min(len(recipe.tokens) - 1, len(other.tokens)) if tokens is None else tokens
+    tokens = in_common(recipe.tokens, other.tokens)
     return Prefix(known, tokens) if tokens else None
 
 

@@ -31,7 +31,7 @@ from agentcho.calls.checks import Bounds, checked_calls, checked_id, checked_ids
 from agentcho.calls.owner import Owner, owned
 from agentcho.calls.values import numbers
 from agentcho.engine.base import Constraint, Ran, Runner, Template
-from agentcho.engine.cache import Assembly, Encoding, Fullness, KVEntry, Tiers, common
+from agentcho.engine.cache import Assembly, Encoding, Fullness, KVEntry, Prefix, Tiers, common
 from agentcho.engine.debug import Debug
 from agentcho.engine.direct import Direct
 from agentcho.engine.forward import Blame, Plan, Trial
@@ -318,9 +318,17 @@ class EngineCore(Direct):
     def _prefill(self, call: Prefill, placed: Layout) -> Admitted:
         assert placed.words is not None
         recipe = Recipe(placed.words.tokens, placed.context, call.salt)
-        prefix = None if call.extends is None else common(recipe, self._encoding(call.extends).entry)
+        prefix = None if call.extends is None else self._prefix(recipe, call.extends)
         entry = self._entry(recipe)
         return Admitted(self._ids.new(), call, placed.context, placed.longest, placed.words, entry, prefix=prefix)
+
+    def _prefix(self, recipe: Recipe, earlier: EncodingId) -> Prefix | None:
+        """What can be taken over from an earlier state, if it is still there. `UnknownEncoding`: there never was one of
+        that id."""
+        if not self._ids.issued(earlier):
+            raise self._missing(earlier)
+        known = self._encodings.get(earlier)
+        return None if known is None else common(recipe, known.entry)
 
     def _decode(self, call: Decode, placed: Layout, local: Local) -> Admitted:
         constraint = self._constrain(call, local) if call.forced is None else None

@@ -193,6 +193,12 @@ class Recipe(NamedTuple):
         return Segment(ids, start, pieces, entry=entry, base=self.base, places=self.places)
 
 
+def in_common(new: Sequence[int], old: Sequence[int]) -> int:
+    """With how many of the same ids both begin, the last of `new` left out, for at least that one is fed."""
+    pairs = zip(new[:-1], old, strict=False)
+    return next((place for place, (one, other) in enumerate(pairs) if one != other), min(len(new) - 1, len(old)))
+
+
 def repaired_key(fresh: bytes, base: bytes, choose: object, judged: bytes) -> bytes:
     """The key of a repaired encoding, from the key that it would have if all of it was encoded anew, the key of its
     base, and how and over which context its tokens were chosen."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from agentcho.calls.call import FramePort
+from agentcho.calls.call import EncodingId, FramePort
 from agentcho.flow.views import Act, ReadSet
 from agentcho.message import Audience, Message, Metadata
 
@@ -19,12 +19,21 @@ class Spelling(NamedTuple):
     frames: FramePort
 
 
+class Begun(NamedTuple):
+    """What was encoded of a message before it was whole: the encoding `id` of its last state, that one's tokens, and
+    how many tokens were fed for all of its states."""
+
+    id: EncodingId
+    tokens: tuple[int, ...]
+    fed: int
+
+
 @dataclass(eq=False)
 class Draft:
     """A message as the game keeps it. `message` is there from the beginning where its words are known, and once they
     are said where they are not; `text` of what is to be said is its header. `engine` is the model that says it, and
     `tokenizer` that of its ids: see `Spelling`. `human`: a person says it; `typed`: its
-    words, where the person was asked for them now."""
+    words, where the person was asked for them now. `begun` is there until it is encoded."""
 
     metadata: Metadata
     text: str
@@ -36,6 +45,7 @@ class Draft:
     tokenizer: str | None = None
     human: bool = False
     typed: str | None = None
+    begun: Begun | None = None
 
     @property
     def own(self) -> Audience:

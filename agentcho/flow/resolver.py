@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Container, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from agentcho.calls.call import Call, Decode, EncodingId, Guard, Offsets, Prefill, Repair, Shadow
@@ -120,6 +121,11 @@ class Resolver:
         """Whether the ids of a message are of this engine's tokenizer."""
         return self.spelling is None or draft.tokenizer == self.spelling.tokenizer
 
+    @property
+    def _is_own(self) -> bool:
+        """Whether this is the run's own engine."""
+        return self.spelling is None or self.spelling.name is None
+
     def _said_here(self, draft: Draft) -> bool:
         """Whether a message was said on this engine; those of the scenario are said on every one."""
         return self.spelling is None or draft.metadata.author is None or draft.engine == self.spelling.name
@@ -176,6 +182,18 @@ class Resolver:
         if (recipe, (id,)) not in self._asked:
             self._encoding(recipe, id, lacking)
         return tuple(lacking.values())
+
+    @property
+    def begins(self) -> bool:
+        """Whether what is there of a message of the scenario can be encoded before the rest of it: not where each
+        caller has it in its own prompt, nor in the deterministic profile."""
+        return self.reuse.mode == "choreographed" and not self.reuse.deterministic and self.reuse.repair is None
+
+    def beginning(self, draft: Draft, earlier: EncodingId | None) -> Prefill:
+        """The call that encodes what is there of a message of the scenario, as its encoding will be made when it is
+        whole, from that of an earlier state of it. It reads nothing."""
+        make = self._audience_call if self.enforcing else self._author_call
+        return replace(make(draft, {}), extends=earlier, guard=None)
 
     def end_position(self, draft: Draft, length: int) -> int:
         """The positions that it takes to encode a message of `length` tokens for its author, or for its audience, as
@@ -419,6 +437,7 @@ class Resolver:
             draft.content if as_said else None,
             self._salt(clearance),
             self._guard(draft, clearance),
+            draft.begun.id if draft.begun is not None and self._is_own else None,
         )
 
     def _salt(self, clearance: Audience) -> str:

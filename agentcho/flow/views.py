@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice
 from typing import Literal, NamedTuple, overload
 
+from agentcho.calls.checks import checked_role
 from agentcho.calls.values import kind, listed, position, truth, whole
 from agentcho.errors import AudienceError, RequestError
-from agentcho.message import Audience, Metadata
+from agentcho.message import Audience, Metadata, Role
 
 
 class MessageLog:
@@ -113,6 +114,21 @@ class View(NamedTuple):
         """A view of these messages, by id or metadata, in this order, each right after the one before. None is left
         out: it is the `brief` of an agent without a system prompt."""
         return cls(tuple(Read(m if isinstance(m, str) else m.id) for m in messages if m is not None), new_at)
+
+    @classmethod
+    def last(cls, messages: Iterable[Metadata], count: int, *, keep: Iterable[str | None] = ()) -> View:
+        """The last `count` of these messages, after those whose ids are in `keep`, such as `self.brief`, which stand
+        first and are not counted. `RequestError`: `count` is no number from 0."""
+        kept, many = [id for id in keep if id is not None], whole(count, "the number of messages", 0)
+        others = [m for m in messages if m.id not in kept]
+        return cls.of([*kept, *others[len(others) - min(many, len(others)) :]])
+
+    @classmethod
+    def of_roles(cls, messages: Iterable[Metadata], *roles: Role) -> View:
+        """Those of these messages that are of one of these roles: "system", "user", "assistant" or "tool". What agents
+        say is of role "assistant"; rules and questions are of role "user". `RequestError`: there is no such role."""
+        wanted = {checked_role(role) for role in roles}
+        return cls.of(m for m in messages if m.role in wanted)
 
 
 class ToolUse(NamedTuple):

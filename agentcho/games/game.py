@@ -5,7 +5,8 @@ Does not know: engines, records, how a scenario plays, how a turn is taken (`tur
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from contextlib import asynccontextmanager
 from inspect import isawaitable
 from types import MappingProxyType
 from typing import Any, TypeVar, overload
@@ -29,6 +30,7 @@ from agentcho.games.models import GameModel, GameModels, Models, Telling
 from agentcho.games.playable import Playable, called, no_outcome, points
 from agentcho.games.roster import SCENARIO, Roster
 from agentcho.games.rounds import Rounds
+from agentcho.games.streamed import Streamed
 from agentcho.games.turn import Forced, TurnParts, Turns
 from agentcho.message import EVERYONE, Audience, Message, Role, audience
 from agentcho.tasks import Task
@@ -172,6 +174,28 @@ class Game:
         nobody has."""
         return self._messages.put(Telling(SCENARIO, role, audience(to, self.agents), text, UNREAD, self._models.own))
 
+    @asynccontextmanager
+    async def streamed(self, to: Names = "everyone", role: Role = "user") -> AsyncIterator[Streamed]:
+        """A message of the scenario itself whose text comes in pieces::
+
+            async with game.streamed(to="everyone") as page:
+                async for piece in source:
+                    await page.write(piece)
+            await ann.say()
+
+        It is encoded as it comes, and out for its readers at the end of the context, with the ids that the whole text
+        has; in the deterministic profile, in baseline mode and with repairs it is encoded then. An error in the
+        context drops it: nobody reads any of it. At its end raises what `announce` raises."""
+        own = self._models.own
+        told = Telling(SCENARIO, role, audience(to, self.agents), "", UNREAD, own)
+        ahead = own.encodes and own.resolver.begins
+        stream = Streamed(self._messages, told, self.index, ahead)
+        try:
+            yield stream
+            stream.close()
+        finally:
+            stream.give_up()
+
     async def tell(
         self, agent: Agent, text: str, to: Names, role: str, view: ViewLike = None, ids: tuple[int, ...] | None = None
     ) -> str:
@@ -235,6 +259,7 @@ class Game:
         try:
             return await self._choreographer.tasks.run(self._play(scenario))
         finally:
+            self._journal.held += self._journal.begun()
             for choreographer, _ in self._models:
                 choreographer.forget(self._journal)
                 choreographer.release(choreographer.held(self._journal.held))

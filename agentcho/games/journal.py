@@ -14,6 +14,7 @@ from typing import NamedTuple
 from agentcho.calls.call import ContentPort, EncodingId, Turn
 from agentcho.choreography.handle import FinishedCall, Request, Result, Unfinished
 from agentcho.config import ReusePolicy
+from agentcho.engine.layout import in_common
 from agentcho.errors import ResumeMismatch
 from agentcho.events import Encoded, Ended, Sink
 from agentcho.flow.draft import Draft, Spelling
@@ -152,6 +153,7 @@ class Journal:
         self._resolvers, self._salt = [self.resolver], salt
         self._ledger = Ledger()
         self.held: list[int] = []
+        self.outdated: list[EncodingId] = []
         self._began = perf_counter()
         self._twins: set[int] = set()
         self._unwritten: list[tuple[EncodingRecord, int]] = []
@@ -307,10 +309,25 @@ class Journal:
         encoding is its author's, an audience's is nobody's. An encoding that another request made at the same time is
         that one's: the engine encodes the two once."""
         record = self._noted(message, recipe, path, made, making)
-        first = making.on.enter(message, recipe, path, made.id)
+        first, draft = making.on.enter(message, recipe, path, made.id), making.on.drafts[message]
+        fed = len(made.words.tokens) if first else 0
+        if draft.begun is not None and making.on is self.resolver:
+            fed += draft.begun.fed - in_common(made.words.tokens, draft.begun.tokens)
+            self.outdated.append(draft.begun.id)
+            draft.begun = None
         self._twins.update(() if first else {made.id})
-        self._unwritten.append((record, len(made.words.tokens) if first else 0))
+        self._unwritten.append((record, fed))
         self.held.append(made.id)
+
+    def take_outdated(self) -> list[EncodingId]:
+        """Encodings of states of messages that were encoded since; for the caller to release."""
+        outdated, self.outdated = self.outdated, []
+        return outdated
+
+    def begun(self) -> list[EncodingId]:
+        """Those of messages that nobody has read, besides."""
+        drafts = self.resolver.drafts.values()
+        return [*self.take_outdated(), *(draft.begun.id for draft in drafts if draft.begun is not None)]
 
     def _noted(
         self, message: str, recipe: Recipe, path: tuple[str, ...], made: FinishedCall, making: Making

@@ -17,7 +17,7 @@ from agentcho.calls.values import kind
 from agentcho.choreography.choreographer import Choreographer
 from agentcho.config import DEFAULT_MODEL, ReusePolicy
 from agentcho.errors import RequestError, shown
-from agentcho.flow.draft import Draft, Spelling
+from agentcho.flow.draft import Begun, Draft, Spelling
 from agentcho.flow.resolver import Resolver
 from agentcho.flow.views import Act, ReadSet
 from agentcho.games.journal import Journal
@@ -81,6 +81,11 @@ class GameModel(NamedTuple):
     resolver: Resolver
 
     @property
+    def encodes(self) -> bool:
+        """Whether it is loaded here."""
+        return not isinstance(self.frames, TextEngine)
+
+    @property
     def frames(self) -> FramePort:
         """What of its engine never changes."""
         return self.choreographer.frames
@@ -93,7 +98,7 @@ class GameModel(NamedTuple):
 
 class Telling(NamedTuple):
     """A message of known text that is to be said: of an agent's, or the scenario's; `ids` win over the text. `released`
-    is the message whose words these are."""
+    is the message whose words these are; `begun` is what was encoded of them."""
 
     author: str
     role: str
@@ -103,6 +108,7 @@ class Telling(NamedTuple):
     model: GameModel
     ids: tuple[int, ...] | None = None
     released: str | None = None
+    begun: Begun | None = None
 
 
 class GameModels:

@@ -156,6 +156,8 @@ class Turns:
 
         def done(result: Result) -> None:
             self._journal.enter(making, draft, result)
+            if self._journal.outdated:
+                self._models.own.choreographer.release(self._journal.take_outdated())
             self._messages.rounds.publish(draft.metadata, branch)
 
         def dropped(said: Unfinished) -> None:

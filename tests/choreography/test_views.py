@@ -214,3 +214,40 @@ def test_the_baseline_records_offsets_and_ignores_them(play: Play) -> None:
     length = len(FakeEngine().framing.opening("user", None)) + 2
     assert offsets("choreographed") == (40, 40 + length, 90)
     assert offsets("baseline") == (1, 1 + length, 1 + 2 * length)
+
+
+def test_views_of_the_last_and_of_roles(play: Play) -> None:
+    class Forgetful(Talker):
+        system = "Be brief."
+
+        def view(self, readable: Sequence[Metadata]) -> View:
+            return View.last(readable, 2, keep=[self.brief])
+
+    class Ruled(Talker):
+        def view(self, readable: Sequence[Metadata]) -> View:
+            return View.of_roles(readable, "system", "user")
+
+    async def script(game: Game) -> None:
+        ann, bob = game.cast(Forgetful, "ann"), game.cast(Ruled, "bob")
+        await game.announce("The rules.")
+        for _ in range(2):
+            await ann.say()
+            await bob.say()
+
+    entries, _ = game(play, script)
+    assert {m.id: m.parents for m in spoken(entries)} == {
+        "ann.1": ("ann.0", "scenario.0"),
+        "bob.0": ("scenario.0",),
+        "ann.2": ("ann.0", "ann.1", "bob.0"),
+        "bob.1": ("scenario.0",),
+    }
+
+
+def test_what_is_no_view_of_the_last_or_of_roles_is_told() -> None:
+    assert View.last([], 3) == View(())
+    assert View.last([], 0, keep=[None]) == View(())
+    for wrong in (-1, True, 1.5):
+        with pytest.raises(RequestError, match="the number of messages"):
+            View.last([], wrong)  # type: ignore[arg-type]
+    with pytest.raises(RequestError, match="unknown role 'human'"):
+        View.of_roles([], "human")  # type: ignore[arg-type]

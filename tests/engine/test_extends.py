@@ -100,8 +100,15 @@ def test_a_call_that_takes_over_holds_it_until_it_is_done(llama: Engine) -> None
     assert llama._scheduler.calls[0].prefix is not None
     llama.cancel([id])
     llama.check_integrity()
+
+
+def test_what_was_given_up_is_not_taken_over_and_what_never_was_is_an_error(llama: Engine) -> None:
+    begun = llama.prefill(TEXT[:60])
+    llama.release([begun])
+    id, count = fed(llama, Prefill(TEXT, extends=begun))
+    assert count == len(llama.message(id).tokens)
     with pytest.raises(UnknownEncoding):
-        llama.submit([Prefill(TEXT, extends=begun)])
+        llama.submit([Prefill(TEXT, extends=999)])
 
 
 def test_in_parts_beside_a_decode_it_is_the_same(llama: Engine, small: Small) -> None:
@@ -111,7 +118,7 @@ def test_in_parts_beside_a_decode_it_is_the_same(llama: Engine, small: Small) ->
     engine.submit([Decode("say: ", sampling=Sampling(max_tokens=40, temperature=0))])
     engine.step()
     [id] = engine.submit([Prefill(TEXT * 8, extends=begun)])
-    engine._runner._budget = engine._scheduler._budget = engine._runner.budget._replace(beside=32)
+    engine._scheduler._budget = engine._runner.budget._replace(beside=32)
     steps = 0
     while not engine.finished(id):
         engine.step()
