@@ -294,9 +294,9 @@ SHADOWS = (
     Mutant(
         "all of the shorter state is taken over",
         "the closing of the earlier state, and words that differ, would stand in the midst of the message",
-        "agentcho/engine/cache.py",
-        "if new != old), None)",
-        "if False), None)",
+        "agentcho/engine/layout.py",
+        "if one != other), min(",
+        "if False), min(",
         (EXTENDS,),
     ),
     Mutant(
