@@ -17,7 +17,7 @@ from pydantic.errors import PydanticUserError
 
 from agentcho.calls.call import SamplingOptions, Unconstrained
 from agentcho.calls.schema import closed
-from agentcho.calls.values import kind, listed, text
+from agentcho.calls.values import kind, listed, text, truth
 from agentcho.errors import AgentchoError, AnswerInvalid, RequestError, ScenarioError
 from agentcho.flow.views import View
 from agentcho.message import Audience, Message, Metadata
@@ -33,8 +33,9 @@ ViewLike = View | Callable[[Sequence[Metadata]], View] | None
 
 class Utterance(NamedTuple):
     """What a verb asks its game for: one sampled message. `to` is its audience, `prompt` a private user message before
-    it, `header` its beginning. `on_token` is called with each piece of its text. For a person who says it: `labels` are
-    what its choices are called, in their order, and `form` is the model that its JSON is of."""
+    it, `header` its beginning. `on_token` is called with each piece of its text. `release`: see `Agent.say`. For a
+    person who says it: `labels` are what its choices are called, in their order, and `form` is the model that its JSON
+    is of."""
 
     to: Names
     prompt: str | None
@@ -44,6 +45,7 @@ class Utterance(NamedTuple):
     on_token: Callable[[str], None] | None = None
     labels: tuple[str, ...] = ()
     form: type[BaseModel] | None = None
+    release: bool = False
 
 
 class Agent:
@@ -138,11 +140,17 @@ class Agent:
         *,
         header: str = "",
         view: ViewLike = None,
+        release: bool = False,
         **options: Unpack[SamplingOptions],
     ) -> Message:
         """Say something to an audience: "everyone", a name, several names, or an `Audience`. None stands for the
-        agent's own `audience`. The agent itself may always read it. Returns the finished message."""
-        return await self._speak(self._audience(to), prompt, header, view, **options)
+        agent's own `audience`. The agent itself may always read it. Returns the finished message.
+
+        `release`: under a rule for words (`words=`), let it pass whatever the agent has read; audits list it."""
+        told = truth(release, "release")
+        return await self._current_game.speak(
+            self, Utterance(self._audience(to), prompt, header, view, options, release=told)
+        )
 
     async def choose(
         self,
@@ -209,8 +217,9 @@ class Agent:
         the model's own validators refuse it."""
         schema = closed(_schema(model))
         message = await self._speak(to, prompt, header, view, form=model, json_schema=schema, **options)
+        said = message.text if message.kind == "decode" else message.text.removeprefix(header)
         try:
-            return model.model_validate_json(message.text)
+            return model.model_validate_json(said)
         except ValidationError as error:
             fields = [".".join(map(str, e["loc"])) or "(whole)" for e in error.errors()]
             raise AnswerInvalid(

@@ -19,6 +19,7 @@ Mode = Literal["baseline", "choreographed"]
 Leakage = Literal["audit", "enforce", "deny"]
 Markers = Literal["refuse", "accept"]
 Shadowing = Literal["auto", "always", "never"]
+WordsRule = Literal["track", "refuse"]
 RepairBy = First | Most | Literal["full"]
 
 
@@ -225,6 +226,17 @@ class RunConfig(BaseModel):
     dtype: str = Field(default="auto", description="auto, float32, bfloat16, float16.")
     mode: Mode = Field(default="choreographed", description="Which encodings a call reads.")
     leakage: Leakage = Field(default="enforce", description="What choreographed mode does about leaks.")
+    words: WordsRule | None = Field(
+        default=None,
+        description="List, or refuse, what agents say to more than may read what they had read, but by typed releases.",
+    )
+    leak_budget: float | None = Field(
+        default=None,
+        ge=0,
+        allow_inf_nan=False,
+        description="For --words: what typed releases of a game may tell a reader about an owner's secrets.",
+        json_schema_extra={"metavar": "BITS"},
+    )
     shadow: Shadowing = Field(
         default="auto",
         description="Follow an author's words for its audience while it speaks; auto: where the two differ.",
@@ -299,6 +311,8 @@ class RunConfig(BaseModel):
             raise ValueError("adapter needs a model with weights, and the fake one has none")
         if self.merge and self.adapter is None:
             raise ValueError("merge says nothing without an adapter; give one, or leave merge out")
+        if self.leak_budget is not None and self.words is None:
+            raise ValueError("leak_budget says nothing without words; give words=refuse or words=track with it")
         if self.in_place and self.mode == "baseline":
             raise ValueError("in_place says nothing in baseline mode, which encodes every prompt at its own positions")
         return self

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice
-from typing import Literal, NamedTuple, overload
+from typing import Any, Literal, NamedTuple, overload
 
 from agentcho.calls.checks import checked_role
 from agentcho.calls.values import kind, listed, position, truth, whole
@@ -142,6 +142,20 @@ class ToolUse(NamedTuple):
     client: str | None = None
 
 
+class Charge(NamedTuple):
+    """What words that were said after reading what not all of their readers may read can tell of it: at most `bits`
+    (None: there is no bound) to each of the readers that `owed` has for an owner of such secrets.
+
+    `by`: one of so many choices; JSON of so many values, of `schema`; a release by the code's own decision; words that
+    could be anything.
+    """
+
+    by: Literal["choices", "schema", "release", "words"]
+    bits: float | None = None
+    owed: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    schema: dict[str, Any] | None = None
+
+
 class Act(NamedTuple):
     """How a message came to be asked for.
 
@@ -149,6 +163,7 @@ class Act(NamedTuple):
     one a parent and then the message's own (empty: none was). `tainted_by` are the messages outside whose audience
     this one is read and whose words the playing code had looked at before. `choices` are the texts that a
     constrained decode could become. `released` is the message whose words this one repeats before another audience.
+    `charge` is there in runs that have a rule for words.
 
     Of the result of a tool: `call` is the message that called it, `use` says which tool that is, and `release` that the
     call was let run whatever its arguments were made from.
@@ -162,6 +177,7 @@ class Act(NamedTuple):
     use: ToolUse | None = None
     release: bool = False
     released: str | None = None
+    charge: Charge | None = None
 
 
 Policy = Callable[[str, Sequence[Metadata]], Sequence[Metadata]]

@@ -21,6 +21,7 @@ from agentcho.events import Event, Joined, Over, Sink
 from agentcho.flow.markers import check_markers, required_markers
 from agentcho.flow.taint import TaintTracker
 from agentcho.flow.views import History, Policy, ReadSet, audience_policy
+from agentcho.flow.words import words_rule
 from agentcho.games.endpoints import Endpoints
 from agentcho.games.human import People, Seats
 from agentcho.games.journal import Journal, Recorded
@@ -86,7 +87,8 @@ class Game:
         self._messages = Messages(self._journal, self._recorded, self._roster, self._rounds, policy, self.reuse)
         endpoints = Endpoints(models.ports, self._messages.drafts, self.config.allow_vendor)
         self._seats = self._seated(people) if people else None
-        more = self._meter, self._sink, flush, self._seats
+        self._words = words_rule(self.config, self.reuse, self._messages.drafts, self.agents)
+        more = self._meter, self._sink, flush, self._seats, self._words
         parts = TurnParts(self._messages, self._models, endpoints, self._journal, *more)
         self._turns = Turns(index, seed, self.config, parts, forced or {})
 
@@ -219,7 +221,9 @@ class Game:
         assert known.message is not None
         role, model = known.message.role, self._models.of(known.engine)
         spoken_to, reads = self._messages.audience(author, to), self._messages.reads(author, agent, view)
-        told = Telling(author, role, spoken_to, known.whole, reads, model, known.content, known.metadata.id)
+        id, rule = known.metadata.id, self._words
+        charge = None if rule is None else rule.release(author, spoken_to, id)
+        told = Telling(author, role, spoken_to, known.whole, reads, model, known.content, id, charge)
         return self._messages.put(told)
 
     def swap_out(self) -> None:

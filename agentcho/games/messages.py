@@ -144,7 +144,8 @@ class Messages:
         """Publish a message of known text; its encoding is made by the first call that reads it, or before. What could
         not be encoded, or not over what its author read, is refused here, to its author alone, with nothing said."""
         draft, words = self.known(told)
-        draft.act, draft.begun = self.provenance(told.to, told.reads)._replace(released=told.released), told.begun
+        draft.act = self.provenance(told.to, told.reads)._replace(released=told.released, charge=told.charge)
+        draft.begun = told.begun
         self.add(draft)
         self._journal.enter_known(draft, words)
         self.rounds.publish(draft.metadata, self.rounds.branch)

@@ -19,7 +19,7 @@ from agentcho.config import DEFAULT_MODEL, ReusePolicy
 from agentcho.errors import RequestError, shown
 from agentcho.flow.draft import Begun, Draft, Spelling
 from agentcho.flow.resolver import Resolver
-from agentcho.flow.views import Act, ReadSet
+from agentcho.flow.views import Act, Charge, ReadSet
 from agentcho.games.journal import Journal
 from agentcho.message import Audience, Metadata
 
@@ -98,7 +98,7 @@ class GameModel(NamedTuple):
 
 class Telling(NamedTuple):
     """A message of known text that is to be said: of an agent's, or the scenario's; `ids` win over the text. `released`
-    is the message whose words these are; `begun` is what was encoded of them."""
+    is the message whose words these are; `begun` is what was encoded of them, `charge` what they tell of secrets."""
 
     author: str
     role: str
@@ -109,6 +109,7 @@ class Telling(NamedTuple):
     ids: tuple[int, ...] | None = None
     released: str | None = None
     begun: Begun | None = None
+    charge: Charge | None = None
 
 
 class GameModels:

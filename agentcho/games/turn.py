@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
@@ -17,11 +18,12 @@ from agentcho.calls.texts import TextPort
 from agentcho.calls.tools import AnswerForm
 from agentcho.choreography.handle import Piece, Request, Result, Unfinished
 from agentcho.config import RunConfig
-from agentcho.errors import RequestError
+from agentcho.errors import AnswerInvalid, LeakageError, RequestError
 from agentcho.events import Began, FirstToken, Sink, Token, Typed
 from agentcho.flow.draft import Draft
 from agentcho.flow.taint import Listener
-from agentcho.flow.views import Read, ReadSet
+from agentcho.flow.views import Charge, Read, ReadSet
+from agentcho.flow.words import Saying, Words, respelled
 from agentcho.games.endpoints import Endpoints
 from agentcho.games.human import Seats, question_of
 from agentcho.games.journal import Journal, KnownText, Making
@@ -37,7 +39,8 @@ Forced = Mapping[str, tuple[int, ...]]
 
 
 class TurnParts(NamedTuple):
-    """What of a game its turns are made of. `sink` hears events; `flush` is as in `Game`; `seats`: its people."""
+    """What of a game its turns are made of. `sink` hears events, `flush` is as in `Game`. `seats`: its people, `words`:
+    its rule for words, if any."""
 
     messages: Messages
     models: GameModels
@@ -47,6 +50,7 @@ class TurnParts(NamedTuple):
     sink: Sink
     flush: Callable[[], None] | None
     seats: Seats | None = None
+    words: Words | None = None
 
 
 class Speech(NamedTuple):
@@ -72,6 +76,7 @@ class Turns:
         self._messages, self._models, self._endpoints = parts.messages, parts.models, parts.endpoints
         self._journal, self._meter, self._sink, self._flush = parts.journal, parts.meter, parts.sink, parts.flush
         self._exact = parts.journal.resolver.reuse.deterministic
+        self._words = parts.words
         self._taken: dict[str, int] = {}
         self._seats = parts.seats
 
@@ -93,6 +98,8 @@ class Turns:
         typed = self._seats is not None and author in self._seats
         port = self._endpoints.port(model.choreographer.name, author, reads, sent=not typed)
         options = self.sampling(author, asked.sampling)
+        if self._words is not None:
+            self._permit(self._words, self._saying(author, asked, spoken_to, reads, options))
         if prompt is not None:
             private = Audience(frozenset({author}))
             question = messages.put(Telling(author, "user", private, prompt, reads, model))
@@ -102,18 +109,60 @@ class Turns:
     async def say(self, speech: Speech) -> Message:
         """One message, from its read set to the transcript. The caller has an act of the rounds around it."""
         messages, (author, asked, model, port, spoken_to, reads, options, *_) = self._messages, speech
-        act = messages.provenance(spoken_to, reads)._replace(choices=options.choices or ())
-        metadata = messages.metadata(author, "decode", "assistant", spoken_to, reads)
+        charge = None
+        if self._words is not None:
+            saying = self._saying(author, asked, spoken_to, reads, options)
+            charge = self._words.charge(saying._replace(prompt=None))
+        retold = charge is not None and charge.schema is not None
+        heard = Audience(frozenset({author})) if retold else spoken_to
+        act = messages.provenance(heard, reads)._replace(choices=options.choices or ())
+        act = act if charge is None or retold else act._replace(charge=charge)
+        metadata = messages.metadata(author, "decode", "assistant", heard, reads)
         draft = model.draft(metadata, asked.header, author, reads, act)
         messages.add(draft)
-        self._sink(Began(self._index, draft.metadata.id, author, "decode", spoken_to, asked.header))
+        self._sink(Began(self._index, draft.metadata.id, author, "decode", heard, asked.header))
         if self._seats is not None and author in self._seats:
             await self._type(self._seats, speech, draft)
         how = partial(self._decode, speech) if port is None else partial(self._ask, port)
         await how(draft, options, messages.taint.listener(metadata.id, asked.on_token), model)
+        said = self._retold(draft, charge, spoken_to, model) if retold and charge is not None else draft.message
         self._meter.check_after(author)
-        assert draft.message is not None
-        return messages.taint.track(draft.message)
+        assert said is not None
+        return messages.taint.track(said)
+
+    def _saying(self, author: str, asked: Utterance, to: Audience, reads: ReadSet, options: Sampling) -> Saying:
+        """What the rule for words is asked of. A person who plays an agent does not forget what it has been shown."""
+        messages = self._messages
+        prompt: str | None = None
+        shown: tuple[str, ...] = ()
+        if asked.prompt is not None:
+            prompt = messages.metadata(author, "prefill", "user", to, reads).id
+        if self._seats is not None and author in self._seats:
+            shown = tuple(message.id for message in messages.readable(author))
+        return Saying(author, to, reads, options, prompt, asked.release, shown)
+
+    def _permit(self, words: Words, saying: Saying) -> None:
+        """Ask the rule before the prompt is said. `LeakageError`: it must not be; that was no turn."""
+        try:
+            words.check(saying)
+        except LeakageError:
+            self._taken[saying.author] -= 1
+            raise
+
+    def _retold(self, draft: Draft, charge: Charge, to: Audience, model: GameModel) -> Message | None:
+        """JSON that was sampled in private, put before its audience as a message of known text, in its one spelling:
+        how it was spelled tells nothing. `AnswerInvalid`: it is none of the values that were charged."""
+        said, author = draft.message, draft.metadata.author
+        assert said is not None
+        assert author is not None
+        text = None if charge.schema is None else respelled(said.text, charge.schema)
+        if text is None:
+            raise AnswerInvalid(
+                f"{author} was made to say what its schema does not admit; nobody was told. Force words that fit"
+            )
+        reads = draft.reads._replace(reads=(*draft.reads.reads, Read(said.id, draft.reads.new_at)), new_at=None)
+        told = Telling(author, "assistant", to, said.header + text, reads, model, released=said.id, charge=charge)
+        return self._messages.drafts[self._messages.put(told)].message
 
     def model(self, author: str, agent: Agent) -> GameModel:
         """The model that an agent speaks through in its next turn, or at what it tells before that."""
@@ -130,6 +179,7 @@ class Turns:
             return
         with self._meter.deadline(speech.author):
             question = question_of(self._index, draft, speech.options, speech.asked, speech.model)
+            question = replace(question, to=speech.to)
             words = recorded.typed.get(id)
             if words is None or question.fault(words):
                 words = await seats.ask(question)

@@ -108,6 +108,16 @@ class UsePart(Line):
     client: str | None = None
 
 
+class ChargePart(Line):
+    """What words can tell of secrets."""
+
+    by: Literal["choices", "schema", "release", "words"]
+    bits: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+    owed: dict[str, Strings] = {}
+    # "schema" is a name that pydantic has for something else
+    of: Annotated[dict[str, Any] | None, Field(alias="schema")] = None
+
+
 class ActPart(Line):
     """How a message came to be asked for."""
 
@@ -119,6 +129,7 @@ class ActPart(Line):
     use: UsePart | None = None
     release: bool = False
     released: str | None = None
+    charge: ChargePart | None = None
 
 
 class MessageLine(EncodingsLine):

@@ -37,11 +37,12 @@ from agentcho.calls.call import ContextEntry, EncodingId, Receipt
 from agentcho.calls.texts import Spent
 from agentcho.errors import RecordBroken
 from agentcho.flow.labels import EncodingRecord, Roll, adds_up, attended
-from agentcho.flow.views import Act, ToolUse
+from agentcho.flow.views import Act, Charge, ToolUse
 from agentcho.message import Message, Words, audience
 from agentcho.records.files import Lines, read_lines, written
 from agentcho.records.lines import (
     ActPart,
+    ChargePart,
     EncodingPart,
     EncodingsLine,
     Ending,
@@ -186,13 +187,24 @@ def _act_line(act: Act) -> dict[str, Any]:
     """Optional fields at their defaults are left out."""
     line = {"where": act.where, "places": act.places, "acted_on": act.tainted_by, "choices": act.choices}
     use = None if act.use is None else act.use._asdict() | {"audience": act.use.audience.to_json()}
-    more = {"call": act.call, "use": use, "release": act.release or None, "released": act.released}
+    charge = None if act.charge is None else _charge_line(act.charge)
+    more = {"call": act.call, "use": use, "release": act.release or None, "released": act.released, "charge": charge}
     return line | {name: value for name, value in more.items() if value is not None}
 
 
 def _act(line: ActPart) -> Act:
     use = None if line.use is None else ToolUse(**dict(line.use) | {"audience": audience(line.use.audience)})
-    return Act(line.where, line.places, line.acted_on, line.choices, line.call, use, line.release, line.released)
+    act = Act(line.where, line.places, line.acted_on, line.choices, line.call, use, line.release, line.released)
+    return act if line.charge is None else act._replace(charge=_charge(line.charge))
+
+
+def _charge_line(charge: Charge) -> dict[str, Any]:
+    line = {"by": charge.by, "bits": charge.bits, "owed": dict(charge.owed)}
+    return line if charge.schema is None else line | {"schema": charge.schema}
+
+
+def _charge(line: ChargePart) -> Charge:
+    return Charge(line.by, line.bits, tuple(line.owed.items()), line.of)
 
 
 def _usage(line: UsagePart) -> Usage:

@@ -1,0 +1,348 @@
+"""What agents say after reading what not all who hear it may read: listed, refused, or charged before it is said."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from math import log2
+from typing import Annotated, Any, Literal
+
+import pytest
+from pydantic import BaseModel, Field, ValidationError
+
+from agentcho import Agent, Game, View
+from agentcho.config import RunConfig
+from agentcho.errors import AnswerInvalid, LeakageError
+from agentcho.flow.views import Charge, Read
+from agentcho.testing import FakeEndpoint, Rehearsal, play
+
+Script = Callable[[Game, Agent, Agent, Agent], Awaitable[Any]]
+COLOURS = ("red", "green", "blue")
+
+
+class Vote(BaseModel):
+    """22 of them."""
+
+    whom: Literal["bob", "carol"]
+    doubt: Annotated[int, Field(ge=0, le=10)]
+
+
+class Free(BaseModel):
+    """There is no end of these."""
+
+    reason: str
+
+
+def rehearse(script: Script, replies: Any = None, words: Any = "refuse", budget: float | None = None, **more: Any):  # type: ignore[no-untyped-def]
+    async def whole(game: Game) -> Any:
+        return await script(game, *(game.cast(Agent, name) for name in ("alice", "bob", "carol")))
+
+    config = RunConfig(model="fake", words=words, leak_budget=budget, **more.pop("run", {}))
+    return play(whole, replies, config=config, **more)
+
+
+def charges(played: Rehearsal) -> dict[str, Charge]:
+    return {entry.message.id: entry.act.charge for entry in played.entries if entry.act.charge is not None}
+
+
+async def whispered(game: Game) -> str:
+    return await game.announce("The word is xyzzy.", to=["alice"])
+
+
+def test_speech_after_a_secret_is_refused_before_anything_is_sampled() -> None:
+    async def script(game: Game, alice: Agent, bob: Agent, carol: Agent) -> list[str]:
+        await whispered(game)
+        await alice.think()
+        with pytest.raises(LeakageError, match=r"scenario\.0 \(by scenario\), alice\.0 \(by alice\)") as refused:
+            await alice.say("everyone")
+        assert refused.value.path == ("scenario.0", "alice.0")
+        assert "xyzzy" not in str(refused.value)
+        with pytest.raises(LeakageError, match=r"alice\.1 \(its prompt\)"):
+            await alice.say("bob", prompt="What is the word?", view=View(()))
+        return [m.id for m in game.said] + [(await alice.say("alice")).text]
+
+    async def without(game: Game, alice: Agent, bob: Agent, carol: Agent) -> list[str]:
+        await whispered(game)
+        await alice.think()
+        return [m.id for m in game.said] + [(await alice.say("alice")).text]
+
+    refused, free = rehearse(script), rehearse(without)
+    assert refused.over.outcome == free.over.outcome, "a refused turn takes no coins, and leaves nothing behind"
+
+
+def test_what_everyone_may_read_is_in_nobodys_way() -> None:
+    async def script(game: Game, alice: Agent, bob: Agent, carol: Agent) -> None:
+        secret = await whispered(game)
+        hello = await bob.say("everyone")
+        await alice.say("everyone", view=View.of([hello.id]))
+        await alice.think(view=View.of([secret]))
+        await carol.say(["bob"])
+
+    assert not charges(rehearse(script))
+
+
+def test_a_choice_is_charged_by_how_many_there_are() -> None:
+    async def script(game: Game, alice: Agent, bob: Agent, carol: Agent) -> None:
+        await whispered(game)
+        await alice.choose(COLOURS, to="bob")
+        await alice.choose([*COLOURS, "red"], to="everyone", view=View.of(["scenario.0"]))
+        await bob.say("everyone", view=View.of(["alice.1"]))
+
+    assert charges(rehearse(script)) == {
+        "alice.0": Charge("choices", log2(3), (("alice", ("bob",)),)),
+        "alice.1": Charge("choices", log2(3), (("alice", ("bob", "carol", "everyone")),)),
+    }
+
+
+def test_what_the_scenario_told_somebody_is_that_ones_secret() -> None:
+    async def script(game: Game, alice: Agent, bob: Agent, carol: Agent) -> None:
+        await game.announce("You two are wolves.", to=["alice", "bob"])
+        await game.announce("Nobody hears this.", to=[])
+        await bob.choose(COLOURS, to="carol")
+
+    (charge,) = charges(rehearse(script)).values()
+    assert charge.owed == (("alice, bob", ("carol",)),)
+
+
+def test_an_answer_is_said_in_private_and_told_in_one_spelling() -> None:
+    async def script(game: Game, alice: Agent, bob: Agent, carol: Agent) -> Any:
+        await whispered(game)
+        vote = await alice.answer(Vote, to="everyone", header="My vote: ")
+        await bob.say("everyone")
+        return vote.model_dump()
+
+    played = rehearse(script, {"alice": ['{"doubt": 3, "whom": "bob"}'], "bob": ["Ha."]})
+    private, told = (entry.message for entry in played.entries if entry.message.author == "alice")
+    assert (private.kind, private.audience.to_json(), private.text) == (
+        "decode",
+        ["alice"],
+        '{"doubt": 3, "whom": "bob"}',
+    )
+    assert (told.kind, told.audience.to_json(), told.text) == (
+        "prefill",
+        "everyone",
+        'My vote: {"doubt":3,"whom":"bob"}',
+    )
+    assert told.canonical
+    assert played.over.outcome == {"value": {"whom": "bob", "doubt": 3}}
+    (charge,) = charges(played).values()
+    assert (charge.by, charge.bits, charge.owed) == ("schema", log2(22), (("alice", ("bob", "carol", "everyone")),))
+    assert played.entries[-1].message.parents == (told.id,), "the private one is for alice alone"
+
+
+def test_an_answer_without_bounds_is_refused_and_says_why() -> None:
+    async def script(game: Game, alice: Agent, bob: Agent, carol: Agent) -> None:
+        await whispered(game)
+        with pytest.raises(LeakageError, match="no end of the texts it may have; give an enum"):
+            await alice.answer(Free, to="everyone")
+        await alice.answer(Free)
+
+    assert not charges(rehearse(script))
+
+
+def test_an_answer_that_does_not_fit_is_told_to_nobody() -> None:
+    async def script(game: Game, alice: Agent, bob: Agent, carol: Agent) -> None:
+        await whispered(game)
+        with pytest.raises(AnswerInvalid, match="nobody was told"):
+            await alice.answer(Vote, to="everyone")
+        assert all(message.audience.to_json() == ["alice"] for message in game.said)
+
+    rehearse(script, {"alice": ['{"whom":"bob","doubt":11}']})
+
+
+def test_under_track_everything_is_said_and_listed() -> None:
+    async def script(game: Game, alice: Agent, bob: Agent, carol: Agent) -> None:
+        await whispered(game)
+        await alice.say("bob")
+        await alice.answer(Free, to="bob", view=View.of(["scenario.0"]))
+        await alice.choose(COLOURS, to="bob", view=View.of(["scenario.0"]))
+
+    owed = (("alice", ("bob",)),)
+    listed = charges(rehearse(script, words="track", budget=0.5))
+    free = Charge("words", None, owed)
+    said = [charge._replace(schema=None) for charge in listed.values()]
+    assert said == [free, free, Charge("choices", log2(3), owed)]
+    assert not charges(rehearse(script, words=None))
+
+
+def test_what_the_code_releases_passes_and_is_listed() -> None:
+    async def script(game: Game, alice: Agent, bob: Agent, carol: Agent) -> None:
+        await whispered(game)
+        mine = await alice.think()
+        await alice.release(mine, "bob")
+        await alice.say("carol", release=True)
+        await alice.release(await alice.say("alice", view=View(())), "alice")
+
+    owed = (("alice", ("bob",)),)
+    to_carol = (("alice", ("carol",)),)
+    listed = charges(rehearse(script, budget=0))
+    assert listed == {"alice.1": Charge("release", None, owed), "alice.2": Charge("release", None, to_carol)}
+
+
+def test_a_release_is_in_the_way_of_nobody_whom_it_was_made_to() -> None:
+    async def script(game: Game, alice: Agent, bob: Agent, carol: Agent) -> None:
+        await whispered(game)
+        await alice.choose(COLOURS, to="bob")
+        told = "alice.0"
+        await bob.say("alice", view=View.of([told]))
+        with pytest.raises(LeakageError, match=r"alice\.0"):
+            await bob.say("carol", view=View.of([told]))
+        with pytest.raises(LeakageError, match=r"\(scenario\.0 \(by scenario\)\)"):
+            await alice.say("bob", view=View.of([told]))
+        await alice.say("bob", view=View((Read(told, public=True),)))
+
+    rehearse(script)
+
+
+def test_what_was_told_of_a_secret_is_its_owners_wherever_it_goes() -> None:
+    async def script(game: Game, alice: Agent, bob: Agent, carol: Agent) -> None:
+        await game.announce("The word is xyzzy.", to=["carol"])
+        await carol.choose(COLOURS, to="alice")
+        await alice.choose(COLOURS, to="bob", view=View.of(["carol.0"]))
+        await alice.choose(COLOURS, to=["bob", "carol"], view=View.of(["carol.0"]))
+        dora = game.cast(Agent, "dora")
+        await bob.choose(COLOURS, to="dora", view=View.of(["alice.0"]))
+        await dora.choose(COLOURS, to="carol")
+
+    listed = charges(rehearse(script))
+    assert {id: charge.owed for id, charge in listed.items()} == {
+        "carol.0": (("carol", ("alice",)),),
+        "alice.0": (("carol", ("bob",)),),
+        "alice.1": (("carol", ("bob",)),),
+        "bob.0": (("alice", ("dora",)), ("carol", ("dora",))),
+        "dora.0": (("alice", ("carol",)), ("bob", ("carol",))),
+    }
+
+
+def test_charges_add_up_until_what_is_left_is_too_little() -> None:
+    async def script(game: Game, alice: Agent, bob: Agent, carol: Agent) -> str:
+        secret = View.of([await whispered(game)])
+        for _ in range(2):
+            await alice.choose(COLOURS, to="bob", view=secret)
+        with pytest.raises(LeakageError) as refused:
+            await alice.choose(COLOURS, to=["bob", "carol"], view=secret)
+        await alice.choose(["yes", "no"], to="everyone", view=secret)
+        await alice.choose(COLOURS, to="carol", view=secret)
+        await alice.choose(["only"], to="bob", view=secret)
+        with pytest.raises(LeakageError, match=r"of the 4\.2 bits of leak_budget 0\.03007 are"):
+            await alice.choose(["yes", "no"], to="bob", view=secret)
+        await bob.choose(COLOURS, to="carol", view=View(()))
+        return str(refused.value)
+
+    said = rehearse(script, budget=4.2).over.outcome["value"]
+    assert said == (
+        "alice may not say this: it can tell bob 1.585 bits about secrets of alice, and of the 4.2 bits of leak_budget "
+        "1.03 are left for that. Offer fewer choices, or raise leak_budget"
+    )
+    assert len(charges(rehearse(script, budget=4.2))) == 5
+
+
+def test_a_budget_of_exactly_what_is_asked_is_enough() -> None:
+    async def script(game: Game, alice: Agent, bob: Agent, carol: Agent) -> None:
+        secret = View.of([await whispered(game)])
+        for _ in range(27):
+            await alice.choose(COLOURS, to="bob", view=secret)
+
+    assert len(charges(rehearse(script, budget=27 * log2(3)))) == 27
+
+
+def test_who_comes_late_has_heard_what_everyone_has() -> None:
+    async def script(game: Game, alice: Agent, bob: Agent, carol: Agent) -> None:
+        secret = View.of([await whispered(game)])
+        await alice.choose(["yes", "no"], to="everyone", view=secret)
+        game.cast(Agent, "dora")
+        await alice.choose(["yes", "no"], to="dora", view=secret)
+        with pytest.raises(LeakageError, match=r"tell dora .* 0 are left"):
+            await alice.choose(["yes", "no"], to="dora", view=secret)
+        await alice.choose(["yes", "no"], to="bob", view=secret)
+        with pytest.raises(LeakageError, match="tell bob"):
+            await alice.choose(["yes", "no"], to="everyone", view=secret)
+
+    rehearse(script, budget=2)
+
+
+def test_what_a_refusal_says_depends_on_no_words() -> None:
+    """It does tell how much others have told, and nothing else: it is the same whatever that was."""
+
+    def heard(secret: str) -> Any:
+        async def script(game: Game, alice: Agent, bob: Agent, carol: Agent) -> list[str]:
+            await game.announce(f"The word is {secret}.", to=["carol"])
+            told = []
+            await carol.choose(["xyzzy", "plugh"], to="alice")
+            await carol.choose(["xyzzy", "plugh"], to="bob", view=View.of(["scenario.0"]))
+            await bob.choose(["xyzzy", "plugh"], to="alice")
+            for who, names in ((alice, "everyone"), (alice, ["bob"]), (bob, "everyone")):
+                for choices in (COLOURS, ("yes", "no")):
+                    try:
+                        await who.choose(choices, to=names)
+                    except LeakageError as error:
+                        told.append(f"{error} {error.path}")
+            return told
+
+        first = {"xyzzy": "red", "plugh": "blue"}[secret]
+        replies = {"carol": [secret, secret], "bob": [secret, first], "alice": [first, "yes", "no"]}
+        return rehearse(script, replies, budget=2.6).over.outcome["value"]
+
+    assert len(heard("xyzzy")) == 5
+    assert heard("xyzzy") == heard("plugh")
+    assert not any("xyzzy" in line for line in heard("xyzzy"))
+
+
+def test_an_owner_that_the_speaker_does_not_know_of_is_not_named() -> None:
+    async def script(game: Game, alice: Agent, bob: Agent, carol: Agent) -> None:
+        await game.announce("The word is xyzzy.", to=["carol"])
+        await carol.choose(["yes", "no"], to="alice")
+        await alice.choose(["yes", "no"], to="bob", view=View.of(["carol.0"]))
+        game.cast(Agent, "dora")
+        await carol.choose(["yes", "no"], to="dora", view=View.of(["scenario.0"]))
+        with pytest.raises(LeakageError, match="tell dora 1 bits about secrets of others") as refused:
+            await bob.choose(["yes", "no"], to="dora")
+        assert "carol" not in str(refused.value)
+
+    rehearse(script, budget=1)
+
+
+@pytest.mark.parametrize(
+    "run", [{"mode": "baseline"}, {"leakage": "audit"}, {"leakage": "deny"}, {"deterministic": True}]
+)
+def test_the_rule_holds_however_messages_are_read(run: dict[str, Any]) -> None:
+    async def script(game: Game, alice: Agent, bob: Agent, carol: Agent) -> None:
+        await whispered(game)
+        with pytest.raises(LeakageError):
+            await alice.say("everyone")
+        await alice.answer(Vote, to="everyone")
+        if run.get("leakage") != "deny":  # nobody may read then what has the word behind it
+            await bob.think()
+
+    played = rehearse(script, run=run)
+    assert [charge.bits for charge in charges(played).values()] == [log2(22)]
+
+
+def test_under_audit_what_was_behind_the_encodings_is_in_the_way() -> None:
+    async def script(game: Game, alice: Agent, bob: Agent, carol: Agent) -> None:
+        await whispered(game)
+        await alice.choose(COLOURS, to="everyone")
+        await bob.say("everyone")
+
+    rehearse(script)
+    with pytest.raises(LeakageError, match="by way of what others had read"):
+        rehearse(script, run={"leakage": "audit"})
+
+
+def test_a_model_behind_an_api_is_held_to_the_same_rule() -> None:
+    async def script(game: Game, alice: Agent, bob: Agent, carol: Agent) -> None:
+        await whispered(game)
+        with pytest.raises(LeakageError):
+            await alice.say("everyone")
+        await alice.choose(COLOURS, to="everyone")
+        await alice.answer(Vote, to="everyone", view=View.of(["scenario.0"]))
+
+    played = rehearse(script, endpoint=FakeEndpoint())
+    assert [charge.bits for charge in charges(played).values()] == [log2(3), log2(22)]
+
+
+def test_a_budget_is_of_a_rule() -> None:
+    with pytest.raises(ValidationError, match="give words=refuse or words=track"):
+        RunConfig(leak_budget=3)
+    for wrong in (-1, float("inf"), float("nan")):
+        with pytest.raises(ValidationError):
+            RunConfig(words="refuse", leak_budget=wrong)
