@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from agentcho.agent import Agent
     from agentcho.calls.call import Decode, First, Most, Prefill, Repair, Sampling
     from agentcho.choreography.choreographer import Choreographer
-    from agentcho.cli.script import run
+    from agentcho.cli.script import arun, run
     from agentcho.config import Limits, ModelConfig, RunConfig
     from agentcho.errors import AgentchoError
     from agentcho.flow.views import After, Read, View
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from agentcho.games.replay import replay
     from agentcho.message import EVERYONE, Audience, Message, Metadata
     from agentcho.records.canonical import canonical_transcript
+    from agentcho.results.loading import load
+    from agentcho.results.played import Played, PlayedGame
+    from agentcho.results.table import Table
     from agentcho.runner.engine import Engine
     from agentcho.scenario import Judged, Scenario
     from agentcho.tasks import Concepts, Problem, task_set
@@ -45,6 +48,8 @@ __all__ = [
     "Metadata",
     "ModelConfig",
     "Most",
+    "Played",
+    "PlayedGame",
     "Prefill",
     "Problem",
     "Read",
@@ -52,9 +57,12 @@ __all__ = [
     "RunConfig",
     "Sampling",
     "Scenario",
+    "Table",
     "Tool",
     "View",
+    "arun",
     "canonical_transcript",
+    "load",
     "replay",
     "run",
     "task_set",
@@ -66,7 +74,7 @@ HOMES = {
     "agent": ["Agent"],
     "calls.call": ["Decode", "First", "Most", "Prefill", "Repair", "Sampling"],
     "choreography.choreographer": ["Choreographer"],
-    "cli.script": ["run"],
+    "cli.script": ["arun", "run"],
     "config": ["Limits", "ModelConfig", "RunConfig"],
     "errors": ["AgentchoError"],
     "flow.views": ["After", "Read", "View"],
@@ -74,6 +82,9 @@ HOMES = {
     "games.replay": ["replay"],
     "message": ["EVERYONE", "Audience", "Message", "Metadata"],
     "records.canonical": ["canonical_transcript"],
+    "results.loading": ["load"],
+    "results.played": ["Played", "PlayedGame"],
+    "results.table": ["Table"],
     "runner.engine": ["Engine"],
     "scenario": ["Judged", "Scenario"],
     "tasks": ["Concepts", "Problem", "task_set"],

@@ -26,6 +26,7 @@ LAYERS = (
     ("toolsets",),
     ("records",),
     ("agent", "events", "scenario"),
+    ("results",),
     ("understudy",),
     ("engine",),
     ("runner",),

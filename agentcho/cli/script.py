@@ -1,4 +1,4 @@
-"""`agentcho.run`: agents of a script, each running by itself, on one shared cache, with a transcript to watch.
+"""`agentcho.run` and `agentcho.arun`: a scenario, or agents of a script, each running by itself, on one shared cache.
 
 Does not know: the command line.
 """
@@ -6,18 +6,25 @@ Does not know: the command line.
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from agentcho.agent import Agent
 from agentcho.calls.call import EnginePort
-from agentcho.cli.play import play_shown
+from agentcho.cli.play import chosen, play_shown
 from agentcho.config import RunConfig
 from agentcho.display import Kind
+from agentcho.events import Sink
+from agentcho.games.discovery import from_anywhere
 from agentcho.games.game import Game
+from agentcho.games.hosting import aplay
 from agentcho.games.models import Engines
 from agentcho.games.runtime import RunResult, play
+from agentcho.records.record import SavedRun
+from agentcho.results.played import Played, from_record, in_memory
+from agentcho.results.said import Kept
 from agentcho.scenario import Scenario
 
 
@@ -37,33 +44,93 @@ class Script(Scenario):
 
 
 def run(
-    *agents: Agent | Scenario,
+    *agents: Agent | Scenario | str,
     engine: EnginePort | None = None,
     others: Engines | None = None,
     display: Kind | None = None,
     out: str | Path | None = None,
+    at_once: int | None = None,
     **options: Any,
-) -> RunResult:
-    """Play agents together, each by its `run`, or one scenario; show the transcript and return what it came to.
+) -> Played:
+    """Play agents together, each by its `run`, or one scenario (it, its name, or a file); show the transcript and
+    return what was played.
 
     `options` are those of `RunConfig` (model, models, mode, seed, games, temperature, max_tokens, limits, …).
     `engine` is used instead of loading a model, and `others` are models beside it, by the names that agents are
-    given. `out` is a folder of runs to record in. Raises the error that ended the game, if one did; of several
-    games none ends the others, and what ended them is in `errors`. `KeyboardInterrupt` after Ctrl-C.
+    given. `out` is a folder of runs to record in; without one, messages are kept in memory. `at_once`: at most so many
+    games side by side. Raises the error that ended the game, if one did; of several games none ends the others, and
+    what ended them is in `errors`. `KeyboardInterrupt` after Ctrl-C.
     """
-    config = RunConfig(**options)
-    scenario, folder = _scenario(agents), None if out is None else Path(out)
-    playing = partial(play, scenario, config, engine=engine, others=others, out=folder)
-    played = play_shown(scenario, config, display, playing)
-    if played.interrupted:
+    asked, kept = _asked(agents, options, out), Kept()
+    playing = partial(_playing, kept, asked, engine=engine, others=others, out=asked.out, at_once=at_once)
+    return _played(asked, play_shown(asked.scenario, asked.config, display, playing), kept)
+
+
+async def arun(
+    *agents: Agent | Scenario | str,
+    engine: EnginePort | None = None,
+    others: Engines | None = None,
+    out: str | Path | None = None,
+    at_once: int | None = None,
+    **options: Any,
+) -> Played:
+    """As `run`, in the event loop that runs (asyncio or trio), and without a display.
+
+    Runs on one `engine`, at the same time and in the same event loop, share its steps. A cancellation ends this run
+    alone: what was said until then is on record. `EngineBusy`: somebody has the engine otherwise, as in another thread,
+    or beside other models than `others`.
+    """
+    asked, kept = _asked(agents, options, out), Kept()
+    sink = kept if asked.out is None else None
+    playing = aplay(
+        asked.scenario,
+        asked.config,
+        engine=engine,
+        others=others,
+        sink=sink,
+        out=asked.out,
+        at_once=at_once,
+        asked=asked.named,
+    )
+    return _played(asked, await playing, kept)
+
+
+class _Asked(NamedTuple):
+    scenario: Scenario
+    config: RunConfig
+    out: Path | None
+    named: str | None
+
+
+def _asked(agents: tuple[Agent | Scenario | str, ...], options: Mapping[str, Any], out: str | Path | None) -> _Asked:
+    named = from_anywhere(agents[0]) if len(agents) == 1 and isinstance(agents[0], str) else None
+    return _Asked(_scenario(agents), RunConfig(**options), None if out is None else Path(out), named)
+
+
+def _playing(kept: Kept, asked: _Asked, *, sink: Sink, **how: Any) -> RunResult:
+    """Play, and keep the messages of a run that has no record."""
+    kept.sink = sink
+    return play(asked.scenario, asked.config, sink=kept if asked.out is None else sink, asked=asked.named, **how)
+
+
+def _played(asked: _Asked, found: RunResult, kept: Kept) -> Played:
+    """What was played. `KeyboardInterrupt`: it was interrupted. The error of a single game comes out."""
+    if found.interrupted:
         raise KeyboardInterrupt
-    if config.games == 1 and played.error is not None:
-        raise played.error
-    return played
+    if asked.config.games == 1 and found.error is not None:
+        raise found.error
+    errors = {number: failed.error for number, failed in found.errors.items()}
+    if found.record is not None:
+        return from_record(SavedRun(found.record), found.steps, errors)
+    scenario = asked.scenario
+    options = scenario.options.model_dump(mode="json")
+    return in_memory(scenario.name, options, asked.config, found.games, kept, found.steps, errors)
 
 
-def _scenario(agents: tuple[Agent | Scenario, ...]) -> Scenario:
+def _scenario(agents: tuple[Agent | Scenario | str, ...]) -> Scenario:
     match agents:
+        case (str() as name,):
+            return chosen(name, {})
         case (Scenario() as scenario,):
             return scenario
         case _ if agents and all(isinstance(agent, Agent) for agent in agents):

@@ -40,6 +40,11 @@ class Models(NamedTuple):
         return tuple(dict.fromkeys((self.own, *self.others.values())))
 
     @property
+    def steps(self) -> int:
+        """How many steps all engines have made."""
+        return sum(each.steps for each in self.choreographers)
+
+    @property
     def ports(self) -> dict[str | None, TextPort]:
         """Those that are behind APIs, by the names of their choreographers; None is the run's own."""
         engines = ((each.name, each.frames) for each in self.choreographers)

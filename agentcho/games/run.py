@@ -11,7 +11,7 @@ import hashlib
 import logging
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext, suppress
 from functools import partial
 from math import inf
 from time import perf_counter
@@ -26,7 +26,7 @@ from agentcho.calls.call import EnginePort
 from agentcho.calls.texts import TextPort
 from agentcho.calls.values import whole
 from agentcho.choreography.quiescence import TaskTracker, TrackedTask, ended_from_outside
-from agentcho.config import RunConfig
+from agentcho.config import ReusePolicy, RunConfig
 from agentcho.errors import AgentchoError, ScenarioError
 from agentcho.events import Began, Encoded, Ended, Event, FirstToken, Joined, Over, Sink, Token, Typed
 from agentcho.games.faults import Fault, fault, told
@@ -89,10 +89,12 @@ def _transient(error: BaseException) -> bool:
 class GameLimiter:
     """Lets games in, in order: `at_once` of them side by side; None: the first, and after each step one more while less
     than `FULL` of the store is held, and would be if all that are in became as large as games were so far. A game that
-    ends lets one in too, and there is always one in. `most` is how many were in together. `RequestError`: `at_once` is
-    no such number."""
+    ends lets one in too, and there is always one in. `most` is how many were in together. Who is let in waits to be let
+    in `within` too, where that is given: the limiter of all runs on the same models. `RequestError`: `at_once` is no
+    such number."""
 
-    def __init__(self, tasks: TaskTracker, at_once: int | None) -> None:
+    def __init__(self, tasks: TaskTracker, at_once: int | None, within: GameLimiter | None = None) -> None:
+        self._within = within
         self._tasks, self._at_once = tasks, None if at_once is None else whole(at_once, "at_once", 1)
         self._waiting: deque[tuple[anyio.Event, TrackedTask | None]] = deque()
         self._inside = self.most = self._over = 0
@@ -112,7 +114,8 @@ class GameLimiter:
         else:
             await self._wait()
         try:
-            yield
+            async with nullcontext() if self._within is None else self._within.slot():
+                yield
         finally:
             self._count(-1)
             self._over += 1
@@ -249,6 +252,11 @@ class Run:
         """Play its games on models that other runs use too, as the limiter of all lets them in."""
         await self._to_their_end(self._together, models, limiter)
 
+    async def visit(self, models: Models, all: GameLimiter, at_once: int | None) -> None:
+        """Play its games, `at_once` of them side by side, on models that other runs use too, as the limiter of all lets
+        them in. `steps` are those that were made meanwhile, for whomever."""
+        await self._to_their_end(self._visit, models, all, at_once)
+
     async def _to_their_end(self, play: Callable[[Unpack[Args]], Awaitable[None]], *args: *Args) -> None:
         try:
             with anyio.CancelScope() as self._all:
@@ -266,28 +274,29 @@ class Run:
         return self.config.numbers if self._selection.numbers is None else self._selection.numbers
 
     async def _play(self, at_once: int | None) -> None:
-        if isinstance(self._engine, TextEngine) and at_once is None:
-            at_once = BUSY * self.config.own.concurrency
-        engines = {id(each): each for each in (self._engine, *self._others.values())}.values()
-        remote = [each.port for each in engines if isinstance(each, TextEngine)]
         async with AsyncExitStack() as stack:
-            for port in remote:
-                await stack.enter_async_context(closing(port))
             for person in dict.fromkeys(self._people.values()):
                 await stack.enter_async_context(person.present())
-            await self._play_on(at_once, inf if remote or self._people else QUIET)
-
-    async def _play_on(self, at_once: int | None, quiet_after: float) -> None:
-        async with opened(self._engine, self._others, self.config.reuse, quiet_after) as models:
-            limiter = GameLimiter(models.own.tasks, at_once)
+            asked = self._engine, self._others, self.config.reuse, inf if self._people else QUIET
+            models = await stack.enter_async_context(reached(*asked))
+            limiter = GameLimiter(models.own.tasks, self._together_at(at_once))
             limiter.follow(models)
-            try:
-                await self._together(models, limiter)
-            finally:
-                self.steps, self.most = sum(each.steps for each in models.choreographers), limiter.most
+            await self._together(models, limiter)
+
+    async def _visit(self, models: Models, all: GameLimiter, at_once: int | None) -> None:
+        most = self._together_at(at_once) or max(1, len(self._numbers))
+        await self._together(models, GameLimiter(models.own.tasks, most, all))
+
+    def _together_at(self, at_once: int | None) -> int | None:
+        behind_api = isinstance(self._engine, TextEngine)
+        return BUSY * self.config.own.concurrency if behind_api and at_once is None else at_once
 
     async def _together(self, models: Models, limiter: GameLimiter) -> None:
-        await models.own.tasks.together(*(self._game(models, index, limiter) for index in self._numbers))
+        before = models.steps
+        try:
+            await models.own.tasks.together(*(self._game(models, index, limiter) for index in self._numbers))
+        finally:
+            self.steps, self.most = models.steps - before, limiter.most
 
     async def _game(self, models: Models, index: int, limiter: GameLimiter) -> None:
         async with limiter.slot():
@@ -372,6 +381,19 @@ class Run:
             self._sink_error = error
             self._all.cancel()
             raise
+
+
+@asynccontextmanager
+async def reached(
+    engine: EnginePort, others: Engines, reuse: ReusePolicy, quiet_after: float = QUIET
+) -> AsyncIterator[Models]:
+    """A context in which the models of a run are open, those behind APIs too. `EngineBusy`: somebody has one."""
+    engines = {id(each): each for each in (engine, *others.values())}.values()
+    remote = [each.port for each in engines if isinstance(each, TextEngine)]
+    async with AsyncExitStack() as stack:
+        for port in remote:
+            await stack.enter_async_context(closing(port))
+        yield await stack.enter_async_context(opened(engine, others, reuse, inf if remote else quiet_after))
 
 
 @asynccontextmanager

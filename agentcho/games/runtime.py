@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
 from time import perf_counter
@@ -103,23 +104,54 @@ def play(
     these names; `AudienceError`, at the end, where one of them was never cast.
     """
     config = with_people(config or RunConfig(), people)
+    tasks = checked(scenario, config, out)
+    loaded = load_models(config, engine, others, tell)
+    how = Asked(sink, out, at_once, find_agent or library.agent, selection, on_failure, asked, people)
+    with begun(scenario, config, tasks, loaded, how) as (run, record):
+        return recorded(record, run, _play(run, at_once))
+
+
+class Asked(NamedTuple):
+    """How a run is to be played: see `play`."""
+
+    sink: Sink | None = None
+    out: Path | None = None
+    at_once: int | None = None
+    find_agent: FindAgent = library.agent
+    selection: GameSelection | None = None
+    on_failure: OnFailure | None = None
+    asked: str | None = None
+    people: People = MappingProxyType({})
+
+
+def checked(scenario: Scenario, config: RunConfig, out: Path | None) -> TaskSet | None:
+    """The tasks of a run, once it is known that they are there and that its record can be written."""
     tasks = tasks_of(scenario, config)
     if out is not None:
         check_folder(out)
-    loaded = load_models(config, engine, others, tell)
-    find, selection, on_failure = find_agent or library.agent, selection or GameSelection(), on_failure or OnFailure()
+    return tasks
+
+
+@contextmanager
+def begun(
+    scenario: Scenario, config: RunConfig, tasks: TaskSet | None, loaded: Loaded, how: Asked
+) -> Iterator[tuple[Run, RunRecord | None]]:
+    """A context in which a run is to be played, and its record is open, where it has one."""
+    find, selection, on_failure = how.find_agent, how.selection or GameSelection(), how.on_failure or OnFailure()
 
     def run(record: RunRecord | None) -> Run:
-        return Run(scenario, config, tasks, *loaded, RecordingSink(record, sink), find, selection, on_failure, people)
+        listen = RecordingSink(record, how.sink)
+        return Run(scenario, config, tasks, *loaded, listen, find, selection, on_failure, how.people)
 
-    if out is None:
-        alone = run(None)
-        return _all_met(alone, _play(alone, at_once))
+    if how.out is None:
+        yield run(None), None
+        return
     options = scenario.options.model_dump(mode="json")
     own, beside = fingerprints(loaded)
     digest, used = None if tasks is None else tasks.digest, library.sources(scenario)
-    with RunRecord.create(out, scenario.name, options, config, own, digest, at_once, asked, used, beside) as record:
-        return _recorded(record, run(record), at_once)
+    asked = own, digest, how.at_once, how.asked, used, beside
+    with RunRecord.create(how.out, scenario.name, options, config, *asked) as record:
+        yield run(record), record
 
 
 def resume(
@@ -159,7 +191,7 @@ def resume(
         find, on_failure = find_agent or library.agent, on_failure or OnFailure()
         listen = RecordingSink(record, sink)
         run = Run(scenario, config, tasks, *loaded, listen, find, selection, on_failure, people)
-        return _recorded(record, run, at_once or saved.info.at_once)
+        return recorded(record, run, _play(run, at_once or saved.info.at_once))
 
 
 def meet(engine: EnginePort, entries: Iterable[Entry]) -> None:
@@ -169,11 +201,13 @@ def meet(engine: EnginePort, entries: Iterable[Entry]) -> None:
             known(entry.message.header, entry.message.text)
 
 
-def _recorded(record: RunRecord, run: Run, at_once: int | None) -> RunResult:
-    played = _play(run, at_once)
+def recorded(record: RunRecord | None, run: Run, came_to: RunResult) -> RunResult:
+    """What a run came to, once its record, if it has one, says so."""
+    if record is None:
+        return _all_met(run, came_to)
     record.most = max(run.most, record.most or 0)
-    record.close("interrupted" if played.interrupted else "failed" if played.errors else "done")
-    return _all_met(run, played._replace(record=record.path))
+    record.close("interrupted" if came_to.interrupted else "failed" if came_to.errors else "done")
+    return _all_met(run, came_to._replace(record=record.path))
 
 
 def _all_met(run: Run, played: RunResult) -> RunResult:
@@ -186,8 +220,7 @@ def _all_met(run: Run, played: RunResult) -> RunResult:
 
 
 def _play(run: Run, at_once: int | None) -> RunResult:
-    name, config = run.scenario.name, run.config
-    LOG.info("%s begins: %d games, %s, %s", name, config.games, config.mode, config.leakage)
+    tell_begins(run)
     try:
         blocking(run.play, at_once)
         interrupted = run.interrupted
@@ -195,8 +228,18 @@ def _play(run: Run, at_once: int | None) -> RunResult:
         interrupted = True
     except SystemExit as exit:  # a task that a game started raised it, which ends the loop
         raise stopped(str(fault(exit, package_of(run.scenario)))) from exit
+    return result(run, interrupted)
+
+
+def tell_begins(run: Run) -> None:
+    """Log that a run begins."""
+    LOG.info("%s begins: %d games, %s, %s", run.scenario.name, run.config.games, run.config.mode, run.config.leakage)
+
+
+def result(run: Run, interrupted: bool) -> RunResult:
+    """What a run came to that is over."""
     games = tuple(run.finished[index] for index in sorted(run.finished))
-    end = "is interrupted" if interrupted else "is over"
+    name, end = run.scenario.name, "is interrupted" if interrupted else "is over"
     LOG.info("%s %s: %d games, %d of them failed, %d steps", name, end, len(games), len(run.errors), run.steps)
     return RunResult(games, run.steps, interrupted, run.errors, None)
 

@@ -26,7 +26,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, WrapValidator
 
 from agentcho.config import RunConfig
-from agentcho.errors import CannotWrite, RecordBroken, RecordNotFound
+from agentcho.errors import CannotWrite, RecordBroken, RecordError, RecordNotFound, shown
 from agentcho.message import AgentName
 from agentcho.records import writer
 from agentcho.records.died import died
@@ -51,6 +51,8 @@ NO_FILE, LONGEST = re.compile(r"[^\w.-]+"), 60
 MOST_SPOKEN_FOR, OTHERS = 1000, "and others"
 """So many agents of one client are named at most, and what stands for all the rest: who has no name has a new one with
 each new system message, and the file is written again for each."""
+FORMAT = 2
+"""The number of the newest format that is read."""
 Status = Literal["running", "done", "interrupted", "failed"]
 Points = Annotated[float, WrapValidator(lambda value, check: value if type(value) is int else check(value))]
 """A score: a whole number stays one, however large."""
@@ -312,6 +314,7 @@ class SavedRun:
         except (FileNotFoundError, NotADirectoryError):
             raise RecordNotFound(path.name, path.parent) from None
         except ValidationError as error:
+            _check_format(file)
             first = error.errors(include_input=False, include_url=False)[0]
             place = ".".join(map(str, first["loc"]))
             raise RecordBroken(f"{file}:1", f"{place} {first['msg']}".strip()) from None
@@ -386,6 +389,23 @@ class SavedRun:
         others = {name: engine.get("tokenizer") for name, engine in info.engines.items()}
         own = info.engine.get("tokenizer")
         return exported(info.scenario, f"{info.id}-{game}", meta, info.cast, said, own, others)
+
+
+def _check_format(file: Path) -> None:
+    """`RecordError` for a record of a format that a newer version has written."""
+    try:
+        told = json.loads(file.read_bytes())
+        number = re.fullmatch(r"agentcho-run/([0-9]{1,6})", told["format"])
+    except (ValueError, TypeError, LookupError, RecursionError):
+        return
+    if number is not None and int(number[1]) > FORMAT:
+        by = told.get("versions")
+        wrote = by.get("agentcho") if isinstance(by, dict) else None
+        raise RecordError(
+            f"{file.parent} was written by agentcho {shown(wrote) if wrote else 'of a newer version'}, in the format "
+            f"{number[0]}; this is agentcho {versions()['agentcho']}, which reads formats up to agentcho-run/{FORMAT}: "
+            "install that version or a later one"
+        )
 
 
 def folders(folder: Path) -> list[Path]:

@@ -1,0 +1,172 @@
+"""Models that several runs of one event loop play on at a time: opened by the first that comes, closed by the last that
+goes.
+
+They are opened in a task of their own, so that a run may end, or be cancelled, while others go on; whoever goes last
+waits until they are closed. `aplay` plays a run so. Does not know: what is played, the terminal.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from contextvars import copy_context
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar, TypeVarTuple, Unpack
+
+import anyio
+import anyio.to_thread
+from anyio.lowlevel import RunVar
+
+from agentcho.calls.call import EnginePort
+from agentcho.config import ReusePolicy, RunConfig
+from agentcho.events import Sink
+from agentcho.games.human import with_people
+from agentcho.games.models import Engines, Models
+from agentcho.games.run import GameLimiter, reached
+from agentcho.games.runtime import (
+    Asked,
+    RunResult,
+    begun,
+    checked,
+    load_models,
+    recorded,
+    result,
+    tell_begins,
+)
+from agentcho.progress import unheard
+from agentcho.scenario import Scenario
+
+T = TypeVar("T")
+Args = TypeVarTuple("Args")
+Key = tuple[int, tuple[tuple[str, int], ...]]
+"""The engines of a run, by identity, with the names that they have in it."""
+
+
+class Hosted(NamedTuple):
+    """Models that others may play on too, and the limiter of all their games."""
+
+    models: Models
+    limiter: GameLimiter
+
+
+class Host:
+    """Keeps the models of one set of engines open, for as long as anybody is in."""
+
+    def __init__(self, engine: EnginePort, others: Engines, reuse: ReusePolicy, forget: Callable[[], None]) -> None:
+        self._asked, self._forget = (engine, others, reuse), forget
+        self._hosted: Hosted | None = None
+        self._guests, self._ready, self._empty, self.closed = 0, anyio.Event(), anyio.Event(), anyio.Event()
+        self._error: BaseException | None = None
+        self.task: object = None
+
+    @property
+    def closing(self) -> bool:
+        """Whether nobody can come in any more."""
+        return self._empty.is_set() or self._error is not None
+
+    @asynccontextmanager
+    async def visit(self) -> AsyncIterator[Hosted]:
+        """A context in which the models are open. `EngineBusy`: somebody else has one of the engines."""
+        self._guests += 1
+        try:
+            await self._ready.wait()
+            if self._hosted is None:
+                assert self._error is not None
+                raise self._error
+            yield self._hosted
+        finally:
+            self._guests -= 1
+            if not self._guests:
+                self._empty.set()
+                with anyio.CancelScope(shield=True):
+                    await self.closed.wait()
+        if isinstance(self._error, Exception):
+            raise self._error
+
+    async def keep(self) -> None:
+        """Open the models, wait until nobody is in, and close them: the work of the task."""
+        try:
+            await self._open()
+        except BaseException as error:
+            self._error = error
+            if not isinstance(error, Exception):
+                raise
+        finally:
+            self._forget()
+            self._ready.set()
+            self.closed.set()
+
+    async def _open(self) -> None:
+        async with reached(*self._asked) as models:
+            limiter = GameLimiter(models.own.tasks, None)
+            limiter.follow(models)
+            self._hosted = Hosted(models, limiter)
+            self._ready.set()
+            await self._empty.wait()
+
+
+HOSTS: RunVar[dict[Key, Host]] = RunVar("agentcho.hosts")
+"""Those of an event loop."""
+
+
+@asynccontextmanager
+async def hosted(engine: EnginePort, others: Engines, reuse: ReusePolicy) -> AsyncIterator[Hosted]:
+    """A context in which these engines are open, with whoever plays on the very same ones in this event loop.
+
+    `EngineBusy`: somebody has one of them in another way: in another thread, directly, or beside other models.
+    """
+    hosts = HOSTS.get({})
+    HOSTS.set(hosts)
+    key = id(engine), tuple((name, id(other)) for name, other in others.items())
+    while (host := hosts.get(key)) is not None and host.closing:
+        await host.closed.wait()
+    if host is None:
+        host = hosts[key] = Host(engine, others, reuse, lambda: forget(hosts, key))
+        host.task = _alone(host.keep)
+    async with host.visit() as found:
+        yield found
+
+
+def forget(hosts: dict[Key, Host], key: Key) -> None:
+    """Whoever comes next opens the engines anew."""
+    hosts.pop(key, None)
+
+
+def _alone(work: Callable[[], Coroutine[Any, Any, None]]) -> object:
+    """Run work in a task that belongs to no other."""
+    try:
+        loop = asyncio.get_running_loop()
+    except RuntimeError:
+        import trio
+
+        return trio.lowlevel.spawn_system_task(work, context=copy_context())
+    return loop.create_task(work())
+
+
+async def aplay(
+    scenario: Scenario,
+    config: RunConfig,
+    *,
+    engine: EnginePort | None = None,
+    others: Engines | None = None,
+    sink: Sink | None = None,
+    out: Path | None = None,
+    at_once: int | None = None,
+    asked: str | None = None,
+) -> RunResult:
+    """As `games.runtime.play`, in the event loop that runs, beside other runs on the same `engine` and `others`. A
+    cancellation ends this run alone, and its record says that it was interrupted. Models are loaded in a thread."""
+    config = with_people(config, {})
+    tasks = await _in_thread(checked, scenario, config, out)
+    loaded = await _in_thread(load_models, config, engine, others, unheard)
+    with begun(scenario, config, tasks, loaded, Asked(sink, out, at_once, asked=asked)) as (run, record):
+        tell_begins(run)
+        async with hosted(*loaded, config.reuse) as (models, limiter):
+            await run.visit(models, limiter, at_once)
+        return recorded(record, run, result(run, run.interrupted))
+
+
+async def _in_thread(work: Callable[[Unpack[Args]], T], *args: *Args) -> T:
+    """A thread goes on after a cancellation, to its own end, and nobody waits for it."""
+    return await anyio.to_thread.run_sync(work, *args, abandon_on_cancel=True)

@@ -1,0 +1,1 @@
+"""What was played, in hand: games, messages, tables. See `played`."""

@@ -1,0 +1,240 @@
+"""What was played: a run, its games, and what was said in them, as it was played or as its record has it.
+
+Does not know: how games are played, the terminal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import fmean
+from typing import Any, Literal, NamedTuple
+
+from agentcho.config import RunConfig, served
+from agentcho.errors import AudienceError, ConfigError, GamesFailed
+from agentcho.message import Message
+from agentcho.records.record import Over, SavedRun
+from agentcho.records.transcript import Entry, readable_by
+from agentcho.results.said import Recorded, Said
+from agentcho.results.shown import html_facts, text_facts
+from agentcho.results.table import Table
+from agentcho.results.tables import games_table, messages_table
+from agentcho.results.usage import GameUsage, usage_of
+
+Status = Literal["running", "done", "interrupted", "failed", "died"]
+
+
+class Selected(NamedTuple):
+    """Which messages are asked for: those of one author, those that one agent may read, unfinished ones too."""
+
+    agent: str | None = None
+    readable_by: str | None = None
+    unfinished: bool = False
+
+    def of(self, said: Said, number: int | None = None) -> list[Entry]:
+        """Those of all games, or of one. `AudienceError`: there is no agent of that name."""
+        games = said.games()
+        for name in filter(None, (self.agent, self.readable_by)):
+            if name not in (cast := said.cast()):
+                raise AudienceError(f"no agent named {name!r}", cast)
+        found: Iterable[Entry] = games.get(number, []) if number is not None else _all(games)
+        if self.readable_by is not None:
+            found = readable_by(found, self.readable_by)
+        return [each for each in found if self._chosen(each)]
+
+    def _chosen(self, entry: Entry) -> bool:
+        whole = entry.ended is None or self.unfinished
+        return whole and self.agent in (None, entry.message.author)
+
+
+def _all(games: Mapping[int, list[Entry]]) -> Iterator[Entry]:
+    return (entry for number in sorted(games) for entry in games[number])
+
+
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class PlayedGame:
+    """One game that is over.
+
+    `scores` are what the scenario made of its `outcome` (None: the game ended early, and `ended` says by which limit or
+    error; `error` and `traceback` are those of an error). `seconds` is how long it took. `raced`: the order of its
+    messages depended on which of several decodes ended first.
+    """
+
+    number: int
+    scores: Mapping[str, float]
+    outcome: Mapping[str, Any] | None
+    ended: str | None
+    seconds: float
+    error: str | None
+    traceback: str | None
+    raced: bool
+    _said: Said
+
+    @property
+    def usage(self) -> GameUsage:
+        """What its messages took."""
+        return usage_of(self._said.games().get(self.number, []))
+
+    def messages(
+        self, agent: str | None = None, readable_by: str | None = None, unfinished: bool = False
+    ) -> tuple[Message, ...]:
+        """Its messages, in the order in which they ended: all, those that `agent` said, those whose audience has the
+        agent `readable_by`. `unfinished`: those too that were cancelled or failed, which no call read.
+
+        They are read from the record when they are first asked for. `AudienceError`: there is no agent of that name.
+        """
+        return tuple(each.message for each in Selected(agent, readable_by, unfinished).of(self._said, self.number))
+
+    def __repr__(self) -> str:
+        return text_facts(f"game {self.number}", self._facts())
+
+    def _repr_html_(self) -> str:
+        said = messages_table(Selected().of(self._said, self.number), ("author", "audience", "header", "text"))
+        return html_facts(f"game {self.number}", self._facts()) + said._repr_html_()
+
+    def _facts(self) -> dict[str, str]:
+        told = {} if self.ended is None else {"ended early": self.error or self.ended}
+        told |= {f"outcome {name}": str(value) for name, value in (self.outcome or {}).items() if value is not None}
+        told |= {f"score {name}": f"{value:g}" for name, value in self.scores.items()}
+        return told | {"took": f"{self.seconds:.1f} s"}
+
+
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class Played:
+    """A run, played just now or read from its record.
+
+    `games` are those that are over, by number. `status` says how the run ended; "running" while somebody plays it,
+    "died" where nobody does and nobody said how it ended. `record` is its folder, if it has one. `steps` counts the
+    engines' forwards while it was played, those for other runs on the same engine among them (None: the record does not
+    know).
+    `exceptions` are those that ended games just now, as they were raised, by game: a record has their words alone.
+    """
+
+    scenario: str
+    options: Mapping[str, Any]
+    config: RunConfig
+    status: Status
+    games: tuple[PlayedGame, ...]
+    record: Path | None
+    steps: int | None
+    _said: Said
+    exceptions: Mapping[int, BaseException] = field(default_factory=dict)
+
+    @property
+    def id(self) -> str | None:
+        """The run's id: the name of its folder."""
+        return None if self.record is None else self.record.name
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether it was stopped before all games were over."""
+        return self.status == "interrupted"
+
+    @property
+    def errors(self) -> dict[int, str]:
+        """Class and words of the errors that ended games, by number."""
+        return {game.number: game.error for game in self.games if game.error is not None}
+
+    def check(self) -> None:
+        """`GamesFailed`, which lists them, where errors ended games."""
+        if self.errors:
+            raise GamesFailed(self.errors, len(self.config.numbers), self.record)
+
+    def game(self, number: int) -> PlayedGame:
+        """The game of that number. `ConfigError`: it is not over, or there is none."""
+        found = next((game for game in self.games if game.number == number), None)
+        if found is None:
+            raise ConfigError(f"game {number} is not over, or not of this run, which has {len(self.games)} that are")
+        return found
+
+    def messages(
+        self, agent: str | None = None, readable_by: str | None = None, unfinished: bool = False
+    ) -> tuple[Message, ...]:
+        """The messages of all games, also of those that are not over: see `PlayedGame.messages`."""
+        return tuple(each.message for each in Selected(agent, readable_by, unfinished).of(self._said))
+
+    def table(
+        self,
+        what: Literal["games", "messages"] = "games",
+        *,
+        agent: str | None = None,
+        readable_by: str | None = None,
+        unfinished: bool = False,
+    ) -> Table:
+        """A row a game, with its scores, its outcome and what it took; or a row a message, chosen as by `messages`.
+        polars, pyarrow, pandas and others read it as it is."""
+        chosen = Selected(agent, readable_by, unfinished)
+        if what == "messages":
+            return messages_table(chosen.of(self._said))
+        if what != "games":
+            raise ConfigError(f"no table {what!r}; there are 'games' and 'messages'")
+        if chosen != Selected():
+            raise ConfigError("agent, readable_by and unfinished choose messages: ask for the table of 'messages'")
+        said = self._said.games()
+        return games_table(self.games, {game.number: usage_of(said.get(game.number, [])) for game in self.games})
+
+    def __repr__(self) -> str:
+        return text_facts(self._title(), self._facts())
+
+    def _repr_html_(self) -> str:
+        return html_facts(self._title(), self._facts()) + games_table(self.games)._repr_html_()
+
+    def _title(self) -> str:
+        model, config = self.config.model, self.config
+        how = "texts" if served(model) else config.mode
+        leakage = [] if config.mode == "baseline" else [config.leakage]
+        return f"{self.scenario}: {self._count()} on {', '.join((model, how, *leakage))}, seed {config.seed}"
+
+    def _count(self) -> str:
+        over, of = len(self.games), len(self.config.numbers)
+        games = f"{of} game{'' if of == 1 else 's'}"
+        return games if over == of else f"{over} of {games}"
+
+    def _facts(self) -> dict[str, str]:
+        told: dict[str, str] = {"status": self.status}
+        names = dict.fromkeys(name for game in self.games for name in game.scores)
+        told |= {name: _summary([g.scores[name] for g in self.games if name in g.scores]) for name in names}
+        early = [game for game in self.games if game.ended is not None]
+        if early:
+            told["ended early"] = "; ".join(f"game {game.number}: {game.error or game.ended}" for game in early[:3])
+            told["ended early"] += f"; and {len(early) - 3} more" if len(early) > 3 else ""
+        return told if self.record is None else told | {"record": str(self.record)}
+
+
+def _summary(values: Sequence[float]) -> str:
+    if len(values) == 1:
+        return f"{values[0]:g}"
+    return f"mean {fmean(values):.4g}, {min(values):g} to {max(values):g}, {len(values)} games"
+
+
+def played_games(games: Iterable[Over], said: Said) -> tuple[PlayedGame, ...]:
+    """Games that are over, by number."""
+    ordered = sorted(games, key=lambda over: over.game)
+    return tuple(
+        PlayedGame(o.game, o.score, o.outcome, o.ended, o.seconds, o.error, o.traceback, o.raced, said) for o in ordered
+    )
+
+
+def from_record(
+    run: SavedRun, steps: int | None = None, exceptions: Mapping[int, BaseException] | None = None
+) -> Played:
+    """What a record has. `RecordBroken`: a line of its outcomes is damaged; its messages are not read yet."""
+    info, said = run.info, Recorded(run)
+    games = played_games(run.finished().values(), said)
+    status: Any = run.status
+    return Played(info.scenario, info.options, info.config, status, games, run.path, steps, said, exceptions or {})
+
+
+def in_memory(
+    scenario: str,
+    options: Mapping[str, Any],
+    config: RunConfig,
+    games: Iterable[Over],
+    said: Said,
+    steps: int | None = None,
+    exceptions: Mapping[int, BaseException] | None = None,
+) -> Played:
+    """What a run without a record came to."""
+    found, raised = played_games(games, said), exceptions or {}
+    return Played(scenario, options, config, "failed" if raised else "done", found, None, steps, said, raised)
