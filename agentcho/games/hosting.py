@@ -22,8 +22,9 @@ from agentcho.calls.call import EnginePort
 from agentcho.config import ReusePolicy, RunConfig
 from agentcho.events import Sink
 from agentcho.games.human import with_people
+from agentcho.games.limiter import GameLimiter
 from agentcho.games.models import Engines, Models
-from agentcho.games.run import GameLimiter, reached
+from agentcho.games.run import reached
 from agentcho.games.runtime import (
     Asked,
     RunResult,

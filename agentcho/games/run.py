@@ -1,4 +1,4 @@
-"""The games of a run, side by side: when each begins, what is done about one that fails, and who hears of them.
+"""The games of a run, side by side: what is done about one that fails, and who hears of them.
 
 What goes to the log, under `agentcho`, is ids, counts, times and classes of errors, and no word that anybody said.
 Does not know: which engine is loaded, where a record lies.
@@ -9,9 +9,8 @@ from __future__ import annotations
 import copy
 import hashlib
 import logging
-from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, nullcontext, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 from math import inf
 from time import perf_counter
@@ -24,8 +23,7 @@ from agentcho.agent import Agent
 from agentcho.backends.text import TextEngine
 from agentcho.calls.call import EnginePort
 from agentcho.calls.texts import TextPort
-from agentcho.calls.values import whole
-from agentcho.choreography.quiescence import TaskTracker, TrackedTask, ended_from_outside
+from agentcho.choreography.quiescence import ended_from_outside
 from agentcho.config import ReusePolicy, RunConfig
 from agentcho.errors import AgentchoError, ScenarioError
 from agentcho.events import Began, Encoded, Ended, Event, FirstToken, Joined, Over, Sink, Token, Typed
@@ -33,6 +31,7 @@ from agentcho.games.faults import Fault, fault, told
 from agentcho.games.game import Game
 from agentcho.games.human import People
 from agentcho.games.journal import Recorded
+from agentcho.games.limiter import GameLimiter
 from agentcho.games.models import Engines, Models, opened
 from agentcho.games.turn import Forced
 from agentcho.records.record import RunRecord
@@ -42,12 +41,8 @@ from agentcho.tasks import Task, TaskSet
 
 LOG = logging.getLogger("agentcho.run")
 GAME = logging.getLogger("agentcho.game")
-FULL = 0.75
-"""With this share of the store held nobody more is let in, so that games finish one after another, and not all late."""
 BUSY = 2
 """Games that are let in for each request that a model behind an API takes at a time: while one waits, another asks."""
-FIRST = 8
-"""So many are let in at most before one has ended, for until then nobody knows how large a game becomes."""
 QUIET = 60.0
 """After so many seconds in which nothing has moved the log tells who waits, where nobody outside is waited for."""
 CLOSING = 5.0
@@ -84,85 +79,6 @@ class OnFailure(NamedTuple):
 def _transient(error: BaseException) -> bool:
     """Whether another attempt may end otherwise."""
     return error.transient if isinstance(error, AgentchoError) else isinstance(error, ConnectionError | TimeoutError)
-
-
-class GameLimiter:
-    """Lets games in, in order: `at_once` of them side by side; None: the first, and after each step one more while less
-    than `FULL` of the store is held, and would be if all that are in became as large as games were so far. A game that
-    ends lets one in too, and there is always one in. `most` is how many were in together. Who is let in waits to be let
-    in `within` too, where that is given: the limiter of all runs on the same models. `RequestError`: `at_once` is no
-    such number."""
-
-    def __init__(self, tasks: TaskTracker, at_once: int | None, within: GameLimiter | None = None) -> None:
-        self._within = within
-        self._tasks, self._at_once = tasks, None if at_once is None else whole(at_once, "at_once", 1)
-        self._waiting: deque[tuple[anyio.Event, TrackedTask | None]] = deque()
-        self._inside = self.most = self._over = 0
-        self._held = self._size = 0.0
-        self._stores: dict[str | None, float] = {}
-
-    @property
-    def inside(self) -> int:
-        """How many games are in now."""
-        return self._inside
-
-    @asynccontextmanager
-    async def slot(self) -> AsyncIterator[None]:
-        """A context in which a game is played; entering it waits until the game is let in."""
-        if self._inside < (self._at_once or 1) and not self._waiting:
-            self._count(+1)
-        else:
-            await self._wait()
-        try:
-            async with nullcontext() if self._within is None else self._within.slot():
-                yield
-        finally:
-            self._count(-1)
-            self._over += 1
-            self._next()
-
-    def follow(self, models: Models) -> None:
-        """Let games in as the stores of these models' engines have room."""
-        for choreographer in models.choreographers:
-            choreographer.stepped = partial(self.stepped, engine=choreographer.name)
-
-    def stepped(self, held: float, engine: str | None = None) -> None:
-        """After a step of an engine: `held` is the share of its store that is taken. What counts is the fullest."""
-        self._stores[engine] = held
-        self._held = max(self._stores.values())
-        self._size = max(self._size, self._held / max(1, self._inside))
-        if self._at_once is None:
-            self._next()
-
-    async def _wait(self) -> None:
-        place = anyio.Event(), self._tasks.current()
-        self._waiting.append(place)
-        try:
-            await place[0].wait()
-        except BaseException:
-            if place in self._waiting:
-                self._waiting.remove(place)
-            else:  # it was let in, and cancelled before it went on
-                self._count(-1)
-            raise
-
-    def _next(self) -> None:
-        if self._waiting and (self._has_room() or not self._inside):
-            event, turn = self._waiting.popleft()
-            self._count(+1)
-            if turn is not None:
-                turn.wake()
-            event.set()
-
-    def _has_room(self) -> bool:
-        if self._at_once is not None:
-            return self._inside < self._at_once
-        fits = (self._inside + 1) * self._size <= FULL if self._over else self._inside < FIRST
-        return self._held < FULL and fits
-
-    def _count(self, change: int) -> None:
-        self._inside += change
-        self.most = max(self.most, self._inside)
 
 
 class RecordingSink:

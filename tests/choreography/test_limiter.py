@@ -11,7 +11,7 @@ import agentcho
 from agentcho.calls.call import StepResult
 from agentcho.config import RunConfig
 from agentcho.events import Began, Event, Over
-from agentcho.games.run import FIRST
+from agentcho.games.limiter import FIRST
 from agentcho.games.runtime import play
 from agentcho.records.record import find
 from agentcho.testing import FakeEngine
