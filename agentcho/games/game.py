@@ -223,7 +223,7 @@ class Game:
         spoken_to, reads = self._messages.audience(author, to), self._messages.reads(author, agent, view)
         id, rule = known.metadata.id, self._words
         charge = None if rule is None else rule.release(author, spoken_to, id)
-        told = Telling(author, role, spoken_to, known.whole, reads, model, known.content, id, charge)
+        told = Telling(author, role, spoken_to, known.whole, reads, model, known.content, id, charge=charge)
         return self._messages.put(told)
 
     def swap_out(self) -> None:
