@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from agentcho.runner.engine import Engine
     from agentcho.scenario import Judged, Scenario
     from agentcho.tasks import Concepts, Problem, task_set
+    from agentcho.toolsets.mcp_server import MCPServer
     from agentcho.toolsets.tool import Tool, tool
 
 __all__ = [
@@ -44,6 +45,7 @@ __all__ = [
     "Game",
     "Judged",
     "Limits",
+    "MCPServer",
     "Message",
     "Metadata",
     "ModelConfig",
@@ -88,6 +90,7 @@ HOMES = {
     "runner.engine": ["Engine"],
     "scenario": ["Judged", "Scenario"],
     "tasks": ["Concepts", "Problem", "task_set"],
+    "toolsets.mcp_server": ["MCPServer"],
     "toolsets.tool": ["Tool", "tool"],
 }
 """The modules that define the names of `__all__`."""

@@ -24,6 +24,7 @@ from agentcho.message import Audience, Message, Metadata
 
 if TYPE_CHECKING:
     from agentcho.games.game import Game
+    from agentcho.toolsets.tool import Tool, Toolset
 
 M = TypeVar("M", bound=BaseModel)
 Names = Audience | Iterable[str] | str
@@ -31,11 +32,19 @@ ViewLike = View | Callable[[Sequence[Metadata]], View] | None
 """What a call reads: a view, a function that makes one of what it may read, or what `Agent.view` says (None)."""
 
 
+class ToolWish(NamedTuple):
+    """What tools an agent may call before it says something: see `Agent.say`."""
+
+    tools: tuple[Tool | Toolset, ...]
+    choice: str = "auto"
+    most: int = 8
+
+
 class Utterance(NamedTuple):
     """What a verb asks its game for: one sampled message. `to` is its audience, `prompt` a private user message before
     it, `header` its beginning. `on_token` is called with each piece of its text. `release`: see `Agent.say`. For a
     person who says it: `labels` are what its choices are called, in their order, and `form` is the model that its JSON
-    is of."""
+    is of. Calls of `tools` come first."""
 
     to: Names
     prompt: str | None
@@ -46,6 +55,7 @@ class Utterance(NamedTuple):
     labels: tuple[str, ...] = ()
     form: type[BaseModel] | None = None
     release: bool = False
+    tools: ToolWish | None = None
 
 
 class Agent:
@@ -64,6 +74,7 @@ class Agent:
       nobody but itself.
     - `model` is what the agent speaks through: the name of one of the run's models, or a function (a method) that is
       asked for one at each turn, with the number of the agent's own turn, from 0. None, and "default": the run's own.
+    - `tools`: what it may call before it says something by `say`: made by `agentcho.tool`, or an `agentcho.MCPServer`.
     - `priority`: where not all calls that wait fit into a step, those of agents with a higher priority go first.
 
     Every verb takes `prompt` (a private user message put before what is said), `header` (the beginning of the
@@ -82,6 +93,7 @@ class Agent:
     open_system: bool = False
     audience: Names = ()
     priority: int = 0
+    tools: Sequence[Tool | Toolset] = ()
     model: str | Callable[[int], str | None] | None = None
 
     def __init__(self, name: str, **attributes: Any) -> None:
@@ -140,17 +152,27 @@ class Agent:
         *,
         header: str = "",
         view: ViewLike = None,
+        tools: Sequence[Tool | Toolset] | None = None,
+        tool_choice: str = "auto",
+        max_calls: int = 8,
         release: bool = False,
         **options: Unpack[SamplingOptions],
     ) -> Message:
         """Say something to an audience: "everyone", a name, several names, or an `Audience`. None stands for the
         agent's own `audience`. The agent itself may always read it. Returns the finished message.
 
-        `release`: under a rule for words (`words=`), let it pass whatever the agent has read; audits list it."""
-        told = truth(release, "release")
-        return await self._current_game.speak(
-            self, Utterance(self._audience(to), prompt, header, view, options, release=told)
-        )
+        With `tools` (None: the agent's own) it may call some of them before, `max_calls` times at most: `tool_choice`
+        is "auto", "required" (at least once), or the name of the one that it calls first. Only the agent reads calls
+        and results. Raises `LeakageError` for a call that would tell a tool what those who learn of it may not know,
+        and `ToolFailed` where a tool's server is gone; what else is wrong with a call is told to the agent as its
+        result.
+
+        `release`: let calls of tools run whatever their arguments were made from, and under a rule for words (`words=`)
+        let it pass whatever the agent has read; audits list it."""
+        told, may = truth(release, "release"), self.tools if tools is None else tools
+        wish = ToolWish(tuple(listed(may, "tools")), tool_choice, max_calls) if may else None
+        asked = Utterance(self._audience(to), prompt, header, view, options, release=told, tools=wish)
+        return await self._current_game.speak(self, asked)
 
     async def choose(
         self,

@@ -363,13 +363,9 @@ class AnswerInvalid(AgentchoError):
 
 class ToolFailed(AgentchoError):
     """A tool cannot be had at all, or the server that it is on is gone: it ends the game that needs it. What is wrong
-    with a single call is told to the model instead. `transient` where a server that is begun anew may answer."""
+    with a single call is told to the model instead."""
 
-    code = 1
-
-    def __init__(self, what: str, transient: bool = False) -> None:
-        super().__init__(what)
-        self.transient = transient
+    code, transient = 1, True
 
 
 class EndpointFailed(AgentchoError):
@@ -424,9 +420,8 @@ class RecordInUse(RecordError):
     """Somebody else is writing: two writers would lose each other's lines."""
 
     def __init__(self, what: Path, pid: int, host: str, since: str) -> None:
-        super().__init__(
-            f"{what} is being written by process {pid} on {host}, since {since}; wait for it to end, or stop it"
-        )
+        told = f"{what} is being written by process {pid} on {host}, since {since}"
+        super().__init__(f"{told}; wait for it to end, or stop it")
         self.pid, self.host, self.since = pid, host, since
 
 
@@ -446,15 +441,10 @@ class ResumeMismatch(RecordError):
     @classmethod
     def holds(cls, where: Path, what: str, changed: Sequence[str]) -> ResumeMismatch:
         """A folder or file with what was asked for otherwise."""
-        asked = "Give another --out, or ask as before"
-        return cls(f"{where} holds {what}: {', '.join(changed)} differ. {asked}")
+        return cls(f"{where} holds {what}: {', '.join(changed)} differ. Give another --out, or ask as before")
 
     @classmethod
     def departs(cls, game: int, message: str, how: str) -> ResumeMismatch:
         """A game that says another thing than it had said; `how` quotes nobody."""
-        error = cls(
-            f"game {game} departs from its record: {message} {how}. Its code, or what it draws on, is not what it was; "
-            "undo that, or play the run anew"
-        )
-        error.code = 1
-        return error
+        remedy = "Its code, or what it draws on, is not what it was; undo that, or play the run anew"
+        return cls(f"game {game} departs from its record: {message} {how}. {remedy}", 1)

@@ -76,7 +76,29 @@ class Typed:
     text: str
 
 
-Event = Joined | Began | Typed | FirstToken | Token | Ended | Encoded | Over
+@dataclass(frozen=True, slots=True)
+class Calling:
+    """An agent's call of a tool, message `id`, is about to be made, the `attempt`th time that its game is begun."""
+
+    game: int
+    id: str
+    tool: str
+    idempotent: bool
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class Called:
+    """It has ended, in whichever way, after so many seconds."""
+
+    game: int
+    id: str
+    how: str
+    seconds: float
+    attempt: int
+
+
+Event = Joined | Began | Typed | FirstToken | Token | Ended | Encoded | Calling | Called | Over
 Sink = Callable[[Event], None]
 
 

@@ -13,6 +13,7 @@ from agentcho.calls.owner import Owner
 from agentcho.calls.texts import ENDPOINT, TextPort
 from agentcho.calls.tools import ToolsPort
 from agentcho.calls.values import text
+from agentcho.engine.tools import ToolFormat
 from agentcho.errors import RequestError, UnknownEncoding
 from agentcho.message import Words
 
@@ -31,6 +32,10 @@ class Utf8:
     def decode(self, ids: Iterable[int]) -> str:
         """The text of bytes that `encode` gave."""
         return bytes(ids).decode(errors="replace")
+
+    def weave(self, pieces: Sequence[str]) -> list[int]:
+        """The bytes of all pieces."""
+        return self.encode("".join(pieces))
 
     def check(self, ids: Iterable[int]) -> tuple[int, ...]:
         """`RequestError`: nobody knows this model's token ids."""
@@ -51,8 +56,8 @@ class TextFraming:
 
     @property
     def tools(self) -> ToolsPort:
-        """`RequestError`: the server writes functions and calls by itself."""
-        raise RequestError("how a model behind an API writes functions is its server's to know")
+        """Functions in words, calls as bare JSON: what every server takes."""
+        return ToolFormat(self.content)
 
     def opening(self, role: str, name: str | None) -> tuple[int, ...]:
         """Nothing."""

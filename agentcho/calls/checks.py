@@ -155,7 +155,8 @@ def _decode(call: Decode, copies: Mapping[int, Call], bounds: Bounds) -> Decode:
     forms = tuple(_form(form, bounds) for form in listed(call.forms, "forms", 1 << 10))
     if forms and (sampling.choices is not None or sampling.json_schema is not None):
         raise RequestError("forms go with no choices and no json_schema; give one of them", "sampling")
-    return Decode(header, sampling=sampling, name=name, forced=forced, forms=forms, **shared)
+    peek = truth(call.peek, "peek")
+    return Decode(header, sampling=sampling, name=name, forced=forced, forms=forms, peek=peek, **shared)
 
 
 def _form(form: Any, bounds: Bounds) -> AnswerForm:

@@ -26,7 +26,8 @@ from agentcho.games.faults import words
 from agentcho.games.limiter import FIRST, GameLimiter
 from agentcho.games.loading import Loaded, fingerprints
 from agentcho.games.models import opened
-from agentcho.games.run import FindAgent, GameSelection, OnFailure, RecordingSink, Run
+from agentcho.games.recording import RecordingSink
+from agentcho.games.run import FindAgent, GameSelection, OnFailure, Run
 from agentcho.games.runtime import load_share
 from agentcho.records.environment import versions
 from agentcho.records.files import written

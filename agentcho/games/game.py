@@ -32,6 +32,9 @@ from agentcho.games.playable import Playable, called, no_outcome, points
 from agentcho.games.roster import SCENARIO, Roster
 from agentcho.games.rounds import Rounds
 from agentcho.games.streamed import Streamed
+from agentcho.games.tool_calls import ToolCalls
+from agentcho.games.tool_turn import ToolTurns
+from agentcho.games.toolbox import Toolbox
 from agentcho.games.turn import Forced, TurnParts, Turns
 from agentcho.message import EVERYONE, Audience, Message, Role, audience
 from agentcho.tasks import Task
@@ -91,6 +94,8 @@ class Game:
         more = self._meter, self._sink, flush, self._seats, self._words
         parts = TurnParts(self._messages, self._models, endpoints, self._journal, *more)
         self._turns = Turns(index, seed, self.config, parts, forced or {})
+        calls, self._toolbox = ToolCalls(index, self._recorded, self._meter, self._sink), Toolbox()
+        self._tool_turns = ToolTurns(self._turns, self._messages, self._toolbox, calls)
 
     def _seated(self, people: People) -> Seats:
         """The people of this game, who hear of what comes out. While one is waited for, other games have its room."""
@@ -252,7 +257,7 @@ class Game:
 
     async def speak(self, agent: Agent, asked: Utterance) -> Message:
         """One message of an agent, from its view to the transcript; see `Agent`."""
-        return await self._turns.speak(agent, asked)
+        return await (self._turns if asked.tools is None else self._tool_turns).speak(agent, asked)
 
     # -- the whole ---------------------------------------------------------------------------------------
 
@@ -261,7 +266,8 @@ class Game:
         `UnsupportedModel`, with nothing played: see `check_markers`."""
         check_markers(self._models.own.frames.framing.plain, required_markers(self.reuse, self.config.plain_markers))
         try:
-            return await self._choreographer.tasks.run(self._play(scenario))
+            async with self._toolbox:
+                return await self._choreographer.tasks.run(self._play(scenario))
         finally:
             self._journal.held += self._journal.begun()
             for choreographer, _ in self._models:
@@ -271,6 +277,7 @@ class Game:
             self._journal.close()
 
     async def _play(self, scenario: Playable) -> Over:
+        self._recorded.check_calls()
         self._meter.start()
         outcome, ended = None, None
         try:

@@ -35,6 +35,15 @@ class KnownText(NamedTuple):
     usage: Usage
 
 
+class BegunCalls(NamedTuple):
+    """Calls of tools that were `begun` in a game, by their messages' ids, but for those that may be made twice; those
+    of them that are to be `redone`, and those that are to be `skipped`."""
+
+    begun: frozenset[str] = frozenset()
+    redone: frozenset[str] = frozenset()
+    skipped: frozenset[str] = frozenset()
+
+
 class Recorded:
     """One game's lines: what is whole before what is not, and a later attempt before an earlier. Empty: it begins anew.
     `attempt` is the number of times that the game was begun, this time included.
@@ -45,9 +54,13 @@ class Recorded:
     """
 
     def __init__(
-        self, game: int = 0, entries: Iterable[Entry] = (), typed: Mapping[str, str] = MappingProxyType({})
+        self,
+        game: int = 0,
+        entries: Iterable[Entry] = (),
+        typed: Mapping[str, str] = MappingProxyType({}),
+        calls: BegunCalls | None = None,
     ) -> None:
-        self._game, self.typed = game, typed
+        self._game, self.typed, self._calls = game, typed, calls or BegunCalls()
         entries = list(entries)
         self.attempt = max((entry.attempt for entry in entries), default=0) + 1
         ordered = sorted(entries, key=lambda entry: (entry.ended is None, entry.attempt))
@@ -77,6 +90,28 @@ class Recorded:
         if entry is None or entry.ended is not None or entry.message.kind == "prefill":
             return None
         return KnownText(entry.message.text, entry.message.stopped, entry.usage)
+
+    def result(self, id: str) -> tuple[str, tuple[int, ...] | None] | None:
+        """The recorded result of a tool, by the id of its message: text and content ids; None: there is none."""
+        entry = self._said.get(id)
+        if entry is None:
+            return None
+        words = entry.message.words
+        return words.text, words.tokens[slice(*words.content)] or None
+
+    def skips(self, call: str) -> bool:
+        """Whether a call of a tool is not to be made again. Any other that was begun before is."""
+        return call in self._calls.skipped
+
+    def check_calls(self) -> None:
+        """The game is about to be begun. `ResumeMismatch`: a call of a tool was begun before, and nobody knows what
+        came of it, nor has anybody said what is to be done."""
+        open_ = [id for id in self._calls.begun if f"{id}.result" not in self._said]
+        if left := [id for id in open_ if id not in self._calls.redone | self._calls.skipped]:
+            one, calls = f"{self._game}:{left[0]}", ", ".join(left)
+            why = f"{calls} called a tool, and no result is on record, so nobody knows whether that was done"
+            remedy = f"look there; --redo {one} calls it again, --skip {one} does not"
+            raise ResumeMismatch(f"game {self._game} cannot go on: {why}; {remedy}", 1)
 
     def check(self, draft: Draft) -> None:
         """A message is about to come. `ResumeMismatch`: it is another than the one recorded under its id."""
@@ -380,7 +415,7 @@ class Journal:
         draft: Draft,
         ended: Ending | None = None,
     ) -> Entry:
-        origin, direct = _origin(message, draft.human), draft.reads.direct
+        origin, direct = _origin(message, draft), draft.reads.direct
         return Entry(message, own, made, direct, usage, draft.act, ended, self._attempt, draft.engine, origin)
 
 
@@ -391,9 +426,9 @@ def sampled_tokens(words: Words, usage: Usage) -> int:
     return said or len(words.text.encode())
 
 
-def _origin(message: Message, human: bool) -> Origin | None:
+def _origin(message: Message, draft: Draft) -> Origin | None:
     if message.kind == "prefill":
-        return None
-    if human:
+        return None if draft.act.call is None else "tool"
+    if draft.human:
         return "human"
     return "forced" if message.words.stopped == "forced" else "sampled"

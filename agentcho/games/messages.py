@@ -122,7 +122,10 @@ class Messages:
     def metadata(self, author: str, kind: Kind, role: Any, to: Audience, reads: ReadSet) -> Metadata:
         """That of the author's next message."""
         who, parents = None if author == SCENARIO else author, tuple(read.id for read in reads.reads)
-        return Metadata(f"{author}.{self._numbers.get(author, 0)}", kind, role, who, to, parents)
+        return Metadata(self._next(author), kind, role, who, to, parents)
+
+    def _next(self, author: str) -> str:
+        return f"{author}.{self._numbers.get(author, 0)}"
 
     def provenance(self, to: Audience, reads: ReadSet) -> Act:
         """How a message comes about: which line asked for it, where it is placed, on what it may depend."""
@@ -134,7 +137,7 @@ class Messages:
     def add(self, draft: Draft) -> None:
         """Let there be a message of that id. `ResumeMismatch`: another one is on record under it."""
         author = draft.metadata.author or SCENARIO
-        self._numbers[author] = self._numbers.get(author, 0) + 1
+        self._numbers[author] = self._numbers.get(author, 0) + (draft.metadata.id == self._next(author))
         self.drafts[draft.metadata.id] = draft
         self.recorded.check(draft)
 
@@ -144,7 +147,9 @@ class Messages:
         """Publish a message of known text; its encoding is made by the first call that reads it, or before. What could
         not be encoded, or not over what its author read, is refused here, to its author alone, with nothing said."""
         draft, words = self.known(told)
-        draft.act = self.provenance(told.to, told.reads)._replace(released=told.released, charge=told.charge)
+        call, use, release = told.called
+        act = self.provenance(told.to, told.reads)._replace(call=call, use=use, release=release)
+        draft.act = act._replace(released=told.released, charge=told.charge)
         draft.begun = told.begun
         self.add(draft)
         self._journal.enter_known(draft, words)
@@ -159,6 +164,7 @@ class Messages:
         author, to, reads, model = told.author, told.to, told.reads, told.model
         text, known = values.text(told.text, "the text"), checked_role(told.role)
         metadata = self.metadata(author, "prefill", known, to, reads)
+        metadata = metadata if told.id is None else metadata._replace(id=told.id)
         name = author if known == "assistant" else None
         words = model.frames.frame(known, name, text, told.ids)
         draft = model.draft(metadata, text, name, reads)

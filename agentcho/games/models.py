@@ -19,7 +19,7 @@ from agentcho.config import DEFAULT_MODEL, ReusePolicy
 from agentcho.errors import RequestError, shown
 from agentcho.flow.draft import Begun, Draft, Spelling
 from agentcho.flow.resolver import Resolver
-from agentcho.flow.views import Act, Charge, ReadSet
+from agentcho.flow.views import Act, Charge, ReadSet, ToolUse
 from agentcho.games.journal import Journal
 from agentcho.message import Audience, Metadata
 
@@ -103,7 +103,9 @@ class GameModel(NamedTuple):
 
 class Telling(NamedTuple):
     """A message of known text that is to be said: of an agent's, or the scenario's; `ids` win over the text. `released`
-    is the message whose words these are; `begun` is what was encoded of them, `charge` what they tell of secrets."""
+    is the message whose words these are; `begun` is what was encoded of them, `charge` what they tell of secrets. `id`,
+    where it is not the author's next one. `called`: of a result, the call, its tool, and whether it was let run
+    whatever it was made from."""
 
     author: str
     role: str
@@ -115,6 +117,8 @@ class Telling(NamedTuple):
     released: str | None = None
     begun: Begun | None = None
     charge: Charge | None = None
+    id: str | None = None
+    called: tuple[str | None, ToolUse | None, bool] = (None, None, False)
 
 
 class GameModels:

@@ -26,6 +26,7 @@ class Roster:
         self._names: dict[int, str] = {}
         self._open: dict[str, str] = {}
         self._own: dict[str, str] = {}
+        self._hidden: set[str] = set()
 
     def candidate(
         self, agent: str | type[Agent] | Agent, name: str | None, attributes: Mapping[str, Any]
@@ -94,6 +95,10 @@ class Roster:
         """Without the open system prompts of others: the words are no secret, but they are not for this agent."""
         return tuple(m for m in said if self.sees(name, m.id))
 
+    def hide(self, id: str) -> None:
+        """Leave a message out of every view: what stands before an agent that may call tools, and the choice to."""
+        self._hidden.add(id)
+
     def sees(self, name: str, id: str) -> bool:
-        """Whether a message is no open system prompt of others."""
-        return id not in self._open or id == self._own.get(name)
+        """Whether a message is neither hidden nor an open system prompt of others."""
+        return id not in self._hidden and (id not in self._open or id == self._own.get(name))

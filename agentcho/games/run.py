@@ -26,21 +26,27 @@ from agentcho.calls.texts import TextPort
 from agentcho.choreography.quiescence import ended_from_outside
 from agentcho.config import ReusePolicy, RunConfig
 from agentcho.errors import AgentchoError, ScenarioError
-from agentcho.events import Began, Encoded, Ended, Event, FirstToken, Joined, Over, Sink, Token, Typed
+from agentcho.events import (
+    Calling,
+    Ended,
+    Event,
+    Joined,
+    Over,
+    Typed,
+)
 from agentcho.games.faults import Fault, fault, told
 from agentcho.games.game import Game
 from agentcho.games.human import People
-from agentcho.games.journal import Recorded
+from agentcho.games.journal import BegunCalls, Recorded
 from agentcho.games.limiter import GameLimiter
 from agentcho.games.models import Engines, Models, opened
+from agentcho.games.recording import GAME, RecordingSink, log
 from agentcho.games.turn import Forced
-from agentcho.records.record import RunRecord
 from agentcho.records.transcript import Entry
 from agentcho.scenario import Scenario
 from agentcho.tasks import Task, TaskSet
 
 LOG = logging.getLogger("agentcho.run")
-GAME = logging.getLogger("agentcho.game")
 BUSY = 2
 """Games that are let in for each request that a model behind an API takes at a time: while one waits, another asks."""
 QUIET = 60.0
@@ -60,12 +66,14 @@ class Failed(NamedTuple):
 
 class GameSelection(NamedTuple):
     """Which games of a run to play (None: all), and the words to force in each: ids of what is said, by message.
-    `before` has what was said in games that were begun already, `typed` what people gave for messages there."""
+    `before` has what was said in games that were begun already, `typed` what people gave for messages there, `calls`
+    the calls of tools that were begun there."""
 
     numbers: tuple[int, ...] | None = None
     forced: Callable[[int], Forced] = lambda game: {}
     before: Mapping[int, Sequence[Entry]] = MappingProxyType({})
     typed: Mapping[int, Mapping[str, str]] = MappingProxyType({})
+    calls: Mapping[int, BegunCalls] = MappingProxyType({})
 
 
 class OnFailure(NamedTuple):
@@ -79,50 +87,6 @@ class OnFailure(NamedTuple):
 def _transient(error: BaseException) -> bool:
     """Whether another attempt may end otherwise."""
     return error.transient if isinstance(error, AgentchoError) else isinstance(error, ConnectionError | TimeoutError)
-
-
-class RecordingSink:
-    """Where the events of a run go: to its record, if there is one, and to `sink`. Tokens go to `sink` only once a
-    `flush` has put them on record."""
-
-    def __init__(self, record: RunRecord | None, sink: Sink | None) -> None:
-        self._record, self._sink = record, sink
-        self._waiting: list[Event] = []
-
-    def __call__(self, event: Event) -> None:
-        if self._record is not None:
-            _write(self._record, event)
-        if self._record is not None and isinstance(event, FirstToken | Token):
-            self._waiting.append(event)
-        elif self._sink is not None:
-            self._sink(event)
-
-    def flush(self) -> None:
-        """All events so far are on record when this returns."""
-        waiting, self._waiting = self._waiting, []
-        if self._record is not None:
-            self._record.flush()
-        if self._sink is not None:
-            for event in waiting:
-                self._sink(event)
-
-
-def _write(record: RunRecord, event: Event) -> None:
-    match event:
-        case Joined(agent=agent, role=role):
-            record.joined(agent, role)
-        case Typed(game=game, id=id, text=text):
-            record.typed(game, id, text)
-        case FirstToken(entry=entry):
-            record.begun(entry)
-        case Token(game=game, id=id, text=text, token=token):
-            record.heard(game, id, token, text)
-        case Ended(entry=entry):
-            record.said(entry)
-        case Encoded(encodings=encodings):
-            record.encoded(encodings)
-        case Over():
-            record.over(event)
 
 
 class Run:
@@ -150,6 +114,7 @@ class Run:
         self._typed = {game: {**words} for game, words in selection.typed.items()}
         self._people, self._cast = people, dict[int, dict[str, None]]()
         self.met = set[str]()
+        self._calls = dict(selection.calls)
         self.scenario, self.config, self._tasks, self._engine = scenario, config, tasks, engine
         self._others = others
         self._sink, self._find = sink, find_agent
@@ -251,7 +216,7 @@ class Run:
             find_agent=self._find,
             tasks=tasks,
             forced=self._selection.forced(index),
-            recorded=Recorded(index, said, self._typed.setdefault(index, {})),
+            recorded=Recorded(index, said, self._typed.setdefault(index, {}), self._calls.get(index)),
             reuse=self.config.reuse,
             flush=self._flush,
             others=models.others,
@@ -271,13 +236,16 @@ class Run:
         if isinstance(event, Over):
             self.finished[event.game] = event
             self._said.pop(event.game, None)
+        elif isinstance(event, Calling) and not event.idempotent:
+            calls = self._calls.get(event.game, BegunCalls())
+            self._calls[event.game] = calls._replace(begun=calls.begun | {event.id})
         elif isinstance(event, Ended) and (said := self._said.get(event.entry.message.game)) is not None:
             said.append(event.entry)
         elif isinstance(event, Joined):
             self._cast.setdefault(event.game, {})[event.agent] = None
         elif isinstance(event, Typed):
             self._typed[event.game][event.id] = event.text
-        _log(event)
+        log(event)
         self._call_sink(self._sink, event)
         if isinstance(event, Over) and self._people:
             self._tell_over(event)
@@ -346,27 +314,3 @@ def package_of(scenario: Scenario) -> str:
     """The package that a scenario came in, where that is none of ours."""
     top = type(scenario).__module__.split(".", 1)[0]
     return "" if top in ("agentcho", "__main__") else top
-
-
-def _log(event: Event) -> None:
-    match event:
-        case Joined(game=game, agent=agent):
-            GAME.debug("game %d: %s joined", game, agent)
-        case Began(game=game, id=id):
-            GAME.debug("game %d: %s began", game, id)
-        case Ended(entry=entry):
-            message = entry.message
-            GAME.debug(
-                "game %d: %s ended, %s, %d tokens, %d fed, %d reused, first token %.3f s, %.3f s",
-                message.game,
-                message.id,
-                message.words.stopped or message.kind,
-                len(message.words.tokens),
-                entry.usage.encoded,
-                entry.usage.reused,
-                entry.usage.ttft,
-                entry.usage.seconds,
-            )
-        case Over(game=game, ended=ended, seconds=seconds):
-            why = "at its end" if ended is None else f"early ({ended.partition(':')[0]})"
-            GAME.info("game %d over %s, %.1f s", game, why, seconds)

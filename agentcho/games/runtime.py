@@ -28,6 +28,7 @@ from agentcho.games import library
 from agentcho.games.faults import fault
 from agentcho.games.human import People, with_people
 from agentcho.games.loading import Loaded, as_engines, fingerprints, load_together, remote
+from agentcho.games.recording import RecordingSink
 from agentcho.games.resume import Changed, check_asked, check_engine, loading_config, recorded_entries, unfinished_games
 from agentcho.games.run import (
     LOG,
@@ -35,7 +36,6 @@ from agentcho.games.run import (
     FindAgent,
     GameSelection,
     OnFailure,
-    RecordingSink,
     Run,
     package_of,
     stopped,

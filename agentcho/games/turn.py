@@ -9,7 +9,7 @@ import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from agentcho.agent import Agent, Utterance
 from agentcho.calls import values
@@ -164,6 +164,10 @@ class Turns:
         told = Telling(author, "assistant", to, said.header + text, reads, model, released=said.id, charge=charge)
         return self._messages.drafts[self._messages.put(told)].message
 
+    def is_typed(self, agent: Agent) -> bool:
+        """Whether a person plays an agent."""
+        return self._seats is not None and self._messages.roster.member(agent) in self._seats
+
     def model(self, author: str, agent: Agent) -> GameModel:
         """The model that an agent speaks through in its next turn, or at what it tells before that."""
         if agent.model is None:
@@ -193,7 +197,13 @@ class Turns:
         if draft.typed is not None:
             forced = tuple(model.frames.framing.content.encode(draft.typed))
         most = self._meter.all_left()  # not a part of what is checked: a refusal would tell it
-        how = {"sampling": sampling, "forced": forced, "most": most, "forms": speech.forms, "peek": speech.peek}
+        how: dict[str, Any] = {
+            "sampling": sampling,
+            "forced": forced,
+            "most": most,
+            "forms": speech.forms,
+            "peek": speech.peek,
+        }
         plan = on.decode_plan(draft, **how)
         author, branch = draft.metadata.author or SCENARIO, self._messages.rounds.branch
         making, said_in = Making(plan.missing, author, on), set[str]() if branch is None else branch.said

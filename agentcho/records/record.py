@@ -3,6 +3,7 @@
     DIR/<id>/run.json          versions, digests, seed, options, cast; status last, replaced whole
     DIR/<id>/transcript.jsonl  a line a message, and lines of encodings that were made later, each appended whole
     DIR/<id>/heard.jsonl       every piece of a message, as it is generated, before any other code sees it
+    DIR/<id>/calls.jsonl       a line before each call of a tool, and one after it; not there where nobody called any
     DIR/<id>/outcomes.jsonl    one line a finished game, appended whole
     DIR/<id>/typed.jsonl       the words of people who play agents, as they are given, before they are encoded
     DIR/<id>/writer.json       the process that writes the record, its host, since when; removed at the end
@@ -29,6 +30,7 @@ from agentcho.config import RunConfig
 from agentcho.errors import CannotWrite, RecordBroken, RecordError, RecordNotFound, shown
 from agentcho.message import AgentName
 from agentcho.records import writer
+from agentcho.records.calls import CALLS, CallLine, CallLines, begun_calls
 from agentcho.records.died import died
 from agentcho.records.environment import versions
 from agentcho.records.files import Lines, read_lines, replace_whole, writing
@@ -156,6 +158,8 @@ class RunRecord:
             write_info(path, info)
             self._transcript = self._files.enter_context(Lines(path / "transcript.jsonl"))
             self._outcomes = self._files.enter_context(Lines(path / "outcomes.jsonl"))
+            self._calls = CallLines(path / CALLS)
+            self._files.callback(self._calls.close)
             self._heard = HeardLines(path / HEARD)
             self._files.callback(self._heard.close)
             claimed.pop_all()
@@ -220,6 +224,10 @@ class RunRecord:
     def said(self, entry: Entry) -> None:
         """Append one message that has ended, whole or not."""
         self._transcript.append(entry.to_json(self._seals.of(entry)))
+
+    def called(self, line: CallLine) -> None:
+        """Append a call of a tool, before it is made or once it has ended."""
+        self._calls.write(line)
 
     def begun(self, entry: Entry) -> None:
         """Add a message whose first token has come; the next `flush` writes it."""
@@ -348,6 +356,10 @@ class SavedRun:
         for entry in self.entries():
             found.setdefault(entry.message.game, []).append(entry)
         return dict(sorted(found.items()))
+
+    def begun_calls(self) -> dict[int, frozenset[str]]:
+        """The calls of tools that were begun, by game, but for those that may be made twice."""
+        return begun_calls(self.path / CALLS)
 
     def finished(self) -> dict[int, Over]:
         """The games that ended, by number."""

@@ -3,6 +3,7 @@ and their records, engines with a model."""
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from types import MappingProxyType
@@ -16,6 +17,7 @@ from agentcho.backends.babble import babble, comply
 from agentcho.backends.fake import FakeEngine
 from agentcho.backends.script import Reply
 from agentcho.backends.text import TextEngine
+from agentcho.backends.words import CALLS
 from agentcho.calls.call import Decode
 from agentcho.calls.texts import TextPort
 from agentcho.config import RunConfig
@@ -29,6 +31,7 @@ from agentcho.games.playable import Playable
 from agentcho.message import Message
 from agentcho.records.transcript import Entry, carry
 
+CALL = re.compile(r'\s*\{\s*"name"\s*:')
 Script = Callable[[Game], Awaitable[Any]]
 
 
@@ -49,7 +52,8 @@ class Rehearsal(NamedTuple):
 
 class Lines:
     """Scripted lines of agents, one for each decode, in order. Agents without lines say what the fake engine makes up.
-    For a choice or an answer the line is the whole text: the choice with its opening and closing, or JSON."""
+    For a choice or an answer the line is the whole text: the choice with its opening and closing, or JSON. For the call
+    of a tool it is JSON with "name" and "arguments"; nobody has to be given a line for whether to call."""
 
     def __init__(self, lines: Mapping[str, Iterable[str]]) -> None:
         self._lines = {agent: deque(texts) for agent, texts in lines.items()}
@@ -60,6 +64,8 @@ class Lines:
         if lines is None:
             free = call.sampling.choices is None and call.sampling.json_schema is None
             return babble(call, prompt) if free else comply(call, prompt)
+        if call.peek and lines:
+            return CALLS.head if CALL.match(lines[0]) else lines[0]
         if not lines:
             raise RequestError(f"{call.name} has no line left; give its script a line for every decode", "sampling")
         return lines.popleft()

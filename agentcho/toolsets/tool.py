@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from inspect import Parameter, getdoc, isclass, signature
 from math import isfinite
-from typing import Annotated, Any, NamedTuple, get_type_hints, overload
+from typing import Annotated, Any, NamedTuple, Protocol, get_type_hints, overload
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from pydantic.errors import PydanticUserError
@@ -101,7 +102,8 @@ class Tool:
     """A function that agents may call: `tools=[...]` of `say`, or of an agent. Called itself, it is the function.
 
     `schema` is the JSON schema of its arguments, `declared` what is said of it; `source` names what it is one of
-    several tools of, such as an MCP server.
+    several tools of, such as an MCP server. `client` names the connection that calls go over: who has one in common can
+    tell each other anything by it.
     """
 
     def __init__(
@@ -113,10 +115,11 @@ class Tool:
         declared: Declared = Declared(),  # noqa: B008 (immutable)
         model: type[BaseModel] | None = None,
         source: str | None = None,
+        client: str | None = None,
     ) -> None:
         self.name, self.description = checked_name(name), values.text(description, f"the description of {name}")
         self.schema = values.schema(schema, f"the schema of the tool {name}")
-        self.function, self.declared, self.source = function, declared, source
+        self.function, self.declared, self.source, self.client = function, declared, source, client
         self._model = model
 
     @property
@@ -140,6 +143,18 @@ class Tool:
 
     def __repr__(self) -> str:
         return f"<Tool {self.name}>"
+
+
+class Toolset(Protocol):
+    """Several tools of one server."""
+
+    def connected(self, agent: str) -> AbstractAsyncContextManager[Sequence[Tool]]:
+        """A context in which the server is there for an agent. It is entered and left in one task. Errors of it are
+        `ToolFailed`."""
+
+    @property
+    def shared(self) -> bool:
+        """Whether all agents of a game have one connection in common."""
 
 
 class _Object(BaseModel):

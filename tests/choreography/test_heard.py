@@ -17,7 +17,7 @@ from agentcho.calls.call import Decode, EnginePort
 from agentcho.config import Leakage, Mode
 from agentcho.errors import CallFailed, EngineFailed
 from agentcho.events import Ended, Event, Over, Sink, Token
-from agentcho.games.run import RecordingSink
+from agentcho.games.recording import RecordingSink
 from agentcho.message import EVERYONE
 from agentcho.records.record import RunRecord, SavedRun
 from agentcho.records.transcript import Entry

@@ -19,7 +19,7 @@ from agentcho.calls.call import EnginePort, FramePort, Turn
 from agentcho.choreography.choreographer import Choreographer
 from agentcho.config import ReusePolicy, RunConfig
 from agentcho.flow.markers import check_markers, required_markers
-from agentcho.games.run import RecordingSink
+from agentcho.games.recording import RecordingSink
 from agentcho.records.record import RunRecord
 from agentcho.serve.faults import SHORTLY, ApiError
 from agentcho.serve.request import Answers, Caller, ChatRequest, Hear, ServedMode

@@ -1,0 +1,56 @@
+"""Calls of tools in one game: each is on record before it runs and after; one that was begun before, and of which
+nobody knows what came of it, is not made again unless somebody says so.
+
+Does not know: who may read what, how a model writes a call.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import anyio
+
+from agentcho.events import Called, Calling, Sink
+from agentcho.games.journal import Recorded
+from agentcho.games.limits import Meter
+from agentcho.toolsets import running
+from agentcho.toolsets.running import Returned
+from agentcho.toolsets.tool import Tool
+
+SKIPPED = "this call was begun before and broken off. Nobody knows whether it was made; it was not made again"
+
+
+class Making(NamedTuple):
+    """A call that is to be made: of which tool, with which arguments, by which message of whom."""
+
+    tool: Tool
+    arguments: str
+    id: str
+    author: str
+
+
+class ToolCalls:
+    """Those of game `index`. `sink` puts on record what it is told before it returns."""
+
+    def __init__(self, index: int, recorded: Recorded, meter: Meter, sink: Sink) -> None:
+        self._index, self._recorded, self._meter, self._sink = index, recorded, meter, sink
+
+    async def make(self, making: Making) -> Returned:
+        """Make a call, within the seconds of its agent and of the game. Raises what ends the game: `LimitReached`, and
+        errors of the tool that are none of this one call."""
+        if self._recorded.skips(making.id):
+            return running.failed("skipped", SKIPPED)
+        tool, attempt = making.tool, self._recorded.attempt
+        self._sink(Calling(self._index, making.id, tool.name, tool.declared.idempotent, attempt))
+        how, seconds, began = "failed", 0.0, anyio.current_time()
+        try:
+            with self._meter.deadline(making.author):
+                found = await running.call(tool, making.arguments)
+                how = found.how
+        except anyio.get_cancelled_exc_class():
+            how = "cancelled"
+            raise
+        finally:
+            seconds = anyio.current_time() - began
+            self._sink(Called(self._index, making.id, how, seconds, attempt))
+        return found

@@ -1,0 +1,72 @@
+"""Calls of tools on disk: a line before each is made, and one when it has ended.
+
+    calls.jsonl  {"game": 0, "call": "alice.3", "tool": "pay"}                           it is about to be made
+                 {"game": 0, "call": "alice.3", "ended": "returned", "seconds": 0.2}     it has ended
+
+A call without a second line was under way when the process died, or when it was cancelled. Its arguments and its result
+are messages of the transcript. Does not know: what tools do.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from agentcho.errors import RecordBroken
+from agentcho.records.files import Lines, read_lines
+from agentcho.records.lines import Attempt, Count, Line, read
+
+CALLS = "calls.jsonl"
+
+
+class CallLine(Line):
+    """A call before it is made, or once it has `ended`. `idempotent`: it may be made twice."""
+
+    game: Count
+    call: str
+    tool: str | None = None
+    idempotent: bool = False
+    ended: str | None = None
+    seconds: float | None = None
+    attempt: Attempt = 1
+
+    def to_json(self) -> dict[str, Any]:
+        """The line, without what is at its default."""
+        return self.model_dump(exclude_defaults=True, mode="json")
+
+
+LINE = TypeAdapter(CallLine)
+
+
+class CallLines:
+    """`calls.jsonl`, being written: there from the first call on. A line is with the kernel when `write` returns."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lines: Lines | None = None
+
+    def write(self, line: CallLine) -> None:
+        """Append a line."""
+        self._lines = self._lines or Lines(self._path)
+        self._lines.append(line.to_json())
+
+    def close(self) -> None:
+        """Flush to the disk and close."""
+        if self._lines is not None:
+            self._lines.close()
+
+
+def begun_calls(path: Path) -> dict[int, frozenset[str]]:
+    """The calls that were begun, by game, but for those that may be made twice."""
+    found = defaultdict[int, set[str]](set)
+    for number, line in read_lines(path) if path.exists() else ():
+        try:
+            call = read(LINE, line)
+        except ValueError as error:
+            raise RecordBroken(f"{path}:{number}", f"not the line of a call ({error})") from None
+        if call.tool is not None and not call.idempotent:
+            found[call.game].add(call.call)
+    return {game: frozenset(calls) for game, calls in found.items()}

@@ -1,0 +1,248 @@
+"""Tools in games: calls and results as messages, who reads them, when an agent calls, and what goes wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import anyio
+import pytest
+
+import agentcho
+from agentcho import Agent, Game, Limits, RunConfig
+from agentcho.calls.call import Decode
+from agentcho.errors import LeakageError, RequestError, ToolFailed
+from agentcho.events import Called, Calling, Ended
+from agentcho.message import EVERYONE
+from agentcho.records.transcript import Entry
+from agentcho.testing import FakeEndpoint, Rehearsal, play
+
+ADD = '{"name": "add", "arguments": {"a": 1, "b": 2}}'
+
+
+@agentcho.tool(audience="nobody")
+def add(a: int, b: int) -> int:
+    """The sum of two numbers."""
+    return a + b
+
+
+@agentcho.tool(audience="nobody")
+def fail(why: str) -> str:
+    raise ValueError(why)
+
+
+@agentcho.tool(audience="nobody")
+async def gone() -> str:
+    raise ToolFailed("its server is gone")
+
+
+@agentcho.tool(audience="nobody", timeout=None)
+async def forever() -> str:
+    await anyio.sleep_forever()
+    return ""
+
+
+def asking(lines: Sequence[str], config: RunConfig | None = None, **how: Any) -> Rehearsal:
+    """Ann is asked something, may call, and answers everyone; Bob speaks after her."""
+
+    async def script(game: Game) -> None:
+        ann, bob = game.cast(Agent, "ann", system="You are Ann."), game.cast(Agent, "bob")
+        await ann.say("everyone", "How much is that?", **{"tools": [add], **how})
+        await bob.say("everyone")
+
+    return play(script, {"ann": lines, "bob": ["ok"]}, config=config)
+
+
+def by_id(played: Rehearsal) -> dict[str, Entry]:
+    return {entry.message.id: entry for entry in played.entries}
+
+
+def test_a_call_and_its_result_are_private_and_what_is_said_then_is_not() -> None:
+    said = by_id(asking([ADD, "Three."]))
+    call, result, text = said["ann.3"], said["ann.3.result"], said["ann.5"]
+    assert str(call.message.audience) == "ann"
+    assert '"arguments": {"a": 1, "b": 2}' in call.message.text
+    assert (result.message.role, result.message.author, result.message.text) == ("tool", None, "3")
+    assert str(result.message.audience) == "ann"
+    assert (result.origin, result.act.call) == ("tool", "ann.3")
+    assert text.message.audience == EVERYONE
+    assert text.message.parents == ("ann.0", "ann.tools0", "ann.1", "ann.3", "ann.3.result")
+    assert said["bob.0"].message.parents == ("ann.5",)
+
+
+def test_a_result_says_what_was_declared_of_its_tool() -> None:
+    use = by_id(asking([ADD, "Three."]))["ann.3.result"].act.use
+    assert use is not None
+    assert (use.name, use.audience, use.effect, use.trusted) == ("add", add.declared.audience, False, False)
+
+
+def test_whether_to_call_is_the_markers_and_what_began_as_text_is_said_with_the_same_coins() -> None:
+    coins = dict[str, int]()
+
+    def reply(call: Decode, prompt: str) -> str:
+        coins["peek" if call.peek else "text"] = call.sampling.seed
+        return "No call."
+
+    async def script(game: Game) -> str:
+        ann = game.cast(Agent, "ann", tools=[add])
+        return (await ann.say("everyone")).text
+
+    played = play(script, reply)
+    assert [message.text for message in played.said()] == ["No", "No call."]
+    assert coins["peek"] == coins["text"]
+
+
+def test_a_later_say_reads_calls_and_results_and_neither_the_listing_nor_the_choices() -> None:
+    async def script(game: Game) -> None:
+        ann = game.cast(Agent, "ann")
+        await ann.say("everyone", tools=[add])
+        await ann.say("everyone")
+
+    played = play(script, {"ann": [ADD, "Three.", "Done."]})
+    last = played.said()[-1]
+    assert last.parents == ("ann.1", "ann.1.result", "ann.3")
+
+
+@pytest.mark.parametrize("choice", ["required", "add"])
+def test_a_call_may_be_required(choice: str) -> None:
+    said = asking([ADD, "Three."], tool_choice=choice).said("ann")
+    assert [message.text[:5] for message in said] == ["<tool", "Three", "Three"]
+
+
+def test_after_the_last_call_comes_a_text() -> None:
+    said = asking([ADD, ADD, "Three."], max_calls=2).said("ann")
+    assert [message.audience == EVERYONE for message in said] == [False] * 4 + [True]
+    assert said[-1].text == "Three."
+
+
+@pytest.mark.parametrize("mode", ["choreographed", "baseline"])
+@pytest.mark.parametrize("leakage", ["enforce", "audit"])
+def test_tools_work_in_every_mode_and_nothing_leaks(mode: Any, leakage: Any) -> None:
+    played = asking([ADD, "Three."], RunConfig(model="fake", mode=mode, leakage=leakage))
+    assert played.said("ann")[-1].text == "Three."
+    assert not [record for entry in played.entries for record in entry.made if not record.cone]
+
+
+@pytest.mark.parametrize(
+    ("how", "told"),
+    [
+        ({"tool_choice": "sub"}, 'give "auto", "required", or one of: add'),
+        ({"max_calls": 0}, "max_calls"),
+        ({"tools": [add, add]}, "two tools named add"),
+        ({"tools": [print]}, "what @agentcho.tool makes"),
+        ({"tools": add}, "tools"),
+        ({"release": 1}, "release"),
+    ],
+)
+def test_what_cannot_be_asked_for_is_told(how: dict[str, Any], told: str) -> None:
+    with pytest.raises(RequestError, match=told):
+        asking([ADD], **how)
+
+
+def test_what_is_wrong_with_a_call_is_told_to_the_model() -> None:
+    broken = '{"name": "fail", "arguments": {"why": "no such city"}}'
+    said = by_id(asking([broken, "Sorry."], tools=[fail]))
+    assert said["ann.3.result"].message.text == "Error: ValueError: no such city"
+
+
+def test_a_result_that_does_not_fit_the_context_is_told_too() -> None:
+    @agentcho.tool(audience="nobody", most=1 << 20)
+    def long() -> str:
+        return "word " * 100_000
+
+    from agentcho.testing import FakeEngine
+    from agentcho.testing.rehearsal import Lines
+
+    lines = Lines({"ann": ['{"name": "long", "arguments": {}}', "Sorry."], "bob": ["ok"]})
+
+    async def script(game: Game) -> None:
+        await game.cast(Agent, "ann").say("everyone", tools=[long])
+
+    played = play(script, engine=FakeEngine(lines, answer=lines, context=2000))
+    assert by_id(played)["ann.1.result"].message.text.startswith("Error: ")
+
+
+def test_a_server_that_is_gone_ends_the_game() -> None:
+    with pytest.raises(ToolFailed, match="is gone"):
+        asking(['{"name": "gone", "arguments": {}}'], tools=[gone])
+
+
+def test_seconds_count_while_a_tool_runs_and_it_is_cancelled() -> None:
+    limits = Limits(game_seconds=0.2)
+    played = asking(['{"name": "forever", "arguments": {}}'], RunConfig(model="fake", limits=limits), tools=[forever])
+    assert played.over.ended == "limit: the game 0.2 seconds"
+    assert [event.how for event in played.events if isinstance(event, Called)] == ["cancelled"]
+
+
+def test_a_call_is_told_of_before_it_runs_and_after_between_call_and_result() -> None:
+    events = asking([ADD, "Three."]).events
+    order = [
+        event.entry.message.id if isinstance(event, Ended) else type(event).__name__
+        for event in events
+        if isinstance(event, Calling | Called | Ended)
+    ]
+    assert order[3:8] == ["ann.2", "ann.3", "Calling", "Called", "ann.3.result"]
+
+
+def test_others_go_on_while_a_tool_runs() -> None:
+    async def script(game: Game) -> int:
+        ann, bob = game.cast(Agent, "ann"), game.cast(Agent, "bob")
+        spoken = anyio.Event()
+
+        @agentcho.tool(audience="nobody")
+        async def wait() -> str:
+            await spoken.wait()
+            return "waited"
+
+        async def others() -> None:
+            for _ in range(3):
+                await bob.say("everyone")
+            spoken.set()
+
+        await game.together(ann.say("everyone", tools=[wait], tool_choice="required"), others())
+        return len(game.said)
+
+    assert play(script).over.outcome == {"value": 8}
+
+
+def test_the_result_may_be_for_others_too() -> None:
+    @agentcho.tool(audience="nobody", results="bob")
+    def shared() -> str:
+        return "42"
+
+    said = by_id(asking(['{"name": "shared", "arguments": {}}', "Done."], tools=[shared]))
+    assert str(said["ann.3.result"].message.audience) == "ann, bob"
+    assert said["bob.0"].message.parents == ("ann.3.result", "ann.5")
+
+
+def test_what_the_world_learns_is_checked_before_the_call_runs() -> None:
+    ran = list[str]()
+
+    @agentcho.tool
+    def post(text: str) -> str:
+        ran.append(text)
+        return "posted"
+
+    line = '{"name": "post", "arguments": {"text": "x"}}'
+    with pytest.raises(LeakageError, match="post by ann was not run"):
+        asking([line, "Done."], tools=[post])
+    assert not ran
+    said = by_id(asking([line, "Done."], tools=[post], release=True))
+    assert ran == ["x"]
+    assert said["ann.3.result"].act.release
+
+
+def test_a_model_behind_an_api_chooses_first_and_calls_by_a_schema() -> None:
+    async def script(game: Game) -> None:
+        ann = game.cast(Agent, "ann", system="You are Ann.")
+        await ann.say("everyone", "How much is that?", tools=[add])
+
+    def reply(call: Any) -> str:
+        if call.sampling.choices is not None:
+            return "answer" if any(each.text == "3" for each in call.messages) else "call"
+        return "Three." if call.sampling.json_schema is None else ADD
+
+    port = FakeEndpoint(reply)
+    said = [entry.message for entry in play(script, endpoint=port).entries]
+    assert [m.text for m in said if m.kind == "decode"] == ["call", ADD, "answer", "Three."]
+    assert said[-1].audience == EVERYONE
