@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from agentcho.agent import Agent
     from agentcho.calls.call import Decode, First, Most, Prefill, Repair, Sampling
     from agentcho.choreography.choreographer import Choreographer
+    from agentcho.cli.comparing import compare
     from agentcho.cli.script import arun, run
     from agentcho.config import Limits, ModelConfig, RunConfig
     from agentcho.errors import AgentchoError
@@ -64,6 +65,7 @@ __all__ = [
     "View",
     "arun",
     "canonical_transcript",
+    "compare",
     "load",
     "replay",
     "run",
@@ -76,6 +78,7 @@ HOMES = {
     "agent": ["Agent"],
     "calls.call": ["Decode", "First", "Most", "Prefill", "Repair", "Sampling"],
     "choreography.choreographer": ["Choreographer"],
+    "cli.comparing": ["compare"],
     "cli.script": ["arun", "run"],
     "config": ["Limits", "ModelConfig", "RunConfig"],
     "errors": ["AgentchoError"],

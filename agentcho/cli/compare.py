@@ -1,4 +1,5 @@
-"""`agentcho compare`: everything is checked first, then the model is loaded, then columns are played and compared.
+"""`agentcho compare`, and what `agentcho.compare` asks for: everything is checked first, then the model is loaded, then
+columns are played and compared.
 
 Does not know: how games are played, what the figures mean.
 """
@@ -14,6 +15,7 @@ from typing import Any, NamedTuple
 
 import typer
 
+from agentcho.calls.call import EnginePort
 from agentcho.cli.cluster import Cluster, players, remote_playing
 from agentcho.cli.play import chosen
 from agentcho.cli.signals import INTERRUPTED
@@ -21,13 +23,16 @@ from agentcho.cli.words import COLUMNS
 from agentcho.config import RunConfig, again
 from agentcho.display.compared import show
 from agentcho.display.progress import progress
+from agentcho.errors import ConfigError
 from agentcho.flow.markers import required_markers
 from agentcho.games import runtime
 from agentcho.games.discovery import from_anywhere
 from agentcho.lab.collect import Interrupted, Playing
 from agentcho.lab.compare.columns import Column, columns
 from agentcho.lab.compare.compare import Comparing, Effort
+from agentcho.lab.compare.comparison import Comparison
 from agentcho.lab.compare.files import write, write_json
+from agentcho.lab.compare.judge import JudgePort
 from agentcho.progress import Tell
 from agentcho.records import writer
 from agentcho.records.files import check_file, check_folder, writing
@@ -35,58 +40,77 @@ from agentcho.records.writer import Writer
 from agentcho.scenario import Scenario
 
 
-class Asked(NamedTuple):
-    """A comparison as the command line asks for it."""
+class NoJudge(ConfigError):
+    """Nobody can judge these texts."""
 
-    scenario: str
+
+class Asked(NamedTuple):
+    """A comparison as it is asked for: `scenario` by its name or path, or as it is; `judge` a model's name, or an
+    engine. `engine` is used instead of loading a model."""
+
+    scenario: str | Scenario
     modes: str
     repair: str | None
     adapter: str | None
-    given: Mapping[str, str]
+    given: Mapping[str, Any]
     config: RunConfig
     effort: Effort
     out: Path | None
     json: Path | None
-    judge: str | None
+    judge: str | JudgePort | None
     at_once: int | None
     on: Cluster | None = None
+    engine: EnginePort | None = None
 
 
 def compare_columns(asked: Asked) -> int:
     """Play, compare, show, write. Returns the exit code: 0, or 130 after Ctrl-C; games that are over are kept."""
+    with progress("compare", sys.stderr) as told:
+        try:
+            result, files = compared(asked, told.tell)
+        except (Interrupted, KeyboardInterrupt):
+            told.clear()
+            kept = f"; what was played is in {asked.out}" if asked.out else ""
+            print(f"interrupted{kept}", file=sys.stderr)
+            return INTERRUPTED
+        except NoJudge as error:
+            raise typer.BadParameter(str(error), param_hint="--judge") from None
+        told.clear()
+    show(result, sys.stdout)
+    if files:
+        print(f"\nwritten: {', '.join(map(str, files))}")
+    return 0
+
+
+def compared(asked: Asked, tell: Tell) -> tuple[Comparison, tuple[Path, ...]]:
+    """Check everything, then load, play, compare, and write: what was found, and the files of its folder, if it has
+    one. `Interrupted`: Ctrl-C; games that are over are kept."""
     found = columns(asked.modes, asked.repair, asked.adapter)
-    scenario = chosen(asked.scenario, asked.given)
+    scenario = chosen(asked.scenario, asked.given) if isinstance(asked.scenario, str) else asked.scenario
     for column in found:
         column.config(asked.config)
     runtime.tasks_of(scenario, asked.config)
     _check_judge(asked.judge, scenario)
     _check_files(asked)
-    with _folder(asked.out) as folder, progress("compare", sys.stderr) as told:
-        try:
-            with _playing(asked, scenario, _loading(asked.config, found), told.tell) as playing:
-                work = Comparing(playing, found, folder, told.tell, _effort(asked, playing))
-                work.claim()
-                result = work.run(_command(asked), None if asked.judge is None else _judge(asked, told.tell))
-        except (Interrupted, KeyboardInterrupt):
-            told.clear()
-            kept = f"; what was played is in {folder}" if asked.out else ""
-            print(f"interrupted{kept}", file=sys.stderr)
-            return INTERRUPTED
-        told.clear()
-        show(result, sys.stdout)
-        if asked.out is not None:
-            print(f"\nwritten: {', '.join(str(path) for path in write(result, folder))}")
-        if asked.json is not None:
-            write_json(result, asked.json)
-    return 0
+    with _folder(asked.out) as folder:
+        with _playing(asked, scenario, _loading(asked.config, found), tell) as playing:
+            work = Comparing(playing, found, folder, tell, _effort(asked, playing))
+            work.claim()
+            result = work.run(_command(asked, scenario), _judge(asked, tell))
+        files = () if asked.out is None else write(result, folder)
+    if asked.json is not None:
+        write_json(result, asked.json)
+    return result, files
 
 
 @contextmanager
 def _playing(asked: Asked, scenario: Scenario, loading: RunConfig, tell: Tell) -> Iterator[Playing]:
     """How the games are played: on an engine of this process, or by the workers of a cluster."""
     if asked.on is None:
-        yield Playing(scenario, asked.config, runtime.load_engine(loading, tell), asked.at_once)
+        yield Playing(scenario, asked.config, asked.engine or runtime.load_engine(loading, tell), asked.at_once)
         return
+    if not isinstance(asked.scenario, str):
+        raise ConfigError("workers find a scenario by its name or path: give that instead of the scenario itself")
     with players(asked.on, from_anywhere(asked.scenario), loading, "encodings") as workers:
         yield remote_playing(workers, scenario, (asked.config, loading), asked.at_once, tell)
 
@@ -113,14 +137,14 @@ def _check_files(asked: Asked) -> None:
         check_file(asked.json)
 
 
-def _check_judge(judge: str | None, scenario: Scenario) -> None:
-    """A usage error for a model that cannot judge, or a scenario without texts to judge."""
+def _check_judge(judge: str | JudgePort | None, scenario: Scenario) -> None:
+    """`NoJudge`: a model that cannot judge, or a scenario without texts to judge."""
     if judge is None:
         return
     if judge == "understudy":
-        raise typer.BadParameter("the understudy is no judge; name a real model", param_hint="--judge")
+        raise NoJudge("the understudy is no judge; name a real model")
     if type(scenario).judged is Scenario.judged:
-        raise typer.BadParameter(f"{scenario.name} has no text that could be judged", param_hint="--judge")
+        raise NoJudge(f"{scenario.name} has no text that could be judged")
 
 
 def _loading(config: RunConfig, found: Sequence[Column]) -> RunConfig:
@@ -130,7 +154,9 @@ def _loading(config: RunConfig, found: Sequence[Column]) -> RunConfig:
 
 
 def _judge(asked: Asked, tell: Tell) -> Any:
-    """The model that judges, on the same device."""
+    """The model that judges, on the same device; None: none does."""
+    if not isinstance(asked.judge, str):
+        return asked.judge
     return runtime.load_engine(asked.config.model_copy(update={"model": asked.judge, "leakage": "audit"}), tell)
 
 
@@ -140,9 +166,10 @@ def _effort(asked: Asked, playing: Playing) -> Effort:
     return asked.effort if real else asked.effort._replace(fidelity=0, timed=0)
 
 
-def _command(asked: Asked) -> str:
+def _command(asked: Asked, scenario: Scenario) -> str:
     """The command that finds it again."""
-    words = ["agentcho", "compare", asked.scenario, "--modes", asked.modes, "-n", str(asked.config.games)]
+    name = asked.scenario if isinstance(asked.scenario, str) else scenario.name
+    words = ["agentcho", "compare", name, "--modes", asked.modes, "-n", str(asked.config.games)]
     words += [] if asked.repair is None else ["--repair", asked.repair]
     words += [] if asked.adapter is None else ["--adapter", asked.adapter]
     return again(words, asked.config, COLUMNS.fields(()), asked.given)

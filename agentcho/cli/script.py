@@ -50,6 +50,7 @@ def run(
     display: Kind | None = None,
     out: str | Path | None = None,
     at_once: int | None = None,
+    given: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> Played:
     """Play agents together, each by its `run`, or one scenario (it, its name, or a file); show the transcript and
@@ -58,10 +59,10 @@ def run(
     `options` are those of `RunConfig` (model, models, mode, seed, games, temperature, max_tokens, limits, …).
     `engine` is used instead of loading a model, and `others` are models beside it, by the names that agents are
     given. `out` is a folder of runs to record in; without one, messages are kept in memory. `at_once`: at most so many
-    games side by side. Raises the error that ended the game, if one did; of several games none ends the others, and
-    what ended them is in `errors`. `KeyboardInterrupt` after Ctrl-C.
+    games side by side. `given`: options of a scenario that is named. Raises the error that ended the game, if one did;
+    of several games none ends the others, and what ended them is in `errors`. `KeyboardInterrupt` after Ctrl-C.
     """
-    asked, kept = _asked(agents, options, out), Kept()
+    asked, kept = _asked(agents, given or {}, options, out), Kept()
     playing = partial(_playing, kept, asked, engine=engine, others=others, out=asked.out, at_once=at_once)
     return _played(asked, play_shown(asked.scenario, asked.config, display, playing), kept)
 
@@ -72,6 +73,7 @@ async def arun(
     others: Engines | None = None,
     out: str | Path | None = None,
     at_once: int | None = None,
+    given: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> Played:
     """As `run`, in the event loop that runs (asyncio or trio), and without a display.
@@ -80,7 +82,7 @@ async def arun(
     alone: what was said until then is on record. `EngineBusy`: somebody has the engine otherwise, as in another thread,
     or beside other models than `others`.
     """
-    asked, kept = _asked(agents, options, out), Kept()
+    asked, kept = _asked(agents, given or {}, options, out), Kept()
     sink = kept if asked.out is None else None
     playing = aplay(
         asked.scenario,
@@ -102,9 +104,16 @@ class _Asked(NamedTuple):
     named: str | None
 
 
-def _asked(agents: tuple[Agent | Scenario | str, ...], options: Mapping[str, Any], out: str | Path | None) -> _Asked:
+def _asked(
+    agents: tuple[Agent | Scenario | str, ...],
+    given: Mapping[str, Any],
+    options: Mapping[str, Any],
+    out: str | Path | None,
+) -> _Asked:
     named = from_anywhere(agents[0]) if len(agents) == 1 and isinstance(agents[0], str) else None
-    return _Asked(_scenario(agents), RunConfig(**options), None if out is None else Path(out), named)
+    if given and named is None:
+        raise TypeError("given is for a scenario that is named; give the scenario its options itself")
+    return _Asked(_scenario(agents, given), RunConfig(**options), None if out is None else Path(out), named)
 
 
 def _playing(kept: Kept, asked: _Asked, *, sink: Sink, **how: Any) -> RunResult:
@@ -127,10 +136,10 @@ def _played(asked: _Asked, found: RunResult, kept: Kept) -> Played:
     return in_memory(scenario.name, options, asked.config, found.games, kept, found.steps, errors)
 
 
-def _scenario(agents: tuple[Agent | Scenario | str, ...]) -> Scenario:
+def _scenario(agents: tuple[Agent | Scenario | str, ...], given: Mapping[str, Any]) -> Scenario:
     match agents:
         case (str() as name,):
-            return chosen(name, {})
+            return chosen(name, given)
         case (Scenario() as scenario,):
             return scenario
         case _ if agents and all(isinstance(agent, Agent) for agent in agents):

@@ -14,6 +14,10 @@ from pydantic import Field
 from agentcho.audit.measurement import Frozen, Interval
 from agentcho.lab.compare.columns import Column
 from agentcho.lab.stats import Median
+from agentcho.results.arrow import Kind
+from agentcho.results.shown import html_facts, text_facts
+from agentcho.results.table import Table
+from agentcho.results.table import column as values_of
 
 
 class Mean(Frozen):
@@ -140,6 +144,37 @@ class Comparison(Frozen):
     def names(self) -> tuple[str, ...]:
         """The names of the columns; the first is the reference of the others."""
         return tuple(column.name for column in self.request.columns)
+
+    def table(self) -> Table:
+        """A row a figure: of which column and metric, what, its value, its interval and tests where it has them."""
+        rows = [*self.rows()]
+        values = {name: [getattr(row, name) for row in rows] for name in Row._fields}
+        kinds: dict[str, Kind] = dict.fromkeys(Row._fields, "number")
+        kinds |= {"column": "text", "metric": "text", "what": "text", "games": "whole", "method": "text"}
+        return Table([values_of(name, values[name], kinds[name]) for name in Row._fields])
+
+    def __repr__(self) -> str:
+        return f"{text_facts(self._title(), {})}\n{self._means()!r}"
+
+    def __str__(self) -> str:
+        return repr(self)
+
+    def _repr_html_(self) -> str:
+        return html_facts(self._title(), {}) + self._means()._repr_html_()
+
+    def _means(self) -> Table:
+        """A row a metric and column, in words."""
+        rows = [
+            (metric.name, name, metric.mean(name), metric.difference(name))
+            for metric in self.metrics
+            for name in self.names
+        ]
+        heads = "metric", "column", "mean, 95 %", f"less {self.names[0]}, 95 %"
+        return Table([values_of(head, [row[at] for row in rows], "text") for at, head in enumerate(heads)])
+
+    def _title(self) -> str:
+        asked = self.request
+        return f"{asked.scenario}: {asked.games} games a column, {len(self.names)} columns, seed {asked.seed}"
 
     def rows(self) -> Iterator[Row]:
         """Everything in long form."""

@@ -1,0 +1,105 @@
+"""`agentcho.compare`: the same games in several ways, from Python. Does not know: how they are played."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from agentcho.calls.call import EnginePort
+from agentcho.cli.cluster import DEATHS, Cluster
+from agentcho.cli.words import DEFAULT_MODES
+from agentcho.cluster.config import ClusterConfig
+from agentcho.config import RunConfig
+from agentcho.errors import ConfigError
+from agentcho.progress import Tell, unheard
+from agentcho.scenario import Scenario
+
+if TYPE_CHECKING:
+    from agentcho.lab.compare.comparison import Comparison
+    from agentcho.lab.compare.judge import JudgePort
+
+
+def compare(
+    scenario: Scenario | str,
+    modes: str | Sequence[str] = DEFAULT_MODES,
+    games: int = 200,
+    *,
+    engine: EnginePort | None = None,
+    given: Mapping[str, Any] | None = None,
+    repair: str | Sequence[str] | None = None,
+    adapter: str | Path | None = None,
+    judge: str | JudgePort | None = None,
+    out: str | Path | None = None,
+    json: str | Path | None = None,
+    at_once: int = 50,
+    fidelity_games: int = 24,
+    timed_games: int = 4,
+    tell: Tell = unheard,
+    **options: Any,
+) -> Comparison:
+    """Play a scenario in several ways, game by game the same tasks and seeds, and compare: what `agentcho compare`
+    does, without what it prints.
+
+    `scenario` is one, its name, or a file; `given` are options of one that is named. `modes`, `repair`, `adapter` and
+    `judge` (a model's name, or an engine) are as on the command line. `options` are those of `RunConfig`, with `on`,
+    `workers` and `gpus_per_worker` for a cluster. `engine` is used instead of loading a model. `out` keeps all games,
+    with compare.csv, .json and .png: what is there is not played again; `json` is a file for the result. `tell` hears
+    how far it is. The result's `metrics`, `fidelity`, `costs` and `preferences` have what was found, and its `table()`
+    a row a figure, for data frames.
+
+    `ConfigError`, `ScenarioNotFound`, `TaskError`, `CannotWrite`, `ResumeMismatch`: what is asked for cannot be, and
+    nothing was played. `GamesFailed`: errors ended games; the others are kept in `out`. `ExtraMissing` without
+    `agentcho[lab]`. `KeyboardInterrupt` after Ctrl-C.
+    """
+    from agentcho.cli.compare import Asked, compared
+    from agentcho.lab.collect import Interrupted
+    from agentcho.lab.compare.compare import Effort
+
+    on = _cluster({name: options.pop(name) for name in ClusterConfig.model_fields if name in options})
+    asked = Asked(
+        scenario,
+        _joined(modes) or "",
+        _joined(repair),
+        None if adapter is None else str(adapter),
+        _given(scenario, given),
+        RunConfig(**options, games=games),
+        _counts(Effort, fidelity_games, timed_games),
+        None if out is None else Path(out),
+        None if json is None else Path(json),
+        judge,
+        at_once,
+        on,
+        engine,
+    )
+    try:
+        return compared(asked, tell)[0]
+    except Interrupted:
+        raise KeyboardInterrupt from None
+
+
+def _joined(names: str | Sequence[str] | None) -> str | None:
+    return names if names is None or isinstance(names, str) else ",".join(names)
+
+
+def _given(scenario: Scenario | str, given: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """`ConfigError`: options for a scenario that has its own already."""
+    if given and isinstance(scenario, Scenario):
+        raise ConfigError(f"given is for a scenario that is named; give {type(scenario).__name__} its options itself")
+    return given or {}
+
+
+def _counts(kind: Any, fidelity: int, timed: int) -> Any:
+    """`ConfigError`: a number of games below 0."""
+    for name, value in (("fidelity_games", fidelity), ("timed_games", timed)):
+        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+            raise ConfigError(f"{name} is {value!r}; give a whole number, 0 or more")
+    return kind(fidelity, timed)
+
+
+def _cluster(asked: Mapping[str, Any]) -> Cluster | None:
+    """`ConfigError`: options that say nothing without `on`."""
+    config = ClusterConfig(**asked)
+    if config.on is None and any(value is not None for value in asked.values()):
+        raise ConfigError(f"{' and '.join(asked)} say nothing without on")
+    return None if config.on is None else Cluster(config, DEATHS)
