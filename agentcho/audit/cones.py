@@ -6,7 +6,7 @@ Stored cones are not trusted: they are compared with the computed ones. Does not
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from typing import NamedTuple
 
 from agentcho.flow.labels import Cone, EncodingRecord, Roll, attended
@@ -46,16 +46,23 @@ class Cones:
         self.order = {id: place for place, id in enumerate(self.messages)}
         made = [record for entry in entries for record in entry.made]
         self.records: dict[int, EncodingRecord] = {record.id: record for record in made}
-        self._sorted = _in_order(self.records)
+        self._sorted, self._roll = _in_order(self.records), Roll()
         self.cones = self._cones()
         self.faults: dict[int, str] = {}
         self.roots: dict[int, str] = {}
         self._judge(entries, made)
         self._walks: dict[int, Walk] = {}
+        self._hidden: dict[str, Set[str]] = {}
 
     def fault(self, id: int) -> str | None:
         """Why the cone of an encoding is unknown; None where it is known."""
         return self.faults.get(id) if id in self.records else "there is no record of it"
+
+    def hidden(self, reader: str) -> Set[str]:
+        """The messages that an agent may not read, so that little work finds those of them that are in a cone."""
+        if reader not in self._hidden:
+            self._hidden[reader] = self._roll.of({id for id, each in self.messages.items() if hidden(each, reader)})
+        return self._hidden[reader]
 
     def walk(self, start: int) -> Walk:
         """Breadth-first search from an encoding through the encodings attended to, in the order of the prompts."""
@@ -89,9 +96,9 @@ class Cones:
         return (over for over in attended(self.records[id].receipt) if over in self.records)
 
     def _cones(self) -> dict[int, Cone]:
-        cones, roll = dict[int, Cone](), Roll()
+        cones = dict[int, Cone]()
         for id in self._sorted:
-            cones[id] = roll.cone(self.records[id].message, (cones[over] for over in self._over(id)))
+            cones[id] = self._roll.cone(self.records[id].message, (cones[over] for over in self._over(id)))
         return cones
 
     def _judge(self, entries: Sequence[Entry], made: Sequence[EncodingRecord]) -> None:
@@ -146,6 +153,11 @@ class Cones:
         if own.encoding == record.id and own.engine != record.engine:
             return f"it is of the model {record.engine!r}, and its message was said on {own.engine!r}"
         return None if record.id in self.cones else "it attends to itself, or to what does"
+
+
+def hidden(message: Message, reader: str) -> bool:
+    """Whether a message's audience leaves an agent out."""
+    return not message.audience.includes(reader)
 
 
 def _text_fault(entry: Entry, lines: int) -> str | None:

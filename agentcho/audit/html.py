@@ -21,6 +21,7 @@ from agentcho.audit.report import AuditReport, Cell, Finding
 from agentcho.audit.rules import RULES
 
 PAGE = Path(__file__).parent / "page"
+STYLES = (PAGE / "colours.css", PAGE / "style.css")
 LEAVES = ("AC007", "AC008")
 
 
@@ -66,7 +67,7 @@ def html(report: AuditReport, plot: Plot | None = None) -> str:
         "readers": {said.id: said.author or "" for said in report.drawn},
     }
     shown = {"script": Markup(script), "script_hash": _hash(script), "size": wording.number}
-    return render(PAGE, "report.html.jinja", [PAGE / "style.css"], **values, **shown, way=_way, shares=_shares)
+    return render(PAGE, "report.html.jinja", STYLES, **values, **shown, way=_way, shares=_shares)
 
 
 def render(folder: Path, template: str, styles: Sequence[Path], **values: Any) -> str:

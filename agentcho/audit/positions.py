@@ -11,7 +11,6 @@ from typing import NamedTuple
 from agentcho.audit.cones import Cones
 from agentcho.flow.labels import EncodingRecord
 from agentcho.flow.views import After, Place
-from agentcho.message import Message
 from agentcho.records.transcript import Entry
 
 
@@ -139,8 +138,3 @@ def places_of(entry: Entry) -> tuple[Place, ...]:
 def raw_offsets(entries: Sequence[Entry]) -> int:
     """How many positions are plain numbers: constants of the scenario, which the audit takes at their word."""
     return sum(isinstance(place, int) for entry in entries for place in places_of(entry))
-
-
-def hidden(message: Message, reader: str) -> bool:
-    """Whether a message's audience leaves an agent out."""
-    return not message.audience.includes(reader)

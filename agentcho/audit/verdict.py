@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from agentcho.audit.cones import Cones
-from agentcho.audit.positions import Odd, Positions, hidden
+from agentcho.audit.cones import Cones, hidden
+from agentcho.audit.positions import Odd, Positions
 from agentcho.audit.report import Edge, Place, Verdict
 from agentcho.flow.labels import EncodingRecord
 from agentcho.message import SCENARIO
@@ -57,7 +57,7 @@ class GameVerdict:
         self.attempt = entries[0].attempt if entries else 1
         self.cones = Cones(entries, models)
         self.texts = [entry for entry in entries if models.texts(entry)]
-        self._positions = Positions(self.cones)
+        self.positions = Positions(self.cones)
         own = (entry.own for entry in entries if entry.message.kind == "decode")
         self._spoken = {record.id for record in own if record is not None}
         self._where = {record.id: entry.act.where for entry in entries for record in entry.made}
@@ -144,13 +144,12 @@ class GameVerdict:
         message = self.cones.records[id].message
         if hidden(self.cones.messages[message], reader):
             return "direct", (Share(self._author(message), (message,), (message,)),)
-        secrets = [m for m in self.cones.cones[id] if hidden(self.cones.messages[m], reader)]
-        if secrets:
+        if secrets := self.cones.cones[id] & self.cones.hidden(reader):
             return "transitive", self._shares(self.cones.paths(id, secrets))
-        odd = self._positions.at(call.id, reader, piece)
+        odd = self.positions.at(call.id, reader, piece)
         if odd is not None:
             return "positional", (self._felt((message,), odd),)
-        within = self._positions.within(id, reader)
+        within = self.positions.within(id, reader)
         if within is not None:
             return "positional", (self._felt(self.cones.path(id, within[0]), within[1]),)
         return "clean", ()

@@ -27,8 +27,10 @@ from agentcho.cli.words import (
     COMPARED,
     DEFAULT_MODES,
     EARLIER,
+    EYES,
     FILE,
     JUDGE,
+    LIVE,
     MISSING,
     MODELS,
     MODES,
@@ -43,6 +45,8 @@ from agentcho.cli.words import (
     SUPPRESS,
     SWAP,
     TARGET,
+    VIEW,
+    VIEWED,
     AtOnce,
     Display,
     FailFast,
@@ -69,7 +73,7 @@ def app() -> typer.Typer:
         help="Societies of language-model agents on one shared cache of messages.",
     )
     cli.callback()(_agentcho)
-    for command in (run, merge, compare, trace, tune, audit, prove, probe, serve, key, ls, cp, show, doctor):
+    for command in (run, merge, compare, trace, tune, audit, prove, probe, serve, key, ls, cp, show, view, doctor):
         cli.command()(spread(command))
     cli.add_typer(bench(), name="bench")
     return cli
@@ -286,6 +290,29 @@ def show(
         Replay(saved, game).svg(svg)
     if trace is None and svg is None:
         show_run(saved, game, display, sys.stdout)
+
+
+def view(
+    target: Annotated[str, typer.Argument(metavar="[RUN|FOLDER]", help=VIEWED)] = "last",
+    eyes: Annotated[str | None, typer.Option(metavar="NAME", help=EYES, show_default=False)] = None,
+    game: Annotated[int | None, typer.Option(help="One game of several.", show_default=False)] = None,
+    html: Annotated[
+        Path | None,
+        typer.Option(metavar=FILE, help=VIEW, show_default=False),
+    ] = None,
+    serve: Annotated[bool, typer.Option("--serve", help=LIVE)] = False,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="With --serve; 0: any that is free.")] = 0,
+    browse: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
+    out: Out = Path("runs"),
+) -> None:
+    """Show a run as one page: the talk, who could read what, and what reached whom.
+
+    It holds all words that were said, the private ones too; with --eyes only what one agent may read.
+    """
+    from agentcho.cli.view import Asked
+    from agentcho.cli.view import view as view_target
+
+    view_target(Asked(target, eyes, game, html, serve, port, browse, out))
 
 
 def doctor(

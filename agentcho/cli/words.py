@@ -35,6 +35,10 @@ RESUME = "Go on with a recorded run (an id, its beginning, 'last'): what it lack
 PARTS = "All parts: records by path, id or its beginning, or folders of records."
 MISSING = "What to do where games are in no part, or not over: accept leaves them to `run --resume`."
 CHANGED = "With --resume, where the source of the scenario has changed since."
+VIEWED = "An id, its beginning, a path, or 'last'; or a folder of records, as `compare --out` keeps them."
+VIEW = "Write it here.  [default: view.html in the folder of the run]"
+EYES = "Only what this agent may read: the file that can be handed out. Nothing else is in it."
+LIVE = "Serve it on this machine, and follow the run while it goes on."
 FAIL_FAST = "Stop with the first game that an error ends."
 RETRIES = "Play a game again, so often, that an error of the engine or of an endpoint ended.  [default: 0]"
 AtOnce = Annotated[int | None, typer.Option(min=1, help=AT_ONCE, show_default=False)]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence, Set
-from typing import Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 from weakref import WeakValueDictionary
 
 from agentcho.calls.call import EncodingId, Receipt
@@ -44,6 +44,16 @@ class Cone(Set[str]):
 
     def __repr__(self) -> str:
         return repr(set(self))
+
+    def __and__(self, other: Set[Any]) -> Set[str]:
+        if isinstance(other, Cone) and other.roll is self.roll:
+            return Cone(self.roll, self.bits & other.bits)
+        return super().__and__(other)
+
+    def __sub__(self, other: Set[Any]) -> Set[str]:
+        if isinstance(other, Cone) and other.roll is self.roll:
+            return Cone(self.roll, self.bits & ~other.bits)
+        return super().__sub__(other)
 
     @classmethod
     def _from_iterable(cls, ids: Iterable[str]) -> frozenset[str]:  # type: ignore[override]

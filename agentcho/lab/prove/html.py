@@ -9,7 +9,7 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from agentcho.audit.html import PAGE, render
+from agentcho.audit.html import STYLES, render
 from agentcho.lab.prove import wording
 from agentcho.lab.prove.proof import Proof
 
@@ -28,7 +28,7 @@ def html(proof: Proof) -> str:
         "reasons": wording.why_not(proof),
         "notes": wording.NOTES,
     }
-    return render(PAGES, "prove.html.jinja", [PAGE / "style.css", PAGES / "strips.css"], strip=strip, **values)
+    return render(PAGES, "prove.html.jinja", [*STYLES, PAGES / "strips.css"], strip=strip, **values)
 
 
 def strip(digest: str) -> Markup:

@@ -1,0 +1,76 @@
+"""`agentcho view`: a record as a page, written to a file, or served while the run goes on.
+
+Does not know: what is on the page, HTTP.
+"""
+
+from __future__ import annotations
+
+import sys
+import webbrowser
+from pathlib import Path
+from typing import NamedTuple
+
+import typer
+
+from agentcho.cli.outputs import writable
+from agentcho.display.safe import inline
+from agentcho.extras import require
+from agentcho.records.files import replace_whole
+
+NO_FILE = frozenset('/\\:*?"<>|')
+
+
+class Asked(NamedTuple):
+    """The words of the command."""
+
+    target: str
+    eyes: str | None
+    game: int | None
+    html: Path | None
+    serve: bool
+    port: int
+    browse: bool
+    out: Path
+
+
+def view(asked: Asked) -> None:
+    """Write the page, or serve it until Ctrl-C."""
+    if asked.serve:
+        if asked.html is not None or asked.game is not None:
+            raise typer.BadParameter("--serve writes no file, and shows all games", param_hint="--html or --game")
+        _serve(asked)
+    else:
+        _write(asked)
+
+
+def _write(asked: Asked) -> None:
+    from agentcho.viewer.page import page
+    from agentcho.viewer.shown import Chosen, shown, target
+
+    file = writable(asked.html)
+    runs = target(asked.target, asked.out)
+    text = page(shown(runs, Chosen(asked.eyes, asked.game)))
+    file = file or _beside(runs[0].path if len(runs) == 1 else Path(asked.target), asked.eyes)
+    replace_whole(file, text)
+    typer.echo(inline(str(file)))
+    if asked.browse:
+        webbrowser.open(file.resolve().as_uri())
+
+
+def _beside(folder: Path, eyes: str | None) -> Path:
+    """The page of a record, in its folder."""
+    name = "" if eyes is None else "-" + "".join("_" if char in NO_FILE else char for char in eyes)
+    return folder / f"view{name}.html"
+
+
+def _serve(asked: Asked) -> None:
+    require("to serve a page", "serve")
+    from agentcho.viewer.live import Source, serve
+
+    def ready(address: str) -> None:
+        typer.echo(inline(f"{address} shows it, to whoever has this whole address; Ctrl-C ends it"))
+        sys.stdout.flush()
+        if asked.browse:
+            webbrowser.open(address)
+
+    serve(Source(asked.target, asked.out, asked.eyes), asked.port, ready)

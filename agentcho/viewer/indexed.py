@@ -1,0 +1,58 @@
+"""Lists of a page in few letters: numbers in runs, and contexts by how they go on from an earlier one.
+
+The contexts of a talk of n messages have up to n² pieces, and nearly all of each stands in the one before it. The
+page's `data.js` reads what is written here. Does not know: what the numbers stand for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from typing import NamedTuple
+
+Piece = tuple[int, int, int]
+"""Number of an encoding, offset, length."""
+
+
+class Grown(NamedTuple):
+    """A context: the first `kept` pieces of that of encoding `base` (-1: of none), and then `more`."""
+
+    base: int
+    kept: int
+    more: tuple[Piece, ...]
+
+    def flat(self) -> list[int]:
+        """It as one list of numbers."""
+        return [self.base, self.kept, *(number for piece in self.more for number in piece)]
+
+
+class Contexts:
+    """Contexts that are likely to begin like another, by a key of the caller's."""
+
+    def __init__(self) -> None:
+        self._last: dict[Hashable, tuple[int, Sequence[Piece]]] = {}
+
+    def grown(self, number: int, key: Hashable, pieces: Sequence[Piece]) -> Grown:
+        """The context of encoding `number`, by that of the last one of the same key."""
+        base, before = self._last.get(key, (-1, ()))
+        kept = _equal(before, pieces)
+        self._last[key] = number, pieces
+        return Grown(base if kept else -1, kept, tuple(pieces[kept:]))
+
+
+def _equal(one: Sequence[Piece], other: Sequence[Piece]) -> int:
+    """How many pieces two contexts begin with alike; whether they are nearly all is asked first."""
+    most = min(len(one), len(other))
+    if one[:most] == other[:most]:
+        return most
+    return next(n for n in range(most) if one[n] != other[n])
+
+
+def runs(numbers: Iterable[int]) -> list[int]:
+    """Ascending numbers as pairs of the first and the last of each run: 3 4 5 9 is 3 5 9 9."""
+    found: list[int] = []
+    for number in sorted(numbers):
+        if found and number == found[-1] + 1:
+            found[-1] = number
+        else:
+            found += [number, number]
+    return found

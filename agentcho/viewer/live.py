@@ -1,0 +1,159 @@
+"""The page while its run goes on: served on this machine alone, to whoever has its whole address.
+
+The address has a token that nobody can guess. A page of another site that has its own name point here is refused, for
+the name in its requests is not this machine's. What is served is read from the record, so that a run that was killed
+stays as it was. Does not know: what is on the page.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import socket
+from collections.abc import Callable
+from functools import partial
+from hashlib import blake2b
+from http import HTTPStatus
+from pathlib import Path
+from threading import Lock
+from time import perf_counter
+from typing import NamedTuple
+
+import anyio.to_thread
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from agentcho.errors import ConfigError, RecordError
+from agentcho.records.record import SavedRun
+from agentcho.viewer.page import live_page, parts, policy
+from agentcho.viewer.shown import Chosen, Shown, shown, target
+
+HOST = "127.0.0.1"
+NAMES = frozenset({HOST, "localhost"})
+AGAIN = 4.0
+"""A record is read again no sooner than after so many times as long as that took."""
+
+
+class State(NamedTuple):
+    """What a page is told: of which state of the files, and the JSON, which is that of one game."""
+
+    version: str
+    body: bytes
+
+
+class Source:
+    """The records that are shown, read again when they have changed. `RecordNotFound`: there is none."""
+
+    def __init__(self, named: str, out: Path, eyes: str | None = None) -> None:
+        self._paths = [run.path for run in target(named, out)]
+        self._eyes, self._lock = eyes, Lock()
+        self._read: tuple[str, Shown] | None = None
+        self._next = 0.0
+        self.title = self._shown(self._stamp()).head["title"]
+
+    def state(self, version: str, game: int) -> State | None:
+        """What there is of a game; None: what the page has is still the newest, or nearly."""
+        with self._lock:
+            stamp = self._stamp()
+            now = f"{stamp}-{game}"
+            if now == version or (version.endswith(f"-{game}") and perf_counter() < self._next):
+                return None
+            found = self._shown(stamp)
+            talk = found.talks[game].data() if game < len(found.talks) else None
+            body = json.dumps({"version": now, "head": found.heads(), "talk": talk})
+            return State(now, body.encode())
+
+    def _shown(self, stamp: str) -> Shown:
+        if self._read is None or self._read[0] != stamp:
+            began = perf_counter()
+            self._read = stamp, shown([SavedRun(path) for path in self._paths], Chosen(self._eyes), live=True)
+            self._next = perf_counter() + AGAIN * (perf_counter() - began)
+        return self._read[1]
+
+    def _stamp(self) -> str:
+        """A digest of what is known of the files without reading them, and of whether somebody still writes them."""
+        found = []
+        for path in self._paths:
+            for file in sorted(path.glob("*.json*")):
+                known = file.stat()
+                found.append((str(file), known.st_size, known.st_mtime_ns))
+            found.append((SavedRun(path).status, 0, 0))
+        return blake2b(repr(found).encode(), digest_size=8).hexdigest()
+
+
+class Guarded:
+    """Refuses whoever does not call this machine by its own name, which a page of another site cannot."""
+
+    def __init__(self, app: ASGIApp, port: int) -> None:
+        self._app, self._hosts = app, {f"{name}:{port}".encode() for name in NAMES}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request."""
+        hosts = [value for name, value in scope.get("headers", ()) if name == b"host"]
+        if scope["type"] == "http" and (len(hosts) != 1 or hosts[0].lower() not in self._hosts):
+            await Response("another host was asked for", HTTPStatus.MISDIRECTED_REQUEST)(scope, receive, send)
+        else:
+            await self._app(scope, receive, send)
+
+
+def application(source: Source, token: str, port: int) -> ASGIApp:
+    """Two addresses behind the token: the page, and the data that it asks for. Nothing else is there."""
+
+    async def page(request: Request) -> Response:
+        return HTMLResponse(
+            live_page({"title": source.title}), headers=HEADERS | {"Content-Security-Policy": _policy()}
+        )
+
+    async def data(request: Request) -> Response:
+        version, game = request.query_params.get("version", ""), request.query_params.get("game", "0")
+        number = int(game) if game.isdecimal() and len(game) < 10 else 0
+        try:
+            found = await anyio.to_thread.run_sync(partial(source.state, version, number))
+        except (RecordError, OSError):  # it is being written, or was deleted
+            return Response(status_code=HTTPStatus.SERVICE_UNAVAILABLE, headers=HEADERS)
+        if found is None:
+            return Response(status_code=HTTPStatus.NO_CONTENT, headers=HEADERS)
+        return Response(found.body, media_type="application/json", headers=HEADERS)
+
+    routes = [Route(f"/{token}/", page, methods=["GET"]), Route(f"/{token}/data", data, methods=["GET"])]
+    return Guarded(Starlette(routes=routes), port)
+
+
+HEADERS = {
+    "Cache-Control": "no-store",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+
+
+def _policy() -> str:
+    """That of the page, and that no other page may frame it."""
+    return f"{policy(parts(), live=True)}; frame-ancestors 'none'"
+
+
+def serve(source: Source, port: int, ready: Callable[[str], None]) -> None:
+    """Serve until Ctrl-C; `ready` hears the address. `ConfigError`: somebody else listens on that port."""
+    token = secrets.token_urlsafe(24)
+    try:
+        listening = socket.create_server((HOST, port))
+    except OSError as error:
+        raise ConfigError(f"cannot listen on {HOST}:{port}: {error.strerror}; give another --port, or 0") from None
+    with listening:
+        port = listening.getsockname()[1]
+        config = uvicorn.Config(
+            application(source, token, port),
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+            timeout_graceful_shutdown=1,
+        )
+        ready(f"http://{HOST}:{port}/{token}/")
+        uvicorn.Server(config).run(sockets=[listening])

@@ -1,0 +1,96 @@
+"""A page as one HTML file that loads nothing: styles, scripts and data are in it.
+
+The policy in its head allows these scripts and styles alone, and no network; of a page that is live, its own server.
+The data stand in blocks that no browser runs. Does not know: what is in the data.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from agentcho import audit
+from agentcho.viewer.shown import Shown
+
+PAGE = Path(__file__).parent / "page"
+STYLES = ("frame", "talk", "graph", "timeline", "detail")
+SCRIPTS = ("dom", "data", "colours", "list", "state", "talk", "graph", "timeline", "detail", "frame", "live", "main")
+COLOURS = Path(audit.__file__).parent / "page" / "colours.css"
+UNSAFE = re.compile("[<>&\u2028\u2029\ud800-\udfff\ufeff]")
+"""What of a text could end the block that it stands in, or is no text that a file can have."""
+
+
+class Parts(NamedTuple):
+    """What the page is made of, and the hashes by which its policy allows that."""
+
+    style: str
+    script: str
+
+    @property
+    def hashes(self) -> tuple[str, str]:
+        """Of the style and of the script."""
+        return _hash(self.style), _hash(self.script)
+
+
+def page(shown: Shown) -> str:
+    """The whole page, with the data of every game."""
+    return _render(shown.head, {"head": shown.heads()} | _data(shown))
+
+
+def live_page(head: dict[str, Any]) -> str:
+    """The page without data: it asks for them, next to its own address."""
+    return _render(head, {}, live=True)
+
+
+def block(value: Any) -> str:
+    """A value as JSON that can stand between tags of HTML, and be written to a file, whatever texts are in it."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def _data(shown: Shown) -> dict[str, Any]:
+    return {f"talk-{number}": talk.data() for number, talk in enumerate(shown.talks)}
+
+
+def _render(head: dict[str, Any], data: dict[str, Any], live: bool = False) -> str:
+    environment = Environment(
+        loader=FileSystemLoader(PAGE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    made, blocks = parts(), {name: Markup(block(value)) for name, value in data.items()}
+    return environment.get_template("view.html.jinja").render(
+        head=head,
+        live=live,
+        blocks=blocks,
+        style=Markup(made.style),
+        script=Markup(made.script),
+        policy=policy(made, live),
+    )
+
+
+def policy(made: Parts, live: bool) -> str:
+    """What the browser may do with the page: run its script and style, ask its own server if it has one."""
+    style, script = made.hashes
+    rules = ["default-src 'none'", f"style-src '{style}'", f"script-src '{script}'"]
+    rules += ["connect-src 'self'"] if live else []
+    return "; ".join([*rules, "base-uri 'none'", "form-action 'none'"])
+
+
+@cache
+def parts() -> Parts:
+    """The style and the script of the page, of all their files."""
+    files = COLOURS, *(PAGE / "style" / f"{name}.css" for name in STYLES)
+    styles = [file.read_text(encoding="utf-8") for file in files]
+    scripts = [(PAGE / "script" / f"{name}.js").read_text(encoding="utf-8") for name in SCRIPTS]
+    return Parts("\n".join(styles), '"use strict";\n(() => {\n' + "\n".join(scripts) + "\n})();")
+
+
+def _hash(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

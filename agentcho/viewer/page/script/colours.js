@@ -1,0 +1,16 @@
+// A colour for each agent, far from those of its neighbours, and light or dark as the page is.
+
+/** The hue of an agent, in degrees. @param {number|null} seat */
+const hue = (seat) => (seat === null ? "0" : String(Math.round((28 + 137.508 * seat) % 360)));
+
+/** The class and the hue of whoever speaks. @param {number|null} seat */
+const own = (seat) => ({ class: seat === null ? "nobody" : "agent", "--hue": hue(seat) });
+
+/** The signs of verdicts. */
+const MEANING = {
+  direct: "read it itself",
+  transitive: "came with what it read",
+  positional: "a place told of it",
+  unlabelled: "nobody can account for it",
+  clean: "",
+};

@@ -1,0 +1,159 @@
+// Puts it together, and hears keys and clicks.
+
+const VIEWS = { talk: TalkView, graph: GraphView, timeline: TimelineView };
+const frame = new Frame();
+const detail = new Detail(the("detail"));
+/** @type {any} */ let shown = null;
+
+/** The data of a block of the page. @param {string} id */
+const data = (id) => JSON.parse(the(id).textContent);
+
+function open() {
+  if (!document.body.hasAttribute("data-live")) state.talk = state.head.talks.length ? new Talk(data(`talk-${state.game}`)) : null;
+}
+
+function enter() {
+  shown?.close();
+  the("pane").className = state.view;
+  the("pane").scrollTop = 0;
+  shown = state.talk ? new VIEWS[/** @type {keyof typeof VIEWS} */ (state.view)](the("pane")) : null;
+  if (!shown) the("pane").replaceChildren(make("p", { class: "empty soft" }, "Nobody has said anything yet."));
+  if (shown && state.chosen !== null) shown.show(state.chosen, false);
+}
+
+listeners.push((changed) => {
+  if (changed.has("game")) {
+    open();
+    Object.assign(state, { chosen: null, open: new Set(), eyes: state.talk && (state.eyes ?? -1) < state.talk.agents.length ? state.eyes : null });
+  }
+  frame.refresh();
+  if (changed.has("game")) frame.heads();
+  if (changed.has("game") || changed.has("view") || !shown) enter();
+  else shown.refresh(changed);
+  if (changed.has("game") || changed.has("chosen") || changed.has("eyes") || changed.has("talk")) detail.refresh();
+  told();
+});
+
+/** For whoever opens the page without eyes: what is there. */
+function told() {
+  const root = document.documentElement.dataset;
+  const { talk, eyes } = state;
+  root.messages = String(talk?.length ?? 0);
+  root.rows = String(document.querySelectorAll("#pane article").length);
+  root.ready = String(Math.round(performance.now()));
+  root.reached = talk && eyes !== null ? (talk.agents[eyes].reached ?? []).map((/** @type {any[]} */ each) => talk.messages[each[0]].id).join(" ") : "";
+}
+
+/** Choose the message so many further, of those that can be seen. @param {number} by */
+function step(by) {
+  const talk = state.talk;
+  if (!talk) return;
+  const next = state.chosen === null ? (by > 0 ? 0 : talk.length - 1) : Math.max(0, Math.min(talk.length - 1, state.chosen + by));
+  go(next);
+}
+
+/** @param {number} number */
+function go(number) {
+  look({ chosen: number });
+  shown?.show(number);
+}
+
+/** @param {number} by */
+function seek(by) {
+  const found = hits();
+  if (!found.length) return;
+  const here = state.chosen ?? -1;
+  const next = by > 0 ? found.find((each) => each > here) ?? found[0] : found.findLast((each) => each < here) ?? found.at(-1);
+  go(/** @type {number} */ (next));
+}
+
+/** @param {number} by */
+function turn(by) {
+  const count = state.talk?.agents.length ?? 0;
+  if (state.head.eyes !== null || !count) return;
+  const place = ((state.eyes ?? -1) + 1 + by + count + 1) % (count + 1);
+  look({ eyes: place === 0 ? null : place - 1 });
+}
+
+const KEYS = {
+  j: () => step(1), ArrowDown: () => step(1), k: () => step(-1), ArrowUp: () => step(-1),
+  Enter: () => (state.chosen === null ? null : detail.focus()),
+  Escape: () => { const { chosen } = state; look({ chosen: null }); if (chosen !== null) shown?.show(chosen); },
+  "/": () => the("search").focus(), n: () => seek(1), N: () => seek(-1),
+  1: () => look({ view: "talk" }), 2: () => look({ view: "graph" }), 3: () => look({ view: "timeline" }),
+  e: () => turn(1), E: () => turn(-1), f: () => the("fold").click(), t: theme, "?": () => the("keys").showModal(),
+  "[": () => look({ game: Math.max(0, state.game - 1) }), "]": () => look({ game: Math.min(state.head.talks.length - 1, state.game + 1) }),
+};
+
+document.addEventListener("keydown", (event) => {
+  const target = /** @type {any} */ (event.target);
+  if (event.ctrlKey || event.metaKey || event.altKey || the("keys").open) return;
+  if (target.matches?.("input, select")) {
+    if (event.key === "Escape") target.blur();
+    if (event.key === "Enter" && target === the("search")) seek(event.shiftKey ? -1 : 1);
+    return;
+  }
+  if ((event.key === "Enter" || event.key === " ") && target.matches?.("button, summary, a")) return;
+  if (event.key === "Enter" && target.dataset?.open) return unfold(target.dataset.open);
+  if (event.key === "Enter" && target.dataset?.number && Number(target.dataset.number) !== state.chosen) return look({ chosen: Number(target.dataset.number) });
+  const act = /** @type {any} */ (KEYS)[event.key];
+  if (!act) return;
+  event.preventDefault();
+  act();
+});
+
+document.addEventListener("click", (event) => {
+  const at = (/** @type {string} */ what) => /** @type {any} */ (event.target).closest?.(what);
+  const found = at("[data-go], [data-eyes], [data-more], [data-open], [data-number]");
+  if (!found) return;
+  const { go: where, eyes, more, open: range, number } = found.dataset;
+  if (where !== undefined) go(Number(where));
+  else if (eyes !== undefined) look({ eyes: eyes === "" ? null : Number(eyes) });
+  else if (more !== undefined) shown?.widen?.(Number(more));
+  else if (range !== undefined) unfold(range);
+  else if (getSelection()?.isCollapsed !== false) look({ chosen: Number(number) === state.chosen ? null : Number(number) });
+});
+
+/** Show again what was folded away. @param {string} range */
+function unfold(range) {
+  const [from, to] = range.split("-").map(Number);
+  look({ open: new Set([...state.open, ...Array.from({ length: to - from + 1 }, (_, n) => from + n)]) });
+}
+
+/** Take what a server says. @param {any} answer */
+function take(answer) {
+  const first = state.head === null || state.talk === null;
+  const { scrollTop, scrollHeight, clientHeight } = the("pane");
+  const end = !first && scrollTop + clientHeight > scrollHeight - 60;
+  state.head = answer.head;
+  state.talk = answer.talk ? new Talk(answer.talk) : null;
+  frame.heads();
+  frame.refresh();
+  if (first || !shown) enter();
+  else {
+    shown.refresh(new Set(["talk"]));
+    the("pane").scrollTop = end ? the("pane").scrollHeight : scrollTop;
+  }
+  if (state.chosen !== null) detail.refresh();
+  told();
+}
+
+if (document.body.hasAttribute("data-live")) new Live().follow(take);
+else {
+  state.head = data("head");
+  const asked = new URLSearchParams(location.hash.slice(1));
+  state.game = Math.min(Math.max(0, Number(asked.get("game") ?? 0) || 0), Math.max(0, state.head.talks.length - 1));
+  open();
+  const seat = state.talk?.agents.findIndex((agent) => agent.name === asked.get("eyes")) ?? -1;
+  if (seat >= 0) state.eyes = seat;
+  if (asked.get("view") && Object.hasOwn(VIEWS, asked.get("view") ?? "")) state.view = /** @type {string} */ (asked.get("view"));
+  if (asked.get("theme")) document.documentElement.dataset.theme = /** @type {string} */ (asked.get("theme"));
+  if (asked.get("message")) state.chosen = state.talk?.ids.get(asked.get("message") ?? "") ?? null;
+  if (asked.get("search")) { the("search").value = asked.get("search"); state.query = visible(asked.get("search") ?? "").toLowerCase(); }
+  if (asked.get("fold")) state.fold = true;
+  frame.heads();
+  frame.refresh();
+  enter();
+  detail.refresh();
+  told();
+}

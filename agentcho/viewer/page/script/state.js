@@ -1,0 +1,79 @@
+// What is looked at, and who is told when that changes.
+
+const state = {
+  /** @type {any} */ head: null,
+  /** @type {Talk|null} */ talk: null,
+  game: 0,
+  view: "talk",
+  /** @type {number|null} */ eyes: null,
+  /** @type {number|null} */ chosen: null,
+  query: "",
+  fold: false,
+  /** @type {Set<number>} */ open: new Set(),
+};
+
+/** @type {((changed: Set<string>) => void)[]} */
+const listeners = [];
+
+/** Look at something else. @param {Partial<typeof state>} changes */
+function look(changes) {
+  const changed = new Set();
+  for (const [key, value] of Object.entries(changes)) {
+    if (/** @type {any} */ (state)[key] === value) continue;
+    /** @type {any} */ (state)[key] = value;
+    changed.add(key);
+  }
+  if (changed.size) for (const listen of listeners) listen(changed);
+}
+
+/** Whether a message has what is searched for. @param {number} number */
+function hit(number) {
+  const { talk, query } = state;
+  if (!talk || !query) return false;
+  const message = talk.messages[number];
+  if (state.eyes !== null && !talk.readable(number, state.eyes) && !talk.reached(number, state.eyes)) return false;
+  return `${message.id}\n${talk.who(number)}\n${visible(message.header ?? "")}${visible(message.text)}`.toLowerCase().includes(query);
+}
+
+/** The messages that have what is searched for. @returns {number[]} */
+const hits = () => (state.talk && state.query ? state.talk.messages.flatMap((_, number) => (hit(number) ? [number] : [])) : []);
+
+/** The messages that stay where the rest is folded: those that are searched for, chosen with all that is behind them, or
+ * leaked. @returns {Set<number>} */
+function kept() {
+  const { talk, chosen, eyes } = state;
+  if (!talk) return new Set();
+  const found = new Set(hits());
+  if (chosen !== null) {
+    found.add(chosen);
+    const message = talk.messages[chosen];
+    for (const each of message.own ? talk.cone(message.own - 1) : talk.reads(chosen)) found.add(each);
+  }
+  const agents = eyes === null ? talk.agents : [talk.agents[eyes]];
+  for (const agent of agents) for (const [secret, , call, through] of agent.reached ?? []) for (const each of [secret, call, through]) found.add(each);
+  return found;
+}
+
+/** @typedef {{from: number, to: number}} Row */
+
+/** The rows of a list: a message each, or a run of those that are folded away. @returns {Row[]} */
+function rows() {
+  const { talk } = state;
+  if (!talk) return [];
+  const keep = state.fold ? kept() : null;
+  /** @type {Row[]} */ const found = [];
+  for (let number = 0; number < talk.length; number++) {
+    const away = keep && !keep.has(number) && !state.open.has(number);
+    const last = found.at(-1);
+    if (away && last && folded.has(last)) last.to = number;
+    else {
+      const row = { from: number, to: number };
+      if (away) folded.add(row);
+      found.push(row);
+    }
+  }
+  return found;
+}
+
+/** Rows that stand for messages that are folded away. @type {WeakSet<Row>} */
+const folded = new WeakSet();

@@ -1,0 +1,151 @@
+"""One attempt at a game as the page has it: messages, encodings, and what reached each agent.
+
+What reached whom, and which encodings nobody can account for, is the audit's. Names of fields are short, for there are
+many lines; only the page's own script reads them. Does not know: files,
+HTML.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from agentcho.audit.reach import Reach, reach
+from agentcho.audit.verdict import GameVerdict
+from agentcho.flow.labels import EncodingRecord
+from agentcho.message import Audience, Message
+from agentcho.records.models import LOCAL, Models
+from agentcho.records.transcript import Entry
+from agentcho.viewer.indexed import Contexts, runs
+
+Json = dict[str, Any]
+
+
+def talk(entries: Sequence[Entry], cast: Mapping[str, str], models: Models = LOCAL) -> Json:
+    """The data of one attempt at a game; `cast` is role by agent."""
+    return _Talk(entries, cast, models).json()
+
+
+def agents_of(entries: Iterable[Entry]) -> list[str]:
+    """Every agent that speaks or is spoken to by name, in the order in which they come up."""
+    found: dict[str, None] = {}
+    for entry in entries:
+        message = entry.message
+        found |= dict.fromkeys([] if message.author is None else [message.author])
+        found |= dict.fromkeys(sorted(message.audience.members or ()))
+    return list(found)
+
+
+class _Talk:
+    def __init__(self, entries: Sequence[Entry], cast: Mapping[str, str], models: Models) -> None:
+        self._entries, self._cast = entries, cast
+        self._verdict = GameVerdict(entries[0].message.game if entries else 0, entries, models=models)
+        self._place = {entry.message.id: place for place, entry in enumerate(entries)}
+        self._agents = agents_of(entries)
+        self._seat = {name: seat for seat, name in enumerate(self._agents)}
+        records = [record for record in self._verdict.cones.records.values() if record.message in self._place]
+        self._records = {record.id: number for number, record in enumerate(records)}
+        self._contexts = Contexts()
+
+    def json(self) -> Json:
+        found = reach(self._verdict)
+        return {
+            "agents": [self._agent(name, found.get(name, Reach())) for name in self._agents],
+            "messages": [self._message(entry) for entry in self._entries],
+            "encodings": [self._encoding(self._verdict.cones.records[id]) for id in self._records],
+        }
+
+    def _agent(self, name: str, own: Reach) -> Json:
+        """An agent, with all that its eyes need: see `Reach`."""
+        place, numbers = self._place, self._records
+        reached = [
+            [place[m], how.verdict, place[how.call], place.get(how.through, -1)] for m, how in own.reached.items()
+        ]
+        brought = [[numbers[id], each.verdict] for id, each in own.brought.items() if id in numbers]
+        return {
+            "name": name,
+            "role": self._cast.get(name, ""),
+            "verdict": own.worst,
+            "readings": own.readings,
+            "unclean": own.unclean,
+            "read": runs(place[m] for m in own.read if m in place),
+            "reached": sorted(reached),
+            "brought": brought,
+            "felt": sorted(place[m] for m in own.felt),
+        }
+
+    def _message(self, entry: Entry) -> Json:
+        message, usage, act = entry.message, entry.usage, entry.act
+        sampled = message.sampled[1] - message.sampled[0] if message.sampled and message.tokens else None
+        more = {
+            "header": message.header,
+            "tokens": len(message.tokens),
+            "sampled": sampled,
+            "stopped": message.stopped,
+            "ended": entry.ended,
+            "origin": entry.origin,
+            "where": act.where,
+            "choices": list(act.choices),
+            "at": _rounded(usage.at),
+            "first": _rounded(usage.ttft),
+            "took": _rounded(usage.seconds),
+            "steps": usage.steps,
+            "encoded": usage.encoded,
+            "reused": usage.reused,
+            "spent": None if usage.spent is None else usage.spent._asdict(),
+            "own": self._own(entry),
+            "reads": self._reads(entry),
+            "engine": entry.engine,
+            "direct": [self._place[id] for id in entry.direct if id in self._place],
+        }
+        return said(message, self._seat) | {name: value for name, value in more.items() if value}
+
+    def _own(self, entry: Entry) -> int | None:
+        """The number of its own encoding, by one more than that, for 0 is left out."""
+        number = None if entry.own is None else self._records.get(entry.own.id)
+        return None if number is None else number + 1
+
+    def _reads(self, entry: Entry) -> list[int] | None:
+        """The messages that its author asked to read; None: those that its own encoding attended to."""
+        own = entry.own
+        over = () if own is None else own.receipt.context
+        records = self._verdict.cones.records
+        attended = tuple(records[piece.id].message for piece in over if piece.id in records)
+        if attended == entry.message.parents:
+            return None
+        return [self._place[id] for id in entry.message.parents if id in self._place]
+
+    def _encoding(self, record: EncodingRecord) -> Json:
+        number, records, receipt = self._records[record.id], self._records, record.receipt
+        pieces = tuple((records.get(id, -1), offset, length) for id, offset, length in receipt.context)
+        readers = self._verdict.cones.messages[record.message].audience if record.caller is None else None
+        key = (record.caller, record.recipe, readers, record.engine)
+        more = {
+            "by": None if record.caller is None else self._seat.get(record.caller, -1) + 1,
+            "base": None if receipt.base is None else records.get(receipt.base, -1) + 1,
+            "fault": self._verdict.cones.fault(record.id),
+            "engine": record.engine,
+        }
+        line = {
+            "of": self._place[record.message],
+            "recipe": record.recipe,
+            "start": receipt.start,
+            "bos": int(receipt.bos),
+            "context": self._contexts.grown(number, key, pieces).flat(),
+        }
+        return line | {name: value for name, value in more.items() if value}
+
+
+def said(message: Message, seat: Mapping[str, int]) -> Json:
+    """What a message says, and to whom: all of it that a reader of it knows."""
+    by = None if message.author is None else seat[message.author]
+    line = {"id": message.id, "by": by, "to": _audience(message.audience, seat), "role": message.role}
+    return line | {"kind": message.kind, "text": message.text}
+
+
+def _audience(audience: Audience, seat: Mapping[str, int]) -> list[int] | None:
+    return None if audience.members is None else sorted(seat[name] for name in audience.members)
+
+
+def _rounded(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds, 5)

@@ -1,0 +1,172 @@
+"""The page of a run as text: what is in it, that nothing of it can be run, and what one agent may be given."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from agentcho.audit.reach import reach
+from agentcho.audit.verdict import GameVerdict
+from agentcho.errors import AudienceError, ConfigError, RecordNotFound
+from agentcho.viewer.page import block, live_page, parts
+from agentcho.viewer.shown import Chosen, shown, target
+
+from ..audit.test_reach import anyhow
+from ..audit.transcripts import Talk
+from .pages import blocks, page_of, recorded
+
+HOSTILE = (
+    "</script><script>alert(1)</script>",
+    "<!--<script>",
+    "]]>",
+    "a\u2028b\u2029c",
+    "\u202eevil\u202c",
+    "\x1b[31mred\x1b[0m",
+    "\ud800 lone",
+    "\x00\x7f",
+    "&lt;b&gt;",
+    "{{ 7 * 7 }}",
+    "\ufeff",
+    "<img src=x onerror=alert(1)>",
+    "\r\n",
+)
+
+
+class Tags(HTMLParser):
+    """Every tag of a page."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+
+def hostile() -> Talk:
+    talk = Talk()
+    for number, text in enumerate(HOSTILE):
+        talk.say(f"a.{number}", "everyone" if number % 2 else ["a"], text=text, header=text)
+    return talk
+
+
+def test_texts_are_data_and_never_tags(tmp_path: Path) -> None:
+    text = page_of(recorded(tmp_path, hostile().entries))
+    tags = Tags(text.encode("utf-8").decode()).tags
+    scripts = [attributes for tag, attributes in tags if tag == "script"]
+    assert [each.get("id") for each in scripts] == ["head", "talk-0", None]
+    assert not [tag for tag, _ in tags if tag in ("img", "link", "iframe", "base", "object")]
+    assert not [
+        name for _, attributes in tags for name in attributes if name in ("src", "style") or name.startswith("on")
+    ]
+    said = [message["text"] for message in blocks(text)["talk-0"]["messages"]]
+    assert said == list(HOSTILE)
+
+
+def test_no_block_can_be_left() -> None:
+    assert json.loads(block(list(HOSTILE))) == list(HOSTILE)
+    assert not set(block(list(HOSTILE))) & set("<>&\u2028\u2029\ud800")
+
+
+def policy_of(text: str) -> str:
+    return next(each["content"] for tag, each in Tags(text).tags if each.get("http-equiv")) or ""
+
+
+def test_the_policy_allows_its_own_script_and_style_alone(tmp_path: Path) -> None:
+    text = page_of(recorded(tmp_path, hostile().entries))
+    policy, live = policy_of(text), policy_of(live_page({"title": "talk"}))
+    style, script = parts().hashes
+    assert policy.split("; ")[:3] == ["default-src 'none'", f"style-src '{style}'", f"script-src '{script}'"]
+    assert "connect-src" not in policy
+    assert "http" not in re.sub(r"http-equiv|http://www.w3.org/2000/svg", "", parts().script + policy)
+    assert "connect-src 'self'" in live.split("; ")
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_eyes_are_the_audits_message_by_message(tmp_path: Path, seed: int) -> None:
+    talk = anyhow(seed)
+    data = blocks(page_of(recorded(tmp_path, talk.entries)))["talk-0"]
+    found = reach(GameVerdict(0, talk.entries))
+    ids = [message["id"] for message in data["messages"]]
+    assert ids == [entry.message.id for entry in talk.entries]
+    for agent in data["agents"]:
+        own = found.get(agent["name"])
+        reached = {ids[secret]: (verdict, ids[call]) for secret, verdict, call, _ in agent["reached"]}
+        runs = list(zip(agent["read"][::2], agent["read"][1::2], strict=True))
+        read = {ids[number] for first, last in runs for number in range(first, last + 1)}
+        if own is None:
+            assert not reached
+            assert not read
+            continue
+        assert reached == {secret: (how.verdict, how.call) for secret, how in own.reached.items()}
+        assert read == own.read
+        assert (agent["verdict"], agent["readings"], agent["unclean"]) == (own.worst, own.readings, own.unclean)
+        assert len(agent["brought"]) == len(own.brought)
+
+
+def canaries() -> Talk:
+    """Words that Bob may read begin with "for", all others with "canary"."""
+    talk = Talk()
+    rules = talk.say("scenario.0", "everyone", author=None, kind="prefill", text="forall0")
+    secret = talk.say("alice.0", ["alice"], [rules], kind="prefill", text="canary1", header="canary2")
+    both = talk.say("alice.1", ["alice", "bob"], [rules, secret], text="forbob1", header="forbob2")
+    talk.say("carolcanary.0", ["carolcanary"], [rules], text="canary3")
+    talk.say("bob.0", ["bob"], [rules, secret, both], text="forbob3")
+    talk.say("alice.2", "everyone", [rules, secret, both], text="forall4")
+    talk.say("alice.3", "everyone", [rules], text="canary5")
+    talk.change("alice.3", ended="cancelled")
+    for entry in list(talk.entries):
+        talk.change(entry.message.id, act=entry.act._replace(where="canary.py:7", choices=("canary6",)))
+    return talk
+
+
+def test_what_bob_may_read_is_all_that_his_page_has(tmp_path: Path) -> None:
+    run = recorded(tmp_path, canaries().entries, alice="rolecanary", bob="forbobrole", carolcanary="rolecanary")
+    whole, his = page_of(run), page_of(run, "bob")
+    for number in range(7):
+        assert f"canary{number}" in whole or number in (0, 4)
+    for word in ("optioncanary", "outcomecanary", "scorecanary", "rolecanary", "carolcanary", "canary.py"):
+        assert word in whole
+    assert "canary" not in his
+    assert set(re.findall(r"for(?:all|bob)(?:\d|role)", his)) == {
+        "forall0",
+        "forbob1",
+        "forbob2",
+        "forbob3",
+        "forall4",
+        "forbobrole",
+    }
+    data = blocks(his)
+    assert [agent["name"] for agent in data["talk-0"]["agents"]] == ["bob", "alice"]
+    known = {"id", "by", "to", "role", "kind", "text", "header", "tokens"}
+    assert all(set(message) <= known for message in data["talk-0"]["messages"])
+    assert data["talk-0"]["encodings"] == []
+    assert run.info.id not in his
+    assert "41" not in json.dumps(data["head"])
+
+
+def test_bad_input_is_one_clear_error(tmp_path: Path) -> None:
+    run = recorded(tmp_path, canaries().entries)
+    with pytest.raises(AudienceError, match="no agent named 'bert'"):
+        page_of(run, "bert")
+    with pytest.raises(ConfigError, match="no game 7"):
+        shown([run], Chosen(game=7))
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(RecordNotFound):
+        target(str(tmp_path / "empty"), tmp_path)
+    with pytest.raises(RecordNotFound):
+        target("nowhere", tmp_path)
+
+
+def test_a_folder_of_columns_is_one_page(tmp_path: Path) -> None:
+    for column in ("baseline", "choreographed-audit"):
+        recorded(tmp_path / "compared" / column, hostile().entries)
+    runs = target(str(tmp_path / "compared"), tmp_path)
+    head = shown(runs).heads()
+    assert [talk["group"] for talk in head["talks"]] == ["baseline", "choreographed-audit"]
+    assert (head["run"], head["status"]) == ("compared", "done")
