@@ -37,13 +37,13 @@ class _Range(Protocol):
     def high(self) -> float: ...
 
 
-def _reach(middles: Sequence[float], ranges: Sequence[_Range]) -> list[list[float]]:
+def reach(middles: Sequence[float], ranges: Sequence[_Range]) -> list[list[float]]:
     """The distances from each middle down to the low end and up to the high end, in matplotlib's form of error bars."""
     both = list(zip(middles, ranges, strict=True))
     return [[max(0.0, m - r.low) for m, r in both], [max(0.0, r.high - m) for m, r in both]]
 
 
-def _save(figure: Figure, file: Path) -> None:
+def save(figure: Figure, file: Path) -> None:
     """Write the picture; its ending says of which kind. The same figure, the same bytes."""
     figure.savefig(file, dpi=150, metadata={"Software": None} if file.suffix == ".png" else None)
 
@@ -59,7 +59,7 @@ def plot_comparison(found: Comparison, file: Path) -> None:
     if apart:
         _fidelity(axes[-1], found)
     figure.suptitle(f"{found.request.scenario}: {found.request.games} games, paired", fontsize=10)
-    _save(figure, file)
+    save(figure, file)
 
 
 def _metric(axis: Axes, metric: Metric, names: tuple[str, ...], labelled: bool) -> None:
@@ -67,7 +67,7 @@ def _metric(axis: Axes, metric: Metric, names: tuple[str, ...], labelled: bool) 
     means = [metric.means[name] for name in names]
     values, spans = [mean.value for mean in means], [mean.span for mean in means]
     axis.barh(places, values, color=[GREY, *[BLUE] * (len(names) - 1)], height=0.6)
-    axis.errorbar(values, places, xerr=_reach(values, spans), fmt="none", ecolor="black", capsize=3)
+    axis.errorbar(values, places, xerr=reach(values, spans), fmt="none", ecolor="black", capsize=3)
     axis.set_yticks(places, names if labelled else [""] * len(names), fontsize=8)
     axis.set_title(metric.name, fontsize=9)
     axis.set_xlim(min(0.0, *(span.low for span in spans)), max(1.0, *(span.high for span in spans)) * 1.02)
@@ -80,7 +80,7 @@ def _fidelity(axis: Axes, found: Comparison) -> None:
     first = sum(found.costs[found.names[0]].encoded)
     for name in found.names:
         share, held = sum(found.costs[name].encoded) / first, found.fidelity[name]
-        axis.errorbar([share], [held.kl], yerr=_reach([held.kl], [held.span]), fmt="o", capsize=3, label=name)
+        axis.errorbar([share], [held.kl], yerr=reach([held.kl], [held.span]), fmt="o", capsize=3, label=name)
     axis.set_xlabel("tokens encoded, of the first column's", fontsize=8)
     axis.set_title("KL from baseline, nats a token", fontsize=9)
     axis.set_ylim(bottom=0)
@@ -104,7 +104,7 @@ def plot_training(log: Iterable[Mapping[str, Any]], title: str, file: Path) -> N
     axis.set_ylim(bottom=0)
     axis.set_title(title, fontsize=10)
     axis.legend(fontsize=8)
-    _save(figure, file)
+    save(figure, file)
 
 
 def plot_result(result: Result, file: Path) -> None:
@@ -113,7 +113,7 @@ def plot_result(result: Result, file: Path) -> None:
     played = result.bench in ("workflows", "gpu")
     figure = _ratios(flows, result.sweep is not None) if played else _values(result)
     figure.suptitle(f"{result.model}, {result.dtype}, {result.repeats} repeats", fontsize=10)
-    _save(figure, file)
+    save(figure, file)
 
 
 def _ratios(result: Result, lines: bool) -> Figure:
@@ -160,7 +160,7 @@ class _Gain(NamedTuple):
         at = [self.result.subjects.index(subject) - 0.4 + width * (number + 0.5) for subject in subjects]
         values = [each.middle for each in found]
         axis.bar(at, values, width=width, color=self.colour, label=self.arm)
-        axis.errorbar(at, values, yerr=_reach(values, found), fmt="none", ecolor="black", capsize=2)
+        axis.errorbar(at, values, yerr=reach(values, found), fmt="none", ecolor="black", capsize=2)
 
     def _of(self, subjects: Iterable[str]) -> tuple[list[str], list[Spread]]:
         """Those that were measured in both arms."""
@@ -187,7 +187,7 @@ def _values(result: Result) -> Figure:
 
 def _errorbar(axis: Axes, at: Sequence[float], found: Sequence[Spread], colour: str, label: str, **style: Any) -> None:
     middles = [each.middle for each in found]
-    axis.errorbar(at, middles, yerr=_reach(middles, found), marker="o", capsize=3, color=colour, label=label, **style)
+    axis.errorbar(at, middles, yerr=reach(middles, found), marker="o", capsize=3, color=colour, label=label, **style)
 
 
 SWAPS: dict[Swap, tuple[str, float]] = {"same-length": ("o", -0.13), "other-length": ("D", 0.13)}

@@ -13,31 +13,39 @@ Scores = Mapping[int, Mapping[str, float]]
 """By game, by metric."""
 
 
-def metrics(scores: Mapping[str, Scores], seed: int) -> tuple[Metric, ...]:
-    """Every metric that any game has, in the order in which they are met; the first column is the reference.
+def metrics(scores: Mapping[str, Scores], seed: int, references: Mapping[str, str] | None = None) -> tuple[Metric, ...]:
+    """Every metric that any game has, in the order in which they are met. `references`: the column that a column is
+    held against, for each that is; by default the first, for all others.
 
     A metric is binary where no game scores it otherwise than 0 or 1. Seeded: the same scores, the same figures.
     """
+    first, *others = scores
+    references = dict.fromkeys(others, first) if references is None else references
     names = dict.fromkeys(name for games in scores.values() for score in games.values() for name in score)
     return tuple(
-        _metric(name, {column: _values(games, name) for column, games in scores.items()}, seed) for name in names
+        _metric(name, {column: values(games, name) for column, games in scores.items()}, references, seed)
+        for name in names
     )
 
 
-def _values(games: Scores, name: str) -> dict[int, float]:
+def values(games: Scores, name: str) -> dict[int, float]:
+    """One metric of the games that have it."""
     return {game: score[name] for game, score in games.items() if name in score}
 
 
-def _metric(name: str, columns: Mapping[str, Mapping[int, float]], seed: int) -> Metric:
-    binary = {value for values in columns.values() for value in values.values()} <= {0.0, 1.0}
-    reference, *others = columns
-    found = {other: _difference(columns[reference], columns[other], binary, seed) for other in others}
-    corrected = holm([each.p for each in found.values()])
-    differences = {
-        other: each.model_copy(update={"holm": p}) for (other, each), p in zip(found.items(), corrected, strict=True)
+def _metric(name: str, columns: Mapping[str, Mapping[int, float]], references: Mapping[str, str], seed: int) -> Metric:
+    binary = {value for found in columns.values() for value in found.values()} <= {0.0, 1.0}
+    found = {
+        other: difference(columns[reference], columns[other], binary, seed) for other, reference in references.items()
     }
-    means = {column: _mean(list(values.values()), binary, seed) for column, values in columns.items()}
-    return Metric(name=name, binary=binary, means=means, differences=differences)
+    means = {column: _mean(list(found.values()), binary, seed) for column, found in columns.items()}
+    return Metric(name=name, binary=binary, means=means, differences=corrected(found))
+
+
+def corrected(found: Mapping[str, Difference]) -> dict[str, Difference]:
+    """Differences whose p-values are corrected together, by Holm's method."""
+    adjusted = holm([each.p for each in found.values()])
+    return {name: each.model_copy(update={"holm": p}) for (name, each), p in zip(found.items(), adjusted, strict=True)}
 
 
 def _mean(values: Sequence[float], binary: bool, seed: int) -> Mean:
@@ -45,8 +53,8 @@ def _mean(values: Sequence[float], binary: bool, seed: int) -> Mean:
     return Mean(games=len(values), value=float(np.mean(values)) if values else 0.0, span=interval)
 
 
-def _difference(before: Mapping[int, float], after: Mapping[int, float], binary: bool, seed: int) -> Difference:
-    """Over the games that both have."""
+def difference(before: Mapping[int, float], after: Mapping[int, float], binary: bool, seed: int) -> Difference:
+    """`after` less `before`, over the games that both have; binary: by the exact test."""
     games = sorted(before.keys() & after.keys())
     changes = [after[game] - before[game] for game in games]
     found = resampled(changes, seed)
