@@ -33,9 +33,9 @@ class Pace(NamedTuple):
     first: int
     began: float
 
-    def told(self, done: int, now: float) -> str:
-        """The rate and the time that is left at it; nothing, before there is one."""
-        if done <= self.first or now <= self.began:
+    def told(self, done: int, now: float, least: int = 1) -> str:
+        """The rate and the time that is left at it; nothing, before `least` of them were done since it began."""
+        if done < self.first + least or now <= self.began:
             return ""
         rate = (done - self.first) / (now - self.began)
         return f", {_rate(rate, self.unit)}, {_span((self.of - done) / rate)} left"
@@ -56,24 +56,28 @@ def _span(seconds: float) -> str:
 
 class Progress:
     """Shows the progress that it is told of (`tell`, an `agentcho.progress.Tell`); this one shows nothing. A context
-    manager that clears at its end. `every`: seconds between two drawings."""
+    manager that clears at its end. `every`: seconds between two drawings; `least`: so many are done before the time
+    left is said."""
 
     every = inf
 
-    def __init__(self, clock: Clock = monotonic, last: float = inf) -> None:
-        self._clock, self._last = clock, last
+    def __init__(self, clock: Clock = monotonic, last: float = inf, least: int = 1) -> None:
+        self._clock, self._last, self._least = clock, last, least
         self._pace = Pace("", 0, 0, 0.0)
+        self._paces: dict[tuple[str, int], tuple[Pace, int]] = {}
         self._done = 0
 
     def tell(self, what: str, done: int, of: int) -> None:
-        """`done` of `of` are done. Another unit, another total, or a smaller `done` means that other work begins."""
+        """`done` of `of` are done. Another unit, another total, or a smaller `done` means that other work begins; work
+        that goes on after other work keeps its pace."""
         now, unit = self._clock(), what.partition(" ")[0]
-        if (unit, of) != (self._pace.unit, self._pace.of) or done < self._done:
-            self._pace = Pace(unit, of, done, now)
+        pace, before = self._paces.get((unit, of), (self._pace, done + 1))
+        self._pace = pace if done >= before else Pace(unit, of, done, now)
+        self._paces[unit, of] = self._pace, done
         self._done = done
         if now - self._last >= self.every:
             told, *which = inline(what).partition(" (")
-            self._show("".join((f"{done} of {of} {told}", self._pace.told(done, now), *which)))
+            self._show("".join((f"{done} of {of} {told}", self._pace.told(done, now, self._least), *which)))
             self._last = now
 
     def clear(self) -> None:
@@ -96,8 +100,8 @@ class Lines(Progress):
 
     every = EVERY
 
-    def __init__(self, name: str, file: IO[str], clock: Clock) -> None:
-        super().__init__(clock, clock())
+    def __init__(self, name: str, file: IO[str], clock: Clock, least: int = 1) -> None:
+        super().__init__(clock, clock(), least)
         self._name, self._file = name, file
 
     def _show(self, words: str) -> None:
@@ -110,8 +114,8 @@ class Bars(Progress):
 
     every = DRAWN
 
-    def __init__(self, name: str, console: Console, clock: Clock) -> None:
-        super().__init__(clock, -inf)
+    def __init__(self, name: str, console: Console, clock: Clock, least: int = 1) -> None:
+        super().__init__(clock, -inf, least)
         self._name, self._console = name, console
         self._bar: Bar | None = None
 
@@ -133,13 +137,15 @@ class Bars(Progress):
         self._bar, self._last = None, -inf
 
 
-def progress(name: str, file: IO[str] | None, bars: bool = True, clock: Clock | None = None) -> Progress:
+def progress(
+    name: str, file: IO[str] | None, bars: bool = True, clock: Clock | None = None, least: int = 1
+) -> Progress:
     """The progress of a command, written to `file`: a bar where that is a terminal, lines elsewhere. `bars` False:
-    lines there too, because something else is written to the same terminal."""
+    lines there too, because something else is written to the same terminal. `least`: see `Progress`."""
     clock = clock or monotonic
     if file is None:
         return Progress()
     console = Console(file=file, highlight=False, emoji=False, markup=False)
     if bars and file.isatty() and not console.is_dumb_terminal:
-        return Bars(name, console, clock)
-    return Lines(name, file, clock)
+        return Bars(name, console, clock, least)
+    return Lines(name, file, clock, least)
