@@ -17,6 +17,7 @@ import anyio
 from anyio.from_thread import start_blocking_portal
 
 from agentcho.agent import Agent
+from agentcho.calls.call import EnginePort
 from agentcho.cluster.heard import GameHeard
 from agentcho.cluster.work import Begun, Deal, Done, Hello, Refused, Report, Work
 from agentcho.config import RunConfig
@@ -24,11 +25,11 @@ from agentcho.errors import AgentchoError, RecordError
 from agentcho.games import library
 from agentcho.games.faults import words
 from agentcho.games.limiter import FIRST, GameLimiter
-from agentcho.games.loading import Loaded, fingerprints
+from agentcho.games.loading import Loaded, fingerprints, give_up
 from agentcho.games.models import opened
 from agentcho.games.recording import RecordingSink
 from agentcho.games.run import FindAgent, GameSelection, OnFailure, Run
-from agentcho.games.runtime import load_share
+from agentcho.games.runtime import checked_models, load_share
 from agentcho.records.environment import versions
 from agentcho.records.files import written
 from agentcho.scenario import Scenario
@@ -72,12 +73,22 @@ class Worker:
         """Load the models of a run, or take those that are there: another adapter goes onto the same network."""
         network = tuple(getattr(config, name) for name in NETWORK), tuple(config.models.items())
         how, engine = (*network, config.adapter), None
+        if self._loaded is not None and self._how == how:
+            self._loaded = checked_models(config, self._loaded)
+            return
         if self._loaded is not None and self._how[:-1] == network and not config.models:
             engine = self._loaded.engine
-            if self._how != how and hasattr(engine, "adapted"):
+            if hasattr(engine, "adapted"):
                 engine = engine.adapted(config.adapter)
+        self._give_up(engine)
         self._loaded = load_share(config, engine, share)
         self._how = how
+
+    def _give_up(self, kept: EnginePort | None) -> None:
+        """Give up what is loaded, but this engine, before anything else is: both may not fit."""
+        loaded, self._loaded = self._loaded, None
+        if loaded is not None and kept is None:
+            give_up(loaded)
 
     def exchange(self, deals: Sequence[Deal], seconds: float) -> Report:
         """Take these games, wait until one is over, at most so many seconds, and report."""

@@ -5,7 +5,9 @@ Does not know: how a model is loaded, what plays on it.
 
 from __future__ import annotations
 
+import gc
 import logging
+import sys
 from collections.abc import Mapping
 from typing import Any, NamedTuple, cast
 
@@ -60,6 +62,16 @@ def fingerprints(loaded: Loaded) -> tuple[dict[str, str], dict[str, dict[str, st
     return loaded.engine.fingerprint, {name: dict(other.fingerprint) for name, other in loaded.others.items()}
 
 
+def give_up(loaded: Loaded) -> None:
+    """Close the engines of a run's models, and leave their memory to whoever loads next."""
+    for engine in {id(each): each for each in (loaded.engine, *loaded.others.values())}.values():
+        if (close := getattr(engine, "close", None)) is not None:
+            close()
+    gc.collect()
+    if (torch := sys.modules.get("torch")) is not None and torch.cuda.is_available():
+        torch.cuda.empty_cache()
+
+
 def load_together(config: RunConfig, engine: EnginePort | None, given: Engines, tell: Tell, share: float = 1) -> Loaded:
     """The models of a run that its config names and that are not given already. Equal ones are one engine, and all that
     are loaded together keep no more encodings than this share of what one alone would. What is wrong with one of them
@@ -101,6 +113,16 @@ def _check(source: Source, markers: Markers) -> None:
         from agentcho.runner.loading import checked
 
         checked(_weights(source), markers)
+
+
+def check_loadable(config: RunConfig, markers: Markers) -> None:
+    """Raise what can be known to be wrong with the models of a run before any is loaded. Nothing is asked of a
+    server."""
+    sources = {config.model: Source(config.own, config.merge, config.device_map)}
+    for name, source in (sources | {name: Source(each) for name, each in config.models.items()}).items():
+        _check(source, markers)
+        if source.model.served:
+            remote(source.model, name)
 
 
 def _made(source: Source, name: str) -> EnginePort:
