@@ -86,7 +86,7 @@ def commands(page: Path) -> list[Line]:
 
 def saved(block: Block) -> str | None:
     """The file that a reader is told to save a block as."""
-    found = re.search(r"[Ss]ave (?:this|it) as\s+`(\w+\.(?:py|toml))`", block.before)
+    found = re.search(r"[Ss]ave (?:this|it) as\s+`(\w+\.(?:py|toml|yaml))`", block.before)
     return found[1] if found else None
 
 

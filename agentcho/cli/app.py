@@ -18,6 +18,7 @@ from agentcho.cli.logs import Level, log
 from agentcho.cli.options import Given, fields, run_config, spread
 from agentcho.cli.probing import probe
 from agentcho.cli.serving import key, serve
+from agentcho.cli.sweeping import sweep
 from agentcho.cli.training import trace, tune
 from agentcho.cli.words import (
     AGENTS,
@@ -73,7 +74,24 @@ def app() -> typer.Typer:
         help="Societies of language-model agents on one shared cache of messages.",
     )
     cli.callback()(_agentcho)
-    for command in (run, merge, compare, trace, tune, audit, prove, probe, serve, key, ls, cp, show, view, doctor):
+    for command in (
+        run,
+        merge,
+        compare,
+        sweep,
+        trace,
+        tune,
+        audit,
+        prove,
+        probe,
+        serve,
+        key,
+        ls,
+        cp,
+        show,
+        view,
+        doctor,
+    ):
         cli.command()(spread(command))
     cli.add_typer(bench(), name="bench")
     return cli

@@ -20,7 +20,7 @@ from agentcho.errors import ConfigError
 def read_models(file: Path, typed: Mapping[str, Any]) -> dict[str, Any]:
     """The options of a run, those that were typed and the models of a file. `ConfigError` says which table and field is
     wrong, and quotes no value."""
-    models = _tables(file)
+    models = tables(file)
     own = models.pop(DEFAULT_MODEL, None)
     if own is None:
         return {**typed, "models": models}
@@ -30,8 +30,8 @@ def read_models(file: Path, typed: Mapping[str, Any]) -> dict[str, Any]:
     return {**RunConfig.of_own(own), **typed, "models": models}
 
 
-def _tables(file: Path) -> dict[str, ModelConfig]:
-    """The models of a file by name."""
+def tables(file: Path) -> dict[str, ModelConfig]:
+    """The models of a file by name. Raises as `read_models`."""
     try:
         tables = tomllib.loads(file.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:

@@ -1,0 +1,219 @@
+"""`agentcho sweep`: everything is checked first, for all cells, then they are played, compared, shown and written.
+
+Does not know: how games are played, what the figures mean.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from agentcho.calls.call import EnginePort
+from agentcho.cli.cluster import Cluster, players
+from agentcho.cli.options import configured
+from agentcho.cli.signals import INTERRUPTED
+from agentcho.config import again
+from agentcho.display.progress import progress
+from agentcho.display.safe import inline
+from agentcho.display.swept import changes, planned, show
+from agentcho.errors import ConfigError, ExtraMissing
+from agentcho.extras import require
+from agentcho.games import library
+from agentcho.games.discovery import from_anywhere
+from agentcho.games.resume import Changed
+from agentcho.games.run import OnFailure
+from agentcho.lab.collect import Interrupted
+from agentcho.lab.sweep import plan as planning
+from agentcho.lab.sweep.axes import Value, axes
+from agentcho.lab.sweep.files import write, write_json
+from agentcho.lab.sweep.folder import Folder
+from agentcho.lab.sweep.grid import Cell, Fixed, cells, check_axis, wanted
+from agentcho.lab.sweep.plan import Plan, Sweep
+from agentcho.lab.sweep.result import SweepResult
+from agentcho.lab.sweep.stage import Here, How, Stage, There, check_models, is_served
+from agentcho.lab.sweep.sweeping import Sweeping
+from agentcho.progress import Tell
+from agentcho.records import writer
+from agentcho.records.files import check_file, check_folder, writing
+from agentcho.records.writer import Writer
+from agentcho.scenario import Scenario
+
+GAMES = 50
+"""So many games a cell has where nobody says how many."""
+ESTIMATED = 3
+"""From so many games on it is said how long the others take."""
+
+
+class Asked(NamedTuple):
+    """A sweep as it is asked for. `scenario` is a name or a class; `fixed` is what all cells have in common, and `run`
+    of it holds the number of games."""
+
+    scenario: str | type[Scenario]
+    grid: Mapping[str, Sequence[Any]]
+    models: Sequence[Value]
+    fixed: Fixed
+    filters: Sequence[str] = ()
+    out: Path | None = None
+    json: Path | None = None
+    at_once: int | None = None
+    retries: int = 0
+    changed: Changed = "refuse"
+    on: Cluster | None = None
+    engine: EnginePort | None = None
+
+    @property
+    def kind(self) -> type[Scenario]:
+        """The class of the scenario."""
+        return library.scenario(self.scenario) if isinstance(self.scenario, str) else self.scenario
+
+    @property
+    def named(self) -> str | None:
+        """How the scenario is found again, from anywhere."""
+        return from_anywhere(self.scenario) if isinstance(self.scenario, str) else None
+
+
+def prepared(asked: Asked) -> Sweep:
+    """The cells that are asked for, checked. Nothing is loaded. Raises what is wrong with any of them."""
+    kind = asked.kind
+    make = partial(configured, kind)
+    found = axes(asked.grid, asked.models, kind)
+    for axis in found:
+        check_axis(axis, make)
+    chosen = cells(found, asked.fixed, make, wanted(asked.filters, found))
+    if isinstance(asked.scenario, str):
+        _check_agents(chosen)
+    if asked.engine is not None and any(axis.field in ("model", "models", "adapter") for axis in found):
+        raise ConfigError("all cells are played on the engine that is given; leave models and adapters out of the grid")
+    games = chosen[0].config.games
+    return Sweep(kind.name, found, chosen, games, planning.tasks(chosen), filtered=bool(asked.filters))
+
+
+def _check_agents(chosen: Sequence[Cell]) -> None:
+    """Raise what keeps an agent that some cell casts by name from being found."""
+    for agent in {*library.casts(chosen[0].scenario), *(name for cell in chosen for name in cell.scenario.casts())}:
+        library.agent(agent)
+
+
+def sweep_cells(asked: Asked, dry_run: bool = False) -> int:
+    """Play, compare, show, write. Returns the exit code: 0, 1 where games are not over, or 130 after Ctrl-C; games that
+    are over are kept. `dry_run`: only say what there is to play."""
+    sweep = prepared(asked)
+    plan = planning.planned(sweep, None if asked.out is None else Folder(asked.out), asked.changed)
+    if dry_run:
+        print(planned(sweep, plan, _width()))
+        return 0
+    _check_files(asked)
+    for told in changes(plan):
+        print(told, file=sys.stderr)
+    try:
+        found, written = swept(asked, sweep, plan)
+    except (Interrupted, KeyboardInterrupt):
+        print(f"interrupted; the same command goes on from what is in {asked.out}", file=sys.stderr)
+        return INTERRUPTED
+    show(found, sys.stdout, _width())
+    if (note := lacking()) is not None:
+        print(f"\nnote: {note}")
+    print(f"\nwritten: {', '.join(str(path) for path in written)}")
+    return _code(found)
+
+
+def swept(asked: Asked, sweep: Sweep, plan: Plan) -> tuple[SweepResult, tuple[Path, ...]]:
+    """Play what lacks; what all games come to, and the files that were written. `Interrupted` after Ctrl-C."""
+    if asked.engine is None:
+        check_models([cell.config for cell in sweep.cells if plan.left(cell)], elsewhere=asked.on is not None)
+    with _folder(asked.out) as path, progress("sweep", sys.stderr, least=ESTIMATED) as told:
+        folder, how = Folder(path), How(asked.named, asked.at_once, OnFailure(retries=asked.retries))
+        folder.claim(sweep.name, sweep.axes, sweep.cells)
+        with _stage(asked, sweep, plan, told.tell) as stage:
+            work = Sweeping(sweep, plan, folder, stage, how, told.tell)
+            work.play()
+        told.clear()
+        found = work.result(_command(asked))
+        written = write(found, path, picture=lacking() is None)
+        if asked.json is not None:
+            write_json(found, asked.json)
+        return found, written
+
+
+def lacking() -> str | None:
+    """What is to be installed for intervals and the picture; None: nothing."""
+    try:
+        require("for the intervals, tests and picture of a sweep", "lab")
+    except ExtraMissing as missing:
+        return str(missing)
+    return None
+
+
+@contextmanager
+def _stage(asked: Asked, sweep: Sweep, plan: Plan, tell: Tell) -> Iterator[Stage]:
+    """Who plays: this process, or the workers of a cluster."""
+    here, left = Here(tell, asked.engine), [cell.config for cell in sweep.cells if plan.left(cell)]
+    if asked.on is None or not left:
+        yield here
+        return
+    first = next((config for config in left if not is_served(config)), left[0])
+    with players(asked.on, asked.named or "", first, "games") as workers:
+        yield There(workers, here)
+
+
+@contextmanager
+def _folder(out: Path | None) -> Iterator[Path]:
+    """The folder of the games; where none is given, a temporary one."""
+    if out is None:
+        with tempfile.TemporaryDirectory(prefix="agentcho-") as folder:
+            yield Path(folder)
+        return
+    with writing(out):
+        out.mkdir(parents=True, exist_ok=True)
+    with Writer(out / writer.NAME):
+        yield out
+
+
+def _check_files(asked: Asked) -> None:
+    """`CannotWrite` or `RecordInUse`, before a model is loaded."""
+    if asked.out is not None:
+        check_folder(asked.out)
+        writer.check(asked.out / writer.NAME)
+    if asked.json is not None:
+        check_file(asked.json)
+
+
+def _width() -> int | None:
+    """The width of the terminal; None: what is printed goes elsewhere."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def _code(found: SweepResult) -> int:
+    trouble = [cell for cell in found.cells if cell.trouble]
+    if not trouble:
+        return 0
+    lacks = sum(cell.failed + cell.left for cell in trouble)
+    what = f"{lacks} games of {len(trouble)} cells are not over; the same command plays these alone"
+    print(f"error: {inline(what)}", file=sys.stderr)
+    return 1
+
+
+def _command(asked: Asked) -> str:
+    """The command that finds it again. Options of the scenario may be secret: they are named alone."""
+    scenario = asked.scenario if isinstance(asked.scenario, str) else asked.scenario.name
+    words = ["agentcho", "sweep", scenario]
+    for name, values in asked.grid.items():
+        words += ["--grid", f"{name}={','.join(_shown(value) for value in values)}"]
+    words += ["--models", ",".join(map(_shown, asked.models))] if asked.models else []
+    for name, value in asked.fixed.run.items():
+        if name == "limits":
+            words += [word for key, limit in value.items() for word in ("--limit", f"{key}={limit}")]
+        elif name != "own_model":
+            words += [f"--{name.replace('_', '-')}", str(value)]
+    words += [word for each in asked.filters for word in ("--filter", each)]
+    return again(words, given=asked.fixed.scenario)
+
+
+def _shown(value: Any) -> str:
+    return value.shown if isinstance(value, Value) else str(value)

@@ -1,0 +1,162 @@
+"""From what is typed, and the YAML file that it may name, to what a sweep is asked for. What is typed wins.
+
+Does not know: how a sweep is played.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import typer
+from pydantic import ValidationError
+
+from agentcho.cli.model_file import read_models, tables
+from agentcho.cli.options import configured
+from agentcho.cli.sweep import GAMES, Asked
+from agentcho.cli.sweep_file import SweepFile, is_file, read_sweep
+from agentcho.config import DEFAULT_MODEL, ModelConfig, RunConfig
+from agentcho.errors import AgentchoError, ConfigError
+from agentcho.games import library
+from agentcho.lab.sweep.axes import Value, axes
+from agentcho.lab.sweep.grid import Fixed, as_model, check_axis
+
+TOML = ".toml"
+NOT_IN_FILES = ("part", "models", "own_model", "games")
+
+
+class Typed(NamedTuple):
+    """What stands on the command line: those options that were given."""
+
+    scenario: str
+    grid: Mapping[str, str]
+    models: str | None
+    set: Mapping[str, str]
+    filters: Sequence[str]
+    run: Mapping[str, Any]
+    at_once: int | None = None
+    retries: int | None = None
+    out: Path | None = None
+
+
+def asked(typed: Typed) -> Asked:
+    """What is asked for. `ConfigError`, usage errors: it is no sweep."""
+    grid = {name: split(name, words) for name, words in typed.grid.items()}
+    models = [] if typed.models is None else models_of(split("--models", typed.models))
+    found = Asked(typed.scenario, with_files(grid), models, Fixed(typed.set, {"games": GAMES, **typed.run}))
+    found = found._replace(filters=typed.filters, out=typed.out, at_once=typed.at_once, retries=typed.retries or 0)
+    return _of_file(typed, found) if is_file(typed.scenario) else found
+
+
+def split(name: str, words: str) -> list[Any]:
+    """Values with commas between, or a JSON list where a value has a comma of its own."""
+    if words.lstrip().startswith("["):
+        try:
+            found = json.loads(words)
+        except ValueError:
+            found = None
+        if not isinstance(found, list):
+            raise typer.BadParameter(f"{name}: {words!r} is no JSON list", param_hint="--grid")
+        return found
+    return [word.strip() for word in words.split(",")]
+
+
+def models_of(given: Iterable[Any]) -> list[Value]:
+    """The values of the axis of models: names; files of models, each table one; `ModelConfig`s, or their fields with a
+    name."""
+    found: list[Value] = []
+    for each in given:
+        match each:
+            case Value():
+                found.append(each)
+            case str() if each.endswith(TOML):
+                named = tables(Path(each))
+                found += [as_model(m.model if n == DEFAULT_MODEL else n, m) for n, m in named.items()]
+            case str():
+                found.append(Value(each, {"model": each}))
+            case ModelConfig():
+                found.append(as_model(each.model, each))
+            case dict():
+                found.append(_table(each))
+            case _:
+                raise ConfigError(f"models: {each!r} is neither a model's name nor a table of its fields")
+    return found
+
+
+def _table(fields: Mapping[str, Any]) -> Value:
+    try:
+        model = ModelConfig.model_validate({name: value for name, value in fields.items() if name != "name"})
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        raise ConfigError(f"models: {' '.join(map(str, first['loc']))}: {first['msg']}") from None
+    return as_model(str(fields.get("name", model.model)), model)
+
+
+def with_files(grid: Mapping[str, Sequence[Any]]) -> dict[str, list[Any]]:
+    """A grid in which each file of models for agents (`models`) has been read."""
+    read = {name: list(values) for name, values in grid.items()}
+    for name in ("models", "run.models"):
+        if name in read:
+            read[name] = [_society(value) for value in read[name]]
+    return read
+
+
+def _society(file: Any) -> Value:
+    if isinstance(file, Value):
+        return file
+    return Value(str(file), read_models(Path(str(file)), {}))
+
+
+def _of_file(typed: Typed, found: Asked) -> Asked:
+    """What a file says, and what is typed beside it."""
+    options = [name for name, field in RunConfig.model_fields.items() if field.description or name == "in_place"]
+    file = read_sweep(Path(typed.scenario), [name for name in options if name not in NOT_IN_FILES])
+    own, run = file.own, {**file.run, **({"games": file.own["games"]} if "games" in file.own else {})}
+    _check_run(file, run)
+    models = found.models if typed.models is not None else _models(file)
+    return Asked(
+        scenario=own["scenario"],
+        grid={**_grid(file), **found.grid},
+        models=models,
+        fixed=Fixed({**own.get("set", {}), **typed.set}, {"games": GAMES, **run, **typed.run}),
+        filters=typed.filters or [str(word) for word in own.get("filter", [])],
+        out=typed.out or (Path(own["out"]) if "out" in own else None),
+        at_once=typed.at_once or own.get("at_once"),
+        retries=own.get("retries", 0) if typed.retries is None else typed.retries,
+    )
+
+
+def _models(file: SweepFile) -> list[Value]:
+    try:
+        return models_of(file.own.get("models", []))
+    except ConfigError as error:
+        raise file.fault(str(error), "models") from None
+
+
+def _check_run(file: SweepFile, run: Mapping[str, Any]) -> None:
+    """`ConfigError`, with its line: a value that does not fit its option."""
+    try:
+        RunConfig(**run)
+    except ValidationError as error:
+        for each in error.errors(include_url=False, include_input=False):
+            if each["loc"]:
+                raise file.fault(f"{each['loc'][0]}: {each['msg']}", str(each["loc"][0])) from None
+
+
+def _grid(file: SweepFile) -> dict[str, list[Any]]:
+    """The grid of a file, each option checked by itself, so that what is wrong is told with its line."""
+    grid: dict[str, list[Any]] = file.own.get("grid", {})
+    try:
+        kind = library.scenario(file.own["scenario"])
+    except AgentchoError as error:
+        raise file.fault(str(error), "scenario") from error
+    for name, values in grid.items():
+        try:
+            (axis,) = axes(with_files({name: values}), (), kind)
+            check_axis(axis, partial(configured, kind))
+        except ConfigError as error:
+            raise file.fault(str(error), "grid", name) from None
+    return with_files(grid)

@@ -1,0 +1,66 @@
+"""The command `agentcho sweep`. Does not know: how cells are played."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from agentcho.cli.options import From, Given, fields
+from agentcho.cli.words import FILE, AtOnce, Retries, Set, Where
+from agentcho.config import RunConfig
+from agentcho.games.resume import Changed
+
+SWEPT = "A name from `agentcho ls`, a .py file, or a .yaml file that says all of the sweep."
+GRID = "An option of the scenario or of the run, and its values. As often as there are options."
+MODELS = "The models: names, or .toml files of models, of which each table is one."
+FILTER = "Cells with these values alone; KEY!=VALUE: without."
+OUT = "Folder of all games, with sweep.csv, games.csv, sweep.json and sweep.png; what is there is not played again."
+DRY = "Only say which cells there are, and how many of their games are over."
+SOURCE = "Where the source of the scenario has changed since some cells were played."
+OF_RUN = From(
+    RunConfig, without=("games", "part"), helps={"model": "One model for all cells.", "seed": "Of all cells."}
+)
+
+
+def sweep(
+    scenario: Annotated[str, typer.Argument(metavar="SCENARIO|FILE", help=SWEPT)],
+    grid: Annotated[list[str] | None, typer.Option(metavar="KEY=A,B", help=GRID)] = None,
+    models: Annotated[str | None, typer.Option(metavar="MODEL,MODEL", help=MODELS, show_default=False)] = None,
+    games: Annotated[int | None, typer.Option("-n", "--games", min=1, help="Games a cell.  [default: 50]")] = None,
+    *,
+    how: Annotated[Given, OF_RUN],
+    set_: Set = None,
+    filter_: Annotated[list[str] | None, typer.Option("--filter", metavar="KEY=A,B", help=FILTER)] = None,
+    at_once: AtOnce = None,
+    retries: Retries = None,
+    where: Where,
+    changed: Annotated[Changed, typer.Option(help=SOURCE)] = "refuse",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help=DRY)] = False,
+    out: Annotated[Path | None, typer.Option(metavar="DIR", help=OUT, show_default=False)] = None,
+    json: Annotated[Path | None, typer.Option(metavar=FILE, help="Write the result here.")] = None,
+) -> None:
+    """Play a scenario under every combination of options, models and seeds, and compare them game by game.
+
+    Exit codes: 0 done, 1 games are not over, 2 wrong usage, 130 after Ctrl-C.
+    """
+    from agentcho.cli.cluster import cluster
+    from agentcho.cli.sweep import sweep_cells
+    from agentcho.cli.sweep_asked import Typed, asked
+
+    own = Typed(
+        scenario=scenario,
+        grid=fields("--grid", grid or []),
+        models=models,
+        set=fields("--set", set_ or []),
+        filters=filter_ or [],
+        run=how.typed if games is None else {**how.typed, "games": games},
+        at_once=at_once,
+        retries=retries,
+        out=out,
+    )
+    found = asked(own)._replace(changed=changed, json=json, on=cluster(where, retries))
+    if found.out is None and not dry_run:
+        raise typer.BadParameter("say where all games go: --out DIR", param_hint="--out")
+    raise typer.Exit(sweep_cells(found, dry_run))

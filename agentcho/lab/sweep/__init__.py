@@ -1,0 +1,1 @@
+"""The same games played under every combination of some options, and compared."""

@@ -1,0 +1,89 @@
+"""From the games of cells to the figures of rows: means and paired differences.
+
+A pair is one game (its seed and number) in two rows that play the same tasks. Does not know: files, how games are
+played.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from importlib.util import find_spec
+from typing import NamedTuple
+
+from agentcho.lab.compare import pairs
+from agentcho.lab.compare.comparison import Difference, Metric
+from agentcho.lab.compare.pairs import Scores
+from agentcho.lab.sweep import untested
+from agentcho.lab.sweep.effects import Effects, Played
+from agentcho.lab.sweep.grid import Cell
+from agentcho.lab.sweep.plan import Sweep
+from agentcho.lab.sweep.result import Effect, Row
+
+UNITS = 1_000_000
+"""More games than a cell has: the number of a unit is that of the seed times this, and the game's."""
+
+
+class Statistics(NamedTuple):
+    """How scores are compared: `pairs.metrics` and `pairs.difference`, or what stands in for them."""
+
+    metrics: Callable[[Mapping[str, Scores], int, Mapping[str, str]], tuple[Metric, ...]]
+    difference: Callable[[Mapping[int, float], Mapping[int, float], bool, int], Difference]
+
+
+def statistics() -> Statistics:
+    """With intervals and tests where their library is installed."""
+    if find_spec("scipy") is None:
+        return Statistics(untested.metrics, untested.difference)
+    return Statistics(pairs.metrics, pairs.difference)
+
+
+class Figures(NamedTuple):
+    """The rows of a sweep and what their games come to."""
+
+    rows: tuple[Row, ...]
+    metrics: tuple[Metric, ...]
+    effects: tuple[Effect, ...]
+
+
+def figures(sweep: Sweep, scores: Mapping[str, Scores], seed: int, by: Statistics) -> Figures:
+    """All figures of a sweep; `scores` are by cell's key, by number. Seeded: the same scores, the same figures."""
+    groups: dict[str, list[Cell]] = {}
+    for cell in sweep.cells:
+        groups.setdefault(row_name(cell), []).append(cell)
+    played = {name: _played(sweep, cells) for name, cells in groups.items()}
+    rows = tuple(
+        Row(name=name, values=dict(cells[0].row), reference=_reference(name, played)) for name, cells in groups.items()
+    )
+    units = _units(groups, scores)
+    references = {row.name: row.reference for row in rows if row.reference is not None and units[row.name]}
+    found = by.metrics(units, seed, references)
+    effects = Effects(rows, units, played, by.difference, seed)
+    return Figures(rows, found, tuple(effect for metric in found for effect in effects.of(metric.name)))
+
+
+def row_name(cell: Cell) -> str:
+    """The name of the row that a cell is counted in."""
+    return " ".join(f"{axis}={value}" for axis, value in cell.row) or "all"
+
+
+def _played(sweep: Sweep, cells: Sequence[Cell]) -> Played:
+    return frozenset((cell.config.seed, *sweep.tasks[cell.key]) for cell in cells)
+
+
+def _reference(name: str, played: Mapping[str, Played]) -> str | None:
+    """The first row that plays some of the same tasks; None where that is this one."""
+    first = next(other for other, tasks in played.items() if tasks & played[name])
+    return None if first == name else first
+
+
+def _units(rows: Mapping[str, Sequence[Cell]], scores: Mapping[str, Scores]) -> dict[str, Scores]:
+    """The scores of each row by unit."""
+    seeds = sorted({cell.config.seed for cells in rows.values() for cell in cells})
+    return {
+        name: {
+            seeds.index(cell.config.seed) * UNITS + number: score
+            for cell in cells
+            for number, score in scores.get(cell.key, {}).items()
+        }
+        for name, cells in rows.items()
+    }

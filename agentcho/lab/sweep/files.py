@@ -1,0 +1,54 @@
+"""Writes what a sweep found into its folder: figures and games as CSV, all of it as JSON, and a picture where it can be
+drawn. Does not know: how it was found."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from agentcho.errors import RecordBroken
+from agentcho.lab.sweep.result import SweepResult
+from agentcho.records.files import replace_whole, writing
+
+
+def write(found: SweepResult, folder: Path, picture: bool = True) -> tuple[Path, ...]:
+    """sweep.csv, with the figures; games.csv, a row a game; sweep.json; with `picture` sweep.png. Returns their
+    paths."""
+    figures, games, whole, drawn = (folder / name for name in ("sweep.csv", "games.csv", "sweep.json", "sweep.png"))
+    replace_whole(figures, _csv(found.figures()))
+    replace_whole(games, _csv(found.played()))
+    write_json(found, whole)
+    if not picture:
+        return figures, games, whole
+    from agentcho.lab.sweep.plot import plot
+
+    with writing(drawn):
+        plot(found, drawn)
+    return figures, games, whole, drawn
+
+
+def write_json(found: SweepResult, file: Path) -> None:
+    """The result alone, replaced whole."""
+    replace_whole(file, found.model_dump_json(indent=1) + "\n")
+
+
+def read_result(file: Path) -> SweepResult:
+    """A result file. `RecordBroken`: it is none."""
+    try:
+        return SweepResult.model_validate_json(file.read_bytes())
+    except ValueError:
+        raise RecordBroken(file, "is no sweep of this version") from None
+
+
+def _csv(rows: Iterable[Mapping[str, Any]]) -> str:
+    """Rows with the columns of all of them, in the order in which they are met."""
+    found = list(rows)
+    names = list(dict.fromkeys(name for row in found for name in row))
+    text = io.StringIO()
+    table = csv.DictWriter(text, names, lineterminator="\n")
+    table.writeheader()
+    table.writerows(found)
+    return text.getvalue()

@@ -1,0 +1,159 @@
+"""The folder of a sweep: what was asked for, and of each cell the records of its games.
+
+    DIR/request.json     the axes, and each cell by its key, those of earlier grids included
+    DIR/cells/<key>/     the records of a cell, as of any run
+
+Does not know: how games are played, what is made of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from agentcho.audit.measurement import Frozen
+from agentcho.errors import RecordBroken, ResumeMismatch
+from agentcho.games import library
+from agentcho.games.resume import Changed, check_asked
+from agentcho.lab.sweep.axes import Axis
+from agentcho.lab.sweep.grid import Cell, settings
+from agentcho.records.files import replace_whole, writing
+from agentcho.records.record import Over, SavedRun, runs
+from agentcho.records.transcript import Entry
+
+FILE, CELLS = "request.json", "cells"
+
+
+class Settings(Frozen):
+    """One cell as a file has it: its values as they are shown, and all that decides what its games are."""
+
+    values: dict[str, str]
+    options: dict[str, Any]
+    run: dict[str, Any]
+
+    @property
+    def name(self) -> str:
+        """Its values in words."""
+        return " ".join(f"{axis}={value}" for axis, value in self.values.items())
+
+
+class SweepRequest(Frozen):
+    """What was asked for, and all cells that ever were, by key. `axes` are those of the last grid."""
+
+    format: Literal["agentcho-sweep-request/1"] = "agentcho-sweep-request/1"
+    scenario: str
+    axes: dict[str, tuple[str, ...]]
+    cells: dict[str, Settings]
+
+
+class Change(NamedTuple):
+    """How a grid differs from the one that a folder was begun with: names of cells that are new, and of those that it
+    has no more. Both empty where the folder is new."""
+
+    added: tuple[str, ...]
+    left: tuple[str, ...]
+
+
+class There(NamedTuple):
+    """What the records of a cell hold: its games that are over, by number, and those that an error ended."""
+
+    over: Mapping[int, Over]
+    failed: Mapping[int, Over]
+
+
+@dataclass(frozen=True)
+class Folder:
+    """A folder that holds one sweep, or nothing yet."""
+
+    path: Path
+
+    def earlier(self) -> SweepRequest | None:
+        """What it was last claimed for. `RecordBroken`: it holds something else."""
+        file = self.path / FILE
+        if not file.exists():
+            return None
+        try:
+            return SweepRequest.model_validate_json(file.read_bytes())
+        except ValueError:
+            raise RecordBroken(file, "is no request of a sweep", "give another --out") from None
+
+    def change(self, scenario: str, cells: Sequence[Cell], filtered: bool = False) -> Change:
+        """How these cells differ from those of the last grid. `filtered`: there are more of them. `ResumeMismatch`: the
+        folder holds another sweep, of another scenario or without one cell in common."""
+        earlier = self.earlier()
+        if earlier is None or not earlier.cells:
+            return Change((), ())
+        if earlier.scenario != scenario:
+            raise self._another([f"the scenario ({earlier.scenario}, not {scenario})"])
+        keys = {cell.key for cell in cells}
+        if keys.isdisjoint(earlier.cells) and not filtered:
+            raise self._another(_apart(earlier, cells) or ["all cells of its grid"])
+        new = [cell for cell in cells if cell.key not in earlier.cells and not _is_in(cell.values, earlier.axes)]
+        left = [
+            each.name for key, each in earlier.cells.items() if key not in keys and _is_in(each.values, earlier.axes)
+        ]
+        return Change(tuple(cell.name for cell in new), () if filtered else tuple(left))
+
+    def claim(self, scenario: str, axes: Sequence[Axis], cells: Sequence[Cell]) -> None:
+        """Make the folder this sweep's own, once `change` has allowed it."""
+        earlier = self.earlier()
+        with writing(self.path):
+            self.path.mkdir(parents=True, exist_ok=True)
+        mine = {cell.key: Settings(values=dict(cell.values), **settings(cell.scenario, cell.config)) for cell in cells}
+        named = {axis.name: tuple(value.shown for value in axis.values) for axis in axes}
+        request = SweepRequest(scenario=scenario, axes=named, cells=({} if earlier is None else earlier.cells) | mine)
+        replace_whole(self.path / FILE, request.model_dump_json(indent=1) + "\n")
+
+    def _another(self, differ: Sequence[str]) -> ResumeMismatch:
+        return ResumeMismatch.holds(self.path, "another sweep", differ)
+
+    def of(self, cell: Cell) -> Path:
+        """Where the records of a cell are."""
+        return self.path / CELLS / cell.key
+
+    def records(self, cell: Cell) -> list[SavedRun]:
+        """The records of a cell, oldest first."""
+        return runs(self.of(cell))
+
+    def there(self, cell: Cell) -> There:
+        """What is there of a cell."""
+        over, failed = dict[int, Over](), dict[int, Over]()
+        for run in self.records(cell):
+            for number, game in run.finished().items():
+                (failed if game.failed else over)[number] = game
+        wanted = cell.config.numbers
+        over = {number: over[number] for number in sorted(over) if number in wanted}
+        return There(over, {n: failed[n] for n in sorted(failed) if n in wanted and n not in over})
+
+    def said(self, cell: Cell, left: Sequence[int]) -> dict[int, list[Entry]]:
+        """What was said in games that are to be played again, by number."""
+        found: dict[int, list[Entry]] = {}
+        for run in self.records(cell):
+            for number, entries in run.attempts().items():
+                if number in left and entries:
+                    found.setdefault(number, []).extend(entries)
+        return found
+
+    def check(self, cell: Cell, tasks: str | None, changed: Changed = "refuse") -> None:
+        """`ResumeMismatch`: what is there of a cell was played otherwise: its source has changed, or its tasks, of
+        which this is the digest now."""
+        scenario, used = cell.scenario, library.sources(cell.scenario)
+        options = scenario.options.model_dump(mode="json")
+        for run in self.records(cell):
+            config = cell.config.model_copy(update={"games": run.info.config.games})
+            check_asked(run, scenario.name, options, config, tasks, used, changed)
+
+
+def _apart(earlier: SweepRequest, cells: Sequence[Cell]) -> list[str]:
+    """The options of which no value is in both."""
+    before = [each.options | each.run for each in earlier.cells.values()]
+    now = [each["options"] | each["run"] for each in (settings(cell.scenario, cell.config) for cell in cells)]
+    names = sorted({name for each in (*before, *now) for name in each})
+    return [name for name in names if not any(b.get(name) == n.get(name) for b in before for n in now)]
+
+
+def _is_in(values: Mapping[str, str], axes: Mapping[str, Sequence[str]]) -> bool:
+    """Whether a grid with these axes has a cell with these values."""
+    return values.keys() == axes.keys() and all(values[name] in axes[name] for name in axes)

@@ -1,0 +1,103 @@
+"""What a sweep has to do: which cells there are, which of their games are over, in which order they are played.
+
+Cells on one network are played one after another, so that each model is loaded once and none beside another.
+Does not know: who plays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from agentcho.config import KEYS, RunConfig
+from agentcho.games.resume import Changed
+from agentcho.games.runtime import tasks_of
+from agentcho.lab.sweep.axes import Axis
+from agentcho.lab.sweep.folder import Change, Folder, There
+from agentcho.lab.sweep.grid import Cell
+from agentcho.tasks import TaskSet
+
+NETWORK = ("model", "device", "device_map", "dtype", "base_url", "server")
+"""Options of a run with which a network is loaded; another adapter goes onto the same one."""
+
+
+class Task(NamedTuple):
+    """What the games of a cell draw: the digest of the set, if there is one, and how many a game. Cells with equal ones
+    play the same tasks, game by game."""
+
+    digest: str | None
+    draws: int
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A sweep that was asked for, and what its folder holds of it. `filtered`: the grid has more cells than these."""
+
+    name: str
+    axes: tuple[Axis, ...]
+    cells: tuple[Cell, ...]
+    games: int
+    tasks: Mapping[str, Task]
+    filtered: bool = False
+
+    def cells_by_network(self) -> list[list[Cell]]:
+        """The cells in the order in which they are played, those on one network together, and of these those that go
+        through the same adapter."""
+        groups: dict[object, list[Cell]] = {}
+        for cell in self.cells:
+            groups.setdefault(network(cell.config), []).append(cell)
+        return [_by_adapter(group) for group in groups.values()]
+
+
+class Plan(NamedTuple):
+    """What is there of a sweep, by cell, and how its grid differs from an earlier one."""
+
+    there: Mapping[str, There]
+    change: Change
+
+    def left(self, cell: Cell) -> tuple[int, ...]:
+        """The games of a cell that are to be played."""
+        return tuple(number for number in cell.config.numbers if number not in self.there[cell.key].over)
+
+    def over(self, cells: Sequence[Cell]) -> int:
+        """How many games of these cells are over."""
+        return sum(len(self.there[cell.key].over) for cell in cells)
+
+
+def planned(sweep: Sweep, folder: Folder | None, changed: Changed = "refuse") -> Plan:
+    """The plan of a sweep, from what is on disk alone. Writes nothing, loads nothing. `ResumeMismatch`,
+    `RecordBroken`: the folder holds something else."""
+    if folder is None:
+        return Plan({cell.key: There({}, {}) for cell in sweep.cells}, Change((), ()))
+    change = folder.change(sweep.name, sweep.cells, sweep.filtered)
+    for cell in sweep.cells:
+        folder.check(cell, sweep.tasks[cell.key].digest, changed)
+    return Plan({cell.key: folder.there(cell) for cell in sweep.cells}, change)
+
+
+def tasks(cells: Sequence[Cell]) -> dict[str, Task]:
+    """What each cell's games draw, by its key. `TaskError`, `ExtraMissing`: they cannot be played."""
+    read: dict[object, TaskSet | None] = {}
+    found: dict[str, Task] = {}
+    for cell in cells:
+        spec, draws = cell.config.tasks or cell.scenario.tasks, cell.scenario.draws() if cell.scenario.tasks else 1
+        which = spec, cell.config.seed, draws
+        if which not in read:
+            read[which] = tasks_of(cell.scenario, cell.config)
+        drawn = read[which]
+        found[cell.key] = Task(None if drawn is None else drawn.digest, draws)
+    return found
+
+
+def network(config: RunConfig) -> object:
+    """What is loaded for a cell; cells with equal ones are played on what is loaded once."""
+    if config.models or config.own.served or config.merge:
+        models = {name: model.model_copy(update=dict.fromkeys(KEYS)) for name, model in config.models.items()}
+        return config.own, config.merge, config.device_map, tuple(models.items())
+    return tuple(getattr(config, name) for name in NETWORK)
+
+
+def _by_adapter(cells: Sequence[Cell]) -> list[Cell]:
+    first = list(dict.fromkeys(cell.config.adapter for cell in cells))
+    return sorted(cells, key=lambda cell: first.index(cell.config.adapter))

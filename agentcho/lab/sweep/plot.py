@@ -1,0 +1,113 @@
+"""The picture of a sweep: a panel a metric, each row with its interval; lines where an option is a number.
+
+Needs matplotlib, of `agentcho[lab]`. Does not know: files of results, how anything was measured.
+"""
+
+from __future__ import annotations
+
+from math import isfinite
+from pathlib import Path
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from agentcho.lab.compare.comparison import Metric
+from agentcho.lab.plots import BLUE, COLOURS, GREY, reach, save
+from agentcho.lab.sweep.result import Row, SweepResult
+
+MOST_ROWS, MOST_LINES, LONGEST = 60, 12, 46
+"""More rows than this have no names, more lines no legend; and so many letters a name has."""
+
+
+def plot(found: SweepResult, file: Path) -> None:
+    """Write the picture; its ending says of which kind."""
+    save(drawn(found), file)
+
+
+def drawn(found: SweepResult) -> Figure:
+    """The picture as a figure of matplotlib."""
+    number = _number(found)
+    panels = max(1, len(found.metrics))
+    rows = min(len(found.rows), MOST_ROWS)
+    height = 3.4 if number else 1.4 + 0.3 * rows
+    figure = Figure(figsize=(2.6 + 3.2 * panels, height), layout="constrained")
+    axes = figure.subplots(1, panels, squeeze=False)[0]
+    for axis, metric in zip(axes, found.metrics, strict=False):
+        if number:
+            _lines(axis, found, metric, number)
+        else:
+            _points(axis, found, metric, labelled=metric is found.metrics[0])
+        axis.set_title(f"{metric.name}, % of games" if metric.binary else metric.name, fontsize=9)
+        axis.tick_params(labelsize=8)
+    if not found.metrics:
+        axes[0].text(0.5, 0.5, "no game has a score", ha="center")
+        axes[0].set_axis_off()
+    figure.suptitle(f"{found.scenario}: {found.games} games a cell, paired, 95 % intervals", fontsize=10)
+    return figure
+
+
+def _number(found: SweepResult) -> str | None:
+    """The option to draw lines over: the one with the most values, three or more, all of them numbers."""
+    values = {name: {row.values[name] for row in found.rows} for name in found.varied}
+    numeric = [name for name in values if len(values[name]) > 2 and all(map(_is_number, values[name]))]
+    return max(numeric, key=lambda name: len(values[name]), default=None)
+
+
+def _is_number(word: str) -> bool:
+    try:
+        return isfinite(float(word))
+    except ValueError:
+        return False
+
+
+def _points(axis: Axes, found: SweepResult, metric: Metric, labelled: bool) -> None:
+    """A row a line, its mean as a dot; those that others are held against in grey."""
+    scale = 100 if metric.binary else 1
+    for place, row in enumerate(reversed(found.rows)):
+        mean = metric.means[row.name]
+        if mean.games:
+            colour = GREY if row.reference is None else BLUE
+            error = reach([scale * mean.value], [_Scaled(mean.span.low, mean.span.high, scale)])
+            axis.errorbar([scale * mean.value], [place], xerr=error, fmt="o", color=colour, capsize=3, markersize=5)
+        else:
+            axis.annotate("no game", (0.02, place), xycoords=("axes fraction", "data"), fontsize=7, va="center")
+    named = labelled and len(found.rows) <= MOST_ROWS
+    names = [_label(found, row) for row in reversed(found.rows)] if named else [""] * len(found.rows)
+    axis.set_yticks(range(len(found.rows)), names, fontsize=8)
+    axis.set_ylim(-0.6, len(found.rows) - 0.4)
+    axis.grid(axis="x", color=GREY, alpha=0.25, linewidth=0.6)
+    if metric.binary:
+        axis.set_xlim(-2, 102)
+
+
+def _lines(axis: Axes, found: SweepResult, metric: Metric, number: str) -> None:
+    """Over the values of one option a line for each combination of all others."""
+    scale, lines = 100 if metric.binary else 1, dict[str, list[Row]]()
+    for row in found.rows:
+        lines.setdefault(_label(found, row, number), []).append(row)
+    for place, (name, rows) in enumerate(lines.items()):
+        there = sorted((row for row in rows if metric.means[row.name].games), key=lambda row: float(row.values[number]))
+        means = [metric.means[row.name] for row in there]
+        values = [scale * mean.value for mean in means]
+        error = reach(values, [_Scaled(mean.span.low, mean.span.high, scale) for mean in means])
+        at, colour = [float(row.values[number]) for row in there], COLOURS[place % len(COLOURS)]
+        axis.errorbar(at, values, yerr=error, marker="o", capsize=3, color=colour, label=name or None, linewidth=1.2)
+    axis.set_xlabel(number, fontsize=8)
+    axis.grid(axis="y", color=GREY, alpha=0.25, linewidth=0.6)
+    if metric.binary:
+        axis.set_ylim(-2, 102)
+    if 1 < len(lines) <= MOST_LINES:
+        axis.legend(fontsize=7)
+
+
+class _Scaled:
+    """An interval in another unit."""
+
+    def __init__(self, low: float, high: float, scale: float) -> None:
+        self.low, self.high = scale * low, scale * high
+
+
+def _label(found: SweepResult, row: Row, without: str | None = None) -> str:
+    """The values of a row, but that one which is on an axis of the picture."""
+    name = " ".join(f"{axis}={row.values[axis]}" for axis in found.varied if axis != without)
+    return name if len(name) <= LONGEST else f"{name[: LONGEST // 3]}…{name[-(LONGEST - LONGEST // 3) :]}"

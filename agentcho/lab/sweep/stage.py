@@ -1,0 +1,158 @@
+"""Who plays the cells of a sweep: this process, which loads one network at a time, or the workers of a cluster.
+
+Does not know: which cells there are, what becomes of their games.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from agentcho.backends.text import TextEngine
+from agentcho.calls.call import EnginePort
+from agentcho.cluster import runs
+from agentcho.cluster.runs import Players
+from agentcho.config import RunConfig
+from agentcho.events import Sink
+from agentcho.flow.markers import required_markers
+from agentcho.games import runtime
+from agentcho.games.loading import Loaded, check_loadable, fingerprints, give_up
+from agentcho.games.resume import check_engine, loading_config
+from agentcho.games.run import GameSelection, OnFailure
+from agentcho.games.runtime import RunResult
+from agentcho.lab.sweep.grid import Cell
+from agentcho.lab.sweep.plan import network
+from agentcho.progress import Tell, unheard
+from agentcho.records.record import SavedRun
+
+
+class Turn(NamedTuple):
+    """The games of one cell that are to be played: which, where their record goes, who hears of them. `saved` are the
+    records of its other games."""
+
+    cell: Cell
+    selection: GameSelection
+    out: Path
+    sink: Sink
+    saved: Sequence[SavedRun] = ()
+
+
+class How(NamedTuple):
+    """What the games of all cells have in common: how the scenario was named, how many are played side by side, what is
+    done about those that fail."""
+
+    asked: str | None = None
+    at_once: int | None = None
+    on_failure: OnFailure = OnFailure()
+
+
+class Stage(Protocol):
+    """Who plays."""
+
+    def play(self, turn: Turn, how: How) -> RunResult:
+        """Play some games of a cell and record them. Raises what keeps all of them from being played."""
+        ...
+
+    def close(self) -> None:
+        """Give up what is loaded."""
+        ...
+
+
+class Here:
+    """This process. What is loaded for a cell stays until a cell needs another network, and is given up before that is
+    loaded. `engine`: play all cells on this one, which stays."""
+
+    def __init__(self, tell: Tell = unheard, engine: EnginePort | None = None) -> None:
+        self._tell, self._given = tell, engine
+        self._loaded: Loaded | None = None
+        self._network: object = None
+        self._adapter: str | None = None
+
+    def play(self, turn: Turn, how: How) -> RunResult:
+        """See `Stage`."""
+        cell, selection, out, sink, saved = turn
+        loaded = self._ready(loading_config(saved[0], cell.config) if saved else cell.config)
+        for run in saved:
+            check_engine(run, *fingerprints(loaded))
+        for model in (loaded.engine, *loaded.others.values()):
+            runtime.meet(model, chain.from_iterable(selection.before.values()))
+        more: dict[str, Any] = {"sink": sink, "out": out, "at_once": how.at_once, "on_failure": how.on_failure}
+        more |= {"engine": loaded.engine, "selection": selection, "asked": how.asked}
+        if isinstance(loaded.engine, TextEngine):  # its connections end with a run, so that each has its own
+            del more["engine"]
+        more["others"] = {name: each for name, each in loaded.others.items() if not isinstance(each, TextEngine)}
+        return runtime.play(cell.scenario, cell.config, **more)
+
+    def _ready(self, config: RunConfig) -> Loaded:
+        """The models of a cell, loaded where they are not."""
+        if self._given is not None:
+            return Loaded(self._given, {})
+        if self._loaded is None or self._network != network(config):
+            self.close()
+            self._loaded = runtime.load_models(_any_markers(config), None, None, self._tell)
+            self._network, self._adapter = network(config), config.adapter
+        elif config.adapter != self._adapter:
+            self._loaded = Loaded(_adapted(self._loaded.engine, config.adapter), {})
+            self._adapter = config.adapter
+        return self._loaded
+
+    def close(self) -> None:
+        """Give up what is loaded, with its memory."""
+        loaded, self._loaded = self._loaded, None
+        if loaded is not None:
+            give_up(loaded)
+
+
+class There:
+    """The workers of a cluster; what is behind an API is asked by this process, within its bounds."""
+
+    def __init__(self, players: Players, here: Here) -> None:
+        self._players, self._here = players, here
+
+    def play(self, turn: Turn, how: How) -> RunResult:
+        """See `Stage`."""
+        cell, selection, out, sink, saved = turn
+        if is_served(cell.config):
+            return self._here.play(turn, how)
+        more: dict[str, Any] = {"sink": sink, "out": out, "at_once": how.at_once, "on_failure": how.on_failure}
+        more |= {"selection": selection, "asked": how.asked}
+        if saved:
+            begun = self._players.driver.ready(runs.work_of(self._players, cell.scenario, cell.config))
+            for run in saved:
+                check_engine(run, *runs.named(begun, cell.config))
+        return runs.play(self._players, cell.scenario, cell.config, **more)
+
+    def close(self) -> None:
+        """Give up what this process has loaded; workers are their owner's."""
+        self._here.close()
+
+
+def is_served(config: RunConfig) -> bool:
+    """Whether one of the models is behind an API."""
+    return any(model.served for model in (config.own, *config.models.values()))
+
+
+def _any_markers(config: RunConfig) -> RunConfig:
+    """The options to load a network with: whether its messages stand apart is asked for each cell, when it plays."""
+    return config.model_copy(update={"leakage": "audit", "plain_markers": "accept", "games": 1})
+
+
+def _adapted(engine: Any, adapter: str | None) -> EnginePort:
+    """An engine through another adapter, in place of this one."""
+    found: EnginePort = engine.adapted(adapter)
+    engine.close()
+    return found
+
+
+def check_models(configs: Iterable[RunConfig], elsewhere: bool = False) -> None:
+    """Raise what can be known to be wrong with models before any is loaded. `elsewhere`: those with weights are loaded
+    by others, who check them."""
+    groups: dict[object, list[RunConfig]] = {}
+    for config in configs:
+        groups.setdefault((network(config), config.adapter), []).append(config)
+    for group in groups.values():
+        claims = all(required_markers(each.reuse, each.plain_markers) == "refuse" for each in group)
+        if not elsewhere or is_served(group[0]):
+            check_loadable(group[0], "refuse" if claims else "accept")

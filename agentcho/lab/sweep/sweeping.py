@@ -1,0 +1,128 @@
+"""A sweep from its plan to its result: play what lacks, cell by cell, and compare. A cell that cannot be played, or a
+game that fails, leaves the others alone.
+
+Does not know: the command line, the terminal, who plays.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+
+from agentcho.errors import CannotWrite, WorkersLost
+from agentcho.events import Counting, Over
+from agentcho.games.run import GameSelection
+from agentcho.lab.collect import Interrupted
+from agentcho.lab.compare.pairs import Scores
+from agentcho.lab.sweep.figures import figures, row_name, statistics
+from agentcho.lab.sweep.folder import Folder, There
+from agentcho.lab.sweep.grid import Cell, settings
+from agentcho.lab.sweep.plan import Plan, Sweep
+from agentcho.lab.sweep.result import CellResult, GameResult, SweepResult
+from agentcho.lab.sweep.stage import How, Stage, Turn
+from agentcho.progress import Tell
+from agentcho.records.environment import machine, versions
+
+LOG = logging.getLogger("agentcho.sweep")
+FATAL = (CannotWrite, WorkersLost, BrokenPipeError)
+"""What ends a whole sweep: no other cell would fare better."""
+
+
+@dataclass(frozen=True)
+class Sweeping:
+    """One sweep under way: `plan` is what its folder holds."""
+
+    sweep: Sweep
+    plan: Plan
+    folder: Folder
+    stage: Stage
+    how: How
+    tell: Tell
+    errors: dict[str, str] = field(default_factory=dict)
+
+    def play(self) -> None:
+        """Play the games that lack. `Interrupted` after Ctrl-C. What ends a cell alone is kept in `errors`."""
+        cells = self.sweep.cells
+        counting = Counting(self.tell, sum(len(cell.config.numbers) for cell in cells), self.plan.over(cells))
+        try:
+            for group in self.sweep.cells_by_network():
+                for cell in group:
+                    self._play(cell, counting)
+        finally:
+            self.stage.close()
+
+    def _play(self, cell: Cell, counting: Counting) -> None:
+        left = self.plan.left(cell)
+        if not left:
+            return
+        counting.what = f"games ({cell.name})"
+        selection = GameSelection(left, before=self.folder.said(cell, left))
+        turn = Turn(cell, selection, self.folder.of(cell), counting, self.folder.records(cell))
+        try:
+            played = self.stage.play(turn, self.how)
+        except FATAL:
+            raise
+        except Exception as error:
+            LOG.error("cell %s: %s", cell.key, type(error).__name__)
+            self.errors[cell.key] = " ".join(f"{_kind(error)}{error}".split())
+            return
+        if played.interrupted:
+            raise Interrupted
+
+    def result(self, command: str) -> SweepResult:
+        """What all games that are over come to."""
+        sweep = self.sweep
+        there = {cell.key: self.folder.there(cell) for cell in sweep.cells}
+        scores = {cell.key: _scores(there[cell.key]) for cell in sweep.cells}
+        found = figures(sweep, scores, sweep.cells[0].config.seed, statistics())
+        return SweepResult(
+            scenario=sweep.name,
+            axes={axis.name: tuple(value.shown for value in axis.values) for axis in sweep.axes},
+            fixed=_common(sweep.cells),
+            games=sweep.games,
+            machine=machine() | versions(),
+            command=command,
+            cells=tuple(self._cell(cell, there[cell.key]) for cell in sweep.cells),
+            rows=found.rows,
+            metrics=found.metrics,
+            effects=found.effects,
+        )
+
+    def _cell(self, cell: Cell, there: There) -> CellResult:
+        games = {**there.over, **there.failed}
+        return CellResult(
+            values=dict(cell.values),
+            row=row_name(cell),
+            seed=cell.config.seed,
+            games=tuple(_game(games[number]) for number in sorted(games)),
+            failed=len(there.failed),
+            left=len(cell.config.numbers) - len(games),
+            error=self.errors.get(cell.key),
+            records=tuple(str(run.path.relative_to(self.folder.path)) for run in self.folder.records(cell)),
+        )
+
+
+def _kind(error: Exception) -> str:
+    """The class of an error that nobody raised on purpose; such words alone say little."""
+    return "" if type(error).__module__.startswith("agentcho.") else f"{type(error).__name__}: "
+
+
+def _game(over: Over) -> GameResult:
+    return GameResult(number=over.game, score=dict(over.score), ended=over.ended, seconds=over.seconds)
+
+
+def _scores(there: There) -> Scores:
+    """The scores of games with an outcome, by number."""
+    return {number: over.score for number, over in there.over.items() if over.outcome is not None}
+
+
+def _common(cells: tuple[Cell, ...]) -> dict[str, object]:
+    """The options that all cells have alike: the scenario's, and the run's that are not the default."""
+    all_cells = [_settings(cell) for cell in cells]
+    first, *others = all_cells
+    return {name: value for name, value in first.items() if all(other.get(name) == value for other in others)}
+
+
+def _settings(cell: Cell) -> dict[str, object]:
+    found = settings(cell.scenario, cell.config)
+    return {**found["options"], **found["run"]}

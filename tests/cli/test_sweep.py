@@ -1,0 +1,236 @@
+"""`agentcho sweep` from end to end: the table, files of a sweep, what is refused before anything is loaded."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from agentcho.display.progress import Progress
+
+from .conftest import Command, one_line
+
+SWEEP = ("sweep", "prisoners-dilemma", "--model", "fake", "--set", "rounds=1")
+FILE = """\
+scenario: prisoners-dilemma
+games: 2
+model: fake
+grid:
+  strategy: [none, always-defect]
+  temperature: [0, 0.7]
+set:
+  rounds: 1
+out: swept
+"""
+
+
+@pytest.fixture
+def bare(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As without the extra: no intervals, which take long, and no picture."""
+    monkeypatch.setattr("agentcho.lab.sweep.figures.find_spec", lambda name: None)
+    monkeypatch.setattr("agentcho.cli.sweep.lacking", lambda: "that is needed: pip install 'agentcho[lab]'")
+
+
+@pytest.mark.usefixtures("bare")
+def test_a_sweep_is_planned_played_printed_and_written(agentcho: Command, here: Path) -> None:
+    words = (*SWEEP, "--grid", "strategy=none,always-defect", "--grid", "seed=1,2", "-n", "2", "--out", "s")
+    dry = agentcho(*words, "--dry-run")
+    assert (dry.code, dry.err, [*here.iterdir()]) == (0, "", [])
+    assert dry.out.splitlines()[2].split() == ["none", "1", "2", "0", "2"]
+    assert dry.out.splitlines()[-1].startswith("4 cells, 8 games: 0 are over, 8 to play; models, one after the other: ")
+    ran = agentcho(*words)
+    assert (ran.code, ran.err) == (0, "")
+    lines = ran.out.splitlines()
+    assert lines[0] == "prisoners-dilemma · 4 cells of 2 games · paired by task and seed · seed 1, 2"
+    assert lines[2].split() == ["strategy", "games", "mean", "95", "%", "change", "95", "%", "Holm", "p"]
+    assert lines[3] == "alice"
+    assert lines[4].split()[:2] == ["none", "4"]
+    assert lines[-3] == "note: that is needed: pip install 'agentcho[lab]'"
+    assert lines[-1] == "written: s/sweep.csv, s/games.csv, s/sweep.json"
+    found = json.loads((here / "s" / "sweep.json").read_text())
+    assert (found["fixed"]["rounds"], found["fixed"]["model"]) == (1, "fake")
+    assert found["command"] == (
+        "agentcho sweep prisoners-dilemma --grid strategy=none,always-defect --grid seed=1,2 --games 2 --model fake "
+        "--set rounds=..."
+    )
+    assert agentcho(*words, "--dry-run").out.splitlines()[-1] == "4 cells, 8 games: 8 are over, 0 to play"
+    more = agentcho(*words[:-4], "-n", "2", "--out", "s", "--grid", "temperature=0.7,1")
+    assert more.code == 0
+    assert more.err.startswith("new in the grid: strategy=none seed=1 temperature=1; ")
+
+
+@pytest.mark.usefixtures("bare")
+def test_a_sweep_of_a_file_is_that_of_the_command_line_and_what_is_typed_wins(agentcho: Command, here: Path) -> None:
+    (here / "f.yaml").write_text(FILE)
+    ran = agentcho("sweep", "f.yaml", "--filter", "temperature=0", "-n", "1", "--out", "t")
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out.splitlines()[0].startswith("prisoners-dilemma · 2 cells of 1 games")
+    words = (*SWEEP, "--grid", "strategy=none,always-defect", "--grid", "temperature=0,0.7", "-n", "1", "--out", "t")
+    assert agentcho(*words, "--dry-run").out.splitlines()[-1].startswith("4 cells, 4 games: 2 are over, 2 to play")
+    assert agentcho("sweep", "f.yaml", "--dry-run", "--grid", "temperature=1").out.count("\n") == 6
+
+
+@pytest.mark.usefixtures("no_model")
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("foo=1",), "grid foo: no such option. prisoners-dilemma has strategy, first,"),
+        (("rounds=1,9",), "grid rounds: 9 does not fit: Input should be 1, 2 or 3"),
+        (("temperature=0,hot",), "grid temperature: hot does not fit: Input should be a valid number"),
+        (("temperature=0,0.0",), "grid temperature: 0.0 stands twice"),
+        (("temperature=0,,1",), "grid temperature: a value is empty"),
+        (("temperature=",), "grid temperature: a value is empty"),
+        (("temperature=[]",), "grid temperature: a value is empty"),
+        (("games=1,2",), "grid games: how many games each cell has is said by -n"),
+        (("part=1/2",), "grid part: a sweep goes on by itself"),
+        (("limits=1",), "grid limits: name one of the limits: agent_tokens,"),
+        (("agent_tokens=0",), "grid agent_tokens: 0 does not fit"),
+        (("first=bob", "--set", "first=alice"), "first is in the grid, and said for all cells too"),
+        (("seed=1,2", "--seed", "3"), "seed is in the grid, and said for all cells too"),
+        (("mode=baseline", "--grid", "repair=null,full"), "mode=baseline repair=full: repair goes with choreographed"),
+        (("max-tokens=1", "--grid", "max_tokens=2"), "max_tokens is in the grid twice"),
+        (("seed=1,2", "--filter", "seed=3"), "--filter seed=3: the grid has 1, 2"),
+        (("seed=1,2", "--filter", "lead=3"), "--filter lead=3: give OPTION=VALUE,VALUE or OPTION!=VALUE; axes: seed"),
+        (("seed=1,2", "--filter", "seed!=1,2"), "--filter leaves no cell of the grid"),
+        (("models=none.toml",), "none.toml cannot be read"),
+        (("tasks=facts",), "takes no tasks"),
+        (("device=cpu", "--models", "fake"), "model is in the grid, and said for all cells too"),
+    ],
+)
+def test_what_is_wrong_with_a_grid_is_said_before_anything_is_loaded(
+    agentcho: Command, here: Path, words: tuple[str, ...], told: str
+) -> None:
+    ran = agentcho(*SWEEP[:4], "--grid", *words, "--out", "s")
+    assert told in one_line(ran)
+    assert [*here.iterdir()] == []
+
+
+@pytest.mark.usefixtures("no_model")
+def test_what_is_wrong_with_options_is_said_before_anything_is_loaded(agentcho: Command, here: Path) -> None:
+    def told(*words: str) -> str:
+        ran = agentcho("sweep", "prisoners-dilemma", *words)
+        assert ran.code == 2
+        return " ".join(ran.err.replace("│", " ").split())
+
+    assert "a sweep varies something: give --grid" in told("--out", "s")
+    assert "strategy is given twice" in told("--grid", "strategy=a", "--grid", "strategy=b", "--out", "s")
+    assert "'strategy' is not KEY=VALUE" in told("--grid", "strategy", "--out", "s")
+    assert "say where all games go: --out DIR" in told("--grid", "seed=1")
+    assert "no model 'none/such/place'" in told("--models", "fake,none/such/place", "--out", "s")
+    assert "grid model: fake stands twice" in told("--models", "fake,fake", "--out", "s")
+    assert "base_url does not say where" in told("--models", "fake,openai:large", "--out", "s")
+    (here / "full").write_text("")
+    assert "it is a file" in told("--models", "fake", "--out", "full")
+    assert [path.name for path in here.iterdir()] == ["full"]
+
+
+@pytest.mark.usefixtures("no_model")
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ("games: 2", "games: [", "f.yaml:4: is no YAML: "),
+        ("games: 2", "seed: 1\nseed: 2", "f.yaml:3: seed stands twice, first in line 2"),
+        ("temperature: [", "strategy: [", "f.yaml:6: strategy stands twice, first in line 5"),
+        ("games: 2", "games: many", "f.yaml:2: games is a whole number, 1 or more"),
+        ("games: 2", "colour: red", "f.yaml:2: there is no 'colour'; there are "),
+        ("games: 2", "temperature: hot", "f.yaml:2: temperature: Input should be a valid number"),
+        ("games: 2", "1: 2", "f.yaml:2: a key is a word"),
+        ("scenario: prisoners-dilemma", "seed: 1", "f.yaml:1: says no scenario"),
+        ("prisoners-dilemma", "none-such", "f.yaml:1: no 'none-such' here"),
+        ("[0, 0.7]", "0.7", "f.yaml:6: grid temperature is a list of values"),
+        ("[0, 0.7]", "[0, hot]", "f.yaml:6: grid temperature: hot does not fit"),
+        ("[0, 0.7]", "[]", "f.yaml:6: grid temperature: a value is empty"),
+        ("temperature: [", "heat: [", "f.yaml:6: grid heat: no such option"),
+        ("games: 2", "models: [{model: fake, color: 1}]", "f.yaml:2: models: color: Extra inputs"),
+        (FILE, "- 1", "f.yaml:1: is no table"),
+        (FILE, "", "f.yaml:1: is no table"),
+        (FILE, "a: &a [*a]\nb: \x00", "f.yaml is no YAML"),
+    ],
+)
+def test_what_is_wrong_with_a_file_is_told_with_its_line(
+    agentcho: Command, here: Path, old: str, new: str, told: str
+) -> None:
+    (here / "f.yaml").write_text(FILE.replace(old, new, 1))
+    assert told in one_line(agentcho("sweep", "f.yaml", "--out", "s"))
+
+
+def test_a_file_that_is_not_there_is_told(agentcho: Command) -> None:
+    assert "f.yml cannot be read: No such file or directory" in one_line(agentcho("sweep", "f.yml", "--out", "s"))
+
+
+@pytest.mark.usefixtures("bare")
+def test_a_folder_of_another_sweep_is_refused_with_what_differs(agentcho: Command, here: Path) -> None:
+    assert agentcho(*SWEEP, "--grid", "seed=1", "-n", "1", "--out", "s").code == 0
+    other = agentcho(*SWEEP, "--grid", "seed=1", "-n", "1", "--out", "s", "--temperature", "0")
+    assert one_line(other) == (
+        "error: s holds another sweep: temperature differ. Give another --out, or ask as before\n"
+    )
+    compared = here / "c"
+    compared.mkdir()
+    (compared / "request.json").write_text('{"scenario": "multi-qa"}')
+    dry = agentcho(*SWEEP, "--grid", "seed=1", "--out", "c", "--dry-run")
+    assert "c/request.json: is no request of a sweep; give another --out" in one_line(dry)
+
+
+FAILS = '''
+import agentcho
+
+class Fails(agentcho.Scenario):
+    """Fails where it is told to."""
+    name = "fails"
+
+    class Options(agentcho.Scenario.Options):
+        """Where."""
+        at: int = -1
+
+    async def play(self, game):
+        ann = game.cast(agentcho.Agent, name="ann", system="You are Ann.", audience="everyone")
+        await ann.say()
+        if game.index == self.options.at:
+            raise OSError("the disk of somebody else")
+        return self.Outcome()
+'''
+
+
+@pytest.mark.usefixtures("bare")
+def test_games_that_fail_are_in_the_table_and_the_exit_code_is_1(agentcho: Command, here: Path) -> None:
+    (here / "fails.py").write_text(FAILS)
+    ran = agentcho("sweep", "fails.py", "--model", "fake", "--grid", "at=-1,1", "-n", "3", "--out", "s")
+    assert ran.code == 1
+    assert ran.err == "error: 1 games of 1 cells are not over; the same command plays these alone\n"
+    assert [line.split()[:4] for line in ran.out.splitlines()[3:5]] == [
+        ["-1", "3", "no", "score"],
+        ["1", "2", "of", "3"],
+    ]
+    assert "at=1: 1 ended by an error, game 1: error: OSError" in ran.out
+    (here / "fails.py").write_text(FAILS.replace("somebody else", "another"))
+    changed = agentcho("sweep", "fails.py", "--model", "fake", "--grid", "at=-1,1", "-n", "3", "--out", "s")
+    assert "fails.py has changed) differ" in one_line(changed)
+    words = ("--grid", "at=-1,1", "-n", "3", "--out", "s", "--changed", "accept")
+    assert agentcho("sweep", "fails.py", "--model", "fake", *words).code == 1
+
+
+def test_the_time_left_is_said_from_the_third_game_on_and_loading_in_between_ends_no_count() -> None:
+    said: list[str] = []
+
+    class Shown(Progress):
+        every = 0.0
+
+        def _show(self, words: str) -> None:
+            said.append(words)
+
+    ticks = iter(range(0, 1000, 10))
+    told = Shown(lambda: next(ticks), last=-1.0, least=3)
+    for done in range(4):
+        told.tell("games (a=1)", done, 6)
+    told.tell("weights", 1, 2)
+    told.tell("games (a=2)", 4, 6)
+    assert said == [
+        "0 of 6 games (a=1)",
+        "1 of 6 games (a=1)",
+        "2 of 6 games (a=1)",
+        "3 of 6 games, 6.0 games/min, 30 s left (a=1)",
+        "1 of 2 weights",
+        "4 of 6 games, 4.8 games/min, 25 s left (a=2)",
+    ]

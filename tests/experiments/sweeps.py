@@ -1,0 +1,96 @@
+"""Sweeps of a scenario whose scores are known, on the fake engine. Does not know: what is tested."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+from agentcho import Agent, Game, Scenario
+from agentcho.calls.call import Decode
+from agentcho.cli.sweep import Asked, prepared, swept
+from agentcho.lab.sweep.axes import Value
+from agentcho.lab.sweep.folder import Folder
+from agentcho.lab.sweep.grid import Fixed
+from agentcho.lab.sweep.plan import planned
+from agentcho.lab.sweep.result import SweepResult
+from agentcho.testing import FakeEngine
+
+
+class Speaker(Agent):
+    """Says something."""
+
+    audience = "everyone"
+
+
+class Known(Scenario):
+    """One word; the score is that of the options and of the game's task. `left` games on somebody presses Ctrl-C."""
+
+    name = "known"
+    tasks = "arithmetic"
+
+    class Options(Scenario.Options):
+        """What moves the score."""
+
+        plus: float = 0.0
+        fails: tuple[int, ...] = ()
+        many: int = 1
+        seed: int = 0
+
+    class Outcome(Scenario.Outcome):
+        """The scores."""
+
+        score: float
+        right: bool
+
+    options: Options
+    left: ClassVar[int] = 10**6
+
+    def draws(self) -> int:
+        return self.options.many
+
+    async def play(self, game: Game) -> Outcome:
+        tasks = game.draw()
+        ann = game.cast(Speaker, "ann")
+        await ann.say()
+        Known.left -= 1
+        if Known.left < 0:
+            raise KeyboardInterrupt
+        if game.index in self.options.fails:
+            raise ValueError("this game fails")
+        hard = len(tasks[0].question) % 7
+        return self.Outcome(score=self.options.plus + hard, right=hard + self.options.plus > 4)
+
+    def score(self, outcome: Outcome) -> dict[str, float]:
+        return {"score": outcome.score, "right": float(outcome.right)}
+
+
+class Counts(FakeEngine):
+    """Refuses more than so many decodes; counts those it was asked for."""
+
+    def __init__(self, left: int = 10**6) -> None:
+        super().__init__()
+        self.left, self.decodes = left, 0
+
+    def submit(self, calls: Any, turn: Any = None) -> Any:
+        for call in calls:
+            if isinstance(call, Decode):
+                self.decodes += 1
+                assert self.decodes <= self.left, "this was played before"
+        return super().submit(calls, turn)
+
+
+def asked(
+    out: Path | None, grid: Mapping[str, Sequence[Any]], games: int = 4, models: Sequence[Value] = (), **more: Any
+) -> Asked:
+    """A sweep of `Known`."""
+    run = {"games": games, **({} if models else {"model": "fake"}), **more.pop("run", {})}
+    fixed = Fixed(more.pop("own", {}), run)
+    return Asked(Known, grid, models, fixed, out=out, **more)
+
+
+def sweep(out: Path, grid: Mapping[str, Sequence[Any]], games: int = 4, **more: Any) -> SweepResult:
+    """Play it to its end."""
+    mine = asked(out, grid, games, **more)
+    found = prepared(mine)
+    return swept(mine, found, planned(found, Folder(out)))[0]

@@ -1,0 +1,268 @@
+"""Sweeps on the fake engine: paired, resumed where they stopped, with each failure in its place."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentcho.cli.sweep import prepared
+from agentcho.config import ModelConfig, RunConfig
+from agentcho.display.swept import text
+from agentcho.errors import CannotWrite, ModelError, RecordBroken, ResumeMismatch
+from agentcho.lab.collect import Interrupted
+from agentcho.lab.sweep.axes import Value
+from agentcho.lab.sweep.files import read_result
+from agentcho.lab.sweep.folder import Folder
+from agentcho.lab.sweep.grid import as_model
+from agentcho.lab.sweep.plan import planned
+from agentcho.records.record import SavedRun
+from agentcho.testing import FakeEngine
+
+from .sweeps import Counts, Known, asked, sweep
+
+TWO: dict[str, list[Any]] = {"plus": [0, 1], "temperature": [0, 0.7]}
+
+
+@pytest.fixture(autouse=True)
+def no_picture(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pictures take long; one test draws one."""
+    if "written" not in request.node.name:
+        monkeypatch.setattr("agentcho.cli.sweep.lacking", lambda: "a picture")
+
+
+def over(out: Path) -> int:
+    """How many games are over in a folder."""
+    return sum(len(SavedRun(file.parent).finished()) for file in out.glob("cells/*/*/run.json"))
+
+
+def test_every_cell_plays_the_same_games_and_differences_are_paired(tmp_path: Path) -> None:
+    found = sweep(tmp_path, TWO, games=5, own={"many": 1})
+    assert [row.name for row in found.rows] == [
+        "plus=0 temperature=0",
+        "plus=0 temperature=0.7",
+        "plus=1 temperature=0",
+        "plus=1 temperature=0.7",
+    ]
+    score = found.metrics[0]
+    by_game = [[game.score["score"] for game in cell.games] for cell in found.cells]
+    assert by_game[0] == by_game[1] == [value - 1 for value in by_game[2]]
+    assert len(set(by_game[0])) > 1, "the same tasks in every cell, and not one task in every game"
+    assert {row.reference for row in found.rows} == {None, "plus=0 temperature=0"}
+    assert score.means["plus=0 temperature=0"].span.low < score.means["plus=0 temperature=0"].span.high
+    (same, more, both) = (score.differences[row.name] for row in found.rows[1:])
+    assert (same.value, more.value, both.value) == (0, 1, 1)
+    assert (more.span.low, more.span.high, more.games) == (1, 1, 5), "paired, so nothing is left of the tasks"
+
+
+def test_each_option_by_itself_counts_each_game_once(tmp_path: Path) -> None:
+    found = sweep(tmp_path, {"plus": [0, 1, 3], "top_p": [0.5, 1.0], "run.seed": [1, 2]}, games=3)
+    effects = {(each.axis, each.value): each.found for each in found.effects if each.metric == "score"}
+    assert {at: each.value for at, each in effects.items()} == {("plus", "1"): 1, ("plus", "3"): 3, ("top_p", "1.0"): 0}
+    assert {each.games for each in effects.values()} == {6}, "three games of two seeds, over all cells"
+    assert all(each.holm >= each.p for each in effects.values())
+
+
+def test_cells_that_differ_in_their_seed_are_one_row_of_more_games(tmp_path: Path) -> None:
+    found = sweep(tmp_path, {"run.seed": [1, 2], "plus": [0, 1]}, games=3)
+    assert [row.name for row in found.rows] == ["plus=0", "plus=1"]
+    assert len(found.cells) == 4
+    assert found.metrics[0].means["plus=0"].games == 6
+    assert found.metrics[0].differences["plus=1"].games == 6
+
+
+def test_rows_that_play_other_tasks_are_in_no_pair(tmp_path: Path) -> None:
+    grid: dict[str, list[Any]] = {"tasks": ["arithmetic:steps=1", "arithmetic:steps=4"], "plus": [0, 1]}
+    found = sweep(tmp_path, grid, games=3)
+    first, second = "tasks=arithmetic:steps=1 plus=0", "tasks=arithmetic:steps=4 plus=0"
+    assert [row.reference for row in found.rows] == [None, first, None, second]
+    assert [each.value for each in found.metrics[0].differences.values()] == [1, 1]
+    assert [(each.axis, each.found.games) for each in found.effects if each.metric == "score"] == [("plus", 3)]
+    many = sweep(tmp_path / "many", {"many": [1, 2]}, games=2)
+    assert [row.reference for row in many.rows] == [None, None], "game 1 draws other tasks where a game draws more"
+
+
+def stop(monkeypatch: pytest.MonkeyPatch, out: Path, left: int) -> None:
+    """Ctrl-C after so many games."""
+    with monkeypatch.context() as patch:
+        patch.setattr(Known, "left", left)
+        with pytest.raises(Interrupted):
+            sweep(out, {"plus": [0, 1]}, games=4, at_once=1)
+
+
+@pytest.mark.parametrize("left", [0, 5])
+def test_a_sweep_that_was_stopped_goes_on_and_repeats_nothing(
+    tmp_path: Path, left: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stop(monkeypatch, tmp_path, left)
+    before, again = over(tmp_path), Counts()
+    assert before == left
+    found = sweep(tmp_path, {"plus": [0, 1]}, games=4, engine=again)
+    assert again.decodes == 8 - before
+    assert found.whole
+    assert found.metrics == sweep(tmp_path / "other", {"plus": [0, 1]}, games=4).metrics
+    assert sweep(tmp_path, {"plus": [0, 1]}, games=4, engine=Counts(0)).metrics == found.metrics
+
+
+def test_what_was_said_in_a_game_that_was_stopped_is_said_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Words that are paid for are not asked for twice: the records of a game are two, and say the same."""
+    stop(monkeypatch, tmp_path, 2)
+    found = prepared(asked(tmp_path, {"plus": [0, 1]}))
+    folder, cell = Folder(tmp_path), found.cells[0]
+    assert (sorted(folder.there(cell).over), [*folder.said(cell, (2, 3))]) == ([0, 1], [2])
+    sweep(tmp_path, {"plus": [0, 1]}, games=4)
+    first, second = folder.records(cell)
+    words = [[e.message.text for e in run.games()[2] if e.message.kind == "decode"] for run in (first, second)]
+    assert words[0] == words[1] != []
+    assert {e.attempt for e in second.games()[2]} == {2}
+
+
+def test_more_games_and_more_values_play_only_what_lacks(tmp_path: Path) -> None:
+    sweep(tmp_path, {"plus": [0, 1]}, games=2)
+    engine = Counts()
+    found = sweep(tmp_path, {"plus": [0, 1], "temperature": [0.7, 1.0]}, games=3, engine=engine)
+    assert engine.decodes == 2 * 1 + 2 * 3, "temperature 0.7 is what it was, with a game more"
+    assert all(cell.over == 3 for cell in found.cells)
+    few = sweep(tmp_path, {"plus": [1]}, games=1, engine=Counts(0))
+    assert [cell.over for cell in few.cells] == [1]
+
+
+def test_a_changed_grid_is_told(tmp_path: Path) -> None:
+    def change(grid: dict[str, list[Any]], **more: Any) -> Any:
+        found = prepared(asked(tmp_path, grid, games=1, **more))
+        return planned(found, Folder(tmp_path)).change
+
+    sweep(tmp_path, {"plus": [0, 1]}, games=1)
+    assert change({"plus": [0, 1]}) == ((), ())
+    assert change({"plus": [0, 2]}) == (("plus=2",), ("plus=1",))
+    assert change({"plus": [0, 1, 2]}, filters=["plus=2"]) == (("plus=2",), ())
+    sweep(tmp_path, {"plus": [0, 2]}, games=1)
+    assert change({"plus": [0, 2]}) == ((), ()), "what was told once is not told again"
+
+
+def test_a_folder_is_of_one_sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sweep(tmp_path, {"plus": [0, 1]}, games=1)
+    with pytest.raises(ResumeMismatch, match=r"holds another sweep: seed differ. Give another --out"):
+        sweep(tmp_path, {"plus": [0, 1]}, games=1, run={"seed": 7})
+    with pytest.raises(ResumeMismatch, match="another sweep: plus differ"):
+        sweep(tmp_path, {"plus": [5, 6]}, games=1)
+    monkeypatch.setattr(Known, "name", "other")
+    with pytest.raises(ResumeMismatch, match=r"the scenario \(known, not other\) differ"):
+        sweep(tmp_path, {"plus": [0, 1]}, games=1)
+    (tmp_path / "request.json").write_text("{}")
+    with pytest.raises(RecordBroken, match=r"request.json: is no request of a sweep; give another --out"):
+        sweep(tmp_path, {"plus": [0, 1]}, games=1)
+
+
+def test_a_source_that_has_changed_is_told_before_anything_is_played(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sweep(tmp_path, {"plus": [0]}, games=1)
+    monkeypatch.setattr("agentcho.games.library.sources", lambda scenario: {"known.py": "0" * 64})
+    with pytest.raises(ResumeMismatch, match=r"the source \(known.py has changed\)"):
+        sweep(tmp_path, {"plus": [0]}, games=2, engine=Counts(0))
+
+
+def test_a_game_that_fails_is_counted_and_leaves_the_others_alone(tmp_path: Path) -> None:
+    found = sweep(tmp_path, {"fails": [[], [1, 2]]}, games=4)
+    assert [cell.over for cell in found.cells] == [4, 2]
+    assert not found.whole
+    trouble = found.cells[1].trouble
+    assert trouble is not None
+    assert trouble.startswith("2 ended by an error, game 1: error: ValueError")
+    assert found.metrics[0].means["fails=[1, 2]"].games == 2
+    shown = text(found)
+    assert "2 of 4" in shown
+    assert "fails=[1, 2]: 2 ended by an error, game 1: error: ValueError" in shown
+    again = Counts()
+    sweep(tmp_path, {"fails": [[], [1, 2]]}, games=4, engine=again)
+    assert again.decodes == 2, "those that failed are played again, and no other"
+
+
+class Models:
+    """Loads engines of any name but `broken`, and keeps who is there."""
+
+    def __init__(self) -> None:
+        self.loaded: list[str] = []
+        self.here = 0
+
+    def load(self, config: RunConfig, tell: Any = None, share: float = 1) -> FakeEngine:
+        models, self.loaded = self, [*self.loaded, config.model]
+        if config.model == "broken":
+            raise ModelError("broken cannot be read")
+        assert self.here == 0, "one at a time"
+        self.here += 1
+
+        class Closing(FakeEngine):
+            def close(self) -> None:
+                models.here -= 1
+                super().close()
+
+        return Closing()
+
+
+@pytest.fixture
+def models(monkeypatch: pytest.MonkeyPatch) -> Models:
+    found = Models()
+    monkeypatch.setattr("agentcho.games.runtime.load_engine", found.load)
+    monkeypatch.setattr("agentcho.lab.sweep.stage.check_loadable", lambda config, markers: None)
+    return found
+
+
+def named(*names: str) -> list[Value]:
+    return [as_model(name, ModelConfig(model=name)) for name in names]
+
+
+def test_each_model_is_loaded_once_and_none_beside_another(tmp_path: Path, models: Models) -> None:
+    found = sweep(tmp_path, {"plus": [0, 1], "temperature": [0, 1]}, games=2, models=named("one", "two", "three"))
+    assert (models.loaded, models.here) == (["one", "two", "three"], 0)
+    assert len(found.cells) == 12
+    assert found.whole
+    sweep(tmp_path, {"plus": [0, 1], "temperature": [0, 1]}, games=2, models=named("one", "two", "three", "four"))
+    assert models.loaded == ["one", "two", "three", "four"], "what is played is not loaded again"
+
+
+def test_a_model_that_does_not_load_ends_its_own_cells_alone(tmp_path: Path, models: Models) -> None:
+    found = sweep(tmp_path, {"plus": [0, 1]}, games=2, models=named("broken", "two"))
+    assert [(cell.over, cell.left) for cell in found.cells] == [(0, 2), (2, 0), (0, 2), (2, 0)]
+    assert found.cells[0].error == "broken cannot be read"
+    assert [row.name for row in found.rows if row.reference is None] == ["plus=0 model=broken"]
+    shown = text(found)
+    assert "0 of 2" in shown
+    assert "plus=1 model=broken: not played: broken cannot be read" in shown
+
+
+def test_a_disk_that_is_full_ends_the_whole_sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(self: object, turn: Any, how: Any) -> Any:
+        raise CannotWrite(tmp_path, "no space is left")
+
+    monkeypatch.setattr("agentcho.lab.sweep.stage.Here.play", full)
+    with pytest.raises(CannotWrite):
+        sweep(tmp_path, {"plus": [0, 1]})
+
+
+def test_without_the_library_there_are_means_and_differences(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tested = sweep(tmp_path, {"plus": [0, 1]}, games=3)
+    monkeypatch.setattr("agentcho.lab.sweep.figures.find_spec", lambda name: None)
+    bare = sweep(tmp_path, {"plus": [0, 1]}, games=3)
+    for one, other in zip(bare.metrics, tested.metrics, strict=True):
+        assert {row: mean.value for row, mean in one.means.items()} == {r: m.value for r, m in other.means.items()}
+        assert [d.value for d in one.differences.values()] == [d.value for d in other.differences.values()]
+    shown = text(bare).splitlines()
+    assert shown[4].split() == ["0", "3", f"{bare.metrics[0].means['plus=0'].value:.2f}", "first"]
+    assert not any("p" in row for row in bare.figures())
+
+
+def test_all_of_it_is_written(tmp_path: Path) -> None:
+    found = sweep(tmp_path, TWO, games=2)
+    assert read_result(tmp_path / "sweep.json") == found
+    games = list(csv.DictReader((tmp_path / "games.csv").read_text().splitlines()))
+    assert len(games) == 8
+    assert games[0].keys() == {"plus", "temperature", "seed", "game", "ended", "seconds", "score.score", "score.right"}
+    figures = list(csv.DictReader((tmp_path / "sweep.csv").read_text().splitlines()))
+    assert {row["what"] for row in figures} == {"mean", "difference", "effect"}
+    assert (tmp_path / "sweep.png").read_bytes()[:4] == b"\x89PNG"
