@@ -20,6 +20,7 @@ from agentcho.audit.report import LEVELS, AuditReport, Blockage, Finding, Place,
 from agentcho.audit.rules import RULES
 from agentcho.audit.subject import of_run
 from agentcho.audit.verdict import GameVerdict, Reading, line_of
+from agentcho.audit.words import GameWords, attempts, ledger
 from agentcho.records.models import LOCAL, Models
 from agentcho.records.record import SavedRun
 from agentcho.records.transcript import Entry, by_attempt
@@ -53,6 +54,7 @@ class Judged(NamedTuple):
     releases: tuple[Release, ...]
     unfinished: tuple[Unfinished, ...]
     calls: tuple[GameCalls, ...]
+    words: tuple[GameWords, ...]
 
 
 def audit_run(run: SavedRun, reveal: bool = False, key: bytes | None = None) -> AuditReport:
@@ -71,7 +73,7 @@ def audit_entries(
     models: Models = LOCAL,
 ) -> AuditReport:
     """Audit transcripts by game, of a run with these models. Reads nothing but its arguments."""
-    judged = _judge(games, seal, planned, models)
+    judged = _judge(subject, games, seal, planned, models)
     readings = judged.readings
     unclean = tuple(reading.edge for reading in readings if reading.edge.verdict != "clean")
     drawn = tables.worst_game([*games, *planned.refused], readings)
@@ -90,6 +92,7 @@ def audit_entries(
         drawn_game=drawn,
         drawn=() if drawn is None else _drawn(drawn, games.get(drawn, ()), readings, seal, planned),
         texts=sum(len(verdict.texts) for verdict in judged.verdicts),
+        words=ledger(subject, judged.words),
         calls=tuple(chain.from_iterable(game.reported() for game in judged.calls)),
     )
     return concluded(report)
@@ -100,9 +103,11 @@ def new_key() -> bytes:
     return secrets.token_bytes(32)
 
 
-def _judge(games: Mapping[int, Sequence[Entry]], seal: Seal, planned: Planned, models: Models) -> Judged:
-    attempts = ((game, said) for game, entries in games.items() for said in by_attempt(entries))
-    verdicts = tuple(GameVerdict(game, said, planned.places.get(game), models) for game, said in attempts)
+def _judge(
+    subject: Subject, games: Mapping[int, Sequence[Entry]], seal: Seal, planned: Planned, models: Models
+) -> Judged:
+    begun = ((game, said) for game, entries in games.items() for said in by_attempt(entries))
+    verdicts = tuple(GameVerdict(game, said, planned.places.get(game), models) for game, said in begun)
     readings = chain.from_iterable(verdict.readings() for verdict in verdicts)
     calls = tuple(map(GameCalls, verdicts))
     released = (*(notes.releases(verdict, seal) for verdict in verdicts), *(game.releases(seal) for game in calls))
@@ -113,6 +118,7 @@ def _judge(games: Mapping[int, Sequence[Entry]], seal: Seal, planned: Planned, m
         tuple(chain.from_iterable(released)),
         tuple(chain.from_iterable(notes.unfinished(verdict, seal) for verdict in verdicts)),
         calls,
+        attempts(verdicts, subject),
     )
 
 
@@ -128,6 +134,7 @@ def _findings(subject: Subject, games: Mapping[int, Sequence[Entry]], judged: Ju
         *findings.released(scenario, judged.releases, lines, games),
         *findings.blocked(scenario, judged.blockages, lines),
         *findings.called(scenario, judged.calls),
+        *findings.told(subject, ledger(subject, judged.words), judged.words),
     ]
     return sorted(found, key=order)
 

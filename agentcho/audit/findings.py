@@ -11,10 +11,11 @@ from pathlib import PurePath
 from typing import NamedTuple
 
 from agentcho.audit.calls import Called, GameCalls
-from agentcho.audit.report import Blockage, Finding, Place, Release, Subject, Verdict
+from agentcho.audit.report import Blockage, Finding, Place, Release, Subject, Verdict, WordsLedger
 from agentcho.audit.rules import RULES, fingerprint
 from agentcho.audit.subject import CLIENTS, LIMITS, MARKERS
 from agentcho.audit.verdict import GameVerdict, Reading, Share, line_of
+from agentcho.audit.words import GameWords
 from agentcho.flow.labels import EncodingRecord
 from agentcho.message import EVERYONE, SCENARIO
 from agentcho.records.transcript import Entry
@@ -228,6 +229,22 @@ def _shared(game: GameCalls) -> Iterator[tuple[Who, Shown]]:
                     rank = (-len(hidden), told.game)
                     shown = Shown(told.game, rank, hidden, (told.call, hidden[0]), told.place, server)
                     yield Who("AC015", reader, told.caller, server), shown
+
+
+def told(subject: Subject, ledger: WordsLedger | None, games: Iterable[GameWords]) -> list[Finding]:
+    """AC017: rows of the ledger above the budget. AC018: messages that do not account for their words."""
+    evidence: Evidence = {}
+    for row in () if ledger is None else ledger.rows:
+        if row.over:
+            detail = f"{row.bits:.4g} bits in a game, of {subject.leak_budget:g} given"
+            shown = Shown(row.game, (row.game,), detail=detail)
+            evidence[Who("AC017", row.reader, row.owner)] = [shown] * row.games
+    for doubt in (each for game in games for each in game.doubts):
+        shown = Shown(doubt.game, (doubt.game,), (), (doubt.message,), doubt.place, doubt.why)
+        evidence.setdefault(Who("AC018", carrier=doubt.author), []).append(shown)
+    over = "{reader} can have been told more of the secrets of {owner} than the budget: {detail}"
+    unknown = "it cannot be told how much {times} messages of {carrier} tell: {detail}"
+    return list(gathered(subject.scenario, evidence, {"AC017": over, "AC018": unknown}))
 
 
 def blocked(scenario: str, blockages: Iterable[Blockage], lines: Lines) -> list[Finding]:

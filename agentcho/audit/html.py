@@ -57,6 +57,7 @@ def html(report: AuditReport, plot: Plot | None = None) -> str:
         "meaning": wording.MEANING,
         "arms": wording.ARMS,
         "sources": wording.SOURCES,
+        "uncharged": wording.UNCHARGED,
         "drawing": drawing.draw(report),
         "box": (drawing.BOX_WIDTH, drawing.BOX_HEIGHT),
         "grid": grid(report),

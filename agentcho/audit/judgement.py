@@ -28,6 +28,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from agentcho.audit import wording
 from agentcho.audit.measurement import Measurement
 from agentcho.audit.report import AuditReport, Conclusion, Control, Finding
 from agentcho.errors import ConfigError, RecordBroken
@@ -51,6 +52,8 @@ RuleId = Literal[
     "AC014",
     "AC015",
     "AC016",
+    "AC017",
+    "AC018",
 ]
 FEW = 3
 """At most so many incomplete games are named one by one."""
@@ -100,6 +103,8 @@ def _doubts(report: AuditReport) -> list[str]:
         doubts.append(f"of {unknown} readings or encodings it cannot be told what they carried")
     if unknown := sum(f.edges for f in report.findings if f.rule == "AC014" and f.status != "gone"):
         doubts.append(f"of {unknown} {_plural('call', unknown)} of tools it cannot be told what they were made from")
+    if unknown := sum(f.edges for f in report.findings if f.rule == "AC018" and f.status != "gone"):
+        doubts.append(f"of {unknown} {_plural('message', unknown)} it cannot be told how much they tell")
     return doubts
 
 
@@ -120,6 +125,8 @@ def _reasons(report: AuditReport) -> list[str]:
         passed = sum(call.verdict == "released" for call in report.calls)
         count = len(report.calls)
         reasons.append(f"{count} {_plural('call', count)} of tools, {passed} of them let run by a release")
+    if report.words is not None:
+        reasons.append(wording.words(report.words))
     suppressed = sum(finding.suppressed is not None for finding in there)
     if suppressed:
         reasons.append(f"{suppressed} {_plural('finding', suppressed)} suppressed")

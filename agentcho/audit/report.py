@@ -175,6 +175,41 @@ class Cell(Frozen):
     leaking: int
 
 
+class Told(Frozen):
+    """What one reader may have been told of the secrets of one owner, over all games: at most `bits` by typed releases
+    in game `game`, where it was the most (`over`: more than the budget). `typed` counts these releases.
+
+    Beside them, and in no number of bits: `free` messages whose words could be anything, `passed` ones that the code
+    let pass or released itself, and `acts` of the code after it had looked at such secrets.
+    """
+
+    owner: str
+    reader: str
+    bits: float
+    game: int
+    games: int
+    typed: int = 0
+    free: int = 0
+    passed: int = 0
+    acts: int = 0
+    over: bool = False
+
+    @property
+    def bounded(self) -> bool:
+        """Whether the bits are all that its agents' words can have told."""
+        return not (self.free or self.passed)
+
+
+class WordsLedger(Frozen):
+    """The rule of a run for words, its budget in bits, and what was told. `unaccounted` counts messages of which it is
+    not known how much they tell."""
+
+    rule: Literal["track", "refuse"]
+    budget: float | None
+    rows: tuple[Told, ...]
+    unaccounted: int = 0
+
+
 class Control(Frozen):
     """A check that the audit could have detected an effect. `fired` False makes the audit inconclusive."""
 
@@ -187,7 +222,7 @@ class Subject(Frozen):
     """What was audited, and the command that audits it again.
 
     `planned`: there were no receipts; the real resolver was run on a symbolic engine. `lost` are games whose
-    transcript is not whole. `environment` has versions and keyed digests.
+    transcript is not whole. `environment` has versions and keyed digests. `words` and `leak_budget`: see `RunConfig`.
     """
 
     scenario: str
@@ -201,6 +236,8 @@ class Subject(Frozen):
     agents: tuple[str, ...]
     environment: dict[str, str]
     reproduce: str
+    words: Literal["track", "refuse"] | None = None
+    leak_budget: float | None = None
 
 
 class AuditReport(Frozen):
@@ -227,6 +264,7 @@ class AuditReport(Frozen):
     controls: tuple[Control, ...] = ()
     unfinished: tuple[Unfinished, ...] = ()
     texts: int = 0
+    words: WordsLedger | None = None
     calls: tuple[Call, ...] = ()
 
     def exit_code(self, fail_on: FailOn) -> int:

@@ -143,6 +143,21 @@ _ALL = (
         "A call was let run although untrusted words may stand behind its arguments: its code had said release=True.",
         "Nothing, if it was meant: somebody vouches for that call.",
     ),
+    Rule(
+        "AC017",
+        "warning",
+        "more told than the budget",
+        "Typed releases can have told a reader more bits about an owner's secrets than leak_budget gives.",
+        "Run with words=refuse, which refuses what is above the budget; offer fewer choices, or ask less often.",
+    ),
+    Rule(
+        "AC018",
+        "warning",
+        "words that nobody can account for",
+        "In a run with a rule for words, a message does not account for how much it can tell of what its author had "
+        "read.",
+        "Play the run again; a transcript that was edited, cut or written by another version can prove nothing.",
+    ),
 )
 
 RULES: Mapping[str, Rule] = MappingProxyType({rule.id: rule for rule in _ALL})

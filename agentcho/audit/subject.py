@@ -64,6 +64,8 @@ def _subject(config: RunConfig, environment: dict[str, str], **more: Any) -> Sub
         mode=config.mode,
         leakage=config.leakage,
         deterministic=config.deterministic,
+        words=config.words,
+        leak_budget=config.leak_budget,
         environment=environment | machine() | repair,
         **more,
     )

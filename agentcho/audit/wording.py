@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from markupsafe import Markup
 
 from agentcho.audit.measurement import Arm, Source
-from agentcho.audit.report import AuditReport, Finding, Verdict
+from agentcho.audit.report import AuditReport, Finding, Told, Verdict, WordsLedger
 
 DIRECTION = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
@@ -97,6 +97,31 @@ def listed(words: Sequence[str], most: int = 6) -> str:
     if len(words) > most:
         words = [*words[: most - 1], f"{len(words) - most + 1} more"]
     return " and ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))
+
+
+UNCHARGED = (
+    "In no number of bits: whether and when an agent speaks and how long that takes, to whom, and which branch the "
+    "scenario takes; what the code says or does itself after it had looked at secrets is counted as acts."
+)
+"""What a ledger of words does not charge."""
+
+
+def words(ledger: WordsLedger) -> str:
+    """A ledger in one sentence."""
+    typed, free = (sum(getattr(row, name) for row in ledger.rows) for name in ("typed", "free"))
+    most = max((row.bits for row in ledger.rows), default=0.0)
+    passed = sum(row.passed for row in ledger.rows)
+    if not ledger.rows:
+        return f"words={ledger.rule}: no words were said before who may not read what was read for them"
+    told = f"at most {most:.4g} bits to one reader about one owner in a game, by typed releases" if typed else ""
+    more = [f"without a bound {free}" if free else "", f"let pass by the code {passed}" if passed else ""]
+    rest = ", ".join(filter(None, more))
+    return f"words={ledger.rule}: " + "; ".join(filter(None, [told, rest and f"messages told beside these: {rest}"]))
+
+
+def bound(row: Told) -> str:
+    """What a row of the ledger comes to: bits, or that there is no bound."""
+    return f"{row.bits:.4g} bits" if row.bounded else "no bound"
 
 
 def stands(finding: Finding) -> bool:

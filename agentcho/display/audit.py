@@ -13,9 +13,9 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from agentcho.audit.report import AuditReport, Control, Finding, ReaderVerdict, Unfinished, Verdict
+from agentcho.audit.report import AuditReport, Control, Finding, ReaderVerdict, Unfinished, Verdict, WordsLedger
 from agentcho.audit.rules import RULES
-from agentcho.audit.wording import MEANING, headline, listed, many, played
+from agentcho.audit.wording import MEANING, UNCHARGED, bound, headline, listed, many, played
 from agentcho.display import Kind
 from agentcho.display.measured import measured
 from agentcho.display.parts import section, show_parts
@@ -54,6 +54,8 @@ def _parts(report: AuditReport) -> Iterator[RenderableType]:
     acted = [finding for finding in report.findings if finding.level != "note"]
     yield from section("findings", [_findings(acted)] if acted else [])
     yield from section("notes", list(_notes(report)))
+    if report.words is not None:
+        yield from section("words", [_words(report.words), Text(UNCHARGED, style="dim")])
     yield from section("heard, and never whole", [_unfinished(report.unfinished)] if report.unfinished else [])
     yield from section("measured", list(measured(report.measurement)))
     yield from section("controls", [_controls(report.controls)] if report.controls else [])
@@ -116,6 +118,21 @@ def _notes(report: AuditReport) -> Iterator[Text]:
     for finding in report.findings:
         if finding.level == "note" and finding.rule not in LISTED:
             yield Text(f"{finding.rule}  {inline(finding.message)}")
+
+
+def _words(ledger: WordsLedger) -> RenderableType:
+    """A row an owner of secrets and reader: what typed releases can have told, and how often there was no bound."""
+    if not ledger.rows:
+        return Text("nothing was told of what its hearers may not read")
+    grid = _grid(4)
+    for row in ledger.rows:
+        counts = {"typed": row.typed, "free": row.free, "let pass": row.passed, "acts": row.acts}
+        of = "" if ledger.budget is None else f" of {ledger.budget:g}"
+        tone = "red" if row.over else "green" if row.bounded else "yellow"
+        told = " · ".join(f"{name} {count:,}" for name, count in counts.items() if count)
+        pair = Text(inline(f"{row.owner} → {row.reader}"), style="bold")
+        grid.add_row(pair, Text(bound(row), style=tone), Text(f"{row.bits:.4g}{of} typed"), Text(told))
+    return grid
 
 
 def _unfinished(messages: Sequence[Unfinished]) -> Table:

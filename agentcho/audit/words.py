@@ -1,0 +1,239 @@
+"""What the words of agents could tell of what they had read, of whose secrets, and whom: the ledger of a run that had a
+rule for words, worked out again.
+
+From the transcript alone: receipts say what each message was said over, audiences who may read that, its line how many
+things it could be. What the run had charged is held against it, and so is what was said: a line that does not account
+for its words is a fault, and never 0 bits. Does not know: how a game refuses to say something, findings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from math import log2
+from typing import NamedTuple
+
+from agentcho.audit.report import Place, Subject, Told, WordsLedger
+from agentcho.audit.verdict import GameVerdict
+from agentcho.calls.patterns import Uncountable
+from agentcho.flow.views import Charge
+from agentcho.flow.words import LEAST, Owed, Secrets, bits_of, owner_of, readers_of, respelled
+from agentcho.message import EVERYBODY
+from agentcho.records.transcript import Entry
+
+Pair = tuple[str, str]
+"""An owner of secrets and a reader."""
+
+
+class Doubt(NamedTuple):
+    """A message that does not account for its words, and why."""
+
+    game: int
+    message: str
+    author: str
+    why: str
+    place: Place | None = None
+
+
+class Unaccounted(Exception):
+    """It cannot be told how much a message tells; the text says why."""
+
+
+class Sum(NamedTuple):
+    """What one reader was told of one owner's secrets in one game: `bits` by `typed` releases, and by how many messages
+    more: `free` words, and those that the code let pass; `acts`: of the code itself, after it had looked."""
+
+    bits: float = 0.0
+    typed: int = 0
+    free: int = 0
+    passed: int = 0
+    acts: int = 0
+
+    def plus(self, other: Sum) -> Sum:
+        """Both together."""
+        counts = self.typed + other.typed, self.free + other.free, self.passed + other.passed, self.acts + other.acts
+        return Sum(self.bits + other.bits, *counts)
+
+    def most(self, other: Sum) -> Sum:
+        """The greater of each: of two attempts at one game, in which the same is said again."""
+        pairs = (self.typed, other.typed), (self.free, other.free), (self.passed, other.passed), (self.acts, other.acts)
+        return Sum(max(self.bits, other.bits), *map(max, pairs))
+
+
+class GameWords:
+    """Those of one attempt at a game. `agents`: all that the run had."""
+
+    def __init__(self, verdict: GameVerdict, subject: Subject) -> None:
+        self._verdict, self._entries, self._order = verdict, verdict.cones.entries, verdict.cones.order
+        self.number = verdict.game
+        self._refusing, self._agents = subject.words == "refuse", subject.agents
+        self._secrets = Secrets(lambda id: self._entries[id].message.audience, self._known_sources)
+        self.doubts: list[Doubt] = []
+        self.sums: dict[Pair, Sum] = {}
+        for entry in self._entries.values():
+            self._enter(entry)
+
+    def _enter(self, entry: Entry) -> None:
+        message, author = entry.message, entry.message.author
+        self._add(self._acted_on(entry), Sum(acts=1))
+        own_words = message.kind == "decode" or entry.act.released is not None
+        if author is None or not own_words:
+            return
+        try:
+            owed = self._owed(entry)
+            if owed:
+                self._add(owed, self._sum(entry, owed))
+        except Unaccounted as why:
+            self.doubts.append(Doubt(self._verdict.game, message.id, author, str(why), self._verdict.asked(entry)))
+
+    def _add(self, owed: Owed, sum: Sum) -> None:
+        for owner, readers in owed:
+            for reader in readers:
+                self.sums[owner, reader] = self.sums.get((owner, reader), Sum()).plus(sum)
+
+    # -- whose secrets, and whom -------------------------------------------------------------------------
+
+    def _owed(self, entry: Entry) -> Owed:
+        """Of each owner of secrets, to whom the words of a message may tell of them."""
+        released, charge = entry.act.released, entry.act.charge
+        if released is None:
+            over = self._sources(entry)
+        else:
+            first = self._known(released, entry)
+            over = self._sources(first)
+            over = over if charge is not None and charge.by == "schema" else [released, *over]
+        found = self._pairs(over, entry)
+        if entry.origin == "human" and charge is not None:  # what a person had been shown is in no receipt
+            for owner, readers in charge.owed:
+                found.setdefault(owner, set()).update(readers)
+        return tuple((owner, tuple(sorted(found[owner]))) for owner in sorted(found))
+
+    def _pairs(self, over: Iterable[str], entry: Entry) -> dict[str, set[str]]:
+        found: dict[str, set[str]] = {}
+        for reader in readers_of(entry.message.audience, entry.message.author, self._agents):
+            for id in self._secrets.told(over, reader):
+                found.setdefault(owner_of(self._entries[id].message.metadata), set()).add(reader)
+        return found
+
+    def _known_sources(self, id: str) -> list[str]:
+        return self._sources(self._entries[id])
+
+    def _sources(self, entry: Entry) -> list[str]:
+        """What the words of a message may repeat. `Unaccounted`: the transcript does not say."""
+        more = [each for each in (entry.act.released, entry.act.call) if each is not None]
+        found = [*(self._cone(entry) if entry.message.kind == "decode" else ()), *more]
+        for id in found:
+            self._known(id, entry)
+        return found
+
+    def _cone(self, entry: Entry) -> list[str]:
+        cones, id = self._verdict.cones, entry.message.id
+        if entry in self._verdict.texts:
+            return list(entry.message.parents)
+        if entry.own is None:
+            raise Unaccounted(f"message {id} has no record of what it was said over")
+        if (fault := cones.fault(entry.own.id)) is not None:
+            raise Unaccounted(f"encoding {entry.own.id}: {fault}")
+        return [each for each in cones.cones[entry.own.id] if each != id]
+
+    def _known(self, id: str, by: Entry) -> Entry:
+        """A message that stands before the one that was said over it."""
+        here = self._order.get(id)
+        if here is None or here >= self._order[by.message.id] or self._verdict.cones.lines[id] != 1:
+            raise Unaccounted(f"message {by.message.id} was said over {id}, which does not stand before it")
+        return self._entries[id]
+
+    def _acted_on(self, entry: Entry) -> Owed:
+        """Whose words the code had looked at before this message, of those that its readers may not read."""
+        found: dict[str, set[str]] = {}
+        for id in entry.act.tainted_by:
+            if (looked := self._entries.get(id)) is None:
+                continue
+            for reader in readers_of(entry.message.audience, entry.message.author, self._agents):
+                if not looked.message.audience.includes(reader):
+                    found.setdefault(owner_of(looked.message.metadata), set()).add(reader)
+        return tuple((owner, tuple(sorted(readers))) for owner, readers in found.items())
+
+    # -- how much ----------------------------------------------------------------------------------------
+
+    def _sum(self, entry: Entry, owed: Owed) -> Sum:
+        """What a message tells. `Unaccounted`: its line does not say, or what it says is not so."""
+        charge, id = entry.act.charge, entry.message.id
+        if charge is None:
+            raise Unaccounted(f"message {id} does not say how much it can tell")
+        self._covered(entry, charge, owed)
+        if charge.by == "release":
+            return Sum(passed=1)
+        if charge.by == "words":
+            if self._refusing:
+                raise Unaccounted(f"message {id} can be anything, in a run that was to refuse that")
+            return Sum(free=1)
+        bits = self._bits(entry, charge)
+        if charge.bits is None or abs(bits - charge.bits) > LEAST:
+            raise Unaccounted(f"message {id} was charged {charge.bits} bits, and can tell {bits:.6g}")
+        if not entry.message.canonical:
+            raise Unaccounted(f"the token ids of message {id} are not those of its text, and say more than it does")
+        return Sum(bits=bits, typed=1)
+
+    def _covered(self, entry: Entry, charge: Charge, owed: Owed) -> None:
+        """Whether all whom it tells of a secret were charged for. Who comes later is, with everyone."""
+        charged = {owner: set(readers) for owner, readers in charge.owed}
+        for owner, readers in owed:
+            for reader in readers:
+                if not {reader, EVERYBODY} & charged.get(owner, set()):
+                    raise Unaccounted(f"message {entry.message.id} was not charged for what it tells {reader}")
+
+    def _bits(self, entry: Entry, charge: Charge) -> float:
+        """log2 of what it could be, counted again. `Unaccounted`: what it says is none of that."""
+        message, choices = entry.message, set(entry.act.choices)
+        if charge.by == "choices":
+            said = message.text
+            if not any(each == said or (entry.ended and each.startswith(said)) for each in choices):
+                raise Unaccounted(f"message {message.id} is none of its choices")
+            return log2(len(choices))
+        first = self._entries.get(entry.act.released or "")
+        header = "" if first is None else first.message.header
+        if charge.schema is None or first is None or not message.text.startswith(header):
+            raise Unaccounted(f"message {message.id} does not say what it could be")
+        said = message.text.removeprefix(header)
+        try:
+            if respelled(said, charge.schema) != said:
+                raise Unaccounted(f"message {message.id} is none of what its schema admits, in its one spelling")
+            return bits_of(charge.schema)
+        except Uncountable as error:
+            raise Unaccounted(f"the schema of message {message.id} cannot be counted: {error}") from None
+
+
+def ledger(subject: Subject, games: Iterable[GameWords]) -> WordsLedger | None:
+    """The ledger of a run; None: it had no rule for words. Attempts at one game told the same again."""
+    if subject.words is None:
+        return None
+    sums: dict[Pair, dict[int, Sum]] = {}
+    doubts = 0
+    for game in games:
+        doubts += len(game.doubts)
+        for pair, sum in game.sums.items():
+            of = sums.setdefault(pair, {})
+            of[game.number] = sum.most(of.get(game.number, Sum()))
+    rows = sorted((_told(pair, of, subject.leak_budget) for pair, of in sums.items()), key=_first)
+    return WordsLedger(rule=subject.words, budget=subject.leak_budget, rows=tuple(rows), unaccounted=doubts)
+
+
+def _told(pair: Pair, games: Mapping[int, Sum], budget: float | None) -> Told:
+    most = max(games, key=lambda number: (games[number].bits, -number))
+    whole = Sum()
+    for each in games.values():
+        whole = whole.plus(each)
+    bits = games[most].bits
+    over = budget is not None and bits > budget + LEAST
+    counts = {"typed": whole.typed, "free": whole.free, "passed": whole.passed, "acts": whole.acts}
+    return Told(owner=pair[0], reader=pair[1], bits=bits, game=most, games=len(games), over=over, **counts)
+
+
+def _first(row: Told) -> tuple[bool, bool, float, str, str]:
+    """The rows that somebody should look at stand first."""
+    return (not row.over, row.bounded, -row.bits, row.owner, row.reader)
+
+
+def attempts(verdicts: Sequence[GameVerdict], subject: Subject) -> tuple[GameWords, ...]:
+    """The words of all games, attempt by attempt; none: the run had no rule for them."""
+    return () if subject.words is None else tuple(GameWords(verdict, subject) for verdict in verdicts)
