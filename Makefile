@@ -89,10 +89,12 @@ load: .venv/.tools                ## 2,000 mixed requests on 200 connections at 
 mutants: .venv/.tools             ## break the code on purpose, and see that the tests notice
 	$(BIN)/python -m tests.mutants.run
 
-nightly: mutants                  ## what is longer than CI allows: all mutants, other cells of slow tests, thousands of workflows that a reader must not tell apart, and great crowds at a server
-	$(PYTEST) --dist worksteal -m "(nightly and not ($(DOORS))) or (slow and (server or cluster))"
+nightly: mutants clients          ## what is longer than CI allows: all mutants, other cells of slow tests, thousands of workflows that a reader must not tell apart, and great crowds at a server
+	$(PYTEST) --dist worksteal -m "(nightly and not (browser or server or cluster)) or (slow and (server or cluster))"
 	$(BIN)/python -m tests.leaks.interference.nightly
 	$(BIN)/python -m tools.pages.leakage docs/results docs/leakage.md
+	$(BIN)/python -m tests.arena.sweep
+	$(BIN)/python -m tools.pages.textarena docs/results docs/how-to/textarena.md
 
 dist: .venv/.tools                ## what would be published: the source distribution, and the wheel made from it
 	rm -rf dist

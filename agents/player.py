@@ -29,13 +29,10 @@ class Player(agentcho.Agent):
 
     def view(self, readable: Sequence[agentcho.Metadata]) -> agentcho.View:
         """Its system prompt, the rules, and the last messages."""
-        kept = [m for m in readable if not self._again(m)]
-        head, rest = kept[:2], kept[2:]
-        return agentcho.View.of([*head, *(rest[-self.memory :] if self.memory else ())])
-
-    def _again(self, message: agentcho.Metadata) -> bool:
-        """Whether it is a move of its own as others were told it."""
-        return message.author == self.name and message.kind == "prefill" and message.role == "assistant"
+        me = self.name
+        first, *kept = [m for m in readable if not (m.author == me and m.kind == "prefill" and m.role == "assistant")]
+        rules, rest = kept[:1], kept[1:]
+        return agentcho.View.of([first, *rules, *rest[max(0, len(rest) - self.memory) :]])
 
     async def move(self, label: str, moves: Sequence[str]) -> None:
         """Say a move that only it may read: the environment decides who hears of it. `label` comes before the move,

@@ -42,6 +42,7 @@ MEASURED: dict[str, tuple[str, tuple[str, ...]]] = {
     "leakage-": ("leakage.md", (*CORE, *PLAYED, "agentcho/audit")),
     "mutants": ("leakage.md", ("agentcho", "tests/mutants")),
     "interference": ("leakage.md", ("agentcho", "tests/leaks")),
+    "textarena": ("how-to/textarena.md", ("agentcho/arena", "agents/player.py")),
     "understudy": ("understudy.md", ("agentcho/understudy",)),
 }
 """By how a result file's name begins: the page that it stands on, and the code that it measures."""

@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import Field, create_model
 
 from agentcho.arena.environment import Environment
-from agentcho.arena.names import PREFIX, check_refused
+from agentcho.arena.names import OPEN_HANDS, PREFIX, check_refused, family
 from agentcho.arena.package import Played, kind_of
 from agentcho.arena.scenario import Arena
 
@@ -27,6 +27,7 @@ def scenario_of(name: str) -> type[Arena]:
     class TextArena(Arena):
         __doc__ = Arena.__doc__
         name = f"{PREFIX}{kind.id}"
+        note = OPEN_HANDS.get(family(kind.id))
         Options = create_model("Options", __base__=Arena.Options, **fields)
 
         def environment(self) -> Environment:

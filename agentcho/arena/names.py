@@ -31,7 +31,7 @@ REFUSED: Mapping[str, str] = MappingProxyType(
         "DontSayIt": WORDS,
         "IteratedStagHunt": NEWER,
         "LetterAuction": WORDS,
-        "PublicGoodsGame": "its step never comes back once a player is out",
+        "PublicGoodsGame": "its step never comes back once all players are out",
         "ReverseTicTacToe": NEWER,
         "ScenarioPlanning": JUDGED,
         "ScorableGames": "files that it reads are missing in the package (games_descriptions)",

@@ -5,9 +5,9 @@ Does not know: TextArena (see `named`), how a turn goes (see `table`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from math import isfinite
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import Field
 
@@ -45,14 +45,16 @@ class Arena(Scenario):
 
     class Outcome(Scenario.Outcome):
         """How a game ended. `rewards` None: it was cut off. By `invalid` moves players, or the game, ended; `roles` is
-        what the environment says that each player was."""
+        what the environment says that each player was; `note` is what is to be known of every game of it."""
 
         rewards: dict[str, float] | None
         reason: str | None
         roles: dict[str, str]
         invalid: tuple[str, ...]
         moves: int
+        note: str | None = None
 
+    note: ClassVar[str | None] = None
     options: Options
 
     def __init__(self, **options: Any) -> None:
@@ -91,7 +93,8 @@ class Arena(Scenario):
         return self.Outcome(
             rewards=None if ending.rewards is None else self._rewards(ending.rewards),
             reason=reasons[0][:SHOWN] if reasons else None,
-            roles={who: str(about["role"]) for who, about in said.items() if "role" in about},
+            roles={named(number): role for number, role in _roles(ending.players)},
+            note=self.note,
             invalid=tuple(who for who, about in said.items() if about.get("invalid_move")),
             moves=moves,
         )
@@ -99,7 +102,7 @@ class Arena(Scenario):
     def _rewards(self, given: Any) -> dict[str, float]:
         """Rewards by player. `ScenarioError`: they are no numbers."""
         try:
-            found = {named(int(number)): float(reward) for number, reward in given.items()}
+            found = {named(int(number)): float(reward) for number, reward in sorted(given.items())}
         except (AttributeError, TypeError, ValueError):
             found = {}
         if not found or not all(map(isfinite, found.values())):
@@ -152,3 +155,11 @@ class Arena(Scenario):
 def named(number: int) -> str:
     """What a player is called."""
     return f"player-{number}"
+
+
+def _roles(players: Mapping[int, Mapping[str, Any]]) -> Iterator[tuple[int, str]]:
+    """The roles of players, by number, but those that say only which player it is."""
+    for number, about in players.items():
+        role = str(about.get("role", ""))
+        if role and role != f"Player {number}":
+            yield number, role

@@ -17,6 +17,7 @@ from typing import Any, Literal, NamedTuple
 import typer
 
 from agentcho import audit as auditing
+from agentcho.arena.names import is_arena
 from agentcho.audit.judgement import Suppression
 from agentcho.audit.report import AuditReport, FailOn
 from agentcho.cli.options import run_config
@@ -109,7 +110,7 @@ def nature_of(target: str, out: Path) -> Nature:
     """What a word names: a trace by its ending, a run by its folder, id or its beginning, else a scenario."""
     if target.endswith(".jsonl"):
         return "trace"
-    if target.endswith(".py"):
+    if target.endswith(".py") or is_arena(target):
         return "scenario"
     try:
         find(target, out)

@@ -8,7 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.conftest import agentcho, here
 from tests.clients.environment import python_of
+
+__all__ = ["agentcho", "here", "textarena"]
 
 
 def site_packages() -> Path:

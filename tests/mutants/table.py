@@ -6,6 +6,7 @@ Does not know: how they are applied and run.
 
 from __future__ import annotations
 
+from .arena import ENVIRONMENTS
 from .cluster import CLUSTER
 from .engine import ENGINE
 from .games import GAMES
@@ -511,4 +512,4 @@ ENFORCEMENT = (
     ),
 )
 
-MUTANTS = (*ENFORCEMENT, *ENGINE, *GAMES, *SERVE, *REMOTE, *TEXTS, *SEVERAL, *CLUSTER)
+MUTANTS = (*ENFORCEMENT, *ENGINE, *GAMES, *SERVE, *REMOTE, *TEXTS, *SEVERAL, *CLUSTER, *ENVIRONMENTS)

@@ -1,0 +1,65 @@
+"""Names of environments: those that are like what was typed, those that cannot be played, and without TextArena."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from agentcho.arena.names import NEWER, PREFIX, REFUSED, check_refused, environment_id
+from agentcho.errors import ExtraMissing, ScenarioError, ScenarioNotFound
+from agentcho.games import library
+
+KNOWN = [
+    "KuhnPoker-v0",
+    "KuhnPoker-v0-raw",
+    "KuhnPoker-v0-long-raw",
+    "KuhnPoker-v0-train",
+    "Nim-v0-raw",
+    "Chess-v0-raw",
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "id"),
+    [
+        ("KuhnPoker", "KuhnPoker-v0"),
+        ("KuhnPoker-v0", "KuhnPoker-v0"),
+        ("KuhnPoker-v0-raw", "KuhnPoker-v0"),
+        ("KuhnPoker-v0-long", "KuhnPoker-v0-long"),
+    ],
+)
+def test_a_name_is_an_id_with_its_version_or_without(name: str, id: str) -> None:
+    assert environment_id(PREFIX + name, KNOWN) == id
+
+
+def test_a_name_that_is_not_there_tells_those_that_are_like_it_and_can_be_played() -> None:
+    with pytest.raises(ScenarioNotFound, match=r"no environment 'textarena:kuhn-poker'.*: textarena:KuhnPoker-v0, "):
+        environment_id("textarena:kuhn-poker", KNOWN)
+    with pytest.raises(ScenarioNotFound, match=r"there are, for example: textarena:KuhnPoker, textarena:Nim$"):
+        environment_id("textarena:zzz", KNOWN)
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+def test_what_cannot_be_played_is_refused_by_name_with_the_reason(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "version_info", (3, 11))
+    for name in (kind, f"{kind}-v0", f"{kind}-v0-long-raw"):
+        with pytest.raises(ScenarioError, match=f"{PREFIX}{kind} cannot be played: "):
+            check_refused(PREFIX + name)
+
+
+def test_what_only_needs_a_newer_python_may_be_played_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "version_info", (3, 12))
+    for kind, why in REFUSED.items():
+        if why == NEWER:
+            check_refused(PREFIX + kind)
+
+
+def test_without_the_library_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    from agentcho.arena import package
+
+    package._library.cache_clear()
+    monkeypatch.setitem(sys.modules, "textarena", None)
+    monkeypatch.setattr("agentcho.extras.find_spec", lambda module: None)
+    with pytest.raises(ExtraMissing, match=r"textarena is needed .*: pip install 'agentcho\[textarena\]'"):
+        library.scenario("textarena:KuhnPoker")
