@@ -23,6 +23,7 @@ from agentcho.cli.training import trace, tune
 from agentcho.cli.words import (
     AGENTS,
     AUDITED,
+    CALL,
     CHANGED,
     COLUMNS,
     COMPARED,
@@ -39,9 +40,11 @@ from agentcho.cli.words import (
     PROVED,
     PROVEN,
     PROVES,
+    REDO,
     REPAIRS,
     RESUME,
     SCENARIO,
+    SKIP,
     STRIDE,
     SUPPRESS,
     SWAP,
@@ -128,6 +131,8 @@ def run(
     where: Where,
     resume: Annotated[str | None, typer.Option(metavar="RUN", help=RESUME, show_default=False)] = None,
     changed: Annotated[Changed, typer.Option(help=CHANGED)] = "refuse",
+    redo: Annotated[list[str] | None, typer.Option(metavar=CALL, help=REDO, show_default=False)] = None,
+    skip: Annotated[list[str] | None, typer.Option(metavar=CALL, help=SKIP, show_default=False)] = None,
     display: Display = None,
     out: Out = Path("runs"),
 ) -> None:
@@ -146,7 +151,9 @@ def run(
         cluster(where, retries),
     )
     typed = how.typed if models is None else read_models(models, how.typed)
-    raise typer.Exit(play_scenario(Asked(scenario, typed, own, display, out, at_once, care, resume, changed, on)))
+    settled = tuple(redo or ()), tuple(skip or ())
+    asked = Asked(scenario, typed, own, display, out, at_once, care, resume, changed, *settled, on)
+    raise typer.Exit(play_scenario(asked))
 
 
 def _set(option: str, value: str | None) -> list[str]:

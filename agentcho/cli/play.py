@@ -51,6 +51,8 @@ class Asked(NamedTuple):
     on_failure: OnFailure
     resume: str | None = None
     changed: Changed = "refuse"
+    redo: tuple[str, ...] = ()
+    skip: tuple[str, ...] = ()
     on: Cluster | None = None
 
 
@@ -74,7 +76,8 @@ def play_scenario(asked: Asked) -> int:
         here = partial(resume, saved, scenario, config)
         there = partial(runs.resume, saved=saved, scenario=scenario, config=config)
         with _where(asked, named, config, here, there) as playing:
-            played = _shown(partial(playing, changed=asked.changed), scenario, config, asked, saved)
+            going_on = partial(playing, changed=asked.changed, redo=asked.redo, skip=asked.skip)
+            played = _shown(going_on, scenario, config, asked, saved)
     if played.record is not None and asked.display != "none":
         _last_line(leaks(played.record), played.record)
     if played.interrupted:

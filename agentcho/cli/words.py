@@ -39,6 +39,9 @@ VIEWED = "An id, its beginning, a path, or 'last'; or a folder of records, as `c
 VIEW = "Write it here.  [default: view.html in the folder of the run]"
 EYES = "Only what this agent may read: the file that can be handed out. Nothing else is in it."
 LIVE = "Serve it on this machine, and follow the run while it goes on."
+CALL = "GAME:CALL"
+REDO = "With --resume: make this call of a tool again, which was begun without a result."
+SKIP = "With --resume: do not make it again; the model is told so."
 FAIL_FAST = "Stop with the first game that an error ends."
 RETRIES = "Play a game again, so often, that an error of the engine or of an endpoint ended.  [default: 0]"
 AtOnce = Annotated[int | None, typer.Option(min=1, help=AT_ONCE, show_default=False)]

@@ -103,11 +103,16 @@ class Recorded:
         """Whether a call of a tool is not to be made again. Any other that was begun before is."""
         return call in self._calls.skipped
 
+    @property
+    def open_calls(self) -> list[str]:
+        """The calls that were begun and have no result, of which nobody has said what is to be done."""
+        settled = self._calls.redone | self._calls.skipped
+        return sorted(id for id in self._calls.begun - settled if f"{id}.result" not in self._said)
+
     def check_calls(self) -> None:
         """The game is about to be begun. `ResumeMismatch`: a call of a tool was begun before, and nobody knows what
         came of it, nor has anybody said what is to be done."""
-        open_ = [id for id in self._calls.begun if f"{id}.result" not in self._said]
-        if left := [id for id in open_ if id not in self._calls.redone | self._calls.skipped]:
+        if left := self.open_calls:
             one, calls = f"{self._game}:{left[0]}", ", ".join(left)
             why = f"{calls} called a tool, and no result is on record, so nobody knows whether that was done"
             remedy = f"look there; --redo {one} calls it again, --skip {one} does not"

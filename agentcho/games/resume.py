@@ -5,11 +5,12 @@ Does not know: how games are played.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from agentcho.config import KEYS, ModelConfig, RunConfig
 from agentcho.errors import ResumeMismatch
+from agentcho.games.journal import BegunCalls
 from agentcho.records.record import RunInfo, SavedRun
 from agentcho.records.transcript import Entry
 
@@ -122,6 +123,39 @@ def recorded_entries(run: SavedRun) -> dict[int, list[Entry]]:
     """What was said in the games that it lacks."""
     said = run.attempts()
     return {number: said.get(number, []) for number in unfinished_games(run)}
+
+
+def settled_calls(
+    run: SavedRun, said: Mapping[int, Sequence[Entry]], redo: Iterable[str] = (), skip: Iterable[str] = ()
+) -> dict[int, BegunCalls]:
+    """The calls of tools that were begun in games that the run lacks, and what is to be done with those without a
+    result: `redo` and `skip` name them as GAME:CALL. `ResumeMismatch`: one of these names none of them."""
+    open_ = {
+        f"{game}:{call}": (game, call)
+        for game, calls in run.begun_calls().items()
+        if game in said
+        for call in sorted(calls - {entry.act.call for entry in said[game] if entry.ended is None})
+    }
+    again, not_again = _named(redo, open_), _named(skip, open_)
+    if both := again & not_again:
+        raise ResumeMismatch(f"{min(both)[0]}:{min(both)[1]} is to be called again and not; say one of the two")
+    found = dict[int, BegunCalls]()
+    for game, call in open_.values():
+        begun, redone, skipped = found.get(game, BegunCalls())
+        more = {call} & {each for number, each in again if number == game}
+        less = {call} & {each for number, each in not_again if number == game}
+        found[game] = BegunCalls(begun | {call}, redone | more, skipped | less)
+    return found
+
+
+def _named(calls: Iterable[str], open_: Mapping[str, tuple[int, str]]) -> set[tuple[int, str]]:
+    given = list(calls)
+    if unknown := [call for call in given if call not in open_]:
+        there = ", ".join(open_) or "none is"
+        raise ResumeMismatch(
+            f"{unknown[0]!r} is no call that was begun without a result; {there}. Give GAME:CALL, as the error says it"
+        )
+    return {open_[call] for call in given}
 
 
 def source_differences(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:

@@ -183,7 +183,7 @@ class Run:
         async with limiter.slot():
             began, left = perf_counter(), self._on_failure.retries
             while (failed := await self._attempt(models, index)) is not None:
-                if left == 0 or not _transient(failed.error):
+                if left == 0 or not _transient(failed.error) or self._recorded(index).open_calls:
                     self._give_up(index, failed, perf_counter() - began)
                     return
                 left -= 1
@@ -206,7 +206,6 @@ class Run:
     def _new_game(self, models: Models, index: int) -> Game:
         seed = game_seed(self.config.seed, index)
         tasks = () if self._tasks is None else drawn(self._tasks, index, self.scenario.draws())
-        said = self._said.setdefault(index, [])
         return Game(
             models.own,
             index,
@@ -216,12 +215,17 @@ class Run:
             find_agent=self._find,
             tasks=tasks,
             forced=self._selection.forced(index),
-            recorded=Recorded(index, said, self._typed.setdefault(index, {}), self._calls.get(index)),
+            recorded=self._recorded(index),
             reuse=self.config.reuse,
             flush=self._flush,
             others=models.others,
             people=self._people,
         )
+
+    def _recorded(self, index: int) -> Recorded:
+        """What is known of the times that a game was begun before."""
+        said, typed = self._said.setdefault(index, []), self._typed.setdefault(index, {})
+        return Recorded(index, said, typed, self._calls.get(index))
 
     def _give_up(self, index: int, failed: Failed, seconds: float) -> None:
         self.errors[index] = failed
@@ -238,7 +242,8 @@ class Run:
             self._said.pop(event.game, None)
         elif isinstance(event, Calling) and not event.idempotent:
             calls = self._calls.get(event.game, BegunCalls())
-            self._calls[event.game] = calls._replace(begun=calls.begun | {event.id})
+            begun, redone = calls.begun | {event.id}, calls.redone - {event.id}
+            self._calls[event.game] = calls._replace(begun=begun, redone=redone)
         elif isinstance(event, Ended) and (said := self._said.get(event.entry.message.game)) is not None:
             said.append(event.entry)
         elif isinstance(event, Joined):

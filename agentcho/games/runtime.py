@@ -29,7 +29,15 @@ from agentcho.games.faults import fault
 from agentcho.games.human import People, with_people
 from agentcho.games.loading import Loaded, as_engines, fingerprints, load_together, remote
 from agentcho.games.recording import RecordingSink
-from agentcho.games.resume import Changed, check_asked, check_engine, loading_config, recorded_entries, unfinished_games
+from agentcho.games.resume import (
+    Changed,
+    check_asked,
+    check_engine,
+    loading_config,
+    recorded_entries,
+    settled_calls,
+    unfinished_games,
+)
 from agentcho.games.run import (
     LOG,
     Failed,
@@ -166,11 +174,14 @@ def resume(
     find_agent: FindAgent | None = None,
     on_failure: OnFailure | None = None,
     changed: Changed = "refuse",
+    redo: Iterable[str] = (),
+    skip: Iterable[str] = (),
     tell: Tell = unheard,
     people: People = MappingProxyType({}),
 ) -> RunResult:
     """Play what a recorded run lacks: games that are not over, or that an error ended, each begun anew with the words
-    that it said before. `config` and `at_once` default to the run's own.
+    that it said before. `config` and `at_once` default to the run's own. Calls of tools that were begun without a
+    result, each as GAME:CALL, are made again (`redo`) or not (`skip`); a game with another such call does not go on.
 
     `ResumeMismatch` where it was played otherwise, `RecordInUse` where somebody writes it; a game that departs from
     what it said ends by `ResumeMismatch`. Everything else as in `play`.
@@ -179,13 +190,14 @@ def resume(
     tasks = tasks_of(scenario, config)
     options = scenario.options.model_dump(mode="json")
     check_asked(saved, scenario.name, options, config, None if tasks is None else tasks.digest, used, changed)
+    before = recorded_entries(saved)
+    calls = settled_calls(saved, before, redo, skip)
     writer.check(saved.path / writer.NAME)
     check_folder(saved.path)
     loaded = load_models(loading_config(saved, config), engine, others, tell)
     check_engine(saved, *fingerprints(loaded))
     with RunRecord.go_on(saved, used) as record:
-        before, typed = recorded_entries(saved), saved.typed()
-        selection = GameSelection(unfinished_games(saved), before=before, typed=typed)
+        selection = GameSelection(unfinished_games(saved), before=before, typed=saved.typed(), calls=calls)
         for model in (loaded.engine, *loaded.others.values()):
             meet(model, chain.from_iterable(selection.before.values()))
         find, on_failure = find_agent or library.agent, on_failure or OnFailure()

@@ -68,7 +68,8 @@ class MCPServer:
         if (command is None) == (url is None):
             raise RequestError("an MCP server is started by a command, or reached at a url; give one of the two")
         require("to connect MCP servers", "mcp")
-        self._command, self._url, self._env, self._cwd = (command, *arguments), url, dict(env or {}), cwd
+        self._command, self._arguments, self._url = command or "", arguments, url
+        self._env, self._cwd = dict(env or {}), cwd
         self._headers, self._log, self.shared = dict(headers or {}), log, truth(shared, "shared")
         self.name = _name(command, arguments, url) if name is None else checked_name(name)
         self._only = None if only is None else frozenset(only)
@@ -109,9 +110,9 @@ class MCPServer:
             async with create_mcp_http_client(headers=self._headers) as http:
                 yield streamable_http_client(self._url, http_client=http)
             return
-        command, *arguments = self._command
-        assert command is not None
-        start = StdioServerParameters(command=command, args=arguments, env=self._env or None, cwd=self._cwd)
+        start = StdioServerParameters(
+            command=self._command, args=[*self._arguments], env=self._env or None, cwd=self._cwd
+        )
         with open(os.devnull if self._log is None else self._log, "a") as log:
             yield stdio_client(start, errlog=log)
 

@@ -1,0 +1,226 @@
+"""Calls on record: what is there is taken and nothing is called; a call without a result stops its game, and no other,
+until somebody says what is to be done."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import agentcho
+from agentcho import Agent, Game, RunConfig, Scenario
+from agentcho.errors import ResumeMismatch, ToolFailed
+from agentcho.games.run import OnFailure
+from agentcho.games.runtime import RunResult, play, resume
+from agentcho.records.record import SavedRun
+from agentcho.testing import FakeEngine
+
+CONFIG = RunConfig(model="fake", games=2, max_tokens=64)
+
+
+class Bank:
+    """Counts what was paid. `fails` are the payments at which it is gone."""
+
+    def __init__(self) -> None:
+        self.paid: list[int] = []
+        self.fails: set[int] = set()
+        self.idempotent = False
+
+    @property
+    def pay(self) -> agentcho.Tool:
+        @agentcho.tool(audience="nobody", idempotent=self.idempotent)
+        async def pay(amount: int) -> str:
+            self.paid.append(amount)
+            if len(self.paid) in self.fails:
+                raise ToolFailed("the bank is gone")
+            return f"paid {len(self.paid)}"
+
+        return pay
+
+
+class Paying(Scenario):
+    """Ann pays twice, and speaks."""
+
+    name = "paying"
+
+    def __init__(self, bank: Bank, after: Callable[[int], None] = lambda game: None) -> None:
+        super().__init__()
+        self._bank, self._after = bank, after
+
+    async def play(self, game: Game) -> Scenario.Outcome:
+        ann = game.cast(Agent, "ann", tools=[self._bank.pay])
+        await ann.say("everyone", tool_choice="required", max_calls=1)
+        await ann.say("everyone", tool_choice="required", max_calls=1)
+        self._after(game.index)
+        return self.Outcome()
+
+
+def saved(played: RunResult) -> SavedRun:
+    assert played.record is not None
+    return SavedRun(played.record)
+
+
+def results(run: SavedRun, game: int) -> list[str]:
+    return [entry.message.text for entry in run.games()[game] if entry.origin == "tool"]
+
+
+def lines(run: SavedRun) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (run.path / "calls.jsonl").read_text().splitlines()]
+
+
+def test_a_call_is_on_record_before_it_is_made_and_after(tmp_path: Path) -> None:
+    bank, seen = Bank(), list[int]()
+    pay = bank.pay
+    original = pay.function
+
+    async def looking(amount: int) -> Any:
+        [file] = tmp_path.glob("*/calls.jsonl")
+        seen.append(len(file.read_text().splitlines()))
+        return await original(amount)
+
+    pay.function = looking
+
+    class One(Paying):
+        async def play(self, game: Game) -> Scenario.Outcome:
+            await game.cast(Agent, "ann", tools=[pay]).say("everyone", tool_choice="required", max_calls=1)
+            return self.Outcome()
+
+    run = saved(play(One(bank), CONFIG.model_copy(update={"games": 1}), engine=FakeEngine(), out=tmp_path))
+    assert seen == [1]
+    first, second = lines(run)
+    assert first == {"game": 0, "call": "ann.0", "tool": "pay"}
+    assert (second["call"], second["ended"]) == ("ann.0", "returned")
+
+
+def test_a_game_that_failed_later_takes_its_results_from_the_record(tmp_path: Path) -> None:
+    bank, fail = Bank(), [True]
+
+    def after(game: int) -> None:
+        if game == 1 and fail.pop():
+            raise ValueError("later")
+
+    run = saved(play(Paying(bank, after), CONFIG, engine=FakeEngine(), out=tmp_path))
+    said, paid = results(run, 1), len(bank.paid)
+    fail.append(False)
+    again = resume(run, Paying(bank, after), engine=FakeEngine(), changed="accept")
+    assert not again.errors
+    assert len(bank.paid) == paid == 4
+    assert results(run, 1) == said
+
+
+def test_a_retry_takes_results_too(tmp_path: Path) -> None:
+    bank, fail = Bank(), [True]
+
+    def after(game: int) -> None:
+        if fail and fail.pop():
+            raise ConnectionError("once")
+
+    played = play(Paying(bank, after), CONFIG, engine=FakeEngine(), out=tmp_path, on_failure=OnFailure(retries=1))
+    assert not played.errors
+    assert len(bank.paid) == 4
+
+
+@pytest.mark.parametrize("retries", [0, 2])
+def test_a_call_without_a_result_stops_its_game_and_no_other(tmp_path: Path, retries: int) -> None:
+    bank = Bank()
+    bank.fails = {2}
+    how = OnFailure(retries=retries)
+    run = saved(play(Paying(bank), CONFIG, engine=FakeEngine(), out=tmp_path, at_once=1, on_failure=how))
+    assert len(bank.paid) == 4  # the second of game 0 is not retried; game 1 is whole
+    again = resume(run, Paying(bank), engine=FakeEngine(), changed="accept")
+    assert isinstance(again.error, ResumeMismatch)
+    assert "game 0 cannot go on: ann.2 called a tool" in str(again.error)
+    assert "--redo 0:ann.2" in str(again.error)
+    assert len(bank.paid) == 4
+    assert list(again.errors) == [0]
+
+
+@pytest.mark.parametrize(
+    ("settled", "paid", "told"), [("redo", 5, "paid 5"), ("skip", 4, "Error: this call was begun")]
+)
+def test_what_is_to_be_done_with_it_can_be_said(tmp_path: Path, settled: str, paid: int, told: str) -> None:
+    bank = Bank()
+    bank.fails = {2}
+    run = saved(play(Paying(bank), CONFIG, engine=FakeEngine(), out=tmp_path, at_once=1))
+    how: dict[str, Any] = {settled: ["0:ann.2"]}
+    again = resume(run, Paying(bank), engine=FakeEngine(), changed="accept", **how)
+    assert not again.errors
+    assert len(bank.paid) == paid
+    assert results(run, 0)[1].startswith(told)
+    assert results(run, 0)[0] == "paid 1"
+
+
+def test_a_call_that_may_be_made_twice_is_made_again(tmp_path: Path) -> None:
+    bank = Bank()
+    bank.fails, bank.idempotent = {2}, True
+    run = saved(play(Paying(bank), CONFIG, engine=FakeEngine(), out=tmp_path, at_once=1))
+    assert not resume(run, Paying(bank), engine=FakeEngine(), changed="accept").errors
+    assert results(run, 0) == ["paid 1", "paid 5"]
+
+
+@pytest.mark.parametrize(
+    "named", [{"redo": ["0:ann.9"]}, {"skip": ["ann.2"]}, {"redo": ["0:ann.2"], "skip": ["0:ann.2"]}]
+)
+def test_what_names_no_such_call_is_told_before_anything_is_played(tmp_path: Path, named: dict[str, Any]) -> None:
+    bank = Bank()
+    bank.fails = {2}
+    run = saved(play(Paying(bank), CONFIG, engine=FakeEngine(), out=tmp_path, at_once=1))
+    with pytest.raises(ResumeMismatch, match=r"0:ann\.2"):
+        resume(run, Paying(bank), engine=FakeEngine(), changed="accept", **named)
+
+
+def test_a_record_without_calls_has_no_file_for_them(tmp_path: Path) -> None:
+    class Silent(Paying):
+        async def play(self, game: Game) -> Scenario.Outcome:
+            return self.Outcome()
+
+    run = saved(play(Silent(Bank()), CONFIG, engine=FakeEngine(), out=tmp_path))
+    assert not (run.path / "calls.jsonl").exists()
+
+
+KILLED = """
+import os, signal
+from pathlib import Path
+import agentcho
+from agentcho import Agent, Game, Scenario
+
+@agentcho.tool(audience="nobody")
+def pay() -> str:
+    "Pay."
+    paid = Path(__file__).with_name("paid")
+    paid.write_text(paid.read_text() + "x" if paid.exists() else "x")
+    if paid.read_text() == "x":
+        os.kill(os.getpid(), signal.SIGKILL)
+    return "paid"
+
+class Killed(Scenario):
+    "Killed while it pays."
+    name = "killed"
+
+    async def play(self, game: Game) -> Scenario.Outcome:
+        await game.cast(Agent, "ann", tools=[pay]).say("everyone", tool_choice="required", max_calls=1)
+        return self.Outcome()
+"""
+
+
+@pytest.mark.slow
+def test_a_process_that_was_killed_while_a_tool_ran_goes_on_when_it_is_told_how(tmp_path: Path) -> None:
+    (tmp_path / "killed.py").write_text(KILLED)
+    again = [sys.executable, "-m", "agentcho", "run"]
+
+    def command(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([*again, *words], cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    assert command("killed.py", "--model", "fake").returncode == -signal.SIGKILL
+    stopped = command("--resume", "last")
+    assert stopped.returncode == 1
+    assert "--redo 0:ann.0" in stopped.stderr
+    assert (tmp_path / "paid").read_text() == "x"
+    assert command("--resume", "last", "--redo", "0:ann.0").returncode == 0
+    assert (tmp_path / "paid").read_text() == "xx"
