@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from math import inf
 
 from agentcho.backends.script import Reply, Script, scripted
-from agentcho.backends.words import FakeFraming
+from agentcho.backends.words import AROUND, FakeFraming
 from agentcho.calls.call import Call, Decode, EncodingId, Prefill, Repair, StepResult
 from agentcho.calls.checks import checked_ids
 from agentcho.calls.owner import owned
@@ -102,6 +102,8 @@ class FakeEngine(EngineCore):
         """Learn the long words of these texts, which another engine said, so that their tokens can be said here."""
         for text in texts:
             self.framing.content.encode(text)
+            for piece in AROUND.split(text):
+                self.framing.content.encode(piece)
 
     @property
     def pages(self) -> int:

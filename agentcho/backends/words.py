@@ -16,6 +16,8 @@ ROLES = {"system": 4, "user": 5, "assistant": 6, "tool": 7}
 CALLS = CallPieces(
     '<tool_call>\n{"name": "', '", "arguments": ', '}\n</tool_call>\n<tool_call>\n{"name": "', "}\n</tool_call>"
 )
+AROUND = re.compile(r"(<tool_call>\n|\n</tool_call>)")
+"""What stands around the JSON of a call, which is said piece by piece."""
 SHORT, LETTERS, HASHED = 7, b"\x01", b"\x02"
 FIRST_WORD = 1 << 8
 """No id of framing is so large."""

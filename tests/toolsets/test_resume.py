@@ -212,7 +212,7 @@ class Killed(Scenario):
 @pytest.mark.slow
 def test_a_process_that_was_killed_while_a_tool_ran_goes_on_when_it_is_told_how(tmp_path: Path) -> None:
     (tmp_path / "killed.py").write_text(KILLED)
-    again = [sys.executable, "-m", "agentcho", "run"]
+    again = [sys.executable, "-c", "from agentcho.cli import main; main()", "run"]
 
     def command(*words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run([*again, *words], cwd=tmp_path, capture_output=True, text=True, check=False)
