@@ -77,6 +77,9 @@ def _lost(run: SavedRun, games: Mapping[int, Sequence[Entry]]) -> Iterator[str]:
     for game in sorted({*games, *run.info.config.numbers} - finished.keys()):
         yield f"game {game} has no outcome"
     yield from (f"game {game} has an outcome and no message" for game in sorted(finished) if not games.get(game))
+    for game, calls in sorted(run.begun_calls(every=True).items()):
+        known = {entry.act.call for entry in games.get(game, ())}
+        yield from (f"call {id} of game {game} was begun, and has no result" for id in sorted(calls - known))
     if run.status != "done":
         yield f"the run's status is {run.status}"
     pieces = () if run.info.format == "agentcho-run/1" else (HEARD,)

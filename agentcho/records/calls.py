@@ -59,14 +59,14 @@ class CallLines:
             self._lines.close()
 
 
-def begun_calls(path: Path) -> dict[int, frozenset[str]]:
-    """The calls that were begun, by game, but for those that may be made twice."""
+def begun_calls(path: Path, every: bool = False) -> dict[int, frozenset[str]]:
+    """The calls that were begun, by game, but for those that may be made twice; with `every` these too."""
     found = defaultdict[int, set[str]](set)
     for number, line in read_lines(path) if path.exists() else ():
         try:
             call = read(LINE, line)
         except ValueError as error:
             raise RecordBroken(f"{path}:{number}", f"not the line of a call ({error})") from None
-        if call.tool is not None and not call.idempotent:
+        if call.tool is not None and (every or not call.idempotent):
             found[call.game].add(call.call)
     return {game: frozenset(calls) for game, calls in found.items()}

@@ -357,9 +357,9 @@ class SavedRun:
             found.setdefault(entry.message.game, []).append(entry)
         return dict(sorted(found.items()))
 
-    def begun_calls(self) -> dict[int, frozenset[str]]:
-        """The calls of tools that were begun, by game, but for those that may be made twice."""
-        return begun_calls(self.path / CALLS)
+    def begun_calls(self, every: bool = False) -> dict[int, frozenset[str]]:
+        """The calls of tools that were begun, by game, but for those that may be made twice; with `every` these too."""
+        return begun_calls(self.path / CALLS, every)
 
     def finished(self) -> dict[int, Over]:
         """The games that ended, by number."""

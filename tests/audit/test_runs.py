@@ -10,6 +10,7 @@ import pytest
 from agentcho.audit import AuditReport, audit_run
 from agentcho.audit.report import Finding
 from agentcho.config import RunConfig
+from agentcho.records.calls import CALLS, CallLine, CallLines
 from agentcho.records.record import Over, RunRecord, SavedRun, write_info
 
 from .transcripts import Talk, chain
@@ -145,3 +146,17 @@ def test_a_torn_transcript_is_never_clean_at_any_byte(tmp_path: Path) -> None:
         file.write_bytes(whole)
         (run.path / name).unlink()
         assert f"there is no {name}" in audit_run(run).subject.lost
+
+
+@pytest.mark.parametrize("idempotent", [False, True])
+def test_a_call_that_was_begun_and_has_no_result_is_never_clean(tmp_path: Path, idempotent: bool) -> None:
+    run = recorded(tmp_path, clean())
+    assert audit_run(run).conclusion == "clean"
+    lines = CallLines(run.path / CALLS)
+    lines.write(CallLine(game=0, call="alice.0", tool="pay", idempotent=idempotent))
+    lines.close()
+    report = audit_run(run)
+    assert (report.conclusion, report.subject.lost) == (
+        "inconclusive",
+        ("call alice.0 of game 0 was begun, and has no result",),
+    )
