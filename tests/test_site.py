@@ -41,8 +41,8 @@ REAL = "on the embedded model"
 SHOWN = {"quickstart", "read-a-report"}
 """Pages whose texts are what their commands print, on the fake engine too."""
 TRAINED = DOCS / "how-to" / "tune.md"
-THEIRS = DOCS / "clients.md"
-"""Its code is for clients that have environments of their own: see `tests/clients`."""
+THEIRS = {DOCS / "clients.md", DOCS / "how-to" / "textarena.md"}
+"""Their code is for what has environments of its own: see `tests/clients` and `tests/arena`."""
 FOREIGN = {"agentleak.five-models.jsonl", "games.jsonl", "my-scenario.py"}
 """Files of the reader's own, which pages name and the tests do not have."""
 
@@ -140,7 +140,7 @@ def called(line: Line, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
 
 
 def runnable(*languages: str) -> list[Path]:
-    pages = [page for page in PAGES if page != THEIRS]
+    pages = [page for page in PAGES if page not in THEIRS]
     return [page for page in pages if any(block.language in languages for block in blocks(page))]
 
 

@@ -83,7 +83,8 @@ class Routed(Cards):
             Observation(player, other, "PLAYER_ACTION", f" {text}\n"),
             Observation(player, -1, "PLAYER_ACTION", f"{text}, or so"),
             Observation(player, other, "GAME_ACTION_DESCRIPTION", f"Player {player} takes {text}."),
-            Observation(other, player, "PLAYER_ACTION", f"as Player {other} once said"),
+            Observation(other, -1, "PLAYER_ACTION", f"as Player {other} once said"),
+            Observation(other, -1, "PLAYER_ACTION", text),
             Observation(-1, other, "GAME_MESSAGE", "  "),
         ]
 
@@ -98,7 +99,9 @@ def test_words_go_to_whom_the_environment_sends_them_and_nobody_is_told_its_own_
         ("prefill", EVERYONE, "[Player 0] north, or so"),
     ]
     voice = [e.message for e in game.entries if e.message.author is None]
-    assert texts_to(voice, "player-1")[2:] == ["Player 0 takes north.", "as Player 0 once said"]
+    assert texts_to(voice, "player-1")[2:] == ["Player 0 takes north."]
+    open_to_all = [m.text for m in voice if m.audience == EVERYONE]
+    assert open_to_all == ["as Player 1 once said", "north", "as Player 0 once said", "east"]
     assert not any(m.text.isspace() for m in voice)
 
 
