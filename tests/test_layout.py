@@ -41,6 +41,7 @@ LAYERS = (
     ("lab",),
     ("serve",),
     ("display",),
+    ("people",),
     ("cli",),
 )
 
@@ -83,6 +84,7 @@ def test_libraries_stay_in_their_place() -> None:
         assert mine != "engine" or not re.search(r"(from|import) (torch|agentcho\.runner)\b", path.read_text()), path
         assert mine == "display" or "rich" not in tops, path
         assert mine == "cli" or "typer" not in tops, path
+        assert path == PACKAGE / "people" / "terminal.py" or "prompt_toolkit" not in tops, path
         served = mine == "serve" or path == PACKAGE / "viewer" / "live.py"
         assert served or not tops & {"starlette", "uvicorn", "prometheus_client", "h11"}, path
         assert mine in {"backends", "lab"} or "openai" not in tops, path
@@ -108,6 +110,7 @@ def test_importing_it_imports_no_torch() -> None:
         "import sys, agentcho; [getattr(agentcho, name) for name in agentcho.__all__ if name != 'Engine'];"
         "import agentcho.cli.app, agentcho.cli.serve, agentcho.cli.cluster, agentcho.backends.remote.endpoint;"
         "heavy = {'torch', 'transformers', 'starlette', 'uvicorn', 'prometheus_client', 'openai', 'jsonschema', 'ray'};"
+        "heavy.add('prompt_toolkit');"
         "heavy.add('textarena');"
         "sys.exit(bool(heavy & set(sys.modules)))"
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, TextIO
 
 __all__ = ["main"]
@@ -43,15 +44,21 @@ def _ended(command: Callable[..., object]) -> Any:
     try:
         command(standalone_mode=True)
     except AgentchoError as error:
-        print(_told(error), file=sys.stderr)
+        _tell(_told(error))
         return error.code
     except OSError as error:  # such as a full disk, or a file without permission to read
         where = f"{error.filename}: " if error.filename else ""
-        print(_line(f"error: {where}{error.strerror or error}"), file=sys.stderr)
+        _tell(_line(f"error: {where}{error.strerror or error}"))
         return 1
     except SystemExit as end:
         return end.code
     return 0
+
+
+def _tell(words: str) -> None:
+    """Print an error, where there is still somebody to read it: a terminal may have gone."""
+    with suppress(OSError):
+        print(words, file=sys.stderr)
 
 
 def _told(error: Exception) -> str:

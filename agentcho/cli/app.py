@@ -51,6 +51,7 @@ from agentcho.cli.words import (
     TARGET,
     VIEW,
     VIEWED,
+    As,
     AtOnce,
     Display,
     FailFast,
@@ -123,6 +124,7 @@ def run(
     *,
     how: Playing,
     set_: Set = None,
+    as_: As = None,
     agents: Annotated[str | None, typer.Option(metavar="NAMES", help=AGENTS, show_default=False)] = None,
     at_once: AtOnce = None,
     fail_fast: FailFast = False,
@@ -151,6 +153,7 @@ def run(
         cluster(where, retries),
     )
     typed = how.typed if models is None else read_models(models, how.typed)
+    typed |= {"people": tuple(dict.fromkeys(as_))} if as_ else {}
     settled = tuple(redo or ()), tuple(skip or ())
     asked = Asked(scenario, typed, own, display, out, at_once, care, resume, changed, *settled, on)
     raise typer.Exit(play_scenario(asked))

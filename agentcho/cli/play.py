@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
 from pydantic import SecretBytes, SecretStr
@@ -19,13 +19,15 @@ from agentcho.cli.cluster import Cluster, players
 from agentcho.cli.leaks import leaks
 from agentcho.cli.options import configured, run_config
 from agentcho.cli.outputs import silence
+from agentcho.cli.people import seated
 from agentcho.cli.signals import INTERRUPTED
 from agentcho.cluster import runs
 from agentcho.config import RunConfig
 from agentcho.display import Kind, Screen, heading, screen
 from agentcho.display.progress import Progress, progress
 from agentcho.display.safe import visible
-from agentcho.errors import RecordError
+from agentcho.display.withheld import withheld
+from agentcho.errors import ConfigError, GamesFailed, RecordError
 from agentcho.events import Event, Sink
 from agentcho.games import library
 from agentcho.games.discovery import from_anywhere, path_of
@@ -35,7 +37,11 @@ from agentcho.games.runtime import RunResult, play, resume
 from agentcho.records.record import SavedRun, find
 from agentcho.scenario import Scenario
 
+if TYPE_CHECKING:
+    from agentcho.people.desk import Desk
+
 KEPT = "what was said until then is recorded, and `agentcho run --resume last` goes on"
+LATER = "not all games are over, and people play them: what leaked is told at the end of `agentcho run --resume last`"
 
 
 class Asked(NamedTuple):
@@ -78,10 +84,13 @@ def play_scenario(asked: Asked) -> int:
         with _where(asked, named, config, here, there) as playing:
             going_on = partial(playing, changed=asked.changed, redo=asked.redo, skip=asked.skip)
             played = _shown(going_on, scenario, config, asked, saved)
+    kept_back = config.people and (played.interrupted or played.errors)
     if played.record is not None and asked.display != "none":
-        _last_line(leaks(played.record), played.record)
+        _last_line(LATER if kept_back else leaks(played.record), played.record)
     if played.interrupted:
         return INTERRUPTED
+    if kept_back:
+        raise GamesFailed(wordless(played), len(config.numbers), played.record)
     played.check(len(config.numbers))
     return 0
 
@@ -94,6 +103,8 @@ def _where(
     if asked.on is None:
         yield here
         return
+    if config.people:
+        raise ConfigError(f"{config.people[0]} is played by a person, who sits here and at no worker; leave --on out")
     with players(asked.on, scenario, config, "games" if asked.display == "none" else "messages") as workers:
         yield partial(there, workers)
 
@@ -148,8 +159,9 @@ def _shown(
     saved: SavedRun | None = None,
 ) -> RunResult:
     with telling("run", asked.display) as told:
+        desk = seated(config, asked.display, told.clear)
         playing = partial(playing, at_once=asked.at_once, on_failure=asked.on_failure, tell=told.tell)
-        return play_shown(scenario, config, asked.display, playing, saved, told)
+        return play_shown(scenario, config, asked.display, playing, saved, told, desk)
 
 
 def telling(command: str, display: Kind | None) -> Progress:
@@ -164,12 +176,17 @@ def play_shown(
     playing: Callable[..., RunResult],
     saved: SavedRun | None = None,
     told: Progress | None = None,
+    desk: Desk | None = None,
 ) -> RunResult:
     """Play with a screen that shows the events, those of a `saved` run first. `playing` takes the `sink`; `told` shows
-    how many games are over."""
-    kept, told = "nothing was begun", told or Progress()
+    how many games are over. Where people of a `desk` play, nothing else is shown before the end."""
+    kept, told, title = "nothing was begun", told or Progress(), heading(scenario.name, config)
     try:
-        with screen(display, heading(scenario.name, config), len(config.numbers), sys.stdout) as shown:
+        if desk is None:
+            showing = screen(display, title, len(config.numbers), sys.stdout)
+        else:
+            showing, playing = withheld(display, title, sys.stdout), partial(playing, people=desk.people)
+        with showing as shown:
             kept = KEPT
             if saved is not None:
                 shown.remember(saved)
@@ -181,6 +198,11 @@ def play_shown(
         silence(sys.stdout)
         raise _unread(kept) from None
     return played
+
+
+def wordless(played: RunResult) -> dict[int, str]:
+    """How games ended that an error ended, in words that quote nobody: who plays them may see these, and go on."""
+    return {game.game: str(game.ended).removeprefix("error: ") for game in played.games if game.failed}
 
 
 def _both(shown: Screen, told: Progress, games: int) -> Sink:

@@ -24,8 +24,9 @@ class Ends:
         self._before: dict[int, Any] = {}
 
     def code(self, code: Any) -> Any:
-        """What to exit with: of a command that was interrupted, what is usual for the signal that did it."""
-        return 128 + self._came if code == INTERRUPTED and self._came is not None else code
+        """What to exit with: of a command that a signal ended, what is usual for that signal: that nothing more can be
+        printed, for the terminal has gone with it, is no error of its own."""
+        return 128 + self._came if code and self._came is not None else code
 
     def _end(self, number: int, frame: FrameType | None) -> None:
         self._came = number

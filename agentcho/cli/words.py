@@ -42,12 +42,14 @@ LIVE = "Serve it on this machine, and follow the run while it goes on."
 CALL = "GAME:CALL"
 REDO = "With --resume: make this call of a tool again, which was begun without a result."
 SKIP = "With --resume: do not make it again; the model is told so."
+AS = "A person plays this agent, here at the terminal; once for each."
 FAIL_FAST = "Stop with the first game that an error ends."
 RETRIES = "Play a game again, so often, that an error of the engine or of an endpoint ended.  [default: 0]"
 AtOnce = Annotated[int | None, typer.Option(min=1, help=AT_ONCE, show_default=False)]
 Set = Annotated[list[str] | None, typer.Option("--set", metavar=PAIR, help="An option of the scenario.")]
 Display = Annotated[Kind | None, typer.Option(help="Default: rich on a terminal, plain elsewhere.", show_default=False)]
 FailFast = Annotated[bool, typer.Option("--fail-fast", help=FAIL_FAST)]
+As = Annotated[list[str] | None, typer.Option("--as", metavar="AGENT", help=AS, show_default=False)]
 Retries = Annotated[int | None, typer.Option(min=0, help=RETRIES, show_default=False)]
 Out = Annotated[Path, typer.Option(help="Folder of runs.")]
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.padding import Padding
 from rich.segment import Segment
@@ -112,6 +113,11 @@ def rich(speech: Speech, palette: Palette, cursor: bool = False) -> RenderableTy
     if speech.leak:
         parts.append(Text(speech.leak, style="bold red"))
     return Padding(Group(*parts), (0, 0, 1, 4 if hushed else 0))
+
+
+def columns(line: str) -> int:
+    """How many columns of a terminal a line takes."""
+    return cell_len(line)
 
 
 class Barred:

@@ -7,7 +7,7 @@ typed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -19,7 +19,7 @@ from agentcho.agent import Utterance
 from agentcho.calls.call import Sampling
 from agentcho.calls.values import kind
 from agentcho.config import RunConfig
-from agentcho.errors import CallbackFailed, ContextOverflow, PersonLeft, RequestError
+from agentcho.errors import AudienceError, CallbackFailed, ContextOverflow, PersonLeft, RequestError
 from agentcho.extras import require
 from agentcho.flow.draft import Draft
 from agentcho.games.models import GameModel
@@ -88,18 +88,28 @@ class Asked:
 
     def _misfit(self, words: str) -> str | None:
         """Why a text is not the JSON that is asked for."""
-        require(SCHEMAS, "people")
-        from agentcho.backends.remote.answer import checked
-
-        found = checked(self.sampling, words, True)
-        if found.fault or self.model is None:
-            return found.fault.removeprefix("Your answer ").removesuffix(".") or None
+        assert self.schema is not None
+        fault = schema_fault(self.schema, words)
+        if fault is not None or self.model is None:
+            return fault
         try:
             self.model.model_validate_json(words)
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False, include_context=False)[0]
             return f"{'.'.join(map(str, first['loc'])) or 'the whole'}: {first['msg'].removeprefix('Value error, ')}"
         return None
+
+
+def schema_fault(schema: Mapping[str, Any], words: str) -> str | None:
+    """Why a text is no JSON of a schema; None: it is. `ExtraMissing`: nothing is installed that could tell."""
+    require(SCHEMAS, "people")
+    from agentcho.backends.remote.answer import checked
+
+    found = checked(Sampling(json_schema=dict(schema)), words, True)
+    if not found.fault and found.text != words.strip():
+        return "there is more than JSON"
+    told = found.fault.removeprefix("Your answer ").removeprefix("does not match the JSON schema: ").removesuffix(".")
+    return told.removeprefix("at ") or None
 
 
 def question_of(game: int, draft: Draft, sampling: Sampling, asked: Utterance, model: GameModel) -> Asked:
@@ -222,9 +232,10 @@ class Seats:
             self._broken.setdefault(agent, error)
 
 
-def with_people(config: RunConfig, people: People) -> RunConfig:
+def with_people(config: RunConfig, people: People, cast: Collection[str] | None = None) -> RunConfig:
     """The options of a run in which people play. `RequestError`: nobody is there for an agent that a person is to play,
-    or what is there is no `Person`, or a name that no agent can have."""
+    or what is there is no `Person`. `AudienceError`: a name that no agent can have, or none of the `cast`, where that
+    is known."""
     names = config.people or tuple(people)
     if not names:
         return config
@@ -239,4 +250,6 @@ def with_people(config: RunConfig, people: People) -> RunConfig:
             raise RequestError(f"no person is to play {name}, but {', '.join(names)}; give these alone")
         if not isinstance(person, Person):
             raise RequestError(f"who plays {name} is {kind(person)}; give a Person, with a method `ask`")
+        if cast is not None and name not in cast:
+            raise AudienceError(f"nobody is called {name}, to be played by a person", cast)
     return config.model_copy(update={"people": names})

@@ -11,6 +11,7 @@ import importlib
 import importlib.util
 import inspect
 import sys
+import textwrap
 import traceback
 from collections.abc import Iterator
 from contextlib import suppress
@@ -112,3 +113,35 @@ def casts(scenario: Scenario) -> list[str]:
     named = [call.args[0] for call in calls if getattr(call.func, "attr", None) == "cast"]
     literal = (arg.value for arg in named if isinstance(arg, ast.Constant) and isinstance(arg.value, str))
     return sorted({*literal, *scenario.casts()})
+
+
+def cast_names(scenario: Scenario) -> frozenset[str] | None:
+    """The names under which a scenario casts agents, as far as its source says it before it plays: all of them are
+    literal, and nobody else is given the game. None: it cannot be told."""
+    cls = type(scenario)
+    if cls.__bases__ != (Scenario,):
+        return None
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(cls)))
+    except (OSError, TypeError, SyntaxError):
+        return None
+    play = next(
+        (node for node in ast.walk(tree) if isinstance(node, ast.AsyncFunctionDef) and node.name == "play"), None
+    )
+    if play is None or len(play.args.args) != 2:
+        return None
+    game, nodes = play.args.args[1].arg, list(ast.walk(tree))
+    used = sum(isinstance(node, ast.Name) and node.id == game for node in nodes)
+    asked = [node for node in nodes if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)]
+    calls = [node for node in nodes if isinstance(node, ast.Call) and getattr(node.func, "attr", None) == "cast"]
+    names = [_cast_as(call) for call in calls]
+    told = used == sum(node.value.id == game for node in asked if isinstance(node.value, ast.Name)) and names
+    return frozenset(name for name in names if name) if told and None not in names else None
+
+
+def _cast_as(call: ast.Call) -> str | None:
+    """The name that a call of `cast` gives; None: it cannot be told."""
+    given = next(
+        (word.value for word in call.keywords if word.arg == "name"), call.args[1] if len(call.args) > 1 else None
+    )
+    return given.value if isinstance(given, ast.Constant) and isinstance(given.value, str) else None

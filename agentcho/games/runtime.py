@@ -111,7 +111,7 @@ def play(
     others alone, unless `on_failure` says otherwise. What `sink` raises stops the run. `people` play the agents of
     these names; `AudienceError`, at the end, where one of them was never cast.
     """
-    config = with_people(config or RunConfig(), people)
+    config = with_people(config or RunConfig(), people, library.cast_names(scenario) if people else None)
     tasks = checked(scenario, config, out)
     loaded = load_models(config, engine, others, tell)
     how = Asked(sink, out, at_once, find_agent or library.agent, selection, on_failure, asked, people)

@@ -1,0 +1,46 @@
+"""What a run shows where people play it: nothing before the end, and then how the games ended that are over.
+
+Of a game that an error ended, or that was broken off, nothing is told: it can be resumed. Does not know: who plays.
+"""
+
+from __future__ import annotations
+
+from typing import IO
+
+from rich.console import Console
+
+from agentcho.display import Kind
+from agentcho.display.live import LiveGames
+from agentcho.display.plain import PlainTalk
+from agentcho.display.screen import Screen
+from agentcho.display.sheet import Sheet
+from agentcho.events import Event
+
+
+class _Withheld(Screen):
+    def hear(self, event: Event) -> None:
+        Screen.hear(self, event)
+
+    def sheets(self) -> list[Sheet]:
+        self.games = {number: over for number, over in self.games.items() if not over.failed}
+        self.entries = [entry for entry in self.entries if entry.message.game in self.games]
+        return super().sheets()
+
+
+class WithheldLines(_Withheld, PlainTalk):
+    """In plain lines."""
+
+    moves = True
+
+
+class WithheldTables(_Withheld, LiveGames):
+    """For a terminal."""
+
+    moves = True
+
+
+def withheld(kind: Kind | None, title: str, file: IO[str]) -> Screen:
+    """The screen of a run that people play; `kind` as in `screen`."""
+    if kind == "plain":
+        return WithheldLines(title, file)
+    return WithheldTables(title, Console(file=file, highlight=False, emoji=False, markup=False), 0)

@@ -1,0 +1,150 @@
+"""A terminal for tests: a screen of letters, every state that it was in, all that was ever written to it, and a process
+behind it, if there is one."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import re
+import select
+import struct
+import sys
+import termios
+import time
+from collections.abc import Mapping, Sequence
+
+SEQUENCE = re.compile(r"\x1b\[([?>]?)([\d;]*)([A-Za-z])|\x1b[()].|\x1b[=>78M]|\x1b\][^\x07]*\x07|([\s\S])")
+TORN = re.compile(r"\x1b(\[[?>]?[\d;]*)?$|\x1b\][^\x07]*$")
+MAIN = "from agentcho.cli import main; main()"
+
+
+class Emulator:
+    """Rows of letters. `frames` are the states it was in after each piece that came; `raw` is all that came."""
+
+    def __init__(self, columns: int = 90, rows: int = 28) -> None:
+        self.columns, self.rows = columns, rows
+        self.raw, self._torn = "", ""
+        self.frames: list[str] = []
+        self._clear()
+
+    @property
+    def text(self) -> str:
+        """What is to be seen."""
+        return "\n".join("".join(row).rstrip() for row in self._cells)
+
+    @property
+    def seen(self) -> str:
+        """All that was ever to be seen, and all that was ever written; broken lines joined."""
+        return re.sub(r"\s", "", "".join([*self.frames, self.raw]))
+
+    def feed(self, text: str) -> None:
+        """Take in a piece."""
+        self.raw, text = self.raw + text, self._torn + text
+        torn = TORN.search(text)
+        self._torn, text = (text[torn.start() :], text[: torn.start()]) if torn else ("", text)
+        for found in SEQUENCE.finditer(text):
+            letter = found[4]
+            if letter is not None:
+                self._letter(letter)
+            elif found[3] and not found[1]:
+                self._control(found[3], [int(each or 0) for each in found[2].split(";")])
+            elif found[3] in ("h", "l") and found[2] == "1049":
+                self._clear()
+        if not self.frames or self.frames[-1] != self.text:
+            self.frames.append(self.text)
+
+    def _clear(self) -> None:
+        self._cells = [[" "] * self.columns for _ in range(self.rows)]
+        self._row = self._column = 0
+
+    def _letter(self, letter: str) -> None:
+        if letter == "\n":
+            self._row += 1
+            while self._row >= self.rows:
+                self._cells = [*self._cells[1:], [" "] * self.columns]
+                self._row -= 1
+        elif letter == "\r":
+            self._column = 0
+        elif letter == "\b":
+            self._column = max(0, self._column - 1)
+        elif letter >= " ":
+            if self._column >= self.columns:
+                self._letter("\r")
+                self._letter("\n")
+            self._cells[self._row][self._column] = letter
+            self._column += 1
+
+    def _control(self, what: str, numbers: Sequence[int]) -> None:
+        count = max(1, numbers[0])
+        moves = {"A": (-count, 0), "B": (count, 0), "C": (0, count), "D": (0, -count)}
+        if what in moves:
+            down, right = moves[what]
+            self._row = min(self.rows - 1, max(0, self._row + down))
+            self._column = min(self.columns - 1, max(0, self._column + right))
+        elif what == "H":
+            self._row, self._column = count - 1, (max(1, numbers[1]) if len(numbers) > 1 else 1) - 1
+        elif what == "K":
+            self._cells[self._row][self._column :] = [" "] * (self.columns - self._column)
+        elif what == "J":
+            first = self._row + 1 if numbers[0] == 0 else 0
+            for row in range(first, self.rows):
+                self._cells[row] = [" "] * self.columns
+            if numbers[0] == 0:
+                self._control("K", [0])
+
+
+class Console(Emulator):
+    """A command in a pseudo terminal of its own."""
+
+    def __init__(
+        self, *words: str, folder: str, env: Mapping[str, str] = {}, columns: int = 90, rows: int = 28
+    ) -> None:
+        super().__init__(columns, rows)
+        self.pid, self._fd = pty.fork()
+        if self.pid == 0:
+            os.chdir(folder)
+            path = os.pathsep.join(each for each in sys.path if each)
+            os.environ.update({"TERM": "xterm-256color", "PYTHONPATH": path, **env})
+            os.execv(sys.executable, [sys.executable, "-c", MAIN, *words])
+        self.resize(columns, rows)
+
+    def resize(self, columns: int, rows: int) -> None:
+        """Give it another size."""
+        fcntl.ioctl(self._fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        if (columns, rows) != (self.columns, self.rows):
+            self.columns, self.rows = columns, rows
+            self._clear()
+
+    def read(self, seconds: float = 0.1) -> bool:
+        """Take in what comes; False: nothing comes any more."""
+        if not select.select([self._fd], [], [], seconds)[0]:
+            return True
+        try:
+            data = os.read(self._fd, 1 << 16)
+        except OSError:
+            return False
+        self.feed(data.decode(errors="replace"))
+        return bool(data)
+
+    def until(self, *words: str, seconds: float = 30) -> None:
+        """Wait until one of these can be seen."""
+        end = time.monotonic() + seconds
+        while not any(each in self.text for each in words):
+            assert self.read() or any(each in self.text for each in words), f"it ended:\n{self.text}"
+            assert time.monotonic() < end, f"never saw {words}:\n{self.text}"
+
+    def send(self, keys: str) -> None:
+        """Type."""
+        os.write(self._fd, keys.encode())
+
+    def end(self) -> int:
+        """Wait for the end of the process; its exit code."""
+        while self.read():
+            pass
+        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+
+    def hang_up(self) -> int:
+        """Close the terminal, and wait for the end of the process."""
+        os.close(self._fd)
+        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
