@@ -16,6 +16,7 @@ from agentcho.progress import Tell, unheard
 from agentcho.scenario import Scenario
 
 if TYPE_CHECKING:
+    from agentcho.lab.compare.compare import Effort
     from agentcho.lab.compare.comparison import Comparison
     from agentcho.lab.compare.judge import JudgePort
 
@@ -38,44 +39,35 @@ def compare(
     tell: Tell = unheard,
     **options: Any,
 ) -> Comparison:
-    """Play a scenario in several ways, game by game the same tasks and seeds, and compare: what `agentcho compare`
-    does, without what it prints.
+    """Play a scenario in several ways, game by game the same tasks and seeds, and compare, as `agentcho compare` does.
 
     `scenario` is one, its name, or a file; `given` are options of one that is named. `modes`, `repair`, `adapter` and
     `judge` (a model's name, or an engine) are as on the command line. `options` are those of `RunConfig`, with `on`,
     `workers` and `gpus_per_worker` for a cluster. `engine` is used instead of loading a model. `out` keeps all games,
-    with compare.csv, .json and .png: what is there is not played again; `json` is a file for the result. `tell` hears
-    how far it is. The result's `metrics`, `fidelity`, `costs` and `preferences` have what was found, and its `table()`
-    a row a figure, for data frames.
+    with compare.csv, .json and .png, and what is there is not played again; `json` is a file for the result; `tell`
+    hears how far it is. `metrics`, `fidelity`, `costs` and `preferences` of the result have what was found, `table()` a
+    row a figure.
 
     `ConfigError`, `ScenarioNotFound`, `TaskError`, `CannotWrite`, `ResumeMismatch`: what is asked for cannot be, and
-    nothing was played. `GamesFailed`: errors ended games; the others are kept in `out`. `ExtraMissing` without
+    nothing was played. `GamesFailed`: errors ended games; `out` keeps the others. `ExtraMissing` without
     `agentcho[lab]`. `KeyboardInterrupt` after Ctrl-C.
     """
     from agentcho.cli.compare import Asked, compared
     from agentcho.lab.collect import Interrupted
-    from agentcho.lab.compare.compare import Effort
 
     on = _cluster({name: options.pop(name) for name in ClusterConfig.model_fields if name in options})
-    asked = Asked(
-        scenario,
-        _joined(modes) or "",
-        _joined(repair),
-        None if adapter is None else str(adapter),
-        _given(scenario, given),
-        RunConfig(**options, games=games),
-        _counts(Effort, fidelity_games, timed_games),
-        None if out is None else Path(out),
-        None if json is None else Path(json),
-        judge,
-        at_once,
-        on,
-        engine,
-    )
+    effort = _effort(fidelity_games, timed_games)
+    config, folder = RunConfig(**options, games=games), None if adapter is None else str(adapter)
+    ways = _joined(modes) or "", _joined(repair), folder, _given(scenario, given), config, effort
+    asked = Asked(scenario, *ways, _path(out), _path(json), judge, at_once, on, engine)
     try:
         return compared(asked, tell)[0]
     except Interrupted:
         raise KeyboardInterrupt from None
+
+
+def _path(path: str | Path | None) -> Path | None:
+    return None if path is None else Path(path)
 
 
 def _joined(names: str | Sequence[str] | None) -> str | None:
@@ -89,12 +81,14 @@ def _given(scenario: Scenario | str, given: Mapping[str, Any] | None) -> Mapping
     return given or {}
 
 
-def _counts(kind: Any, fidelity: int, timed: int) -> Any:
+def _effort(fidelity: int, timed: int) -> Effort:
     """`ConfigError`: a number of games below 0."""
+    from agentcho.lab.compare.compare import Effort
+
     for name, value in (("fidelity_games", fidelity), ("timed_games", timed)):
         if isinstance(value, bool) or not isinstance(value, int) or value < 0:
             raise ConfigError(f"{name} is {value!r}; give a whole number, 0 or more")
-    return kind(fidelity, timed)
+    return Effort(fidelity, timed)
 
 
 def _cluster(asked: Mapping[str, Any]) -> Cluster | None:

@@ -64,7 +64,7 @@ def run(
     """
     asked, kept = _asked(agents, given or {}, options, out), Kept()
     playing = partial(_playing, kept, asked, engine=engine, others=others, out=asked.out, at_once=at_once)
-    return _played(asked, play_shown(asked.scenario, asked.config, display, playing), kept)
+    return _played(asked, play_shown(asked.scenario, asked.config, display, playing), kept, engine)
 
 
 async def arun(
@@ -94,7 +94,7 @@ async def arun(
         at_once=at_once,
         asked=asked.named,
     )
-    return _played(asked, await playing, kept)
+    return _played(asked, await playing, kept, engine)
 
 
 class _Asked(NamedTuple):
@@ -122,7 +122,7 @@ def _playing(kept: Kept, asked: _Asked, *, sink: Sink, **how: Any) -> RunResult:
     return play(asked.scenario, asked.config, sink=kept if asked.out is None else sink, asked=asked.named, **how)
 
 
-def _played(asked: _Asked, found: RunResult, kept: Kept) -> Played:
+def _played(asked: _Asked, found: RunResult, kept: Kept, engine: EnginePort | None) -> Played:
     """What was played. `KeyboardInterrupt`: it was interrupted. The error of a single game comes out."""
     if found.interrupted:
         raise KeyboardInterrupt
@@ -133,7 +133,8 @@ def _played(asked: _Asked, found: RunResult, kept: Kept) -> Played:
         return from_record(SavedRun(found.record), found.steps, errors)
     scenario = asked.scenario
     options = scenario.options.model_dump(mode="json")
-    return in_memory(scenario.name, options, asked.config, found.games, kept, found.steps, errors)
+    model = None if engine is None else engine.fingerprint.get("model")
+    return in_memory(scenario.name, options, asked.config, found.games, kept, found.steps, errors, model)
 
 
 def _scenario(agents: tuple[Agent | Scenario | str, ...], given: Mapping[str, Any]) -> Scenario:

@@ -367,7 +367,7 @@ class SavedRun:
         found = {}
         for number, line in read_lines(file) if file.exists() else ():
             try:
-                over = read(OVER, line)
+                over = read(OVER, {name: line[name] for name in Over._fields if name in line})
             except ValueError as error:
                 raise RecordBroken(f"{file}:{number}", f"not the line of a game ({error})") from None
             found[over.game] = over

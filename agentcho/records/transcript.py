@@ -379,11 +379,6 @@ def by_attempt(entries: Iterable[Entry]) -> list[list[Entry]]:
     return [found[attempt] for attempt in sorted(found)] or [[]]
 
 
-def readable_by(entries: Iterable[Entry], agent: str) -> list[Entry]:
-    """The messages that an agent may read, by their audiences alone. What reached it through encodings, audits say."""
-    return [entry for entry in entries if entry.message.audience.includes(agent)]
-
-
 def own_records(entries: Sequence[Entry]) -> dict[str, EncodingRecord]:
     """Of one game, by message: the record of its own encoding, or else of the first that was made of it where it was
     said, on whatever line, or anywhere. A message that nobody read has none."""

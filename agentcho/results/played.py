@@ -14,14 +14,16 @@ from typing import Any, Literal, NamedTuple
 from agentcho.config import RunConfig, served
 from agentcho.errors import AudienceError, ConfigError, GamesFailed
 from agentcho.message import Message
+from agentcho.records.reading import readable_by
 from agentcho.records.record import Over, SavedRun
-from agentcho.records.transcript import Entry, readable_by
+from agentcho.records.transcript import Entry
 from agentcho.results.said import Recorded, Said
 from agentcho.results.shown import html_facts, text_facts
 from agentcho.results.table import Table
-from agentcho.results.tables import games_table, messages_table
+from agentcho.results.tables import COSTS, games_table, messages_table
 from agentcho.results.usage import GameUsage, usage_of
 
+TALK = "author", "audience", "header", "text"
 Status = Literal["running", "done", "interrupted", "failed", "died"]
 
 
@@ -80,7 +82,8 @@ class PlayedGame:
         self, agent: str | None = None, readable_by: str | None = None, unfinished: bool = False
     ) -> tuple[Message, ...]:
         """Its messages, in the order in which they ended: all, those that `agent` said, those whose audience has the
-        agent `readable_by`. `unfinished`: those too that were cancelled or failed, which no call read.
+        agent `readable_by`, each with those of its `parents` that this agent may know of. `unfinished`: those too that
+        were cancelled or failed, which no call read.
 
         They are read from the record when they are first asked for. `AudienceError`: there is no agent of that name.
         """
@@ -90,7 +93,7 @@ class PlayedGame:
         return text_facts(f"game {self.number}", self._facts())
 
     def _repr_html_(self) -> str:
-        said = messages_table(Selected().of(self._said, self.number), ("author", "audience", "header", "text"))
+        said = messages_table(Selected().of(self._said, self.number), only=TALK)
         return html_facts(f"game {self.number}", self._facts()) + said._repr_html_()
 
     def _facts(self) -> dict[str, str]:
@@ -109,6 +112,7 @@ class Played:
     engines' forwards while it was played, those for other runs on the same engine among them (None: the record does not
     know).
     `exceptions` are those that ended games just now, as they were raised, by game: a record has their words alone.
+    `model` is that of the engine that it was played on.
     """
 
     scenario: str
@@ -120,6 +124,7 @@ class Played:
     steps: int | None
     _said: Said
     exceptions: Mapping[int, BaseException] = field(default_factory=dict)
+    model: str | None = None
 
     @property
     def id(self) -> str | None:
@@ -163,10 +168,11 @@ class Played:
         unfinished: bool = False,
     ) -> Table:
         """A row a game, with its scores, its outcome and what it took; or a row a message, chosen as by `messages`.
-        polars, pyarrow, pandas and others read it as it is."""
+        polars, pyarrow, pandas and others read it as it is. What a message took tells of what its author read: where
+        `readable_by` chooses, that is left out."""
         chosen = Selected(agent, readable_by, unfinished)
         if what == "messages":
-            return messages_table(chosen.of(self._said))
+            return messages_table(chosen.of(self._said), leave_out=() if readable_by is None else COSTS)
         if what != "games":
             raise ConfigError(f"no table {what!r}; there are 'games' and 'messages'")
         if chosen != Selected():
@@ -181,8 +187,8 @@ class Played:
         return html_facts(self._title(), self._facts()) + games_table(self.games)._repr_html_()
 
     def _title(self) -> str:
-        model, config = self.config.model, self.config
-        how = "texts" if served(model) else config.mode
+        config, model = self.config, self.model or self.config.model
+        how = "texts" if served(config.model) else config.mode
         leakage = [] if config.mode == "baseline" else [config.leakage]
         return f"{self.scenario}: {self._count()} on {', '.join((model, how, *leakage))}, seed {config.seed}"
 
@@ -223,7 +229,8 @@ def from_record(
     info, said = run.info, Recorded(run)
     games = played_games(run.finished().values(), said)
     status: Any = run.status
-    return Played(info.scenario, info.options, info.config, status, games, run.path, steps, said, exceptions or {})
+    told = info.scenario, info.options, info.config, status, games, run.path, steps, said, exceptions or {}
+    return Played(*told, info.engine.get("model"))
 
 
 def in_memory(
@@ -234,7 +241,8 @@ def in_memory(
     said: Said,
     steps: int | None = None,
     exceptions: Mapping[int, BaseException] | None = None,
+    model: str | None = None,
 ) -> Played:
     """What a run without a record came to."""
     found, raised = played_games(games, said), exceptions or {}
-    return Played(scenario, options, config, "failed" if raised else "done", found, None, steps, said, raised)
+    return Played(scenario, options, config, "failed" if raised else "done", found, None, steps, said, raised, model)

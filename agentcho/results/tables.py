@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from agentcho.results.played import PlayedGame
 
 
+COSTS = "encoded", "reused", "first_token", "seconds"
+"""The columns of a message that tell of what its author read."""
+
+
 def games_table(games: Sequence[PlayedGame], usage: Mapping[int, GameUsage] | None = None) -> Table:
     """A row a game: scores as `score.NAME`, the fields of outcomes as `outcome.NAME`; what it took where `usage` has
     that."""
@@ -40,10 +44,11 @@ def _usage(found: Sequence[GameUsage]) -> list[Column]:
     ]
 
 
-def messages_table(said: Sequence[Entry], only: Sequence[str] | None = None) -> Table:
-    """A row a message. `audience` has the names of its readers, or "everyone" alone."""
-    found = [column for column in _message_columns(said) if only is None or column.name in only]
-    return Table(found)
+def messages_table(said: Sequence[Entry], only: Sequence[str] | None = None, leave_out: Sequence[str] = ()) -> Table:
+    """A row a message, in all columns, or in `only` these, or without some. `audience` has the names of its readers, or
+    "everyone" alone."""
+    found = [each for each in _message_columns(said) if only is None or each.name in only]
+    return Table([each for each in found if each.name not in leave_out])
 
 
 def _message_columns(said: Sequence[Entry]) -> list[Column]:
