@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from agentcho.choreography.choreographer import Choreographer
     from agentcho.cli.comparing import compare
     from agentcho.cli.script import arun, run
+    from agentcho.cli.swept import sweep
     from agentcho.config import Limits, ModelConfig, RunConfig
     from agentcho.errors import AgentchoError
     from agentcho.flow.views import After, Read, View
@@ -69,6 +70,7 @@ __all__ = [
     "load",
     "replay",
     "run",
+    "sweep",
     "task_set",
     "tool",
 ]
@@ -80,6 +82,7 @@ HOMES = {
     "choreography.choreographer": ["Choreographer"],
     "cli.comparing": ["compare"],
     "cli.script": ["arun", "run"],
+    "cli.swept": ["sweep"],
     "config": ["Limits", "ModelConfig", "RunConfig"],
     "errors": ["AgentchoError"],
     "flow.views": ["After", "Read", "View"],

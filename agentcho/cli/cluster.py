@@ -6,7 +6,7 @@ Does not know: what is played.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -47,6 +47,14 @@ def cluster(given: Given, retries: int | None = None) -> Cluster | None:
     for name in given.typed:
         raise typer.BadParameter("says nothing without --on", param_hint=f"--{name.replace('_', '-')}")
     return None
+
+
+def cluster_of(asked: Mapping[str, Any]) -> Cluster | None:
+    """The same of options of a function. `ConfigError` for those that say nothing without `on`."""
+    config = ClusterConfig(**asked)
+    if config.on is None and any(value is not None for value in asked.values()):
+        raise ConfigError(f"{' and '.join(asked)} say nothing without on")
+    return None if config.on is None else Cluster(config, DEATHS)
 
 
 @contextmanager

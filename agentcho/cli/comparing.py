@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agentcho.calls.call import EnginePort
-from agentcho.cli.cluster import DEATHS, Cluster
+from agentcho.cli.cluster import cluster_of
 from agentcho.cli.words import DEFAULT_MODES
 from agentcho.cluster.config import ClusterConfig
 from agentcho.config import RunConfig
@@ -55,7 +55,7 @@ def compare(
     from agentcho.cli.compare import Asked, compared
     from agentcho.lab.collect import Interrupted
 
-    on = _cluster({name: options.pop(name) for name in ClusterConfig.model_fields if name in options})
+    on = cluster_of({name: options.pop(name) for name in ClusterConfig.model_fields if name in options})
     effort = _effort(fidelity_games, timed_games)
     config, folder = RunConfig(**options, games=games), None if adapter is None else str(adapter)
     ways = _joined(modes) or "", _joined(repair), folder, _given(scenario, given), config, effort
@@ -89,11 +89,3 @@ def _effort(fidelity: int, timed: int) -> Effort:
         if isinstance(value, bool) or not isinstance(value, int) or value < 0:
             raise ConfigError(f"{name} is {value!r}; give a whole number, 0 or more")
     return Effort(fidelity, timed)
-
-
-def _cluster(asked: Mapping[str, Any]) -> Cluster | None:
-    """`ConfigError`: options that say nothing without `on`."""
-    config = ClusterConfig(**asked)
-    if config.on is None and any(value is not None for value in asked.values()):
-        raise ConfigError(f"{' and '.join(asked)} say nothing without on")
-    return None if config.on is None else Cluster(config, DEATHS)

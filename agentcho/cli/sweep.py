@@ -108,11 +108,11 @@ def sweep_cells(asked: Asked, dry_run: bool = False) -> int:
     if dry_run:
         print(planned(sweep, plan, _width()))
         return 0
-    _check_files(asked)
-    for told in changes(plan):
-        print(told, file=sys.stderr)
+    for change in changes(plan):
+        print(change, file=sys.stderr)
     try:
-        found, written = swept(asked, sweep, plan)
+        with progress("sweep", sys.stderr, least=ESTIMATED) as told:
+            found, written = swept(asked, sweep, plan, told.tell)
     except (Interrupted, KeyboardInterrupt):
         print(f"interrupted; the same command goes on from what is in {asked.out}", file=sys.stderr)
         return INTERRUPTED
@@ -123,22 +123,22 @@ def sweep_cells(asked: Asked, dry_run: bool = False) -> int:
     return _code(found)
 
 
-def swept(asked: Asked, sweep: Sweep, plan: Plan) -> tuple[SweepResult, tuple[Path, ...]]:
+def swept(asked: Asked, sweep: Sweep, plan: Plan, tell: Tell) -> tuple[SweepResult, tuple[Path, ...]]:
     """Play what lacks; what all games come to, and the files that were written. `Interrupted` after Ctrl-C."""
+    _check_files(asked)
     if asked.engine is None:
         check_models([cell.config for cell in sweep.cells if plan.left(cell)], elsewhere=asked.on is not None)
-    with _folder(asked.out) as path, progress("sweep", sys.stderr, least=ESTIMATED) as told:
+    with _folder(asked.out) as path:
         folder, how = Folder(path), How(asked.named, asked.at_once, OnFailure(retries=asked.retries))
         folder.claim(sweep.name, sweep.axes, sweep.cells)
-        with _stage(asked, sweep, plan, told.tell) as stage:
-            work = Sweeping(sweep, plan, folder, stage, how, told.tell)
+        with _stage(asked, sweep, plan, tell) as stage:
+            work = Sweeping(sweep, plan, folder, stage, how, tell)
             work.play()
-        told.clear()
         found = work.result(_command(asked))
-        written = write(found, path, picture=lacking() is None)
-        if asked.json is not None:
-            write_json(found, asked.json)
-        return found, written
+        written = () if asked.out is None else write(found, path, picture=lacking() is None)
+    if asked.json is not None:
+        write_json(found, asked.json)
+    return found, written
 
 
 def lacking() -> str | None:

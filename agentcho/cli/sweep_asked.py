@@ -23,18 +23,19 @@ from agentcho.errors import AgentchoError, ConfigError
 from agentcho.games import library
 from agentcho.lab.sweep.axes import Value, axes
 from agentcho.lab.sweep.grid import Fixed, as_model, check_axis
+from agentcho.scenario import Scenario
 
 TOML = ".toml"
 NOT_IN_FILES = ("part", "models", "own_model", "games")
 
 
 class Typed(NamedTuple):
-    """What stands on the command line: those options that were given."""
+    """What stands on the command line, or what a function is given: those options that were."""
 
-    scenario: str
-    grid: Mapping[str, str]
-    models: str | None
-    set: Mapping[str, str]
+    scenario: str | type[Scenario]
+    grid: Mapping[str, str | Sequence[Any]]
+    models: str | Sequence[Any] | None
+    set: Mapping[str, Any]
     filters: Sequence[str]
     run: Mapping[str, Any]
     at_once: int | None = None
@@ -48,11 +49,13 @@ def asked(typed: Typed) -> Asked:
     models = [] if typed.models is None else models_of(split("--models", typed.models))
     found = Asked(typed.scenario, with_files(grid), models, Fixed(typed.set, {"games": GAMES, **typed.run}))
     found = found._replace(filters=typed.filters, out=typed.out, at_once=typed.at_once, retries=typed.retries or 0)
-    return _of_file(typed, found) if is_file(typed.scenario) else found
+    return _of_file(typed.scenario, typed, found) if is_file(typed.scenario) else found
 
 
-def split(name: str, words: str) -> list[Any]:
-    """Values with commas between, or a JSON list where a value has a comma of its own."""
+def split(name: str, words: str | Sequence[Any]) -> list[Any]:
+    """Values with commas between, or a JSON list where a value has a comma of its own; or values as they are."""
+    if not isinstance(words, str):
+        return list(words)
     if words.lstrip().startswith("["):
         try:
             found = json.loads(words)
@@ -110,10 +113,10 @@ def _society(file: Any) -> Value:
     return Value(str(file), read_models(Path(str(file)), {}))
 
 
-def _of_file(typed: Typed, found: Asked) -> Asked:
+def _of_file(path: str, typed: Typed, found: Asked) -> Asked:
     """What a file says, and what is typed beside it."""
     options = [name for name, field in RunConfig.model_fields.items() if field.description or name == "in_place"]
-    file = read_sweep(Path(typed.scenario), [name for name in options if name not in NOT_IN_FILES])
+    file = read_sweep(Path(path), [name for name in options if name not in NOT_IN_FILES])
     own, run = file.own, {**file.run, **({"games": file.own["games"]} if "games" in file.own else {})}
     _check_run(file, run)
     models = found.models if typed.models is not None else _models(file)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 import yaml
 
@@ -32,9 +32,9 @@ class SweepFile(NamedTuple):
         return ConfigError(f"{self.path}:{self.lines.get(key, 1)}: {what}")
 
 
-def is_file(scenario: str) -> bool:
+def is_file(scenario: object) -> TypeGuard[str]:
     """Whether what stands in the place of a scenario is a file of a sweep."""
-    return scenario.endswith(ENDINGS)
+    return isinstance(scenario, str) and scenario.endswith(ENDINGS)
 
 
 def read_sweep(path: Path, options: Iterable[str]) -> SweepFile:

@@ -14,7 +14,7 @@ from agentcho.display.safe import inline, visible
 from agentcho.display.sheet import Sheet, plain
 from agentcho.lab.compare.comparison import Difference, Metric
 from agentcho.lab.sweep.plan import Plan, Sweep
-from agentcho.lab.sweep.result import UNTESTED, CellResult, Effect, Row, SweepResult
+from agentcho.lab.sweep.result import UNTESTED, Effect, Row, SweepResult
 
 WIDEST, SHORTEST = 28, 10
 """So many letters a value has at most in a table, and at least where the table is too wide."""
@@ -86,7 +86,7 @@ def _titled(metric: Metric) -> str:
 def _games(found: SweepResult, row: Row) -> str:
     """How many games of a row are over, and of how many, where that is not all of them."""
     cells = found.of(row)
-    over, of = sum(cell.over for cell in cells), sum(cell.over + cell.failed + cell.left for cell in cells)
+    over, of = sum(cell.over for cell in cells), sum(cell.of for cell in cells)
     return str(over) if over == of else f"{over} of {of}"
 
 
@@ -148,9 +148,9 @@ def _effect(effect: Effect, say: Say, room: int) -> tuple[str, ...]:
 
 def _notes(found: SweepResult) -> list[str]:
     """What was not played, failed or has no score, cell by cell."""
-    notes = [f"{_name(cell)}: {cell.trouble}" for cell in found.cells if cell.trouble]
+    notes = [f"{cell.name}: {cell.trouble}" for cell in found.cells if cell.trouble]
     notes += [
-        f"{_name(cell)}: {cell.without} ended early by a limit, and are in no mean"
+        f"{cell.name}: {cell.without} ended early by a limit, and are in no mean"
         for cell in found.cells
         if cell.without
     ]
@@ -158,10 +158,6 @@ def _notes(found: SweepResult) -> list[str]:
     if len([row for row in found.rows if row.reference is None]) > 1 and references:
         notes.append("rows that play other tasks have a first row of their own")
     return ["", *map(inline, notes)] if notes else []
-
-
-def _name(cell: CellResult) -> str:
-    return " ".join(f"{axis}={value}" for axis, value in cell.values.items())
 
 
 def planned(sweep: Sweep, plan: Plan, width: int | None = None) -> str:

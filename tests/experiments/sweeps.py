@@ -14,6 +14,7 @@ from agentcho.lab.sweep.folder import Folder
 from agentcho.lab.sweep.grid import Fixed
 from agentcho.lab.sweep.plan import planned
 from agentcho.lab.sweep.result import SweepResult
+from agentcho.progress import unheard
 from agentcho.testing import FakeEngine
 
 
@@ -93,4 +94,4 @@ def sweep(out: Path, grid: Mapping[str, Sequence[Any]], games: int = 4, **more: 
     """Play it to its end."""
     mine = asked(out, grid, games, **more)
     found = prepared(mine)
-    return swept(mine, found, planned(found, Folder(out)))[0]
+    return swept(mine, found, planned(found, Folder(out)), unheard)[0]

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import csv
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import agentcho
 from agentcho.cli.sweep import prepared
 from agentcho.config import ModelConfig, RunConfig
 from agentcho.display.swept import text
-from agentcho.errors import CannotWrite, ModelError, RecordBroken, ResumeMismatch
+from agentcho.errors import CannotWrite, ConfigError, ModelError, RecordBroken, ResumeMismatch
 from agentcho.lab.collect import Interrupted
 from agentcho.lab.sweep.axes import Value
 from agentcho.lab.sweep.files import read_result
@@ -113,7 +115,7 @@ def test_what_was_said_in_a_game_that_was_stopped_is_said_again(
     stop(monkeypatch, tmp_path, 2)
     found = prepared(asked(tmp_path, {"plus": [0, 1]}))
     folder, cell = Folder(tmp_path), found.cells[0]
-    assert (sorted(folder.there(cell).over), [*folder.said(cell, (2, 3))]) == ([0, 1], [2])
+    assert (sorted(folder.there(cell).over), [*folder.begun(cell, (2, 3)).before]) == ([0, 1], [2])
     sweep(tmp_path, {"plus": [0, 1]}, games=4)
     first, second = folder.records(cell)
     words = [[e.message.text for e in run.games()[2] if e.message.kind == "decode"] for run in (first, second)]
@@ -266,3 +268,50 @@ def test_all_of_it_is_written(tmp_path: Path) -> None:
     figures = list(csv.DictReader((tmp_path / "sweep.csv").read_text().splitlines()))
     assert {row["what"] for row in figures} == {"mean", "difference", "effect"}
     assert (tmp_path / "sweep.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_from_python_it_is_what_it_is_on_the_command_line(tmp_path: Path) -> None:
+    engine = Counts()
+    heard: list[int] = []
+    found = agentcho.sweep(
+        Known(plus=1),
+        {"temperature": [0, 0.5]},
+        games=2,
+        engine=engine,
+        out=tmp_path,
+        tell=lambda what, done, of: heard.append(done),
+        max_tokens=4,
+    )
+    assert (engine.decodes, heard[-1], found.whole) == (4, 4, True)
+    games = found.table("games")
+    assert games["temperature"] == [0, 0, 0.5, 0.5]
+    assert games["game"] == [0, 1, 0, 1]
+    assert set(found.table()["what"]) == {"mean", "difference"}
+    assert found.fixed["plus"] == 1
+    assert "2 cells of 2 games" in repr(found)
+    assert "<table" in found._repr_html_()
+    assert agentcho.load(tmp_path / found.cells[1].records[0]).games[0].scores == found.cells[1].games[0].score
+    again = agentcho.sweep(Known, {"temperature": [0, 0.5]}, games=2, given={"plus": 1}, out=tmp_path, max_tokens=4)
+    assert again.table().rows() == found.table().rows(), "all of it is there, so that no model is loaded"
+    with pytest.raises(ConfigError, match="no table 'rows'; there are figures and games"):
+        found.table("rows")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("how", "told"),
+    [
+        ({"grid": {"plus": 3}}, "grid plus: give a list of values, not 3"),
+        ({"grid": {"plus": []}}, "grid plus: a value is empty"),
+        ({"grid": {"plus": [None]}}, "grid plus: null does not fit"),
+        ({"grid": {"heat": [1]}}, "grid heat: no such option"),
+        ({"grid": {"plus": [1]}, "heat": 1}, "a run has no option 'heat'; options of the scenario go into given="),
+        ({"grid": {"plus": [1]}, "workers": 2}, "workers say nothing without on"),
+        ({"grid": {"plus": [1]}, "on": "ray"}, "workers find a scenario by its name or path"),
+        ({"grid": {"plus": [1]}, "games": 0}, "games: Input should be greater than or equal to 1"),
+        ({"models": [3]}, "models: 3 is neither a model's name nor a table of its fields"),
+        ({"models": ["one"], "engine": FakeEngine()}, "all cells are played on the engine that is given"),
+    ],
+)
+def test_what_is_wrong_is_said_in_python_too(how: dict[str, Any], told: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(told)):
+        agentcho.sweep(Known, **how)

@@ -16,7 +16,9 @@ from typing import Any, Literal, NamedTuple
 from agentcho.audit.measurement import Frozen
 from agentcho.errors import RecordBroken, ResumeMismatch
 from agentcho.games import library
-from agentcho.games.resume import Changed, check_asked
+from agentcho.games.journal import BegunCalls
+from agentcho.games.resume import Changed, check_asked, settled_calls
+from agentcho.games.run import GameSelection
 from agentcho.lab.sweep.axes import Axis
 from agentcho.lab.sweep.grid import Cell, settings
 from agentcho.records.files import replace_whole, writing
@@ -127,14 +129,20 @@ class Folder:
         over = {number: over[number] for number in sorted(over) if number in wanted}
         return There(over, {n: failed[n] for n in sorted(failed) if n in wanted and n not in over})
 
-    def said(self, cell: Cell, left: Sequence[int]) -> dict[int, list[Entry]]:
-        """What was said in games that are to be played again, by number."""
-        found: dict[int, list[Entry]] = {}
-        for run in self.records(cell):
+    def begun(self, cell: Cell, left: Sequence[int]) -> GameSelection:
+        """Games of a cell that are to be played, each with what was said in it when it was begun before, and with the
+        calls of tools that were begun there without a result: such a game does not go on by itself."""
+        said: dict[int, list[Entry]] = {}
+        calls: dict[int, BegunCalls] = {}
+        saved = self.records(cell) if left else []
+        for run in saved:
             for number, entries in run.attempts().items():
                 if number in left and entries:
-                    found.setdefault(number, []).extend(entries)
-        return found
+                    said.setdefault(number, []).extend(entries)
+        for run in saved:
+            for number, found in settled_calls(run, said).items():
+                calls[number] = BegunCalls(found.begun | calls.get(number, BegunCalls()).begun)
+        return GameSelection(tuple(left), before=said, calls=calls)
 
     def check(self, cell: Cell, tasks: str | None, changed: Changed = "refuse") -> None:
         """`ResumeMismatch`: what is there of a cell was played otherwise: its source has changed, or its tasks, of

@@ -6,10 +6,15 @@ Does not know: how it was found, how it is shown.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, Literal
 
 from agentcho.audit.measurement import Frozen
+from agentcho.extras import require
 from agentcho.lab.compare.comparison import Difference, Metric
+from agentcho.lab.sweep.tables import Which, means, table
+from agentcho.results.shown import html_facts, text_facts
+from agentcho.results.table import Table
 
 UNTESTED = "not tested"
 """In place of a test where the library that tests is not installed; p says nothing then."""
@@ -38,9 +43,19 @@ class CellResult(Frozen):
     records: tuple[str, ...]
 
     @property
+    def name(self) -> str:
+        """Its values in words."""
+        return " ".join(f"{axis}={value}" for axis, value in self.values.items())
+
+    @property
     def over(self) -> int:
         """How many games ended without an error."""
         return len(self.games) - self.failed
+
+    @property
+    def of(self) -> int:
+        """How many games it has, played or not."""
+        return len(self.games) + self.left
 
     @property
     def without(self) -> int:
@@ -106,6 +121,37 @@ class SweepResult(Frozen):
     def of(self, row: Row) -> list[CellResult]:
         """The cells of a row."""
         return [cell for cell in self.cells if cell.row == row.name]
+
+    def table(self, which: Which = "figures") -> Table:
+        """A row a figure, or a row a game ("games"), with the values of its cell: for data frames, see `Table`."""
+        return table(self, which)
+
+    def plot(self, file: str | Path | None = None) -> Any:
+        """Draw it: a figure of matplotlib, which is written too where a `file` is given. `ExtraMissing` without
+        `agentcho[lab]`."""
+        require("to draw a sweep", "lab")
+        from agentcho.lab.sweep.plot import drawn, plot
+
+        if file is not None:
+            plot(self, Path(file))
+        return drawn(self)
+
+    def __repr__(self) -> str:
+        return f"{text_facts(self._title, self._troubles)}\n{means(self)!r}"
+
+    def __str__(self) -> str:
+        return repr(self)
+
+    def _repr_html_(self) -> str:
+        return html_facts(self._title, self._troubles) + means(self)._repr_html_()
+
+    @property
+    def _title(self) -> str:
+        return f"{self.scenario}: {len(self.cells)} cells of {self.games} games"
+
+    @property
+    def _troubles(self) -> dict[str, str]:
+        return {cell.name: cell.trouble for cell in self.cells if cell.trouble}
 
     def figures(self) -> Iterator[dict[str, Any]]:
         """Every figure in long form: means, differences from the reference, and effects of single options."""

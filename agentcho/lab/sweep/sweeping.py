@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 
 from agentcho.errors import CannotWrite, WorkersLost
 from agentcho.events import Counting, Over
-from agentcho.games.run import GameSelection
 from agentcho.lab.collect import Interrupted
 from agentcho.lab.compare.pairs import Scores
 from agentcho.lab.sweep.figures import figures, row_name, statistics
@@ -56,8 +55,7 @@ class Sweeping:
         if not left:
             return
         counting.what = f"games ({cell.name})"
-        selection = GameSelection(left, before=self.folder.said(cell, left))
-        turn = Turn(cell, selection, self.folder.of(cell), counting, self.folder.records(cell))
+        turn = Turn(cell, self.folder.begun(cell, left), self.folder.of(cell), counting, self.folder.records(cell))
         try:
             played = self.stage.play(turn, self.how)
         except FATAL:

@@ -1,0 +1,119 @@
+"""`agentcho.sweep`: every combination of options, models and seeds, from Python. Does not know: how they are played."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from agentcho.calls.call import EnginePort
+from agentcho.cli.cluster import Cluster, cluster_of
+from agentcho.cluster.config import ClusterConfig
+from agentcho.config import ModelConfig, RunConfig
+from agentcho.errors import ConfigError
+from agentcho.games.resume import Changed
+from agentcho.progress import Tell, unheard
+from agentcho.scenario import Scenario
+
+if TYPE_CHECKING:
+    from agentcho.cli.sweep import Asked
+    from agentcho.lab.sweep.result import SweepResult
+
+
+def sweep(
+    scenario: Scenario | type[Scenario] | str,
+    grid: Mapping[str, Sequence[Any]] | None = None,
+    models: Sequence[str | ModelConfig | Mapping[str, Any]] | None = None,
+    games: int | None = None,
+    *,
+    engine: EnginePort | None = None,
+    given: Mapping[str, Any] | None = None,
+    filter: str | Sequence[str] = (),
+    out: str | Path | None = None,
+    json: str | Path | None = None,
+    at_once: int | None = None,
+    retries: int = 0,
+    changed: Changed = "refuse",
+    tell: Tell = unheard,
+    **options: Any,
+) -> SweepResult:
+    """Play a scenario under every combination of options, models and seeds, and compare them game by game: what
+    `agentcho sweep` does, without what it prints.
+
+    `scenario` is a name, a file, a class, one with the options that all cells have, or the .yaml file of a sweep, which
+    what is given here wins over. `grid` has the values of each option of the scenario or of the run; `models` are
+    names, .toml files or `ModelConfig`s; `games` are those of each cell (50). `given` are options of the scenario, and
+    `options` those of `RunConfig`, or of a cluster (`on`, `workers`, `gpus_per_worker`), that all cells have. `engine`
+    is used for all cells instead of loading models. `out` keeps all games: what is there is not played again.
+
+    The result has `table("figures")` and `table("games")` for data frames, `plot()`, and `cells`, which say what
+    failed; that stops nothing else. `ConfigError`, `ScenarioNotFound`, `TaskError`, `ModelNotFound`, `CannotWrite`,
+    `ResumeMismatch`: nothing was played. `KeyboardInterrupt` after Ctrl-C: `out` has the games that are over.
+    """
+    on = cluster_of({name: options.pop(name) for name in ClusterConfig.model_fields if name in options})
+    kind, own = _scenario(scenario, given)
+    asked = _asked(kind, grid, models, own, filter, options if games is None else {**options, "games": games})
+    places: dict[str, Any] = {
+        "out": asked.out if out is None else Path(out),
+        "json": None if json is None else Path(json),
+    }
+    at_once, retries = at_once or asked.at_once, retries or asked.retries
+    how: dict[str, Any] = {
+        "at_once": at_once,
+        "retries": retries,
+        "changed": changed,
+        "on": _workers(on, kind),
+        "engine": engine,
+    }
+    return _found(asked._replace(**places, **how), tell)
+
+
+def _found(asked: Asked, tell: Tell) -> SweepResult:
+    from agentcho.cli.sweep import prepared, swept
+    from agentcho.lab.collect import Interrupted
+    from agentcho.lab.sweep.folder import Folder
+    from agentcho.lab.sweep.plan import planned
+
+    found = prepared(asked)
+    plan = planned(found, None if asked.out is None else Folder(asked.out), asked.changed)
+    try:
+        return swept(asked, found, plan, tell)[0]
+    except Interrupted:
+        raise KeyboardInterrupt from None
+
+
+def _scenario(
+    scenario: Scenario | type[Scenario] | str, given: Mapping[str, Any] | None
+) -> tuple[str | type[Scenario], Mapping[str, Any]]:
+    """A scenario as cells are made of it: its name, file or class, and the options that all cells have."""
+    if not isinstance(scenario, Scenario):
+        return scenario, given or {}
+    if given:
+        raise ConfigError(f"given is for a scenario that is named; give {type(scenario).__name__} its options itself")
+    return type(scenario), scenario.options.model_dump(by_alias=True, exclude_unset=True)
+
+
+def _asked(
+    kind: str | type[Scenario],
+    grid: Mapping[str, Sequence[Any]] | None,
+    models: Sequence[Any] | None,
+    own: Mapping[str, Any],
+    filters: str | Sequence[str],
+    options: Mapping[str, Any],
+) -> Asked:
+    """What is asked for, by all but where and how. `ConfigError`."""
+    from agentcho.cli.sweep_asked import Typed, asked
+
+    if unknown := sorted(options.keys() - RunConfig.model_fields.keys()):
+        raise ConfigError(f"a run has no option {unknown[0]!r}; options of the scenario go into given={{...}}")
+    filters = [filters] if isinstance(filters, str) else list(filters)
+    for name, values in (grid or {}).items():
+        if isinstance(values, Mapping) or not isinstance(values, Sequence):
+            raise ConfigError(f"grid {name}: give a list of values, not {values!r}")
+    return asked(Typed(kind, grid or {}, models, own, filters, options))
+
+
+def _workers(on: Cluster | None, kind: str | type[Scenario]) -> Cluster | None:
+    if on is not None and not isinstance(kind, str):
+        raise ConfigError("workers find a scenario by its name or path: give that instead of the scenario itself")
+    return on
