@@ -33,7 +33,7 @@ test-doors: .venv/.tools clients  ## the tests that need a browser, a server, re
 	AGENTCHO_TEST_CLIENTS=required $(PYTEST) --dist loadfile -m "($(DOORS)) and not (slow or nightly)"
 
 # Each has an environment of its own: they agree neither with agentcho on versions, nor all with each other.
-clients: $(foreach name,frameworks litellm textarena transformers,.venv/clients/$(name)/.installed)  ## install the clients, the server and the games of others that `pytest -m clients` runs
+clients: $(foreach name,axe frameworks litellm textarena transformers,.venv/clients/$(name)/.installed)  ## install the clients, the server and the games of others that `pytest -m clients` runs
 
 test-plain: .venv/.tools          ## quick tests of the engine and of what is kept, as on a processor without AVX-512
 	ATEN_CPU_CAPABILITY=avx2 DNNL_MAX_CPU_ISA=AVX2 AGENTCHO_TEST_PLAIN_PROCESSOR=1 $(PYTEST) --dist loadfile tests/engine tests/golden

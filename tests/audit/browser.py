@@ -49,20 +49,25 @@ def chromium() -> str:
     return pytest.skip("no chromium here")
 
 
-def opened(page: Path, folder: Path, *options: str) -> Opened:
-    """Open a file. Its profile lives in `folder`."""
-    ran = _run(page, folder, *options, "--dump-dom")
+def opened(page: Path, folder: Path, *options: str, at: str = "") -> Opened:
+    """Open a file, at a part of it. Its profile lives in `folder`."""
+    return visited(page.as_uri() + at, folder, *options)
+
+
+def visited(address: str, folder: Path, *options: str) -> Opened:
+    """Open what has this address."""
+    ran = _run(address, folder, *options, "--dump-dom")
     return Opened(ran.stdout, [line for line in ran.stderr.splitlines() if "CONSOLE" in line])
 
 
 def pictured(page: Path, folder: Path, *options: str) -> Picture:
     """How it looks: [height, width, 3 or 4] in [0, 1]."""
     file = folder / "picture.png"
-    _run(page, folder, *options, f"--screenshot={file}", "--window-size=1280,1400", "--hide-scrollbars")
+    _run(page.as_uri(), folder, *options, f"--screenshot={file}", "--window-size=1280,1400", "--hide-scrollbars")
     picture: Picture = imread(file)
     return picture
 
 
-def _run(page: Path, folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    words = [chromium(), *QUIET, f"--user-data-dir={folder / 'profile'}", *options, page.as_uri()]
+def _run(address: str, folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    words = [chromium(), *QUIET, f"--user-data-dir={folder / 'profile'}", *options, address]
     return subprocess.run(words, capture_output=True, text=True, encoding="utf-8", check=True, timeout=120)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -42,3 +43,20 @@ def page_of(run: SavedRun, eyes: str | None = None) -> str:
 def blocks(text: str) -> dict[str, Any]:
     """The data of a page, as a browser reads them."""
     return {name: json.loads(data) for name, data in BLOCK.findall(text)}
+
+
+class Tags(HTMLParser):
+    """Every tag of a page."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+
+def policy_of(text: str) -> str:
+    """What a page says that may be loaded and run."""
+    return next(each["content"] for tag, each in Tags(text).tags if each.get("http-equiv")) or ""

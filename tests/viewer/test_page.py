@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,7 @@ from agentcho.viewer.shown import Chosen, shown, target
 
 from ..audit.test_reach import anyhow
 from ..audit.transcripts import Talk
-from .pages import blocks, page_of, recorded
+from .pages import Tags, blocks, page_of, policy_of, recorded
 
 HOSTILE = (
     "</script><script>alert(1)</script>",
@@ -34,18 +33,6 @@ HOSTILE = (
     "<img src=x onerror=alert(1)>",
     "\r\n",
 )
-
-
-class Tags(HTMLParser):
-    """Every tag of a page."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
 
 
 def hostile() -> Talk:
@@ -71,10 +58,6 @@ def test_texts_are_data_and_never_tags(tmp_path: Path) -> None:
 def test_no_block_can_be_left() -> None:
     assert json.loads(block(list(HOSTILE))) == list(HOSTILE)
     assert not set(block(list(HOSTILE))) & set("<>&\u2028\u2029\ud800")
-
-
-def policy_of(text: str) -> str:
-    return next(each["content"] for tag, each in Tags(text).tags if each.get("http-equiv")) or ""
 
 
 def test_the_policy_allows_its_own_script_and_style_alone(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ function make(kind, attributes = {}, ...children) {
 /** The element of this id. @param {string} id @returns {any} */
 const the = (id) => document.getElementById(id);
 
-const CONTROL = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]/g;
+const CONTROL = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]|[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/g;
 
 /** A text in which nothing is unseen: what turns the direction of a line, or speaks to a terminal, is spelled out.
  * @param {string} text */

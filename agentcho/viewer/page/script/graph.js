@@ -27,8 +27,9 @@ class GraphView {
     this.place = new Map(this.rows.flatMap((row, at) => Array.from({ length: row.to - row.from + 1 }, (_, n) => [row.from + n, at])));
     this.known = this.all();
     this.pane.style.setProperty("--lanes", String(talk.agents.length + 1));
-    this.pane.firstElementChild?.replaceChildren(make("span", { class: "nobody" }, talk.agents.length > 12 ? "·" : "scenario"),
-      ...talk.agents.map((agent, seat) => make("span", { ...own(seat), title: agent.name }, agent.name)), make("span", { class: "key soft" }, this.says()));
+    const room = this.lane();
+    this.pane.firstElementChild?.replaceChildren(make("span", { class: "nobody" }, room < 56 ? "·" : "scenario"),
+      ...talk.agents.map((agent, seat) => make("span", { ...own(seat), title: agent.name }, initials(agent.name, 1, room))), make("span", { class: "key soft" }, this.says()));
     this.list.set(this.rows.length);
     if (first !== null && (changed.has("fold") || changed.has("eyes"))) this.show(state.chosen ?? first, false);
   }
@@ -91,6 +92,7 @@ class GraphView {
       const side = x1 === x2 ? lane * 0.42 : 0;
       drawn.push(make("svg:path", { class: `edge ${kind}`, d: `M${x1} ${y1}C${x1 + side} ${y1 + bend} ${x2 + side} ${y2 - bend} ${x2} ${y2}` }));
     }
+    this.lines.classList.toggle("dense", drawn.length > 90);
     this.lines.replaceChildren(...drawn);
     this.lines.setAttribute("width", String(lane * ((state.talk?.agents.length ?? 0) + 1)));
     this.lines.setAttribute("height", String(tops[this.list.count] || 1));
@@ -104,8 +106,11 @@ class GraphView {
 
   /** The width of a lane. */
   lane() {
+    const lanes = (state.talk?.agents.length ?? 0) + 1;
     const strip = this.list.shelf.querySelector(".strip");
-    return strip ? strip.clientWidth / ((state.talk?.agents.length ?? 0) + 1) : 40;
+    if (strip) return strip.clientWidth / lanes;
+    const narrow = matchMedia("(max-width: 720px)").matches;
+    return narrow ? Math.max(7, Math.min(60, (0.4 * innerWidth) / lanes)) : Math.max(18, Math.min(110, (0.46 * innerWidth) / lanes));
   }
 
   /** @param {number} n */

@@ -38,20 +38,32 @@ function hit(number) {
 /** The messages that have what is searched for. @returns {number[]} */
 const hits = () => (state.talk && state.query ? state.talk.messages.flatMap((_, number) => (hit(number) ? [number] : [])) : []);
 
-/** The messages that stay where the rest is folded: those that are searched for, chosen with all that is behind them, or
- * leaked. @returns {Set<number>} */
+/** The messages that stay where the rest is folded: what is searched for; the chosen one, what it read, and its leaks;
+ * where nothing is searched for or chosen, all leaks, or else what was said. @returns {Set<number>} */
 function kept() {
-  const { talk, chosen, eyes } = state;
+  const { talk, chosen, query } = state;
   if (!talk) return new Set();
   const found = new Set(hits());
+  const leaks = leaking(chosen);
   if (chosen !== null) {
-    found.add(chosen);
-    const message = talk.messages[chosen];
-    for (const each of message.own ? talk.cone(message.own - 1) : talk.reads(chosen)) found.add(each);
+    const read = talk.reads(chosen);
+    for (const each of [chosen, ...(read.length > FEW ? read.slice(-FEW) : read), ...leaks]) found.add(each);
+  } else if (!query) {
+    for (const each of leaks) found.add(each);
+    if (!leaks.length) talk.messages.forEach((message, number) => message.kind === "decode" && found.add(number));
   }
-  const agents = eyes === null ? talk.agents : [talk.agents[eyes]];
-  for (const agent of agents) for (const [secret, , call, through] of agent.reached ?? []) for (const each of [secret, call, through]) found.add(each);
   return found;
+}
+
+const FEW = 40;
+
+/** Secrets that reached somebody, what brought them, and who got them; of one message those that it is part of.
+ * @param {number|null} number @returns {number[]} */
+function leaking(number) {
+  const { talk, eyes } = state;
+  const agents = !talk ? [] : eyes === null ? talk.agents : [talk.agents[eyes]];
+  const ways = agents.flatMap((agent) => (agent.reached ?? []).map((/** @type {any[]} */ [secret, , call, through]) => [secret, call, through]));
+  return ways.filter((way) => number === null || way.includes(number)).flat().filter((each) => each >= 0);
 }
 
 /** @typedef {{from: number, to: number}} Row */

@@ -112,12 +112,13 @@ function label(number) {
   return `${talk.messages[number].id}: ${talk.who(number)} ${talk.what(number)} to ${talk.whom(number)}`;
 }
 
-/** Two letters or so, where names have no room. @param {string} name @param {number} count */
-function initials(name, count) {
-  const room = matchMedia("(max-width: 720px)").matches ? 96 / count : 200 / count;
-  const letters = Math.max(1, Math.min(3, Math.floor(room / 7)));
+/** As much of a name as has room. @param {string} name @param {number} count @param {number} [space] pixels */
+function initials(name, count, space) {
+  const room = space ?? Math.min(26, (matchMedia("(max-width: 720px)").matches ? 96 : 200) / count);
+  if (room < 6.5) return "";
+  const letters = Math.max(1, Math.floor(room / 7.2));
   const found = name.match(/^(\p{L}+)[^\p{L}\d]*(\d+)$/u);
-  if (found) return room < 14 ? found[2].slice(-2) : `${found[1].slice(0, 1)}${found[2]}`.slice(0, 3);
+  if (found && name.length > letters) return room < 14 ? found[2].slice(-2) : `${found[1].slice(0, 1)}${found[2]}`.slice(0, 3);
   return [...name].slice(0, letters).join("");
 }
 
