@@ -65,7 +65,7 @@ class Line(NamedTuple):
 
 def blocks(page: Path) -> Iterator[Block]:
     text = page.read_text()
-    for found in re.finditer(r"^( *)```(\S*)\n(.*?)^\1```$", text, re.DOTALL | re.MULTILINE):
+    for found in re.finditer(r"^( *)```(\S*)[^\n]*\n(.*?)^\1```$", text, re.DOTALL | re.MULTILINE):
         before = text[: found.start()].rstrip().rpartition("\n\n")[2]
         indented = re.sub(rf"^{found[1]}", "", found[3], flags=re.MULTILINE)
         yield Block(found[2], indented, before)

@@ -31,6 +31,8 @@ WHICH = f"Before each message say which it will be: {CALL!r}, a call of a functi
 """For a model whose template has no format for calls."""
 CALLS = 1 << 10
 """The most calls that may be allowed before a text."""
+LEAST = 512
+"""A call may have so many tokens, however short the text is to be."""
 UNREAD = ReadSet(None, (), None, ())
 
 
@@ -171,11 +173,11 @@ class _Talk:
 
     async def _call(self, named: str | None) -> None:
         """One call, and its result, both read by what the agent says next."""
-        forms = self._offer.forms(named)
+        forms, most = self._offer.forms(named), max(LEAST, self._speech.options.max_tokens)
         if self._speech.port is None:
-            said = await self._private(forms, hidden=False)
+            said = await self._private(forms, hidden=False, max_tokens=most)
         else:
-            said = await self._private(hidden=False, json_schema=_plain(forms[0].schema))
+            said = await self._private(hidden=False, json_schema=_plain(forms[0].schema), max_tokens=most)
         call = self._read(said)
         tool = self._offer.tools[call.name]
         declared = tool.declared
