@@ -91,11 +91,12 @@ class MCPServer:
                 tools = await self._tools(client, agent, under_way)
                 there = True
                 yield tools
-        except AgentchoError:
-            raise
         except Exception as error:  # of the library, in groups; their words may be secret
+            first = _first(error)
+            if isinstance(first, AgentchoError):
+                raise first from error
             what = "is gone" if there else "cannot be reached"
-            raise ToolFailed(f"the MCP server {self.name} {what} ({_kind(error)}){self._look()}") from error
+            raise ToolFailed(f"the MCP server {self.name} {what} ({type(first).__name__}){self._look()}") from error
         finally:
             for scope in under_way:  # the library may leave calls waiting for a server that is gone
                 scope.cancel()
@@ -159,9 +160,9 @@ class MCPServer:
         except MCPError as error:
             if error.code != CONNECTION_CLOSED:
                 raise ToolRaised(error.message) from error
-            raise self._gone(_kind(error)) from error
+            raise self._gone(type(error).__name__) from error
         except (OSError, RuntimeError) as error:
-            raise self._gone(_kind(error)) from error
+            raise self._gone(type(error).__name__) from error
         if result.is_error:
             raise ToolRaised(_text(result))
         return _text(result)
@@ -189,11 +190,11 @@ def _name(command: str | None, arguments: Sequence[str], url: str | None) -> str
     return f"{Path(str(command)).name}-{digest}"
 
 
-def _kind(error: BaseException) -> str:
-    """The class of an error, of the first in a group."""
+def _first(error: BaseException) -> BaseException:
+    """The error, or the first in a group."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
-    return type(error).__name__
+    return error
 
 
 def _text(result: CallToolResult) -> str:
