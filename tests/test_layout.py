@@ -38,7 +38,7 @@ LAYERS = (
     ("testing",),
     ("audit",),
     ("viewer",),
-    ("lab",),
+    ("lab", "export"),
     ("serve",),
     ("display",),
     ("people",),

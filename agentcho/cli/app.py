@@ -31,6 +31,7 @@ from agentcho.cli.words import (
     EARLIER,
     EYES,
     FILE,
+    INSPECT,
     JUDGE,
     LIVE,
     MISSING,
@@ -294,6 +295,7 @@ def show(
     run: Annotated[str, typer.Argument(metavar="RUN", help="An id, its beginning, a path, or 'last'.")],
     game: Annotated[int | None, typer.Option(help="One game of several.", show_default=False)] = None,
     trace: Annotated[Path | None, typer.Option(help="Export to agentcho-trace/1 instead.", show_default=False)] = None,
+    inspect: Annotated[Path | None, typer.Option(metavar="FILE", help=INSPECT, show_default=False)] = None,
     svg: Annotated[Path | None, typer.Option(help="Draw a picture instead.", show_default=False)] = None,
     display: Display = None,
     out: Out = Path("runs"),
@@ -314,9 +316,13 @@ def show(
         write_traces(trace, found)
         if note := cut_short([one.id for one in found if one.unfinished], len(found)):
             typer.echo(f"note: {inline(note)}", err=True)
+    if inspect is not None:
+        from agentcho.export.inspect_log import write_inspect
+
+        write_inspect(saved, inspect)
     if svg is not None:
         Replay(saved, game).svg(svg)
-    if trace is None and svg is None:
+    if trace is None and svg is None and inspect is None:
         show_run(saved, game, display, sys.stdout)
 
 

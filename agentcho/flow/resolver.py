@@ -121,11 +121,6 @@ class Resolver:
         """Whether the ids of a message are of this engine's tokenizer."""
         return self.spelling is None or draft.tokenizer == self.spelling.tokenizer
 
-    @property
-    def _is_own(self) -> bool:
-        """Whether this is the run's own engine."""
-        return self.spelling is None or self.spelling.name is None
-
     def _said_here(self, draft: Draft) -> bool:
         """Whether a message was said on this engine; those of the scenario are said on every one."""
         return self.spelling is None or draft.metadata.author is None or draft.engine == self.spelling.name
@@ -428,7 +423,7 @@ class Resolver:
 
     def _prefill(self, draft: Draft, clearance: Audience, context: Context) -> Prefill:
         """The call that encodes a message of known words for all of `clearance`."""
-        as_said = self.spells(draft)
+        as_said, own = self.spells(draft), self.spelling is None or self.spelling.name is None
         return Prefill(
             draft.text if as_said else draft.whole,
             *context,
@@ -437,7 +432,7 @@ class Resolver:
             draft.content if as_said else None,
             self._salt(clearance),
             self._guard(draft, clearance),
-            draft.begun.id if draft.begun is not None and self._is_own else None,
+            draft.begun.id if draft.begun is not None and own else None,
         )
 
     def _salt(self, clearance: Audience) -> str:
