@@ -20,6 +20,7 @@ NEAR = 6
 """So many names like the one that was given are told."""
 NEWER = "its source needs Python 3.12 or newer"
 WORDS = "it downloads a dictionary of NLTK when it is made"
+ANSWERED = "a model behind OpenRouter answers in it, for which it needs a key of its own"
 JUDGED = "its judges are models behind OpenRouter, for which it needs a key of its own"
 REFUSED: Mapping[str, str] = MappingProxyType(
     {
@@ -42,6 +43,19 @@ REFUSED: Mapping[str, str] = MappingProxyType(
     }
 )
 """Families of environments for several players that do not run, as `textarena` 0.7.4 has them."""
+REFUSED_ALONE: Mapping[str, str] = MappingProxyType(
+    {
+        "GuessWho": ANSWERED,
+        "Hangman": WORDS,
+        "Klondike": NEWER,
+        "TwentyQuestions": ANSWERED,
+        "UltimateTexasHoldem": NEWER,
+        "WordLadder": WORDS,
+        "WordSearch": WORDS,
+        "Wordle": WORDS,
+    }
+)
+"""The same of those for one player."""
 OPEN_HANDS: Mapping[str, str] = MappingProxyType(
     {"Stratego": "it tells both players where each one's pieces are, with their ranks, so nothing is hidden in it"}
 )
@@ -61,15 +75,15 @@ def family(environment: str) -> str:
 def check_refused(name: str) -> None:
     """`ScenarioError`: an environment of this name cannot be played, and why."""
     kind = family(name.removeprefix(PREFIX))
-    if (why := _refused(kind)) is not None:
+    if (why := refused(kind)) is not None:
         raise ScenarioError(
             f"{PREFIX}{kind} cannot be played: {why}. Take another: docs/how-to/textarena.md lists them"
         )
 
 
-def _refused(kind: str) -> str | None:
+def refused(kind: str) -> str | None:
     """Why a family cannot be played here; None: it can."""
-    why = REFUSED.get(kind)
+    why = REFUSED.get(kind) or REFUSED_ALONE.get(kind)
     return None if why == NEWER and sys.version_info >= (3, 12) else why
 
 
@@ -80,7 +94,7 @@ def environment_id(name: str, known: Collection[str]) -> str:
     for each in (short, short + VERSION):
         if each + RAW in known:
             return each
-    plain = [id.removesuffix(RAW) for id in known if id.endswith(RAW) and not _refused(family(id))]
+    plain = [id.removesuffix(RAW) for id in known if id.endswith(RAW) and not refused(family(id))]
     folded = {id.casefold(): id for id in plain} | {family(id).casefold(): id for id in reversed(plain)}
     like = get_close_matches(short.casefold(), folded, NEAR, 0.5)
     near = list(dict.fromkeys(folded[each] for each in like)) or sorted({family(id) for id in plain})

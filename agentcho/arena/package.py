@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any, NamedTuple, get_type_hints
 
-from agentcho.arena.environment import EVERYBODY, Ending, Observation, Step, Turn
+from agentcho.arena.environment import EVERYBODY, NOBODY, Ending, Observation, Step, Turn
 from agentcho.arena.names import PREFIX, RAW, environment_id
 from agentcho.errors import ScenarioError
 from agentcho.extras import require
@@ -75,8 +75,7 @@ def _library() -> Any:
     def add_observation(self: Any, message: Any, observation_type: Any, from_id: int = -1, to_id: int = -1) -> None:
         plain(self, message, observation_type, from_id, to_id)
         if HERE.told is not None:
-            kind = getattr(observation_type, "name", str(observation_type))
-            HERE.told.append(Observation(from_id, to_id, kind, str(self.logs[-1][1])))
+            HERE.told.append(_observed(from_id, to_id, self.logs[-1][1], observation_type))
 
     textarena.State.add_observation = add_observation
     return textarena
@@ -124,6 +123,11 @@ def _parameters(cls: type, given: Mapping[str, Any]) -> list[Parameter]:
     return found
 
 
+def _observed(author: Any, to: int, text: Any, kind: Any) -> Observation:
+    """An observation in our words. Some environments give something else than a number for the game's own voice."""
+    return Observation(author if type(author) is int else NOBODY, to, getattr(kind, "name", str(kind)), str(text))
+
+
 class Played:
     """One game of an environment; see `environment.Environment`. `options` are those that differ from the variant's."""
 
@@ -159,7 +163,7 @@ class Played:
             player, seen = self._environment.get_observation()
         told, before = self._take(), self._unseen.get(player, [])
         for author, text, kind in seen:
-            each = Observation(author, player, getattr(kind, "name", str(kind)), str(text))
+            each = _observed(author, player, text, kind)
             alike = next((one for one in before if one._replace(to=player) == each), None)
             if alike is None:
                 told.append(each)

@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from agentcho.arena import listing as environments
+from agentcho.arena.names import PREFIX, check_refused, is_arena
+from agentcho.arena.scenario import Arena
 from agentcho.display.safe import inline, visible
 from agentcho.display.sheet import Sheet, plain
 from agentcho.errors import RecordError, ScenarioNotFound
@@ -51,7 +54,12 @@ def any_shelf(name: str) -> Found:
 
 
 def one_listing(name: str) -> str:
-    """One scenario or agent: its docstring and its options, from its source alone."""
+    """One scenario or agent: its docstring and its options, from its source alone; `textarena` lists what is played as
+    `textarena:NAME`."""
+    if name == PREFIX.removesuffix(":"):
+        return plain(_environments())
+    if is_arena(name):
+        return _environment(name)
     found = any_shelf(name)
     docstring, settings = discovery.details(found)
     head = f"{inline(found.name)}: {visible(docstring)}\n\n  {inline(str(found.path))}"
@@ -59,6 +67,26 @@ def one_listing(name: str) -> str:
         return head
     rows = tuple((setting.name, setting.default, setting.description) for setting in settings)
     return f"{head}\n\n" + plain(Sheet("options, for --set KEY=VALUE", ("key", "default", "what"), rows, words=3))
+
+
+def _environments() -> Sheet:
+    """What TextArena has, a family a line: those of one game in several sizes, and those that cannot be played."""
+    rows = tuple(
+        (PREFIX + each.name, each.refused or ", ".join(id.removeprefix(f"{each.name}-") for id in each.variants))
+        for each in environments.families()
+    )
+    return Sheet("environments of TextArena", ("name", "variants, or why it cannot be played"), rows, words=2)
+
+
+def _environment(name: str) -> str:
+    """One environment: its options, those of every one first."""
+    check_refused(name)
+    own = [(key, str(field.default), field.description or "") for key, field in Arena.Options.model_fields.items()]
+    its = [(key, default, "of the environment itself") for key, default in environments.settings(name)]
+    head = f"{inline(name)}: {visible(Arena.__doc__ or '').rpartition(' Subclass')[0]}"
+    return f"{head}\n\n" + plain(
+        Sheet("options, for --set KEY=VALUE", ("key", "default", "what"), (*own, *its), words=3)
+    )
 
 
 def run_listing(folder: Path) -> str:

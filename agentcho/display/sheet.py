@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from rich.cells import cell_len
 from rich.table import Table
 from rich.text import Text
 
 from agentcho.display.safe import inline
+
+SHORT = 40
+"""A number is no longer; what is takes several lines, so that the columns before it keep their place."""
 
 
 class Sheet(NamedTuple):
@@ -40,9 +43,9 @@ def table(sheet: Sheet) -> Table:
     grid = Table(title=title, title_justify="left", box=None, pad_edge=False, show_header=any(sheet.columns))
     for number, column in enumerate(sheet.columns):
         words = number < sheet.words
-        grid.add_column(
-            Text(inline(column)), header_style="dim", justify="left" if words else "right", no_wrap=not words
-        )
+        short = all(cell_len(row[number]) <= SHORT for row in sheet.rows)
+        justify: Literal["left", "right"] = "left" if words else "right"
+        grid.add_column(Text(inline(column)), header_style="dim", justify=justify, no_wrap=short and not words)
     for row in sheet.rows:
         grid.add_row(*(Text(inline(word.replace("\n", " "))) for word in row))
     return grid

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from agentcho.arena.names import NEWER, PREFIX, REFUSED, check_refused, environment_id
+from agentcho.arena.listing import families, settings
+from agentcho.arena.names import NEWER, PREFIX, RAW, REFUSED, REFUSED_ALONE, check_refused, environment_id
+from agentcho.arena.package import kind_of
 from agentcho.errors import ExtraMissing, ScenarioError, ScenarioNotFound
 from agentcho.games import library
 
@@ -40,7 +45,7 @@ def test_a_name_that_is_not_there_tells_those_that_are_like_it_and_can_be_played
         environment_id("textarena:zzz", KNOWN)
 
 
-@pytest.mark.parametrize("kind", REFUSED)
+@pytest.mark.parametrize("kind", [*REFUSED, *REFUSED_ALONE])
 def test_what_cannot_be_played_is_refused_by_name_with_the_reason(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "version_info", (3, 11))
     for name in (kind, f"{kind}-v0", f"{kind}-v0-long-raw"):
@@ -63,3 +68,30 @@ def test_without_the_library_it_is_said_what_to_install(monkeypatch: pytest.Monk
     monkeypatch.setattr("agentcho.extras.find_spec", lambda module: None)
     with pytest.raises(ExtraMissing, match=r"textarena is needed .*: pip install 'agentcho\[textarena\]'"):
         library.scenario("textarena:KuhnPoker")
+
+
+@pytest.mark.clients
+def test_what_there_is_and_what_it_takes_is_told_without_importing_it(textarena: Path) -> None:
+    code = (
+        f"import sys; sys.path.append({str(textarena)!r}); from agentcho.cli.listing import one_listing\n"
+        "print(one_listing('textarena')); print(one_listing('textarena:KuhnPoker-v0-long'))\n"
+        "sys.exit('textarena' in sys.modules)"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+    assert re.search(r"^  textarena:KuhnPoker +v0, v0-short, v0-medium, v0-long, ", ran.stdout, re.MULTILINE)
+    assert re.search(r"^  textarena:Chess +its source needs Python 3.12", ran.stdout, re.MULTILINE)
+    assert re.search(r"^  max_rounds +15 +of the environment itself$", ran.stdout, re.MULTILINE)
+    assert re.search(r"^  players +None +how many", ran.stdout, re.MULTILINE)
+
+
+@pytest.mark.clients
+@pytest.mark.usefixtures("textarena")
+def test_what_the_source_lists_is_what_is_registered() -> None:
+    import textarena
+
+    registered = {id.removesuffix(RAW) for id in textarena.envs.registration.ENV_REGISTRY if id.endswith(RAW)}
+    assert {id for each in families() for id in each.variants} == registered
+    for kind in ("Poker", "SecretMafia", "SimpleTak", "SantoriniBaseFixed"):
+        named = dict(settings(PREFIX + kind))
+        assert {each.name for each in kind_of(PREFIX + kind).parameters} == named.keys()

@@ -194,6 +194,14 @@ def test_sheets_align_wide_letters() -> None:
     assert "[b]x[/b]" in console.file.getvalue()  # type: ignore[attr-defined]
 
 
+def test_what_is_too_long_for_a_number_takes_several_lines_beside_its_name() -> None:
+    console = Console(file=io.StringIO(), width=50)
+    console.print(table(Sheet("outcome", ("", ""), (("rewards", "word " * 30), ("moves", "14")))))
+    shown = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "rewards" in shown
+    assert shown.count("word") == 30
+
+
 def test_the_heading_names_what_decides_the_words() -> None:
     assert heading("x", RunConfig(mode="baseline", seed=3)) == "x · understudy · baseline · seed 3"
     assert heading("x", RunConfig(games=9)).endswith("choreographed, enforce · seed 0 · 9 games")
