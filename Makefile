@@ -12,7 +12,7 @@ PYTEST := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --
 
 OURS := --arm baseline --arm choreographed:audit --arm choreographed:enforce
 
-.PHONY: demo test quick test-doors test-plain test-slow clients load lint docs pages understudy bench bench-games bench-leakage bench-speed bench-gpu
+.PHONY: demo test quick test-doors test-plain test-slow clients load lint docs pages understudy bench bench-games bench-leakage bench-speed bench-agentdojo bench-gpu
 .PHONY: mutants nightly dist clean
 
 demo: .venv/.installed            ## play the prisoner's dilemma on the embedded model
@@ -33,7 +33,7 @@ test-doors: .venv/.tools clients  ## the tests that need a browser, a server, re
 	AGENTCHO_TEST_CLIENTS=required $(PYTEST) --dist loadfile -m "($(DOORS)) and not (slow or nightly)"
 
 # Each has an environment of its own: they agree neither with agentcho on versions, nor all with each other.
-clients: $(foreach name,axe frameworks litellm textarena transformers,.venv/clients/$(name)/.installed)  ## install the clients, the server and the games of others that `pytest -m clients` runs
+clients: $(foreach name,agentdojo axe frameworks litellm textarena transformers,.venv/clients/$(name)/.installed)  ## install the clients, the server and the games of others that `pytest -m clients` runs
 
 test-plain: .venv/.tools          ## quick tests of the engine and of what is kept, as on a processor without AVX-512
 	ATEN_CPU_CAPABILITY=avx2 DNNL_MAX_CPU_ISA=AVX2 AGENTCHO_TEST_PLAIN_PROCESSOR=1 $(PYTEST) --dist loadfile tests/engine tests/golden
@@ -78,6 +78,10 @@ bench-speed: .venv/.tools         ## what docs/speed.md is made from, most of it
 	$(BIN)/agentcho bench workflows --shape qwen3-0.6b --sweep agents --scale 0.1 $(OURS) --json docs/results/bench-agents.json
 	$(BIN)/agentcho bench workflows --shape qwen3-0.6b --sweep branches --scale 0.1 $(OURS) --json docs/results/bench-branches.json
 	$(BIN)/python -m tools.pages.speed docs/results docs/speed.md README.md
+
+bench-agentdojo: .venv/.tools .venv/clients/agentdojo/.installed  ## AgentDojo's tasks and attacks without a model, and docs/agentdojo.md
+	$(BIN)/python -m tools.bench agentdojo --json docs/results/agentdojo.json
+	$(BIN)/python -m tools.pages.agentdojo docs/results docs/agentdojo.md
 
 bench-gpu: .venv/.tools           ## one GPU, on the shape of Llama-3.1-8B: its table, and its part of docs/speed.md
 	$(BIN)/python -m tools.bench gpu --json docs/results/bench-gpu.json

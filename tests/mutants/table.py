@@ -14,6 +14,7 @@ from .models import SEVERAL
 from .mutant import Mutant
 from .remote import REMOTE
 from .serve import SERVE
+from .sinks import TOLD
 from .texts import TEXTS
 
 NUMERIC = "tests/leaks/numeric/test_noninterference.py"
@@ -512,4 +513,4 @@ ENFORCEMENT = (
     ),
 )
 
-MUTANTS = (*ENFORCEMENT, *ENGINE, *GAMES, *SERVE, *REMOTE, *TEXTS, *SEVERAL, *CLUSTER, *ENVIRONMENTS)
+MUTANTS = (*ENFORCEMENT, *ENGINE, *GAMES, *SERVE, *REMOTE, *TEXTS, *SEVERAL, *CLUSTER, *ENVIRONMENTS, *TOLD)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 import json
 import sys
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, cast, get_type_hints
@@ -245,7 +246,34 @@ def cluster(
         json_.write_text(json.dumps(machine() | versions() | measured, indent=1) + "\n")
 
 
-OTHERS: tuple[Callable[..., None], ...] = (gpu, talk, cluster)
+def agentdojo(
+    benchmark: Annotated[
+        list[str] | None, typer.Option(help="Versions of its tasks; default: two.", show_default=False)
+    ] = None,
+    json_: Json = None,
+) -> None:
+    """AgentDojo's tasks and attacks without a model: what is kept of the first, and what gets through of the others."""
+    from tools.bench.dojo import installed
+
+    installed()
+    from tools.bench.dojo.cases import VERSIONS
+    from tools.bench.dojo.measure import measure
+
+    versions_asked = benchmark or list(VERSIONS)
+    command = " ".join([PROGRAM, "agentdojo", *(f"--benchmark {each}" for each in benchmark or ())])
+    with warnings.catch_warnings(), progress("bench agentdojo", sys.stderr) as told:
+        warnings.simplefilter("ignore")
+        found = measure(versions_asked, command, told.tell)
+    for version in found.benchmarks:
+        tasks, attacks = sum(version.tasks.values()), sum(version.attacks.values())
+        for arm in version.arms:
+            kept, through = sum(arm.kept.values()), sum(arm.through.values())
+            typer.echo(f"{version.version}, {arm.arm}: {kept} of {tasks} tasks, {through} of {attacks} attacks through")
+    if json_ is not None:
+        json_.write_text(found.model_dump_json(indent=1) + "\n")
+
+
+OTHERS: tuple[Callable[..., None], ...] = (gpu, talk, cluster, agentdojo)
 """Commands that do not measure one engine."""
 
 if __name__ == "__main__":
