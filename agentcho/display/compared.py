@@ -87,7 +87,10 @@ def _preference(told: Preference) -> tuple[str, ...]:
 
 
 def _notes(found: Comparison) -> list[str]:
-    """Notes below the tables: games that are in no pair."""
+    """Notes below the tables: games that are in no pair, and calls of tools."""
     lost = {name: count for name, count in found.without.items() if count}
     notes = [f"{name}: {count} games ended without an outcome and are in no pair" for name, count in lost.items()]
+    if found.calls:
+        counts = ", ".join(f"{name} {found.calls.get(name, 0)}" for name in found.names)
+        notes.append(f"each column called its own tools, which may have answered otherwise: calls of {counts}")
     return ["", *notes] if notes else []

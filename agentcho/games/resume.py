@@ -5,7 +5,7 @@ Does not know: how games are played.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from agentcho.config import KEYS, ModelConfig, RunConfig
@@ -146,6 +146,24 @@ def settled_calls(
         less = {call} & {each for number, each in not_again if number == game}
         found[game] = BegunCalls(begun | {call}, redone | more, skipped | less)
     return found
+
+
+def begun_before(
+    runs: Sequence[SavedRun], left: Container[int]
+) -> tuple[dict[int, list[Entry]], dict[int, BegunCalls]]:
+    """What was said in those games of some records that are to be played again and have called tools, and the calls
+    without a result: such a game goes on where it was, so that nothing is called twice."""
+    said: dict[int, list[Entry]] = {}
+    calls: dict[int, BegunCalls] = {}
+    for run in runs:
+        tools = run.begun_calls(every=True)
+        for game, entries in run.attempts().items():
+            if game in left and game in tools:
+                said.setdefault(game, []).extend(entries)
+    for run in runs:
+        for game, found in settled_calls(run, said).items():
+            calls[game] = BegunCalls(found.begun | calls.get(game, BegunCalls()).begun)
+    return said, calls
 
 
 def _named(calls: Iterable[str], open_: Mapping[str, tuple[int, str]]) -> set[tuple[int, str]]:

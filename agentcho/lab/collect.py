@@ -14,6 +14,7 @@ from agentcho.calls.call import EnginePort
 from agentcho.config import RunConfig
 from agentcho.errors import ConfigError, ResumeMismatch
 from agentcho.events import Sink
+from agentcho.games.resume import begun_before
 from agentcho.games.run import GameSelection
 from agentcho.games.runtime import RunResult, play, tasks_of
 from agentcho.games.turn import Forced
@@ -52,11 +53,14 @@ class Playing(NamedTuple):
         }
 
     def play(self, left: Iterable[int], forced: Mapping[int, Forced], sink: Sink, out: Path | None = None) -> RunResult:
-        """Play these games, each with the words that `forced` has for it; `out` is where records go, if anywhere."""
+        """Play these games, each with the words that `forced` has for it; `out` is where records go, if anywhere. One
+        that has called tools before goes on where it was, by the records there."""
         scenario, config, engine, at_once, play_on, _ = self
         if config.models:
             raise ConfigError("games that are compared or trained on are played on one model; leave models out")
-        selection = GameSelection(tuple(left), lambda number: forced.get(number, {}))
+        games, saved = tuple(left), runs(out) if out is not None and out.is_dir() else ()
+        before, calls = begun_before(saved, games)
+        selection = GameSelection(games, lambda number: forced.get(number, {}), before, calls=calls)
         return play_on(scenario, config, engine=engine, sink=sink, out=out, at_once=at_once, selection=selection)
 
 

@@ -15,9 +15,14 @@ import pytest
 
 import agentcho
 from agentcho import Agent, Game, RunConfig, Scenario
-from agentcho.errors import ResumeMismatch, ToolFailed
+from agentcho.display.compared import text
+from agentcho.errors import GamesFailed, ResumeMismatch, ToolFailed
 from agentcho.games.run import OnFailure
 from agentcho.games.runtime import RunResult, play, resume
+from agentcho.lab.collect import Playing, completed
+from agentcho.lab.compare.columns import columns
+from agentcho.lab.compare.compare import Comparing, Effort
+from agentcho.progress import unheard
 from agentcho.records.record import SavedRun
 from agentcho.testing import FakeEngine
 
@@ -224,3 +229,37 @@ def test_a_process_that_was_killed_while_a_tool_ran_goes_on_when_it_is_told_how(
     assert (tmp_path / "paid").read_text() == "x"
     assert command("--resume", "last", "--redo", "0:ann.0").returncode == 0
     assert (tmp_path / "paid").read_text() == "xx"
+
+
+def test_each_column_of_a_comparison_calls_its_own_and_says_so(tmp_path: Path) -> None:
+    bank = Bank()
+    ways = columns("baseline,choreographed:enforce")
+    playing = Playing(Paying(bank), CONFIG, FakeEngine())
+    found = Comparing(playing, ways, tmp_path, unheard, Effort(fidelity=0, timed=0)).run("agentcho compare")
+    assert len(bank.paid) == 8
+    assert found.calls == {column.name: 4 for column in ways}
+    assert "each column called its own tools" in text(found)
+
+
+def test_a_game_of_a_comparison_that_called_tools_goes_on_where_it_was(tmp_path: Path) -> None:
+    bank, fail = Bank(), [True]
+
+    def after(game: int) -> None:
+        if game == 1 and fail and fail.pop():
+            raise ValueError("later")
+
+    playing = Playing(Paying(bank, after), CONFIG, FakeEngine())
+    with pytest.raises(GamesFailed):
+        completed(playing, tmp_path, {}, lambda event: None)
+    assert len(completed(playing, tmp_path, {}, lambda event: None).finished) == 2
+    assert len(bank.paid) == 4
+
+
+def test_a_recorded_game_is_replayed_without_a_call(tmp_path: Path) -> None:
+    bank = Bank()
+    run = saved(play(Paying(bank), CONFIG, engine=FakeEngine(), out=tmp_path))
+    paid = len(bank.paid)
+    for workflow in run.export():
+        replayed = agentcho.replay(workflow, FakeEngine(), logits=False)
+        assert replayed
+    assert len(bank.paid) == paid

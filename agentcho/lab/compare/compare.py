@@ -106,6 +106,7 @@ class Comparing:
             costs=self._costs(words[: self.effort.timed], arms),
             judge={} if judge is None else judge.fingerprint,
             preferences={} if judge is None else self._preferences(played, judge),
+            calls={name: count for name, games in played.items() if (count := _calls(games))},
         )
 
     def _arms(self, engine: EnginePort) -> dict[str, Arm]:
@@ -162,6 +163,11 @@ class Comparing:
         outcomes = {n: games.finished[n].outcome for n in range(self.playing.config.games)}
         judged = {n: scenario.judged(scenario.Outcome.model_validate(o)) for n, o in outcomes.items() if o is not None}
         return {n: text for n, text in judged.items() if text is not None}
+
+
+def _calls(games: Games) -> int:
+    """The calls of tools in the games of a column."""
+    return sum(entry.act.call is not None for said in games.said.values() for entry in said)
 
 
 def _engine(engine: EnginePort, column: Column) -> EnginePort:

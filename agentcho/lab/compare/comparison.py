@@ -127,7 +127,8 @@ class ComparisonRequest(Frozen):
 
 class Comparison(Frozen):
     """All of it. `without` counts by column the games that ended without an outcome: they are in no pair. `judge` is
-    the fingerprint of the model whose `preferences` these are, if one was asked."""
+    the fingerprint of the model whose `preferences` these are, if one was asked. `calls` counts by column the calls of
+    tools in its games: each column makes its own, and none is made on forced words."""
 
     format: Literal["agentcho-comparison/1"] = "agentcho-comparison/1"
     request: ComparisonRequest
@@ -139,6 +140,7 @@ class Comparison(Frozen):
     costs: dict[str, Cost]
     judge: dict[str, str] = Field(default_factory=dict)
     preferences: dict[str, Preference] = Field(default_factory=dict)
+    calls: dict[str, int] = Field(default_factory=dict)
 
     @property
     def names(self) -> tuple[str, ...]:
