@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from markupsafe import Markup
 
 from agentcho.audit.measurement import Arm, Source
-from agentcho.audit.report import AuditReport, Finding, Told, Verdict, WordsLedger
+from agentcho.audit.report import AuditReport, Finding, Verdict, WordsLedger
 
 DIRECTION = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
@@ -108,20 +108,11 @@ UNCHARGED = (
 
 def words(ledger: WordsLedger) -> str:
     """A ledger in one sentence."""
-    typed, free = (sum(getattr(row, name) for row in ledger.rows) for name in ("typed", "free"))
-    most = max((row.bits for row in ledger.rows), default=0.0)
-    passed = sum(row.passed for row in ledger.rows)
     if not ledger.rows:
         return f"words={ledger.rule}: no words were said before who may not read what was read for them"
-    told = f"at most {most:.4g} bits to one reader about one owner in a game, by typed releases" if typed else ""
-    more = [f"without a bound {free}" if free else "", f"let pass by the code {passed}" if passed else ""]
-    rest = ", ".join(filter(None, more))
-    return f"words={ledger.rule}: " + "; ".join(filter(None, [told, rest and f"messages told beside these: {rest}"]))
-
-
-def bound(row: Told) -> str:
-    """What a row of the ledger comes to: bits, or that there is no bound."""
-    return f"{row.bits:.4g} bits" if row.bounded else "no bound"
+    most, free = max(row.bits for row in ledger.rows), sum(not row.bounded for row in ledger.rows)
+    without = f"; no bound for {free} of {many(len(ledger.rows), 'pair')}" if free else ""
+    return f"words={ledger.rule}: at most {most:.4g} bits to one reader about one owner in a game{without}"
 
 
 def stands(finding: Finding) -> bool:

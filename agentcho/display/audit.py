@@ -15,7 +15,7 @@ from rich.text import Text
 
 from agentcho.audit.report import AuditReport, Control, Finding, ReaderVerdict, Unfinished, Verdict, WordsLedger
 from agentcho.audit.rules import RULES
-from agentcho.audit.wording import MEANING, UNCHARGED, bound, headline, listed, many, played
+from agentcho.audit.wording import MEANING, UNCHARGED, headline, listed, many, played
 from agentcho.display import Kind
 from agentcho.display.measured import measured
 from agentcho.display.parts import section, show_parts
@@ -129,9 +129,10 @@ def _words(ledger: WordsLedger) -> RenderableType:
         counts = {"typed": row.typed, "free": row.free, "let pass": row.passed, "acts": row.acts}
         of = "" if ledger.budget is None else f" of {ledger.budget:g}"
         tone = "red" if row.over else "green" if row.bounded else "yellow"
-        told = " · ".join(f"{name} {count:,}" for name, count in counts.items() if count)
+        told = " · ".join(f"{count:,} {name}" for name, count in counts.items() if count)
         pair = Text(inline(f"{row.owner} → {row.reader}"), style="bold")
-        grid.add_row(pair, Text(bound(row), style=tone), Text(f"{row.bits:.4g}{of} typed"), Text(told))
+        bound = Text("bounded" if row.bounded else "no bound", style=tone)
+        grid.add_row(pair, bound, Text(f"{row.bits:.4g}{of} bits"), Text(told))
     return grid
 
 

@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple, overload
 from agentcho.calls.checks import checked_role
 from agentcho.calls.values import kind, listed, position, truth, whole
 from agentcho.errors import AudienceError, RequestError
-from agentcho.message import Audience, Metadata, Role
+from agentcho.message import Audience, Metadata, Role, audience
 
 
 class MessageLog:
@@ -129,6 +129,13 @@ class View(NamedTuple):
         say is of role "assistant"; rules and questions are of role "user". `RequestError`: there is no such role."""
         wanted = {checked_role(role) for role in roles}
         return cls.of(m for m in messages if m.role in wanted)
+
+    @classmethod
+    def open_to(cls, messages: Iterable[Metadata], to: Audience | Iterable[str] | str) -> View:
+        """Those of these messages that all of an audience may read, one's own words as these read them. Under a rule
+        for words nothing of it is in the way of what is said to that audience. `AudienceError`: it is no audience."""
+        whom = audience(to)
+        return cls(tuple(Read(m.id, public=True) for m in messages if m.audience.covers(whom)))
 
 
 class ToolUse(NamedTuple):

@@ -239,8 +239,8 @@ class Words:
         return refused(
             author,
             f"not {who} may read what is read for it ({behind or 'by way of what others had read'}), and {why}. "
-            "Leave that out of the view (Read(id, public=True) reads one's own words as others do), say it by choose "
-            "or by an answer with bounds, which are charged, or let it pass with release=True, which audits list",
+            "Read what they may read and nothing else (View.open_to), say it by choose or by an answer with bounds, "
+            "which are charged, or let it pass with release=True, which audits list",
             known,
         )
 

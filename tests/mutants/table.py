@@ -16,6 +16,7 @@ from .remote import REMOTE
 from .serve import SERVE
 from .sinks import TOLD
 from .texts import TEXTS
+from .words import WORDS
 
 NUMERIC = "tests/leaks/numeric/test_noninterference.py"
 FUNCTIONAL = "tests/leaks/numeric/test_functional.py"
@@ -513,4 +514,4 @@ ENFORCEMENT = (
     ),
 )
 
-MUTANTS = (*ENFORCEMENT, *ENGINE, *GAMES, *SERVE, *REMOTE, *TEXTS, *SEVERAL, *CLUSTER, *ENVIRONMENTS, *TOLD)
+MUTANTS = (*ENFORCEMENT, *ENGINE, *GAMES, *SERVE, *REMOTE, *TEXTS, *SEVERAL, *CLUSTER, *ENVIRONMENTS, *TOLD, *WORDS)
