@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from agentcho.records.transcript import Entry, readable_by
+from agentcho.records.reading import readable_by
+from agentcho.records.transcript import Entry
 from agentcho.viewer.talk import Json, agents_of, said
 
 

@@ -22,7 +22,7 @@ BLOCK = re.compile(r'<script type="application/json" id="([\w-]+)">(.*?)</script
 
 
 def recorded(folder: Path, entries: Sequence[Entry], over: bool = True, **roles: str) -> SavedRun:
-    """A record of one game."""
+    """A record of one game; not `over`: as a killed process leaves it."""
     config = RunConfig(games=1, leakage="audit", seed=41)
     record = RunRecord.create(folder, "talk", {"plan": "optioncanary"}, config, {"tokenizer": "t"})
     for name, role in roles.items():
@@ -32,6 +32,9 @@ def recorded(folder: Path, entries: Sequence[Entry], over: bool = True, **roles:
     if over:
         record.over(Over(0, {"winner": "outcomecanary"}, {"scorecanary": 1.0}, None, 1.0))
         record.close("done")
+    else:
+        record._files.close()
+        record._writer.close()
     return SavedRun(record.path)
 
 
