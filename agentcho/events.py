@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from agentcho.message import Audience, Kind
 from agentcho.progress import Tell
@@ -100,6 +101,30 @@ class Called:
 
 Event = Joined | Began | Typed | FirstToken | Token | Ended | Encoded | Calling | Called | Over
 Sink = Callable[[Event], None]
+
+
+class Stepped(NamedTuple):
+    """A step of an engine, which all games of a run share: its `number`, the tokens it fed and sampled, the encodings
+    it finished, the calls it failed, the share of the store that is held after it. `began` and `ended` are seconds of
+    `time.perf_counter`. `engine`: the model's name (None: the run's own)."""
+
+    engine: str | None
+    number: int
+    fed: int
+    sampled: int
+    finished: int
+    failed: int
+    held: float
+    began: float
+    ended: float
+
+
+@runtime_checkable
+class Watching(Protocol):
+    """A sink that hears of engine steps too."""
+
+    def __call__(self, event: Event, /) -> None: ...
+    def stepped(self, step: Stepped) -> None: ...
 
 
 class Counting:

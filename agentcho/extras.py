@@ -9,13 +9,14 @@ from typing import Literal
 
 from agentcho.errors import ExtraMissing
 
-Extra = Literal["datasets", "endpoints", "lab", "math", "mcp", "people", "ray", "serve", "textarena", "tune"]
+Extra = Literal["datasets", "endpoints", "lab", "math", "mcp", "otel", "people", "ray", "serve", "textarena", "tune"]
 LIBRARIES: Mapping[Extra, Mapping[str, str]] = {
     "datasets": {"datasets": "datasets"},
     "endpoints": {"jsonschema": "jsonschema", "openai": "openai"},
     "lab": {"matplotlib": "matplotlib", "scipy": "scipy", "sklearn": "scikit-learn"},
     "math": {"math_verify": "math-verify"},
     "mcp": {"mcp": "mcp"},
+    "otel": {"opentelemetry": "opentelemetry-api"},
     "people": {"jsonschema": "jsonschema", "prompt_toolkit": "prompt-toolkit"},
     "ray": {"ray": "ray"},
     "serve": {"prometheus_client": "prometheus-client", "starlette": "starlette", "uvicorn": "uvicorn"},

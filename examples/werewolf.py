@@ -10,6 +10,7 @@ whoever is awake; talk and votes are for everyone.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from random import Random
 
 from pydantic import Field
@@ -35,7 +36,7 @@ class Player(agentcho.Agent):
 
     audience = "everyone"
 
-    async def pick(self, living: list[str], why: str, to: agentcho.Audience | list[str] | str = ()) -> str:
+    async def pick(self, living: list[str], why: str, to: agentcho.Audience | Sequence[str] | str = ()) -> str:
         """One of the other living players, chosen before an audience; by default nobody hears it."""
         others = [name for name in living if name != self.name]
         return await self.choose(others, f"Who {why}?", to, opening="I choose ", closing=".")

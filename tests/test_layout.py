@@ -38,7 +38,7 @@ LAYERS = (
     ("testing",),
     ("audit",),
     ("viewer",),
-    ("lab", "export"),
+    ("lab", "export", "telemetry"),
     ("serve",),
     ("display",),
     ("people",),
@@ -83,6 +83,7 @@ def test_libraries_stay_in_their_place() -> None:
         assert mine in {"runner", "lab"} or not tops & kept_out, path
         assert mine != "engine" or not re.search(r"(from|import) (torch|agentcho\.runner)\b", path.read_text()), path
         assert mine == "display" or "rich" not in tops, path
+        assert mine == "telemetry" or "opentelemetry" not in tops, path
         assert mine == "cli" or "typer" not in tops, path
         assert path == PACKAGE / "people" / "terminal.py" or "prompt_toolkit" not in tops, path
         served = mine == "serve" or path == PACKAGE / "viewer" / "live.py"

@@ -39,6 +39,7 @@ from agentcho.errors import (
     RequestError,
     UnknownEncoding,
 )
+from agentcho.events import Stepped
 
 ENGINE = logging.getLogger("agentcho.engine")
 """Ids, counts and classes of errors go to the logs, and no word that anybody said."""
@@ -62,6 +63,8 @@ class _Step(NamedTuple):
     made: dict[EncodingId, FinishedCall]
     refused: list[tuple[Handle, Exception]]
     error: Exception | None
+    began: float = 0.0
+    ended: float = 0.0
 
 
 class Choreographer:
@@ -72,9 +75,9 @@ class Choreographer:
     them. Those that stand `beside` another step when it does, in the same thread; they are opened before it.
 
     `steps` counts engine steps, `encoded` the tokens they fed; `stepped` is called after each with the share of the
-    store that is held. After the context nothing of it is left in the engine: no row, no page. Waiting submitters get
-    `EngineClosed`. From beginning to end it is the one owner of the engine's network: `EngineBusy` on entry where
-    somebody has that already.
+    store that is held, and each of `watchers` with what it was. After the context nothing of it is left in the engine:
+    no row, no page. Waiting submitters get `EngineClosed`. From beginning to end it is the one owner of the engine's
+    network: `EngineBusy` on entry where somebody has that already.
     """
 
     def __init__(
@@ -106,6 +109,7 @@ class Choreographer:
         self._held: set[EncodingId] = set()
         self._cancel, self._release, self._swap = list[EncodingId](), list[EncodingId](), list[EncodingId]()
         self.stepped: Callable[[float], None] = lambda held: None
+        self.watchers: list[Callable[[Stepped], None]] = []
         self._closed = True
 
     async def __aenter__(self) -> Choreographer:
@@ -262,11 +266,13 @@ class Choreographer:
                 self._engine.swap_out(work.swap)
             if self._engine.idle:
                 return _Step(work.submit, None, {}, refused, None)
+            began = perf_counter()
             result = self._engine.step(work.exact)
+            ended = perf_counter()
         except BaseException as error:  # Ctrl-C never reaches this thread
             return _Step(work.submit, None, {}, refused, _as_ours(error))
         made = {id: FinishedCall(id, self._engine.message(id), self._engine.receipt(id)) for id in result.finished}
-        return _Step(work.submit, result, made, refused, None)
+        return _Step(work.submit, result, made, refused, None, began, ended)
 
     def _submit(self, handle: Handle) -> Exception | None:
         try:
@@ -295,6 +301,12 @@ class Choreographer:
             self._log(step.result)
             self._deliver_result(step.result, step.made)
             self.stepped(step.result.held)
+            for watch in self.watchers:
+                watch(self._told(step.result, step))
+
+    def _told(self, result: StepResult, step: _Step) -> Stepped:
+        counts = result.encoded, len(result.spoken), len(result.finished), len(result.failed)
+        return Stepped(self.name, self.steps, *counts, result.held, step.began, step.ended)
 
     def _log(self, result: StepResult) -> None:
         fed, sampled, done, failed = result.encoded, len(result.spoken), len(result.finished), len(result.failed)

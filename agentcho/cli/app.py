@@ -18,6 +18,7 @@ from agentcho.cli.logs import Level, log
 from agentcho.cli.options import Given, fields, run_config, spread
 from agentcho.cli.probing import probe
 from agentcho.cli.serving import key, serve
+from agentcho.cli.spans import Spans
 from agentcho.cli.sweeping import sweep
 from agentcho.cli.training import trace, tune
 from agentcho.cli.words import (
@@ -50,6 +51,7 @@ from agentcho.cli.words import (
     SUPPRESS,
     SWAP,
     TARGET,
+    TELEMETRY,
     VIEW,
     VIEWED,
     As,
@@ -136,6 +138,7 @@ def run(
     changed: Annotated[Changed, typer.Option(help=CHANGED)] = "refuse",
     redo: Annotated[list[str] | None, typer.Option(metavar=CALL, help=REDO, show_default=False)] = None,
     skip: Annotated[list[str] | None, typer.Option(metavar=CALL, help=SKIP, show_default=False)] = None,
+    telemetry: Annotated[Spans | None, typer.Option(help=TELEMETRY, show_default=False)] = None,
     display: Display = None,
     out: Out = Path("runs"),
 ) -> None:
@@ -156,7 +159,7 @@ def run(
     typed = how.typed if models is None else read_models(models, how.typed)
     typed |= {"people": tuple(dict.fromkeys(as_))} if as_ else {}
     settled = tuple(redo or ()), tuple(skip or ())
-    asked = Asked(scenario, typed, own, display, out, at_once, care, resume, changed, *settled, on)
+    asked = Asked(scenario, typed, own, display, out, at_once, care, resume, changed, *settled, on, telemetry)
     raise typer.Exit(play_scenario(asked))
 
 

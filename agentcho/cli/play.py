@@ -21,6 +21,7 @@ from agentcho.cli.options import configured, run_config
 from agentcho.cli.outputs import silence
 from agentcho.cli.people import seated
 from agentcho.cli.signals import INTERRUPTED
+from agentcho.cli.spans import Spans, Traced, traced
 from agentcho.cluster import runs
 from agentcho.config import RunConfig
 from agentcho.display import Kind, Screen, heading, screen
@@ -60,6 +61,7 @@ class Asked(NamedTuple):
     redo: tuple[str, ...] = ()
     skip: tuple[str, ...] = ()
     on: Cluster | None = None
+    telemetry: Spans | None = None
 
 
 def play_scenario(asked: Asked) -> int:
@@ -158,10 +160,12 @@ def _shown(
     asked: Asked,
     saved: SavedRun | None = None,
 ) -> RunResult:
-    with telling("run", asked.display) as told:
+    with telling("run", asked.display) as told, traced(asked.telemetry, scenario.name, config, told=True) as spans:
         desk = seated(config, asked.display, told.clear)
         playing = partial(playing, at_once=asked.at_once, on_failure=asked.on_failure, tell=told.tell)
-        return play_shown(scenario, config, asked.display, playing, saved, told, desk)
+        played = play_shown(scenario, config, asked.display, playing, saved, told, desk, spans)
+        spans.audited(played.record)
+        return played
 
 
 def telling(command: str, display: Kind | None) -> Progress:
@@ -177,6 +181,7 @@ def play_shown(
     saved: SavedRun | None = None,
     told: Progress | None = None,
     desk: Desk | None = None,
+    spans: Traced | None = None,
 ) -> RunResult:
     """Play with a screen that shows the events, those of a `saved` run first. `playing` takes the `sink`; `told` shows
     how many games are over. Where people of a `desk` play, nothing else is shown before the end."""
@@ -190,7 +195,8 @@ def play_shown(
             kept = KEPT
             if saved is not None:
                 shown.remember(saved)
-            played = playing(sink=_both(shown, told, len(config.numbers)))
+            heard = _both(shown, told, len(config.numbers))
+            played = playing(sink=heard if spans is None else spans.sink(heard))
             told.clear()
         kept = f"all games are over: {played.record}"
         shown.close(played)

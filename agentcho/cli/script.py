@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from agentcho.agent import Agent
 from agentcho.calls.call import EnginePort
 from agentcho.cli.play import chosen, play_shown
+from agentcho.cli.spans import Spans, Traced, traced
 from agentcho.config import RunConfig
 from agentcho.display import Kind
 from agentcho.events import Sink
@@ -51,6 +52,7 @@ def run(
     out: str | Path | None = None,
     at_once: int | None = None,
     given: Mapping[str, Any] | None = None,
+    telemetry: Spans | None = None,
     **options: Any,
 ) -> Played:
     """Play agents together, each by its `run`, or one scenario (it, its name, or a file); show the transcript and
@@ -59,12 +61,17 @@ def run(
     `options` are those of `RunConfig` (model, models, mode, seed, games, temperature, max_tokens, limits, …).
     `engine` is used instead of loading a model, and `others` are models beside it, by the names that agents are
     given. `out` is a folder of runs to record in; without one, messages are kept in memory. `at_once`: at most so many
-    games side by side. `given`: options of a scenario that is named. Raises the error that ended the game, if one did;
+    games side by side. `given`: options of a scenario that is named. `telemetry`: spans of OpenTelemetry, without words
+    ("spans") or with them ("content"). Raises the error that ended the game, if one did;
     of several games none ends the others, and what ended them is in `errors`. `KeyboardInterrupt` after Ctrl-C.
     """
     asked, kept = _asked(agents, given or {}, options, out), Kept()
-    playing = partial(_playing, kept, asked, engine=engine, others=others, out=asked.out, at_once=at_once)
-    return _played(asked, play_shown(asked.scenario, asked.config, display, playing), kept, engine)
+    how: dict[str, Any] = {"engine": engine, "others": others, "out": asked.out, "at_once": at_once}
+    with traced(telemetry, asked.scenario.name, asked.config) as spans:
+        playing = partial(_playing, kept, asked, spans, **how)
+        found = play_shown(asked.scenario, asked.config, display, playing)
+        spans.audited(found.record)
+    return _played(asked, found, kept, engine)
 
 
 async def arun(
@@ -74,6 +81,7 @@ async def arun(
     out: str | Path | None = None,
     at_once: int | None = None,
     given: Mapping[str, Any] | None = None,
+    telemetry: Spans | None = None,
     **options: Any,
 ) -> Played:
     """As `run`, in the event loop that runs (asyncio or trio), and without a display.
@@ -83,18 +91,19 @@ async def arun(
     or beside other models than `others`.
     """
     asked, kept = _asked(agents, given or {}, options, out), Kept()
-    sink = kept if asked.out is None else None
-    playing = aplay(
-        asked.scenario,
-        asked.config,
-        engine=engine,
-        others=others,
-        sink=sink,
-        out=asked.out,
-        at_once=at_once,
-        asked=asked.named,
-    )
-    return _played(asked, await playing, kept, engine)
+    with traced(telemetry, asked.scenario.name, asked.config) as spans:
+        found = await aplay(
+            asked.scenario,
+            asked.config,
+            engine=engine,
+            others=others,
+            sink=spans.sink(kept if asked.out is None else None),
+            out=asked.out,
+            at_once=at_once,
+            asked=asked.named,
+        )
+        spans.audited(found.record)
+    return _played(asked, found, kept, engine)
 
 
 class _Asked(NamedTuple):
@@ -116,10 +125,11 @@ def _asked(
     return _Asked(_scenario(agents, given), RunConfig(**options), None if out is None else Path(out), named)
 
 
-def _playing(kept: Kept, asked: _Asked, *, sink: Sink, **how: Any) -> RunResult:
+def _playing(kept: Kept, asked: _Asked, spans: Traced, *, sink: Sink, **how: Any) -> RunResult:
     """Play, and keep the messages of a run that has no record."""
     kept.sink = sink
-    return play(asked.scenario, asked.config, sink=kept if asked.out is None else sink, asked=asked.named, **how)
+    heard = spans.sink(kept if asked.out is None else sink)
+    return play(asked.scenario, asked.config, sink=heard, asked=asked.named, **how)
 
 
 def _played(asked: _Asked, found: RunResult, kept: Kept, engine: EnginePort | None) -> Played:

@@ -21,6 +21,7 @@ MODES = "Columns, with commas between: mode[:leakage][:in-place][+repair][@adapt
 FINAL_OF = "Sample nothing: let each game, of one step, say what this file's game of its number ended on."
 PEFT = "The fields of any peft configuration as JSON, in place of rank, alpha and dropout."
 INSPECT = "Export a log that Inspect opens (a name that ends with .eval), with every word, instead."
+TELEMETRY = "Spans and metrics of OpenTelemetry (extra otel), without words, or with their content."
 JUDGE = "A model that compares texts of the columns, pair by pair, in both orders."
 REPAIRS = "Each choreographed column once more with each of these: first-k:16,top-k:0.15,full."
 DEFAULT_MODES = "baseline,choreographed:audit,choreographed:enforce"

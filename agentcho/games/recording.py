@@ -7,6 +7,7 @@ how games are played, where a record lies.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 from agentcho.events import (
     Began,
@@ -19,8 +20,10 @@ from agentcho.events import (
     Joined,
     Over,
     Sink,
+    Stepped,
     Token,
     Typed,
+    Watching,
 )
 from agentcho.records.calls import CallLine
 from agentcho.records.record import RunRecord
@@ -43,6 +46,11 @@ class RecordingSink:
             self._waiting.append(event)
         elif self._sink is not None:
             self._sink(event)
+
+    @property
+    def watch(self) -> Callable[[Stepped], None] | None:
+        """What is told of engine steps; None: nothing is."""
+        return self._sink.stepped if isinstance(self._sink, Watching) else None
 
     def flush(self) -> None:
         """All events so far are on record when this returns."""

@@ -32,6 +32,7 @@ from agentcho.events import (
     Event,
     Joined,
     Over,
+    Stepped,
     Typed,
 )
 from agentcho.games.faults import Fault, fault, told
@@ -174,10 +175,18 @@ class Run:
 
     async def _together(self, models: Models, limiter: GameLimiter) -> None:
         before = models.steps
+        for each in models.choreographers if self._sink.watch else ():
+            each.watchers.append(self._stepped)
         try:
             await models.own.tasks.together(*(self._game(models, index, limiter) for index in self._numbers))
         finally:
             self.steps, self.most = models.steps - before, limiter.most
+            for each in models.choreographers if self._sink.watch else ():
+                each.watchers.remove(self._stepped)
+
+    def _stepped(self, step: Stepped) -> None:
+        if self._sink.watch is not None:
+            self._call_sink(self._sink.watch, step)
 
     async def _game(self, models: Models, index: int, limiter: GameLimiter) -> None:
         async with limiter.slot():

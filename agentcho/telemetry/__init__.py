@@ -1,0 +1,1 @@
+"""What a run does, as spans and metrics of OpenTelemetry."""
