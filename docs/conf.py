@@ -23,7 +23,7 @@ author = "the authors of agentcho"
 release = version = installed("agentcho")
 language = "en"
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx_copybutton"]
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx_copybutton"]
 exclude_patterns = ["_build"]
 nitpicky = True
 # What other projects document: linking to it would need their inventories from the network.
@@ -31,11 +31,17 @@ nitpick_ignore_regex = [
     ("py:.*", r"(collections|contextlib|pathlib|types|typing|os|enum|re)\b.*"),
     ("py:.*", r"(Path|Callable|Iterable|Iterator|Sequence|Mapping|AsyncIterator|Awaitable|Coroutine)"),
     ("py:.*", r"(torch|pydantic|annotated_types|nn)\b.*"),
-    ("py:.*", r"(Kind|Role|Place|Over|Entry|Event)"),  # aliases and parts that are no public names
+    (
+        "py:.*",
+        r"(Kind|Role|Place|Over|Entry|Event|Names|ViewLike|Toolset|SamplingOptions)",
+    ),  # aliases and parts that are no public names
+    ("py:.*", r"(Comparison|EnginePort|JudgePort|Tell)"),
 ]
 
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 3
+nb_execution_mode = "off"  # a test executes notebooks, and finds their outputs to be those of now
+nb_ipywidgets_js = {}
 
 html_theme = "furo"
 html_title = "agentcho"

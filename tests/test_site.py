@@ -229,6 +229,8 @@ def test_every_page_stands_in_the_table_of_contents_and_every_link_leads_somewhe
             if block.language == "{toctree}":
                 names = re.findall(r"^(?:[^:<\n]*<)?([\w/-]+)>?$", block.text, re.MULTILINE)
                 listed |= {page.parent / f"{name}.md" for name in names}
+                for notebook in re.findall(r"^[^:<\n]*<([\w/-]+\.ipynb)>$", block.text, re.MULTILINE):
+                    assert (page.parent / notebook).is_file(), f"{page.name}: {notebook}"
         for target in re.findall(r"\]\((?!http)([^)#\s]+)(?:#[^)]*)?\)", page.read_text()):
             assert (page.parent / target).is_file(), f"{page.name}: {target}"
     assert listed == set(PAGES)

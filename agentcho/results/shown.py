@@ -14,6 +14,7 @@ from agentcho.results.safe import inline, visible
 
 MOST_ROWS, MOST_LETTERS = 20, 60
 """So many rows of a table are shown, and so many letters of a value in a terminal."""
+LEFT, RIGHT = ' style="text-align: left"', ' style="text-align: right"'
 
 
 def word(value: Any) -> str:
@@ -47,7 +48,7 @@ def text_table(heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
 
 def html_table(heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     """The same as a table of HTML."""
-    head = "".join(f"<th>{_html(inline(each))}</th>" for each in heads)
+    head = "".join(f"<th{LEFT}>{_html(inline(each))}</th>" for each in heads)
     body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows[:MOST_ROWS])
     table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
     return f"{table}<p>{_html(_left(len(rows)))}</p>"
@@ -55,7 +56,8 @@ def html_table(heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
 
 def html_facts(title: str, facts: Mapping[str, str]) -> str:
     """A heading, and a line for each fact."""
-    lines = "".join(f"<tr><th>{_html(name)}</th><td>{_html(visible(told))}</td></tr>" for name, told in facts.items())
+    rows = ((_html(inline(name)), _html(visible(told))) for name, told in facts.items())
+    lines = "".join(f"<tr><th{LEFT}>{name}</th><td{LEFT}>{told}</td></tr>" for name, told in rows)
     return f"<p><strong>{_html(inline(title))}</strong></p><table><tbody>{lines}</tbody></table>"
 
 
@@ -66,7 +68,7 @@ def text_facts(title: str, facts: Mapping[str, str]) -> str:
 
 
 def _cell(value: Any) -> str:
-    side = ' style="text-align: right"' if isinstance(value, int | float) and not isinstance(value, bool) else ""
+    side = RIGHT if isinstance(value, int | float) and not isinstance(value, bool) else LEFT
     return f"<td{side}>{_html(word(value))}</td>"
 
 

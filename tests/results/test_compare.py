@@ -59,7 +59,7 @@ def test_a_comparison_has_tables() -> None:
     assert frame.filter(polars.col("what") == "mean").select("column", "games").rows() == [(name, 3) for name in MODES]
     assert frame["p"].dtype == polars.Float64
     assert str(found).splitlines()[0] == "pick: 3 games a column, 2 columns, seed 3"
-    assert "<td>choreographed:enforce</td>" in found._repr_html_()
+    assert ">choreographed:enforce</td>" in found._repr_html_()
 
 
 @pytest.mark.slow
