@@ -74,7 +74,7 @@ class GameCalls:
     def whose(self, id: str) -> str:
         """Whose words a message has: its author's, or those of the tool that gave it."""
         entry = self._entries[id]
-        return entry.message.author or (SCENARIO if entry.act.use is None else entry.act.use.name)
+        return entry.message.author or (SCENARIO if entry.act.use is None else f"tool {entry.act.use.name}")
 
     def reported(self) -> Iterator[Call]:
         """As a report lists them."""

@@ -186,13 +186,13 @@ def called(scenario: str, calls: Iterable[GameCalls]) -> list[Finding]:
 
 
 _CALLS = {
-    "AC012": "{carrier} told {detail}, by calls of {reader}, what {owner} keeps private: {times} calls",
+    "AC012": "{carrier} told {detail}, by calls of {reader}, what {owner} keeps private: {times} times",
     "AC013": "{carrier} had {reader} change something outside over words of {owner} that nobody vouches for: "
-    "{times} calls",
+    "{times} times",
     "AC014": "it cannot be told what {carrier} called {reader} over: {detail} ({times} times)",
     "AC015": "{reader} called the server of tools {detail} over one connection with {owner}, who had told it what "
-    "{reader} may not know: {times} calls",
-    "AC016": "{carrier} was let call {reader} over words of {owner} that nobody vouches for: {times} calls",
+    "{reader} may not know: {times} times",
+    "AC016": "{carrier} was let call {reader} over words of {owner} that nobody vouches for: {times} times",
 }
 
 

@@ -116,7 +116,7 @@ def effect_over(read: ToolUse, effect: ToolUse, **act: Any) -> Talk:
 def test_an_effect_over_an_untrusted_result_is_an_error() -> None:
     report = audited(effect_over(READ, POST))
     [finding] = found(report, "AC013")
-    assert (finding.reader, finding.owner, finding.carrier) == ("post", "read", "alice")
+    assert (finding.reader, finding.owner, finding.carrier) == ("post", "tool read", "alice")
     assert finding.secrets == ("scenario.0",)
     assert headline(report).word == "UNTRUSTED"
     assert [call.verdict for call in report.calls] == ["clean", "untrusted"]
