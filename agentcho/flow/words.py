@@ -168,7 +168,8 @@ class Words:
         cast: Collection[str],
     ) -> None:
         self._rule, self._drafts, self._cast = rule, drafts, cast
-        self._reach = Reach(reuse._replace(mode="choreographed"), drafts)
+        encoded = reuse if reuse.mode == "choreographed" else ReusePolicy()  # a baseline by the rule of enforcing
+        self._reach = Reach(encoded, drafts)
         self._secrets = Secrets(self._audience, self._sources)
         self._spent = Spent(budget)
 

@@ -324,6 +324,7 @@ def test_under_audit_what_was_behind_the_encodings_is_in_the_way() -> None:
         await bob.say("everyone")
 
     rehearse(script)
+    rehearse(script, run={"mode": "baseline", "leakage": "audit"})
     with pytest.raises(LeakageError, match="by way of what others had read"):
         rehearse(script, run={"leakage": "audit"})
 
