@@ -273,8 +273,8 @@ ENFORCEMENT = (
         "re-encode from text",
         "rule 5: an audience encoding would hold the ids that the text encodes to, and not those that were said",
         "agentcho/flow/resolver.py",
-        "        as_said = self.spells(draft)\n",
-        "        as_said = False\n",
+        "as_said, own = self.spells(draft), ",
+        "as_said, own = False, ",
         (f"{FUNCTIONAL}::test_a_reader_reads_the_ids_that_were_said_and_not_those_of_their_text",),
     ),
     Mutant(
