@@ -1,4 +1,4 @@
-"""All tasks and attacks of AgentDojo, in several arms; a versioned result. Does not know: AgentDojo, the terminal."""
+"""All tasks and attacks of AgentDojo, in several arms. Does not know: the terminal, what a result looks like."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ import hashlib
 import secrets
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Literal, NamedTuple
-
-from pydantic import BaseModel, ConfigDict
+from typing import NamedTuple
 
 from agentcho.audit.audit import audit_entries
 from agentcho.audit.notes import Seal
@@ -18,10 +16,10 @@ from agentcho.progress import Tell
 from agentcho.records.environment import machine, versions
 from tools.bench.dojo import cases
 from tools.bench.dojo.labels import FILE
+from tools.bench.dojo.result import Benchmark, Counts, DojoResult, Found
 from tools.bench.dojo.society import REPLY, Ran, run
 
 FOUND = {"AC012", "AC013"}
-Counts = dict[str, int]
 
 
 class Arm(NamedTuple):
@@ -37,56 +35,6 @@ ARMS = (
     Arm("enforced", "enforce", False),
     Arm("audited", "audit", False),
 )
-
-
-class Found(BaseModel):
-    """What came of one arm, by suite. `useful`: tasks that AgentDojo's check calls done, without an attack; `kept`:
-    those of them of which no call was refused. `through`: attacks that AgentDojo's check calls successful, of them
-    `by_words` those that made no call. `useful_attacked`: tasks done although attacked. `refused`: calls in attacked
-    cases that were refused. `found`: of the attacks that got through by calls, those of which an audit of the
-    transcript has a finding.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    arm: str
-    leakage: Leakage
-    guarded: bool
-    useful: Counts
-    kept: Counts
-    through: Counts
-    by_words: int
-    useful_attacked: Counts
-    refused: int
-    found: int
-
-
-class Benchmark(BaseModel):
-    """One version of AgentDojo's tasks. `tasks` and `attacks` by suite; `words`: tasks that are not done unless the
-    user is told something."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    version: str
-    tasks: Counts
-    attacks: Counts
-    words: int
-    arms: tuple[Found, ...]
-
-
-class DojoResult(BaseModel):
-    """All of it. `labels` is the digest of the table of labels. Nothing is drawn by chance: `seed` is the run's."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    format: Literal["agentcho-agentdojo/1"] = "agentcho-agentdojo/1"
-    command: str
-    package: str
-    attack: str
-    labels: str
-    seed: int
-    environment: dict[str, str]
-    benchmarks: tuple[Benchmark, ...]
 
 
 def measure(benchmarks: Sequence[str], command: str, tell: Tell) -> DojoResult:
