@@ -15,7 +15,7 @@ from time import monotonic
 from typing import Literal, NamedTuple, Protocol
 
 from agentcho import errors
-from agentcho.cluster.work import Answer, Begun, Deal, Done, Hello, Lost, Pool, Refused, Report, Work
+from agentcho.cluster.work import Answer, Begun, Deal, Done, Hello, Lost, Note, Pool, Refused, Report, Work
 from agentcho.errors import AgentchoError, WorkersLost
 from agentcho.games.resume import engine_differences, others_differences
 from agentcho.records.environment import versions
@@ -40,6 +40,10 @@ class Book(Protocol):
         """A game is over. Returns whether to go on."""
         ...
 
+    def note(self, note: Note) -> None:
+        """A call of a tool is about to be made in a game, or has ended: to be on record when this returns."""
+        ...
+
     def lost(self, game: int, why: str) -> bool:
         """A game is given up: workers died of it, or with it, too often. Returns whether to go on."""
         ...
@@ -58,6 +62,9 @@ class Nothing:
     def over(self, done: Done) -> bool:
         """Of earlier work."""
         return True
+
+    def note(self, note: Note) -> None:
+        """Of earlier work."""
 
     def lost(self, game: int, why: str) -> bool:
         """Of earlier work."""
@@ -282,6 +289,9 @@ class Driver:
 
     def _hear(self, member: Member, report: Report) -> None:
         member.wants, member.steps, member.most = report.wants, report.steps, report.most
+        for note in report.notes:
+            if note.game in member.dealt:
+                self._book.note(note)
         for done in report.done:
             if done.over.game in member.dealt:
                 del member.dealt[done.over.game]

@@ -5,18 +5,21 @@ Does not know: who writes the lines, who hears of the messages.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from agentcho.cluster.work import Heard
-from agentcho.events import Encoded, Ended, Event, Joined
-from agentcho.records.transcript import AllSeals
+from agentcho.events import Called, Calling, Encoded, Ended, Event, Joined
+from agentcho.records.transcript import AllSeals, Entry
 
 
 class GameHeard:
-    """What is heard of one game; of its messages each as a line, and as an event where that is wanted."""
+    """What is heard of one game; of its messages each as a line, and as an event where that is wanted. `note` hears of
+    calls of tools at once."""
 
-    def __init__(self, wanted: Heard) -> None:
-        self._wanted = wanted
+    def __init__(self, wanted: Heard, note: Callable[[Calling | Called | None, tuple[Entry, ...]], None]) -> None:
+        self._wanted, self._note = wanted, note
+        self._since: list[Entry] = []
         self.cast, self.lines, self.events = dict[str, str](), list[dict[str, Any]](), list[Event]()
         self._seals = AllSeals()
 
@@ -27,10 +30,21 @@ class GameHeard:
                 self._keep(event)
             case Ended(entry=entry):
                 self.lines.append(entry.to_json(self._seals.of(entry)))
-                self._keep(event, Ended(entry._replace(made=())))
+                without = entry._replace(made=())
+                self._keep(event, Ended(without))
+                self._since.append(without)
+                if entry.act.call is not None:
+                    self._tell(None)
+            case Calling() | Called():
+                self._tell(event)
             case Encoded(encodings=encodings):
                 self.lines.append(encodings.to_json(self._seals[encodings.game, encodings.attempt]))
                 self._keep(event, Encoded(encodings._replace(made=())))
+
+    def _tell(self, event: Calling | Called | None) -> None:
+        """Note a call, or its result, with what was said since the last note."""
+        said, self._since = tuple(self._since), []
+        self._note(event, said)
 
     def _keep(self, whole: Event, without: Event | None = None) -> None:
         """Keep an event, as it is or without encodings."""

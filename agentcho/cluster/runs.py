@@ -7,7 +7,7 @@ Does not know: what keeps the workers, the terminal.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,13 +17,23 @@ from pydantic import SecretBytes, SecretStr
 
 from agentcho.cluster.driver import Driver, rebuilt
 from agentcho.cluster.luggage import all_models, unpacked
-from agentcho.cluster.work import Begun, Deal, Done, Heard, Refused, Work
+from agentcho.cluster.work import Begun, Deal, Done, Heard, Note, Refused, Work
 from agentcho.config import RunConfig
 from agentcho.errors import WorkersLost
-from agentcho.events import Over, Sink
+from agentcho.events import Calling, Over, Sink
 from agentcho.games import library
 from agentcho.games.faults import Fault, told
-from agentcho.games.resume import Changed, check_asked, check_engine, loading_config, recorded_entries, unfinished_games
+from agentcho.games.journal import BegunCalls
+from agentcho.games.recording import write
+from agentcho.games.resume import (
+    Changed,
+    check_asked,
+    check_engine,
+    loading_config,
+    recorded_entries,
+    settled_calls,
+    unfinished_games,
+)
 from agentcho.games.run import Failed, GameSelection, OnFailure, drawn
 from agentcho.games.runtime import RunResult, tasks_of
 from agentcho.games.turn import Forced
@@ -31,6 +41,7 @@ from agentcho.progress import Tell, unheard
 from agentcho.records import writer
 from agentcho.records.files import check_folder
 from agentcho.records.record import RunRecord, SavedRun
+from agentcho.records.transcript import Entry
 from agentcho.scenario import Scenario
 from agentcho.tasks import TaskSet
 
@@ -90,6 +101,8 @@ def resume(
     at_once: int | None = None,
     on_failure: OnFailure | None = None,
     changed: Changed = "refuse",
+    redo: Iterable[str] = (),
+    skip: Iterable[str] = (),
     tell: Tell = unheard,
 ) -> RunResult:
     """Play what a recorded run lacks by workers; see `games.runtime.resume`."""
@@ -98,7 +111,9 @@ def resume(
     check_asked(saved, scenario.name, options, config, digest, used, changed)
     writer.check(saved.path / writer.NAME)
     check_folder(saved.path)
-    selection = GameSelection(unfinished_games(saved), before=recorded_entries(saved))
+    before = recorded_entries(saved)
+    calls = settled_calls(saved, before, redo, skip)
+    selection = GameSelection(unfinished_games(saved), before=before, calls=calls)
 
     def opened(begun: Begun) -> RunRecord:
         check_engine(saved, *begun)
@@ -177,6 +192,7 @@ class Games:
         self.scenario, self._tasks, self._selection, self.on_failure = scenario, tasks, selection, on_failure
         self._sink, self._opens = sink, opens
         self._record: RunRecord | None = None
+        self._noted, self._calls = dict[int, list[Entry]](), dict(selection.calls)
         self.config = RunConfig()
         self._stack = ExitStack()
         self.heard = sink is not None
@@ -192,12 +208,24 @@ class Games:
     def deal(self, game: int) -> Deal:
         """A game with its tasks, its words to force, and those that it said before."""
         tasks = () if self._tasks is None else drawn(self._tasks, game, self.scenario.draws())
-        before = tuple(self._selection.before.get(game, ()))
-        return Deal(game, tasks, _forced(self._selection.forced(game)), before)
+        before = *self._selection.before.get(game, ()), *self._noted.get(game, ())
+        calls = self._calls.get(game, BegunCalls())
+        return Deal(game, tasks, _forced(self._selection.forced(game)), before, calls)
+
+    def note(self, note: Note) -> None:
+        """Put a call of a tool on record, and keep what was said until then: where its worker dies, the game goes on
+        from there, and nothing is called twice."""
+        game = note.game
+        self._noted.setdefault(game, []).extend(note.said)
+        if isinstance(note.event, Calling) and not note.event.idempotent:
+            self._calls[game] = self._calls.get(game, BegunCalls()).with_begun(note.event.id)
+        if self._record is not None and note.event is not None:
+            write(self._record, note.event)
 
     def over(self, done: Done) -> bool:
         """Write a game's lines, and tell of it."""
         game = done.over.game
+        self._noted.pop(game, None)
         if self._record is not None:
             self._record.played(done.cast, done.lines, done.over)
         self.finished[game] = done.over

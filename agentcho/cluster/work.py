@@ -9,8 +9,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple, Protocol
 
 from agentcho.config import RunConfig
-from agentcho.events import Event, Over
+from agentcho.events import Called, Calling, Event, Over
 from agentcho.games.faults import Fault
+from agentcho.games.journal import BegunCalls
 from agentcho.records.transcript import Entry
 from agentcho.tasks import Task
 
@@ -40,12 +41,13 @@ class Work(NamedTuple):
 
 class Deal(NamedTuple):
     """One game to play: its number, its tasks, ids of the words that are not to be sampled, by message, and what was
-    said in it when it was begun before."""
+    said in it, and which calls of tools were begun, when it was begun before."""
 
     game: int
     tasks: tuple[Task, ...] = ()
     forced: Mapping[str, tuple[int, ...]] = {}
     before: tuple[Entry, ...] = ()
+    calls: BegunCalls = BegunCalls()
 
 
 class Hello(NamedTuple):
@@ -86,14 +88,25 @@ class Done(NamedTuple):
     fault: Fault | None = None
 
 
+class Note(NamedTuple):
+    """A call of a tool in a game that is not over, before it is made or once it has ended: what was said since the note
+    before. A call is made when the worker is asked for its next report: then this one is on record."""
+
+    number: int
+    game: int
+    said: tuple[Entry, ...]
+    event: Calling | Called | None = None
+
+
 class Report(NamedTuple):
     """What came of a worker's games since its last report. `wants`: how many more it can take; `steps`: of its engine,
-    and `most`: games side by side, both since its work began."""
+    and `most`: games side by side, both since its work began. `notes`: calls of tools."""
 
     done: tuple[Done, ...]
     wants: int
     steps: int = 0
     most: int = 0
+    notes: tuple[Note, ...] = ()
 
 
 class Lost(NamedTuple):

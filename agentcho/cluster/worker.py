@@ -9,6 +9,7 @@ import os
 import socket
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
+from functools import partial
 from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import Any
@@ -19,9 +20,10 @@ from anyio.from_thread import start_blocking_portal
 from agentcho.agent import Agent
 from agentcho.calls.call import EnginePort
 from agentcho.cluster.heard import GameHeard
-from agentcho.cluster.work import Begun, Deal, Done, Hello, Refused, Report, Work
+from agentcho.cluster.work import Begun, Deal, Done, Hello, Note, Refused, Report, Work
 from agentcho.config import RunConfig
 from agentcho.errors import AgentchoError, RecordError
+from agentcho.events import Called, Calling
 from agentcho.games import library
 from agentcho.games.faults import words
 from agentcho.games.limiter import FIRST, GameLimiter
@@ -32,6 +34,7 @@ from agentcho.games.run import FindAgent, GameSelection, OnFailure, Run
 from agentcho.games.runtime import checked_models, load_share
 from agentcho.records.environment import versions
 from agentcho.records.files import written
+from agentcho.records.transcript import Entry
 from agentcho.scenario import Scenario
 from agentcho.tasks import TaskSet
 
@@ -93,6 +96,7 @@ class Worker:
     def exchange(self, deals: Sequence[Deal], seconds: float) -> Report:
         """Take these games, wait until one is over, at most so many seconds, and report."""
         assert self._table is not None, "exchange comes after begin"
+        self._table.confirm()
         for deal in deals:
             self._table.take(deal)
         return self._table.report(seconds)
@@ -123,7 +127,9 @@ class Table:
     ) -> None:
         self._work, self._scenario, self._find = work, scenario, find_agent
         self._loaded, self._at_once = loaded, at_once
-        self._over = SimpleQueue[Done | BaseException]()
+        self._over = SimpleQueue[Done | Note | BaseException]()
+        self._notes, self._reported = 0, 0
+        self._waiting: dict[int, anyio.Event] = {}
         self._left, self._playing = 0, set[anyio.CancelScope]()
         with ExitStack() as stack:
             self._portal = stack.enter_context(start_blocking_portal())
@@ -150,17 +156,39 @@ class Table:
 
     def report(self, seconds: float) -> Report:
         """What is over by now; waits for it, at most so many seconds, where anything is under way."""
-        done, until = self._next(seconds), monotonic() + LINGER
-        while done and self._left and (more := self._next(until - monotonic())):
-            done += more
+        found, until = self._next(seconds), monotonic() + LINGER
+        while found and self._left and not _notes(found) and (more := self._next(until - monotonic())):
+            found += more
+        done, notes = [each for each in found if isinstance(each, Done)], _notes(found)
+        self._reported = max([self._reported, *(note.number for note in notes)])
         inside = self._limiter.inside
         ahead = max(self._at_once or FIRST, inside, 2 * len(done))
         wants = max(0, ahead + inside - self._left)
         steps = sum(each.steps for each in self._models.choreographers)
-        return Report(tuple(done), wants, steps, self._limiter.most)
+        return Report(tuple(done), wants, steps, self._limiter.most, notes)
 
-    def _next(self, seconds: float) -> list[Done]:
-        """The next game that is over, if one is by then. Raises what no game may: the worker is no use any more."""
+    def confirm(self) -> None:
+        """What was reported is on record: calls of tools that wait for that are made."""
+        self._portal.call(self._confirm)
+
+    def _confirm(self) -> None:
+        for number in [number for number in self._waiting if number <= self._reported]:
+            self._waiting.pop(number).set()
+
+    def _note(self, game: int, event: Calling | Called | None, said: tuple[Entry, ...]) -> None:
+        """Let the driver know of a call of a tool."""
+        self._notes += 1
+        self._over.put(Note(self._notes, game, said, event))
+
+    async def _confirmed(self) -> None:
+        """Wait until all that was noted is on record."""
+        if self._notes > self._reported:
+            event = self._waiting.setdefault(self._notes, anyio.Event())
+            await event.wait()
+
+    def _next(self, seconds: float) -> list[Done | Note]:
+        """The next game that is over, or note, if one is by then. Raises what no game may: the worker is no use any
+        more."""
         if not self._left or seconds <= 0:
             return []
         try:
@@ -169,7 +197,7 @@ class Table:
             return []
         if isinstance(found, BaseException):
             raise RuntimeError(f"{type(found).__name__}: {words(found)}") from found
-        self._left -= 1
+        self._left -= isinstance(found, Done)
         return [found]
 
     async def _play(self, deal: Deal) -> None:
@@ -185,9 +213,10 @@ class Table:
 
     async def _done(self, deal: Deal) -> Done:
         """Play one game to its end, with all that it says kept in memory."""
-        heard = GameHeard(self._work.heard)
-        sink = RecordingSink(None, heard)
-        selection = GameSelection((deal.game,), lambda game: deal.forced, {deal.game: deal.before})
+        heard = GameHeard(self._work.heard, partial(self._note, deal.game))
+        sink = RecordingSink(None, heard, self._confirmed)
+        before, calls = {deal.game: deal.before}, {deal.game: deal.calls}
+        selection = GameSelection((deal.game,), lambda game: deal.forced, before, calls=calls)
         run = Run(
             self._scenario,
             self._work.config,
@@ -219,3 +248,7 @@ class Table:
     def _cancel(self) -> None:
         for scope in self._playing:
             scope.cancel()
+
+
+def _notes(found: Iterable[Done | Note]) -> tuple[Note, ...]:
+    return tuple(each for each in found if isinstance(each, Note))

@@ -5,7 +5,7 @@ Does not know: engines, records, how a scenario plays, how a turn is taken (`tur
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from inspect import isawaitable
 from types import MappingProxyType
@@ -55,6 +55,7 @@ class Game:
     what is known of the times that the game was begun before. `reuse` says through which encodings its agents read: as
     given, else as `config` says, else as the choreographer was opened. `flush` is called once a step, when the
     sink has heard all that was said in it, and nobody else has. `others` are the models beside the choreographer's.
+    `confirmed`: see `ToolCalls`.
     `people` play the agents of these names.
     """
 
@@ -72,6 +73,7 @@ class Game:
         recorded: Recorded | None = None,
         reuse: ReusePolicy | None = None,
         flush: Callable[[], None] | None = None,
+        confirmed: Callable[[], Awaitable[None]] | None = None,
         others: Mapping[str, Choreographer] = MappingProxyType({}),
         people: People = MappingProxyType({}),
     ) -> None:
@@ -94,7 +96,7 @@ class Game:
         more = self._meter, self._sink, flush, self._seats, self._words
         parts = TurnParts(self._messages, self._models, endpoints, self._journal, *more)
         self._turns = Turns(index, seed, self.config, parts, forced or {})
-        calls, self._toolbox = ToolCalls(index, self._recorded, self._meter, self._sink), Toolbox()
+        calls, self._toolbox = ToolCalls(index, self._recorded, self._meter, self._sink, confirmed), Toolbox()
         self._tool_turns = ToolTurns(self._turns, self._messages, self._toolbox, calls)
 
     def _seated(self, people: People) -> Seats:

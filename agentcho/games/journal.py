@@ -43,6 +43,10 @@ class BegunCalls(NamedTuple):
     redone: frozenset[str] = frozenset()
     skipped: frozenset[str] = frozenset()
 
+    def with_begun(self, call: str) -> BegunCalls:
+        """With one more that is begun now, whatever was said of it before."""
+        return self._replace(begun=self.begun | {call}, redone=self.redone - {call})
+
 
 class Recorded:
     """One game's lines: what is whole before what is not, and a later attempt before an earlier. Empty: it begins anew.

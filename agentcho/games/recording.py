@@ -7,7 +7,7 @@ how games are played, where a record lies.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from agentcho.events import (
     Began,
@@ -33,15 +33,17 @@ GAME = logging.getLogger("agentcho.game")
 
 class RecordingSink:
     """Where the events of a run go: to its record, if there is one, and to `sink`. Tokens go to `sink` only once a
-    `flush` has put them on record."""
+    `flush` has put them on record. `confirmed` returns when what it was told is on record, where that takes time."""
 
-    def __init__(self, record: RunRecord | None, sink: Sink | None) -> None:
-        self._record, self._sink = record, sink
+    def __init__(
+        self, record: RunRecord | None, sink: Sink | None, confirmed: Callable[[], Awaitable[None]] | None = None
+    ) -> None:
+        self._record, self._sink, self.confirmed = record, sink, confirmed
         self._waiting: list[Event] = []
 
     def __call__(self, event: Event) -> None:
         if self._record is not None:
-            _write(self._record, event)
+            write(self._record, event)
         if self._record is not None and isinstance(event, FirstToken | Token):
             self._waiting.append(event)
         elif self._sink is not None:
@@ -62,7 +64,8 @@ class RecordingSink:
                 self._sink(event)
 
 
-def _write(record: RunRecord, event: Event) -> None:
+def write(record: RunRecord, event: Event) -> None:
+    """Put an event on record."""
     match event:
         case Joined(agent=agent, role=role):
             record.joined(agent, role)

@@ -227,6 +227,7 @@ class Run:
             recorded=self._recorded(index),
             reuse=self.config.reuse,
             flush=self._flush,
+            confirmed=self._sink.confirmed,
             others=models.others,
             people=self._people,
         )
@@ -250,9 +251,7 @@ class Run:
             self.finished[event.game] = event
             self._said.pop(event.game, None)
         elif isinstance(event, Calling) and not event.idempotent:
-            calls = self._calls.get(event.game, BegunCalls())
-            begun, redone = calls.begun | {event.id}, calls.redone - {event.id}
-            self._calls[event.game] = calls._replace(begun=begun, redone=redone)
+            self._calls[event.game] = self._calls.get(event.game, BegunCalls()).with_begun(event.id)
         elif isinstance(event, Ended) and (said := self._said.get(event.entry.message.game)) is not None:
             said.append(event.entry)
         elif isinstance(event, Joined):

@@ -6,6 +6,7 @@ Does not know: who may read what, how a model writes a call.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 import anyio
@@ -30,10 +31,19 @@ class Making(NamedTuple):
 
 
 class ToolCalls:
-    """Those of game `index`. `sink` puts on record what it is told before it returns."""
+    """Those of game `index`. `sink` puts on record what it is told before it returns, or, where there is a `confirmed`,
+    before that has."""
 
-    def __init__(self, index: int, recorded: Recorded, meter: Meter, sink: Sink) -> None:
+    def __init__(
+        self,
+        index: int,
+        recorded: Recorded,
+        meter: Meter,
+        sink: Sink,
+        confirmed: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
         self._index, self._recorded, self._meter, self._sink = index, recorded, meter, sink
+        self._confirmed = confirmed
 
     async def make(self, making: Making) -> Returned:
         """Make a call, within the seconds of its agent and of the game. Raises what ends the game: `LimitReached`, and
@@ -45,6 +55,8 @@ class ToolCalls:
         how, seconds, began = "failed", 0.0, anyio.current_time()
         try:
             with self._meter.deadline(making.author):
+                if self._confirmed is not None:
+                    await self._confirmed()
                 found = await running.call(tool, making.arguments)
                 how = found.how
         except anyio.get_cancelled_exc_class():

@@ -1,0 +1,110 @@
+"""Tools on workers: a call is on record before it is made, and what a dead worker called is not called again."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from agentcho.cluster.driver import Driver, Patience
+from agentcho.cluster.runs import Players, play
+from agentcho.cluster.work import Answer, Lost, Note, Report
+from agentcho.config import RunConfig
+from agentcho.events import Called, Calling
+from agentcho.games import library
+from agentcho.games.runtime import RunResult
+from agentcho.records.record import SavedRun
+
+from .threads import Heard, dying, threads
+
+QUICK = Patience(gathering=0.2, hello=5, loading=5, silence=5, beat=0.05)
+PAYS = '''
+from pathlib import Path
+import agentcho
+
+@agentcho.tool(audience="nobody")
+def pay() -> str:
+    "Pay."
+    here = Path(__file__).parent
+    noted = [line for file in here.glob("out/*/calls.jsonl") for line in file.read_text().splitlines()]
+    with here.joinpath("paid").open("a") as file:
+        file.write(f"{len(noted)}\\n")
+    return "paid"
+
+class Pays(agentcho.Scenario):
+    """Ann pays twice."""
+    name = "pays"
+
+    async def play(self, game):
+        ann = game.cast(agentcho.Agent, name="ann", tools=[pay])
+        for _ in range(2):
+            await ann.say("everyone", tool_choice="required", max_calls=1)
+        return self.Outcome()
+'''
+
+
+@pytest.fixture
+def pays(tmp_path: Path) -> str:
+    (tmp_path / "pays.py").write_text(PAYS)
+    return str(tmp_path / "pays.py")
+
+
+def played(tmp_path: Path, name: str, hear: Heard, games: int = 2) -> RunResult:
+    with threads(hear) as pool:
+        driver = Driver(pool, 1, 2, print, QUICK)
+        config = RunConfig(model="fake", games=games)
+        return play(Players(driver, name), library.scenario(name)(), config, out=tmp_path / "out", asked=name)
+
+
+def paid(tmp_path: Path) -> list[str]:
+    return (tmp_path / "paid").read_text().splitlines()
+
+
+def test_a_call_is_on_record_before_a_worker_makes_it(tmp_path: Path, pays: str) -> None:
+    run = played(tmp_path, pays, lambda worker, answer: answer, games=1)
+    assert run.record is not None
+    assert not run.errors
+    assert paid(tmp_path) == ["1", "3"]
+    lines = [json.loads(line) for line in (run.record / "calls.jsonl").read_text().splitlines()]
+    assert [("tool" in line, line["call"]) for line in lines] == [
+        (True, "ann.0"),
+        (False, "ann.0"),
+        (True, "ann.2"),
+        (False, "ann.2"),
+    ]
+
+
+def test_what_a_dead_worker_called_is_not_called_again(tmp_path: Path, pays: str) -> None:
+    run = played(tmp_path, pays, dying(0), games=1)
+    assert run.record is not None
+    assert not run.errors
+    assert len(paid(tmp_path)) == 2
+    results = [entry.message.text for entry in SavedRun(run.record).games()[0] if entry.origin == "tool"]
+    assert results == ["paid", "paid"]
+
+
+def test_a_call_under_way_when_its_worker_died_stops_its_game(tmp_path: Path, pays: str) -> None:
+    left = [True]
+
+    def hear(worker: int, answer: Answer) -> Answer:
+        begun = isinstance(answer, Report) and any(isinstance(note.event, Called) for note in answer.notes)
+        return Lost("killed") if begun and left and left.pop() else answer
+
+    run = played(tmp_path, pays, hear, games=1)
+    assert "ann.0 called a tool" in str(run.error)
+    assert len(paid(tmp_path)) == 1
+    assert run.record is not None
+    assert not SavedRun(run.record).games()[0]
+
+
+def test_notes_are_of_calls_alone(tmp_path: Path, pays: str) -> None:
+    notes = list[Note]()
+
+    def hear(worker: int, answer: Answer) -> Answer:
+        notes.extend(answer.notes if isinstance(answer, Report) else ())
+        return answer
+
+    played(tmp_path, pays, hear, games=1)
+    assert [type(note.event) for note in notes] == [Calling, Called, type(None)] * 2
+    assert [len(note.said) for note in notes] == [2, 0, 1, 2, 0, 1]
