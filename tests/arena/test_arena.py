@@ -170,8 +170,8 @@ def test_rewards_that_are_no_numbers_are_an_error_and_none_are_no_score() -> Non
 
 
 def test_a_step_that_does_not_come_back_ends_the_game_with_an_error() -> None:
-    with pytest.raises(ScenarioError, match=r"textarena:here: its step did not come back within 0.1 s"):
-        played(arena(Hanging, seconds=0.1), replies=WORDS)
+    with pytest.raises(ScenarioError, match=r"textarena:here: its step did not come back within 0.3 s"):
+        played(arena(Hanging, seconds=0.3), replies=WORDS)
     assert Hanging.ended.wait(5)
 
 

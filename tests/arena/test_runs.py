@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from agentcho.arena.environment import Step
 from agentcho.config import RunConfig
 from agentcho.games import library
 from agentcho.games.runtime import play
@@ -18,11 +19,11 @@ from .stage import Cards, Hanging, Silent, arena
 def test_a_step_that_hangs_ends_its_own_game_and_the_others_are_as_they_were_without_it(tmp_path: Path) -> None:
     made = iter([Cards, Cards, Hanging, Cards])  # the first finds out how many play
     alone = play(arena(Cards), RunConfig(model="fake", games=3), out=tmp_path / "a", find_agent=lambda name: Silent)
-    scenario = arena(lambda: next(made)(), seconds=0.2)
+    scenario = arena(lambda: next(made)(), seconds=0.5)
     config = RunConfig(model="fake", games=3)
     result = play(scenario, config, out=tmp_path / "b", find_agent=lambda name: Silent, at_once=3)
     (hung,) = result.errors
-    assert "its step did not come back within 0.2 s" in str(result.errors[hung].error)
+    assert "its step did not come back within 0.5 s" in str(result.errors[hung].error)
     assert alone.record is not None
     assert result.record is not None
     first, second = (SavedRun(run.record).games() for run in (alone, result) if run.record)
@@ -30,6 +31,23 @@ def test_a_step_that_hangs_ends_its_own_game_and_the_others_are_as_they_were_wit
     assert len(others) == 2
     assert {g: [e.message for e in first[g]] for g in others} == {g: [e.message for e in second[g]] for g in others}
     assert not result.interrupted
+
+
+class Failing(Cards):
+    """Fails at a move, with the words of the move in its error."""
+
+    def step(self, text: str) -> Step:
+        raise KeyError(text)
+
+
+def test_an_error_of_the_environment_ends_its_game_and_says_where_without_a_word_that_was_said(tmp_path: Path) -> None:
+    config = RunConfig(model="fake", games=1)
+    result = play(arena(Failing), config, out=tmp_path, find_agent=lambda name: Silent)
+    (failed,) = result.errors.values()
+    (over,) = result.games
+    assert failed.fault.kind == "KeyError"
+    assert "test_runs.py:" in (failed.fault.where or "")
+    assert (over.ended or "").startswith("error: KeyError (tests/arena/test_runs.py:")
 
 
 @pytest.fixture

@@ -21,9 +21,11 @@ from agentcho.games.run import game_seed
 from agentcho.games.runtime import play, resume
 from agentcho.records.record import SavedRun
 from agentcho.records.transcript import Entry
+from agentcho.testing import FakeEngine
 
 from .cones import reached
 from .families import FAMILIES
+from .sweep import mover, random_move
 
 pytestmark = [pytest.mark.clients, pytest.mark.usefixtures("textarena")]
 GAMES = {
@@ -184,3 +186,25 @@ def begins(name: str) -> int:
     scenario = library.scenario(name)()
     assert scenario.name == name
     return scenario.count  # type: ignore[attr-defined,no-any-return]
+
+
+def test_an_error_in_an_environment_names_the_line_of_its_own_source(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import textarena.envs.KuhnPoker.env
+
+    scenario = library.scenario(PREFIX + "KuhnPoker")()
+    monkeypatch.setattr(textarena.envs.KuhnPoker.env, "re", None)
+    result = play(scenario, RunConfig(model="fake", games=2), out=tmp_path)
+    assert {failed.fault.kind for failed in result.errors.values()} == {"AttributeError"}
+    assert {(failed.fault.where or "").partition(":")[0] for failed in result.errors.values()} == {"KuhnPoker/env.py"}
+
+
+def test_one_that_really_hangs_is_given_up(tmp_path: Path) -> None:
+    scenario, config = (
+        library.scenario(PREFIX + "MarketEntryGame")(moves=80, seconds=1),
+        RunConfig(model="fake", seed=7),
+    )
+    result = play(scenario, config, engine=FakeEngine(random_move, context=1 << 20), out=tmp_path, find_agent=mover)
+    (failed,) = result.errors.values()
+    assert "MarketEntryGame-v0: its step did not come back within 1 s" in str(failed.error)
