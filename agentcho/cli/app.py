@@ -330,7 +330,7 @@ def show(
 
 
 def view(
-    target: Annotated[str, typer.Argument(metavar="[RUN|FOLDER]", help=VIEWED)] = "last",
+    target: Annotated[str, typer.Argument(metavar="[RUN|FOLDER|FILE]", help=VIEWED)] = "last",
     eyes: Annotated[str | None, typer.Option(metavar="NAME", help=EYES, show_default=False)] = None,
     game: Annotated[int | None, typer.Option(help="One game of several.", show_default=False)] = None,
     html: Annotated[

@@ -47,11 +47,16 @@ def _write(asked: Asked) -> None:
     from agentcho.viewer.page import page
     from agentcho.viewer.shown import Chosen, shown, target
 
-    file = writable(asked.html)
-    runs = target(asked.target, asked.out)
-    text = page(shown(runs, Chosen(asked.eyes, asked.game)))
-    file = file or _beside(runs[0].path if len(runs) == 1 else Path(asked.target), asked.eyes)
-    replace_whole(file, text)
+    file, chosen = writable(asked.html), Chosen(asked.eyes, asked.game)
+    if (given := Path(asked.target)).is_file():
+        from agentcho.viewer.audited import of_report, of_traces
+
+        found, folder = (of_traces if given.suffix == ".jsonl" else of_report)(given, chosen), given.parent
+    else:
+        runs = target(asked.target, asked.out)
+        found, folder = shown(runs, chosen), runs[0].path if len(runs) == 1 else given
+    file = file or _beside(folder, asked.eyes)
+    replace_whole(file, page(found))
     typer.echo(inline(str(file)))
     if asked.browse:
         webbrowser.open(file.resolve().as_uri())

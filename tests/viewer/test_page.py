@@ -8,10 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from agentcho.audit import audit_run
 from agentcho.audit.reach import reach
 from agentcho.audit.verdict import GameVerdict
-from agentcho.errors import AudienceError, ConfigError, RecordNotFound
-from agentcho.viewer.page import block, live_page, parts
+from agentcho.errors import AudienceError, ConfigError, RecordBroken, RecordNotFound
+from agentcho.records.trace import write_traces
+from agentcho.viewer.audited import of_report, of_traces
+from agentcho.viewer.page import block, live_page, page, parts
 from agentcho.viewer.shown import Chosen, shown, target
 
 from ..audit.test_reach import anyhow
@@ -153,3 +156,27 @@ def test_a_folder_of_columns_is_one_page(tmp_path: Path) -> None:
     head = shown(runs).heads()
     assert [talk["group"] for talk in head["talks"]] == ["baseline", "choreographed-audit"]
     assert (head["run"], head["status"]) == ("compared", "done")
+
+
+def test_traces_are_planned_and_reports_are_drawn_without_words(tmp_path: Path) -> None:
+    run = recorded(tmp_path, canaries().entries, alice="rolecanary")
+    traces, report = tmp_path / "traces.jsonl", tmp_path / "report.json"
+    write_traces(traces, run.export())
+    data = blocks(page(of_traces(traces, Chosen())))["talk-0"]
+    ids = [message["id"] for message in data["messages"]]
+    reached = {agent["name"]: {ids[each[0]] for each in agent["reached"]} for agent in data["agents"]}
+    assert reached["bob"] == {"alice.0"}
+    assert "canary" not in page(of_traces(traces, Chosen("bob")))
+    found = audit_run(run)
+    report.write_text(found.model_dump_json())
+    drawn = blocks(page(of_report(report, Chosen())))
+    assert drawn["head"]["wordless"]
+    assert "canary1" not in json.dumps(drawn)
+    bob = next(agent for agent in drawn["talk-0"]["agents"] if agent["name"] == "bob")
+    ids = [message["id"] for message in drawn["talk-0"]["messages"]]
+    told = {secret for edge in found.edges if edge.reader == "bob" for secret in edge.secrets}
+    assert {ids[each[0]] for each in bob["reached"]} == told == {"alice.0"}
+    with pytest.raises(ConfigError):
+        of_report(report, Chosen("bob"))
+    with pytest.raises(RecordBroken):
+        of_report(traces, Chosen())

@@ -87,7 +87,7 @@ function ending() {
 function notice(head) {
   if (head.eyes !== null) return [make("b", {}, `What ${visible(head.eyes)} may read`), ", and nothing else: this page can be handed to whoever plays or owns that agent."];
   if (head.wordless) return [make("b", {}, "Without words: "), "an audit's report has who read what, and digests in place of texts."];
-  return [make("b", {}, "This page holds every word that was said, the private ones too. "), "What one agent may read, and nothing else: ", make("code", {}, "agentcho view --eyes NAME")];
+  return [make("b", {}, "This page holds every word that was said, the private ones too. "), make("span", { class: "how" }, "What one agent may read, and nothing else: ", make("code", {}, "agentcho view --eyes NAME"))];
 }
 
 /** @returns {any[]} */

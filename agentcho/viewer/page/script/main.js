@@ -28,9 +28,9 @@ listeners.push((changed) => {
   }
   frame.refresh();
   if (changed.has("game")) frame.heads();
+  if (changed.has("game") || changed.has("chosen") || changed.has("eyes") || changed.has("talk")) detail.refresh();
   if (changed.has("game") || changed.has("view") || !shown) enter();
   else shown.refresh(changed);
-  if (changed.has("game") || changed.has("chosen") || changed.has("eyes") || changed.has("talk")) detail.refresh();
   told();
 });
 
@@ -153,7 +153,7 @@ else {
   if (asked.get("fold")) state.fold = true;
   frame.heads();
   frame.refresh();
-  enter();
   detail.refresh();
+  enter();
   told();
 }
