@@ -40,7 +40,7 @@ class Arena(Scenario):
 
         agents: str = Field("player", description="who plays: an agent of `agentcho ls` for all, or one each: a,b")
         players: int | None = Field(None, ge=1, le=MOST_PLAYERS, description="how many; default: as few as may be")
-        moves: int = Field(1000, ge=1, description="after so many moves a game is cut off, without rewards")
+        moves: int = Field(500, ge=1, description="after so many moves a game is cut off, without rewards")
         seconds: float = Field(10.0, gt=0, le=86_400, description="how long the environment may take for one move")
 
     class Outcome(Scenario.Outcome):
