@@ -16,6 +16,7 @@ from .remote import REMOTE
 from .serve import SERVE
 from .sinks import TOLD
 from .texts import TEXTS
+from .tools import TOOLS
 from .words import WORDS
 
 NUMERIC = "tests/leaks/numeric/test_noninterference.py"
@@ -514,4 +515,17 @@ ENFORCEMENT = (
     ),
 )
 
-MUTANTS = (*ENFORCEMENT, *ENGINE, *GAMES, *SERVE, *REMOTE, *TEXTS, *SEVERAL, *CLUSTER, *ENVIRONMENTS, *TOLD, *WORDS)
+MUTANTS = (
+    *ENFORCEMENT,
+    *ENGINE,
+    *GAMES,
+    *SERVE,
+    *REMOTE,
+    *TEXTS,
+    *SEVERAL,
+    *CLUSTER,
+    *ENVIRONMENTS,
+    *TOLD,
+    *WORDS,
+    *TOOLS,
+)

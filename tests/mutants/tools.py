@@ -1,0 +1,60 @@
+"""Mutants of tools: calls that are made twice, unrecorded, unchecked, or told to others."""
+
+from __future__ import annotations
+
+from .mutant import Mutant
+
+IN_GAMES = "tests/toolsets/test_in_games.py"
+RESUME = "tests/toolsets/test_resume.py"
+WORKERS = "tests/cluster/test_tools.py"
+
+TOOLS = (
+    Mutant(
+        "a call that is on no record before it is made",
+        "after a kill nobody would know that it may have been made",
+        "agentcho/games/tool_calls.py",
+        "self._sink(Calling(self._index, making.id, tool.name, tool.declared.idempotent, attempt))",
+        "_ = Calling(self._index, making.id, tool.name, tool.declared.idempotent, attempt)",
+        (f"{RESUME}::test_a_call_is_on_record_before_it_is_made_and_after",),
+    ),
+    Mutant(
+        "a call that runs unchecked",
+        "the world would learn what it must not",
+        "agentcho/games/tool_turn.py",
+        "self._game.messages.check_call(said.id, use, self._speech.asked.release)",
+        "pass",
+        (f"{IN_GAMES}::test_what_the_world_learns_is_checked_before_the_call_runs",),
+    ),
+    Mutant(
+        "recorded results that are not taken",
+        "a retry would call again what was called",
+        "agentcho/games/tool_turn.py",
+        "written = messages.recorded.result(of)",
+        "written = None",
+        (f"{RESUME}::test_a_retry_takes_results_too",),
+    ),
+    Mutant(
+        "results for everyone",
+        "others would read what only the caller may",
+        "agentcho/games/tool_turn.py",
+        "to = self._own if tool.declared.results is None",
+        "to = EVERYONE if tool.declared.results is None",
+        (f"{IN_GAMES}::test_a_call_and_its_result_are_private_and_what_is_said_then_is_not",),
+    ),
+    Mutant(
+        "a call without a result that stops nothing",
+        "a payment could be made twice",
+        "agentcho/games/journal.py",
+        "if left := self.open_calls:",
+        "if left := self.open_calls[:0]:",
+        (f"{RESUME}::test_a_call_without_a_result_stops_its_game_and_no_other",),
+    ),
+    Mutant(
+        "a worker that does not wait for the record",
+        "what a dead worker was calling would be called again",
+        "agentcho/cluster/worker.py",
+        "if self._notes > self._reported:",
+        "if self._notes < self._reported:",
+        (f"{WORKERS}::test_a_call_is_on_record_before_a_worker_makes_it",),
+    ),
+)
