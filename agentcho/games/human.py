@@ -23,7 +23,7 @@ from agentcho.errors import AudienceError, CallbackFailed, ContextOverflow, Pers
 from agentcho.extras import require
 from agentcho.flow.draft import Draft
 from agentcho.games.models import GameModel
-from agentcho.message import Audience, Message, Metadata, cast_name
+from agentcho.message import Audience, Message, Metadata, audience, cast_name
 from agentcho.records.record import Over
 
 SCHEMAS = "to check the JSON that a person answers with"
@@ -113,8 +113,8 @@ def schema_fault(schema: Mapping[str, Any], words: str) -> str | None:
 
 
 def question_of(game: int, draft: Draft, sampling: Sampling, asked: Utterance, model: GameModel) -> Asked:
-    """What a person is asked for the message of a draft. `ContextOverflow`: with all that it is said over, no word
-    fits."""
+    """What a person is asked for the message of a draft, which those of `asked.to` will read. `ContextOverflow`: no
+    word fits, with all that it is said over."""
     author, content, frames = draft.metadata.author, model.frames.framing.content, model.frames
     assert author is not None
     opening, closing = frames.framing.opening("assistant", draft.name), frames.framing.closing("assistant")
@@ -124,7 +124,7 @@ def question_of(game: int, draft: Draft, sampling: Sampling, asked: Utterance, m
         raise ContextOverflow(frames.context - room + 1, frames.context, model.choreographer.name)
     most = room if sampling.choices else min(room, sampling.max_tokens)
     deadline = anyio.current_effective_deadline()
-    told = draft.metadata.audience, draft.text, asked.prompt
+    told = audience(asked.to), draft.text, asked.prompt
     shape = sampling, asked.labels, asked.form
     return Asked(game, author, draft.metadata.id, *told, *shape, deadline, most, content.encode, content.decode)
 

@@ -182,7 +182,9 @@ class Turns:
         if said is not None or id in self._forced:
             return
         with self._meter.deadline(speech.author):
-            question = question_of(self._index, draft, speech.options, speech.asked, speech.model)
+            question = question_of(
+                self._index, draft, speech.options, speech.asked._replace(to=speech.to), speech.model
+            )
             question = replace(question, to=speech.to)
             words = recorded.typed.get(id)
             if words is None or question.fault(words):

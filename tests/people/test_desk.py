@@ -1,0 +1,229 @@
+"""One keyboard for several people, at a terminal that is driven in this process, and line by line."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prompt_toolkit.data_structures import Size
+from prompt_toolkit.input import create_pipe_input
+from prompt_toolkit.output.vt100 import Vt100_Output
+
+from agentcho import Agent, Game, Limits, RunConfig, Scenario
+from agentcho.errors import PersonLeft
+from agentcho.games.library import cast_names
+from agentcho.games.runtime import RunResult
+from agentcho.games.runtime import play as play_run
+from agentcho.people.desk import Desk, Question
+from agentcho.people.lines import LineByLine
+from agentcho.people.terminal import Terminal
+from agentcho.testing import FakeEngine
+
+from .canaries import Canaries
+from .emulator import Emulator
+
+Keys = Callable[[Desk], str]
+
+
+class Secrets(Scenario):
+    """Bob and Carol have secrets from each other, and play on one terminal."""
+
+    name = "secrets"
+
+    class Outcome(Scenario.Outcome):
+        """The end."""
+
+        end: str = "OUTCOME"
+
+    async def play(self, game: Game) -> Scenario.Outcome:
+        bob = game.cast(Agent, name="bob", system="ONLY-BOB", audience="everyone")
+        carol = game.cast(Agent, name="carol", system="ONLY-CAROL", audience="everyone")
+        await bob.think()
+        await carol.think()
+        await game.together(bob.say(), carol.say())
+        return self.Outcome()
+
+
+class Screenshots(io.StringIO):
+    """What is written goes to an emulator; `fileno` is nobody's."""
+
+    encoding = "utf-8"
+
+    def __init__(self, emulator: Emulator) -> None:
+        super().__init__()
+        self.emulator = emulator
+
+    def write(self, text: str) -> int:
+        self.emulator.feed(text)
+        return len(text)
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def emulator() -> Emulator:
+    return Emulator(80, 24)
+
+
+Plays = Callable[..., RunResult]
+
+
+@pytest.fixture
+def plays(emulator: Emulator) -> Iterator[Plays]:
+    """Plays a scenario with people at a terminal; `keys` answers each state that waits for a key."""
+    with create_pipe_input() as source:
+
+        class Driven(Terminal):
+            keys: Keys
+            pressed = 0
+            states: list[tuple[Any, ...]]
+
+            def changed(self) -> None:
+                super().changed()
+                asyncio.get_running_loop().call_later(0.02, self.press)
+
+            def press(self) -> None:
+                state = self.current, self.handing, None if self._form is None else self._form.place
+                if self.current is not None and state not in self.states:
+                    self.states.append(state)
+                    source.send_text(self.keys(self))
+
+        def play(scenario: Scenario, names: tuple[str, ...], keys: Keys, **options: Any) -> RunResult:
+            config = RunConfig(model="fake", **options)
+            target = Vt100_Output(Screenshots(emulator), lambda: Size(24, 80), term="xterm", enable_cpr=False)
+            desk = Driven(names, config.games, lambda: None, source, target)
+            desk.keys, desk.states = keys, []
+            return play_run(scenario, config, engine=FakeEngine(), people=desk.people)
+
+        yield play
+
+
+def test_the_keyboard_is_passed_on_and_nothing_of_one_is_left_for_the_other(plays: Plays, emulator: Emulator) -> None:
+    marks: list[tuple[str | None, str]] = []
+
+    def keys(desk: Desk) -> str:
+        marks.append((None if desk.handing else desk.at, emulator.text))
+        if desk.handing or not isinstance(desk.current, Question):
+            return "\r"
+        yank, undo = "\x19", "\x1f"
+        return f"{yank}{undo}typed-by-{desk.at}\x01\x0b{yank}\r"
+
+    played = plays(Secrets(), ("bob", "carol"), keys)
+    assert not played.errors
+    assert [who for who, _ in marks[:4]] == [None, "bob", None, "carol"]
+    for who, shown in [*marks, *((None if "Pass the" in frame else "any", frame) for frame in emulator.frames)]:
+        own = {"bob": "ONLY-CAROL", "carol": "ONLY-BOB"}.get(str(who), "ONLY" if who is None else "you are nobody")
+        assert own not in shown, shown
+        assert not ("ONLY-BOB" in shown and "ONLY-CAROL" in shown), shown
+        typed = shown.partition("bob → everyone")[0]
+        assert who in ("bob", "any") or "typed-by-bob" not in typed, shown
+    assert any("Pass the keyboard to carol" in frame for frame in emulator.frames)
+    assert "OUTCOME" in emulator.seen
+
+
+def test_who_is_in_which_game_can_be_seen_and_the_first_games_come_first(plays: Plays, emulator: Emulator) -> None:
+    order: list[int] = []
+
+    def keys(desk: Desk) -> str:
+        assert desk.current is not None
+        order.append(desk.current.game)
+        return "words\r" if isinstance(desk.current, Question) else "\r"
+
+    played = plays(Secrets(), ("bob",), keys, games=3)
+    assert len(played.games) == 3
+    assert order.index(2) > order.index(1) > order.index(0) == 0
+    text = "\n".join(emulator.frames)
+    heads = [frame.splitlines()[0] for frame in emulator.frames if frame.strip()]
+    assert any("(of 3) · 1 more game waits for you" in head for head in heads)
+    assert "you are bob · Game 2 (of 3)" in text
+
+
+def test_a_limit_ends_the_question_and_is_shown(plays: Plays, emulator: Emulator) -> None:
+    keys: Keys = lambda desk: "unfinished" if isinstance(desk.current, Question) else "\r"  # noqa: E731
+    played = plays(Secrets(), ("bob",), keys, limits=Limits(game_seconds=0.4))
+    assert played.games[0].ended == "limit: the game 0.4 seconds"
+    text = "\n".join(emulator.frames)
+    assert "0:00 left" in text
+    assert "ended early: limit: the game 0.4 seconds" in text
+
+
+def test_ctrl_d_leaves(plays: Plays) -> None:
+    played = plays(Secrets(), ("bob",), lambda desk: "\x04")
+    assert isinstance(played.error, PersonLeft)
+
+
+def lines(typed: bytes, scenario: Scenario, target: io.StringIO, **options: Any) -> RunResult:
+    """Play line by line, with these lines to read."""
+    source, sink = os.pipe()
+    os.write(sink, typed)
+    os.close(sink)
+    config = RunConfig(model="fake", **options)
+    desk = LineByLine(("bob",), config.games, source, target)
+    try:
+        return play_run(scenario, config, engine=FakeEngine(), people=desk.people)
+    finally:
+        os.close(source)
+
+
+def test_line_by_line_a_person_reads_and_answers(recwarn: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    target = io.StringIO()
+    played = lines(b"one two three four five six seven eight nine\none two\ncarol\nwhy\n3\n2\n", Canaries(), target)
+    assert played.games[0].outcome == {"winner": "CANARY17", "vote": "go"}
+    said, _, end = target.getvalue().partition("The game is over")
+    assert "CANARY" not in said
+    assert "CANARY17" in end
+    assert "! it is too long: 9 tokens, and 8 are the most; shorten it by 1" in said
+    assert "? 1 of 3: who" in said
+    assert "  2. carol" in said
+    assert "\x1b" not in said
+    assert "CANARY8" in capsys.readouterr().out
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_at_the_end_of_the_lines_the_person_has_left(capsys: pytest.CaptureFixture[str]) -> None:
+    target = io.StringIO()
+    played = lines(b"one two\n", Canaries(), target)
+    assert isinstance(played.error, PersonLeft)
+    assert "CANARY" not in target.getvalue() + "".join(capsys.readouterr())
+
+
+def test_a_file_can_be_read_too(tmp_path: Path) -> None:
+    file = tmp_path / "typed"
+    file.write_bytes(b"hello\nworld\n")
+    with file.open("rb") as source:
+        desk = LineByLine(("bob",), 1, source.fileno(), io.StringIO())
+        played = play_run(Secrets(), RunConfig(model="fake"), engine=FakeEngine(), people=desk.people)
+    assert played.games[0].outcome == {"end": "OUTCOME"}
+
+
+def test_the_names_of_a_cast_are_known_where_the_source_says_them_all() -> None:
+    assert cast_names(Canaries()) == {"alice", "bob", "carol"}
+
+    class Unsaid(Canaries):
+        """Of another class."""
+
+    class Given(Scenario):
+        """Gives the game away."""
+
+        async def play(self, game: Game) -> Any:
+            game.cast(Agent, name="bob")
+            return await others(game)
+
+    class Made(Scenario):
+        """Makes names."""
+
+        async def play(self, game: Game) -> Any:
+            return [game.cast(Agent, name=f"agent-{number}") for number in range(3)]
+
+    for each in (Unsaid, Given, Made):
+        assert cast_names(each()) is None
+
+
+async def others(game: Game) -> Any:
+    """Casts who knows whom."""
