@@ -18,9 +18,10 @@ if TYPE_CHECKING:
     from agentcho.cli.script import arun, run
     from agentcho.cli.swept import sweep
     from agentcho.config import Limits, ModelConfig, RunConfig
-    from agentcho.errors import AgentchoError
+    from agentcho.errors import AgentchoError, PersonLeft
     from agentcho.flow.views import After, Read, View
     from agentcho.games.game import Game
+    from agentcho.games.human import Asked, Person
     from agentcho.games.replay import replay
     from agentcho.message import EVERYONE, Audience, Message, Metadata
     from agentcho.records.canonical import canonical_transcript
@@ -38,6 +39,7 @@ __all__ = [
     "After",
     "Agent",
     "AgentchoError",
+    "Asked",
     "Audience",
     "Choreographer",
     "Concepts",
@@ -52,6 +54,8 @@ __all__ = [
     "Metadata",
     "ModelConfig",
     "Most",
+    "Person",
+    "PersonLeft",
     "Played",
     "PlayedGame",
     "Prefill",
@@ -84,9 +88,10 @@ HOMES = {
     "cli.script": ["arun", "run"],
     "cli.swept": ["sweep"],
     "config": ["Limits", "ModelConfig", "RunConfig"],
-    "errors": ["AgentchoError"],
+    "errors": ["AgentchoError", "PersonLeft"],
     "flow.views": ["After", "Read", "View"],
     "games.game": ["Game"],
+    "games.human": ["Asked", "Person"],
     "games.replay": ["replay"],
     "message": ["EVERYONE", "Audience", "Message", "Metadata"],
     "records.canonical": ["canonical_transcript"],

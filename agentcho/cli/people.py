@@ -9,26 +9,23 @@ import logging
 import os
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from agentcho.config import RunConfig
 from agentcho.display import Kind
 from agentcho.errors import ConfigError
 from agentcho.extras import require
+from agentcho.games.human import People
 from agentcho.message import cast_name
-
-if TYPE_CHECKING:
-    from agentcho.people.desk import Desk
 
 LINES = "--display plain asks one person line by line"
 
 
-def seated(config: RunConfig, display: Kind | None, clear: Callable[[], None]) -> Desk | None:
-    """The desk of the people who play in a run; None: nobody does. `clear` is called before anything is drawn.
-    `ConfigError`: nobody could be asked here, or not without others seeing it."""
+def seated(config: RunConfig, display: Kind | None, clear: Callable[[], None] = lambda: None) -> People:
+    """The people who play in a run, all of whom sit here. `clear` is called before anything is drawn. `ConfigError`:
+    nobody could be asked here, or not without others seeing it."""
     names = tuple(map(cast_name, config.people))
     if not names:
-        return None
+        return {}
     require("for people to play agents", "people")
     if display == "none":
         raise ConfigError(f"--display none shows nothing, and who plays {names[0]} has to see something; leave it out")
@@ -40,10 +37,10 @@ def seated(config: RunConfig, display: Kind | None, clear: Callable[[], None]) -
         raise ConfigError("--as takes the whole terminal, and the log goes there too; send it to a file: --log-file")
     from agentcho.people.terminal import Terminal
 
-    return Terminal(names, len(config.numbers), clear)
+    return Terminal(names, len(config.numbers), clear).people
 
 
-def _lines(names: tuple[str, ...], games: int) -> Desk:
+def _lines(names: tuple[str, ...], games: int) -> People:
     from agentcho.people.lines import LineByLine
 
     if len(names) > 1:
@@ -53,7 +50,7 @@ def _lines(names: tuple[str, ...], games: int) -> Desk:
         )
     if sys.stdin is None or sys.stdin.closed:
         raise ConfigError(f"nobody can type: standard input is closed, and {names[0]} is to be played by a person")
-    return LineByLine(names, games, sys.stdin.fileno(), sys.stdout)
+    return LineByLine(names, games, sys.stdin.fileno(), sys.stdout).people
 
 
 def _terminal(stream: object) -> bool:

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import typer
 from pydantic import SecretBytes, SecretStr
@@ -32,14 +33,12 @@ from agentcho.errors import ConfigError, GamesFailed, RecordError
 from agentcho.events import Event, Sink
 from agentcho.games import library
 from agentcho.games.discovery import from_anywhere, path_of
+from agentcho.games.human import People
 from agentcho.games.resume import Changed, mismatch
 from agentcho.games.run import OnFailure
 from agentcho.games.runtime import RunResult, play, resume
 from agentcho.records.record import SavedRun, find
 from agentcho.scenario import Scenario
-
-if TYPE_CHECKING:
-    from agentcho.people.desk import Desk
 
 KEPT = "what was said until then is recorded, and `agentcho run --resume last` goes on"
 LATER = "not all games are over, and people play them: what leaked is told at the end of `agentcho run --resume last`"
@@ -161,9 +160,9 @@ def _shown(
     saved: SavedRun | None = None,
 ) -> RunResult:
     with telling("run", asked.display) as told, traced(asked.telemetry, scenario.name, config, told=True) as spans:
-        desk = seated(config, asked.display, told.clear)
+        people = seated(config, asked.display, told.clear)
         playing = partial(playing, at_once=asked.at_once, on_failure=asked.on_failure, tell=told.tell)
-        played = play_shown(scenario, config, asked.display, playing, saved, told, desk, spans)
+        played = play_shown(scenario, config, asked.display, playing, saved, told, people, spans)
         spans.audited(played.record)
         return played
 
@@ -180,17 +179,17 @@ def play_shown(
     playing: Callable[..., RunResult],
     saved: SavedRun | None = None,
     told: Progress | None = None,
-    desk: Desk | None = None,
+    people: People = MappingProxyType({}),
     spans: Traced | None = None,
 ) -> RunResult:
     """Play with a screen that shows the events, those of a `saved` run first. `playing` takes the `sink`; `told` shows
-    how many games are over. Where people of a `desk` play, nothing else is shown before the end."""
+    how many games are over. Where `people` play, nothing else is shown before the end."""
     kept, told, title = "nothing was begun", told or Progress(), heading(scenario.name, config)
     try:
-        if desk is None:
-            showing = screen(display, title, len(config.numbers), sys.stdout)
+        if people:
+            showing, playing = withheld(display, title, sys.stdout), partial(playing, people=people)
         else:
-            showing, playing = withheld(display, title, sys.stdout), partial(playing, people=desk.people)
+            showing = screen(display, title, len(config.numbers), sys.stdout)
         with showing as shown:
             kept = KEPT
             if saved is not None:

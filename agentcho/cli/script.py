@@ -6,13 +6,15 @@ Does not know: the command line.
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from agentcho.agent import Agent
 from agentcho.calls.call import EnginePort
+from agentcho.cli.people import seated
 from agentcho.cli.play import chosen, play_shown
 from agentcho.cli.spans import Spans, Traced, traced
 from agentcho.config import RunConfig
@@ -21,6 +23,7 @@ from agentcho.events import Sink
 from agentcho.games.discovery import from_anywhere
 from agentcho.games.game import Game
 from agentcho.games.hosting import aplay
+from agentcho.games.human import People
 from agentcho.games.models import Engines
 from agentcho.games.runtime import RunResult, play
 from agentcho.records.record import SavedRun
@@ -53,6 +56,7 @@ def run(
     at_once: int | None = None,
     given: Mapping[str, Any] | None = None,
     telemetry: Spans | None = None,
+    people: People | Iterable[str] | str = (),
     **options: Any,
 ) -> Played:
     """Play agents together, each by its `run`, or one scenario (it, its name, or a file); show the transcript and
@@ -64,12 +68,16 @@ def run(
     games side by side. `given`: options of a scenario that is named. `telemetry`: spans of OpenTelemetry, without words
     ("spans") or with them ("content"). Raises the error that ended the game, if one did;
     of several games none ends the others, and what ended them is in `errors`. `KeyboardInterrupt` after Ctrl-C.
+
+    `people` play the agents of these names: here, at the terminal, or wherever a `Person` asks each, where they are
+    given by name; nothing else is shown before the end.
     """
     asked, kept = _asked(agents, given or {}, options, out), Kept()
+    there = people if isinstance(people, Mapping) else _here(people, asked.config, display)
     how: dict[str, Any] = {"engine": engine, "others": others, "out": asked.out, "at_once": at_once}
     with traced(telemetry, asked.scenario.name, asked.config) as spans:
         playing = partial(_playing, kept, asked, spans, **how)
-        found = play_shown(asked.scenario, asked.config, display, playing)
+        found = play_shown(asked.scenario, asked.config, display, playing, people=there)
         spans.audited(found.record)
     return _played(asked, found, kept, engine)
 
@@ -82,6 +90,7 @@ async def arun(
     at_once: int | None = None,
     given: Mapping[str, Any] | None = None,
     telemetry: Spans | None = None,
+    people: People = MappingProxyType({}),
     **options: Any,
 ) -> Played:
     """As `run`, in the event loop that runs (asyncio or trio), and without a display.
@@ -101,9 +110,16 @@ async def arun(
             out=asked.out,
             at_once=at_once,
             asked=asked.named,
+            people=people,
         )
         spans.audited(found.record)
     return _played(asked, found, kept, engine)
+
+
+def _here(names: Iterable[str] | str, config: RunConfig, display: Kind | None) -> People:
+    """Those who play at this terminal."""
+    names = (names,) if isinstance(names, str) else tuple(names)
+    return seated(config.model_copy(update={"people": names}), display) if names else {}
 
 
 class _Asked(NamedTuple):

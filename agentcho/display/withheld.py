@@ -12,7 +12,7 @@ from rich.console import Console
 from agentcho.display import Kind
 from agentcho.display.live import LiveGames
 from agentcho.display.plain import PlainTalk
-from agentcho.display.screen import Screen
+from agentcho.display.screen import Screen, Silent
 from agentcho.display.sheet import Sheet
 from agentcho.events import Event
 
@@ -41,6 +41,9 @@ class WithheldTables(_Withheld, LiveGames):
 
 def withheld(kind: Kind | None, title: str, file: IO[str]) -> Screen:
     """The screen of a run that people play; `kind` as in `screen`."""
-    if kind == "plain":
+    console = Console(file=file, highlight=False, emoji=False, markup=False)
+    if kind == "none":
+        return Silent()
+    if kind == "plain" or (kind is None and not console.is_terminal):
         return WithheldLines(title, file)
-    return WithheldTables(title, Console(file=file, highlight=False, emoji=False, markup=False), 0)
+    return WithheldTables(title, console, 0)

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from contextvars import copy_context
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar, TypeVarTuple, Unpack
 
 import anyio
@@ -21,7 +22,8 @@ from anyio.lowlevel import RunVar
 from agentcho.calls.call import EnginePort
 from agentcho.config import ReusePolicy, RunConfig
 from agentcho.events import Sink
-from agentcho.games.human import with_people
+from agentcho.games import library
+from agentcho.games.human import People, with_people
 from agentcho.games.limiter import GameLimiter
 from agentcho.games.models import Engines, Models
 from agentcho.games.run import reached
@@ -155,13 +157,14 @@ async def aplay(
     out: Path | None = None,
     at_once: int | None = None,
     asked: str | None = None,
+    people: People = MappingProxyType({}),
 ) -> RunResult:
     """As `games.runtime.play`, in the event loop that runs, beside other runs on the same `engine` and `others`. A
     cancellation ends this run alone, and its record says that it was interrupted. Models are loaded in a thread."""
-    config = with_people(config, {})
+    config = with_people(config, people, library.cast_names(scenario) if people else None)
     tasks = await _in_thread(checked, scenario, config, out)
     loaded = await _in_thread(load_models, config, engine, others, unheard)
-    with begun(scenario, config, tasks, loaded, Asked(sink, out, at_once, asked=asked)) as (run, record):
+    with begun(scenario, config, tasks, loaded, Asked(sink, out, at_once, asked=asked, people=people)) as (run, record):
         tell_begins(run)
         async with hosted(*loaded, config.reuse) as (models, limiter):
             await run.visit(models, limiter, at_once)

@@ -33,7 +33,7 @@ class GameLimiter:
         self._within = within
         self._tasks, self._at_once = tasks, None if at_once is None else whole(at_once, "at_once", 1)
         self._waiting: deque[tuple[anyio.Event, TrackedTask | None]] = deque()
-        self._inside = self.most = self._over = 0
+        self._inside = self.most = self._over = self._spare = 0
         self._held = self._size = 0.0
         self._stores: dict[str | None, float] = {}
 
@@ -46,6 +46,9 @@ class GameLimiter:
     async def slot(self) -> AsyncIterator[None]:
         """A context in which a game is played; entering it waits until the game is let in."""
         if self._inside < (self._at_once or 1) and not self._waiting:
+            self._count(+1)
+        elif self._spare and self._has_room():  # one rests, and did before this one came
+            self._spare -= 1
             self._count(+1)
         else:
             await self._wait()
@@ -68,6 +71,12 @@ class GameLimiter:
         self._held = max(self._stores.values())
         self._size = max(self._size, self._held / max(1, self._inside))
         if self._at_once is None:
+            self._next()
+
+    def rests(self) -> None:
+        """A game that is in waits for a person: steps may be long in coming, and one more may begin meanwhile."""
+        if self._at_once is None:
+            self._spare += not self._waiting
             self._next()
 
     async def _wait(self) -> None:

@@ -27,6 +27,7 @@ from agentcho.choreography.quiescence import ended_from_outside
 from agentcho.config import ReusePolicy, RunConfig
 from agentcho.errors import AgentchoError, ScenarioError
 from agentcho.events import (
+    Began,
     Calling,
     Ended,
     Event,
@@ -157,8 +158,6 @@ class Run:
 
     async def _play(self, at_once: int | None) -> None:
         async with AsyncExitStack() as stack:
-            for person in dict.fromkeys(self._people.values()):
-                await stack.enter_async_context(person.present())
             asked = self._engine, self._others, self.config.reuse, inf if self._people else QUIET
             models = await stack.enter_async_context(reached(*asked))
             limiter = GameLimiter(models.own.tasks, self._together_at(at_once))
@@ -174,11 +173,14 @@ class Run:
         return BUSY * self.config.own.concurrency if behind_api and at_once is None else at_once
 
     async def _together(self, models: Models, limiter: GameLimiter) -> None:
-        before = models.steps
+        before, self._limiter = models.steps, limiter
         for each in models.choreographers if self._sink.watch else ():
             each.watchers.append(self._stepped)
         try:
-            await models.own.tasks.together(*(self._game(models, index, limiter) for index in self._numbers))
+            async with AsyncExitStack() as stack:
+                for person in dict.fromkeys(self._people.values()):
+                    await stack.enter_async_context(person.present())
+                await models.own.tasks.together(*(self._game(models, index, limiter) for index in self._numbers))
         finally:
             self.steps, self.most = models.steps - before, limiter.most
             for each in models.choreographers if self._sink.watch else ():
@@ -260,8 +262,10 @@ class Run:
             self._typed[event.game][event.id] = event.text
         log(event)
         self._call_sink(self._sink, event)
-        if isinstance(event, Over) and self._people:
+        if self._people and isinstance(event, Over):
             self._tell_over(event)
+        elif self._people and isinstance(event, Began) and event.author in self._people:
+            self._limiter.rests()
 
     def _tell_over(self, over: Over) -> None:
         """Let people know that a game is over, once everybody else does."""

@@ -9,10 +9,11 @@ import anyio
 import pytest
 from pydantic import BaseModel, Field
 
+import agentcho
 from agentcho import Agent, Game, Limits, RunConfig, Scenario
 from agentcho.audit import audit_run
 from agentcho.audit.wording import headline
-from agentcho.errors import AudienceError, CallFailed, ContextOverflow, PersonLeft, RequestError
+from agentcho.errors import AudienceError, CallFailed, ConfigError, ContextOverflow, PersonLeft, RequestError
 from agentcho.flow.views import audience_policy
 from agentcho.games.human import Asked, Person
 from agentcho.games.runtime import play as play_run
@@ -441,3 +442,28 @@ def test_its_words_may_hold_secrets_of_others_that_no_vendor_is_sent() -> None:
     rehearsal = play(script, people={"bob": Scripted(["I know"])}, others=vendors)
     assert rehearsal.over.outcome == {"value": "I know"}
     assert not vendors["far"].calls
+
+
+def test_from_python_people_are_given_by_name_and_nothing_is_shown_before_the_end(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    played = agentcho.run(Open(), engine=FakeEngine(), model="fake", people={"bob": Half(Scripted(["hi", "yes"]))})
+    assert played.games[0].outcome == {"bob": "hi yes"}
+    out = capsys.readouterr().out
+    assert "hi yes" in out
+    assert "alice →" not in out
+
+
+def test_in_a_running_event_loop_too() -> None:
+    bob = Scripted(["hi", "yes"])
+
+    async def main() -> agentcho.Played:
+        return await agentcho.arun(Open(), engine=FakeEngine(), model="fake", people={"bob": bob})
+
+    assert anyio.run(main).games[0].outcome == {"bob": "hi yes"}
+    assert bob.notes[-1] == "bob over 0"
+
+
+def test_here_is_no_terminal() -> None:
+    with pytest.raises(ConfigError, match="needs a terminal to show bob"):
+        agentcho.run(Open(), engine=FakeEngine(), model="fake", people="bob")
