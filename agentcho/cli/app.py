@@ -101,6 +101,10 @@ def app() -> typer.Typer:
     ):
         cli.command()(spread(command))
     cli.add_typer(bench(), name="bench")
+    made = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Begin something of your own.")
+    made.callback()(_new)
+    made.command("scenario")(new_scenario)
+    cli.add_typer(made, name="new")
     return cli
 
 
@@ -292,6 +296,23 @@ def cp(
 
     found = any_shelf(name)
     typer.echo(inline(str(copy(found, folder or place(found)))))
+
+
+def _new() -> None:
+    """Begin something of your own."""
+
+
+def new_scenario(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Lower-case words with - between, as night-watch.")],
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where it is to lie.")] = Path("."),
+) -> None:
+    """Write a scenario, its agent, its test and its tasks, which work at once and are there to be changed."""
+    from agentcho.cli import new
+    from agentcho.display.safe import inline
+
+    for path in new.new_scenario(name, folder):
+        typer.echo(inline(str(path)))
+    typer.echo(f"agentcho run {name} --model fake · pytest tests/test_{name.replace('-', '_')}.py")
 
 
 def show(

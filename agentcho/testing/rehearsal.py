@@ -24,12 +24,17 @@ from agentcho.config import RunConfig
 from agentcho.errors import RequestError
 from agentcho.events import Encoded, Ended, Event, Over
 from agentcho.flow.views import Policy, audience_policy
+from agentcho.games import library
 from agentcho.games.game import Game
 from agentcho.games.human import People
 from agentcho.games.models import opened
 from agentcho.games.playable import Playable
+from agentcho.games.run import drawn
+from agentcho.games.runtime import tasks_of
 from agentcho.message import Message
 from agentcho.records.transcript import Entry, carry
+from agentcho.scenario import Scenario
+from agentcho.tasks import Task
 
 CALL = re.compile(r'\s*\{\s*"name"\s*:')
 Script = Callable[[Game], Awaitable[Any]]
@@ -89,7 +94,9 @@ def play(
     `replies`: the lines of each agent, or a function as `FakeEngine`'s `reply`. `backend`: an event loop of anyio
     ("asyncio", "trio"). `endpoint`: every agent speaks through this model behind an API, such as a `FakeEndpoint`,
     and not on the engine. `others`: models beside that, by the names that agents are given. `people` play the agents of
-    these names. Blocks until the game is over; raises what the game raises. The engine keeps nothing.
+    these names. `find_agent` turns a name into an agent class (None: as `agentcho ls` has them). Of a scenario with
+    tasks it is the first game of a run. Blocks until the game is over; raises what the game raises. The engine keeps
+    nothing.
     """
     config, events = config or RunConfig(model="fake"), list[Event]()
     if isinstance(replies, Mapping):
@@ -97,12 +104,13 @@ def play(
         engine = engine or FakeEngine(lines, answer=lines)
     engine = engine or FakeEngine(replies if callable(replies) else None)
     whole = _Scripted(scenario) if callable(scenario) else scenario
+    first = _first(whole, config) if isinstance(whole, Scenario) else ()
 
     async def work() -> Over:
         own = engine if endpoint is None else TextEngine(endpoint)
         beside = {name: each if isinstance(each, FakeEngine) else TextEngine(each) for name, each in others.items()}
         async with opened(own, beside, config.reuse) as models:
-            run = 0, config.seed, config, policy, events.append, find_agent
+            run = 0, config.seed, config, policy, events.append, find_agent or library.agent, first
             return await Game(models.own, *run, reuse=config.reuse, others=models.others, people=people).play(whole)
 
     over = anyio.run(work, backend=backend)
@@ -110,6 +118,12 @@ def play(
     for alone in (event.encodings for event in events if isinstance(event, Encoded)):
         carry(entries, alone)
     return Rehearsal(over, tuple(heard(events)), tuple(events), engine)
+
+
+def _first(scenario: Scenario, config: RunConfig) -> tuple[Task, ...]:
+    """The tasks of the first game of a run."""
+    tasks = tasks_of(scenario, config)
+    return () if tasks is None else drawn(tasks, 0, scenario.draws())
 
 
 def heard(events: Iterable[Event]) -> list[Entry]:

@@ -1,0 +1,61 @@
+"""`agentcho new scenario NAME`: a scenario, its agent, its test and its tasks, which work at once and are there to be
+changed.
+
+Nothing is overwritten. Does not know: what a scenario does.
+"""
+
+from __future__ import annotations
+
+import keyword
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from agentcho.errors import ScenarioError
+from agentcho.games.discovery import Found, Section, listing
+from agentcho.records.files import writing
+
+SKELETON = Path(__file__).parent / "skeleton"
+NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
+
+
+def new_scenario(name: str, folder: Path) -> list[Path]:
+    """Write the four files into `scenarios`, `agents`, `tests` and `tasks` of a folder; returns their paths.
+
+    `ScenarioError`, with nothing written: the name cannot be one or is taken, or one of the files is there already.
+    """
+    if not NAME.fullmatch(name) or keyword.iskeyword(name):
+        raise ScenarioError(f"{name!r} cannot name a scenario: give lower-case words with - between, as night-watch")
+    words = _words(name)
+    sections: tuple[tuple[Section, str], ...] = (("scenarios", name), ("agents", words["agent"]))
+    for section, own in sections:
+        if own in {found.name for found in listing(section) if isinstance(found, Found)}:
+            raise ScenarioError(f"{own} is among the {section} already (`agentcho ls`); give another name")
+    texts = {folder / path: text for path, text in _texts(words).items()}
+    if there := [str(path) for path in texts if path.exists()]:
+        raise ScenarioError(f"{', '.join(there)} exists already; move it away, or give another name")
+    for path, text in texts.items():
+        with writing(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+    return list(texts)
+
+
+def _words(name: str) -> dict[str, str]:
+    cls = "".join(word.capitalize() for word in name.split("-"))
+    module = name.replace("-", "_")
+    return {"name": name, "module": module, "cls": cls, "agent": f"{name}-player", "agent_cls": f"{cls}Player"}
+
+
+def _texts(words: Mapping[str, str]) -> dict[Path, str]:
+    made = Environment(loader=FileSystemLoader(SKELETON), undefined=StrictUndefined, keep_trailing_newline=True)
+    module = words["module"]
+    files = {
+        Path("scenarios", f"{module}.py"): "scenario.py.jinja",
+        Path("agents", f"{module}_player.py"): "agent.py.jinja",
+        Path("tests", f"test_{module}.py"): "test.py.jinja",
+        Path("tasks", f"{module}.jsonl"): "tasks.jsonl",
+    }
+    return {path: made.get_template(template).render(words) for path, template in files.items()}
