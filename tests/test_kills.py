@@ -1,4 +1,4 @@
-"""Fifty kills of run, compare, trace and tune, each gone on from: nothing is lost, and nothing is there twice.
+"""Many kills of run, compare, sweep, trace and tune, each gone on from: nothing is lost, and nothing is there twice.
 
 A kill is a SIGKILL of a process by itself, right before a line is written, in the middle of one, or right before a file
 is replaced. Whatever line was whole then is there afterwards, and all of it comes to what an undisturbed run gives.
@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from agentcho.lab.compare.compare import read_comparison
+from agentcho.lab.sweep.files import read_result
 from agentcho.records.record import SavedRun, find
 from agentcho.understudy import weights_path
 
@@ -161,6 +162,20 @@ def check_compare(here: Path, model: str, games: int, deaths: tuple[Kill, ...]) 
     return torn
 
 
+def check_sweep(here: Path, games: int, deaths: tuple[Kill, ...]) -> int:
+    options = f"--model fake --grid layout=parallel,serial -n {games} --at-once 2 --max-tokens 12"
+    sweep = ("sweep", "multi-qa", *options.split())
+    words = (*sweep, "--out", "s")
+    torn = died(here, Chain(words, words, deaths))
+    assert ran(here, (*sweep, "--out", "whole")) == 0
+    found, whole = read_result(here / "s/sweep.json"), read_result(here / "whole/sweep.json")
+    assert (found.metrics, found.rows, found.whole) == (whole.metrics, whole.rows, True)
+    for cell in (here / "s" / "cells").iterdir():
+        over = [number for file in cell.glob("*/outcomes.jsonl") for number in _over(file)]
+        assert sorted(over) == list(range(games)), "no game was played twice"
+    return torn
+
+
 def _over(file: Path) -> Iterator[int]:
     data = file.read_bytes()
     yield from (json.loads(line)["game"] for line in data[: data.rfind(b"\n") + 1].splitlines())
@@ -189,6 +204,10 @@ def test_thirty_kills_of_runs_and_traces_on_the_fake(tmp_path: Path) -> None:
 
 def test_ten_kills_of_a_comparison_on_the_fake(tmp_path: Path) -> None:
     assert check_compare(tmp_path, "fake", 12, kills((1, 9, 32, 33, 34, 35, 36, 37, 2, 38), "torn", "before")) >= 5
+
+
+def test_six_kills_of_a_sweep_on_the_fake(tmp_path: Path) -> None:
+    assert check_sweep(tmp_path, 12, (*kills((1, 9, 32, 33, 40), "torn", "before"), Kill("replace", 2))) >= 2
 
 
 @UNDERSTUDY

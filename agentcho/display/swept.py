@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TextIO
+from itertools import islice
+from typing import NamedTuple, TextIO
 
 from rich.cells import cell_len
 
@@ -16,6 +17,8 @@ from agentcho.lab.compare.comparison import Difference, Metric
 from agentcho.lab.sweep.plan import Plan, Sweep
 from agentcho.lab.sweep.result import UNTESTED, Effect, Row, SweepResult
 
+FEW = 20
+"""With fewer pairs a bootstrap says too much."""
 WIDEST, SHORTEST = 28, 10
 """So many letters a value has at most in a table, and at least where the table is too wide."""
 Say = Callable[[float], str]
@@ -42,20 +45,36 @@ def _heading(found: SweepResult) -> str:
     return inline(" · ".join(parts))
 
 
-def _fitting(made: Callable[[int], Sheet], width: int | None) -> str:
+class Blocks(NamedTuple):
+    """A table whose rows stand in blocks with a name each (empty: it is not said)."""
+
+    title: str
+    heads: tuple[str, ...]
+    blocks: Sequence[tuple[str, Sequence[tuple[str, ...]]]]
+    words: int
+
+    def lines(self) -> list[str]:
+        """Aligned lines; the names of blocks stand above their rows, and make no column wider."""
+        rows = tuple(row for _, block in self.blocks for row in block)
+        _, heads, *body = plain(Sheet("-", self.heads, rows, self.words)).splitlines()
+        left, found = iter(body), [*filter(None, [inline(self.title)]), heads]
+        for name, block in self.blocks:
+            found += [*filter(None, [inline(name)]), *islice(left, len(block))]
+        return found
+
+
+def _fitting(made: Callable[[int], Blocks], width: int | None) -> str:
     """A sheet whose values are cut as little as it takes to fit into the terminal."""
     rooms = [WIDEST] if width is None else range(WIDEST, SHORTEST - 1, -1)
     for room in rooms:
-        sheet = made(room)
-        lines = plain(sheet).splitlines() if sheet.title else [line[2:] for line in plain(sheet).splitlines()[1:]]
+        lines = made(room).lines()
         if width is None or max(map(cell_len, lines)) <= width:
             break
     return "\n".join(lines)
 
 
 def _values(row: Row, axes: Sequence[str], room: int) -> tuple[str, ...]:
-    first, *others = (_cut(row.values.get(name, "all"), room) for name in axes)
-    return f"  {first}", *others
+    return tuple(_cut(row.values.get(name, "all"), room) for name in axes)
 
 
 def _cut(word: str, room: int) -> str:
@@ -66,17 +85,17 @@ def _cut(word: str, room: int) -> str:
     return f"{word[:head]}…{word[len(word) - (room - 1 - head) :]}"
 
 
-def _rows(found: SweepResult, room: int) -> Sheet:
-    """A row a row, and a block of them a metric, below its name."""
-    axes, rows = found.varied or ("",), list[tuple[str, ...]]()
-    for metric in found.metrics:
-        rows.append((_titled(metric), *[""] * (len(axes) + 5)))
-        for row in found.rows:
-            rows.append((*_values(row, axes, room), _games(found, row), *_figures(metric, row)))
-    if not rows:
-        rows = [(*_values(row, axes, room), _games(found, row), "no score", "", "", "", "") for row in found.rows]
-    heads = (f"  {axes[0]}", *axes[1:], "games", "mean", "95 %", "change", "95 %", "Holm p")
-    return Sheet("", heads, tuple(rows), words=len(axes))
+def _rows(found: SweepResult, room: int) -> Blocks:
+    """A row a row, in a block a metric. How many games are over stands there where that is not the same in all."""
+    axes, games = found.varied or ("",), [_games(found, row) for row in found.rows]
+    odd = len(set(games)) > 1 or " " in games[0]
+    begun = [(*_values(row, axes, room), *([told] if odd else [])) for row, told in zip(found.rows, games, strict=True)]
+    blocks = [
+        (_titled(metric), [(*names, *_figures(metric, row)) for names, row in zip(begun, found.rows, strict=True)])
+        for metric in found.metrics
+    ]
+    heads = (*axes, *(["games"] if odd else []), "mean", "95 %", "change", "95 %", "Holm p")
+    return Blocks("", heads, blocks or [("", [(*names, "no score", "", "", "", "") for names in begun])], len(axes))
 
 
 def _titled(metric: Metric) -> str:
@@ -130,20 +149,16 @@ def _p(value: float) -> str:
     return "<0.001" if value < 0.001 else f"{value:.3f}"
 
 
-def _effects(found: SweepResult, room: int) -> Sheet:
-    """What each option does by itself, a block a metric."""
-    rows = list[tuple[str, ...]]()
-    for metric in found.metrics:
-        mine = [effect for effect in found.effects if effect.metric == metric.name]
-        rows += [(_titled(metric), *[""] * 6)] if mine else []
-        rows += [_effect(each, _saying(metric), room) for each in mine]
-    heads = ("  option", "value", "less", "games", "change", "95 %", "Holm p")
-    return Sheet("each option by itself, over all others", heads, tuple(rows), words=3)
+def _effects(found: SweepResult, room: int) -> Blocks:
+    """What each option does by itself, in a block a metric."""
+    blocks = [(_titled(m), [_effect(e, m, room) for e in found.effects if e.metric == m.name]) for m in found.metrics]
+    heads = ("option", "value", "less", "games", "change", "95 %", "Holm p")
+    return Blocks("each option by itself, over all others", heads, [each for each in blocks if each[1]], 3)
 
 
-def _effect(effect: Effect, say: Say, room: int) -> tuple[str, ...]:
-    names = f"  {effect.axis}", _cut(effect.value, room), _cut(effect.reference, room)
-    return *names, str(effect.found.games), *_change(effect.found, say)
+def _effect(effect: Effect, metric: Metric, room: int) -> tuple[str, ...]:
+    names = effect.axis, _cut(effect.value, room), _cut(effect.reference, room)
+    return *names, str(effect.found.games), *_change(effect.found, _saying(metric))
 
 
 def _notes(found: SweepResult) -> list[str]:
@@ -154,6 +169,13 @@ def _notes(found: SweepResult) -> list[str]:
         for cell in found.cells
         if cell.without
     ]
+    pairs = [each.games for metric in found.metrics if not metric.binary for each in metric.differences.values()]
+    if (
+        pairs
+        and min(pairs) < FEW
+        and any(each.test != UNTESTED for m in found.metrics for each in m.differences.values())
+    ):
+        notes.append(f"intervals and p-values of fewer than {FEW} pairs are rough: play more games")
     references = {row.reference for row in found.rows if row.reference is not None}
     if len([row for row in found.rows if row.reference is None]) > 1 and references:
         notes.append("rows that play other tasks have a first row of their own")
@@ -163,20 +185,14 @@ def _notes(found: SweepResult) -> list[str]:
 def planned(sweep: Sweep, plan: Plan, width: int | None = None) -> str:
     """What a sweep would play: each cell with its games, those that are over, and those that are left."""
     names = [axis.name for axis in sweep.axes if len(axis.values) > 1]
+    counted = [(len(cell.config.numbers), len(plan.there[cell.key].over), len(plan.left(cell))) for cell in sweep.cells]
 
-    def sheet(room: int) -> Sheet:
-        rows = tuple(
-            (
-                *(_cut(cell.values[name], room) for name in names),
-                str(len(cell.config.numbers)),
-                str(len(plan.there[cell.key].over)),
-                str(len(plan.left(cell))),
-            )
-            for cell in sweep.cells
-        )
-        return Sheet(inline(sweep.name), (*names, "games", "over", "to play"), rows, words=len(names))
+    def made(room: int) -> Blocks:
+        values = [tuple(_cut(cell.values[name], room) for name in names) for cell in sweep.cells]
+        rows = [(*its, *map(str, numbers)) for its, numbers in zip(values, counted, strict=True)]
+        return Blocks(sweep.name, (*names, "games", "over", "to play"), [("", rows)], len(names))
 
-    return visible("\n".join([_fitting(sheet, width), "", *counts(sweep, plan)]))
+    return visible("\n".join([_fitting(made, width), "", *counts(sweep, plan)]))
 
 
 def counts(sweep: Sweep, plan: Plan) -> list[str]:

@@ -55,6 +55,7 @@ PLAYING = [
     ("show", "last", "--trace", "played.jsonl"),
     ("trace", "debate", "-n", "2", "--out", "sampled.jsonl", *FAKE),
     ("bench", "games", "--games", "2", *FAKE),
+    ("sweep", "debate", "--grid", "rounds=1,2", "-n", "2", "--out", "swept", *FAKE),
     ("audit", "last", "--html", "a.html", "--json", "a.json", "--sarif", "a.sarif", "--junit", "a.xml"),
     ("audit", "played.jsonl"),
 ]
@@ -98,9 +99,13 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Ran]]:
 
 def test_games_are_played_shown_sampled_and_audited(played: tuple[Path, list[Ran]]) -> None:
     codes = [ran.code for ran in played[1][: len(PLAYING)]]
-    assert codes == [0, 0, 0, 0, 0, 0, 0, 1, 1], played[1]  # the two audits find what `audit` leaks
+    assert codes == [0, 0, 0, 0, 0, 0, 0, 0, 1, 1], played[1]  # the two audits find what `audit` leaks
     for name in ("played.svg", "played.jsonl", "sampled.jsonl", "a.html", "a.json", "a.sarif", "a.xml"):
         assert (played[0] / name).stat().st_size > 0
+    swept = next(ran.out for words, ran in zip(PLAYING, played[1], strict=False) if words[0] == "sweep")
+    assert "note: matplotlib, scipy, scikit-learn are needed for the intervals, tests and picture of a sweep" in swept
+    assert (played[0] / "swept" / "games.csv").stat().st_size > 0
+    assert not (played[0] / "swept" / "sweep.png").exists()
 
 
 def test_what_needs_more_says_what_to_install_before_work_starts(played: tuple[Path, list[Ran]]) -> None:

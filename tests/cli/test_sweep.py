@@ -7,7 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from agentcho.audit.measurement import Interval
+from agentcho.backends.remote import endpoint
 from agentcho.display.progress import Progress
+from agentcho.display.swept import text
+from agentcho.lab.compare.comparison import Difference, Mean, Metric
+from agentcho.lab.sweep.result import CellResult, GameResult, Row, SweepResult
+from agentcho.records.record import SavedRun
+from agentcho.testing import FakeEndpoint
 
 from .conftest import Command, one_line
 
@@ -43,9 +50,9 @@ def test_a_sweep_is_planned_played_printed_and_written(agentcho: Command, here: 
     assert (ran.code, ran.err) == (0, "")
     lines = ran.out.splitlines()
     assert lines[0] == "prisoners-dilemma · 4 cells of 2 games · paired by task and seed · seed 1, 2"
-    assert lines[2].split() == ["strategy", "games", "mean", "95", "%", "change", "95", "%", "Holm", "p"]
+    assert lines[2].split() == ["strategy", "mean", "95", "%", "change", "95", "%", "Holm", "p"]
     assert lines[3] == "alice"
-    assert lines[4].split()[:2] == ["none", "4"]
+    assert (lines[4].split()[0], lines[4].split()[2]) == ("none", "first")
     assert lines[-3] == "note: that is needed: pip install 'agentcho[lab]'"
     assert lines[-1] == "written: s/sweep.csv, s/games.csv, s/sweep.json"
     found = json.loads((here / "s" / "sweep.json").read_text())
@@ -171,6 +178,92 @@ def test_a_folder_of_another_sweep_is_refused_with_what_differs(agentcho: Comman
     (compared / "request.json").write_text('{"scenario": "multi-qa"}')
     dry = agentcho(*SWEEP, "--grid", "seed=1", "--out", "c", "--dry-run")
     assert "c/request.json: is no request of a sweep; give another --out" in one_line(dry)
+
+
+TABLES = """\
+[near]
+model = "fake"
+
+[far]
+model = "openai:far"
+base_url = "http://127.0.0.1:1/v1"
+key_env = "FAR"
+"""
+
+
+@pytest.mark.usefixtures("bare")
+def test_models_behind_apis_stand_in_a_file_and_their_keys_nowhere(
+    agentcho: Command, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port, named = FakeEndpoint(), list[str]()
+    monkeypatch.setattr(endpoint, "open_endpoint", lambda config, name: named.append(config.key_env) or port)
+    monkeypatch.setenv("FAR", "sk-secret")
+    (here / "models.toml").write_text(TABLES)
+    words = ("sweep", "prisoners-dilemma", "--models", "models.toml", "--set", "rounds=1", "-n", "2", "--out", "s")
+    ran = agentcho(*words)
+    assert (ran.code, ran.err) == (0, "")
+    assert [line.split()[0] for line in ran.out.splitlines()[4:6]] == ["near", "far"]
+    assert set(named) == {"FAR"}
+    kept = [file.read_text() for file in (here / "s").rglob("*") if file.is_file()]
+    assert not any("sk-secret" in text for text in kept)
+    asked = len(port.calls)
+    (here / "models.toml").write_text(TABLES.replace("FAR", "OTHER"))
+    again = agentcho(*words)
+    assert (again.code, again.err, len(port.calls)) == (0, "", asked), "where a key is decides nothing"
+    (here / "models.toml").write_text("[near]\nmodel = 'fake'\ncolour = 'red'\n")
+    assert "models.toml: [near] colour: there are model, device" in one_line(agentcho(*words))
+
+
+@pytest.mark.usefixtures("bare")
+def test_the_models_of_agents_are_a_file_a_cell(agentcho: Command, here: Path) -> None:
+    for name in ("one", "two"):
+        (here / f"{name}.toml").write_text('[helper]\nmodel = "fake"\n' * (name == "two"))
+    words = (*SWEEP, "--grid", "models=one.toml,two.toml", "-n", "1", "--out", "s")
+    ran = agentcho(*words)
+    assert (ran.code, ran.err) == (0, "")
+    infos = [SavedRun(file.parent).info for file in sorted(here.glob("s/cells/*/*/run.json"))]
+    assert sorted(len(info.config.models) for info in infos) == [0, 1]
+
+
+def test_the_table_fits_into_a_terminal_of_80_columns(tmp_path: Path) -> None:
+    names = (
+        "models/some-institute/a-model-of-a-long-name-v1",
+        "models/some-institute/a-model-of-a-long-name-v2",
+    )
+    means = {name: Mean(games=9, value=0.512, span=interval(0.12, 0.93)) for name in names}
+    change = Difference(games=9, value=-0.1, span=interval(-0.42, 0.21), test="paired bootstrap", p=0.5, holm=0.5)
+    rows = tuple(
+        Row(name=name, values={"model": name, "strategy": "always-cooperate"}, reference=names[0] if place else None)
+        for place, name in enumerate(names)
+    )
+    metric = Metric(name="a score with a long name", binary=False, means=means, differences={names[1]: change})
+    found = SweepResult(
+        scenario="known",
+        axes={"model": names, "strategy": ("always-cooperate",)},
+        fixed={},
+        games=9,
+        machine={},
+        command="",
+        cells=tuple(cell(row.name) for row in rows),
+        rows=rows,
+        metrics=(metric,),
+        effects=(),
+    )
+    whole, cut = text(found).splitlines(), text(found, 80).splitlines()
+    assert max(map(len, cut[2:6])) <= 80
+    assert max(map(len, whole[2:6])) > 0
+    assert cut[4].split()[0] != cut[5].split()[0], "what is cut is still told apart"
+    assert cut[5].split()[-1] == "0.500"
+
+
+def interval(low: float, high: float) -> Interval:
+    return Interval(low=low, high=high, method="paired bootstrap")
+
+
+def cell(row: str) -> CellResult:
+    games = tuple(GameResult(number=number, score={}, ended=None, seconds=1) for number in range(9))
+    values = {"model": row, "strategy": "always-cooperate"}
+    return CellResult(values=values, row=row, seed=0, games=games, failed=0, left=0, error=None, records=())
 
 
 FAILS = '''

@@ -232,7 +232,9 @@ def test_a_model_that_does_not_load_ends_its_own_cells_alone(tmp_path: Path, mod
     found = sweep(tmp_path, {"plus": [0, 1]}, games=2, models=named("broken", "two"))
     assert [(cell.over, cell.left) for cell in found.cells] == [(0, 2), (2, 0), (0, 2), (2, 0)]
     assert found.cells[0].error == "broken cannot be read"
-    assert [row.name for row in found.rows if row.reference is None] == ["plus=0 model=broken"]
+    first = "plus=0 model=two"
+    assert [row.reference for row in found.rows] == [first, None, first, first], "nothing is held against no games"
+    assert [*found.metrics[0].differences] == ["plus=1 model=two"]
     shown = text(found)
     assert "0 of 2" in shown
     assert "plus=1 model=broken: not played: broken cannot be read" in shown
@@ -255,7 +257,7 @@ def test_without_the_library_there_are_means_and_differences(tmp_path: Path, mon
         assert {row: mean.value for row, mean in one.means.items()} == {r: m.value for r, m in other.means.items()}
         assert [d.value for d in one.differences.values()] == [d.value for d in other.differences.values()]
     shown = text(bare).splitlines()
-    assert shown[4].split() == ["0", "3", f"{bare.metrics[0].means['plus=0'].value:.2f}", "first"]
+    assert shown[4].split() == ["0", f"{bare.metrics[0].means['plus=0'].value:.2f}", "first"]
     assert not any("p" in row for row in bare.figures())
 
 

@@ -1,6 +1,6 @@
 """A comparison from its request to its result: play every column, pair the games, hold the words against each other.
 
-Does not know: the command line, the terminal.
+`ExtraMissing` where the libraries of `agentcho[lab]` are not installed. Does not know: the command line, the terminal.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import NamedTuple, Protocol, cast
 from agentcho.calls.call import EnginePort
 from agentcho.errors import RecordBroken, ResumeMismatch
 from agentcho.events import Counting
+from agentcho.extras import require
 from agentcho.games.runtime import meet
 from agentcho.games.turn import Forced
 from agentcho.lab.collect import Games, Playing, check_same, completed, over
@@ -30,6 +31,7 @@ from agentcho.records.trace import Workflow
 from agentcho.records.transcript import Entry
 from agentcho.scenario import Judged, Scenario
 
+require("to compare and to measure", "lab")
 FILE = "request.json"
 ANOTHER = "the games of another comparison"
 

@@ -51,10 +51,12 @@ def figures(sweep: Sweep, scores: Mapping[str, Scores], seed: int, by: Statistic
     for cell in sweep.cells:
         groups.setdefault(row_name(cell), []).append(cell)
     played = {name: _played(sweep, cells) for name, cells in groups.items()}
-    rows = tuple(
-        Row(name=name, values=dict(cells[0].row), reference=_reference(name, played)) for name, cells in groups.items()
-    )
     units = _units(groups, scores)
+    scored = {name: tasks for name, tasks in played.items() if units[name]}
+    rows = tuple(
+        Row(name=name, values=dict(cells[0].row), reference=_reference(name, played[name], scored))
+        for name, cells in groups.items()
+    )
     references = {row.name: row.reference for row in rows if row.reference is not None and units[row.name]}
     found = by.metrics(units, seed, references)
     effects = Effects(rows, units, played, by.difference, seed)
@@ -70,9 +72,9 @@ def _played(sweep: Sweep, cells: Sequence[Cell]) -> Played:
     return frozenset((cell.config.seed, *sweep.tasks[cell.key]) for cell in cells)
 
 
-def _reference(name: str, played: Mapping[str, Played]) -> str | None:
-    """The first row that plays some of the same tasks; None where that is this one."""
-    first = next(other for other, tasks in played.items() if tasks & played[name])
+def _reference(name: str, tasks: Played, scored: Mapping[str, Played]) -> str | None:
+    """The first row with scores that plays some of the same tasks; None where that is this one, or there is none."""
+    first = next((other for other, theirs in scored.items() if theirs & tasks), name)
     return None if first == name else first
 
 

@@ -5,7 +5,7 @@ Needs matplotlib, of `agentcho[lab]`. Does not know: files of results, how anyth
 
 from __future__ import annotations
 
-from math import isfinite
+from math import ceil, isfinite
 from pathlib import Path
 
 from matplotlib.axes import Axes
@@ -15,6 +15,10 @@ from agentcho.lab.compare.comparison import Metric
 from agentcho.lab.plots import BLUE, COLOURS, GREY, reach, save
 from agentcho.lab.sweep.result import Row, SweepResult
 
+DODGE = 0.012
+"""Lines stand beside each other by this share of the axis, so that no interval hides another."""
+ACROSS = 4
+"""So many panels stand side by side."""
 MOST_ROWS, MOST_LINES, LONGEST = 60, 12, 46
 """More rows than this have no names, more lines no legend; and so many letters a name has."""
 
@@ -28,20 +32,26 @@ def drawn(found: SweepResult) -> Figure:
     """The picture as a figure of matplotlib."""
     number = _number(found)
     panels = max(1, len(found.metrics))
-    rows = min(len(found.rows), MOST_ROWS)
-    height = 3.4 if number else 1.4 + 0.3 * rows
-    figure = Figure(figsize=(2.6 + 3.2 * panels, height), layout="constrained")
-    axes = figure.subplots(1, panels, squeeze=False)[0]
-    for axis, metric in zip(axes, found.metrics, strict=False):
+    across = min(panels, ACROSS)
+    down = ceil(panels / across)
+    height = 3.2 if number else 1.0 + 0.3 * min(len(found.rows), MOST_ROWS)
+    figure = Figure(figsize=(2.6 + 3.2 * across, 0.4 + down * height), layout="constrained")
+    axes = figure.subplots(down, across, squeeze=False).ravel()
+    for place, (axis, metric) in enumerate(zip(axes, found.metrics, strict=False)):
         if number:
             _lines(axis, found, metric, number)
         else:
-            _points(axis, found, metric, labelled=metric is found.metrics[0])
+            _points(axis, found, metric, labelled=place % across == 0)
         axis.set_title(f"{metric.name}, % of games" if metric.binary else metric.name, fontsize=9)
         axis.tick_params(labelsize=8)
+    for axis in axes[panels:]:
+        axis.set_axis_off()
     if not found.metrics:
         axes[0].text(0.5, 0.5, "no game has a score", ha="center")
         axes[0].set_axis_off()
+    handles, names = axes[0].get_legend_handles_labels()
+    if 1 < len(names) <= MOST_LINES:
+        figure.legend(handles, names, loc="outside lower center", ncols=min(3, len(names)), fontsize=8)
     figure.suptitle(f"{found.scenario}: {found.games} games a cell, paired, 95 % intervals", fontsize=10)
     return figure
 
@@ -85,19 +95,20 @@ def _lines(axis: Axes, found: SweepResult, metric: Metric, number: str) -> None:
     scale, lines = 100 if metric.binary else 1, dict[str, list[Row]]()
     for row in found.rows:
         lines.setdefault(_label(found, row, number), []).append(row)
+    places = [float(row.values[number]) for row in found.rows]
+    apart = DODGE * (max(places) - min(places))
     for place, (name, rows) in enumerate(lines.items()):
         there = sorted((row for row in rows if metric.means[row.name].games), key=lambda row: float(row.values[number]))
         means = [metric.means[row.name] for row in there]
         values = [scale * mean.value for mean in means]
         error = reach(values, [_Scaled(mean.span.low, mean.span.high, scale) for mean in means])
-        at, colour = [float(row.values[number]) for row in there], COLOURS[place % len(COLOURS)]
+        at = [float(row.values[number]) + apart * (place - (len(lines) - 1) / 2) for row in there]
+        colour = COLOURS[place % len(COLOURS)]
         axis.errorbar(at, values, yerr=error, marker="o", capsize=3, color=colour, label=name or None, linewidth=1.2)
     axis.set_xlabel(number, fontsize=8)
     axis.grid(axis="y", color=GREY, alpha=0.25, linewidth=0.6)
     if metric.binary:
         axis.set_ylim(-2, 102)
-    if 1 < len(lines) <= MOST_LINES:
-        axis.legend(fontsize=7)
 
 
 class _Scaled:

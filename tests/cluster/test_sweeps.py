@@ -1,0 +1,117 @@
+"""A sweep on workers: the same games as here, each model loaded once on each of them and none beside another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentcho.backends.remote import endpoint
+from agentcho.cli.cluster import Cluster
+from agentcho.cli.sweep import Asked, prepared, swept
+from agentcho.cluster.config import ClusterConfig
+from agentcho.cluster.driver import Driver
+from agentcho.cluster.runs import Players
+from agentcho.config import ModelConfig, RunConfig
+from agentcho.games.loading import Loaded
+from agentcho.lab.sweep.axes import Value
+from agentcho.lab.sweep.folder import Folder
+from agentcho.lab.sweep.grid import Fixed, as_model
+from agentcho.lab.sweep.plan import planned
+from agentcho.lab.sweep.result import SweepResult
+from agentcho.progress import unheard
+from agentcho.testing import FakeEndpoint, FakeEngine
+from tests.cluster.test_driver import NAME, QUICK
+from tests.cluster.threads import Threads, dying, threads
+
+pytestmark = pytest.mark.slow
+RAY = Cluster(ClusterConfig(on="ray"), 2)
+GRID = {"strategy": ["none", "always-defect"], "seed": [1, 2]}
+
+
+@pytest.fixture(autouse=True)
+def no_picture(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agentcho.cli.sweep.lacking", lambda: "a picture")
+    monkeypatch.setattr("agentcho.lab.sweep.figures.find_spec", lambda name: None)
+
+
+def sweep(out: Path, on: Cluster | None, models: tuple[Value, ...] = (), games: int = 3) -> SweepResult:
+    run = {"games": games, **({} if models else {"model": "fake"})}
+    asked = Asked(NAME, GRID, models, Fixed({"rounds": 1}, run), out=out, on=on)
+    found = prepared(asked)
+    return swept(asked, found, planned(found, Folder(out)), unheard)[0]
+
+
+def played(found: SweepResult) -> list[Any]:
+    """Every game, but for what it took and where it is."""
+    return [(cell.values, [game.model_copy(update={"seconds": 0}) for game in cell.games]) for cell in found.cells]
+
+
+def on_workers(patch: pytest.MonkeyPatch, pool: Threads) -> list[RunConfig]:
+    """Sweeps are played by two workers of a pool from now on. For which options these were asked."""
+    asked: list[RunConfig] = []
+
+    @contextmanager
+    def players(on: Cluster, scenario: str, config: RunConfig, heard: Any) -> Iterator[Players]:
+        asked.append(config)
+        yield Players(Driver(pool, 2, 2, print, QUICK), scenario, heard)
+
+    patch.setattr("agentcho.cli.sweep.players", players)
+    return asked
+
+
+def test_whoever_plays_it_is_the_same_sweep_and_it_goes_on_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with threads(dying(1)) as pool:
+        on_workers(monkeypatch, pool)
+        there = sweep(tmp_path / "there", RAY)
+        more = sweep(tmp_path / "there", RAY, games=4)
+    assert played(there) == played(sweep(tmp_path / "here", None))
+    assert [len(cell.records) for cell in more.cells] == [2, 2, 2, 2], "one game more was played of each"
+    assert played(sweep(tmp_path / "there", None, games=5)) == played(sweep(tmp_path / "other", None, games=5))
+
+
+def test_models_are_loaded_one_after_the_other_and_those_behind_an_api_are_asked_from_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded: list[str] = []
+    here = 0
+
+    class Closing(FakeEngine):
+        def close(self) -> None:
+            nonlocal here
+            here -= 1
+            super().close()
+
+    def load(config: RunConfig, engine: Any, share: float) -> Loaded:
+        nonlocal here
+        assert here == 0, "one at a time"
+        here += 1
+        loaded.append(config.model)
+        return Loaded(Closing(), {})
+
+    monkeypatch.setattr("agentcho.cluster.worker.load_share", load)
+    port = FakeEndpoint()
+    monkeypatch.setattr(endpoint, "open_endpoint", lambda config, name: port)
+    far = ModelConfig(model="openai:far", base_url="http://127.0.0.1:1/v1")
+    models = (as_model("far", far), *(as_model(name, ModelConfig(model=name)) for name in ("one", "two")))
+    with threads() as pool:
+        asked = on_workers(monkeypatch, pool)
+        monkeypatch.setattr("agentcho.cluster.driver.Driver.__init__", _alone(Driver.__init__))
+        found = sweep(tmp_path, RAY, models, games=2)
+    assert (found.whole, [config.model for config in asked]) == (True, ["one"])
+    assert loaded == ["one", "two"]
+    assert {call.messages[0].name for call in port.calls} == {None}
+
+
+def _alone(init: Any) -> Any:
+    """A driver with one worker, so that what is loaded can be counted."""
+
+    def made(self: Driver, pool: Any, workers: int, *more: Any) -> None:
+        init(self, pool, 1, *more)
+
+    return made
