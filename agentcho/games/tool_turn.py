@@ -173,6 +173,9 @@ class _Talk:
 
     async def _call(self, named: str | None) -> None:
         """One call, and its result, both read by what the agent says next."""
+        if self._speech.port is not None and named is None and len(self._offer.tools) > 1:
+            named = (await self._private(choices=tuple(self._offer.tools))).text  # servers take one object, not several
+            self._again()
         forms, most = self._offer.forms(named), max(LEAST, self._speech.options.max_tokens)
         if self._speech.port is None:
             said = await self._private(forms, hidden=False, max_tokens=most)

@@ -235,14 +235,18 @@ def test_what_the_world_learns_is_checked_before_the_call_runs() -> None:
 def test_a_model_behind_an_api_chooses_first_and_calls_by_a_schema() -> None:
     async def script(game: Game) -> None:
         ann = game.cast(Agent, "ann", system="You are Ann.")
-        await ann.say("everyone", "How much is that?", tools=[add])
+        await ann.say("everyone", "How much is that?", tools=[add, fail])
 
     def reply(call: Any) -> str:
+        if call.sampling.json_schema is not None:
+            assert call.sampling.json_schema["type"] == "object"
+        if call.sampling.choices == ("add", "fail"):
+            return "add"
         if call.sampling.choices is not None:
             return "answer" if any(each.text == "3" for each in call.messages) else "call"
         return "Three." if call.sampling.json_schema is None else ADD
 
     port = FakeEndpoint(reply)
     said = [entry.message for entry in play(script, endpoint=port).entries]
-    assert [m.text for m in said if m.kind == "decode"] == ["call", ADD, "answer", "Three."]
+    assert [m.text for m in said if m.kind == "decode"] == ["call", "add", ADD, "answer", "Three."]
     assert said[-1].audience == EVERYONE
