@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -9,9 +10,11 @@ from typing import Any
 import pytest
 
 from agentcho.message import EVERYONE
-from tools.bench.dojo import installed
-from tools.bench.dojo.labels import label, labels
+from tools.bench.dojo import ROOT, installed
+from tools.bench.dojo.labels import FILE, label, labels
+from tools.bench.dojo.result import DojoResult
 from tools.bench.dojo.society import REPLY, Case, Offered, Ran, Wanted, run
+from tools.pages.agentdojo import page
 
 from ..clients.environment import python_of
 
@@ -100,3 +103,20 @@ def test_an_attack_of_the_package_gets_through_or_not_by_its_own_check(cases: An
     _, found = suite.run_task_with_pipeline(pipeline, task, attack, texts)
     assert found is through
     assert pipeline.ran.calls[0].tool == "read_file"
+
+
+# -- the page ------------------------------------------------------------------------------------------------
+
+
+def test_the_page_is_made_from_the_result_and_no_attack_by_calls_gets_through() -> None:
+    docs = ROOT / "docs"
+    assert (docs / "agentdojo.md").read_text() == page(docs / "results")
+    found = DojoResult.model_validate_json((docs / "results" / "agentdojo.json").read_bytes())
+    assert hashlib.sha256(FILE.read_bytes()).hexdigest() == found.labels, "the labels have changed: play it again"
+    for benchmark in found.benchmarks:
+        arms = {(arm.leakage, arm.guarded): arm for arm in benchmark.arms}
+        strict, calls, audited = arms["enforce", True], arms["enforce", False], arms["audit", False]
+        assert sum(strict.through.values()) == 0
+        assert sum(calls.through.values()) == calls.by_words
+        assert audited.found == sum(audited.through.values()) - audited.by_words > 500
+        assert sum(strict.kept.values()) <= sum(calls.kept.values()) <= sum(audited.kept.values()) == 97
