@@ -17,6 +17,7 @@ from .serve import SERVE
 from .sinks import TOLD
 from .texts import TEXTS
 from .tools import TOOLS
+from .viewer import VIEWER
 from .words import WORDS
 
 NUMERIC = "tests/leaks/numeric/test_noninterference.py"
@@ -528,4 +529,5 @@ MUTANTS = (
     *TOLD,
     *WORDS,
     *TOOLS,
+    *VIEWER,
 )

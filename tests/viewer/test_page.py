@@ -23,6 +23,7 @@ from .pages import Tags, blocks, page_of, policy_of, recorded
 
 HOSTILE = (
     "</script><script>alert(1)</script>",
+    "</script x='",
     "<!--<script>",
     "]]>",
     "a\u2028b\u2029c",

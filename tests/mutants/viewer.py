@@ -1,0 +1,54 @@
+"""Mutants of the viewer: what one agent is given, what a browser would run, who may look.
+
+Does not know: how they are applied and run.
+"""
+
+from __future__ import annotations
+
+from .mutant import Mutant
+
+PAGE = "tests/viewer/test_page.py"
+LIVE = "tests/viewer/test_live.py"
+
+VIEWER = (
+    Mutant(
+        "eyes that see what never ended",
+        "a page for one agent would have what was cancelled, which nobody reads",
+        "agentcho/viewer/eyes.py",
+        "if each.ended is None or each.message.author == reader]",
+        "]",
+        (f"{PAGE}::test_what_bob_may_read_is_all_that_his_page_has",),
+    ),
+    Mutant(
+        "eyes that see roles",
+        "a page for one agent would tell what the others are",
+        "agentcho/viewer/eyes.py",
+        'cast.get(name, "") if name == reader else ""',
+        'cast.get(name, "")',
+        (f"{PAGE}::test_what_bob_may_read_is_all_that_his_page_has",),
+    ),
+    Mutant(
+        "words that end their block",
+        "a text with the tag of a script's end would be run by whoever opens the page",
+        "agentcho/viewer/page.py",
+        'UNSAFE = re.compile("[<>&',
+        'UNSAFE = re.compile("[>&',
+        (f"{PAGE}::test_no_block_can_be_left",),
+    ),
+    Mutant(
+        "any host",
+        "a page of another site whose name points here would read the talk through the browser",
+        "agentcho/viewer/live.py",
+        "(len(hosts) != 1 or hosts[0].lower() not in self._hosts)",
+        "len(hosts) != 1",
+        (f"{LIVE}::test_a_name_of_another_site_that_points_here_is_refused",),
+    ),
+    Mutant(
+        "what was seen before is not seen again",
+        "a message that came with another one and is then read itself would count as having come with it",
+        "agentcho/audit/reach.py",
+        'if brought.verdict == "transitive":',
+        'if brought.verdict != "clean":',
+        ("tests/audit/test_reach.py::test_it_is_what_the_readings_say",),
+    ),
+)
