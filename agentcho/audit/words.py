@@ -94,7 +94,7 @@ class GameWords:
 
     def _owed(self, entry: Entry) -> Owed:
         """Of each owner of secrets, to whom the words of a message may tell of them."""
-        released, charge = entry.act.released, entry.act.charge
+        released, charge, first = entry.act.released, entry.act.charge, entry
         if released is None:
             over = self._sources(entry)
         else:
@@ -102,7 +102,7 @@ class GameWords:
             over = self._sources(first)
             over = over if charge is not None and charge.by == "schema" else [released, *over]
         found = self._pairs(over, entry)
-        if entry.origin == "human" and charge is not None:  # what a person had been shown is in no receipt
+        if first.origin == "human" and charge is not None:  # what a person had been shown is in no receipt
             for owner, readers in charge.owed:
                 found.setdefault(owner, set()).update(readers)
         return tuple((owner, tuple(sorted(found[owner]))) for owner in sorted(found))

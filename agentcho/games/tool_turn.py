@@ -72,7 +72,9 @@ class ToolTurns:
                 raise RequestError(f'tool_choice is {shown(wish.choice)}; give "auto", "required", or one of: {there}')
             speech = self.turns.begin(agent, asked)
             offer = self._offer(author, speech, tools)
-            return await _Talk(self, speech._replace(reads=self._with(offer.listing, speech.reads)), offer, wish).play()
+            speech = speech._replace(reads=self._with(offer.listing, speech.reads))
+            self.turns.permit(speech)
+            return await _Talk(self, speech, offer, wish).play()
 
     def _offer(self, author: str, speech: Speech, tools: Mapping[str, Tool]) -> Offer:
         """The tools, listed in a message that everybody may read who learns of arguments, and that nobody's view shows:

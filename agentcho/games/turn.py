@@ -98,21 +98,19 @@ class Turns:
         typed = self._seats is not None and author in self._seats
         port = self._endpoints.port(model.choreographer.name, author, reads, sent=not typed)
         options = self.sampling(author, asked.sampling)
+        speech = Speech(author, asked._replace(header=header), model, port, spoken_to, reads, options)
         if self._words is not None:
-            self._permit(self._words, self._saying(author, asked, spoken_to, reads, options))
+            self.permit(speech, asked.prompt)
         if prompt is not None:
             private = Audience(frozenset({author}))
             question = messages.put(Telling(author, "user", private, prompt, reads, model))
             reads = reads._replace(reads=(*reads.reads, Read(question, reads.new_at)), new_at=None)
-        return Speech(author, asked._replace(header=header), model, port, spoken_to, reads, options)
+        return speech._replace(reads=reads)
 
     async def say(self, speech: Speech) -> Message:
         """One message, from its read set to the transcript. The caller has an act of the rounds around it."""
         messages, (author, asked, model, port, spoken_to, reads, options, *_) = self._messages, speech
-        charge = None
-        if self._words is not None:
-            saying = self._saying(author, asked, spoken_to, reads, options)
-            charge = self._words.charge(saying._replace(prompt=None))
+        charge = None if self._words is None else self._words.charge(self._saying(speech))
         retold = charge is not None and charge.schema is not None
         heard = Audience(frozenset({author})) if retold else spoken_to
         act = messages.provenance(heard, reads)._replace(choices=options.choices or ())
@@ -130,24 +128,27 @@ class Turns:
         assert said is not None
         return messages.taint.track(said)
 
-    def _saying(self, author: str, asked: Utterance, to: Audience, reads: ReadSet, options: Sampling) -> Saying:
-        """What the rule for words is asked of. A person who plays an agent does not forget what it has been shown."""
-        messages = self._messages
-        prompt: str | None = None
-        shown: tuple[str, ...] = ()
-        if asked.prompt is not None:
-            prompt = messages.metadata(author, "prefill", "user", to, reads).id
-        if self._seats is not None and author in self._seats:
-            shown = tuple(message.id for message in messages.readable(author))
-        return Saying(author, to, reads, options, prompt, asked.release, shown)
-
-    def _permit(self, words: Words, saying: Saying) -> None:
-        """Ask the rule before the prompt is said. `LeakageError`: it must not be; that was no turn."""
+    def permit(self, speech: Speech, prompt: str | None = None) -> None:
+        """Ask the rule for words, if there is one, before anything is said, a private `prompt` neither. `LeakageError`:
+        it must not be; that was no turn."""
+        if self._words is None:
+            return
+        saying = self._saying(speech)
+        if prompt is not None:
+            next_message = self._messages.metadata(speech.author, "prefill", "user", speech.to, speech.reads)
+            saying = saying._replace(prompt=next_message.id)
         try:
-            words.check(saying)
+            self._words.check(saying)
         except LeakageError:
-            self._taken[saying.author] -= 1
+            self._taken[speech.author] -= 1
             raise
+
+    def _saying(self, speech: Speech) -> Saying:
+        """What the rule is asked of. A person who plays an agent does not forget what it has been shown."""
+        author, shown = speech.author, tuple[str, ...]()
+        if self._seats is not None and author in self._seats:
+            shown = tuple(message.id for message in self._messages.readable(author))
+        return Saying(author, speech.to, speech.reads, speech.options, None, speech.asked.release, shown)
 
     def _retold(self, draft: Draft, charge: Charge, to: Audience, model: GameModel) -> Message | None:
         """JSON that was sampled in private, put before its audience as a message of known text, in its one spelling:

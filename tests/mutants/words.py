@@ -97,7 +97,7 @@ WORDS = (
         "a refused turn takes its coins",
         "what an agent says next would depend on how much others had told",
         "agentcho/games/turn.py",
-        "            self._taken[saying.author] -= 1\n",
+        "            self._taken[speech.author] -= 1\n",
         "",
         (RULE,),
     ),

@@ -9,11 +9,16 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import BaseModel, Field, ValidationError
 
+import agentcho
 from agentcho import Agent, Game, View
+from agentcho.audit.audit import audit_entries
+from agentcho.audit.notes import Seal
 from agentcho.config import RunConfig
 from agentcho.errors import AnswerInvalid, LeakageError
 from agentcho.flow.views import Charge, Read
 from agentcho.testing import FakeEndpoint, Rehearsal, play
+from tests.audit.transcripts import KEY, subject
+from tests.people.said import Scripted
 
 Script = Callable[[Game, Agent, Agent, Agent], Awaitable[Any]]
 COLOURS = ("red", "green", "blue")
@@ -347,3 +352,59 @@ def test_a_budget_is_of_a_rule() -> None:
     for wrong in (-1, float("inf"), float("nan")):
         with pytest.raises(ValidationError):
             RunConfig(words="refuse", leak_budget=wrong)
+
+
+def test_a_person_is_refused_before_it_is_asked_and_forgets_nothing() -> None:
+    async def script(game: Game, alice: Agent, bob: Agent, carol: Agent) -> None:
+        await whispered(game)
+        hello = await bob.say("everyone")
+        with pytest.raises(LeakageError, match=r"scenario\.0"):
+            await alice.say("everyone", view=View.of([hello.id]))
+        await alice.choose(COLOURS, to="bob", view=View.of([hello.id]))
+        await alice.answer(Vote, to="carol", view=View(()))
+
+    person = Scripted(["green", '{"whom": "carol", "doubt": 7}'])
+    played = rehearse(script, {"bob": ["Hello."]}, people={"alice": person})
+    assert [asked.to.to_json() for asked in person.asked] == [["alice", "bob"], ["alice", "carol"]]
+    assert [charge.owed for charge in charges(played).values()] == [(("alice", ("bob",)),), (("alice", ("carol",)),)]
+    assert played.entries[-1].message.text == '{"doubt":7,"whom":"carol"}'
+    about = subject(agents=("alice", "bob", "carol"), words="refuse", leakage="enforce")
+    ledger = audit_entries(about, {0: list(played.entries)}, Seal(KEY)).words
+    assert ledger is not None
+    assert ledger.unaccounted == 0
+    assert {(row.owner, row.reader): row.bits for row in ledger.rows} == {
+        ("alice", "bob"): log2(3),
+        ("alice", "carol"): log2(22),
+    }
+
+
+@agentcho.tool(audience="nobody")
+def draw(what: str) -> str:
+    """A card."""
+    return f"the {what} of hearts"
+
+
+@agentcho.tool(results="everyone")
+def roll(dice: int) -> str:
+    """What everyone sees."""
+    return f"{dice} times a six"
+
+
+def test_what_a_tool_told_in_private_is_in_the_way() -> None:
+    async def script(game: Game, alice: Agent, bob: Agent, carol: Agent) -> None:
+        with pytest.raises(LeakageError, match="tools0"):
+            await alice.say("everyone", tools=[draw])
+        await alice.say("alice", tools=[draw], tool_choice="required", max_calls=1)
+        result = next(m.id for m in game.said if m.role == "tool")
+        with pytest.raises(LeakageError, match="result"):
+            await alice.say("everyone", view=View.of([result]))
+        await alice.choose(COLOURS, to="bob", view=View.of([result]))
+        with pytest.raises(LeakageError, match=r"bob\.0 \(by bob\)"):  # the call itself is private
+            await bob.say("everyone", view=View(()), tools=[roll], tool_choice="required", max_calls=1)
+
+    call = {
+        "draw": '{"name": "draw", "arguments": {"what": "ace"}}',
+        "roll": '{"name": "roll", "arguments": {"dice": 2}}',
+    }
+    replies = {"alice": [call["draw"], "Mine.", "red"], "bob": [call["roll"], "So."]}
+    assert [charge.owed for charge in charges(rehearse(script, replies)).values()] == [(("alice", ("bob",)),)]
