@@ -53,19 +53,10 @@ def sweep(
     on = cluster_of({name: options.pop(name) for name in ClusterConfig.model_fields if name in options})
     kind, own = _scenario(scenario, given)
     asked = _asked(kind, grid, models, own, filter, options if games is None else {**options, "games": games})
-    places: dict[str, Any] = {
-        "out": asked.out if out is None else Path(out),
-        "json": None if json is None else Path(json),
-    }
+    kept, table = asked.out if out is None else Path(out), None if json is None else Path(json)
     at_once, retries = at_once or asked.at_once, retries or asked.retries
-    how: dict[str, Any] = {
-        "at_once": at_once,
-        "retries": retries,
-        "changed": changed,
-        "on": _workers(on, kind),
-        "engine": engine,
-    }
-    return _found(asked._replace(**places, **how), tell)
+    how: dict[str, Any] = {"at_once": at_once, "retries": retries, "on": _workers(on, kind), "engine": engine}
+    return _found(asked._replace(out=kept, json=table, changed=changed, **how), tell)
 
 
 def _found(asked: Asked, tell: Tell) -> SweepResult:
