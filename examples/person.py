@@ -1,0 +1,47 @@
+"""Somebody plays an agent from a program, as a web page or a chat room would ask. Here standard input does.
+
+python examples/person.py understudy
+"""
+
+import sys
+
+import anyio.to_thread
+
+import agentcho
+
+
+class Somebody(agentcho.Person):
+    """Reads what its agent may read, and types a line when it is asked."""
+
+    def hear(self, game: int, agent: str, message: agentcho.Message) -> None:
+        print(f"{message.author or 'scenario'}: {message.header}{message.text}")
+
+    async def ask(self, asked: agentcho.Asked) -> str:
+        print(f"? {asked.header}", *asked.labels, sep="\n  ")
+        while True:
+            typed = (await anyio.to_thread.run_sync(sys.stdin.readline)).rstrip("\n")
+            words = dict(zip(asked.labels, asked.choices, strict=True)).get(typed, typed)
+            if (fault := asked.fault(words)) is None:
+                return words
+            print(f"! {fault}")
+
+
+class Guess(agentcho.Scenario):
+    """Ann thinks of a word that Bob may not read, and tells him about it; he guesses."""
+
+    name = "guess"
+
+    class Outcome(agentcho.Scenario.Outcome):
+        right: bool
+
+    async def play(self, game: agentcho.Game) -> Outcome:
+        ann = game.cast(agentcho.Agent, name="ann", system="Describe the word that you choose, and never say it.")
+        bob = game.cast(agentcho.Agent, name="bob", system="Guess Ann's word.")
+        word = await ann.choose(["moon", "bread", "clock"], "Choose a word.")
+        await ann.say("bob", header="My word: ", max_tokens=20)
+        return self.Outcome(right=word == await bob.choose(["moon", "bread", "clock"], "Which is it?"))
+
+
+if __name__ == "__main__":
+    played = agentcho.run(Guess(), model=sys.argv[1], people={"bob": Somebody()}, display="none")
+    print(played.games[0].outcome)
