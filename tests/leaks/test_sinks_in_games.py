@@ -9,6 +9,7 @@ from agentcho.config import Leakage, Mode
 from agentcho.errors import LeakageError
 from agentcho.flow.views import ToolUse
 from agentcho.message import EVERYONE
+from agentcho.testing import FakeEndpoint
 from agentcho.testing.rehearsal import play
 
 POST = ToolUse("post", EVERYONE, effect=True, trusted=False)
@@ -55,16 +56,32 @@ def test_a_system_prompt_is_in_the_worlds_way_unless_it_is_open(mode: Mode, leak
 @pytest.mark.parametrize("mode", ["choreographed", "baseline"])
 def test_what_was_read_long_ago_is_in_the_way_where_its_encodings_carry_it(mode: Mode) -> None:
     """An open thought was made over a secret: to attend to it is to attend to that, but where a prompt is text."""
-    refusals = []
+    refusals: list[str] = []
 
     async def script(game: Game) -> None:
         ann = game.cast(Agent, "ann")
         secret = await game.announce("The word is swordfish.", "ann")
         said = await ann.say("everyone", view=View.of([secret]))
         try:
-            await calls(game, ann, View.of([said]))
+            await calls(game, ann, View.of([said.id]))
         except LeakageError as refused:
             refusals.extend(refused.path)
 
     play(script, config=RunConfig(model="fake", mode=mode, max_tokens=4))
     assert refusals == (["scenario.0"] if mode == "choreographed" else [])
+
+
+def test_what_a_model_behind_an_api_was_sent_is_what_its_calls_were_made_from() -> None:
+    refusals: list[tuple[str, ...]] = []
+
+    async def script(game: Game) -> None:
+        ann = game.cast(Caller, "ann")
+        asked = await game.announce("What is the weather?")
+        for view in (None, View.of([asked])):
+            try:
+                await calls(game, ann, view)
+            except LeakageError as refused:
+                refusals.append(refused.path)
+
+    play(script, config=RunConfig(model="fake", max_tokens=4), endpoint=FakeEndpoint())
+    assert refusals == [("ann.0",)]

@@ -39,6 +39,7 @@ ARMS = (
 
 def measure(benchmarks: Sequence[str], command: str, tell: Tell) -> DojoResult:
     """Play everything; minutes."""
+    here = versions() | machine()
     found = tuple(_benchmark(version, tell) for version in benchmarks)
     return DojoResult(
         command=command,
@@ -46,7 +47,7 @@ def measure(benchmarks: Sequence[str], command: str, tell: Tell) -> DojoResult:
         attack=cases.ATTACK,
         labels=hashlib.sha256(FILE.read_bytes()).hexdigest(),
         seed=0,
-        environment=versions() | machine(),
+        environment=here,
         benchmarks=found,
     )
 
