@@ -21,6 +21,7 @@ from agentcho.games.resume import (
     source_differences,
 )
 from agentcho.records import writer
+from agentcho.records.calls import CALLS
 from agentcho.records.files import check_folder, replace_whole, writing
 from agentcho.records.record import RunInfo, SavedRun, Status, new_folder, write_info
 from agentcho.records.transcript import HEARD
@@ -125,6 +126,8 @@ def _written(parts: Sequence[SavedRun], out: Path, status: Status) -> SavedRun:
     try:
         for name in FILES:
             replace_whole(path / name, b"".join(_whole_lines(part, name) for part in parts))
+        if called := [part for part in parts if (part.path / CALLS).exists()]:
+            replace_whole(path / CALLS, b"".join(_whole_lines(part, CALLS) for part in called))
         write_info(path, _info(path.name, [part.info for part in parts], status))
         _check_still(parts)
     except BaseException:

@@ -17,6 +17,7 @@ import agentcho
 from agentcho import Agent, Game, RunConfig, Scenario
 from agentcho.display.compared import text
 from agentcho.errors import GamesFailed, ResumeMismatch, ToolFailed
+from agentcho.games.parts import merge
 from agentcho.games.run import OnFailure
 from agentcho.games.runtime import RunResult, play, resume
 from agentcho.lab.collect import Playing, completed
@@ -263,3 +264,15 @@ def test_a_recorded_game_is_replayed_without_a_call(tmp_path: Path) -> None:
         replayed = agentcho.replay(workflow, FakeEngine(), logits=False)
         assert replayed
     assert len(bank.paid) == paid
+
+
+def test_parts_are_merged_with_their_calls(tmp_path: Path) -> None:
+    bank = Bank()
+    bank.fails = {4}
+    for part in ("1/2", "2/2"):
+        play(Paying(bank), CONFIG.model_copy(update={"part": part}), engine=FakeEngine(), out=tmp_path / "parts")
+    merged = merge([*map(SavedRun, sorted((tmp_path / "parts").iterdir()))], tmp_path, missing="accept")
+    assert len(lines(merged)) == 8
+    again = resume(merged, Paying(bank), engine=FakeEngine(), changed="accept")
+    assert "1:ann.2" in str(again.error)
+    assert len(bank.paid) == 4
