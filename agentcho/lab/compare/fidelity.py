@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import log_softmax
 
 from agentcho.calls.call import EnginePort
 from agentcho.config import ReusePolicy
@@ -52,6 +51,8 @@ def fidelity(
 def rows(workflow: Workflow, arm: Arm) -> Rows:
     """The log-probabilities of every decode, one below the other: `[rows, vocab]`."""
     played = forced(workflow, arm, logits=True)
+    from scipy.special import log_softmax
+
     return np.concatenate([log_softmax(np.asarray(said.logits, dtype=np.float32), axis=1) for said in played.values()])
 
 
