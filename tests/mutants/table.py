@@ -12,6 +12,7 @@ from .engine import ENGINE
 from .games import GAMES
 from .models import SEVERAL
 from .mutant import Mutant
+from .people import PEOPLE
 from .remote import REMOTE
 from .serve import SERVE
 from .sinks import TOLD
@@ -520,6 +521,7 @@ MUTANTS = (
     *ENFORCEMENT,
     *ENGINE,
     *GAMES,
+    *PEOPLE,
     *SERVE,
     *REMOTE,
     *TEXTS,

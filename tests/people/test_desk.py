@@ -112,7 +112,7 @@ def test_the_keyboard_is_passed_on_and_nothing_of_one_is_left_for_the_other(play
         if desk.handing or not isinstance(desk.current, Question):
             return "\r"
         yank, undo = "\x19", "\x1f"
-        return f"{yank}{undo}typed-by-{desk.at}\x01\x0b{yank}\r"
+        return f"{undo}{yank}typed-by-{desk.at}\x01\x0b{yank}\r"
 
     played = plays(Secrets(), ("bob", "carol"), keys)
     assert not played.errors
@@ -125,6 +125,8 @@ def test_the_keyboard_is_passed_on_and_nothing_of_one_is_left_for_the_other(play
         assert who in ("bob", "any") or "typed-by-bob" not in typed, shown
     assert any("Pass the keyboard to carol" in frame for frame in emulator.frames)
     assert "OUTCOME" in emulator.seen
+    assert "typed-by-bob" in emulator.seen
+    assert "typed-by-bobtyped" not in emulator.seen
 
 
 def test_who_is_in_which_game_can_be_seen_and_the_first_games_come_first(plays: Plays, emulator: Emulator) -> None:
