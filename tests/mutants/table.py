@@ -16,6 +16,7 @@ from .people import PEOPLE
 from .remote import REMOTE
 from .serve import SERVE
 from .sinks import TOLD
+from .sweeps import SWEEPS
 from .texts import TEXTS
 from .tools import TOOLS
 from .viewer import VIEWER
@@ -532,4 +533,5 @@ MUTANTS = (
     *WORDS,
     *TOOLS,
     *VIEWER,
+    *SWEEPS,
 )
