@@ -151,6 +151,18 @@ def test_a_terminal_that_is_closed_leaves_a_whole_record_that_can_be_resumed(run
     assert "CANARY" not in console.seen
 
 
+def test_where_the_signal_of_a_closed_terminal_is_ignored_its_person_has_left(run: Opens) -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        console = run(CANARIES, "--as", "bob", "--model", "fake")
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    console.until("Say something")
+    assert console.hang_up() == 1
+    assert run.record.status == "failed"
+    assert "PersonLeft" in str(run.record.finished()[0].ended)
+
+
 def test_an_error_of_the_scenario_quotes_nothing(run: Opens) -> None:
     console = run(CANARIES, "--as", "bob", "--model", "fake", "--set", "breaks=true")
     console.until("Say something")
