@@ -9,6 +9,7 @@ import pytest
 
 from agentcho.audit.measurement import Interval
 from agentcho.backends.remote import endpoint
+from agentcho.config import ModelConfig
 from agentcho.display.progress import Progress
 from agentcho.display.swept import text
 from agentcho.lab.compare.comparison import Difference, Mean, Metric
@@ -195,15 +196,20 @@ key_env = "FAR"
 def test_models_behind_apis_stand_in_a_file_and_their_keys_nowhere(
     agentcho: Command, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    port, named = FakeEndpoint(), list[str]()
-    monkeypatch.setattr(endpoint, "open_endpoint", lambda config, name: named.append(config.key_env) or port)
+    port, named = FakeEndpoint(), set[str]()
+
+    def opened(config: ModelConfig, name: str) -> FakeEndpoint:
+        named.add(str(config.key_env))
+        return port
+
+    monkeypatch.setattr(endpoint, "open_endpoint", opened)
     monkeypatch.setenv("FAR", "sk-secret")
     (here / "models.toml").write_text(TABLES)
     words = ("sweep", "prisoners-dilemma", "--models", "models.toml", "--set", "rounds=1", "-n", "2", "--out", "s")
     ran = agentcho(*words)
     assert (ran.code, ran.err) == (0, "")
     assert [line.split()[0] for line in ran.out.splitlines()[4:6]] == ["near", "far"]
-    assert set(named) == {"FAR"}
+    assert named == {"FAR"}
     kept = [file.read_text() for file in (here / "s").rglob("*") if file.is_file()]
     assert not any("sk-secret" in text for text in kept)
     asked = len(port.calls)

@@ -29,7 +29,7 @@ from tests.cluster.threads import Threads, dying, threads
 
 pytestmark = pytest.mark.slow
 RAY = Cluster(ClusterConfig(on="ray"), 2)
-GRID = {"strategy": ["none", "always-defect"], "seed": [1, 2]}
+GRID: dict[str, list[Any]] = {"strategy": ["none", "always-defect"], "seed": [1, 2]}
 
 
 @pytest.fixture(autouse=True)
