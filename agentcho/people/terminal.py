@@ -6,7 +6,6 @@ emptied with every question. Does not know: games, what may be seen.
 
 from __future__ import annotations
 
-import select
 import signal
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -74,7 +73,6 @@ class Terminal(Desk):
         with held(self.all_over):
             async with anyio.create_task_group() as group:
                 group.start_soon(self._run, self._app)
-                group.start_soon(self._watch, self._app)
                 try:
                     yield
                     await self.finished()
@@ -96,15 +94,6 @@ class Terminal(Desk):
         finally:
             self._closed.set()
             self.leave()
-
-    async def _watch(self, app: Application[None]) -> None:
-        """Where the terminal hangs up and no signal says so (nohup), its people have gone."""
-        lines = select.poll()
-        lines.register(app.input.fileno(), 0)
-        while not any(what & select.POLLHUP for _, what in lines.poll(0)):
-            await anyio.sleep(EVERY)
-        if app.is_running and not app.is_done:
-            app.exit()
 
     async def _close(self) -> None:
         assert self._app is not None
