@@ -104,6 +104,7 @@ class Host:
         async with reached(*self._asked) as models:
             limiter = GameLimiter(models.own.tasks, None)
             limiter.follow(models)
+            limiter.eager = True
             self._hosted = Hosted(models, limiter)
             self._ready.set()
             await self._empty.wait()

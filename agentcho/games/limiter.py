@@ -26,11 +26,12 @@ class GameLimiter:
     """Lets games in, in order: `at_once` of them side by side; None: the first, and after each step one more while less
     than `FULL` of the store is held, and would be if all that are in became as large as games were so far. A game that
     ends lets one in too, and there is always one in. `most` is how many were in together. Who is let in waits to be let
-    in `within` too, where that is given: the limiter of all runs on the same models. `RequestError`: `at_once` is no
-    such number."""
+    in `within` too, where that is given: the limiter of all runs on the same models. That one is `eager`: it lets in
+    who comes while there is room, for those who are in may wait for what no step brings. `RequestError`: `at_once` is
+    no such number."""
 
     def __init__(self, tasks: TaskTracker, at_once: int | None, within: GameLimiter | None = None) -> None:
-        self._within = within
+        self._within, self.eager = within, False
         self._tasks, self._at_once = tasks, None if at_once is None else whole(at_once, "at_once", 1)
         self._waiting: deque[tuple[anyio.Event, TrackedTask | None]] = deque()
         self._inside = self.most = self._over = self._spare = 0
@@ -45,7 +46,7 @@ class GameLimiter:
     @asynccontextmanager
     async def slot(self) -> AsyncIterator[None]:
         """A context in which a game is played; entering it waits until the game is let in."""
-        if self._inside < (self._at_once or 1) and not self._waiting:
+        if not self._waiting and (self._inside < (self._at_once or 1) or (self.eager and self._has_room())):
             self._count(+1)
         elif self._spare and self._has_room():  # one rests, and did before this one came
             self._spare -= 1

@@ -36,9 +36,9 @@ class Selected(NamedTuple):
 
     def of(self, said: Said, number: int | None = None) -> list[Entry]:
         """Those of all games, or of one. `AudienceError`: there is no agent of that name."""
-        games = said.games()
+        games = said.games
         for name in filter(None, (self.agent, self.readable_by)):
-            if name not in (cast := said.cast()):
+            if name not in (cast := said.cast):
                 raise AudienceError(f"no agent named {name!r}", cast)
         found: Iterable[Entry] = games.get(number, []) if number is not None else _all(games)
         if self.readable_by is not None:
@@ -76,7 +76,7 @@ class PlayedGame:
     @property
     def usage(self) -> GameUsage:
         """What its messages took."""
-        return usage_of(self._said.games().get(self.number, []))
+        return usage_of(self._said.games.get(self.number, []))
 
     def messages(
         self, agent: str | None = None, readable_by: str | None = None, unfinished: bool = False
@@ -177,7 +177,7 @@ class Played:
             raise ConfigError(f"no table {what!r}; there are 'games' and 'messages'")
         if chosen != Selected():
             raise ConfigError("agent, readable_by and unfinished choose messages: ask for the table of 'messages'")
-        said = self._said.games()
+        said = self._said.games
         return games_table(self.games, {game.number: usage_of(said.get(game.number, [])) for game in self.games})
 
     def __repr__(self) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from functools import cached_property
 from typing import Protocol
 
 from agentcho.errors import RecordError
@@ -24,9 +25,11 @@ Games = Mapping[int, list[Entry]]
 class Said(Protocol):
     """What has the messages of a run."""
 
+    @property
     def games(self) -> Games:
-        """All of them. `RecordBroken`: the record is damaged."""
+        """All of them, worked out once. `RecordBroken`: the record is damaged."""
 
+    @property
     def cast(self) -> frozenset[str]:
         """The names of all agents."""
 
@@ -36,19 +39,19 @@ class Recorded:
 
     def __init__(self, run: SavedRun) -> None:
         self._run = run
-        self._games: Games | None = None
 
+    @cached_property
     def games(self) -> Games:
-        if self._games is None:
-            self._games = {number: [*map(_slim, said)] for number, said in self._run.games().items()}
-        return self._games
+        return {number: [*map(_slim, said)] for number, said in self._run.games().items()}
 
+    @cached_property
     def cast(self) -> frozenset[str]:
-        return named(self._run.info.cast, self.games())
+        return named(self._run.info.cast, self.games)
 
 
 class Kept:
-    """Those of a run that has no record: a sink of its events, which hands each one on to another `sink`."""
+    """Those of a run that has no record: a sink of its events, which hands each one on to another `sink`. They are
+    asked for once the run is over."""
 
     def __init__(self, most: int = MOST) -> None:
         self.sink: Sink | None = None
@@ -73,6 +76,7 @@ class Kept:
         else:
             self._lost += 1
 
+    @cached_property
     def games(self) -> Games:
         if self._lost:
             raise RecordError(
@@ -84,8 +88,9 @@ class Kept:
             found.setdefault(entry.message.game, []).append(entry)
         return {number: by_attempt(said)[-1] for number, said in found.items()}
 
+    @cached_property
     def cast(self) -> frozenset[str]:
-        return named(self._cast, self.games())
+        return named(self._cast, self.games)
 
 
 def _slim(entry: Entry) -> Entry:

@@ -14,6 +14,7 @@ from .models import SEVERAL
 from .mutant import Mutant
 from .people import PEOPLE
 from .remote import REMOTE
+from .results import IN_HAND
 from .serve import SERVE
 from .sinks import TOLD
 from .sweeps import SWEEPS
@@ -534,4 +535,5 @@ MUTANTS = (
     *TOOLS,
     *VIEWER,
     *SWEEPS,
+    *IN_HAND,
 )

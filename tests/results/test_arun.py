@@ -23,20 +23,21 @@ DILEMMA = "prisoners-dilemma"
 
 
 class Waits(agentcho.Scenario):
-    """One speaks, lets somebody know, and waits for good; or just speaks."""
+    """One speaks; where `began` is given, lets somebody know, waits for `go` (None: for good), and speaks again."""
 
     name = "waits"
 
-    def __init__(self, began: anyio.Event | None = None) -> None:
+    def __init__(self, began: anyio.Event | None = None, go: anyio.Event | None = None) -> None:
         super().__init__()
-        self._began = began
+        self._began, self._go = began, go
 
     async def play(self, game: agentcho.Game) -> Any:
         ann = game.cast(agentcho.Agent, name="ann")
         await ann.say(to="everyone")
         if self._began is not None:
             self._began.set()
-            await anyio.sleep_forever()
+            await (anyio.sleep_forever() if self._go is None else self._go.wait())
+            await ann.say(to="everyone")
         return self.Outcome()
 
 
@@ -121,22 +122,22 @@ def test_the_first_may_go_while_others_play_on(loop: Callable[..., Any]) -> None
     engine, found = FakeEngine(), list[agentcho.Played]()
 
     async def main() -> None:
-        began, joined = anyio.Event(), anyio.Event()
+        first, second, gone = anyio.Event(), anyio.Event(), anyio.Event()
 
         async def later() -> None:
-            await began.wait()
-            joined.set()
-            found.append(await agentcho.arun(DILEMMA, engine=engine, games=3))
+            await first.wait()
+            found.append(await agentcho.arun(Waits(second, gone), engine=engine))
 
         async with anyio.create_task_group() as group:
             group.start_soon(later)
             with anyio.CancelScope() as scope:
-                group.start_soon(_cancel_after, joined, scope)
-                await agentcho.arun(Waits(began), engine=engine)
+                group.start_soon(_cancel_after, second, scope)
+                await agentcho.arun(Waits(first), engine=engine)
+            gone.set()
 
     loop(main)
-    alone = agentcho.run(DILEMMA, engine=FakeEngine(), games=3, display="none")
-    assert words(found[0]) == words(alone)
+    (game,) = found[0].games
+    assert (game.error, [m.author for m in game.messages()]) == (None, ["ann", "ann"])
 
 
 def test_errors_come_out_of_their_own_run_alone(loop: Callable[..., Any]) -> None:
