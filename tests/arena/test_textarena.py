@@ -197,7 +197,8 @@ def test_an_error_in_an_environment_names_the_line_of_its_own_source(
     monkeypatch.setattr(textarena.envs.KuhnPoker.env, "re", None)
     result = play(scenario, RunConfig(model="fake", games=2), out=tmp_path)
     assert {failed.fault.kind for failed in result.errors.values()} == {"AttributeError"}
-    assert {(failed.fault.where or "").partition(":")[0] for failed in result.errors.values()} == {"KuhnPoker/env.py"}
+    files = [(failed.fault.where or "").partition(":")[0] for failed in result.errors.values()]
+    assert all(file.endswith("KuhnPoker/env.py") for file in files), files
 
 
 def test_one_that_really_hangs_is_given_up(tmp_path: Path) -> None:
