@@ -20,7 +20,7 @@ class Somebody(agentcho.Person):
         print(f"? {asked.header}", *asked.labels, sep="\n  ")
         while True:
             typed = (await anyio.to_thread.run_sync(sys.stdin.readline)).rstrip("\n")
-            words = dict(zip(asked.labels, asked.choices, strict=True)).get(typed, typed)
+            words: str = dict(zip(asked.labels, asked.choices, strict=True)).get(typed, typed)
             if (fault := asked.fault(words)) is None:
                 return words
             print(f"! {fault}")

@@ -30,7 +30,7 @@ DOCS = Path(__file__).parents[1] / "docs"
 TUNING = DOCS / "how-to" / "tune.md"
 OWN = DOCS / "how-to" / "write-a-scenario.md"
 TASKS = DOCS / "how-to" / "tasks.md"
-LIBRARIES = {"numpy", "reactivex"}
+LIBRARIES = {"numpy", "pandas", "pyarrow", "reactivex"}
 """What clients need and do not bring."""
 SCENARIOS = [page for page in sorted((DOCS / "scenarios").glob("*.md")) if page.stem != "index"]
 

@@ -38,9 +38,10 @@ def _pad(word: str, width: int, left: bool) -> str:
 
 
 def table(sheet: Sheet) -> Table:
-    """The sheet for a terminal. Words are never read as markup."""
+    """The sheet for a terminal. Words are never read as markup, and none of them begins a line: what is wrapped could
+    look like a line of our own."""
     title = Text(inline(sheet.title), style="bold")
-    grid = Table(title=title, title_justify="left", box=None, pad_edge=False, show_header=any(sheet.columns))
+    grid = Table(title=title, title_justify="left", box=None, pad_edge=True, show_header=any(sheet.columns))
     for number, column in enumerate(sheet.columns):
         words = number < sheet.words
         short = all(cell_len(row[number]) <= SHORT for row in sheet.rows)

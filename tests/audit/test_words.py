@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 
 from agentcho import Agent, Game, View
+from agentcho.audit.audit import audit_entries
 from agentcho.audit.html import html
+from agentcho.audit.notes import Seal
 from agentcho.audit.report import AuditReport, Told
 from agentcho.audit.sarif import sarif
 from agentcho.display.audit import show
@@ -19,7 +21,7 @@ from agentcho.records.transcript import Entry
 from tests.leaks.words.test_owed import game_of
 from tests.leaks.words.test_rule import COLOURS, Vote, rehearse, whispered
 
-from .transcripts import KEY, Seal, audit_entries, subject
+from .transcripts import KEY, subject
 
 NAMES = ("alice", "bob", "carol")
 

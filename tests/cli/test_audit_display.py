@@ -61,7 +61,7 @@ def test_a_finding_tells_the_way_the_place_and_how_it_stands() -> None:
 def test_measurements_show_the_worst_case_with_intervals() -> None:
     lines = shown(sample.report()).splitlines()
     first = lines.index("  bob, if the secrets of alice are swapped") + 2
-    assert [line.split("  ")[1] for line in lines[first : first + 5]] == [
+    assert [line.split("  ")[1].strip() for line in lines[first : first + 5]] == [
         "reused",
         "encoded again",
         "in plain sight",
