@@ -183,6 +183,7 @@ def summary(edges: Sequence[Edge]) -> set[tuple[Any, ...]]:
     return {(e.reader, e.call, e.message, e.recipe, e.verdict, e.secrets, e.path) for e in edges}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("mode", "leakage", "repair"),
     [(*way, None) for way in WAYS if way[1] != "deny"]

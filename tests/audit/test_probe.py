@@ -42,6 +42,7 @@ def by_source(found: Sequence[Probe]) -> dict[str, Probe]:
 # -- the reader ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("classes", [3, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_signal_is_found_and_proves_bits(classes: int) -> None:
     found = by_source(list(probes("alice", samples(3.0, classes=classes), classes, seed=0)))
@@ -52,6 +53,7 @@ def test_a_signal_is_found_and_proves_bits(classes: int) -> None:
     assert found["author"].trained == 32 * classes
 
 
+@pytest.mark.slow
 def test_no_signal_is_not_found_and_proves_nothing() -> None:
     found = by_source(list(probes("alice", samples(0.0), 2, seed=0)))
     assert found["author"].interval.low < 0.5 < found["author"].interval.high
@@ -68,6 +70,7 @@ def test_permuted_labels_and_equal_samples_are_at_chance(classes: int) -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_reader_is_never_trained_on_what_it_is_asked() -> None:
     """The label is written into each sample as a number of its own fold: only a reader that saw the fold can tell."""
     rng = np.random.default_rng(0)

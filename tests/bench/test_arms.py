@@ -36,6 +36,7 @@ def counted(said: dict[str, Prompt]) -> int:
     return first + len(vote.prompt) - known + len(vote.text)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stepwise", [True, pytest.param(False, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", [*OURS, *EXACT, GENERATE, CONTINUOUS])
 def test_every_arm_plays_and_feeds_what_it_must(engine: Engine, tree: Workflow, name: str, stepwise: bool) -> None:
@@ -105,6 +106,7 @@ def test_stock_chooses_from_what_the_baseline_chooses_from(engine: Engine, tree:
                 assert torch.allclose(logits.log_softmax(-1), replayed[id].logits.log_softmax(-1), atol=1e-4)
 
 
+@pytest.mark.slow
 def test_the_network_is_the_engines_again(engine: Engine, tree: Workflow) -> None:
     before = replay(tree, engine, mode="baseline")["vote"].logits
     for name in (GENERATE, CONTINUOUS):

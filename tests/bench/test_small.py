@@ -261,6 +261,7 @@ def test_the_package_says_where_benchmarks_of_its_makers_are(
     assert name in {command.callback.__name__ for command in app().registered_commands if command.callback}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words", [("--sweep", "agents"), pytest.param(("--sweep", "branches"), marks=pytest.mark.slow)]
 )

@@ -78,6 +78,7 @@ def test_games_of_four_times_the_store_say_the_same(tiny: Engine, mode: Mode, le
         assert (tight.fullness.remade > 0) == (host < 1 << 14)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("leakage", ["audit", "enforce"])
 def test_a_game_that_waits_makes_room_and_goes_on(tiny: Engine, leakage: Leakage) -> None:
     expected = told(on(tiny, 1 << 14, 0), "choreographed", leakage, games=1)

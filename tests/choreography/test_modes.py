@@ -173,6 +173,7 @@ class Talk:
                     await game.together(agent.say(), cast[other].think())
 
 
+@pytest.mark.slow
 @settings(max_examples=80, deadline=None)
 @given(
     acts=st.lists(st.tuples(st.sampled_from(NAMES), st.sampled_from(VERBS)), min_size=1, max_size=9),

@@ -99,6 +99,7 @@ def raised(monkeypatch: pytest.MonkeyPatch) -> list[type[Exception]]:
     return seen
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WRONG)
 def test_it_is_said_in_a_line_by_run_and_by_doctor(
     agentcho: Command, model: Path, raised: list[type[Exception]], capsys: pytest.CaptureFixture[str], name: str

@@ -155,6 +155,7 @@ def test_a_part_goes_on_as_that_part(agentcho: Command, mortal: tuple[str, ...],
     assert "part (2/2, not 1/2)" in one_line(agentcho("run", "--resume", "last", "--part", "1/2"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changed", "told"),
     [
@@ -189,6 +190,7 @@ def foreign(path: str) -> None:
     file.write_text(file.read_text().replace('"game": 3', '"game": 2'))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("spoil", "told"),
     [

@@ -264,6 +264,7 @@ def test_a_short_command_says_nothing_of_it(agentcho: Command, command: str, mon
     assert (ran.code, ran.err) == (0, "")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("late", "loading")
 @pytest.mark.parametrize("command", PLAYING)
 def test_on_a_terminal_it_is_a_bar_and_the_output_is_the_same(

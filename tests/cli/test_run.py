@@ -85,6 +85,7 @@ def test_the_same_seed_gives_the_same_transcript(agentcho: Command) -> None:
     assert said[0] == said[1] != said[2]
 
 
+@pytest.mark.slow
 def test_many_games_are_each_as_if_alone(agentcho: Command) -> None:
     ran = agentcho(*PLAY, "--games", "5", "--set", "predict=true")
     assert ran.code == 0

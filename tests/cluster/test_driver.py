@@ -179,6 +179,7 @@ def other_weights(worker: int, answer: Answer) -> Answer:
     return answer._replace(engine={**answer.engine, "weights": f"{worker}"}) if isinstance(answer, Begun) else answer
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("hear", "told"),
     [

@@ -55,6 +55,7 @@ def said(engine: Engine, id: EncodingId) -> tuple[Words, torch.Tensor]:
     return engine.message(id), engine.score("so", parents=[id])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
 @pytest.mark.parametrize("deterministic", [False, True])
 def test_of_many_the_guilty_one_alone_fails(engine: Engine, error: Exception, deterministic: bool) -> None:

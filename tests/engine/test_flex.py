@@ -61,6 +61,7 @@ def drawn(rows: int, length: int, heads: int = 8, key_heads: int = 2) -> tuple[T
     return queries, keys, values
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scoring", SCORINGS.values(), ids=SCORINGS)
 @pytest.mark.parametrize(("rows", "length"), [(1, BLOCK), (3, 3 * BLOCK), (2, BLOCK + 5), (5, 7)])
 def test_values_are_those_of_plain_attention(rows: int, length: int, scoring: Scoring) -> None:
@@ -82,6 +83,7 @@ def test_blocks_are_those_with_a_key_that_is_seen_and_no_others() -> None:
     assert [order[:count].tolist() for order, count in counted] == [[0], [1, 3], [0, 1, 2, 3]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_rows_say_the_same_words(kind: Family, engines: Engines, monkeypatch: pytest.MonkeyPatch) -> None:
     rows, plain = engines(kind), engines(kind)
@@ -150,6 +152,7 @@ def test_an_engine_that_is_too_small_for_a_warm_up_loads_without(monkeypatch: py
     assert engine.idle
 
 
+@pytest.mark.slow
 def test_rows_are_handed_over_with_their_bucket(llama: Engine, uncompiled: list[Tensor]) -> None:
     """However many of them go: each other number would be another kernel."""
     engine = llama.adapted(None)

@@ -142,6 +142,7 @@ def others() -> tuple[Family, ...]:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("other", [cell(other, quick=nth % 2 == 0) for nth, other in enumerate(others())])
 def test_any_other_family_is_refused_or_right(tmp_path: Path, other: Family) -> None:
     model = other.save(tmp_path)

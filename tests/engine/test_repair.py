@@ -83,6 +83,7 @@ def spelled(family: Family, engines: Engines) -> Spelled:
     return Spelled(family, engines(family), engines.stock(family))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", each("llama", "llama4_text", "gpt_neox"))
 def test_some_tokens_anew_and_the_others_kept(spelled: Spelled) -> None:
     """For every family: a chain of two repaired messages, by first tokens and by those that deviate most."""

@@ -86,6 +86,7 @@ FILTERS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("option", FILTERS)
 def test_a_filter_keeps_what_the_reference_keeps(llama: Engine, reference: Reference, option: str) -> None:
     sampling, keep = FILTERS[option]

@@ -46,6 +46,7 @@ def both(engines: Engines, family: Family) -> tuple[Engine, Engine]:
     return sharing, other
 
 
+@pytest.mark.slow
 def test_what_rows_say_over_one_context_is_what_each_says_alone(family: Family, both: tuple[Engine, Engine]) -> None:
     def said(engine: Engine) -> tuple[list[Tensor], int]:
         told = engine.prefill([Prefill(text) for text in TOLD])

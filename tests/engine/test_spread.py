@@ -115,6 +115,7 @@ def played(engine: Engine) -> dict[str, Any]:
     }
 
 
+@pytest.mark.slow
 def test_what_is_said_over_two_devices_is_what_is_said_on_one(
     folder: Path, halves: Engine, waited: list[torch.device]
 ) -> None:
@@ -124,11 +125,13 @@ def test_what_is_said_over_two_devices_is_what_is_said_on_one(
     check_same(found, played(Engine.load(folder, device="cpu", store_tokens=2048)))
 
 
+@pytest.mark.slow
 def test_what_is_said_on_a_gpu_is_what_is_said_on_a_cpu(folder: Path, single: Engine) -> None:
     assert set(single.store.devices) == {ONE}
     check_same(played(single), played(Engine.load(folder, device="cpu", store_tokens=2048)))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(torch.cuda.is_available(), reason="auto would choose its GPUs")
 def test_a_map_is_the_librarys_own(folder: Path) -> None:
     wanted = played(Engine.load(folder, device="cpu", store_tokens=2048))
@@ -195,6 +198,7 @@ def check_same(found: dict[str, Any], wanted: dict[str, Any]) -> None:
         assert torch.allclose(found[what], wanted[what], atol=1e-4)
 
 
+@pytest.mark.slow
 def test_training_goes_over_two_devices_too(folder: Path, halves: Engine) -> None:
     def rows(engine: Engine) -> torch.Tensor:
         return engine.differentiable(unfold(talk(), engine, "choreographed", "enforce").segments)

@@ -53,6 +53,7 @@ def test_what_is_hidden_makes_no_difference(
     assert differ(seeds, change, ReusePolicy("choreographed", "enforce", shadow, deterministic)) == 0
 
 
+@pytest.mark.slow
 @SCRIPTS
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("repair", [First(2), Most(0.5), "full"])

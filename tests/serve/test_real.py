@@ -36,6 +36,7 @@ def by_the_engine(engine: Engine, talk: tuple[Quoted, ...], tokens: int, name: s
     return words.tokens[slice(*words.sampled)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("caller", [Caller(), agent("ann", mode="baseline")], ids=["no society", "@baseline"])
 def test_exact_reuse_says_what_the_engine_says_when_it_reads_the_whole_prompt(
     caller: Caller, engines: Engines, tmp_path: Path

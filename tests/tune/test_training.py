@@ -65,6 +65,7 @@ def training(
     return Training("talk", engine, lessons(file, "talk", engine, recipe), recipe, out, tell)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "way",
     [
@@ -98,6 +99,7 @@ def test_it_learns_in_half_precision(engines: Engines, file: Path, tmp_path: Pat
     engine.adapted(tmp_path / "out").score("say red")
 
 
+@pytest.mark.slow
 def test_what_is_written_is_what_peft_reads(engine: Engine, file: Path, tmp_path: Path) -> None:
     from peft import PeftModel
 
@@ -181,6 +183,7 @@ def test_traces_that_do_not_fit_are_refused_with_their_line(engine: Engine, tmp_
             lessons(file, "talk", engine, Recipe(leakage="enforce"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("config", "told"),
     [
@@ -197,6 +200,7 @@ def test_an_adapter_of_another_kind_is_refused(
         training(engine, file, tmp_path / "out", QUICK.model_copy(update={"peft": config}))
 
 
+@pytest.mark.slow
 def test_any_other_peft_configuration_may_come_from_a_file(engine: Engine, file: Path, tmp_path: Path) -> None:
     config = {"peft_type": "IA3", "target_modules": ["k_proj", "v_proj"], "feedforward_modules": []}
     (tmp_path / "peft.json").write_text(json.dumps(config))

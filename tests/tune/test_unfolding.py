@@ -46,6 +46,7 @@ def apart(found: dict[str, Tensor], wanted: dict[str, Tensor]) -> float:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS, ids=":".join)
 @pytest.mark.parametrize("family", each("llama", "llama4_text"))
 def test_the_loss_is_the_sum_of_the_engines_own_scores(
@@ -60,6 +61,7 @@ def test_the_loss_is_the_sum_of_the_engines_own_scores(
     assert float((found + wanted).abs().max()) < 1e-4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS, ids=":".join)
 @pytest.mark.parametrize("family", named("llama", "qwen3", "gemma3_text", "gpt_neox", quick="gemma3_text"))
 def test_gradients_are_those_of_a_stock_model_that_makes_one_message_after_another(
@@ -84,6 +86,7 @@ def test_gradients_are_those_of_a_stock_model_that_makes_one_message_after_anoth
     assert apart(gradients(loaded.network, loss), gradients(model, total)) < 1e-3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS, ids=":".join)
 def test_call_by_call_is_the_same(way: tuple[Mode, Leakage], engines: Engines) -> None:
     loaded = engines()
