@@ -8,18 +8,27 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
+from agentcho.audit.part import Part, part
 from agentcho.audit.report import AuditReport, Edge, Said, Verdict
 from agentcho.message import SCENARIO
 
-ROW, BOX_WIDTH, BOX_HEIGHT = 66.0, 176.0, 44.0
-NARROW, WIDE, PAGE = 250.0, 360.0, 1020.0
+ROW, BOX_HEIGHT = 66.0, 44.0
+BOX_WIDTH, SLIM = 176.0, 142.0
+NARROW, WIDE, PAGE = 194.0, 360.0, 1180.0
 """The least and the largest width of a column, and the width of a page."""
 
-TOP, SIDE = 76.0, 16.0
+ROOMY = 236.0
+"""Columns of such a width have boxes of the usual width, slimmer ones slim boxes."""
+
+HEADS = 58.0
+"""The height of the names above the columns: they stay where they are while the picture below is scrolled."""
+
+TOP, SIDE = 14.0, 16.0
 CROWDED = 250
 
 Reach = Literal["private", "some", "everyone"]
 Kind = Literal["reads", "carries", "leaks"]
+KINDS: tuple[Kind, ...] = ("reads", "carries", "leaks")
 Key = tuple[str, str]
 """An edge: the message that is read, and the message whose call reads it."""
 
@@ -57,14 +66,15 @@ class Lane(NamedTuple):
 
 
 class Drawing(NamedTuple):
-    """The whole picture. `undrawn` counts leaking readings of what is in no transcript."""
+    """The whole picture: the `part` of the game that is drawn, in boxes of one width."""
 
     width: float
     height: float
+    box: float
     lanes: tuple[Lane, ...]
     nodes: tuple[Node, ...]
     lines: tuple[Line, ...]
-    undrawn: int
+    part: Part
 
     @property
     def dense(self) -> bool:
@@ -84,38 +94,38 @@ class _Port(NamedTuple):
 
 def draw(report: AuditReport) -> Drawing:
     """Lay out the game that is drawn."""
-    edges = [edge for edge in report.edges if edge.game == report.drawn_game and edge.verdict != "clean"]
-    lanes = _lanes(report)
-    nodes = {node.said.id: node for node in _nodes(report.drawn, lanes, {s for e in edges for s in e.secrets})}
-    kinds = _kinds(report.drawn, edges)
+    shown = part(report)
+    lanes = _lanes(shown.said, report.subject.agents)
+    box = BOX_WIDTH if not lanes or lanes[0].width >= ROOMY else SLIM
+    nodes = {node.said.id: node for node in _nodes(shown.said, lanes, {s for e in shown.edges for s in e.secrets}, box)}
+    kinds = _kinds(shown.said, shown.edges)
     drawn = {key: kind for key, kind in kinds.items() if nodes.keys() >= set(key)}
-    undrawn = sum(not nodes.keys() >= {edge.message, edge.call} for edge in edges)
-    verdicts = {(edge.message, edge.call): edge.verdict for edge in edges}
-    lines = sorted(_lines(drawn, verdicts, nodes), key=lambda line: ("reads", "carries", "leaks").index(line.kind))
+    verdicts = {(edge.message, edge.call): edge.verdict for edge in shown.edges}
+    lines = sorted(_lines(drawn, verdicts, nodes, box), key=lambda line: KINDS.index(line.kind))
     bottom = max((node.y for node in nodes.values()), default=TOP) + BOX_HEIGHT + SIDE
     width = sum(lane.width for lane in lanes) + 2 * SIDE
-    return Drawing(width, bottom, lanes, tuple(nodes.values()), tuple(lines), undrawn)
+    return Drawing(width, bottom, box, lanes, tuple(nodes.values()), tuple(lines), shown)
 
 
-def _lanes(report: AuditReport) -> tuple[Lane, ...]:
-    """A column for each agent in the order of the report, after the scenario's if it has messages."""
-    speaking = {said.author for said in report.drawn}
-    known = [agent for agent in report.subject.agents if agent in speaking]
+def _lanes(drawn: Sequence[Said], agents: Sequence[str]) -> tuple[Lane, ...]:
+    """A column for each agent that speaks, in the order of the report, after the scenario's if it has messages."""
+    speaking = {said.author for said in drawn}
+    known = [agent for agent in agents if agent in speaking]
     others = sorted(speaking - {None, *known}, key=str)
     names = [*([SCENARIO] if None in speaking else []), *known, *map(str, others)]
     width = max(NARROW, min(WIDE, PAGE / max(len(names), 1)))
     return tuple(Lane(name, SIDE + width * (column + 0.5), width) for column, name in enumerate(names))
 
 
-def _nodes(drawn: Sequence[Said], lanes: Sequence[Lane], secrets: set[str]) -> Iterator[Node]:
+def _nodes(drawn: Sequence[Said], lanes: Sequence[Lane], secrets: set[str], box: float) -> Iterator[Node]:
     columns = {lane.name: (number, lane) for number, lane in enumerate(lanes)}
     rows = _rows(drawn)
     for said in drawn:
         reach, audience = _reach(said)
         number, lane = columns[said.author or SCENARIO]
         outer = -1.0 if 2 * number + 1 < len(lanes) else 1.0
-        x, y = lane.x - BOX_WIDTH / 2, TOP + ROW * rows[said.id]
-        yield Node(said, x, y, reach, audience, said.id in secrets, outer, 0.65 * (lane.width - BOX_WIDTH))
+        x, y = lane.x - box / 2, TOP + ROW * rows[said.id]
+        yield Node(said, x, y, reach, audience, said.id in secrets, outer, 0.65 * (lane.width - box))
 
 
 def _rows(drawn: Sequence[Said]) -> dict[str, int]:
@@ -147,11 +157,11 @@ def _kinds(drawn: Iterable[Said], edges: Iterable[Edge]) -> dict[Key, Kind]:
     return kinds | {(edge.message, edge.call): "leaks" for edge in edges}
 
 
-def _lines(kinds: dict[Key, Kind], verdicts: dict[Key, Verdict], nodes: dict[str, Node]) -> Iterator[Line]:
+def _lines(kinds: dict[Key, Kind], verdicts: dict[Key, Verdict], nodes: dict[str, Node], box: float) -> Iterator[Line]:
     heights = _heights([port for key in kinds for port in _ports(key, nodes)])
     for (source, target), kind in kinds.items():
         ends = heights[(source, target), True], heights[(source, target), False]
-        path = _path(nodes[source], nodes[target], *ends)
+        path = _path(nodes[source], nodes[target], box, *ends)
         yield Line(source, target, kind, verdicts.get((source, target), "clean"), path)
 
 
@@ -182,10 +192,10 @@ def _heights(ports: Iterable[_Port]) -> dict[tuple[Key, bool], float]:
     return found
 
 
-def _path(source: Node, target: Node, out: float, into: float) -> str:
+def _path(source: Node, target: Node, box: float, out: float, into: float) -> str:
     side, other = _sides(source, target)
-    x1, y1 = source.x + BOX_WIDTH * (side > 0), source.y + out
-    x2, y2 = target.x + BOX_WIDTH * (other > 0), target.y + into
+    x1, y1 = source.x + box * (side > 0), source.y + out
+    x2, y2 = target.x + box * (other > 0), target.y + into
     if source.x == target.x:
         bend = side * min(16 + 9 * (y2 - y1) / ROW, source.bend)
         c1, c2 = x1 + bend, x2 + bend

@@ -16,9 +16,12 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from agentcho.audit import drawing, wording
+from agentcho.audit.advice import actions
+from agentcho.audit.grouping import by_reader, square
 from agentcho.audit.measurement import Effect, Interval, Measurement
 from agentcho.audit.report import AuditReport, Cell, Finding
 from agentcho.audit.rules import RULES
+from agentcho.audit.terms import TERMS
 
 PAGE = Path(__file__).parent / "page"
 STYLES = (PAGE / "colours.css", PAGE / "style.css")
@@ -48,6 +51,7 @@ class Grid(NamedTuple):
 def html(report: AuditReport, plot: Plot | None = None) -> str:
     """The report as a page; `plot` draws what was measured, if anything was."""
     script = (PAGE / "script.js").read_text(encoding="utf-8")
+    groups = by_reader(f for f in report.findings if f.rule not in LEAVES)
     values = {
         "report": report,
         "subject": report.subject,
@@ -59,13 +63,20 @@ def html(report: AuditReport, plot: Plot | None = None) -> str:
         "sources": wording.SOURCES,
         "uncharged": wording.UNCHARGED,
         "drawing": drawing.draw(report),
-        "box": (drawing.BOX_WIDTH, drawing.BOX_HEIGHT),
+        "box_height": drawing.BOX_HEIGHT,
+        "heads": drawing.HEADS,
         "grid": grid(report),
-        "findings": [f for f in report.findings if f.rule not in LEAVES],
+        "actions": actions(report.findings),
+        "groups": groups,
+        "square": square(groups),
+        "many_findings": sum(len(group.findings) for group in groups),
+        "place_of": lambda group, cell: group.inner.index(cell) + 1,
+        "terms": TERMS,
         "notes": [f for f in report.findings if f.rule in LEAVES],
         "verdicts": {row.reader: row.verdict for row in report.readers},
         "pairs": list(pairs(report.measurement, plot)) if report.measurement else [],
         "readers": {said.id: said.author or "" for said in report.drawn},
+        "listed": wording.listed,
     }
     shown = {"script": Markup(script), "script_hash": _hash(script), "size": wording.number}
     return render(PAGE, "report.html.jinja", STYLES, **values, **shown, way=_way, shares=_shares)

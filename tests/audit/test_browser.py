@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from agentcho.audit.drawing import draw
-from agentcho.audit.html import html
+from agentcho.audit.html import LEAVES, html
 from agentcho.audit.report import AuditReport, Edge, Said
 from agentcho.lab.plots import plot_effects
 
-from . import sample
+from . import crowds, sample
 from .browser import Opened, opened, pictured
 from .test_html import evil
 
@@ -77,7 +77,7 @@ def test_it_draws_and_logs_nothing(report: AuditReport, options: tuple[str, ...]
     drawing = draw(report)
     assert page.told("lines") == len(drawing.lines) > 0
     assert page.told("leaks") == sum(line.kind == "leaks" for line in drawing.lines)
-    assert page.told("nodes") == len(report.drawn)
+    assert page.told("nodes") == len(drawing.nodes) > 0
     assert page.told("empty") == 0
     plots = 0 if report.measurement is None else 2
     assert page.dom.count('data-height="') == 1 + plots
@@ -93,6 +93,45 @@ def test_the_ways_of_findings_can_be_shown(tmp_path: Path) -> None:
     assert seen == ["1-1-2", "2-1-3", "2-1-3", "2-1-3", "near-6-7", "left-0-0"]
 
 
+FITS = """<script>
+const wrong = [];
+const say = (each) => wrong.push(each.tagName + "." + (each.getAttribute("class") || each.id));
+for (const details of document.querySelectorAll("details")) details.open = true;
+if (document.documentElement.scrollWidth > innerWidth) say(document.documentElement);
+for (const svg of document.querySelectorAll("svg.graph, svg.heads")) {
+  const box = svg.getBBox(), view = svg.viewBox.baseVal;
+  if (box.x < -1 || box.y < -1 || box.x + box.width > view.width + 1 || box.y + box.height > view.height + 1) say(svg);
+  const around = svg.parentElement;
+  if (around.scrollWidth + 1 < view.width || Math.abs(svg.getScreenCTM().a - 1) > 0.001) say(svg);
+}
+for (const node of document.querySelectorAll("g.node")) {
+  const rect = node.querySelector("rect").getBBox();
+  for (const text of node.querySelectorAll("text")) {
+    const box = text.getBBox();
+    if (box.x < rect.x || box.x + box.width > rect.x + rect.width) say(text);
+  }
+}
+for (const wide of document.querySelectorAll(".frame, .wide"))
+  if (wide.scrollWidth > wide.clientWidth && getComputedStyle(wide).overflowX !== "auto") say(wide);
+document.body.dataset.wrong = "[" + [...new Set(wrong)].join(" ") + "]";
+document.body.dataset.listed = document.querySelectorAll("ul.findings > li, details.rest tbody tr").length;
+document.querySelector("[popovertarget=term-reading]").click();
+document.body.dataset.told = document.querySelector("#term-reading").matches(":popover-open");
+</script>"""
+
+
+@pytest.mark.parametrize("window", ["1280,900", "500,900"])
+@pytest.mark.parametrize("report", [crowds.audited(2), crowds.audited(5), crowds.audited(20), evil()], ids=range(4))
+def test_nothing_is_clipped_and_no_finding_is_left_out(report: AuditReport, window: str, tmp_path: Path) -> None:
+    text = html(report)
+    policy = text[text.index("<meta http-equiv") : text.index(">", text.index("<meta http-equiv")) + 1]
+    page = shown(text.replace(policy, "").replace("</body>", FITS + "</body>"), tmp_path, f"--window-size={window}")
+    assert page.console == []
+    assert 'data-wrong="[]"' in page.dom, re.findall(r'data-wrong="[^"]*"', page.dom)
+    assert f'data-listed="{sum(f.rule not in LEAVES for f in report.findings)}"' in page.dom
+    assert 'data-told="true"' in page.dom
+
+
 def test_the_browser_does_complain_where_there_is_something_to_complain_of(tmp_path: Path) -> None:
     calls = '<script>fetch("https://example.invalid/")</script></body>'
     assert shown(html(sample.clean()).replace("</body>", calls), tmp_path).console
@@ -102,7 +141,9 @@ def test_the_browser_does_complain_where_there_is_something_to_complain_of(tmp_p
 
 def test_it_is_drawn_without_its_script(tmp_path: Path) -> None:
     page = tmp_path / "report.html"
-    page.write_text(re.sub(r"<script>.*?</script>", "", html(sample.report()), flags=re.DOTALL), encoding="utf-8")
+    text = re.sub(r"<script>.*?</script>", "", html(sample.report()), flags=re.DOTALL)
+    alone = "<style>header, #first, #readers, #findings { display: none; }</style></head>"
+    page.write_text(text.replace("</head>", alone), encoding="utf-8")
     seen = pictured(page, tmp_path)
     red = (seen[..., 0] > 0.7) & (seen[..., 1] < 0.3) & (seen[..., 2] < 0.3)
-    assert red[500:].sum() > 1000  # below the headline and the cards: the edges of leaks
+    assert red.sum() > 1000  # the edges of leaks

@@ -33,7 +33,7 @@ def html(report: AuditReport) -> str:
 
 VOID = {"meta", "link", "br", "input", "hr", "img"}
 SECTIONS = [
-    *("readers", "graph", "matrix", "findings", "effects", "probes", "ablations"),
+    *("first", "readers", "findings", "graph", "matrix", "effects", "probes", "ablations"),
     *("releases", "blockages", "controls", "environment", "reproduce"),
 ]
 CASES = (sample.report(), sample.report(reveal=True), sample.clean(), sample.inconclusive())

@@ -18,6 +18,14 @@
     root.dataset.nodes = nodes.filter((node) => node.getBBox().width > 0).length;
     root.dataset.empty = empty;
   };
+  // A cell of the table leads to what may be folded.
+  const unfold = () => {
+    const aim = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    for (let at = aim; at; at = at.parentElement) if (at.tagName === "DETAILS") at.open = true;
+    aim?.scrollIntoView();
+  };
+  addEventListener("hashchange", unfold);
+  if (location.hash) unfold();
   const line = (source, target) =>
     [...graph.querySelectorAll("path.line")].filter(
       (each) => each.dataset.source === source && (target === null || each.dataset.target === target),

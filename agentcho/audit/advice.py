@@ -1,0 +1,55 @@
+"""What to do first: the remedies of findings, those that concern the most findings first.
+
+What the code does is mended line by line; what the run allows is mended once. Does not know: whether a remedy was
+tried; only another audit tells.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from agentcho.audit.report import LEVELS, Finding, Level, Place
+from agentcho.audit.rules import RULES
+from agentcho.audit.wording import stands
+
+IN_CODE = frozenset({"AC001", "AC003", "AC006", "AC012", "AC013"})
+"""Rules whose findings are mended in a line of code, each line on its own. Others are mended for the whole run."""
+
+
+class Action(NamedTuple):
+    """One thing to do: the remedy of one rule, for one line of code or for the whole run. `places` are the lines from
+    which its findings come, with how many come from each, the most first; empty: no line is known."""
+
+    rule: str
+    findings: tuple[Finding, ...]
+
+    @property
+    def remedy(self) -> str:
+        return RULES[self.rule].remedy
+
+    @property
+    def level(self) -> Level:
+        return RULES[self.rule].level
+
+    @property
+    def places(self) -> tuple[tuple[Place, int], ...]:
+        counts = Counter(finding.place for finding in self.findings if finding.place is not None)
+        return tuple(sorted(counts.items(), key=lambda item: (-item[1], item[0].file, item[0].line)))
+
+
+def actions(findings: Iterable[Finding]) -> tuple[Action, ...]:
+    """What mends the errors and warnings that stand: each of them is in one action. Errors first, then by how many
+    findings it mends."""
+    found: dict[tuple[str, Place | None], list[Finding]] = {}
+    for finding in findings:
+        if stands(finding) and finding.level != "note":
+            place = finding.place if finding.rule in IN_CODE else None
+            found.setdefault((finding.rule, place), []).append(finding)
+    return tuple(sorted((Action(rule, tuple(own)) for (rule, _), own in found.items()), key=_order))
+
+
+def _order(action: Action) -> tuple[int, int, str, str, int]:
+    place = action.places[0][0] if action.places else Place(file="", line=0)
+    return LEVELS.index(action.level), -len(action.findings), action.rule, place.file, place.line

@@ -1,0 +1,83 @@
+"""Findings in groups, for reports of many agents: by reader, within it by owner of the secret; or by owner alone.
+
+Each finding is in exactly one group of each grouping. Does not know: how findings were found, how groups are shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+from agentcho.audit.report import LEVELS, Finding, Level
+from agentcho.audit.wording import stands
+
+
+class Group(NamedTuple):
+    """The findings of one reader, one owner, or one of both. `name` None: no single one is concerned, or it is not
+    known which. `worst` is the worst level of those that stand; None: all of them are gone or suppressed."""
+
+    name: str | None
+    findings: tuple[Finding, ...]
+    inner: tuple[Group, ...] = ()
+
+    @property
+    def standing(self) -> int:
+        """How many of its findings are neither gone nor suppressed."""
+        return sum(map(stands, self.findings))
+
+    @property
+    def worst(self) -> Level | None:
+        return min((f.level for f in self.findings if stands(f)), key=LEVELS.index, default=None)
+
+
+class Row(NamedTuple):
+    """The groups of one reader in the order of the owners of a `Square`; None: no finding is about both."""
+
+    reader: Group
+    cells: tuple[Group | None, ...]
+
+
+class Square(NamedTuple):
+    """Readers against owners of secrets, and all findings of each."""
+
+    owners: tuple[Group, ...]
+    rows: tuple[Row, ...]
+
+
+def by_reader(findings: Iterable[Finding]) -> tuple[Group, ...]:
+    """A group for each reader, with a group for each owner in it; what is worst first."""
+    groups = _grouped(findings, lambda finding: finding.reader)
+    return tuple(group._replace(inner=by_owner(group.findings)) for group in groups)
+
+
+def by_owner(findings: Iterable[Finding]) -> tuple[Group, ...]:
+    """A group for each owner of a secret; what is worst first."""
+    return _grouped(findings, lambda finding: finding.owner)
+
+
+def square(groups: Sequence[Group]) -> Square:
+    """The groups of `by_reader` as a table. The totals of its rows and those of its columns are both all findings."""
+    owners = by_owner(finding for group in groups for finding in group.findings)
+    rows = []
+    for group in groups:
+        cells = {inner.name: inner for inner in group.inner}
+        rows.append(Row(group, tuple(cells.get(owner.name) for owner in owners)))
+    return Square(owners, tuple(rows))
+
+
+def _grouped(findings: Iterable[Finding], key: Callable[[Finding], str | None]) -> tuple[Group, ...]:
+    found: dict[str | None, list[Finding]] = {}
+    for finding in findings:
+        found.setdefault(key(finding), []).append(finding)
+    return tuple(sorted((Group(name, tuple(sorted(own, key=_rank))) for name, own in found.items()), key=_first))
+
+
+def _rank(finding: Finding) -> tuple[bool, int, str, int]:
+    """Findings that stand first; then by level, rule, and how near the secret is."""
+    return not stands(finding), LEVELS.index(finding.level), finding.rule, finding.hops
+
+
+def _first(group: Group) -> tuple[int, int, bool, str]:
+    """Groups by the worst that stands in them, then by how much; the one without a name after the others."""
+    level = len(LEVELS) if group.worst is None else LEVELS.index(group.worst)
+    return level, -group.standing, group.name is None, group.name or ""

@@ -1,0 +1,63 @@
+"""Which part of a game is drawn, where all of it would be a tangle: the ways of its worst leaks.
+
+Does not know: the layout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from agentcho.audit.report import AuditReport, Edge, Said
+from agentcho.audit.verdict import WORST
+
+LANES, MESSAGES = 6, 80
+"""Up to so many columns and messages a game is drawn whole."""
+FEW_LANES, FEW_MESSAGES = 5, 30
+"""So many there are at most in a part."""
+
+
+class Part(NamedTuple):
+    """The messages that are drawn, and the leaking readings among them. `unknown` counts leaking readings of what is in
+    no transcript, `more` those that are left out; `agents` and `messages` say how many there are in the whole game."""
+
+    said: tuple[Said, ...]
+    edges: tuple[Edge, ...]
+    unknown: int
+    more: int
+    agents: int
+    messages: int
+
+    @property
+    def whole(self) -> bool:
+        return len(self.said) == self.messages
+
+
+def part(report: AuditReport) -> Part:
+    """The part of the drawn game that is drawn: all of it, where that can be seen."""
+    edges = [edge for edge in report.edges if edge.game == report.drawn_game and edge.verdict != "clean"]
+    there = {said.id for said in report.drawn}
+    known = [edge for edge in edges if {edge.message, edge.call} <= there]
+    authors = {said.author for said in report.drawn}
+    if len(authors) <= LANES and len(there) <= MESSAGES:
+        said: Sequence[Said] = report.drawn
+    else:
+        kept = _kept(report.drawn, known)
+        said = [each for each in report.drawn if each.id in kept]
+    ids = {each.id for each in said}
+    shown = tuple(edge for edge in known if {edge.message, edge.call} <= ids)
+    lost = len(edges) - len(known)
+    return Part(tuple(said), shown, lost, len(known) - len(shown), len(authors - {None}), len(report.drawn))
+
+
+def _kept(drawn: Sequence[Said], edges: Iterable[Edge]) -> set[str]:
+    """The messages of the worst leaks, each with its whole way, as many as fit; else those that were said first."""
+    authors = {said.id: said.author for said in drawn}
+    kept: set[str] = set()
+    worst = sorted(edges, key=lambda edge: (WORST.index(edge.verdict), edge.hops))
+    ways = [{edge.call, edge.message, *edge.path} for edge in worst] or [{said.id} for said in drawn]
+    for way in ways:
+        more = kept | (way & authors.keys())
+        if len(more) <= FEW_MESSAGES and len({authors[id] for id in more}) <= FEW_LANES:
+            kept = more
+    return kept
