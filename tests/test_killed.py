@@ -147,6 +147,7 @@ def test_traces_have_all_of_it_and_say_that_it_is_not_whole(killed: Killed, tmp_
             assert {m.id: m.ended for m in trace.messages} == {e.message.id: e.ended for e in entries}
 
 
+@pytest.mark.slow
 def test_what_there_is_can_be_played_again(killed: Killed) -> None:
     """What `prove` and `compare` do with it: every word forced, those of messages that were cut off too."""
     for run in killed.runs():

@@ -78,6 +78,7 @@ def _rename(path: Path, old: str, new: str, files: tuple[str, ...]) -> None:
         (path / file).write_text(text.replace(json.dumps(old), json.dumps(new)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("word", NO_NAMES)
 @pytest.mark.parametrize("file", ["run.json", "transcript.jsonl"])
 def test_a_record_names_nobody_so(word: str, file: str, tmp_path: Path) -> None:

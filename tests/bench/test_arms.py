@@ -60,6 +60,7 @@ def test_every_arm_plays_and_feeds_what_it_must(engine: Engine, tree: Workflow, 
         assert byhand <= played.encoded <= byhand + 4 * PAGE + 3 * len(prompts(tree, engine.framing)["a1"].prompt)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [AUDIT, ENFORCE])
 def test_a_deterministic_arm_gives_every_call_a_forward_of_its_own(
     engine: Engine, tree: Workflow, name: str, monkeypatch: pytest.MonkeyPatch

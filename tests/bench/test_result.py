@@ -165,6 +165,7 @@ def test_the_table_says_all_and_the_file_is_read_again(tmp_path: Path) -> None:
         read_result(tmp_path / "bad.json")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("changes", [{}, {"sweep": "agents"}, {"bench": "step"}, {"bench": "gpu"}])
 def test_pictures_are_drawn(tmp_path: Path, changes: dict[str, object]) -> None:
     values = {(s, arm): whole(2.0) for s in ("a", "b") for arm in ("baseline", "choreographed:audit", "generate")}

@@ -67,6 +67,7 @@ def test_a_number_means_that_number(at_once: int, tmp_path: Path) -> None:
     assert (info.at_once, info.most) == (at_once, min(20, at_once))
 
 
+@pytest.mark.slow
 def test_without_one_games_begin_while_there_is_room(tmp_path: Path) -> None:
     roomy = heard(FakeEngine(), 60, out=tmp_path)
     info = find("last", tmp_path).info

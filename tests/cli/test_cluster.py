@@ -52,6 +52,7 @@ def test_a_run_on_a_cluster_is_shown_and_recorded_as_one_here(
     assert len(pool) == 2
 
 
+@pytest.mark.slow
 def test_the_tables_of_a_run_there_are_those_of_one_here(agentcho: Command, pool: list[Threads]) -> None:
     words = (*PLAY, "--games", "3", "--set", "rounds=1")
     there, here = agentcho(*words, *RAY).out, agentcho(*words, "--out", "here").out
@@ -61,6 +62,7 @@ def test_the_tables_of_a_run_there_are_those_of_one_here(agentcho: Command, pool
     assert tables[0] == tables[1]
 
 
+@pytest.mark.slow
 def test_traces_of_a_cluster_are_those_of_one_process(agentcho: Command, pool: list[Threads]) -> None:
     words = ("trace", "prisoners-dilemma", *SHORT, "-n", "4")
     assert agentcho(*words, "--out", "there.jsonl", *RAY).code == 0

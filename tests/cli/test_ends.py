@@ -57,6 +57,7 @@ def last() -> SavedRun:
     return find("last", Path("runs"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "before"),
     [("SIGTERM", "pass"), ("SIGHUP", IGNORING), *(slow(*each) for each in (("SIGHUP", "pass"), ("SIGTERM", IGNORING)))],

@@ -101,6 +101,7 @@ def test_a_record_without_its_line_is_not_clean(agentcho: Command, here: Path) -
     assert "there is no heard.jsonl" in audit.out
 
 
+@pytest.mark.slow
 def test_what_a_process_heard_before_it_was_killed_is_on_record(agentcho: Command, here: Path) -> None:
     """The code kills its own process with the words that it has just heard still in its hands."""
     kill = "pathlib.Path('told').write_text(''.join(heard)); os.kill(os.getpid(), signal.SIGKILL)"

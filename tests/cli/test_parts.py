@@ -55,6 +55,7 @@ def played(agentcho: Command, parts: int, *words: str) -> list[str]:
     return [str(run.path) for part in range(1, parts + 1) for run in runs(Path(f"parts/{part}"))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("parts", [2, 3])
 def test_parts_that_are_merged_are_the_whole_run(agentcho: Command, parts: int) -> None:
     paths = played(agentcho, parts)
@@ -216,6 +217,7 @@ def test_a_part_that_does_not_fit_is_refused_and_nothing_is_left(
     assert not [*(here / "runs").glob("*")]
 
 
+@pytest.mark.slow
 def test_a_game_in_two_parts_and_a_part_under_way_are_refused(agentcho: Command) -> None:
     [one, two] = played(agentcho, 2)
     assert "games 0, 2, 4 in both" in one_line(agentcho("merge", one, two, one))

@@ -62,6 +62,7 @@ def test_a_file_of_traces_holds(agentcho: Command, loaded: Engine, traces: str) 
     assert "apples" not in page + ran.out + found.model_dump_json()
 
 
+@pytest.mark.slow
 def test_it_says_how_far_it_is(agentcho: Command, loaded: Engine, traces: str, monkeypatch: pytest.MonkeyPatch) -> None:
     ticks = count(0.0, EVERY)
     monkeypatch.setattr("agentcho.display.progress.monotonic", lambda: next(ticks))
@@ -74,6 +75,7 @@ def test_it_says_how_far_it_is(agentcho: Command, loaded: Engine, traces: str, m
     assert ran.out.startswith("{")
 
 
+@pytest.mark.slow
 def test_one_owner_another_swap_and_nothing_else_on_standard_output(
     agentcho: Command, loaded: Engine, traces: str
 ) -> None:
@@ -83,6 +85,7 @@ def test_one_owner_another_swap_and_nothing_else_on_standard_output(
     assert (ran.code, found.swap, len(found.waits)) == (0, "absent", 2)
 
 
+@pytest.mark.slow
 def test_an_enforcement_that_leaks_ends_with_one(
     agentcho: Command, loaded: Engine, traces: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -186,6 +186,7 @@ def test_ctrl_c_stops_cleanly_with_the_record_whole(here: Path) -> None:
     assert not [m for m in messages(run) if m["header"] == "two "]
 
 
+@pytest.mark.slow
 def test_a_reader_that_goes_away_ends_it_quietly(here: Path) -> None:
     read, write = os.pipe()
     os.close(read)

@@ -71,6 +71,7 @@ def test_what_rows_say_over_one_context_is_what_each_says_alone(family: Family, 
         assert torch.allclose(one, other, atol=2e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (2, 3))])
 def test_rows_that_come_and_go_say_the_same(llama: Engine, seed: int) -> None:
     shared = set[SharedContext]()

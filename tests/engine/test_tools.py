@@ -181,6 +181,7 @@ def marks(style: str, said: Written) -> list[int]:
     return [id for id in said[1] if id in framing(style).content.special]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("style", [*FORMATS, *PLAIN, "fake"])
 @settings(max_examples=40, deadline=None)
 @given(

@@ -16,6 +16,7 @@ ROOT = Path(__file__).parents[2]
 NOTEBOOK = ROOT / "docs" / "how-to" / "notebook.ipynb"
 
 
+@pytest.mark.slow
 def test_the_example_prints_a_row_a_seed(capsys: pytest.CaptureFixture[str]) -> None:
     runpy.run_path(str(ROOT / "examples" / "results.py"), run_name="__main__")
     printed = capsys.readouterr().out

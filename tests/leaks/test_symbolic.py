@@ -207,6 +207,7 @@ def _explore(examples: int, steps: int, same: bool) -> None:
     run_state_machine_as_test(Workflow, settings=options)
 
 
+@pytest.mark.slow
 def test_random_workflows() -> None:
     """Some dozens of them, of thirty acts each."""
     _explore(50, 30, same=True)

@@ -85,6 +85,7 @@ def test_the_digest_is_part_of_fingerprint_and_keys(base: Engine, tmp_path: Path
     assert len(keys) == 3
 
 
+@pytest.mark.slow
 def test_what_is_no_adapter_is_refused(
     base: Engine, engines: Engines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -137,6 +137,7 @@ def test_broken_off_it_goes_on_to_the_same_end(engines: Engines, file: Path, tmp
     assert [json.loads(line)["step"] for line in logs[0].splitlines() if "dev" in line] == [0, 4, 8, 12]
 
 
+@pytest.mark.slow
 def test_a_loss_that_is_no_number_stops_it_and_the_best_stays(engine: Engine, file: Path, tmp_path: Path) -> None:
     wild = QUICK.model_copy(update={"rate": 1e30})
     with pytest.raises(TuneError, match=r"step \d+: its loss is not finite; the best adapter"):
@@ -214,6 +215,7 @@ def test_any_other_peft_configuration_may_come_from_a_file(engine: Engine, file:
             read_peft(tmp_path / "peft.json")
 
 
+@pytest.mark.slow
 def test_recomputed_activations_give_the_same_gradients(engine: Engine, file: Path, tmp_path: Path) -> None:
     one = training(engine, file, tmp_path / "one", QUICK.model_copy(update={"dropout": 0.0}))
     network, found = one.engine.network, list[list[torch.Tensor]]()
@@ -234,6 +236,7 @@ def unfolded(tokens: int) -> Unfolded:
     return Unfolded((Segment([0] * tokens, 0),), (0,))
 
 
+@pytest.mark.slow
 @given(lengths=st.lists(st.integers(1, 50), max_size=30), room=st.integers(1, 80))
 def test_forwards_hold_every_trace_once_and_fit(lengths: list[int], room: int) -> None:
     forwards = packed([unfolded(length) for length in lengths], room)

@@ -107,6 +107,7 @@ def told() -> tuple[Act, ...]:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("repair", [None, "first-k:2", "top-k:0.5", "full"])
 def test_words_over_a_secret(models: Models, change: Change, repair: str | None) -> None:
