@@ -35,7 +35,7 @@ nitpick_ignore_regex = [
         "py:.*",
         r"(Kind|Role|Place|Over|Entry|Event|Names|ViewLike|Toolset|SamplingOptions)",
     ),  # aliases and parts that are no public names
-    ("py:.*", r"(Comparison|EnginePort|JudgePort|Tell)"),
+    ("py:.*", r"(Changed|Comparison|EnginePort|JudgePort|SweepResult|Tell)"),
 ]
 
 myst_enable_extensions = ["colon_fence", "deflist"]
