@@ -59,6 +59,19 @@ def cast_name(word: object) -> str:
     return said
 
 
+def natural(name: str | None) -> tuple[tuple[tuple[int, str], ...], str]:
+    """The key that sorts names as people count: agent2 before agent10, what has no name first. Numbers are those of the
+    digits 0 to 9; names that differ in nothing else, as agent1 and agent01, stand as their text does."""
+    parts = enumerate(re.split("([0-9]+)", name or ""))  # those at odd places are numbers
+    return tuple(_counted(part) if place % 2 else (0, part) for place, part in parts), name or ""
+
+
+def _counted(digits: str) -> tuple[int, str]:
+    """A number of any length: the longer one is the larger."""
+    bare = digits.lstrip("0")
+    return len(bare), bare
+
+
 def called(cls: str) -> str:
     """What a scenario or an agent is called that says no name, by that of its class."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", cls).lower()

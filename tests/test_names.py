@@ -12,7 +12,7 @@ from agentcho import Agent, RunConfig
 from agentcho.audit import audit_run, audit_traces
 from agentcho.errors import AudienceError, RecordBroken
 from agentcho.games.runtime import play
-from agentcho.message import agent_name, audience, cast_name
+from agentcho.message import agent_name, audience, cast_name, natural
 from agentcho.records.record import SavedRun
 from agentcho.records.trace import workflow
 from tests.choreography.stage import Scripted
@@ -37,6 +37,27 @@ def test_what_names_nobody_is_refused(word: Any) -> None:
 @pytest.mark.parametrize("word", NAMES)
 def test_a_name_of_any_script_is_one(word: str) -> None:
     assert agent_name(word) == word
+
+
+def test_names_stand_as_people_count() -> None:
+    names = ["agent2", "agent", "agent10", "agent01", "agent1", "b", "agent1x2", "agent1x10", "agent\u0662", "9", "10"]
+    ordered = [
+        "9",
+        "10",
+        "agent",
+        "agent01",
+        "agent1",
+        "agent1x2",
+        "agent1x10",
+        "agent2",
+        "agent10",
+        "agent\u0662",
+        "b",
+    ]
+    for start in range(len(names)):
+        assert sorted(names[start:] + names[:start], key=natural) == ordered
+    assert sorted(["a", None, ""], key=natural)[-1] == "a"
+    assert natural("9" * 10_000) < natural("1" + "0" * 10_000)
 
 
 def line(who: str) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 
 from agentcho.audit.part import Part, part
 from agentcho.audit.report import AuditReport, Edge, Said, Verdict
-from agentcho.message import SCENARIO
+from agentcho.message import SCENARIO, natural
 
 ROW, BOX_HEIGHT = 66.0, 44.0
 BOX_WIDTH, SLIM = 176.0, 142.0
@@ -108,10 +108,10 @@ def draw(report: AuditReport) -> Drawing:
 
 
 def _lanes(drawn: Sequence[Said], agents: Sequence[str]) -> tuple[Lane, ...]:
-    """A column for each agent that speaks, in the order of the report, after the scenario's if it has messages."""
+    """A column for each agent that speaks, by name, after the scenario's if it has messages."""
     speaking = {said.author for said in drawn}
-    known = [agent for agent in agents if agent in speaking]
-    others = sorted(speaking - {None, *known}, key=str)
+    known = sorted((agent for agent in agents if agent in speaking), key=natural)
+    others = sorted(speaking - {None, *known}, key=natural)
     names = [*([SCENARIO] if None in speaking else []), *known, *map(str, others)]
     width = max(NARROW, min(WIDE, PAGE / max(len(names), 1)))
     return tuple(Lane(name, SIDE + width * (column + 0.5), width) for column, name in enumerate(names))
@@ -145,7 +145,7 @@ def _reach(said: Said) -> tuple[Reach, str]:
         return "everyone", f"to {said.audience}"
     if set(said.audience) <= {said.author}:
         return "private", "private"
-    return "some", "to " + ", ".join(name for name in said.audience if name != said.author)
+    return "some", "to " + ", ".join(sorted({*said.audience} - {said.author}, key=natural))
 
 
 def _kinds(drawn: Iterable[Said], edges: Iterable[Edge]) -> dict[Key, Kind]:

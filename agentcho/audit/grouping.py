@@ -6,10 +6,12 @@ Each finding is in exactly one group of each grouping. Does not know: how findin
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from agentcho.audit.report import LEVELS, Finding, Level
+from agentcho.audit.report import LEVELS, AuditReport, Finding, Level, ReaderVerdict
+from agentcho.audit.verdict import WORST
 from agentcho.audit.wording import stands
+from agentcho.message import natural
 
 
 class Group(NamedTuple):
@@ -65,6 +67,13 @@ def square(groups: Sequence[Group]) -> Square:
     return Square(owners, tuple(rows))
 
 
+def readers(report: AuditReport) -> tuple[ReaderVerdict, ...]:
+    """The verdicts of a report as people read them: the worst first, then by name, agent2 before agent10; the owners of
+    secrets by name too."""
+    rows = sorted(report.readers, key=lambda row: (WORST.index(row.verdict), natural(row.reader)))
+    return tuple(row.model_copy(update={"secrets_of": tuple(sorted(row.secrets_of, key=natural))}) for row in rows)
+
+
 def _grouped(findings: Iterable[Finding], key: Callable[[Finding], str | None]) -> tuple[Group, ...]:
     found: dict[str | None, list[Finding]] = {}
     for finding in findings:
@@ -72,12 +81,12 @@ def _grouped(findings: Iterable[Finding], key: Callable[[Finding], str | None]) 
     return tuple(sorted((Group(name, tuple(sorted(own, key=_rank))) for name, own in found.items()), key=_first))
 
 
-def _rank(finding: Finding) -> tuple[bool, int, str, int]:
-    """Findings that stand first; then by level, rule, and how near the secret is."""
-    return not stands(finding), LEVELS.index(finding.level), finding.rule, finding.hops
+def _rank(finding: Finding) -> tuple[Any, ...]:
+    """Findings that stand first; then by level, rule, how near the secret is, and who carried it."""
+    return not stands(finding), LEVELS.index(finding.level), finding.rule, finding.hops, natural(finding.carrier)
 
 
-def _first(group: Group) -> tuple[int, int, bool, str]:
+def _first(group: Group) -> tuple[Any, ...]:
     """Groups by the worst that stands in them, then by how much; the one without a name after the others."""
     level = len(LEVELS) if group.worst is None else LEVELS.index(group.worst)
-    return level, -group.standing, group.name is None, group.name or ""
+    return level, -group.standing, group.name is None, natural(group.name)

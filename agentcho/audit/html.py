@@ -17,11 +17,12 @@ from markupsafe import Markup
 
 from agentcho.audit import drawing, wording
 from agentcho.audit.advice import actions
-from agentcho.audit.grouping import by_reader, square
+from agentcho.audit.grouping import by_reader, readers, square
 from agentcho.audit.measurement import Effect, Interval, Measurement
 from agentcho.audit.report import AuditReport, Cell, Finding
 from agentcho.audit.rules import RULES
 from agentcho.audit.terms import TERMS
+from agentcho.message import natural
 
 PAGE = Path(__file__).parent / "page"
 STYLES = (PAGE / "colours.css", PAGE / "style.css")
@@ -73,10 +74,12 @@ def html(report: AuditReport, plot: Plot | None = None) -> str:
         "place_of": lambda group, cell: group.inner.index(cell) + 1,
         "terms": TERMS,
         "notes": [f for f in report.findings if f.rule in LEAVES],
+        "shown_readers": readers(report),
         "verdicts": {row.reader: row.verdict for row in report.readers},
         "pairs": list(pairs(report.measurement, plot)) if report.measurement else [],
         "readers": {said.id: said.author or "" for said in report.drawn},
         "listed": wording.listed,
+        "natural": lambda names: sorted(names, key=natural),
     }
     shown = {"script": Markup(script), "script_hash": _hash(script), "size": wording.number}
     return render(PAGE, "report.html.jinja", STYLES, **values, **shown, way=_way, shares=_shares)
@@ -98,12 +101,12 @@ def render(folder: Path, template: str, styles: Sequence[Path], **values: Any) -
 
 
 def grid(report: AuditReport) -> Grid:
-    """The cells of the report in the order of its readers; authors as the agents stand, others after them."""
+    """The cells of the report in the order of its readers; authors by name, those who are no agents after them."""
     cells = {(cell.reader, cell.author): cell for cell in report.matrix}
-    known = [*report.subject.agents, *(cell.author for cell in report.matrix)]
+    known = [*sorted(report.subject.agents, key=natural), *(cell.author for cell in report.matrix)]
     authors = tuple(author for author in dict.fromkeys(known) if any(a == author for _, a in cells))
-    readers = [row.reader for row in report.readers if row.readings]
-    return Grid(authors, tuple((r, tuple(cells.get((r, author)) for author in authors)) for r in readers))
+    rows = [row.reader for row in readers(report) if row.readings]
+    return Grid(authors, tuple((r, tuple(cells.get((r, author)) for author in authors)) for r in rows))
 
 
 def pairs(measurement: Measurement, plot: Plot | None) -> Iterator[PairEffects]:
@@ -111,7 +114,7 @@ def pairs(measurement: Measurement, plot: Plot | None) -> Iterator[PairEffects]:
     found: dict[tuple[str, str], list[Effect]] = {}
     for effect in measurement.effects:
         found.setdefault((effect.reader, effect.owner), []).append(effect)
-    for (reader, owner), effects in sorted(found.items(), key=lambda item: -_leak(item[1])):
+    for (reader, owner), effects in sorted(found.items(), key=lambda item: (-_leak(item[1]), *map(natural, item[0]))):
         drawn = "" if plot is None else plot(effects, measurement)
         yield PairEffects(reader, owner, Markup(drawn), effects)
 

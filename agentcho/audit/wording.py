@@ -6,13 +6,14 @@ Does not know: the terminal, HTML, which format it is for.
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
 from agentcho.audit.measurement import Arm, Source
 from agentcho.audit.report import AuditReport, Finding, Verdict, WordsLedger
+from agentcho.message import natural
 
 DIRECTION = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
@@ -47,6 +48,10 @@ SOURCES: dict[Source, str] = {
 """What a probe reads."""
 
 
+EACH = 3
+"""Of so many readers a headline says what each can learn; of more, how many they are."""
+
+
 class Headline(NamedTuple):
     """The conclusion of an audit: one word and one sentence."""
 
@@ -60,7 +65,7 @@ def headline(report: AuditReport) -> Headline:
     if report.conclusion == "findings" and not standing:
         return Headline("SUPPRESSED", "every leak that was found is one that somebody answers for")
     if report.conclusion == "findings":
-        return _leaks(standing)
+        return _leaks(standing, report.subject.agents)
     if report.conclusion == "inconclusive":
         return Headline("INCONCLUSIVE", next(iter(report.reasons), "it cannot be told"))
     if report.conclusion == "texts-clean":
@@ -69,27 +74,42 @@ def headline(report: AuditReport) -> Headline:
     return Headline("CLEAN", f"no agent reads what is not for it{planned}")
 
 
-def _leaks(findings: Sequence[Finding]) -> Headline:
+def _leaks(findings: Sequence[Finding], agents: Collection[str]) -> Headline:
     learns: dict[str, list[str]] = {}
-    for finding in findings:
+    for finding in sorted(findings, key=lambda one: (one.rule, natural(one.reader), natural(one.owner))):
         if finding.rule in ("AC001", "AC002", "AC003", "AC012") and finding.reader:
             reader = f"who learns of calls of {finding.reader}" if finding.rule == "AC012" else finding.reader
             owners = learns.setdefault(reader, [])
             owner = finding.owner or "another"
             owners += [] if owner in owners else [owner]
-    if not learns and (tools := sorted({f.reader or "a tool" for f in findings if f.rule == "AC013"})):
+    if not learns and (tools := sorted({f.reader or "a tool" for f in findings if f.rule == "AC013"}, key=natural)):
         return Headline("UNTRUSTED", f"words that nobody vouches for decided what {listed(tools)} did outside")
     if not learns:
-        readers = sorted({finding.reader or "an agent" for finding in findings})
+        readers = sorted({finding.reader or "an agent" for finding in findings}, key=natural)
         return Headline("UNKNOWN", f"it cannot be told what {listed(readers)} reads")
+    if len(learns) > EACH:
+        return Headline("LEAKS", _counted(learns, agents))
     sentences = [f"{reader} can learn what {_keeps(owners)} private" for reader, owners in learns.items()]
-    more = [f"so can {many(len(sentences) - 3, 'more agent')}"] if len(sentences) > 3 else []
-    return Headline("LEAKS", ", and ".join(sentences[:3] + more))
+    return Headline("LEAKS", ", and ".join(sentences))
+
+
+def _counted(learns: Mapping[str, Sequence[str]], agents: Collection[str]) -> str:
+    """How many can learn what, where there are too many to say it of each: those who read it most directly by name."""
+    owners = sorted({owner for own in learns.values() for owner in own}, key=natural)
+    most = max(map(len, learns.values()))
+    many_keep = f"up to {most:,} others keep" if most > 1 else "another keeps"
+    keep = _keeps(owners) if len(owners) <= EACH else many_keep
+    of = (
+        f"{len(learns):,} of {many(len(agents), 'agent')}"
+        if learns.keys() <= {*agents}
+        else many(len(learns), "reader")
+    )
+    return f"{of} can learn what {keep} private: {listed(list(learns), EACH + 1)}"
 
 
 def _keeps(owners: Sequence[str]) -> str:
     names = ["the scenario" if owner == "scenario" else owner for owner in owners]
-    return f"{listed(names)} {'keeps' if len(names) == 1 else 'keep'}"
+    return f"{listed(names, EACH + 1)} {'keeps' if len(names) == 1 else 'keep'}"
 
 
 def listed(words: Sequence[str], most: int = 6) -> str:

@@ -15,6 +15,7 @@ from agentcho.audit.measurement import Ablation, Arm, Effect, Interval, Measurem
 from agentcho.audit.wording import ARMS, SOURCES, many, number
 from agentcho.display.safe import inline
 from agentcho.display.sheet import Sheet, table
+from agentcho.message import natural
 
 ORDER: tuple[Arm, ...] = ("reuse", "stale", "plain", "floor", "enforce")
 PAIRS = 6
@@ -54,7 +55,7 @@ def effects(found: Iterable[Effect]) -> list[Sheet]:
     for effect in found:
         arms = pairs.setdefault((effect.reader, effect.owner), {})
         arms[effect.arm] = max(effect, arms.get(effect.arm, effect), key=lambda one: one.tv_max)
-    ordered = sorted(pairs.items(), key=lambda item: (-_leak(item[1]), item[0]))
+    ordered = sorted(pairs.items(), key=lambda item: (-_leak(item[1]), *map(natural, item[0])))
     sheets = [_pair(reader, owner, arms) for (reader, owner), arms in ordered[:PAIRS]]
     more = Sheet(f"and {len(ordered) - PAIRS} more pairs, which leak no more: see --json or --html", ("",), (("",),))
     return [*sheets, *([more] if len(ordered) > PAIRS else [])]

@@ -16,7 +16,7 @@ from rich.style import Style
 from rich.text import Text
 
 from agentcho.display.safe import inline, visible
-from agentcho.message import Audience, Kind
+from agentcho.message import Audience, Kind, natural
 from agentcho.records.transcript import Entry
 
 UNDER_WAY = "under way"
@@ -61,7 +61,8 @@ class Speech(NamedTuple):
         members = self.audience.members
         if members is not None and members == {self.author}:
             return ""
-        return f" → {inline(str(self.audience if members is None else Audience(members - {self.author or ''})))}"
+        others = ["everyone"] if members is None else sorted(members - {self.author}, key=natural) or ["nobody"]
+        return f" → {inline(', '.join(others))}"
 
     @property
     def words(self) -> str:

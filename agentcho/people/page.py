@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from agentcho.display.safe import inline
 from agentcho.display.speech import Speech, columns
-from agentcho.message import Message
+from agentcho.message import Message, natural
 from agentcho.people.desk import Desk, Question, remaining
 from agentcho.people.form import Form
 
@@ -95,7 +95,7 @@ def _readers(form: Form) -> str:
     members = form.asked.to.members
     if members is None:
         return "Everyone can read it."
-    others = sorted(members - {form.asked.agent})
+    others = sorted(members - {form.asked.agent}, key=natural)
     return f"{', '.join(others)} can read it." if others else "Nobody else can read it."
 
 

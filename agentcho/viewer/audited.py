@@ -14,6 +14,7 @@ from agentcho.audit.planned import plan
 from agentcho.audit.report import AuditReport, Edge, Said
 from agentcho.audit.verdict import WORST
 from agentcho.errors import ConfigError, RecordBroken
+from agentcho.message import natural
 from agentcho.records.trace import read_traces
 from agentcho.viewer.eyes import eyes, readable
 from agentcho.viewer.shown import FORMAT, Chosen, Shown, Talk
@@ -60,7 +61,7 @@ def of_report(file: Path, chosen: Chosen) -> Shown:
 def _drawn(report: AuditReport) -> Json:
     spoken = [said.author for said in report.drawn if said.author]
     heard = [name for said in report.drawn if not isinstance(said.audience, str) for name in said.audience]
-    names = dict.fromkeys([*report.subject.agents, *spoken, *heard])
+    names = dict.fromkeys([*sorted(report.subject.agents, key=natural), *spoken, *heard])
     seat = {name: number for number, name in enumerate(names)}
     place = {said.id: number for number, said in enumerate(report.drawn)}
     messages = [_said(said, seat, place) for said in report.drawn]

@@ -13,7 +13,7 @@ from typing import Any
 from agentcho.audit.reach import Reach, reach
 from agentcho.audit.verdict import GameVerdict
 from agentcho.flow.labels import EncodingRecord
-from agentcho.message import Audience, Message
+from agentcho.message import Audience, Message, natural
 from agentcho.records.models import LOCAL, Models
 from agentcho.records.transcript import Entry
 from agentcho.viewer.indexed import Contexts, runs
@@ -32,7 +32,7 @@ def agents_of(entries: Iterable[Entry]) -> list[str]:
     for entry in entries:
         message = entry.message
         found |= dict.fromkeys([] if message.author is None else [message.author])
-        found |= dict.fromkeys(sorted(message.audience.members or ()))
+        found |= dict.fromkeys(sorted(message.audience.members or (), key=natural))
     return list(found)
 
 

@@ -9,12 +9,12 @@ import pytest
 
 from agentcho.audit.advice import actions
 from agentcho.audit.drawing import draw
-from agentcho.audit.grouping import by_owner, by_reader, square
+from agentcho.audit.grouping import by_owner, by_reader, readers, square
 from agentcho.audit.html import html
 from agentcho.audit.part import FEW_LANES, FEW_MESSAGES, part
 from agentcho.audit.report import AuditReport, Finding
 from agentcho.audit.rules import RULES
-from agentcho.audit.wording import stands
+from agentcho.audit.wording import headline, stands
 
 from . import crowds, sample
 
@@ -61,6 +61,35 @@ def test_the_action_that_mends_most_is_the_first() -> None:
     assert len(first.findings) > len(second.findings) == 1
     page = html(crowds.audited(5))
     assert page.index(RULES["AC002"].remedy) < page.index("Leave the message out") < page.index('id="readers"')
+
+
+def test_of_many_agents_names_stand_as_people_count() -> None:
+    report = crowds.audited(12, rounds=1)
+    page = html(report)
+    assert page.index("<bdi>agent2</bdi>") < page.index("<bdi>agent10</bdi>")
+    rows = [row.reader for row in readers(report) if row.verdict == "transitive"]
+    assert rows == sorted(rows, key=lambda name: int(name.removeprefix("agent")))
+    shown = [group.name for group in by_owner(readers_of(report))]
+    assert shown == sorted(shown, key=lambda name: int((name or "").removeprefix("agent")))
+
+
+def readers_of(report: AuditReport) -> list[Finding]:
+    """One finding an owner, so that nothing but names can order them."""
+    return list({finding.owner: finding for finding in report.findings if finding.rule == "AC002"}.values())
+
+
+def test_the_headline_of_many_readers_counts_them_and_names_the_first() -> None:
+    word, sentence = headline(crowds.audited(20, rounds=1))
+    assert word == "LEAKS"
+    assert sentence == (
+        "19 of 20 agents can learn what up to 19 others keep private: agent1, agent2, agent3 and 16 more"
+    )
+    direct = [sample.finding("AC001", f"agent{n}", "scenario") for n in (10, 9, 8, 7)]
+    report = sample.report(findings=tuple(direct))
+    assert headline(report).sentence == (
+        "4 readers can learn what the scenario keeps private: agent7, agent8, agent9 and agent10"
+    )
+    assert headline(sample.report(findings=tuple(direct[:3]))).sentence.count("can learn what the scenario") == 3
 
 
 def test_lines_of_code_are_mended_each_on_its_own_and_the_run_as_one() -> None:

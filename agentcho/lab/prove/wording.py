@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from agentcho.audit.wording import Headline, cut_short, listed, many
 from agentcho.lab.prove.proof import Compared, Conclusion, Proof, Swapped, Waits
+from agentcho.message import natural
 
 WORDS: dict[Conclusion, str] = {"holds": "HOLDS", "broken": "BROKEN", "inconclusive": "INCONCLUSIVE"}
 SWAPS: dict[Swapped, str] = {
@@ -31,7 +32,7 @@ def headline(proof: Proof) -> Headline:
     word, all_ = WORDS[proof.conclusion], len(proof.compared)
     if proof.conclusion == "broken":
         broken = [one for one in proof.compared if one.conclusion == "broken"]
-        learns = listed(sorted({f"{one.reader} of {one.owner}" for one in broken}))
+        learns = listed(sorted({f"{one.reader} of {one.owner}" for one in broken}, key=natural))
         return Headline(word, f"under enforce something changed for a reader in {len(broken):,} of {all_:,}: {learns}")
     if not proof.compared:
         return Headline(word, "nothing could be compared, so nothing is shown")
