@@ -73,9 +73,9 @@ class GameWords:
             self._enter(entry)
 
     def _enter(self, entry: Entry) -> None:
-        message, author = entry.message, entry.message.author
+        message, author = entry.message, self._sayer(entry)
         self._add(self._acted_on(entry), Sum(acts=1))
-        own_words = message.kind == "decode" or entry.act.released is not None
+        own_words = message.kind == "decode" or entry.act.released is not None or entry.act.call is not None
         if author is None or not own_words:
             return
         try:
@@ -84,6 +84,11 @@ class GameWords:
                 self._add(owed, self._sum(entry, owed))
         except Unaccounted as why:
             self.doubts.append(Doubt(self._verdict.game, message.id, author, str(why), self._verdict.asked(entry)))
+
+    def _sayer(self, entry: Entry) -> str | None:
+        """Who let a message be said: its author, and of the result of a tool who called that."""
+        call = self._entries.get(entry.act.call or "")
+        return entry.message.author if call is None else call.message.author
 
     def _add(self, owed: Owed, sum: Sum) -> None:
         for owner, readers in owed:
@@ -95,7 +100,9 @@ class GameWords:
     def _owed(self, entry: Entry) -> Owed:
         """Of each owner of secrets, to whom the words of a message may tell of them."""
         released, charge, first = entry.act.released, entry.act.charge, entry
-        if released is None:
+        if entry.act.call is not None:
+            over = self._sources(self._known(entry.act.call, entry))
+        elif released is None:
             over = self._sources(entry)
         else:
             first = self._known(released, entry)
@@ -109,7 +116,7 @@ class GameWords:
 
     def _pairs(self, over: Iterable[str], entry: Entry) -> dict[str, set[str]]:
         found: dict[str, set[str]] = {}
-        for reader in readers_of(entry.message.audience, entry.message.author, self._agents):
+        for reader in readers_of(entry.message.audience, self._sayer(entry), self._agents):
             for id in self._secrets.told(over, reader):
                 found.setdefault(owner_of(self._entries[id].message.metadata), set()).add(reader)
         return found

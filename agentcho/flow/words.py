@@ -141,7 +141,8 @@ class Spent:
 
 class Saying(NamedTuple):
     """What an agent is about to say: over `reads`, and over a private `prompt` of that id, if any. `release`: the code
-    lets it pass whatever it is. `shown`: what a person who says it has been shown before, and does not forget."""
+    lets it pass whatever it is. `shown`: what a person who says it has been shown before, and does not forget. `result`:
+    it is what a tool will answer to a call that was made over all that."""
 
     author: str
     to: Audience
@@ -150,6 +151,7 @@ class Saying(NamedTuple):
     prompt: str | None = None
     release: bool = False
     shown: tuple[str, ...] = ()
+    result: bool = False
 
 
 class Words:
@@ -216,6 +218,8 @@ class Words:
         if saying.release:
             return Charge("release", owed=owed)
         try:
+            if saying.result:
+                raise Uncountable("a tool can say again what it was given")
             charge = typed(saying.options)._replace(owed=owed)
         except Uncountable as error:
             if self._rule == "refuse":
@@ -237,13 +241,10 @@ class Words:
         named = [f"{id} ({self._by(id) if id != prompt else 'its prompt'})" for id in known]
         behind = ", ".join([*named[:SHOWN], *([f"{len(named) - SHOWN} more"] if len(named) > SHOWN else [])])
         who = "everyone" if saying.to.members is None else "everyone to whom it is said"
-        return refused(
-            author,
-            f"not {who} may read what is read for it ({behind or 'by way of what others had read'}), and {why}. "
-            "Read what they may read and nothing else (View.open_to), say it by choose or by an answer with bounds, "
-            "which are charged, or let it pass with release=True, which audits list",
-            known,
-        )
+        those = f"not {who} may read what is read for it ({behind or 'by way of what others had read'})"
+        if saying.result:
+            return refused(author, f"it calls a tool whose result others are to read, {those}. {_ALONE}", known)
+        return refused(author, f"{those}, and {why}. {_OPEN}", known)
 
     def _by(self, id: str) -> str:
         return f"by {self._drafts[id].metadata.author or SCENARIO}"
@@ -277,6 +278,14 @@ class Words:
         return owner == saying.author or any(
             owner_of(each) == owner and each.audience.includes(saying.author) for each in drafts
         )
+
+
+_LISTED = "or let it pass with release=True, which audits list"
+_ALONE = f"Declare no results= of the tool, so that its caller alone reads them, {_LISTED}"
+_OPEN = (
+    "Read what they may read and nothing else (View.open_to), say it by choose or by an answer with bounds, which are "
+    f"charged, {_LISTED}"
+)
 
 
 def refused(author: str, why: str, messages: Sequence[str] = ()) -> LeakageError:

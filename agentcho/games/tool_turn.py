@@ -16,7 +16,7 @@ from agentcho.agent import Agent, ToolWish, Utterance
 from agentcho.calls import values
 from agentcho.calls.tools import AnswerForm, ToolCall, ToolsPort
 from agentcho.errors import AnswerInvalid, ContextOverflow, RequestError, shown
-from agentcho.flow.views import Read, ReadSet, ToolUse
+from agentcho.flow.views import Charge, Read, ReadSet, ToolUse
 from agentcho.games.messages import Messages
 from agentcho.games.models import Telling
 from agentcho.games.tool_calls import Making, ToolCalls
@@ -46,6 +46,15 @@ class Offer(NamedTuple):
     def forms(self, named: str | None) -> tuple[AnswerForm, ...]:
         """The ways to write one call."""
         return self.writer.forms([tool.form for tool in self.tools.values()], named)
+
+
+class Come(NamedTuple):
+    """A result that is to come: of which call and tool, who will read it, and what it may tell them."""
+
+    call: str
+    use: ToolUse
+    to: Audience
+    charge: Charge | None
 
 
 @dataclass
@@ -187,9 +196,12 @@ class _Talk:
         tool = self._offer.tools[call.name]
         declared = tool.declared
         use = ToolUse(tool.name, declared.audience, declared.effect, declared.trusted, tool.client)
+        results = declared.results
+        to = self._own if results is None else self._game.messages.audience(self._author, results)
+        charge = self._game.turns.charge_result(self._speech._replace(to=to))
         self._game.messages.check_call(said.id, use, self._speech.asked.release)
         self._follow(said.id)
-        self._follow(await self._result(tool, call, said.id, use))
+        self._follow(await self._result(tool, call, Come(said.id, use, to, charge)))
 
     def _read(self, said: Message) -> ToolCall:
         _, calls = self._offer.writer.read(said.text)
@@ -203,16 +215,15 @@ class _Talk:
         more = reads._replace(reads=(*reads.reads, Read(id, reads.new_at)), new_at=None)
         self._speech = self._speech._replace(reads=more)
 
-    async def _result(self, tool: Tool, call: ToolCall, id: str, use: ToolUse) -> str:
+    async def _result(self, tool: Tool, call: ToolCall, come: Come) -> str:
         """The message with the result of a call: the recorded one, or that of a call that is made now."""
-        messages, writer, of = self._game.messages, self._offer.writer, f"{id}.result"
+        messages, writer, of = self._game.messages, self._offer.writer, f"{come.call}.result"
         written = messages.recorded.result(of)
         if written is None:
-            returned = await self._game.calls.make(Making(tool, call.arguments, id, self._author))
+            returned = await self._game.calls.make(Making(tool, call.arguments, come.call, self._author))
             written = writer.result(returned.text, name=tool.name)
-        to = self._own if tool.declared.results is None else messages.audience(self._author, tool.declared.results)
-        told = Telling(SCENARIO, "tool", to, written[0], UNREAD, self._speech.model, written[1], id=of)
-        told = told._replace(called=(id, use, self._speech.asked.release))
+        told = Telling(SCENARIO, "tool", come.to, written[0], UNREAD, self._speech.model, written[1], id=of)
+        told = told._replace(called=(come.call, come.use, self._speech.asked.release), charge=come.charge)
         try:
             return messages.put(told)
         except ContextOverflow as error:

@@ -143,6 +143,11 @@ class Turns:
             self._taken[speech.author] -= 1
             raise
 
+    def charge_result(self, speech: Speech) -> Charge | None:
+        """What the result of a call that was made over these reads may tell `speech.to`, which may be anything: a tool
+        can say again what it was given. `LeakageError`: it must not, and the call is not to be made."""
+        return None if self._words is None else self._words.charge(self._saying(speech)._replace(result=True))
+
     def _saying(self, speech: Speech) -> Saying:
         """What the rule is asked of. A person who plays an agent does not forget what it has been shown."""
         author, shown = speech.author, tuple[str, ...]()

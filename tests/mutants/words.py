@@ -11,6 +11,7 @@ ADMITTED = "tests/leaks/words/test_admitted.py"
 RULE = "tests/leaks/words/test_rule.py"
 OWED = "tests/leaks/words/test_owed.py"
 AUDIT = "tests/audit/test_words.py"
+RESULTS = "tests/leaks/words/test_results.py"
 
 WORDS = (
     Mutant(
@@ -60,6 +61,22 @@ WORDS = (
         "return canonical(value) if contains(admitted(schema), value) else None",
         "return canonical(value)",
         (RULE,),
+    ),
+    Mutant(
+        "the result of a tool is nobody's words",
+        "what an agent may not say it would have a tool say to those who read its results",
+        "agentcho/games/tool_turn.py",
+        "charge = self._game.turns.charge_result(self._speech._replace(to=to))",
+        "charge = None",
+        (RESULTS,),
+    ),
+    Mutant(
+        "the ledger leaves out what tools say",
+        "an audit would call bounded what a tool had told others without any bound",
+        "agentcho/audit/words.py",
+        " or entry.act.call is not None",
+        "",
+        (RESULTS,),
     ),
     Mutant(
         "a budget that is never used up",
