@@ -14,9 +14,10 @@ from agentcho.audit.notes import Seal
 from agentcho.audit.report import Subject
 from agentcho.config import RunConfig, again
 from agentcho.records.environment import machine, versions
+from agentcho.records.names import HEARD, LINES
 from agentcho.records.record import RunInfo, SavedRun
 from agentcho.records.trace import Workflow
-from agentcho.records.transcript import HEARD, Entry
+from agentcho.records.transcript import Entry
 
 LIMITS = "limits of a whole game"
 MARKERS = "engine markers"
@@ -82,11 +83,11 @@ def _lost(run: SavedRun, games: Mapping[int, Sequence[Entry]]) -> Iterator[str]:
         yield from (f"call {id} of game {game} was begun, and has no result" for id in sorted(calls - known))
     if run.status != "done":
         yield f"the run's status is {run.status}"
-    pieces = () if run.info.format == "agentcho-run/1" else (HEARD,)
-    for name in ("transcript.jsonl", "outcomes.jsonl", *pieces):
+    for name, always in LINES.items():
         file = run.path / name
         if not file.exists():
-            yield f"there is no {name}"
+            if always and not (name == HEARD and run.info.format == "agentcho-run/1"):
+                yield f"there is no {name}"
         elif (data := file.read_bytes()) and not data.endswith(b"\n"):
             yield f"the last line of {name} is torn"
 

@@ -21,14 +21,12 @@ from agentcho.games.resume import (
     source_differences,
 )
 from agentcho.records import writer
-from agentcho.records.calls import CALLS
 from agentcho.records.files import check_folder, replace_whole, writing
+from agentcho.records.names import LINES
 from agentcho.records.record import RunInfo, SavedRun, Status, new_folder, write_info
-from agentcho.records.transcript import HEARD
 
 Missing = Literal["refuse", "accept"]
 """What to do where games of the run are in no part, or not over in theirs."""
-FILES = ("transcript.jsonl", HEARD, "outcomes.jsonl")
 FEW = 10
 """How many numbers of games an error lists."""
 
@@ -124,10 +122,9 @@ def _written(parts: Sequence[SavedRun], out: Path, status: Status) -> SavedRun:
     """The record of all parts. Nothing is left of one that could not be written."""
     path = new_folder(out, parts[0].info.scenario, datetime.now(UTC))
     try:
-        for name in FILES:
-            replace_whole(path / name, b"".join(_whole_lines(part, name) for part in parts))
-        if called := [part for part in parts if (part.path / CALLS).exists()]:
-            replace_whole(path / CALLS, b"".join(_whole_lines(part, CALLS) for part in called))
+        for name, always in LINES.items():
+            if there := [part for part in parts if always or (part.path / name).exists()]:
+                replace_whole(path / name, b"".join(_whole_lines(part, name) for part in there))
         write_info(path, _info(path.name, [part.info for part in parts], status))
         _check_still(parts)
     except BaseException:

@@ -19,8 +19,6 @@ from agentcho.errors import RecordBroken
 from agentcho.records.files import Lines, read_lines
 from agentcho.records.lines import Attempt, Count, Line, read
 
-CALLS = "calls.jsonl"
-
 
 class CallLine(Line):
     """A call before it is made, or once it has `ended`. `idempotent`: it may be made twice."""

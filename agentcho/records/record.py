@@ -30,15 +30,15 @@ from agentcho.config import RunConfig
 from agentcho.errors import CannotWrite, RecordBroken, RecordError, RecordNotFound, shown
 from agentcho.message import AgentName
 from agentcho.records import writer
-from agentcho.records.calls import CALLS, CallLine, CallLines, begun_calls
+from agentcho.records.calls import CallLine, CallLines, begun_calls
 from agentcho.records.died import died
 from agentcho.records.environment import versions
 from agentcho.records.files import Lines, read_lines, replace_whole, writing
 from agentcho.records.lines import Count, TypedLine, read
 from agentcho.records.models import Models, is_endpoint
+from agentcho.records.names import CALLS, HEARD, INFO, OUTCOMES, TRANSCRIPT, TYPED
 from agentcho.records.trace import UNFINISHED, Workflow, exported
 from agentcho.records.transcript import (
-    HEARD,
     AllSeals,
     Encodings,
     Entry,
@@ -141,7 +141,7 @@ class Over(NamedTuple):
 
 
 OVER = TypeAdapter(Over, config=ConfigDict(strict=True))
-TYPING, TYPED = TypeAdapter(TypedLine), "typed.jsonl"
+TYPING = TypeAdapter(TypedLine)
 
 
 class RunRecord:
@@ -156,8 +156,8 @@ class RunRecord:
             self._writer = claimed.enter_context(Writer(path / writer.NAME))
             claimed.push(self._files)
             write_info(path, info)
-            self._transcript = self._files.enter_context(Lines(path / "transcript.jsonl"))
-            self._outcomes = self._files.enter_context(Lines(path / "outcomes.jsonl"))
+            self._transcript = self._files.enter_context(Lines(path / TRANSCRIPT))
+            self._outcomes = self._files.enter_context(Lines(path / OUTCOMES))
             self._calls = CallLines(path / CALLS)
             self._files.callback(self._calls.close)
             self._heard = HeardLines(path / HEARD)
@@ -308,7 +308,7 @@ def new_folder(folder: Path, scenario: str, now: datetime) -> Path:
 def write_info(path: Path, info: RunInfo) -> None:
     """Write `run.json` of a record, whole."""
     whole = json.dumps(info.model_dump(mode="json"), indent=2, ensure_ascii=False) + "\n"
-    replace_whole(path / "run.json", whole.encode(errors="replace"))
+    replace_whole(path / INFO, whole.encode(errors="replace"))
 
 
 class SavedRun:
@@ -316,7 +316,7 @@ class SavedRun:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        file = path / "run.json"
+        file = path / INFO
         try:
             self.info = RunInfo.model_validate_json(file.read_bytes())
         except (FileNotFoundError, NotADirectoryError):
@@ -341,7 +341,7 @@ class SavedRun:
     def entries(self) -> list[Entry]:
         """Every message of all games and all their attempts, in the order of their lines. Some are unfinished
         (`Entry.ended`): their call was cancelled or failed, or, at the end, the process died meanwhile."""
-        file, pieces = self.path / "transcript.jsonl", self.path / HEARD
+        file, pieces = self.path / TRANSCRIPT, self.path / HEARD
         entries = read_transcript(file) if file.exists() else []
         return [*entries, *(died(pieces, entries) if pieces.exists() else [])]
 
@@ -363,7 +363,7 @@ class SavedRun:
 
     def finished(self) -> dict[int, Over]:
         """The games that ended, by number."""
-        file = self.path / "outcomes.jsonl"
+        file = self.path / OUTCOMES
         found = {}
         for number, line in read_lines(file) if file.exists() else ():
             try:
@@ -422,7 +422,7 @@ def _check_format(file: Path) -> None:
 
 def folders(folder: Path) -> list[Path]:
     """The folder of every run in a folder, oldest first, whether or not its record can be read."""
-    return [file.parent for file in sorted(folder.glob("*/run.json"))]
+    return [file.parent for file in sorted(folder.glob(f"*/{INFO}"))]
 
 
 def runs(folder: Path) -> list[SavedRun]:
@@ -432,9 +432,9 @@ def runs(folder: Path) -> list[SavedRun]:
 
 def find(run: str, folder: Path) -> SavedRun:
     """The run of that path, that id, the only one whose id begins so, or the newest for "last"."""
-    if (Path(run) / "run.json").is_file():
+    if (Path(run) / INFO).is_file():
         return SavedRun(Path(run))
-    names = sorted(file.parent.name for file in folder.glob("*/run.json"))
+    names = sorted(file.parent.name for file in folder.glob(f"*/{INFO}"))
     matches = names[-1:] if run == "last" else [n for n in names if n == run] or _begins(names, run)
     if len(matches) != 1:
         raise RecordNotFound(run, folder)

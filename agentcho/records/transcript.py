@@ -52,7 +52,6 @@ from agentcho.records.lines import (
     read,
 )
 
-HEARD = "heard.jsonl"
 MESSAGE, ENCODINGS = TypeAdapter(MessageLine), TypeAdapter(EncodingsLine)
 LISTED = 64
 """A cone of so many messages is written out, and has no seal."""

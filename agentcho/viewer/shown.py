@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from agentcho.errors import AudienceError, ConfigError, RecordNotFound
+from agentcho.records.names import INFO
 from agentcho.records.record import Over, SavedRun, find, folders
 from agentcho.records.transcript import Entry, by_attempt
 from agentcho.viewer.eyes import eyes, readable
@@ -52,7 +53,7 @@ def target(named: str, out: Path) -> list[SavedRun]:
     """The run of that path, id, or beginning of an id; or all runs in a folder, as `agentcho compare --out` keeps them,
     in the order of their paths. `RecordNotFound`: there is none."""
     folder = Path(named)
-    if folder.is_dir() and not (folder / "run.json").is_file():
+    if folder.is_dir() and not (folder / INFO).is_file():
         inside = [
             path for each in (folder, *sorted(p for p in folder.iterdir() if p.is_dir())) for path in folders(each)
         ]

@@ -10,7 +10,8 @@ import pytest
 from agentcho.audit import AuditReport, audit_run
 from agentcho.audit.report import Finding
 from agentcho.config import RunConfig
-from agentcho.records.calls import CALLS, CallLine, CallLines
+from agentcho.records.calls import CallLine, CallLines
+from agentcho.records.names import CALLS
 from agentcho.records.record import Over, RunRecord, SavedRun, write_info
 
 from .transcripts import Talk, chain
