@@ -141,8 +141,8 @@ class Spent:
 
 class Saying(NamedTuple):
     """What an agent is about to say: over `reads`, and over a private `prompt` of that id, if any. `release`: the code
-    lets it pass whatever it is. `shown`: what a person who says it has been shown before, and does not forget. `result`:
-    it is what a tool will answer to a call that was made over all that."""
+    lets it pass whatever it is. `shown`: what a person who says it has been shown before, and does not forget.
+    `result`: it is what a tool will answer to a call that was made over all that."""
 
     author: str
     to: Audience

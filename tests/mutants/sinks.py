@@ -93,9 +93,9 @@ TOLD = (
         "agentcho/games/tool_turn.py",
         "        self._game.messages.check_call(said.id, use, self._speech.asked.release)\n"
         "        self._follow(said.id)\n"
-        "        self._follow(await self._result(tool, call, said.id, use))\n",
+        "        self._follow(await self._result(tool, call, Come(said.id, use, to, charge)))\n",
         "        self._follow(said.id)\n"
-        "        self._follow(await self._result(tool, call, said.id, use))\n"
+        "        self._follow(await self._result(tool, call, Come(said.id, use, to, charge)))\n"
         "        self._game.messages.check_call(said.id, use, self._speech.asked.release)\n",
         (CALLS, TOOLS),
     ),

@@ -37,8 +37,8 @@ TOOLS = (
         "results for everyone",
         "others would read what only the caller may",
         "agentcho/games/tool_turn.py",
-        "to = self._own if tool.declared.results is None",
-        "to = EVERYONE if tool.declared.results is None",
+        "to = self._own if results is None",
+        "to = EVERYONE if results is None",
         (f"{IN_GAMES}::test_a_call_and_its_result_are_private_and_what_is_said_then_is_not",),
     ),
     Mutant(
