@@ -163,13 +163,13 @@ class Resolver:
             return False
         return self.reuse.shadow == "always" or draft.metadata.audience != draft.own
 
-    def prefetch(self, id: str) -> tuple[Needed, ...]:
+    def prefetch(self, id: str, exact: bool = False) -> tuple[Needed, ...]:
         """The encodings of a known message that are sure to be asked for, and are not there yet: under audit E(m);
         under enforce X(m) of the scenario's messages, and E(m) of private ones. None where a caller's own prompt
-        decides, or in the deterministic profile."""
+        decides, or in the deterministic profile unless `exact`."""
         metadata = self.drafts[id].metadata
         recipe: Recipe = "audience" if self.enforcing and metadata.author is None else "author"
-        if self.reuse.mode == "baseline" or self.reuse.deterministic or self.reuse.repair is not None:
+        if not (self.begins or (exact and self.reuse.mode != "baseline" and self.reuse.repair is None)):
             return ()
         if self.enforcing and metadata.author is not None and metadata.audience != self.drafts[id].own:
             return ()

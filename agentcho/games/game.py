@@ -193,15 +193,16 @@ class Game:
             await ann.say()
 
         It is encoded as it comes, and out for its readers at the end of the context, with the ids that the whole text
-        has; in the deterministic profile, in baseline mode and with repairs it is encoded then. An error in the
-        context drops it: nobody reads any of it. At its end raises what `announce` raises."""
+        has and nothing left to encode; in the deterministic profile all of it is encoded then, and in baseline mode and
+        with repairs by each of its readers. An error in the context drops it: nobody reads any of it. At its end raises
+        what `announce` raises."""
         own = self._models.own
         told = Telling(SCENARIO, role, audience(to, self.agents), "", UNREAD, own)
         ahead = own.encodes and own.resolver.begins
         stream = Streamed(self._messages, told, self.index, ahead)
         try:
             yield stream
-            stream.close()
+            await stream.close()
         finally:
             stream.give_up()
 

@@ -224,10 +224,11 @@ class Journal:
         if draft is not None:
             self._enter_said(draft, result, making)
 
-    def prefetch(self, message: str, on: Resolver | None = None) -> Request | None:
-        """The request that encodes a known message before anybody reads it; None: it is there, or asked for."""
+    def prefetch(self, message: str, on: Resolver | None = None, exact: bool = False) -> Request | None:
+        """The request that encodes a known message before anybody reads it, `exact`: in the deterministic profile;
+        None: it is there, or asked for."""
         on = on or self.resolver
-        missing, metadata = on.prefetch(message), on.drafts[message].metadata
+        missing, metadata = on.prefetch(message, exact), on.drafts[message].metadata
         if not missing:
             return None
 
@@ -235,7 +236,7 @@ class Journal:
             self.enter(Making(missing, metadata.author, on), None, result)
 
         order, turn = (self._game, message, -1), Turn(str(self._game))
-        return Request(tuple(lack.call for lack in missing), order, on_done=done, turn=turn, exact=False)
+        return Request(tuple(lack.call for lack in missing), order, on_done=done, turn=turn, exact=exact)
 
     def first_token(self, making: Making, draft: Draft, unfinished: Unfinished) -> Entry:
         """The entry of a message at its first token, with all encodings that are in no line yet."""

@@ -6,6 +6,7 @@ agents' verbs, how words are sampled, engines.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -14,7 +15,7 @@ from agentcho.calls import values
 from agentcho.calls.call_site import call_site
 from agentcho.calls.checks import checked_role
 from agentcho.config import ReusePolicy
-from agentcho.errors import AudienceError, ContextOverflow, LeakageError, RequestError
+from agentcho.errors import AudienceError, ContextOverflow, LeakageError, RequestError, StoreFull
 from agentcho.flow.draft import Draft
 from agentcho.flow.labels import LeakPaths
 from agentcho.flow.sinks import Sinks
@@ -32,7 +33,7 @@ from agentcho.flow.views import (
     visible_metadata,
 )
 from agentcho.games.journal import Journal, Recorded
-from agentcho.games.models import Telling
+from agentcho.games.models import GameModel, Telling
 from agentcho.games.roster import SCENARIO, Roster
 from agentcho.games.rounds import Rounds
 from agentcho.message import Audience, Kind, Message, Metadata, Words, audience, exact
@@ -158,6 +159,16 @@ class Messages:
             model, make = told.model, partial(self._journal.prefetch, draft.metadata.id, told.model.resolver)
             model.choreographer.offer(self._journal, make)
         return draft.metadata.id
+
+    async def encode(self, id: str, model: GameModel) -> None:
+        """Encode a message of known text that is out, as the first call that reads it would; nothing is done where each
+        caller has it in its own prompt. There is no room for it now: that call asks again, and its caller hears why."""
+        exact = model.resolver.reuse.deterministic
+        request = self._journal.prefetch(id, model.resolver, exact) if model.encodes else None
+        if request is not None:
+            with suppress(ContextOverflow, StoreFull):
+                await model.choreographer.run(request)
+            model.choreographer.release(self._journal.take_outdated())
 
     def known(self, told: Telling) -> tuple[Draft, Words]:
         """A message of known text before it is said, and its words. Raises what is wrong with it."""

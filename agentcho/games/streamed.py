@@ -19,8 +19,9 @@ from agentcho.games.models import Telling
 
 LEAST = 256
 """So many characters are encoded at least at a time."""
-SHARE = 8
-"""And at least so much of what is there (an eighth), so that the work on a long text stays in proportion to it."""
+SHARE = 16
+"""And at least so much of what is there (a sixteenth): each time the keys of all that is there are copied, and so this
+work stays in proportion to the text."""
 
 
 class Streamed:
@@ -52,12 +53,14 @@ class Streamed:
         if self._ahead and fresh >= LEAST and fresh * SHARE >= self._encoded:
             await self._encode()
 
-    def close(self) -> str:
-        """Let the message out, for all of its audience; returns its id. Raises what `Game.announce` raises."""
+    async def close(self) -> str:
+        """Let the message out, for all of its audience, and encode what is left of it; returns its id. Raises what
+        `Game.announce` raises."""
         self._closed = True
         begun = None if self._begun is None else Begun(self._begun, self._tokens, self._fed)
         self.id = self._messages.put(self._told._replace(text=self.text, begun=begun))
         self._begun = None
+        await self._messages.encode(self.id, self._told.model)
         return self.id
 
     def give_up(self) -> None:
