@@ -10,14 +10,18 @@ from typing import Any
 
 from agentcho.cluster.work import Heard
 from agentcho.events import Called, Calling, Encoded, Ended, Event, Joined
+from agentcho.records.files import written
 from agentcho.records.transcript import AllSeals, Entry
+
+NoteCall = Callable[[Calling | Called | None, tuple[Entry, ...], bytes], None]
+"""Hears of a call, what was said since the last, and the lines of that."""
 
 
 class GameHeard:
     """What is heard of one game; of its messages each as a line, and as an event where that is wanted. `note` hears of
-    calls of tools at once."""
+    calls of tools at once, and gets the lines until then: `lines` are those since."""
 
-    def __init__(self, wanted: Heard, note: Callable[[Calling | Called | None, tuple[Entry, ...]], None]) -> None:
+    def __init__(self, wanted: Heard, note: NoteCall) -> None:
         self._wanted, self._note = wanted, note
         self._since: list[Entry] = []
         self.cast, self.lines, self.events = dict[str, str](), list[dict[str, Any]](), list[Event]()
@@ -43,8 +47,8 @@ class GameHeard:
 
     def _tell(self, event: Calling | Called | None) -> None:
         """Note a call, or its result, with what was said since the last note."""
-        said, self._since = tuple(self._since), []
-        self._note(event, said)
+        said, lines, self._since, self.lines = tuple(self._since), written(self.lines), [], []
+        self._note(event, said, lines)
 
     def _keep(self, whole: Event, without: Event | None = None) -> None:
         """Keep an event, as it is or without encodings."""

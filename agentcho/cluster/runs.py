@@ -213,14 +213,16 @@ class Games:
         return Deal(game, tasks, _forced(self._selection.forced(game)), before, calls)
 
     def note(self, note: Note) -> None:
-        """Put a call of a tool on record, and keep what was said until then: where its worker dies, the game goes on
-        from there, and nothing is called twice."""
+        """Put a call of a tool on record, with what was said until then, and keep that: where its worker dies, or this
+        process, the game goes on from there, and nothing is called twice."""
         game = note.game
         self._noted.setdefault(game, []).extend(note.said)
         if isinstance(note.event, Calling) and not note.event.idempotent:
             self._calls[game] = self._calls.get(game, BegunCalls()).with_begun(note.event.id)
-        if self._record is not None and note.event is not None:
-            write(self._record, note.event)
+        if self._record is not None:
+            self._record.wrote(note.lines)
+            if note.event is not None:
+                write(self._record, note.event)
 
     def over(self, done: Done) -> bool:
         """Write a game's lines, and tell of it."""

@@ -78,8 +78,8 @@ class Refused(NamedTuple):
 
 
 class Done(NamedTuple):
-    """A game that is over: its cast, role by agent, the lines of its transcript, how it ended; of one that failed, what
-    went wrong. `events` are its messages in their order, where somebody hears of them."""
+    """A game that is over: its cast, role by agent, the lines of its transcript that no note had, how it ended; of one
+    that failed, what went wrong. `events` are its messages in their order, where somebody hears of them."""
 
     over: Over
     cast: Mapping[str, str] = {}
@@ -90,12 +90,13 @@ class Done(NamedTuple):
 
 class Note(NamedTuple):
     """A call of a tool in a game that is not over, before it is made or once it has ended: what was said since the note
-    before. A call is made when the worker is asked for its next report: then this one is on record."""
+    before, and its lines. A call is made when the worker is asked for its next report: then this one is on record."""
 
     number: int
     game: int
     said: tuple[Entry, ...]
     event: Calling | Called | None = None
+    lines: bytes = b""
 
 
 class Report(NamedTuple):

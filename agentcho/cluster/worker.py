@@ -175,10 +175,10 @@ class Table:
         for number in [number for number in self._waiting if number <= self._reported]:
             self._waiting.pop(number).set()
 
-    def _note(self, game: int, event: Calling | Called | None, said: tuple[Entry, ...]) -> None:
+    def _note(self, game: int, event: Calling | Called | None, said: tuple[Entry, ...], lines: bytes) -> None:
         """Let the driver know of a call of a tool."""
         self._notes += 1
-        self._over.put(Note(self._notes, game, said, event))
+        self._over.put(Note(self._notes, game, said, event, lines))
 
     async def _confirmed(self) -> None:
         """Wait until all that was noted is on record."""

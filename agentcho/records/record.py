@@ -251,10 +251,14 @@ class RunRecord:
         """Append encodings that no message's line carries."""
         self._transcript.append(encodings.to_json(self._seals[encodings.game, encodings.attempt]))
 
-    def played(self, cast: Mapping[str, str], lines: bytes, finished: Over) -> None:
-        """Append a game that was played elsewhere: its cast, role by agent, its lines, and how it ended."""
-        self.info = self.info.model_copy(update={"cast": self.info.cast | dict(cast)})
+    def wrote(self, lines: bytes) -> None:
+        """Append lines of a game that is played elsewhere."""
         self._transcript.write(lines)
+
+    def played(self, cast: Mapping[str, str], lines: bytes, finished: Over) -> None:
+        """Append the end of a game that was played elsewhere: its cast, role by agent, its last lines, how it ended."""
+        self.info = self.info.model_copy(update={"cast": self.info.cast | dict(cast)})
+        self.wrote(lines)
         self.over(finished)
 
     def over(self, finished: Over) -> None:

@@ -7,14 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from agentcho.audit import audit_run
 from agentcho.cluster.driver import Driver, Patience
 from agentcho.cluster.runs import Players, play
 from agentcho.cluster.work import Answer, Lost, Note, Report
 from agentcho.config import RunConfig
 from agentcho.events import Called, Calling
 from agentcho.games import library
-from agentcho.games.runtime import RunResult
+from agentcho.games.runtime import RunResult, resume
 from agentcho.records.record import SavedRun
+from agentcho.testing import FakeEngine
 
 from .threads import Heard, dying, threads
 
@@ -50,9 +52,9 @@ def pays(tmp_path: Path) -> str:
     return str(tmp_path / "pays.py")
 
 
-def played(tmp_path: Path, name: str, hear: Heard, games: int = 2) -> RunResult:
+def played(tmp_path: Path, name: str, hear: Heard, games: int = 2, deaths: int = 2) -> RunResult:
     with threads(hear) as pool:
-        driver = Driver(pool, 1, 2, print, QUICK)
+        driver = Driver(pool, 1, deaths, print, QUICK)
         config = RunConfig(model="fake", games=games)
         return play(Players(driver, name), library.scenario(name)(), config, out=tmp_path / "out", asked=name)
 
@@ -95,7 +97,8 @@ def test_a_call_under_way_when_its_worker_died_stops_its_game(tmp_path: Path, pa
     assert "ann.0 called a tool" in str(run.error)
     assert len(paid(tmp_path)) == 1
     assert run.record is not None
-    assert not SavedRun(run.record).games()[0]
+    said = SavedRun(run.record).games()[0]
+    assert (said[-1].message.id, [entry for entry in said if entry.origin == "tool"]) == ("ann.0", [])
 
 
 def test_notes_are_of_calls_alone(tmp_path: Path, pays: str) -> None:
@@ -108,3 +111,27 @@ def test_notes_are_of_calls_alone(tmp_path: Path, pays: str) -> None:
     played(tmp_path, pays, hear, games=1)
     assert [type(note.event) for note in notes] == [Calling, Called, type(None)] * 2
     assert [len(note.said) for note in notes] == [2, 0, 1, 2, 0, 1]
+
+
+def test_what_was_called_is_on_record_though_its_game_was_given_up(tmp_path: Path, pays: str) -> None:
+    """Ann's second payment is under way when the worker dies: whoever goes on makes the first one no second time."""
+    ended = list[Called]()
+
+    def hear(worker: int, answer: Answer) -> Answer:
+        if isinstance(answer, Report):
+            ended.extend(note.event for note in answer.notes if isinstance(note.event, Called))
+        return Lost("killed") if len(ended) == 2 else answer
+
+    run = played(tmp_path, pays, hear, games=1, deaths=0)
+    assert run.record is not None
+    assert [over.failed for over in run.games] == [True]
+    saved = SavedRun(run.record)
+    assert [entry.message.text for entry in saved.games()[0] if entry.origin == "tool"] == ["paid"]
+    assert all(entry.own is not None for entry in saved.games()[0] if entry.origin == "sampled")
+    assert "ann.2 called a tool" in str(resume(saved, library.scenario(pays)(), engine=FakeEngine()).error)
+    again = resume(saved, library.scenario(pays)(), engine=FakeEngine(), redo=["0:ann.2"])
+    assert not again.errors
+    assert len(paid(tmp_path)) == 3
+    results = [entry.message.id for entry in saved.games()[0] if entry.origin == "tool"]
+    assert results == ["ann.0.result", "ann.2.result"]
+    assert audit_run(SavedRun(run.record)).conclusion == "clean"

@@ -57,4 +57,12 @@ TOOLS = (
         "if self._notes < self._reported:",
         (f"{WORKERS}::test_a_call_is_on_record_before_a_worker_makes_it",),
     ),
+    Mutant(
+        "what a worker's game said until a call is nowhere",
+        "where its driver died too, all its calls would be made again, or none could be",
+        "agentcho/cluster/runs.py",
+        "self._record.wrote(note.lines)",
+        "pass",
+        (f"{WORKERS}::test_what_was_called_is_on_record_though_its_game_was_given_up",),
+    ),
 )
