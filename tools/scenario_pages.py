@@ -106,7 +106,7 @@ def transcript(text: str) -> str:
 def readers(text: str) -> str:
     """The verdict of an audit, and its table of readers."""
     first, *blocks = text.split("\n\n")
-    verdict = " ".join(line for line in first.splitlines() if " · " not in line)
+    verdict = " ".join(line.strip() for line in first.splitlines() if " · " not in line)
     return "\n\n".join([verdict, *(block for block in blocks if block.startswith("readers\n"))])
 
 

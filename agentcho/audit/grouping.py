@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from agentcho.audit.report import LEVELS, AuditReport, Finding, Level, ReaderVerdict
+from agentcho.audit.report import LEVELS, AuditReport, Finding, Level, ReaderVerdict, Told, WordsLedger
 from agentcho.audit.verdict import WORST
-from agentcho.audit.wording import stands
+from agentcho.audit.wording import many, stands
 from agentcho.message import natural
 
 
@@ -26,6 +26,12 @@ class Group(NamedTuple):
     def standing(self) -> int:
         """How many of its findings are neither gone nor suppressed."""
         return sum(map(stands, self.findings))
+
+    @property
+    def tally(self) -> str:
+        """ "3 findings", "3 findings, 2 standing"."""
+        gone = f", {self.standing:,} standing" if self.standing < len(self.findings) else ""
+        return many(len(self.findings), "finding") + gone
 
     @property
     def worst(self) -> Level | None:
@@ -74,6 +80,15 @@ def readers(report: AuditReport) -> tuple[ReaderVerdict, ...]:
     return tuple(row.model_copy(update={"secrets_of": tuple(sorted(row.secrets_of, key=natural))}) for row in rows)
 
 
+def ledger_rows(ledger: WordsLedger) -> tuple[Told, ...]:
+    """The rows of a ledger in its own order, those that are alike in it by name."""
+    return tuple(
+        sorted(
+            ledger.rows, key=lambda row: (not row.over, row.bounded, -row.bits, *map(natural, (row.owner, row.reader)))
+        )
+    )
+
+
 def _grouped(findings: Iterable[Finding], key: Callable[[Finding], str | None]) -> tuple[Group, ...]:
     found: dict[str | None, list[Finding]] = {}
     for finding in findings:
@@ -87,6 +102,7 @@ def _rank(finding: Finding) -> tuple[Any, ...]:
 
 
 def _first(group: Group) -> tuple[Any, ...]:
-    """Groups by the worst that stands in them, then by how much; the one without a name after the others."""
-    level = len(LEVELS) if group.worst is None else LEVELS.index(group.worst)
-    return level, -group.standing, group.name is None, natural(group.name)
+    """Groups by the worst that stands in them, a direct leak before others, then by how much; the one without a name
+    after the others."""
+    worst = min(((LEVELS.index(f.level), f.rule) for f in group.findings if stands(f)), default=(len(LEVELS), ""))
+    return *worst, -group.standing, group.name is None, natural(group.name)

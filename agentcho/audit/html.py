@@ -17,7 +17,7 @@ from markupsafe import Markup
 
 from agentcho.audit import drawing, wording
 from agentcho.audit.advice import actions
-from agentcho.audit.grouping import by_reader, readers, square
+from agentcho.audit.grouping import by_reader, ledger_rows, readers, square
 from agentcho.audit.measurement import Effect, Interval, Measurement
 from agentcho.audit.report import AuditReport, Cell, Finding
 from agentcho.audit.rules import RULES
@@ -75,6 +75,7 @@ def html(report: AuditReport, plot: Plot | None = None) -> str:
         "terms": TERMS,
         "notes": [f for f in report.findings if f.rule in LEAVES],
         "shown_readers": readers(report),
+        "ledger_rows": ledger_rows,
         "verdicts": {row.reader: row.verdict for row in report.readers},
         "pairs": list(pairs(report.measurement, plot)) if report.measurement else [],
         "readers": {said.id: said.author or "" for said in report.drawn},

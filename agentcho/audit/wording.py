@@ -13,7 +13,7 @@ from markupsafe import Markup
 
 from agentcho.audit.measurement import Arm, Source
 from agentcho.audit.report import AuditReport, Finding, Verdict, WordsLedger
-from agentcho.message import natural
+from agentcho.message import SCENARIO, natural
 
 DIRECTION = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
@@ -79,9 +79,8 @@ def _leaks(findings: Sequence[Finding], agents: Collection[str]) -> Headline:
     for finding in sorted(findings, key=lambda one: (one.rule, natural(one.reader), natural(one.owner))):
         if finding.rule in ("AC001", "AC002", "AC003", "AC012") and finding.reader:
             reader = f"who learns of calls of {finding.reader}" if finding.rule == "AC012" else finding.reader
-            owners = learns.setdefault(reader, [])
-            owner = finding.owner or "another"
-            owners += [] if owner in owners else [owner]
+            owners, whose = learns.setdefault(reader, []), finding.owner or "another"
+            owners += [] if whose in owners else [whose]
     if not learns and (tools := sorted({f.reader or "a tool" for f in findings if f.rule == "AC013"}, key=natural)):
         return Headline("UNTRUSTED", f"words that nobody vouches for decided what {listed(tools)} did outside")
     if not learns:
@@ -108,8 +107,13 @@ def _counted(learns: Mapping[str, Sequence[str]], agents: Collection[str]) -> st
 
 
 def _keeps(owners: Sequence[str]) -> str:
-    names = ["the scenario" if owner == "scenario" else owner for owner in owners]
+    names = [owner(name) for name in owners]
     return f"{listed(names, EACH + 1)} {'keeps' if len(names) == 1 else 'keep'}"
+
+
+def owner(name: str | None) -> str:
+    """Whose secret a finding is about, as a sentence says it."""
+    return "no one" if name is None else "the scenario" if name == SCENARIO else name
 
 
 def listed(words: Sequence[str], most: int = 6) -> str:

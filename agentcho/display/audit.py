@@ -1,4 +1,4 @@
-"""An audit in a terminal: the conclusion first, then who reads what, what to act on, what was measured.
+"""An audit in a terminal: the conclusion first, then what to do, who reads what, and what was found and measured.
 
 The same lines in plain text where there is no terminal. Does not know: how anything in the report was found.
 """
@@ -9,17 +9,21 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import IO
 
-from rich.console import Group, RenderableType
+from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from agentcho.audit.report import AuditReport, Control, Finding, ReaderVerdict, Unfinished, Verdict, WordsLedger
+from agentcho.audit.advice import actions
+from agentcho.audit.grouping import ledger_rows, readers
+from agentcho.audit.report import AuditReport, Control, ReaderVerdict, Unfinished, Verdict, WordsLedger
 from agentcho.audit.rules import RULES
 from agentcho.audit.wording import MEANING, UNCHARGED, headline, listed, many, played
-from agentcho.display import Kind
+from agentcho.display import Kind, found
+from agentcho.display.found import columns
 from agentcho.display.measured import measured
 from agentcho.display.parts import section, show_parts
 from agentcho.display.safe import inline
+from agentcho.message import natural
 
 TONES: dict[Verdict, str] = {
     "direct": "red",
@@ -38,7 +42,8 @@ WORDS = {
     "SUPPRESSED": "yellow",
 }
 LISTED = ("AC007", "AC008")
-LEVELS = {"error": "red", "warning": "yellow", "note": "blue"}
+EACH = 6
+"""Of so many readers each row says what its verdict means."""
 
 
 def show(report: AuditReport, kind: Kind | None, file: IO[str]) -> None:
@@ -48,11 +53,12 @@ def show(report: AuditReport, kind: Kind | None, file: IO[str]) -> None:
 
 def _parts(report: AuditReport) -> Iterator[RenderableType]:
     word, sentence = headline(report)
-    yield Text.assemble((word, f"bold {WORDS[word]}"), ": ", (inline(sentence), "bold"))
+    yield _headline(word, sentence)
     yield Text(inline(played(report)), style="dim")
-    yield from section("readers", [_readers(report.readers)] if report.readers else [])
+    yield from section("what to do first", list(found.first(actions(report.findings))))
+    yield from section("readers", list(_readers(readers(report))))
     acted = [finding for finding in report.findings if finding.level != "note"]
-    yield from section("findings", [_findings(acted)] if acted else [])
+    yield from section("findings, by reader and owner of the secret", list(found.findings(acted)))
     yield from section("notes", list(_notes(report)))
     if report.words is not None:
         yield from section("words", [_words(report.words), Text(UNCHARGED, style="dim")])
@@ -63,46 +69,32 @@ def _parts(report: AuditReport) -> Iterator[RenderableType]:
     yield from section("again", [Text(inline(report.subject.reproduce), overflow="fold")])
 
 
-def _grid(columns: int) -> Table:
-    """Words in columns, of which the last one wraps."""
-    grid = Table.grid(padding=(0, 2, 0, 0))
-    for number in range(columns):
-        grid.add_column(no_wrap=number < columns - 1, overflow="fold", ratio=1 if number == columns - 1 else None)
+def _headline(word: str, sentence: str) -> Table:
+    """The verdict; no name in it begins a line."""
+    grid = Table.grid(padding=(0, 1, 0, 0))
+    grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold", ratio=1)
+    grid.add_row(Text.assemble((word, f"bold {WORDS[word]}"), ":"), Text(inline(sentence), style="bold"))
     return grid
 
 
-def _readers(rows: Sequence[ReaderVerdict]) -> Table:
-    grid = _grid(4)
+def _readers(rows: Sequence[ReaderVerdict]) -> Iterator[Table]:
+    """A row each; of many what the verdicts mean stands once, below."""
+    grid, brief = columns(4), len(rows) > EACH
     for row in rows:
         leaking = f"{row.leaking:,} of {row.readings:,}" if row.leaking else f"{row.readings:,}"
-        of = f", of {listed(row.secrets_of)}" if row.secrets_of else ""
-        meaning = MEANING[row.verdict] + of if row.readings else "reads nothing at all"
+        of = f"of {listed(row.secrets_of, 4 if brief else 6)}" if row.secrets_of else ""
+        meaning = [MEANING[row.verdict], of] if row.readings and not brief else [of]
+        told = ", ".join(filter(None, meaning)) if row.readings else "reads nothing at all"
         reader, verdict = Text(inline(row.reader), style="bold"), Text(row.verdict, style=TONES[row.verdict])
-        grid.add_row(reader, verdict, Text(leaking), Text(inline(meaning)))
-    return grid
-
-
-def _findings(findings: Sequence[Finding]) -> Table:
-    grid = _grid(3)
-    for finding in findings:
-        quiet = finding.status == "gone" or finding.suppressed is not None
-        tone = "dim" if quiet else LEVELS[finding.level]
-        grid.add_row(Text(finding.level, style=tone), Text(finding.rule, style=tone), _body(finding, quiet))
-    return grid
-
-
-def _body(finding: Finding, quiet: bool) -> Group:
-    """What it is; the way from the reader to the secret, and how often; where."""
-    lines = [Text(inline(finding.message), style="dim" if quiet else "bold")]
-    seen = [f"in {many(finding.games, 'game')}"] if finding.games else []
-    hops = [many(finding.hops, "hop")] if finding.hops else []
-    way = " ← ".join(inline(name) for name in (finding.reader or "read", *finding.path)) if finding.path else ""
-    lines.append(Text(" · ".join(filter(None, [way, *seen, *hops, finding.status or ""]))))
-    if finding.place is not None:
-        lines.append(Text(inline(f"{finding.place.file}:{finding.place.line}"), style="dim", overflow="fold"))
-    if finding.suppressed:
-        lines.append(Text(inline(f"suppressed: {finding.suppressed}"), style="dim"))
-    return Group(*(line for line in lines if line.plain))
+        grid.add_row(reader, verdict, Text(leaking), Text(inline(told)))
+    if rows:
+        yield grid
+    if brief:
+        means = columns(2)
+        for each in dict.fromkeys(row.verdict for row in rows):
+            means.add_row(Text(each, style=TONES[each]), Text(MEANING[each], style="dim"))
+        yield means
 
 
 def _notes(report: AuditReport) -> Iterator[Text]:
@@ -112,7 +104,7 @@ def _notes(report: AuditReport) -> Iterator[Text]:
         ("AC008", report.blockages, Counter(blockage.reader for blockage in report.blockages)),
     ):
         if things:
-            who = listed([f"{inline(name)} {count:,}" for name, count in sorted(whose.items())])
+            who = listed([f"{inline(name)} {count:,}" for name, count in _by_name(whose)])
             noun = RULES[rule].title + ("s" if len(things) > 1 else "")
             yield Text(f"{rule}  {len(things):,} {noun}: {who}")
     for finding in report.findings:
@@ -120,12 +112,16 @@ def _notes(report: AuditReport) -> Iterator[Text]:
             yield Text(f"{finding.rule}  {inline(finding.message)}")
 
 
+def _by_name(counts: Counter[str]) -> list[tuple[str, int]]:
+    return sorted(counts.items(), key=lambda item: natural(item[0]))
+
+
 def _words(ledger: WordsLedger) -> RenderableType:
     """A row an owner of secrets and reader: what typed releases can have told, and how often there was no bound."""
     if not ledger.rows:
         return Text("nothing was told of what its hearers may not read")
-    grid = _grid(4)
-    for row in ledger.rows:
+    grid = columns(4)
+    for row in ledger_rows(ledger):
         counts = {"typed": row.typed, "free": row.free, "let pass": row.passed, "acts": row.acts}
         of = "" if ledger.budget is None else f" of {ledger.budget:g}"
         tone = "red" if row.over else "green" if row.bounded else "yellow"
@@ -138,9 +134,13 @@ def _words(ledger: WordsLedger) -> RenderableType:
 
 def _unfinished(messages: Sequence[Unfinished]) -> Table:
     """What was heard of messages that never ended; their words where they are to be revealed."""
-    grid = _grid(3)
+    grid = columns(3)
     for each in messages:
-        to = each.audience if isinstance(each.audience, str) else listed([inline(name) for name in each.audience])
+        to = (
+            each.audience
+            if isinstance(each.audience, str)
+            else listed([inline(name) for name in sorted(each.audience, key=natural)])
+        )
         told = f"{many(each.tokens, 'token')} to {to}, game {each.game}" + (f": {each.text}" if each.text else "")
         grid.add_row(Text(inline(each.message), style="bold"), Text(each.ended), Text(inline(told)))
     return grid
@@ -148,7 +148,7 @@ def _unfinished(messages: Sequence[Unfinished]) -> Table:
 
 def _controls(controls: Sequence[Control]) -> Table:
     """Those that did not fire, each; of the others, how many: the files list them."""
-    grid = _grid(2)
+    grid = columns(2)
     for control in controls:
         if not control.fired:
             told = Text(inline(f"{control.name}: {control.detail}"))

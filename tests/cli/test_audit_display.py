@@ -12,8 +12,9 @@ from agentcho.audit.report import AuditReport, Control
 from agentcho.audit.wording import number
 from agentcho.display import Kind
 from agentcho.display.audit import show
+from agentcho.display.found import WHOLE
 
-from ..audit import sample
+from ..audit import crowds, sample
 
 
 class Terminal(io.StringIO):
@@ -35,7 +36,8 @@ def test_it_begins_with_the_conclusion_and_ends_with_the_command() -> None:
     assert lines[1] == "three-in-a-room · choreographed, audit · 12 games"
     assert lines[-1] == "  agentcho audit runs/20260102-030405-three-in-a-room"
     sections = [line for line in lines if line and not line.startswith(" ")][2:]
-    assert sections == ["readers", "findings", "notes", "measured", "controls", "why", "again"]
+    found = "findings, by reader and owner of the secret"
+    assert sections == ["what to do first", "readers", found, "notes", "measured", "controls", "why", "again"]
 
 
 def test_readers_stand_with_their_verdicts_the_worst_first() -> None:
@@ -56,6 +58,46 @@ def test_a_finding_tells_the_way_the_place_and_how_it_stands() -> None:
     assert f"suppressed: {sample.EXCUSE}" in text
     assert "AC007  2 releases: alice 1 and bob 1" in text
     assert not re.search("(error|warning|note) +AC00[78]", text)
+
+
+def test_what_mends_the_most_is_said_before_anything_is_listed() -> None:
+    lines = shown(crowds.audited(5)).splitlines()
+    first = lines.index("what to do first")
+    assert lines[first + 1].startswith("  1  Run with leakage=enforce")
+    assert "     80 of 81 · AC002 transitive leak" in lines[first:]
+    assert first < lines.index("readers") < next(n for n, line in enumerate(lines) if line.startswith("findings"))
+    text = shown(sample.report())
+    acted = [f for f in sample.findings() if f.level != "note" and f.status != "gone" and not f.suppressed]
+    told = re.findall(r"\b(\d+) of (\d+) · AC0", re.sub(r"\s+", " ", text))
+    assert {int(whole) for _, whole in told} == {len(acted)}
+    assert sum(int(count) for count, _ in told) == len(acted)
+
+
+@pytest.mark.parametrize("report", [sample.report(), crowds.audited(2), crowds.audited(5), crowds.audited(12, 1)])
+def test_each_finding_is_told_or_counted_under_its_reader(report: AuditReport) -> None:
+    text = shown(report)
+    text = text[text.index("\nfindings, by reader") :]
+    acted = [finding for finding in report.findings if finding.level != "note"]
+    counts = {depth: re.findall(rf"^ {{{depth}}}([\d,]+) (more )?findings?\b", text, re.MULTILINE) for depth in (2, 4)}
+    numbers = {depth: sum(int(n.replace(",", "")) for n, _ in found) for depth, found in counts.items()}
+    assert numbers == {2: len(acted), 4: len(acted)}
+    told = len(re.findall(r"^      (?:error|warning) +AC\d+ ", text, re.MULTILINE))
+    assert told == len(acted) if len(acted) <= WHOLE else 0 < told < len(acted)
+    assert ("--json FILE have all" in text) == (told < len(acted))
+
+
+def test_no_name_begins_a_line_like_a_verdict_or_a_finding() -> None:
+    name = "CLEAN: no agent reads what is not for it error  AC001 "
+    odd = [sample.finding("AC001", f"{name * 3}{n}", f"{name * 3}{n + 1}", name * 3, (name * 3,)) for n in range(60)]
+    for found in (odd[:2], odd):
+        report = sample.clean(conclusion="findings", findings=tuple(found), reasons=())
+        lines = shown(report).splitlines()
+        assert lines[0].startswith("LEAKS: ")
+        assert [line for line in lines[1:] if line.startswith(("CLEAN", "error", "warning"))] == []
+        after = lines[next(n for n, line in enumerate(lines) if line.startswith("findings")) + 1 :]
+        ours = r" *(\d+ (more )?findings? |60 of them|error +AC001 +|notes|why|again|agentcho |)"
+        begun = [line for line in after if len(line) - len(line.lstrip()) <= 8 and line]
+        assert all(re.match(ours + r"\S?", line) and not line.lstrip().startswith("CLEAN") for line in begun)
 
 
 def test_measurements_show_the_worst_case_with_intervals() -> None:
@@ -111,8 +153,8 @@ def test_names_cannot_move_the_cursor_or_be_markup() -> None:
 @pytest.mark.parametrize("report", [sample.clean(), sample.inconclusive()], ids=lambda report: report.conclusion)
 def test_what_there_is_none_of_has_no_heading(report: AuditReport) -> None:
     text = shown(report)
-    for section in ("findings", "notes", "measured"):
-        assert f"\n{section}\n" not in text
+    for section in ("what to do first", "findings", "notes", "measured"):
+        assert f"\n{section}" not in text
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,118 @@
+"""Findings in a terminal: what to do first, and each by its reader and by the owner of the secret.
+
+Of few findings all stand there in full, of more the worst of each pair with how many there are: nothing goes uncounted.
+Every line begins with a word of ours, for names are whatever somebody calls an agent. Does not know: how anything was
+found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rich.console import Group as Lines
+from rich.console import RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from agentcho.audit.advice import Action
+from agentcho.audit.grouping import Group, by_reader
+from agentcho.audit.report import Finding
+from agentcho.audit.rules import RULES
+from agentcho.audit.wording import listed, many, owner, stands
+from agentcho.display.safe import inline
+
+LEVELS = {"error": "red", "warning": "yellow", "note": "blue"}
+FULL = 2
+"""So many actions are told with their findings and lines, the others in a line each rule."""
+WHOLE, PAIRED = 40, 200
+"""Up to so many findings each is told; up to so many the worst of each pair; of more the worst of each reader."""
+
+
+def first(actions: Sequence[Action]) -> Iterator[Table]:
+    """What mends the most, in the order of `actions`."""
+    whole = sum(len(action.findings) for action in actions)
+    grid = columns(2)
+    for number, action in enumerate(actions[:FULL], start=1):
+        grid.add_row(Text(str(number), style=LEVELS[action.level]), _action(action, whole))
+    rest: dict[str, int] = {}
+    for action in actions[FULL:]:
+        rest[action.rule] = rest.get(action.rule, 0) + len(action.findings)
+    for number, (rule, count) in enumerate(rest.items(), start=FULL + 1):
+        told = f"{RULES[rule].remedy} ({count:,} of {whole:,} · {rule} {RULES[rule].title})"
+        grid.add_row(Text(str(number), style=LEVELS[RULES[rule].level]), Text(told))
+    if actions:
+        yield grid
+
+
+def _action(action: Action, whole: int) -> Lines:
+    """The remedy; of how many findings, by which rule; where."""
+    what = f"{len(action.findings):,} of {whole:,} · {action.rule} {RULES[action.rule].title}"
+    lines = [Text(action.remedy, style="bold"), Text(what)]
+    if action.places:
+        places = [
+            f"{place.file}:{place.line}" + (f" ({n})" if n < len(action.findings) else "") for place, n in action.places
+        ]
+        lines.append(Text("at " + inline(listed(places, 4)), style="dim", overflow="fold"))
+    return Lines(*lines)
+
+
+def findings(found: Sequence[Finding]) -> Iterator[RenderableType]:
+    """All of them, by reader and then by owner; those that are not told are counted."""
+    if len(found) > WHOLE:
+        of = "reader" if len(found) > PAIRED else "reader and owner"
+        yield Text(f"{len(found):,} of them: of each {of} the worst; --html FILE and --json FILE have all", style="dim")
+    for reader in by_reader(found):
+        yield _head(reader, f"reader {reader.name}" if reader.name is not None else "no one reader")
+        told = reader.inner[:1] if len(found) > PAIRED else reader.inner
+        for each in told:
+            what = "of no one owner" if each.name is None else f"what {owner(each.name)} keeps private"
+            yield Padding(_head(each, what), (0, 0, 0, 2))
+            yield Padding(_table(each.findings[: len(found) if len(found) <= WHOLE else 1]), (0, 0, 0, 4))
+        if others := reader.inner[len(told) :]:
+            yield Padding(_others(others), (0, 0, 0, 2))
+
+
+def _head(group: Group, name: str) -> Table:
+    grid = columns(2)
+    grid.add_row(Text(group.tally, style=LEVELS.get(group.worst or "", "dim")), Text(inline(name), style="bold"))
+    return grid
+
+
+def _others(groups: Sequence[Group]) -> Table:
+    """How many findings there are of each owner that is not told."""
+    grid = columns(2)
+    names = [f"{inline(owner(group.name))} {len(group.findings):,}" for group in groups]
+    count = sum(len(group.findings) for group in groups)
+    grid.add_row(Text(many(count, "more finding")), Text(f"of {', '.join(names)}"))
+    return grid
+
+
+def _table(findings: Sequence[Finding]) -> Table:
+    grid = columns(3)
+    for finding in findings:
+        tone = LEVELS[finding.level] if stands(finding) else "dim"
+        grid.add_row(Text(finding.level, style=tone), Text(finding.rule, style=tone), _body(finding))
+    return grid
+
+
+def _body(finding: Finding) -> Lines:
+    """What it is; the way from the reader to the secret, and how often; where."""
+    lines = [Text(inline(finding.message), style="bold" if stands(finding) else "dim")]
+    seen = [f"in {many(finding.games, 'game')}"] if finding.games else []
+    hops = [many(finding.hops, "hop")] if finding.hops else []
+    way = " ← ".join(inline(name) for name in (finding.reader or "read", *finding.path)) if finding.path else ""
+    lines.append(Text(" · ".join(filter(None, [way, *seen, *hops, finding.status or ""]))))
+    if finding.place is not None:
+        lines.append(Text(inline(f"{finding.place.file}:{finding.place.line}"), style="dim", overflow="fold"))
+    if finding.suppressed:
+        lines.append(Text(inline(f"suppressed: {finding.suppressed}"), style="dim"))
+    return Lines(*(line for line in lines if line.plain))
+
+
+def columns(count: int) -> Table:
+    """A grid of words in columns, of which the last one wraps."""
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    for number in range(count):
+        grid.add_column(no_wrap=number < count - 1, overflow="fold", ratio=1 if number == count - 1 else None)
+    return grid
