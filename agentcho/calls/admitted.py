@@ -8,7 +8,8 @@ cannot be counted here, is `Uncountable`; nothing is estimated. Does not know: w
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations
@@ -196,13 +197,15 @@ Values = tuple[Kind, ...]
 
 
 def contains(values: Values, value: Any) -> bool:
-    """Whether a value of JSON, as `json.loads` gives it, is one of them."""
-    return any(each.contains(value) for each in values)
+    """Whether a value of JSON, as `json.loads` gives it, is one of them. `Uncountable`: nobody can say."""
+    with _counting():
+        return any(each.contains(value) for each in values)
 
 
 def count(values: Values) -> int:
     """How many different values there are. `Uncountable`: nobody can say."""
-    return _Union().count(values)
+    with _counting():
+        return _Union().count(values)
 
 
 def meet(ours: Values, theirs: Values) -> Values:
@@ -213,8 +216,15 @@ def meet(ours: Values, theirs: Values) -> Values:
 
 def admitted(schema: Mapping[str, Any]) -> Values:
     """The values that a JSON schema admits. `Uncountable`: it has what cannot be counted."""
-    try:
+    with _counting():
         return _compiled(json.dumps(schema, sort_keys=True))
+
+
+@contextmanager
+def _counting() -> Iterator[None]:
+    """A context in which whatever is wrong with a schema is `Uncountable`: a record may hold anything in its place."""
+    try:
+        yield
     except Uncountable:
         raise
     except RecursionError:

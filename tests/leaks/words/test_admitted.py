@@ -207,6 +207,12 @@ STRANGE: list[dict[str, Any]] = [
     {"type": "decimal"},
     {"type": []},
     {"oneOf": [{"type": "boolean"}, {"const": True}]},
+    {"type": "string", "pattern": 5},
+    {"type": "string", "pattern": [1], "minLength": 1},
+    {"type": "string", "maxLength": "x"},
+    {"type": "string", "maxLength": 1.5},
+    {"type": "string", "minLength": -5, "maxLength": 4},
+    {"type": "string", "pattern": f"^{'(' * 400}a{')' * 400}$"},
 ]
 
 
