@@ -242,7 +242,7 @@ class Games:
         """Write that a game was given up."""
         error = WorkersLost(f"it was on workers that died, more often than is allowed; the last: {why}")
         fault = Fault("WorkersLost", str(error), None, "")
-        ended = Over(game, None, {}, told(error, fault), 0.0, fault.error, fault.traceback)
+        ended = Over(game, None, {}, told(error, fault), 0.0, fault.error, fault.traceback, where=fault.where)
         return self.over(Done(ended, fault=fault))
 
     def close(self, most: int) -> Path | None:

@@ -242,7 +242,8 @@ class Run:
     def _give_up(self, index: int, failed: Failed, seconds: float) -> None:
         self.errors[index] = failed
         ended = told(failed.error, failed.fault)
-        self._emit(Over(index, None, {}, ended, seconds, failed.fault.error, failed.fault.traceback))
+        fault = failed.fault
+        self._emit(Over(index, None, {}, ended, seconds, fault.error, fault.traceback, where=fault.where))
         if self._on_failure.fail_fast:
             self._all.cancel()
 

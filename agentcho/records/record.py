@@ -121,8 +121,9 @@ class Over(NamedTuple):
     `outcome` None: `ended` says which limit or error ended it early.
 
     `error` (class and text) and `traceback` are those of an error, in full: the record holds every word, reports do
-    not. `raced`: the order of the messages depended on which of several decodes ended first, so that the same game may
-    be played differently when its calls are scheduled in another way.
+    not; `where` ("file:line") is the line of the user's code that it came through, if it is known. `raced`: the order
+    of the messages depended on which of several decodes ended first, so that the same game may be played differently
+    when its calls are scheduled in another way.
     """
 
     game: Count
@@ -133,6 +134,7 @@ class Over(NamedTuple):
     error: str | None = None
     traceback: str | None = None
     raced: bool = False
+    where: str | None = None
 
     @property
     def failed(self) -> bool:

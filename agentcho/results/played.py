@@ -59,7 +59,8 @@ class PlayedGame:
     """One game that is over.
 
     `scores` are what the scenario made of its `outcome` (None: the game ended early, and `ended` says by which limit or
-    error; `error` and `traceback` are those of an error). `seconds` is how long it took. `raced`: the order of its
+    error; `error` and `traceback` are those of an error, and `where` is the line of your code that it came through, if
+    it came through one). `seconds` is how long it took. `raced`: the order of its
     messages depended on which of several decodes ended first.
     """
 
@@ -70,6 +71,7 @@ class PlayedGame:
     seconds: float
     error: str | None
     traceback: str | None
+    where: str | None
     raced: bool
     _said: Said
 
@@ -138,8 +140,8 @@ class Played:
 
     @property
     def errors(self) -> dict[int, str]:
-        """Class and words of the errors that ended games, by number."""
-        return {game.number: game.error for game in self.games if game.error is not None}
+        """The errors that ended games, by number: the line of your code, if it came through one, class and words."""
+        return {game.number: _lined(game) for game in self.games if game.error is not None}
 
     def check(self) -> None:
         """`GamesFailed`, which lists them, where errors ended games."""
@@ -208,6 +210,11 @@ class Played:
         return told if self.record is None else told | {"record": str(self.record)}
 
 
+def _lined(game: PlayedGame) -> str:
+    """What ended a game, behind its line."""
+    return ": ".join(filter(None, (game.where, game.error)))
+
+
 def _summary(values: Sequence[float]) -> str:
     if len(values) == 1:
         return f"{values[0]:g}"
@@ -218,7 +225,8 @@ def played_games(games: Iterable[Over], said: Said) -> tuple[PlayedGame, ...]:
     """Games that are over, by number."""
     ordered = sorted(games, key=lambda over: over.game)
     return tuple(
-        PlayedGame(o.game, o.score, o.outcome, o.ended, o.seconds, o.error, o.traceback, o.raced, said) for o in ordered
+        PlayedGame(o.game, o.score, o.outcome, o.ended, o.seconds, o.error, o.traceback, o.where, o.raced, said)
+        for o in ordered
     )
 
 

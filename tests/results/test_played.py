@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from collections.abc import Callable
 from functools import partial
@@ -134,12 +135,15 @@ def test_an_error_ends_its_game_alone_and_is_in_hand(tmp_path: Path) -> None:
     assert (played.status, played.interrupted, [g.number for g in played.games]) == ("failed", False, [0, 1, 2])
     failed = played.game(1)
     assert failed.outcome is None
-    assert failed.error == played.errors[1] == f"ValueError: {HOSTILE}"
+    line = inspect.getsourcelines(Talk.play)[1] + inspect.getsource(Talk.play).split("raise ValueError")[0].count("\n")
+    assert failed.error == f"ValueError: {HOSTILE}"
+    assert (failed.where or "").endswith(f"test_played.py:{line}")
+    assert played.errors[1] == agentcho.load("last", tmp_path).errors[1] == f"{failed.where}: {failed.error}"
     assert "in play" in (failed.traceback or "")
     assert isinstance(played.exceptions[1], ValueError)
     assert agentcho.load("last", tmp_path).exceptions == {}
     assert len(failed.messages()) == 4
-    with pytest.raises(GamesFailed, match="1 of 3 games"):
+    with pytest.raises(GamesFailed, match=rf"1 of 3 games.*test_played\.py:{line}: ValueError"):
         played.check()
     with pytest.raises(ConfigError, match="game 7 is not over"):
         played.game(7)
