@@ -8,14 +8,18 @@ import os
 import pty
 import re
 import select
+import signal
 import struct
 import sys
 import termios
 import time
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 SEQUENCE = re.compile(r"\x1b\[([?>]?)([\d;]*)([A-Za-z])|\x1b[()].|\x1b[=>78M]|\x1b\][^\x07]*\x07|([\s\S])")
 TORN = re.compile(r"\x1b(\[[?>]?[\d;]*)?$|\x1b\][^\x07]*$")
+MODES = (("1049", "h", "l"), ("2004", "h", "l"), ("25", "l", "h"), ("1", "h", "l"))
+"""What a program may switch: the other screen, marks around pastes, the cursor, the keys of arrows; and back."""
 MAIN = "from agentcho.cli import main; main()"
 
 
@@ -108,6 +112,18 @@ class Console(Emulator):
             os.environ.update({"TERM": "xterm-256color", "PYTHONPATH": path, **env})
             os.execv(sys.executable, [sys.executable, "-c", MAIN, *words])
         self.resize(columns, rows)
+        self.settings = self._settings()
+
+    @property
+    def restored(self) -> bool:
+        """Whether the terminal is as it was before: how it takes keys, which screen it shows, the cursor, pastes."""
+        switches = {
+            mode: self.raw.rfind(f"\x1b[?{mode}{on}") > self.raw.rfind(f"\x1b[?{mode}{off}") for mode, on, off in MODES
+        }
+        return self._settings() == self.settings and not any(switches.values())
+
+    def _settings(self) -> list[Any]:
+        return termios.tcgetattr(self._fd)
 
     def resize(self, columns: int, rows: int) -> None:
         """Give it another size."""
@@ -143,6 +159,11 @@ class Console(Emulator):
         while self.read():
             pass
         return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+
+    def killed(self) -> int:
+        """Kill the process, which can do nothing about it."""
+        os.kill(self.pid, signal.SIGKILL)
+        return self.end()
 
     def hang_up(self) -> int:
         """Close the terminal, and wait for the end of the process."""

@@ -10,52 +10,16 @@ import pytest
 
 from agentcho.audit import audit_run
 from agentcho.audit.wording import headline
-from agentcho.records.record import SavedRun, find
 
-from .emulator import Console
+from .consoles import CANARIES, Opens, consoles, hidden
 
-CANARIES = str(Path(__file__).parent / "canaries.py")
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-def terminals() -> Iterator[list[Console]]:
-    """Those of a test: their processes are gone at its end."""
-    opened: list[Console] = []
-    yield opened
-    for each in opened:
-        try:
-            signal.pidfd_send_signal(__import__("os").pidfd_open(each.pid), signal.SIGKILL)
-        except (OSError, ProcessLookupError):
-            continue
-
-
-class Opens:
-    """Opens `agentcho run …` on the fake model in a terminal."""
-
-    def __init__(self, folder: Path, opened: list[Console]) -> None:
-        self._folder, self._opened = folder, opened
-
-    def __call__(self, *words: str, **more: int) -> Console:
-        self._opened.append(Console("run", *words, folder=str(self._folder), **more))  # type: ignore[arg-type]
-        return self._opened[-1]
-
-    @property
-    def record(self) -> SavedRun:
-        return find("last", self._folder / "runs")
-
-
-@pytest.fixture
-def run(tmp_path: Path, terminals: list[Console]) -> Opens:
-    return Opens(tmp_path, terminals)
-
-
-def hidden(console: Console, until: str = "game is over") -> None:
-    """No canary was ever seen, up to the first sight of `until`."""
-    frames = [frame.replace("\n", "").replace(" ", "") for frame in console.frames]
-    end = next((place for place, frame in enumerate(frames) if until.replace(" ", "") in frame), len(frames))
-    assert not [frame for frame in frames[:end] if "CANARY" in frame]
-    assert "CANARY" not in console.raw.partition(until)[0]
+def run(tmp_path: Path) -> Iterator[Opens]:
+    with consoles(tmp_path) as opens:
+        yield opens
 
 
 def test_a_game_of_the_prisoners_dilemma_by_hand(run: Opens) -> None:
