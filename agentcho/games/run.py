@@ -147,6 +147,10 @@ class Run:
         except Exception:
             if self._sink_error is None:
                 raise
+        except BaseExceptionGroup as group:  # trio raises Ctrl-C in one
+            if group.split(KeyboardInterrupt)[1] is not None:
+                raise
+            raise KeyboardInterrupt from None
         if self._sink_error is not None:
             raise self._sink_error
         if not self._all.cancel_called and not self.finished.keys() >= set(self._numbers):
