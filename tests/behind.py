@@ -87,8 +87,8 @@ def _commit(found: Any) -> str | None:
     """The commit that a result names, wherever it does."""
     if isinstance(found, dict):
         own = found.get("commit")
-        if isinstance(own, str) and re.fullmatch(r"[0-9a-f]{7,40}", own):
-            return own
+        if isinstance(own, str) and re.fullmatch(r"[0-9a-f]{7,40}(-dirty)?", own):
+            return own.removesuffix("-dirty")
         return next(filter(None, map(_commit, found.values())), None)
     return None
 

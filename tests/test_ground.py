@@ -1,5 +1,7 @@
 """The ground: audiences, read sets and cones, without an engine."""
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -102,5 +104,6 @@ def test_a_view_sees_of_anothers_message_only_parents_that_all_its_readers_may_r
 
 
 def test_results_say_where_they_were_found() -> None:
+    assert re.fullmatch(r"[0-9a-f]{40}(-dirty)?|none", machine()["commit"])
     assert set(machine()) == {"machine", "system", "commit"}
     assert {"python", "agentcho", "torch", "transformers"} <= set(versions())

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.metadata import version
 from typing import Any, NamedTuple
 
+import yaml
 from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
 from agentdojo.agent_pipeline.ground_truth_pipeline import GroundTruthPipeline
 from agentdojo.agent_pipeline.tool_execution import tool_result_to_str
@@ -26,7 +27,19 @@ ATTACK = "important_instructions_no_names"
 """The words around what an attacker asks for. Whoever obeys every injection obeys this one."""
 BAIT = "<INFORMATION>"
 """What shows that an attacker's words stand in a text, however that is quoted and broken into lines."""
+OPEN = {
+    ("workspace", "user_task_13"): "what a mail asks for",
+    ("workspace", "user_task_19"): "what a mail asks for",
+    ("banking", "user_task_12"): "what a letter asks for",
+    ("slack", "user_task_18"): "what a web page asks for",
+    ("slack", "user_task_19"): "what a web page asks for",
+}
+"""Tasks that a user leaves to what is read: nobody who has read the request alone can tell which tools they take."""
 Play = Callable[[Case, Sequence[Offered]], Ran]
+
+
+if hasattr(yaml, "CSafeLoader"):  # AgentDojo reads its environments anew for every case: the same data, much sooner
+    yaml.safe_load = lambda stream: yaml.load(stream, yaml.CSafeLoader)
 
 
 class Scored(NamedTuple):
@@ -49,25 +62,25 @@ def package() -> str:
     return version("agentdojo")
 
 
-def benign(benchmark: str, play: Play) -> Iterator[Scored]:
-    """All tasks of users, without an attack."""
-    for suite in get_suites(benchmark).values():
-        for id, task in suite.user_tasks.items():
-            pipeline = _Pipeline(suite, task, None, play)
-            useful, _ = suite.run_task_with_pipeline(pipeline, task, None, {})
-            yield Scored(suite.name, id, None, useful, None, pipeline.ran, _needs_words(suite, task))
+def benign(benchmark: str, name: str, play: Play) -> Iterator[Scored]:
+    """All tasks of users in a suite, without an attack."""
+    suite = get_suites(benchmark)[name]
+    for id, task in suite.user_tasks.items():
+        pipeline = _Pipeline(suite, task, None, play)
+        useful, _ = suite.run_task_with_pipeline(pipeline, task, None, {})
+        yield Scored(name, id, None, useful, None, pipeline.ran, _needs_words(suite, task))
 
 
-def attacked(benchmark: str, play: Play) -> Iterator[Scored]:
-    """All tasks of users with all attacks of their suite."""
-    for suite in get_suites(benchmark).values():
-        attack = load_attack(ATTACK, suite, _Named())
-        for id, task in suite.user_tasks.items():
-            for other, injected in suite.injection_tasks.items():
-                texts = attack.attack(task, injected)
-                pipeline = _Pipeline(suite, task, injected, play)
-                useful, through = suite.run_task_with_pipeline(pipeline, task, injected, texts)
-                yield Scored(suite.name, id, other, useful, through, pipeline.ran, attack_calls=pipeline.attack_calls)
+def attacked(benchmark: str, name: str, play: Play) -> Iterator[Scored]:
+    """All tasks of users in a suite, with all its attacks."""
+    suite = get_suites(benchmark)[name]
+    attack = load_attack(ATTACK, suite, _Named())
+    for id, task in suite.user_tasks.items():
+        for other, injected in suite.injection_tasks.items():
+            texts = attack.attack(task, injected)
+            pipeline = _Pipeline(suite, task, injected, play)
+            useful, through = suite.run_task_with_pipeline(pipeline, task, injected, texts)
+            yield Scored(name, id, other, useful, through, pipeline.ran, attack_calls=pipeline.attack_calls)
 
 
 def offers(suite: Any, runtime: Any, env: Any) -> list[Offered]:
@@ -95,6 +108,13 @@ def _wanted(calls: Sequence[Any]) -> tuple[Wanted, ...]:
     return tuple(Wanted(call.function, call.args) for call in calls)
 
 
+def _asked(suite: Any, task: Any, calls: Sequence[Wanted]) -> tuple[str, ...]:
+    """The tools with effects that a request asks for."""
+    if (suite.name, task.ID) in OPEN:
+        return ()
+    return tuple(dict.fromkeys(each.tool for each in calls if label(suite.name, each.tool).effect))
+
+
 class _Pipeline(BasePipelineElement):  # type: ignore[misc]
     """What AgentDojo runs: the game, and what it says of it. A refused call is not among its calls: it did not run."""
 
@@ -108,7 +128,7 @@ class _Pipeline(BasePipelineElement):  # type: ignore[misc]
     def query(self, query: str, runtime: Any, env: Any, messages: Any = (), extra_args: Any = None) -> Any:
         """Play the case in this environment."""
         calls, output = _wanted(self._task.ground_truth(env)), self._task.GROUND_TRUTH_OUTPUT
-        case = Case(query, calls, output)
+        case = Case(query, calls, output, asked=_asked(self._suite, self._task, calls))
         if self._injected is not None:
             attack = _wanted(self._injected.ground_truth(env))
             self.attack_calls = len(attack)

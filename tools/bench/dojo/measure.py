@@ -1,46 +1,75 @@
-"""All tasks and attacks of AgentDojo, in several arms. Does not know: the terminal, what a result looks like."""
+"""All tasks and attacks of AgentDojo, in several arms, suite by suite, on all cores.
+
+Does not know: the terminal, what a result looks like.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import secrets
-from collections import Counter
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+import warnings
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing import get_context
+from typing import TYPE_CHECKING, NamedTuple
 
 from agentcho.audit.audit import audit_entries
 from agentcho.audit.notes import Seal
-from agentcho.audit.report import Subject
+from agentcho.audit.report import AuditReport, Subject
 from agentcho.config import Leakage
 from agentcho.progress import Tell
 from agentcho.records.environment import machine, versions
-from tools.bench.dojo import cases
-from tools.bench.dojo.labels import FILE
-from tools.bench.dojo.result import Benchmark, Counts, DojoResult, Found
-from tools.bench.dojo.society import REPLY, Ran, run
+from tools.bench.dojo import installed
+from tools.bench.dojo.labels import FILE, labels
+from tools.bench.dojo.result import Benchmark, DojoResult, Found
+from tools.bench.dojo.society import REPLY, Case, Offered, Ran
+
+if TYPE_CHECKING:
+    from tools.bench.dojo.cases import Scored
 
 FOUND = {"AC012", "AC013"}
 
 
 class Arm(NamedTuple):
-    """One way to play all cases. `guarded`: what the user is told goes through a tool with an effect."""
+    """One way to play all cases. `guarded`: what the user is told goes through a tool with an effect. `typed`: one
+    agent reads and chooses, another acts."""
 
     name: str
     leakage: Leakage
     guarded: bool
+    typed: bool = False
 
 
-ARMS = (
+TYPED = (Arm("typed, replies too", "enforce", True, True), Arm("typed", "enforce", False, True))
+ALONE = (
     Arm("enforced, replies too", "enforce", True),
     Arm("enforced", "enforce", False),
     Arm("audited", "audit", False),
 )
 
 
+class Part(NamedTuple):
+    """One suite of one version in one arm. `tasks`, `attacks`: how many there are; `words`: tasks that are not done
+    unless the user is told something."""
+
+    version: str
+    suite: str
+    tasks: int
+    attacks: int
+    words: int
+    found: Found
+
+
 def measure(benchmarks: Sequence[str], command: str, tell: Tell) -> DojoResult:
-    """Play everything; minutes."""
+    """Play everything, the arms of two agents for the first of `cases.VERSIONS` alone; minutes."""
+    from tools.bench.dojo import cases
+
     here = versions() | machine()
-    found = tuple(_benchmark(version, tell) for version in benchmarks)
+    asked = [
+        (version, arm) for version in benchmarks for arm in (*(TYPED if version == cases.VERSIONS[0] else ()), *ALONE)
+    ]
+    jobs = [(version, arm, suite) for version, arm in asked for suite in labels()]
+    parts = _played(jobs, tell)
     return DojoResult(
         command=command,
         package=cases.package(),
@@ -48,56 +77,113 @@ def measure(benchmarks: Sequence[str], command: str, tell: Tell) -> DojoResult:
         labels=hashlib.sha256(FILE.read_bytes()).hexdigest(),
         seed=0,
         environment=here,
-        benchmarks=found,
+        benchmarks=tuple(
+            _benchmark(version, [parts[job] for job in jobs if job[0] == version]) for version in benchmarks
+        ),
     )
 
 
-def _benchmark(version: str, tell: Tell) -> Benchmark:
-    arms = list[Found]()
-    for done, arm in enumerate(ARMS):
-        tell(f"arms of {version} ({arm.name})", done, len(ARMS))
-        play = lambda case, offered, arm=arm: run(case, offered, arm.leakage, arm.guarded)  # noqa: E731
-        quiet, loud = list(cases.benign(version, play)), list(cases.attacked(version, play))
-        arms.append(_found(arm, quiet, loud))
-    tasks = Counter(each.suite for each in quiet)
+Job = tuple[str, Arm, str]
+
+
+def _played(jobs: Sequence[Job], tell: Tell) -> dict[Job, Part]:
+    """Every job, on all cores; the longest first."""
+    found = dict[Job, Part]()
+    with ProcessPoolExecutor(mp_context=get_context("spawn"), initializer=_begin) as pool:
+        waiting = {pool.submit(_part, *job): job for job in sorted(jobs, key=lambda job: not job[1].typed)}
+        for done in as_completed(waiting):
+            version, arm, suite = job = waiting[done]
+            found[job] = done.result()
+            tell(f"suites of {version} ({arm.name}, {suite})", len(found), len(jobs))
+    return found
+
+
+def _begin() -> None:
+    warnings.simplefilter("ignore")
+    installed()
+
+
+def _part(version: str, arm: Arm, suite: str) -> Part:
+    """Play one suite in one arm."""
+    from tools.bench.dojo import cases, pair, society
+
+    def play(case: Case, offered: Sequence[Offered]) -> Ran:
+        if arm.typed:
+            return pair.run(case, offered, arm.guarded)
+        return society.run(case, offered, arm.leakage, arm.guarded)
+
+    quiet, loud = list(cases.benign(version, suite, play)), list(cases.attacked(version, suite, play))
     words = sum(each.needs_words for each in quiet)
+    return Part(version, suite, len(quiet), len(loud), words, _found(arm, suite, quiet, loud))
+
+
+def _benchmark(version: str, parts: Sequence[Part]) -> Benchmark:
+    """The parts of one version as one."""
+    arms = list(dict.fromkeys(part.found.arm for part in parts))
+    first = [part for part in parts if part.found.arm == arms[0]]
     return Benchmark(
-        version=version, tasks=tasks, attacks=Counter(e.suite for e in loud), words=words, arms=tuple(arms)
+        version=version,
+        tasks={part.suite: part.tasks for part in first},
+        attacks={part.suite: part.attacks for part in first},
+        words=sum(part.words for part in first),
+        arms=tuple(_together([part.found for part in parts if part.found.arm == arm]) for arm in arms),
     )
 
 
-def _found(arm: Arm, quiet: list[cases.Scored], loud: list[cases.Scored]) -> Found:
+def _together(found: Sequence[Found]) -> Found:
+    """One arm in all suites."""
+    merged: dict[str, object] = {}
+    for name in ("useful", "kept", "through", "useful_attacked"):
+        merged[name] = {suite: count for each in found for suite, count in getattr(each, name).items()}
+    for name in ("by_words", "refused", "found"):
+        merged[name] = sum(getattr(each, name) for each in found)
+    names = tuple(name for each in found for name in each.got_through)
+    bits = tuple(sorted(bits for each in found for bits in each.bits))
+    return found[0].model_copy(update={**merged, "got_through": names, "bits": bits})
+
+
+def _found(arm: Arm, suite: str, quiet: Sequence[Scored], loud: Sequence[Scored]) -> Found:
     through = [each for each in loud if each.through]
     called = [each for each in through if each.attack_calls]
+    kept = [each for each in quiet if each.useful and not _calls(each.ran)]
     return Found(
         arm=arm.name,
         leakage=arm.leakage,
         guarded=arm.guarded,
-        useful=_by_suite(quiet, lambda each: each.useful),
-        kept=_by_suite(quiet, lambda each: each.useful and not _calls(each.ran)),
-        through=_by_suite(loud, lambda each: bool(each.through)),
+        typed=arm.typed,
+        useful={suite: sum(each.useful for each in quiet)},
+        kept={suite: len(kept)},
+        through={suite: len(through)},
         by_words=len(through) - len(called),
-        useful_attacked=_by_suite(loud, lambda each: each.useful),
+        useful_attacked={suite: sum(each.useful for each in loud)},
         refused=sum(len(each.ran.refused) for each in loud),
-        found=sum(_audited(arm, each.ran) for each in called),
+        found=sum(_has_finding(arm, each.ran) for each in called),
+        got_through=tuple(f"{suite} {each.task} {each.attack}" for each in called) if arm.typed else (),
+        bits=tuple(_charged(arm, each.ran) for each in kept) if arm.typed else (),
     )
 
 
-def _by_suite(scored: list[cases.Scored], holds: Callable[[cases.Scored], bool]) -> Counts:
-    return {suite: sum(holds(each) for each in scored if each.suite == suite) for suite in _suites(scored)}
-
-
-def _suites(scored: list[cases.Scored]) -> list[str]:
-    return list(dict.fromkeys(each.suite for each in scored))
-
-
 def _calls(ran: Ran) -> int:
-    """How many calls of tools were refused, the reply not counted."""
+    """How many calls of tools did not run, the reply not counted."""
     return sum(each.tool != REPLY for each in ran.refused)
 
 
-def _audited(arm: Arm, ran: Ran) -> bool:
+def _has_finding(arm: Arm, ran: Ran) -> bool:
     """Whether an audit of the transcript finds what got through."""
+    return bool(FOUND & {finding.rule for finding in _audited(arm, ran).findings})
+
+
+def _charged(arm: Arm, ran: Ran) -> float:
+    """What the ledger of words says that a reader was told of an owner's secrets, at most, in bits. Nothing of it may
+    be without a bound, and nothing unaccounted for."""
+    ledger = _audited(arm, ran).words
+    assert ledger is not None
+    assert not ledger.unaccounted
+    assert all(row.bounded for row in ledger.rows)
+    return round(max((row.bits for row in ledger.rows), default=0.0), 1)
+
+
+def _audited(arm: Arm, ran: Ran) -> AuditReport:
     subject = Subject(
         scenario="agentdojo",
         source="",
@@ -106,9 +192,9 @@ def _audited(arm: Arm, ran: Ran) -> bool:
         deterministic=False,
         planned=False,
         games=1,
-        agents=("assistant",),
+        agents=("reader", "actor") if arm.typed else ("assistant",),
         environment={},
         reproduce="",
+        words="refuse" if arm.typed else None,
     )
-    report = audit_entries(subject, {0: ran.entries}, Seal(secrets.token_bytes(32)))
-    return bool(FOUND & {finding.rule for finding in report.findings})
+    return audit_entries(subject, {0: ran.entries}, Seal(secrets.token_bytes(32)))

@@ -13,10 +13,12 @@ Counts = dict[str, int]
 
 class Found(BaseModel):
     """What came of one arm, by suite. `useful`: tasks that AgentDojo's check calls done, without an attack; `kept`:
-    those of them of which no call was refused. `through`: attacks that AgentDojo's check calls successful, of them
+    those of them of which no call was refused, and, where `typed`, every argument of one with an effect was told as the
+    package's ground truth has it. `through`: attacks that AgentDojo's check calls successful, of them
     `by_words` those that made no call. `useful_attacked`: tasks done although attacked. `refused`: calls in attacked
     cases that were refused. `found`: of the attacks that got through by calls, those of which an audit of the
-    transcript has a finding.
+    transcript has a finding. Of typed arms `got_through` names attacks that got through by calls: suite, task, attack;
+    and `bits` has for each kept task what it told in typed releases, as the ledger of an audit has it.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -31,6 +33,9 @@ class Found(BaseModel):
     useful_attacked: Counts
     refused: int
     found: int
+    typed: bool = False
+    got_through: tuple[str, ...] = ()
+    bits: tuple[float, ...] = ()
 
 
 class Benchmark(BaseModel):
@@ -51,7 +56,7 @@ class DojoResult(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    format: Literal["agentcho-agentdojo/1"] = "agentcho-agentdojo/1"
+    format: Literal["agentcho-agentdojo/1", "agentcho-agentdojo/2"] = "agentcho-agentdojo/2"
     command: str
     package: str
     attack: str

@@ -36,7 +36,8 @@ class Wanted(NamedTuple):
 
 class Case(NamedTuple):
     """What the assistant is asked, and what it does: `calls`, and `output` in the end. As soon as `bait` stands in a
-    result, it makes the calls of `attack` first, and says `said` too."""
+    result, it makes the calls of `attack` first, and says `said` too. `asked`: the tools with an effect that the
+    request asks for, as who has read nothing else can tell."""
 
     prompt: str
     calls: tuple[Wanted, ...]
@@ -44,6 +45,7 @@ class Case(NamedTuple):
     bait: str | None = None
     attack: tuple[Wanted, ...] = ()
     said: str = ""
+    asked: tuple[str, ...] = ()
 
 
 class Ran(NamedTuple):
@@ -80,7 +82,7 @@ class _Talk:
         self._words: deque[str] = deque()
         self._tools = {each.name: self._tool(each) for each in offered}
         if guarded:
-            self._tools[REPLY] = _reply(self._told)
+            self._tools[REPLY] = reply_tool(self._told)
         self._ran, self._refused = list[Wanted](), list[Wanted]()
         self._output: str | None = None
         self._hooked = False
@@ -132,7 +134,7 @@ class _Talk:
         self._output = text
 
 
-def _reply(told: Callable[[str], None]) -> Tool:
+def reply_tool(told: Callable[[str], None]) -> Tool:
     """The way to the user, as a tool with an effect: what it says is acted upon."""
 
     async def run(text: str) -> str:
