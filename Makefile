@@ -71,6 +71,7 @@ bench-speed: .venv/.tools         ## what docs/speed.md is made from, most of it
 	$(BIN)/python -m tools.bench step --shape qwen3-0.6b --json docs/results/bench-step.json
 	$(BIN)/python -m tools.bench growth --shape qwen3-0.6b --json docs/results/bench-growth.json
 	$(BIN)/python -m tools.bench stall --shape qwen3-0.6b --json docs/results/bench-stall.json
+	$(BIN)/python -m tools.bench stream --json docs/results/stream.json
 	$(BIN)/python -m tools.bench overhead --shape qwen3-0.6b --json docs/results/bench-overhead.json
 	$(BIN)/python -m tools.bench roofline --shape qwen3-0.6b --json docs/results/bench-roofline.json
 	$(BIN)/agentcho bench workflows --shape qwen3-0.6b --first --json docs/results/bench-first.json
@@ -78,6 +79,7 @@ bench-speed: .venv/.tools         ## what docs/speed.md is made from, most of it
 	$(BIN)/agentcho bench workflows --shape qwen3-0.6b --sweep agents --scale 0.1 $(OURS) --json docs/results/bench-agents.json
 	$(BIN)/agentcho bench workflows --shape qwen3-0.6b --sweep branches --scale 0.1 $(OURS) --json docs/results/bench-branches.json
 	$(BIN)/python -m tools.pages.speed docs/results docs/speed.md README.md
+	$(BIN)/python -m tools.pages.stream docs/results docs/how-to/societies.md
 
 bench-agentdojo: .venv/.tools .venv/clients/agentdojo/.installed  ## AgentDojo's tasks and attacks without a model, and docs/agentdojo.md
 	$(BIN)/python -m tools.bench agentdojo --json docs/results/agentdojo.json

@@ -24,7 +24,10 @@ from tools.bench.rates import Rates, Work, streamed, work
 from tools.bench.roofline import roofline
 from tools.bench.stall import ALONE, ROWS, _take, stall
 from tools.bench.step import step
+from tools.bench.stream import ARMS as STREAMS
+from tools.bench.stream import stream
 from tools.pages.speed import page
+from tools.pages.stream import with_sentence
 
 
 def quiet(what: str, done: int, of: int) -> None:
@@ -174,6 +177,7 @@ TOLD = {
     "overhead": ("--agents", "2", "--crowd", "2", "--each", "1", *FEW),
     "growth": ("--size", "256", *FEW),
     "stall": ("--tokens", "512", *FEW),
+    "stream": ("--tokens", "40", "--pieces", "3", *FEW),
     "roofline": ("--context", "40", *FEW),
     "gpu": ("--device", "cpu", "--workflow", "multi-qa", "--scale", "0.03", "--context", "32", *FEW),
 }
@@ -193,6 +197,22 @@ def test_every_command_says_how_far_it_is(
     said = capsys.readouterr().err.splitlines()
     assert re.match(rf"bench {command}: 0 of \d (runs|repeats)", said[0])
     assert command == "stall" or re.match(rf"bench {command}: 1 of \d (runs|repeats)", said[1])
+
+
+@pytest.mark.slow
+def test_a_stream_is_timed_beside_its_whole(engine: Engine) -> None:
+    found = stream(engine, 80, 4, 2, 1, quiet)
+    assert [(each.subject, each.arm) for each in found] == [("80 tokens in 4 pieces", arm) for arm in STREAMS]
+    assert all(
+        after >= before > 0 for each in found for after, before in zip(*reversed(each.values.values()), strict=True)
+    )
+
+
+def test_the_sentence_on_streams_is_what_its_result_gives() -> None:
+    docs = Path(__file__).parents[2] / "docs"
+    text = (docs / "how-to" / "societies.md").read_text()
+    assert "the first token came" in text
+    assert with_sentence(text, docs / "results") == text
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")

@@ -176,6 +176,19 @@ def roofline(repeats: int, seed: int, context: Context = 512) -> Measure:
     return lambda engine, tell: measure(engine, context, repeats, seed, tell)
 
 
+@benchmark(9, plot=False)
+def stream(
+    repeats: int,
+    seed: int,
+    tokens: Annotated[int, typer.Option(help="Of the prompt, at least.", min=16)] = 1440,
+    pieces: Annotated[int, typer.Option(help="In which it comes.", min=2)] = 12,
+) -> Measure:
+    """The time to a first token over a prompt that comes in pieces, beside one that comes at once."""
+    from tools.bench.stream import stream as measure
+
+    return lambda engine, tell: measure(engine, tokens, pieces, repeats, seed, tell)
+
+
 def gpu(
     shape: Annotated[str, typer.Option(help=SHAPES)] = "llama-3.1-8b",
     model: Annotated[str | None, typer.Option(help=f"Instead of a shape: {NAMED}", show_default=False)] = None,

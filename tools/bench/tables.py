@@ -12,7 +12,7 @@ from agentcho.display.sheet import Sheet, plain
 from agentcho.lab.bench.arms import BASELINE, CONTINUOUS
 from agentcho.lab.bench.result import Figures, Result, Target
 from agentcho.lab.bench.serving import PEER
-from tools.bench import cost
+from tools.bench import cost, stream
 
 TALK = ("talk", "a token said", f"{PEER} ÷ it", "said", "prompts", "exactly", "by message", "encoded")
 """The columns of a talk after the arm."""
@@ -82,7 +82,7 @@ def _plain(result: Result) -> Iterator[Sheet]:
 def shown(result: Result, each: Figures, what: str) -> str:
     """One figure in a unit that reads well."""
     found = result.spread(each.subject, each.arm, what)
-    if what in ("seconds", "ttft", "least", "steps", "p95", "median", "prefill"):
+    if what in ("seconds", "ttft", "least", "steps", "p95", "median", "prefill", *stream.TIMES):
         return f"{found.shown(1, 1000)} ms"
     if what in ("share", "reached"):
         return f"{found.shown(1, 100)}%"

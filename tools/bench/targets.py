@@ -12,6 +12,7 @@ from agentcho.lab.bench.arms import AUDIT, BASELINE, CONTINUOUS, ENFORCE, GENERA
 from agentcho.lab.bench.plans import UNNAMED
 from agentcho.lab.bench.result import Result, Target
 from agentcho.lab.stats import Spread, spread
+from tools.bench import stream
 
 STOCK = (GENERATE, CONTINUOUS)
 WEIGHTS = "weights alone"
@@ -21,6 +22,7 @@ FIRST = {"debate": 3.0, "tree-of-thoughts": 3.2, "parallel-debate": 9.0, f"{TRAC
 SHAPE, DTYPE = "shape:qwen3-0.6b", "bfloat16"
 OF_ENFORCE, NEVER_BELOW, SOMEWHERE, STOCK_LEAST = 0.85, 1.0, 2.2, 1.0
 STEP, ROWS, OWN_SHARE, REQUESTS, GROWTH, STALL = 1.15, 1.3, 0.03, 5000.0, 4.0, 2.0
+NO_LATER = 1.0
 STREAMED, FASTER = 1.4, 1.0
 """On a GPU: a decode step over the time to stream its weights, and continuous batching over each way of ours."""
 
@@ -43,6 +45,7 @@ def with_targets(result: Result) -> Result:
         "cost": _nothing,
         "serve": _nothing,
         "talk": _nothing,
+        "stream": _stream,
     }[result.bench](result)
     return result.model_copy(update={"targets": tuple(found)})
 
@@ -174,6 +177,13 @@ def _stall(result: Result) -> Iterator[Target]:
     alone, beside = result.arms
     reached = result.ratio(result.subjects, beside, alone, "p95")
     yield Target(what=f"95% of times between tokens, {beside} ÷ undisturbed", bound=STALL, most=True, reached=reached)
+
+
+def _stream(result: Result) -> Iterator[Target]:
+    for what in (stream.CLOSE, stream.PIECE):
+        reached = result.ratio(result.subjects, stream.STREAMED, stream.WHOLE, what)
+        name = f"first token {what}: {stream.STREAMED} ÷ {stream.WHOLE}"
+        yield Target(what=name, bound=NO_LATER, most=True, reached=reached)
 
 
 def _nothing(result: Result) -> Iterator[Target]:

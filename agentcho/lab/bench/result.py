@@ -16,7 +16,7 @@ from agentcho.audit.measurement import Frozen
 from agentcho.errors import RecordBroken, RecordNotFound
 from agentcho.lab.stats import Spread, spread
 
-Kind = Literal["workflows", "step", "overhead", "growth", "stall", "roofline", "gpu", "cost", "serve", "talk"]
+Kind = Literal["workflows", "step", "overhead", "growth", "stall", "roofline", "gpu", "cost", "serve", "talk", "stream"]
 
 
 class Figures(Frozen):
