@@ -73,6 +73,19 @@ def test_a_chain_is_read_as_it_was_told(tmp_path: Path, leakage: Leakage) -> Non
     assert all(len(record.get("cone", ())) <= LISTED for record in lines)
 
 
+def test_what_stands_in_many_contexts_is_read_into_one_object(tmp_path: Path) -> None:
+    async def script(game: Game) -> None:
+        alice = game.cast(Agent, "alice", audience="everyone")
+        for _ in range(6):
+            await alice.say()
+
+    played = play(Scripted(script), RunConfig(model="fake", max_tokens=1), engine=FakeEngine(), out=tmp_path)
+    assert played.record is not None
+    entries = SavedRun(played.record).entries()
+    pieces = [piece for entry in entries for record in entry.made for piece in record.receipt.context]
+    assert len(pieces) > len(set(pieces)) == len(set(map(id, pieces)))
+
+
 def test_twice_as_long_a_chain_takes_twice_the_room(tmp_path: Path) -> None:
     once, twice = (size(chain(tmp_path / str(length), length)[0]) for length in (4 * LISTED, 8 * LISTED))
     assert twice < 2.1 * once

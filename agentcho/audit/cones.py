@@ -6,7 +6,7 @@ Stored cones are not trusted: they are compared with the computed ones. Does not
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Iterable, Sequence, Set
 from typing import NamedTuple
 
 from agentcho.flow.labels import Cone, EncodingRecord, Roll, attended
@@ -46,7 +46,9 @@ class Cones:
         self.order = {id: place for place, id in enumerate(self.messages)}
         made = [record for entry in entries for record in entry.made]
         self.records: dict[int, EncodingRecord] = {record.id: record for record in made}
-        self._sorted, self._roll = _in_order(self.records), Roll()
+        self._over = _over(self.records)
+        self._several = len({record.engine for record in made}) > 1
+        self._sorted, self._roll = _in_order(self._over), Roll()
         self.cones = self._cones()
         self.faults: dict[int, str] = {}
         self.roots: dict[int, str] = {}
@@ -70,7 +72,7 @@ class Cones:
             before, order, queue = dict[int, int](), [start], deque([start])
             while queue:
                 here = queue.popleft()
-                for id in self._over(here):
+                for id in self._over[here]:
                     if id != start and id not in before:
                         before[id] = here
                         order.append(id)
@@ -92,13 +94,10 @@ class Cones:
                 found[message] = self.path(start, id)
         return found
 
-    def _over(self, id: int) -> Iterator[int]:
-        return (over for over in attended(self.records[id].receipt) if over in self.records)
-
     def _cones(self) -> dict[int, Cone]:
         cones = dict[int, Cone]()
         for id in self._sorted:
-            cones[id] = self._roll.cone(self.records[id].message, (cones[over] for over in self._over(id)))
+            cones[id] = self._roll.cone(self.records[id].message, (cones[over] for over in self._over[id]))
         return cones
 
     def _judge(self, entries: Sequence[Entry], made: Sequence[EncodingRecord]) -> None:
@@ -115,7 +114,7 @@ class Cones:
         for id in dict.fromkeys([*self._sorted, *self.records]):
             record = self.records[id]
             fault = self._misfit(record, lines[record.message], ids[id])
-            bad = next((over for over in self._over(id) if over in self.faults), None)
+            bad = next((over for over in self._over[id] if over in self.faults), None) if self.faults else None
             if fault is None and bad is not None:
                 self.faults.setdefault(id, f"it attends to encoding {bad}: {self.faults[bad]}")
             elif fault is None and record.cone != self.cones[id]:
@@ -136,9 +135,10 @@ class Cones:
 
     def _misfit(self, record: EncodingRecord, lines: int, records: int) -> str | None:
         """What is wrong with a record by itself, apart from its stored cone."""
-        over = attended(record.receipt)
-        lost = [each for each in over if each not in self.records]
-        elsewhere = [each for each in over if each not in lost and self.records[each].engine != record.engine]
+        known, over = self._over[record.id], attended(record.receipt)
+        lost = [] if len(known) == len(over) else [each for each in over if each not in self.records]
+        strange = known if self._several else ()
+        elsewhere = [each for each in strange if self.records[each].engine != record.engine]
         if lines != 1:
             return f"message {record.message} has {lines or 'no'} lines"
         if records > 1:
@@ -170,15 +170,23 @@ def _text_fault(entry: Entry, lines: int) -> str | None:
     return None
 
 
-def _in_order(records: dict[int, EncodingRecord]) -> list[int]:
+def _over(records: dict[int, EncodingRecord]) -> dict[int, tuple[int, ...]]:
+    """By encoding: those of which there is a record that it attended to, in the order of its prompt."""
+    found = {id: attended(record.receipt) for id, record in records.items()}
+    lost = set[int]().union(*found.values()) - records.keys()
+    return {id: tuple(each for each in over if each not in lost) for id, over in found.items()} if lost else found
+
+
+def _in_order(over: dict[int, tuple[int, ...]]) -> list[int]:
     """Ids in topological order. Encodings on a cycle, and all that were made over them, are left out."""
     users: dict[int, list[int]] = {}
-    waiting = {id: set(attended(record.receipt)) & records.keys() for id, record in records.items()}
-    for id, over in waiting.items():
-        for each in over:
-            users.setdefault(each, []).append(id)
-    left = {id: len(over) for id, over in waiting.items()}
-    order = [id for id in records if not left[id]]
+    left: dict[int, int] = {}
+    for id, each in over.items():
+        once = set(each)
+        left[id] = len(once)
+        for one in once:
+            users.setdefault(one, []).append(id)
+    order = [id for id in over if not left[id]]
     for id in order:
         for user in users.get(id, ()):
             left[user] -= 1

@@ -29,6 +29,7 @@ class Positions:
 
     def __init__(self, cones: Cones) -> None:
         self._cones = cones
+        self._starts = {id: record.receipt.start for id, record in cones.records.items()}
         self._odd = {id: odd for id, record in cones.records.items() if (odd := self._of(record))}
 
     def at(self, id: int, reader: str, piece: int | None = None) -> Odd | None:
@@ -70,18 +71,33 @@ class Positions:
                     yield places
 
     def _against(self, record: EncodingRecord, asked: Sequence[Place] | None) -> Iterator[Odd]:
+        if not asked or all(place is None for place in asked):
+            return self._unasked(record)
+        return self._placed(record, asked)
+
+    def _unasked(self, record: EncodingRecord) -> Iterator[Odd]:
+        """As `_placed` where no place was asked for, which long contexts mostly are: each is a usual one, or odd."""
+        end = rightmost = int(record.receipt.bos)
+        for index, (id, offset, length) in enumerate(record.receipt.context):
+            if offset != end and offset != self._starts.get(id):
+                yield Odd(index, None)
+            end = offset + length
+            rightmost = end if index == 0 else max(rightmost, end)
+        if record.receipt.start not in (end, rightmost):
+            yield Odd(None, None)
+
+    def _placed(self, record: EncodingRecord, asked: Sequence[Place]) -> Iterator[Odd]:
         ends: dict[str, int] = {}
         end = int(record.receipt.bos)
         pieces = record.receipt.context
         for index, piece in enumerate(pieces):
-            place = asked[index] if asked else None
-            made = self._cones.records[piece.id].receipt.start if piece.id in self._cones.records else None
-            yield from _odd(index, piece.offset, (end, made), place, ends)
+            made = self._starts.get(piece.id)
+            yield from _odd(index, piece.offset, (end, made), asked[index], ends)
             end = piece.offset + piece.length
             if piece.id in self._cones.records:
                 ends[self._cones.records[piece.id].message] = end
         rightmost = max((piece.offset + piece.length for piece in pieces), default=end)
-        yield from _odd(None, record.receipt.start, (end, rightmost), asked[-1] if asked else None, ends)
+        yield from _odd(None, record.receipt.start, (end, rightmost), asked[-1], ends)
 
 
 def _odd(

@@ -89,26 +89,28 @@ def reach(verdict: GameVerdict) -> dict[str, Reach]:
         own = found.setdefault(entry.message.author or SCENARIO, Reach())
         for brought in _prompted(verdict, entry):
             own.take(entry.message.id, brought, brought, True)
-    known: dict[tuple[str, int], Brought] = {}
+    known: dict[str, dict[int, Brought]] = {}
     for record in verdict.cones.records.values():
         reader = verdict.reader(record)
         if reader is not None:
             own = found.setdefault(reader, Reach())
-            for piece, brought, first in _attended(verdict, reader, record, known):
+            for piece, brought, first in _attended(verdict, reader, record, known.setdefault(reader, {})):
                 own.take(record.message, brought, _placed(verdict, reader, record, piece, brought), first)
     return {name: own for name, own in found.items() if own.readings}
 
 
 def _attended(
-    verdict: GameVerdict, reader: str, record: EncodingRecord, known: dict[tuple[str, int], Brought]
+    verdict: GameVerdict, reader: str, record: EncodingRecord, known: dict[int, Brought]
 ) -> Iterator[tuple[int, Brought, bool]]:
-    """Each piece of a context with what it brings, and whether the agent attends to it for the first time."""
+    """Each piece of a context with what it brings, and whether the agent attends to it for the first time; `known` is
+    what it attended to before."""
     for piece, (id, _, _) in enumerate(record.receipt.context):
-        brought = known.get((reader, id))
-        if first := brought is None:
-            brought = known[reader, id] = _brings(verdict, reader, id)
-        assert brought is not None
-        yield piece, brought, first
+        brought = known.get(id)
+        if brought is None:
+            brought = known[id] = _brings(verdict, reader, id)
+            yield piece, brought, True
+        else:
+            yield piece, brought, False
 
 
 def _brings(verdict: GameVerdict, reader: str, id: int) -> Brought:

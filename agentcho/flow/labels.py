@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence, Set
+from operator import itemgetter
 from typing import Any, Literal, NamedTuple, Protocol
 from weakref import WeakValueDictionary
 
@@ -38,6 +39,11 @@ class Cone(Set[str]):
 
     def __len__(self) -> int:
         return self.bits.bit_count()
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Cone):
+            return self.bits == other.bits if other.roll is self.roll else frozenset(self) == frozenset(other)
+        return super().__eq__(other)
 
     def __hash__(self) -> int:
         return self._hash()
@@ -108,9 +114,13 @@ class EncodingRecord(NamedTuple):
     respelled: bool = False
 
 
+ID = itemgetter(0)
+"""The encoding of a piece of a context."""
+
+
 def attended(receipt: Receipt) -> tuple[EncodingId, ...]:
     """The encodings whose keys and values went into one: all that it attends to, and its base."""
-    over = tuple(entry.id for entry in receipt.context)
+    over = tuple(map(ID, receipt.context))
     return over if receipt.base is None else (*over, receipt.base)
 
 

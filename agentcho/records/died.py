@@ -20,13 +20,13 @@ Key = tuple[int, str, int]
 """Game, message, attempt."""
 
 
-def died(path: Path, entries: Sequence[Entry]) -> list[Entry]:
+def died(path: Path, entries: Sequence[Entry], seals: AllSeals) -> list[Entry]:
     """The messages of `heard.jsonl` that have no entry in the transcript, in the order in which they began, as far as
-    they were generated. Their `ended` is "died"; while a process still writes the record, they are under way."""
+    they were generated. Their `ended` is "died"; while a process still writes the record, they are under way. `seals`:
+    those with which the transcript was read."""
     there = {_key(entry) for entry in entries}
     begun: dict[Key, Entry] = {}
     pieces: dict[Key, list[PieceLine]] = {}
-    seals = AllSeals(entries)
     for number, line in read_lines(path):
         try:
             key = (line["game"], line["id"], line.get("attempt", 1))

@@ -348,8 +348,9 @@ class SavedRun:
         """Every message of all games and all their attempts, in the order of their lines. Some are unfinished
         (`Entry.ended`): their call was cancelled or failed, or, at the end, the process died meanwhile."""
         file, pieces = self.path / TRANSCRIPT, self.path / HEARD
-        entries = read_transcript(file) if file.exists() else []
-        return [*entries, *(died(pieces, entries) if pieces.exists() else [])]
+        seals = AllSeals()
+        entries = read_transcript(file, seals) if file.exists() else []
+        return [*entries, *(died(pieces, entries, seals) if pieces.exists() else [])]
 
     def games(self) -> dict[int, list[Entry]]:
         """The messages by game, of its last attempt; a game that ended without any has none. Code that plays these

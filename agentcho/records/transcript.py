@@ -244,7 +244,7 @@ def _records(line: EncodingsLine, seals: Seals | None) -> tuple[EncodingRecord, 
 
 def _opened(part: EncodingPart, seals: Seals) -> EncodingRecord:
     """An encoding with its cone, listed or by its seal."""
-    receipt = Receipt(tuple(map(ContextEntry._make, part.context)), part.start, part.bos, part.base)
+    receipt = Receipt(seals.context(part.context), part.start, part.bos, part.base)
     cone = frozenset[str]() if part.cone is None else part.cone
     elsewhere = part.engine, part.respelled
     record = EncodingRecord(part.id, part.message, part.caller, part.recipe, receipt, cone, *elsewhere)
@@ -279,10 +279,11 @@ def encoding_line(record: EncodingRecord, seal: str | None = None) -> dict[str, 
     }
 
 
-def read_transcript(path: Path) -> list[Entry]:
-    """The entries of a transcript in the order of their lines, with the encodings that stand alone (`carry`)."""
+def read_transcript(path: Path, seals: AllSeals | None = None) -> list[Entry]:
+    """The entries of a transcript in the order of their lines, with the encodings that stand alone (`carry`). `seals`,
+    empty, is left with those of all games."""
     entries: list[Entry] = []
-    seals = AllSeals()
+    seals = AllSeals() if seals is None else seals
     for number, line in read_lines(path):
         try:
             known = seals[line["game"], line.get("attempt", 1)]
@@ -302,6 +303,12 @@ class Seals:
     def __init__(self) -> None:
         self._roll = Roll()
         self._known: dict[EncodingId, tuple[str, Set[str]]] = {}
+        self._pieces = _Pieces()
+
+    def context(self, pieces: Iterable[tuple[int, int, int]]) -> tuple[ContextEntry, ...]:
+        """A context as it was read. A piece that stands in many contexts is one object in all of them: in a long game
+        they have millions, and nearly all are in the one before."""
+        return tuple(map(self._pieces.__getitem__, pieces))
 
     def close(self, record: EncodingRecord) -> str | None:
         """Register an encoding that is being written. Returns its seal where that can stand for its cone; None: the
@@ -320,7 +327,7 @@ class Seals:
         over = self._over(record.receipt)
         if over is None or _seal(record, over) != seal:
             return record._replace(cone=frozenset())
-        cone = self._roll.cone(record.message, (self._roll.of(cone) for _, cone in over))
+        cone = self._roll.cone(record.message, map(self._roll.of, [cone for _, cone in over]))
         self._known[record.id] = seal, cone
         return record._replace(cone=cone)
 
@@ -328,12 +335,21 @@ class Seals:
         """Register an encoding whose cone is listed in the file."""
         over = self._over(record.receipt)
         if over is not None:
-            self._known[record.id] = _seal(record, over), record.cone
+            self._known[record.id] = _seal(record, over), self._roll.of(record.cone)
 
     def _over(self, receipt: Receipt) -> list[tuple[str, Set[str]]] | None:
         """Seals and cones of the encodings that a call attended to; None: one of them is not known."""
-        found = [known for id in attended(receipt) if (known := self._known.get(id)) is not None]
-        return found if len(found) == len(attended(receipt)) else None
+        try:
+            return list(map(self._known.__getitem__, attended(receipt)))
+        except KeyError:
+            return None
+
+
+class _Pieces(dict[tuple[int, int, int], ContextEntry]):
+    """Pieces of contexts, each made when it is first asked for."""
+
+    def __missing__(self, piece: tuple[int, int, int]) -> ContextEntry:
+        return self.setdefault(piece, ContextEntry._make(piece))
 
 
 def _seal(record: EncodingRecord, over: list[tuple[str, Set[str]]]) -> str:

@@ -6,11 +6,11 @@ page's `data.js` reads what is written here. Does not know: what the numbers sta
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 Piece = tuple[int, int, int]
-"""Number of an encoding, offset, length."""
+"""Id of an encoding, offset, length."""
 
 
 class Grown(NamedTuple):
@@ -20,9 +20,10 @@ class Grown(NamedTuple):
     kept: int
     more: tuple[Piece, ...]
 
-    def flat(self) -> list[int]:
-        """It as one list of numbers."""
-        return [self.base, self.kept, *(number for piece in self.more for number in piece)]
+    def flat(self, numbers: Mapping[int, int]) -> list[int]:
+        """It as one list of numbers, with the number of each encoding for its id (-1: it has none)."""
+        more = ((numbers.get(id, -1), offset, length) for id, offset, length in self.more)
+        return [self.base, self.kept, *(number for piece in more for number in piece)]
 
 
 class Contexts:

@@ -110,14 +110,13 @@ class _Talk:
         own = entry.own
         over = () if own is None else own.receipt.context
         records = self._verdict.cones.records
-        attended = tuple(records[piece.id].message for piece in over if piece.id in records)
-        if attended == entry.message.parents:
+        attended = [records[piece.id].message for piece in over if piece.id in records]
+        if attended == list(entry.message.parents):
             return None
         return [self._place[id] for id in entry.message.parents if id in self._place]
 
     def _encoding(self, record: EncodingRecord) -> Json:
         number, records, receipt = self._records[record.id], self._records, record.receipt
-        pieces = tuple((records.get(id, -1), offset, length) for id, offset, length in receipt.context)
         readers = self._verdict.cones.messages[record.message].audience if record.caller is None else None
         key = (record.caller, record.recipe, readers, record.engine)
         more = {
@@ -131,7 +130,7 @@ class _Talk:
             "recipe": record.recipe,
             "start": receipt.start,
             "bos": int(receipt.bos),
-            "context": self._contexts.grown(number, key, pieces).flat(),
+            "context": self._contexts.grown(number, key, receipt.context).flat(records),
         }
         return line | {name: value for name, value in more.items() if value}
 
