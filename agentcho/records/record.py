@@ -38,14 +38,7 @@ from agentcho.records.lines import Count, TypedLine, read
 from agentcho.records.models import Models, is_endpoint
 from agentcho.records.names import CALLS, HEARD, INFO, OUTCOMES, TRANSCRIPT, TYPED
 from agentcho.records.trace import UNFINISHED, Workflow, exported
-from agentcho.records.transcript import (
-    AllSeals,
-    Encodings,
-    Entry,
-    HeardLines,
-    by_attempt,
-    read_transcript,
-)
+from agentcho.records.transcript import AllSeals, Encodings, Entry, HeardLines, by_attempt, read_transcript
 from agentcho.records.writer import Who, Writer
 
 NO_FILE, LONGEST = re.compile(r"[^\w.-]+"), 60
