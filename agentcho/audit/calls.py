@@ -191,5 +191,5 @@ def _trust(entries: Mapping[str, Entry]) -> dict[str, bool | None]:
 
 def _sources(entry: Entry) -> Iterator[str]:
     if not entry.act.choices:
-        yield from entry.message.parents
+        yield from (*entry.message.parents, *entry.act.shown)
         yield from (id for id in (entry.act.released, entry.act.call) if id is not None)

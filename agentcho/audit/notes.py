@@ -86,12 +86,13 @@ def blockages(verdict: GameVerdict) -> Iterator[Blockage]:
 
 def releases(verdict: GameVerdict, seal: Seal) -> Iterator[Release]:
     """Messages of agents to an audience that may not read all that their author had read."""
-    attended = _attended(verdict)
+    attended, entries = _attended(verdict), verdict.cones.entries
     messages = verdict.cones.messages
     for message in messages.values():
         if message.author is None:
             continue
-        read = attended.get(message.id, set()) | {id for id in message.parents if id in messages}
+        before = (*message.parents, *entries[message.id].act.shown)
+        read = attended.get(message.id, set()) | {id for id in before if id in messages}
         sources = [id for id in read if not messages[id].audience.covers(message.audience)]
         if sources:
             yield Release(

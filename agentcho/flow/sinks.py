@@ -70,11 +70,11 @@ class Trust:
 
     def _sources(self, id: str) -> Iterator[str]:
         """What a message may repeat the words of; of a choice, nothing. Of a result its call: a tool may say again what
-        it was given."""
+        it was given; of a person's words all that the person was shown."""
         message = self._said[id]
         if message.act.choices:
             return
-        yield from message.metadata.parents
+        yield from (*message.metadata.parents, *message.act.shown)
         yield from (id for id in (message.act.released, message.act.call) if id is not None)
 
 

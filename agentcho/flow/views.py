@@ -170,7 +170,8 @@ class Act(NamedTuple):
     one a parent and then the message's own (empty: none was). `tainted_by` are the messages outside whose audience
     this one is read and whose words the playing code had looked at before. `choices` are the texts that a
     constrained decode could become. `released` is the message whose words this one repeats before another audience.
-    `charge` is there in runs that have a rule for words.
+    `charge` is there in runs that have a rule for words. `shown` are messages that the person who says this one was
+    shown before and that it is not said over: a person does not forget.
 
     Of the result of a tool: `call` is the message that called it, `use` says which tool that is, and `release` that the
     call was let run whatever its arguments were made from.
@@ -185,6 +186,7 @@ class Act(NamedTuple):
     release: bool = False
     released: str | None = None
     charge: Charge | None = None
+    shown: tuple[str, ...] = ()
 
 
 Policy = Callable[[str, Sequence[Metadata]], Sequence[Metadata]]

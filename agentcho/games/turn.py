@@ -113,7 +113,8 @@ class Turns:
         charge = None if self._words is None else self._words.charge(self._saying(speech))
         retold = charge is not None and charge.schema is not None
         heard = Audience(frozenset({author})) if retold else spoken_to
-        act = messages.provenance(heard, reads)._replace(choices=options.choices or ())
+        shown = tuple(each for each in self._shown(author) if all(each != read.id for read in reads.reads))
+        act = messages.provenance(heard, reads)._replace(choices=options.choices or (), shown=shown)
         act = act if charge is None or retold else act._replace(charge=charge)
         metadata = messages.metadata(author, "decode", "assistant", heard, reads)
         draft = model.draft(metadata, asked.header, author, reads, act)
@@ -150,10 +151,14 @@ class Turns:
 
     def _saying(self, speech: Speech) -> Saying:
         """What the rule is asked of. A person who plays an agent does not forget what it has been shown."""
-        author, shown = speech.author, tuple[str, ...]()
-        if self._seats is not None and author in self._seats:
-            shown = tuple(message.id for message in self._messages.readable(author))
-        return Saying(author, speech.to, speech.reads, speech.options, None, speech.asked.release, shown)
+        author, release = speech.author, speech.asked.release
+        return Saying(author, speech.to, speech.reads, speech.options, None, release, self._shown(author))
+
+    def _shown(self, author: str) -> tuple[str, ...]:
+        """What the person who plays an agent has been shown; of a model nothing."""
+        if self._seats is None or author not in self._seats:
+            return ()
+        return tuple(message.id for message in self._messages.readable(author))
 
     def _retold(self, draft: Draft, charge: Charge, to: Audience, model: GameModel) -> Message | None:
         """JSON that was sampled in private, put before its audience as a message of known text, in its one spelling:

@@ -130,6 +130,7 @@ class ActPart(Line):
     release: bool = False
     released: str | None = None
     charge: ChargePart | None = None
+    shown: Strings = ()
 
 
 class MessageLine(EncodingsLine):

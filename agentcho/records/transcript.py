@@ -188,12 +188,14 @@ def _act_line(act: Act) -> dict[str, Any]:
     use = None if act.use is None else act.use._asdict() | {"audience": act.use.audience.to_json()}
     charge = None if act.charge is None else _charge_line(act.charge)
     more = {"call": act.call, "use": use, "release": act.release or None, "released": act.released, "charge": charge}
-    return line | {name: value for name, value in more.items() if value is not None}
+    shown = {"shown": act.shown} if act.shown else {}
+    return line | {name: value for name, value in more.items() if value is not None} | shown
 
 
 def _act(line: ActPart) -> Act:
     use = None if line.use is None else ToolUse(**dict(line.use) | {"audience": audience(line.use.audience)})
     act = Act(line.where, line.places, line.acted_on, line.choices, line.call, use, line.release, line.released)
+    act = act._replace(shown=line.shown)
     return act if line.charge is None else act._replace(charge=_charge(line.charge))
 
 

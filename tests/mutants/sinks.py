@@ -11,7 +11,25 @@ RULES, CALLS, TOOLS = "tests/leaks/test_sinks.py", "tests/leaks/test_calls.py", 
 AUDIT, RUNS = "tests/audit/test_calls.py", "tests/audit/test_runs.py"
 SINKS, FOUND = "agentcho/flow/sinks.py", "agentcho/audit/calls.py"
 
+PEOPLE = "tests/toolsets/test_people.py"
+
 TOLD = (
+    Mutant(
+        "a person forgets what a tool has told it",
+        "a person could be made to type what a stranger wrote, and a tool would do it",
+        SINKS,
+        "(*message.metadata.parents, *message.act.shown)",
+        "message.metadata.parents",
+        (PEOPLE,),
+    ),
+    Mutant(
+        "an audit lets a person forget",
+        "it would be clean of what a person handed on",
+        FOUND,
+        "(*entry.message.parents, *entry.act.shown)",
+        "entry.message.parents",
+        (PEOPLE,),
+    ),
     Mutant(
         "a call is judged by what it read alone",
         "a tool would be told what was encoded into what its caller had said before",
@@ -56,7 +74,7 @@ TOLD = (
         "untrusted words are trusted in another mouth",
         "who writes a web page could have one agent tell another what to do",
         SINKS,
-        "yield from message.metadata.parents\n",
+        "yield from (*message.metadata.parents, *message.act.shown)\n",
         "yield from ()\n",
         (f"{RULES}::test_untrusted_words_stay_so_however_often_they_are_passed_on", TOOLS),
     ),
