@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from html import escape
 from pathlib import Path
 
 import pytest
@@ -98,6 +99,9 @@ const wrong = [];
 const say = (each) => wrong.push(each.tagName + "." + (each.getAttribute("class") || each.id));
 for (const details of document.querySelectorAll("details")) details.open = true;
 if (document.documentElement.scrollWidth > innerWidth) say(document.documentElement);
+for (const each of document.querySelectorAll("body *"))
+  if (!each.parentElement.closest(".frame, .wide, svg") && each.getBoundingClientRect().right > innerWidth + 1)
+    say(each);
 for (const svg of document.querySelectorAll("svg.graph, svg.heads")) {
   const box = svg.getBBox(), view = svg.viewBox.baseVal;
   if (box.x < -1 || box.y < -1 || box.x + box.width > view.width + 1 || box.y + box.height > view.height + 1) say(svg);
@@ -130,6 +134,32 @@ def test_nothing_is_clipped_and_no_finding_is_left_out(report: AuditReport, wind
     assert 'data-wrong="[]"' in page.dom, re.findall(r'data-wrong="[^"]*"', page.dom)
     assert f'data-listed="{sum(f.rule not in LEAVES for f in report.findings)}"' in page.dom
     assert 'data-told="true"' in page.dom
+
+
+PHONE = """<!doctype html><iframe style="width: 400px; height: 900px" srcdoc="{}"></iframe><script>
+const frame = document.querySelector("iframe");
+frame.onload = () => {{
+  const inside = frame.contentWindow;
+  document.body.dataset.wrong = inside.innerWidth + " wide: " + inside.document.body.dataset.wrong;
+}};
+</script>"""
+"""A page in a frame: no window of a browser without a screen is narrower than 500 pixels."""
+LONG = "agent-" + "of-a-very-long-name-" * 6
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize(
+    "report",
+    [crowds.audited(5), crowds.audited(20, rounds=1), sample.report(findings=(sample.finding("AC001", LONG, LONG),))],
+    ids=["5", "20", "long"],
+)
+def test_on_a_telephone_nothing_is_wider_than_the_screen(report: AuditReport, theme: str, tmp_path: Path) -> None:
+    text = html(report).replace('<html lang="en">', f'<html lang="en" data-theme="{theme}">')
+    policy = text[text.index("<meta http-equiv") : text.index(">", text.index("<meta http-equiv")) + 1]
+    text = text.replace(policy, "").replace("</body>", FITS + "</body>")
+    page = shown(PHONE.format(escape(text)), tmp_path)
+    assert page.console == []
+    assert re.findall(r'data-wrong="([^"]*)"', page.dom) == ["400 wide: []"]
 
 
 def test_the_browser_does_complain_where_there_is_something_to_complain_of(tmp_path: Path) -> None:
