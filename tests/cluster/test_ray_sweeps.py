@@ -45,7 +45,8 @@ def said(folder: Path) -> dict[str, list[Any]]:
             games = run.games()
             for number, game in run.finished().items():
                 ended.append((number, game._replace(seconds=0)))
-                words.append((number, [entry.message._replace(parents=()) for entry in games[number]]))
+                messages = (entry.message for entry in games[number])
+                words.append((number, sorted((each.id, each.author or "", each.text) for each in messages)))
         found[cell.name] = [sorted(ended, key=itemgetter(0)), sorted(words, key=itemgetter(0))]
         assert [number for number, _ in found[cell.name][0]] == [*range(GAMES)], "each game is over once"
     return found

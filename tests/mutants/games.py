@@ -219,8 +219,8 @@ READ = (
         "make ahead in the deterministic profile",
         "it would go in a forward with others, and its bits be none of those that the profile promises",
         "agentcho/flow/resolver.py",
-        'if self.reuse.mode == "baseline" or self.reuse.deterministic or self.reuse.repair is not None:',
-        'if self.reuse.mode == "baseline" or self.reuse.repair is not None:',
+        'if not (self.begins or (exact and self.reuse.mode != "baseline" and self.reuse.repair is None)):',
+        'if not (self.reuse.mode != "baseline" and self.reuse.repair is None):',
         (f"{PREFETCH}::test_what_is_sure_to_be_asked_for",),
     ),
     Mutant(
