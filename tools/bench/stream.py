@@ -115,9 +115,10 @@ def sentence(result: Result) -> str:
         for what in (CLOSE, PIECE)
     }
     whole, before = times[WHOLE, PIECE], times[BEFORE, CLOSE]
+    where = f"{result.model} on a {result.device.upper()}, {subject}"
     return (
-        f"Measured with {result.model} on a {result.device.upper()}, {subject}: the first token came {times[STREAMED, CLOSE]} "
-        f"after the close and {times[STREAMED, PIECE]} after the last piece was handed over; {whole} after an "
-        f"announcement of the whole at that moment, {before} where the whole had been encoded before (medians of "
-        f"{result.repeats}, in turns; `python -m tools.bench stream`)."
+        f"Measured with {where}: the first token came {times[STREAMED, CLOSE]} after the close and "
+        f"{times[STREAMED, PIECE]} after the last piece was handed over; {whole} after an announcement of the whole at "
+        f"that moment, {before} where the whole had been encoded before (medians of {result.repeats}, in turns; "
+        "`python -m tools.bench stream`)."
     )
