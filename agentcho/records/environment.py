@@ -21,8 +21,8 @@ def versions() -> dict[str, str]:
 
 
 def machine() -> dict[str, str]:
-    """Processor, cores and system; the commit of the checkout that runs, where it is one, with "-dirty" after it where a
-    file of that commit has been changed since."""
+    """Processor, cores and system; the commit of the checkout that runs, where it is one, with "-dirty" after it where
+    a file of that commit has been changed since."""
     git = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--abbrev=40", "--exclude=*", "--dirty"]
     try:
         asked = subprocess.run(git, capture_output=True, text=True, check=False).stdout.strip()
