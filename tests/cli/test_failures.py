@@ -182,7 +182,7 @@ def test_a_script_of_one_game_raises_and_of_several_returns(tmp_path: Path) -> N
     played = package.run(Bad("ann"), engine=FakeEngine(), display="none", games=3)
     assert sorted(played.errors) == [0, 1, 2]
     assert isinstance(played.exceptions[0], KeyError)
-    assert played.errors[2] == "KeyError: 'ann'"
+    assert re.fullmatch(r"tests/cli/test_failures\.py:\d+: KeyError: 'ann'", played.errors[2])
     with pytest.raises(GamesFailed, match="3 of 3 games"):
         played.check()
 
